@@ -1,0 +1,37 @@
+"""The words of rmopt: manifold, retraction, ambient operator, cost, problem, errors."""
+
+from rmopt.core.ambient import Actions, Ambient, Factored, Sum
+from rmopt.core.cost import Cost, FiniteSum, HasHessianAction
+from rmopt.core.errors import (
+    DivergedError,
+    InvalidInputError,
+    MissingCapabilityError,
+    RmoptError,
+    StorageError,
+)
+from rmopt.core.low_rank import LowRankPoint, LowRankTangent
+from rmopt.core.manifold import HasHessian, HasRank, Manifold
+from rmopt.core.problem import Problem
+from rmopt.core.retraction import Retraction
+
+__all__ = [
+    "Actions",
+    "Ambient",
+    "Cost",
+    "DivergedError",
+    "Factored",
+    "FiniteSum",
+    "HasHessian",
+    "HasHessianAction",
+    "HasRank",
+    "InvalidInputError",
+    "LowRankPoint",
+    "LowRankTangent",
+    "Manifold",
+    "MissingCapabilityError",
+    "Problem",
+    "Retraction",
+    "RmoptError",
+    "StorageError",
+    "Sum",
+]

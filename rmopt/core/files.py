@@ -13,7 +13,7 @@ import numpy as np
 from rmopt.core.errors import StorageError
 
 
-def write_atomically(path: Path | str, write: Callable[[IO[bytes]], None]) -> None:
+def write_atomically(path: Path | str, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file so that a reader sees either the old content or the new, never a part.
 
     Parameters
@@ -59,7 +59,7 @@ def _umask() -> int:
 def write_json(path: Path | str, content: Mapping[str, Any]) -> None:
     """Write a mapping as indented JSON, atomically."""
     text = json.dumps(content, indent=2, allow_nan=False) + "\n"
-    write_atomically(path, lambda stream: stream.write(text.encode()) and None)
+    write_atomically(path, lambda stream: stream.write(text.encode()))
 
 
 def save_arrays(path: Path | str, arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> None:

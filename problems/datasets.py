@@ -1,0 +1,318 @@
+"""Labelled data sets with their published split, and where their files lie."""
+
+import importlib.util
+import os
+import warnings
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
+
+from rmopt.core.errors import InvalidInputError, StorageError
+from rmopt.core.files import save_arrays
+
+DIGITS_TEST_FRACTION = 0.3
+DIGITS_SPLIT_SEED = 0
+NEWS20_FILE = "news20_bydate_cai.npz"
+NEWS20_FULL_FILE = "news20_bydate_fullvocab_derived.npz"
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """Samples, their classes, and which of them are held out.
+
+    Attributes
+    ----------
+    name : str
+        The registered name, for example ``"news20"``.
+    source : str
+        What was read: a file name, or ``"scikit-learn"``.
+    X : ndarray or csr_array, shape (n_samples, n_features)
+        Finite float64; a sparse X is canonical CSR (sorted, no duplicates) with int32 indices.
+    y : ndarray of int64, shape (n_samples,)
+        Labels 0 .. n_classes - 1, at least two of them, every one with a sample.
+    test : ndarray of bool, shape (n_samples,)
+        True for the held-out samples; neither part is empty.
+
+    Raises
+    ------
+    InvalidInputError
+        When a part is not as described above.
+    """
+
+    name: str
+    source: str
+    X: Any
+    y: NDArray[np.int64]
+    test: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        flaw = _flaw_of_samples(self.X) or _flaw_of_labels(self.X.shape[0], self.y, self.test)
+        if flaw:
+            raise InvalidInputError(
+                f"the data set {self.name!r} (from {self.source}) cannot be used: {flaw}."
+            )
+
+    @property
+    def train(self) -> NDArray[np.bool_]:
+        """True for the training samples, shape (n_samples,)."""
+        return ~self.test
+
+    @property
+    def n_classes(self) -> int:
+        """The number of different labels."""
+        return int(self.y.max()) + 1
+
+    def resplit(self, seed: int, test_fraction: float = 0.35) -> "Bundle":
+        """Return the same samples with a new random split that keeps the class proportions.
+
+        Text is prepared (`problems.text.prepare_text`) after this, never before: its terms and weights
+        come from the training part. The LORETA paper's five 65/35 splits are seeds 0 .. 4.
+
+        Parameters
+        ----------
+        seed : int
+            At least 0; equal seeds give equal splits.
+        test_fraction : float
+            The held-out share of every class, strictly between 0 and 1.
+
+        Raises
+        ------
+        InvalidInputError
+            When an argument is out of range, or the share leaves one part empty.
+        """
+        return replace(self, test=_stratified_mask(self.y, test_fraction, seed))
+
+
+def _flaw_of_samples(X: Any) -> str | None:
+    if not (isinstance(X, np.ndarray) or (issparse(X) and X.format == "csr")) or X.ndim != 2:
+        return f"X must be a two-dimensional ndarray or csr_array, got {type(X).__name__}"
+    if X.dtype != np.float64 or 0 in X.shape:
+        return f"X must be float64 and not empty, got {X.dtype} of shape {X.shape}"
+    if issparse(X) and not (X.has_canonical_format and X.indices.dtype == np.int32):
+        return "a sparse X must be canonical CSR with int32 indices; call X.sum_duplicates()"
+    return None if np.isfinite(X.data if issparse(X) else X).all() else "X holds NaN or infinite values"
+
+
+def _flaw_of_labels(n_samples: int, y: Any, test: Any) -> str | None:
+    for array, kind, name in ((y, np.int64, "y"), (test, np.bool_, "test")):
+        if not isinstance(array, np.ndarray) or array.shape != (n_samples,) or array.dtype != kind:
+            return f"{name} must be an {np.dtype(kind)} array of shape ({n_samples},)"
+    if y.min() < 0 or y.max() >= n_samples or not np.bincount(y).all():
+        return "the labels y must be 0 .. n_classes - 1, each with at least one sample"
+    if y.max() == 0:
+        return "all samples have one label; at least two classes are needed"
+    return "the split leaves no training or no test samples" if test.all() or not test.any() else None
+
+
+def _stratified_mask(y: NDArray[np.int64], test_fraction: float, seed: int) -> NDArray[np.bool_]:
+    """Draw a test mask that holds the same share, rounded, of every class."""
+    if not isinstance(test_fraction, Real) or not 0 < test_fraction < 1:
+        raise InvalidInputError(f"test_fraction must lie strictly between 0 and 1, got {test_fraction!r}.")
+    if not isinstance(seed, Integral) or seed < 0:
+        raise InvalidInputError(f"seed must be an integer >= 0, got {seed!r}.")
+    rng = np.random.default_rng(int(seed))
+    test = np.zeros(len(y), dtype=np.bool_)
+    for label in range(int(y.max()) + 1):
+        members = rng.permutation(np.flatnonzero(y == label))
+        test[members[: round(test_fraction * len(members))]] = True
+    return test
+
+
+def load(name: str, data_home: Path | str | None = None) -> Bundle:
+    """Load a data set by the name it has in the entry-point group ``rmopt.datasets``.
+
+    A package adds a data set by registering a function ``(data_home) -> Bundle`` in that group.
+
+    Parameters
+    ----------
+    name : str
+        For example ``"digits"``, ``"news20"`` or ``"news20-full"``.
+    data_home : path, optional
+        Handed to the loader; see `data_folder`.
+
+    Raises
+    ------
+    InvalidInputError
+        When no data set has this name, or the registered loader is broken.
+    StorageError
+        When the files can neither be read nor fetched.
+    """
+    registered = {entry.name: entry for entry in entry_points(group="rmopt.datasets")}
+    if name not in registered:
+        close = get_close_matches(str(name), registered, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        known = ", ".join(sorted(registered)) or "none; install rmopt with pip to register its own"
+        raise InvalidInputError(f"there is no data set {name!r}; known data sets: {known}.{hint}")
+    try:
+        loader = registered[name].load()
+    except (ImportError, AttributeError) as error:
+        raise InvalidInputError(
+            f"the data set {name!r} is registered as {registered[name].value}, which cannot be imported "
+            f"({error}); repair or uninstall the package that registers it."
+        ) from error
+    bundle = loader(data_home)
+    if not isinstance(bundle, Bundle):
+        raise InvalidInputError(
+            f"the data set {name!r} gave a {type(bundle).__name__}; its loader must return a Bundle."
+        )
+    return bundle
+
+
+def data_folder(data_home: Path | str | None = None) -> Path:
+    """Return the folder of the data files.
+
+    Parameters
+    ----------
+    data_home : path, optional
+        An existing folder. Without it the environment variable RMOPT_DATA_HOME is used, and without that
+        the user's cache folder, which need not exist yet.
+
+    Raises
+    ------
+    InvalidInputError
+        When the argument or the variable names something that is not a folder.
+    """
+    environment = os.environ.get("RMOPT_DATA_HOME")
+    for name, given in (("data_home", data_home), ("RMOPT_DATA_HOME", environment or None)):
+        if given is not None:
+            folder = Path(given).expanduser()
+            if not folder.is_dir():
+                raise InvalidInputError(f"{name} {str(given)!r} is not an existing folder; create it first.")
+            return folder
+    import pooch
+
+    return Path(pooch.os_cache("rmopt"))
+
+
+def digits(data_home: Path | str | None = None) -> Bundle:
+    """Load the 1797 handwritten digits of scikit-learn: 64 pixel values in [0, 1], 10 classes.
+
+    The held-out 30 % of every class are drawn once with a fixed seed.
+
+    Parameters
+    ----------
+    data_home : path, optional
+        The digits come with scikit-learn and need no folder; one that is given must exist all the same.
+    """
+    if data_home is not None:
+        data_folder(data_home)
+    table = _digits_table()
+    y = table[:, -1].astype(np.int64)
+    test = _stratified_mask(y, DIGITS_TEST_FRACTION, DIGITS_SPLIT_SEED)
+    return Bundle("digits", "scikit-learn", table[:, :-1] / 16, y, test)
+
+
+def _digits_table() -> NDArray[np.float64]:
+    """Read pixels and label, shape (1797, 65); without the second that importing scikit-learn takes."""
+    package = importlib.util.find_spec("sklearn")
+    for folder in (package and package.submodule_search_locations) or ():
+        file = Path(folder) / "datasets" / "data" / "digits.csv.gz"
+        if file.is_file():
+            return np.loadtxt(file, delimiter=",")
+    from sklearn.datasets import load_digits
+
+    return np.column_stack(load_digits(return_X_y=True))
+
+
+def news20(data_home: Path | str | None = None) -> Bundle:
+    """Load the term counts of 20 Newsgroups with the published by-date split: 18846 posts, 7532 held out.
+
+    Read from ``news20_bydate_cai.npz`` (26214 terms) in the data folder; else from what a former call
+    stored there; else fetched and counted by scikit-learn (no English stop words, terms in at least two
+    posts) and stored there.
+
+    Parameters
+    ----------
+    data_home : path, optional
+        See `data_folder`; it may be read-only when it holds the file.
+
+    Raises
+    ------
+    InvalidInputError
+        When `data_home` is not a folder.
+    StorageError
+        When the file is damaged, or there is neither a file nor a network connection.
+    """
+    return _newsgroups("news20", NEWS20_FILE, data_home, first_label=1)
+
+
+def news20_full(data_home: Path | str | None = None) -> Bundle:
+    """Load 20 Newsgroups with every word of the letters a-z that two posts use and that is no stop word.
+
+    Read from ``news20_bydate_fullvocab_derived.npz``, or fetched; parameters and errors as in `news20`.
+    """
+    return _newsgroups("news20-full", NEWS20_FULL_FILE, data_home, token_pattern="[a-z]+")
+
+
+def _newsgroups(
+    name: str, published: str, data_home: Path | str | None, first_label: int = 0, **options: str
+) -> Bundle:
+    folder = data_folder(data_home)
+    if (folder / published).is_file():
+        return _read_counts(name, folder / published, published, first_label)
+    stored = folder / f"{name}_scikit-learn.npz"
+    if stored.is_file():
+        return _read_counts(name, stored, "scikit-learn", 0)
+    arrays = _fetch_counts(published, **options)
+    try:
+        save_arrays(stored, arrays, {"source": "scikit-learn fetch_20newsgroups"})
+    except StorageError as error:
+        warnings.warn(f"20 Newsgroups will be counted again next time: {error}", stacklevel=3)
+    return _bundle_of_counts(name, "scikit-learn", arrays, 0)
+
+
+def _read_counts(name: str, path: Path, source: str, first_label: int) -> Bundle:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return _bundle_of_counts(name, source, arrays, first_label)
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise StorageError(
+            f"{path} is damaged or not a term count file ({error}); replace or remove it."
+        ) from error
+
+
+def _bundle_of_counts(name: str, source: str, arrays: Mapping[str, Any], first_label: int) -> Bundle:
+    parts = (arrays["X_data"].astype(np.float64), arrays["X_indices"], arrays["X_indptr"])
+    X = csr_array(parts, shape=tuple(arrays["X_shape"]))
+    X.check_format(full_check=True)
+    if "vocabulary_utf8" in arrays:
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+        terms = bytes(arrays["vocabulary_utf8"]).decode().split("\n")
+        X = X[:, [column for column, term in enumerate(terms) if term not in ENGLISH_STOP_WORDS]]
+    X.sum_duplicates()
+    return Bundle(
+        name, source, X, arrays["y"].astype(np.int64) - first_label, arrays["is_test"].astype(np.bool_)
+    )
+
+
+def _fetch_counts(published: str, **options: str) -> dict[str, NDArray[Any]]:
+    from sklearn.datasets import fetch_20newsgroups
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    try:
+        train, test = (fetch_20newsgroups(subset=part, shuffle=False) for part in ("train", "test"))
+    except OSError as error:
+        raise StorageError(
+            f"20 Newsgroups could not be fetched ({error}); connect to the network once, or pass as "
+            f"--data-home (or set RMOPT_DATA_HOME to) a folder that holds {published}."
+        ) from error
+    counts = CountVectorizer(stop_words="english", min_df=2, **options).fit_transform(train.data + test.data)
+    return {
+        "X_data": counts.data.astype(np.float32),
+        "X_indices": counts.indices.astype(np.int32),
+        "X_indptr": counts.indptr.astype(np.int32),
+        "X_shape": np.array(counts.shape, dtype=np.int32),
+        "y": np.concatenate([train.target, test.target]).astype(np.int64),
+        "is_test": np.repeat([False, True], [len(train.target), len(test.target)]),
+    }

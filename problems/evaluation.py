@@ -1,0 +1,199 @@
+"""Retrieval measures: every document is a query and ranks the others (LORETA paper, section 7.1.3)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array, issparse
+
+from rmopt.core.errors import InvalidInputError
+
+ScoreBlock = Callable[[NDArray[np.int64]], NDArray[np.floating]]
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """How well the documents of a query's class are ranked before the others.
+
+    Attributes
+    ----------
+    map : float
+        Mean average precision, in [0, 1].
+    precision_at : dict of int to float
+        For each k the mean share of the query's class among the first k documents.
+    n_queries : int
+        The queries that the means are taken over.
+    """
+
+    map: float
+    precision_at: dict[int, float]
+    n_queries: int
+
+
+def evaluate_retrieval(
+    score_block: ScoreBlock,
+    y: ArrayLike,
+    *,
+    ks: Sequence[int] = (1, 10),
+    queries: ArrayLike | None = None,
+    block_size: int = 256,
+) -> Retrieval:
+    """Rank all other documents for every query and measure how early its class comes.
+
+    Average precision is the mean, over the other documents of the query's class, of the precision among
+    the documents down to that one; the query itself is not ranked. A query without another document of
+    its class has no average precision and is left out.
+
+    Equal scores share one position, the last of them, as in
+    `sklearn.metrics.average_precision_score`: the order of the documents never matters. Where equal
+    scores straddle position k, precision at k is the mean over all orders of the equal ones. It is divided
+    by k also where fewer than k documents are ranked, as is usual (trec_eval).
+
+    Parameters
+    ----------
+    score_block : callable
+        Takes row numbers, shape (b,), and gives float scores, shape (b, n_documents), higher meaning more
+        similar; `bilinear_scores` and `cosine_scores` make such callables. Only `block_size` rows are held
+        at a time.
+    y : array, shape (n_documents,)
+        Class labels.
+    ks : sequence of int
+        The positions for precision at k, at least 1.
+    queries : array of int, optional
+        Row numbers of the queries; all documents by default.
+    block_size : int
+        Queries that are scored at a time, at least 1.
+
+    Returns
+    -------
+    Retrieval
+
+    Raises
+    ------
+    InvalidInputError
+        When an argument is out of range, a score is NaN, or no query has another document of its class.
+
+    References
+    ----------
+    Manning, Raghavan and Schütze, Introduction to Information Retrieval (2008), chapter 8.
+    """
+    labels = np.asarray(y)
+    if labels.ndim != 1:
+        raise InvalidInputError(f"y must have one label for each document, got shape {labels.shape}.")
+    for name, values in (("ks", ks), ("block_size", (block_size,))):
+        if not all(isinstance(value, Integral) and value >= 1 for value in values):
+            raise InvalidInputError(f"{name} must be at least 1 and whole, got {values!r}.")
+    rows = _row_numbers(queries, len(labels))
+    _, group, size = np.unique(labels, return_inverse=True, return_counts=True)
+    rows = rows[size[group[rows]] > 1]
+    if not len(rows):
+        raise InvalidInputError("y gives no query another document of its class; nothing can be ranked.")
+    members = np.split(np.argsort(group, kind="stable"), np.cumsum(size)[:-1])
+    positions = np.array([int(k) for k in ks], dtype=np.int64)
+    precisions = np.empty((len(rows), 1 + len(positions)))
+    for start in range(0, len(rows), block_size):
+        block = rows[start : start + block_size]
+        scores = _checked_scores(score_block(block), block, len(labels))
+        relevant = [np.sort(scores[i, members[group[row]]])[1:] for i, row in enumerate(block)]
+        scores.sort(axis=1)
+        if np.isnan(scores[:, -1]).any():
+            raise InvalidInputError("score_block gave NaN scores; check the model for values that overflowed.")
+        for i, of_class in enumerate(relevant):
+            precisions[start + i] = _precisions(scores[i, 1:], of_class, positions)
+    mean_average, *at_ks = precisions.mean(axis=0).tolist()
+    return Retrieval(mean_average, dict(zip(positions.tolist(), at_ks, strict=True)), len(rows))
+
+
+def _precisions(
+    ranked: NDArray[np.floating], relevant: NDArray[np.floating], ks: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return average precision and precision at each k from ascending scores: of all and of the class."""
+    relevant_down_to = len(relevant) - np.searchsorted(relevant, relevant)
+    ranked_down_to = len(ranked) - np.searchsorted(ranked, relevant)
+    result = np.empty(1 + len(ks))
+    result[0] = (relevant_down_to / ranked_down_to).mean()
+    if len(ks):
+        taken = np.minimum(ks, len(ranked))
+        cut = ranked[len(ranked) - taken]
+        above = len(ranked) - np.searchsorted(ranked, cut, side="right")
+        tied = len(ranked) - np.searchsorted(ranked, cut) - above
+        relevant_above = len(relevant) - np.searchsorted(relevant, cut, side="right")
+        relevant_tied = len(relevant) - np.searchsorted(relevant, cut) - relevant_above
+        result[1:] = (relevant_above + (taken - above) * relevant_tied / tied) / ks
+    return result
+
+
+def _row_numbers(queries: ArrayLike | None, n_documents: int) -> NDArray[np.int64]:
+    if queries is None:
+        return np.arange(n_documents)
+    rows = np.asarray(queries)
+    if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
+        raise InvalidInputError("queries must be a list of row numbers; turn a mask into one by np.flatnonzero.")
+    if rows.size and not (rows.min() >= 0 and rows.max() < n_documents):
+        raise InvalidInputError(f"queries must be row numbers from 0 to {n_documents - 1}.")
+    return rows.astype(np.int64)
+
+
+def _checked_scores(given: Any, block: NDArray[np.int64], n_documents: int) -> NDArray[np.floating]:
+    """Copy a block of scores, each query's own score set to -inf so that it is the first when sorted."""
+    scores = np.array(given, copy=True)
+    if scores.shape != (len(block), n_documents) or scores.dtype.kind not in "fiu":
+        raise InvalidInputError(
+            f"score_block must give real scores of shape {(len(block), n_documents)}, "
+            f"got {scores.dtype} of shape {scores.shape}."
+        )
+    if scores.dtype not in (np.float32, np.float64):
+        scores = scores.astype(np.float64)
+    scores[np.arange(len(block)), block] = -np.inf
+    return scores
+
+
+def bilinear_scores(query_embedding: ArrayLike, document_embedding: ArrayLike) -> ScoreBlock:
+    """Score documents by the inner products of their embeddings with the query's.
+
+    For a model W = A Bᵀ the embeddings are X A and X B.
+
+    Parameters
+    ----------
+    query_embedding, document_embedding : array, shape (n_documents, k)
+        Finite embeddings of the same documents in both roles.
+
+    Raises
+    ------
+    InvalidInputError
+        When the shapes differ or a value is NaN or infinite.
+    """
+    left, right = np.asarray(query_embedding), np.asarray(document_embedding)
+    if left.ndim != 2 or left.shape != right.shape:
+        raise InvalidInputError(
+            "query_embedding and document_embedding must be two-dimensional and of one shape, "
+            f"got {left.shape} and {right.shape}."
+        )
+    if not (_is_finite(left) and _is_finite(right)):
+        raise InvalidInputError("query_embedding and document_embedding must be numbers without NaN or inf.")
+    return lambda rows: left[rows] @ right.T
+
+
+def cosine_scores(X: Any) -> ScoreBlock:
+    """Score documents by the cosine between their rows and the query's; 0 where a row is empty.
+
+    Parameters
+    ----------
+    X : sparse or dense array, shape (n_documents, n_features)
+        Finite features.
+
+    Raises
+    ------
+    InvalidInputError
+        When X is not two-dimensional or a value is NaN or infinite.
+    """
+    features = csr_array(X, dtype=np.float64) if issparse(X) else np.asarray(X)
+    if features.ndim != 2 or not _is_finite(features.data if issparse(features) else features):
+        raise InvalidInputError("X must be a two-dimensional array of numbers without NaN or inf.")
+    if not issparse(features):
+        unit = features / _safe(np.linalg.norm(features, axis=1))[:, None]
+        return lambda rows: unit[rows] @ unit.T
+    ...

@@ -1,0 +1,109 @@
+"""``rmopt check``: hold everything registered against the laws it must obey."""
+
+import re
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rmopt.cli.failures import told_in_a_sentence
+from rmopt.cli.options import Json, OptionalOut, Quiet, Seed
+from rmopt.cli.output import OutputFolder
+from rmopt.core.errors import InvalidInputError
+
+A_CHECK_FAILED = 1
+
+
+def check(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="What to check; everything when absent.")
+    ] = None,
+    plot: Annotated[bool, typer.Option("--plot", help="Write a picture of each check.")] = False,
+    seed: Seed = 0,
+    out: OptionalOut = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Check the laws of manifolds, retractions and gradients."""
+    with told_in_a_sentence():
+        folder = OutputFolder(out, "check") if plot or out is not None else None
+    with told_in_a_sentence(folder):
+        checks = _run_checks(names or [], seed, silent=quiet or json)
+        result = _result(names or [], seed, checks)
+        if folder is not None:
+            _keep(folder.path, result, checks if plot else [])
+    if json:
+        from rmopt.cli.result import as_json
+
+        typer.echo(as_json(result))
+    else:
+        _show(result["rows"], quiet, folder)
+    if not all(row["passed"] for row in result["rows"]):
+        raise typer.Exit(A_CHECK_FAILED)
+
+
+def _run_checks(names: list[str], seed: int, silent: bool) -> list[Any]:
+    from rich.console import Console
+
+    from rmopt.checks import run_catalogue
+
+    terminal = Console(stderr=True)
+    visible = terminal.is_terminal and not silent
+    checks = []
+    with terminal.status("checking") if visible else nullcontext() as status:
+        for one in run_catalogue(names, seed):
+            checks.append(one)
+            if status is not None:
+                status.update(f"{len(checks)} checked, the last: {one.name} of {one.subject}")
+    if not checks:
+        wanted = ", ".join(names) or "anything"
+        raise InvalidInputError(f"no check matches {wanted}; 'rmopt check' runs them all.")
+    return checks
+
+
+def _result(names: list[str], seed: int, checks: list[Any]) -> dict[str, Any]:
+    from rmopt.cli.result import result_of
+    from rmopt.experiments import Outcome
+
+    keys = ("name", "subject", "passed", "measured", "expected", "detail")
+    rows = [{key: getattr(one, key) for key in keys} for one in checks]
+    return result_of("check", seed, Outcome(data="catalogue", parameters={"names": names}, rows=rows))
+
+
+def _keep(folder: Path, result: dict[str, Any], to_plot: list[Any]) -> None:
+    from rmopt.core.files import write_json
+
+    write_json(folder / "result.json", result)
+    digits = len(str(len(to_plot)))
+    for number, one in enumerate(to_plot, start=1):
+        words = re.sub(r"[^\w]+", "-", f"{one.name} {one.subject}").strip("-")
+        one.plot(folder / f"{number:0{digits}}-{words[:80]}.png")
+
+
+def _show(rows: list[dict[str, Any]], quiet: bool, folder: OutputFolder | None) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from rmopt.cli.table import print_rows
+
+    console = Console(highlight=False)
+    failed = [row for row in rows if not row["passed"]]
+    shown = [
+        {
+            "result": "passed" if row["passed"] else "FAILED",
+            "law": row["name"],
+            "of": row["subject"],
+            "measured": row["measured"],
+            "expected": row["expected"],
+        }
+        for row in (failed if quiet else rows)
+    ]
+    if shown:
+        print_rows(console, shown)
+        console.print()
+    for row in failed:
+        console.print(Text(f"FAILED {row['name']} of {row['subject']}: {row['detail']}", "red"))
+    console.print(f"{len(rows) - len(failed)} of {len(rows)} checks passed.", markup=False)
+    if folder is not None and not quiet:
+        typer.echo(f"Written to {folder}: {len(folder.written())} files")

@@ -1,0 +1,70 @@
+"""The output folder of a run: chosen, made and tried before the work, listed after it."""
+
+import tempfile
+from contextlib import suppress
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+
+from rmopt.core.errors import StorageError
+
+DEFAULT_PARENT = Path("rmopt-runs")
+
+
+class OutputFolder:
+    """A folder that exists and takes files.
+
+    Parameters
+    ----------
+    out : Path or None
+        The folder; None makes a new one in ``rmopt-runs`` of the current folder, named after the run and the
+        time.
+    name : str
+        The name of the run.
+
+    Raises
+    ------
+    StorageError
+        When the folder cannot be made or does not take files.
+    """
+
+    def __init__(self, out: Path | None, name: str) -> None:
+        self.path = out or _unused(f"{name}-{datetime.now():%Y%m%d-%H%M%S}")
+        self._made: list[Path] = []
+        try:
+            self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+            self.path.mkdir(parents=True, exist_ok=out is not None)
+            with tempfile.TemporaryFile(dir=self.path) as trial:
+                trial.write(b"rmopt")
+            self._before = self._entries()
+        except OSError as error:
+            self.remove_if_empty()
+            raise StorageError(
+                f"--out: cannot write into {self.path} ({error.strerror or error}); choose another folder."
+            ) from error
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def _entries(self) -> dict[str, tuple[int, int, int]]:
+        entries = {}
+        for entry in self.path.iterdir():
+            if not entry.name.startswith("."):
+                about = entry.lstat()
+                entries[entry.name] = (about.st_ino, about.st_mtime_ns, about.st_size)
+        return entries
+
+    def written(self) -> list[str]:
+        """Return the names of the files and folders in it that are new or have changed since the start."""
+        return sorted(name for name, about in self._entries().items() if self._before.get(name) != about)
+
+    def remove_if_empty(self) -> None:
+        """Remove the folders that were made for the run, where nothing was put into them."""
+        with suppress(OSError):
+            for folder in self._made:
+                folder.rmdir()
+
+
+def _unused(stem: str) -> Path:
+    names = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
+    return next(folder for name in names if not (folder := DEFAULT_PARENT / name).exists())

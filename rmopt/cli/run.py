@@ -1,0 +1,85 @@
+"""``rmopt run NAME``: import one experiment, give it its options, show and keep what it returns."""
+
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rmopt.cli.failures import fail, told_in_a_sentence
+from rmopt.cli.output import OutputFolder
+from rmopt.cli.plugins import EXPERIMENTS, load_experiment, registered
+from rmopt.cli.signature import as_command
+from rmopt.core.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from rmopt.experiments import Outcome, Run
+
+
+def run(
+    context: typer.Context,
+    wants_help: Annotated[bool, typer.Option("--help", help="Show this message and exit.")] = False,
+) -> None:
+    """Run an experiment; 'rmopt run NAME --help' shows its options."""
+    if wants_help or not context.args:
+        typer.echo(context.get_help())
+        typer.echo(f"\nExperiments: {', '.join(entry.name for entry in registered(EXPERIMENTS)) or 'none'}")
+        raise typer.Exit
+    name, *options = context.args
+    if name.startswith("-"):
+        fail(f"the experiment's name comes before its options: rmopt run NAME {name} ...")
+    with told_in_a_sentence():
+        experiment = load_experiment(name)
+        command = as_command(name, experiment, partial(_execute, name, experiment))
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    single.command()(command)
+    single(args=options, prog_name=f"{context.command_path} {name}")
+
+
+def _execute(
+    name: str,
+    experiment: Callable[..., Any],
+    *,
+    seed: int,
+    out: Path | None,
+    quiet: bool,
+    json: bool,
+    **options: Any,
+) -> None:
+    from rmopt.experiments import Outcome, Run
+
+    with told_in_a_sentence():
+        folder = OutputFolder(out, name)
+    this_run = Run(name, seed, folder.path, quiet, json)
+    with told_in_a_sentence(folder):
+        # Whatever the experiment prints must not mix with what a script reads.
+        with redirect_stdout(sys.stderr) if quiet or json else nullcontext():
+            outcome = experiment(this_run, **options)
+        if not isinstance(outcome, Outcome):
+            raise InvalidInputError(
+                f"experiment {name!r} returned a {type(outcome).__name__}; "
+                "it must return an rmopt.experiments.Outcome."
+            )
+        _keep_and_show(this_run, outcome, folder)
+
+
+def _keep_and_show(this_run: "Run", outcome: "Outcome", folder: OutputFolder) -> None:
+    from rmopt.cli.result import as_json, result_of
+    from rmopt.cli.table import print_rows
+    from rmopt.core.files import write_json
+
+    result = result_of(this_run.experiment, this_run.seed, outcome)
+    write_json(this_run.path("result.json"), result)
+    if this_run.json:
+        typer.echo(as_json(result))
+    elif this_run.quiet:
+        typer.echo(folder)
+    else:
+        this_run.say(f"{this_run.experiment} on {outcome.data}, seed {this_run.seed}\n")
+        print_rows(this_run.console, result["rows"], outcome.headings)
+        typer.echo(f"\nWritten to {folder}:")
+        for name in folder.written():
+            typer.echo(f"  {name}")

@@ -1,0 +1,87 @@
+"""An experiment's signature, with the common options in the place of the run."""
+
+import inspect
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, get_type_hints
+
+from rmopt.cli.options import Json, Out, Quiet, Seed
+from rmopt.core.errors import InvalidInputError
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _common_options(*, seed: Seed = 0, out: Out = None, quiet: Quiet = False, json: Json = False) -> None:
+    """Carry the signature that every experiment receives."""
+
+
+COMMON = inspect.signature(_common_options).parameters
+
+
+def as_command(name: str, experiment: Callable[..., Any], body: Callable[..., None]) -> Callable[..., None]:
+    """Give a function the signature and the help of an experiment.
+
+    Parameters
+    ----------
+    name : str
+        The experiment's name, for error messages.
+    experiment : callable
+        Takes a run and its own options.
+    body : callable
+        Receives the options by keyword, the common ones included.
+
+    Returns
+    -------
+    callable
+        Calls `body`; a command can be made of it.
+
+    Raises
+    ------
+    InvalidInputError
+        When the experiment's signature cannot become a command line.
+    """
+    first, own = _split(inspect.signature(experiment))
+    if first is None or first.kind in (*_VARIADIC, inspect.Parameter.KEYWORD_ONLY):
+        raise InvalidInputError(f"experiment {name!r} must take the run as its first parameter.")
+    hints = get_type_hints(experiment, include_extras=True)
+    parameters = []
+    for parameter in own:
+        if parameter.kind in _VARIADIC:
+            raise InvalidInputError(f"experiment {name!r} takes {parameter}; give each option a name.")
+        if parameter.name in COMMON:
+            raise InvalidInputError(
+                f"experiment {name!r} declares the common option {parameter.name!r}; "
+                f"take it from the run instead: run.{parameter.name}."
+            )
+        annotation = hints.get(parameter.name, parameter.annotation)
+        parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotation))
+    parameters += COMMON.values()
+
+    def command(**options: Any) -> None:
+        body(**options)
+
+    annotated = [parameter for parameter in parameters if parameter.annotation is not parameter.empty]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in annotated}
+    command.__doc__ = help_text(experiment)
+    vars(command)["__signature__"] = inspect.Signature(parameters)
+    return command
+
+
+def _split(signature: inspect.Signature) -> tuple[inspect.Parameter | None, list[inspect.Parameter]]:
+    parameters = list(signature.parameters.values())
+    return next(iter(parameters), None), parameters[1:]
+
+
+def help_text(described: object) -> str:
+    """Return the part of a docstring that comes before its numpydoc sections."""
+    lines = (inspect.getdoc(described) or "").splitlines()
+    for number, (title, rule) in enumerate(pairwise(lines)):
+        if title.strip() and rule.strip() and set(rule.strip()) == {"-"}:
+            lines = lines[:number]
+            break
+    return "\n".join(lines).strip()
+
+
+def first_line(described: object) -> str:
+    """Return the first line of a docstring, or an empty text."""
+    return help_text(described).partition("\n")[0]

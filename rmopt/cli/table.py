@@ -1,0 +1,123 @@
+"""Tables that can be read in a terminal of 80 columns and in a pipe."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rmopt.cli.numbers import format_numbers
+
+Row = Mapping[str, Any]
+
+MISSING = "–"
+LONGEST_UNBROKEN_TEXT = 24
+BETWEEN_COLUMNS = 2
+_HEADINGS = {"map": "mAP"}
+
+
+def heading_of(key: str) -> str:
+    """Return the heading of a snake_case key: ``precision_at_10`` is P@10, ``train_seconds`` is train s."""
+    if at := re.fullmatch(r"(?:(.+)_)?precision_at_(\d+)", key):
+        return f"{heading_of(at[1])} P@{at[2]}" if at[1] else f"P@{at[2]}"
+    if key.endswith("_seconds"):
+        return f"{heading_of(key.removesuffix('_seconds'))} s"
+    if key.endswith("_map"):
+        return f"{heading_of(key.removesuffix('_map'))} mAP"
+    return _HEADINGS.get(key, key.replace("_", " "))
+
+
+def print_rows(console: Console, rows: Sequence[Row], headings: Mapping[str, str] | None = None) -> None:
+    """Print rows as a table; where it is too wide, as several that repeat the first column.
+
+    Parameters
+    ----------
+    console : Console
+        Where to print; its width is the width of the table.
+    rows : sequence of mapping
+        From snake_case keys to text, numbers or None; rows need not have the same keys.
+    headings : mapping, optional
+        Headings that replace the automatic ones.
+    """
+    longest_first = sorted(rows, key=len, reverse=True)
+    keys = dict.fromkeys(key for row in longest_first for key in row)
+    columns = [_column(rows, key, (headings or {}).get(key, heading_of(key))) for key in keys]
+    if not columns:
+        return
+    for number, group in enumerate(_side_by_side(columns, console.width)):
+        if number > 0:
+            console.print()
+        console.print(_table(group, console.width))
+
+
+@dataclass(frozen=True)
+class _Column:
+    heading: str
+    cells: Sequence[str]
+    numeric: bool
+
+    @property
+    def natural_width(self) -> int:
+        return max(map(cell_len, (self.heading, *self.cells)))
+
+    @property
+    def least_width(self) -> int:
+        """The width at which words and numbers stay whole, and short texts on one line."""
+        words = [word for text in (self.heading, *self.cells) for word in text.split()]
+        whole = [min(LONGEST_UNBROKEN_TEXT, cell_len(text)) for text in self.cells]
+        return max(*map(cell_len, words), *whole, 1)
+
+
+def _column(rows: Sequence[Row], key: str, heading: str) -> _Column:
+    values = [row.get(key) for row in rows]
+    present = [value for value in values if value is not None]
+    numeric = bool(present) and all(map(_is_number, present))
+    texts = iter(format_numbers(present, key) if numeric else map(_text, present))
+    return _Column(heading, [MISSING if value is None else next(texts) for value in values], numeric)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value) or MISSING
+
+
+def _side_by_side(columns: Sequence[_Column], width: int) -> Iterator[Sequence[_Column]]:
+    """Split the columns into groups that fit the width, each led by the first column."""
+    name, *rest = columns
+    group, used = [name], name.least_width
+    for column in rest:
+        used += BETWEEN_COLUMNS + column.least_width
+        if used > width and len(group) > 1:
+            yield group
+            group, used = [name], name.least_width + BETWEEN_COLUMNS + column.least_width
+        group.append(column)
+    yield group
+
+
+def _table(columns: Sequence[_Column], width: int) -> Table:
+    table = Table(
+        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold"
+    )
+    spare = width - sum(column.least_width + BETWEEN_COLUMNS for column in columns) + BETWEEN_COLUMNS
+    for column in columns:
+        extra = min(max(spare, 0), column.natural_width - column.least_width)
+        spare -= extra
+        table.add_column(
+            Text(column.heading),
+            justify="right" if column.numeric else "left",
+            width=column.least_width + extra,
+            overflow="fold",
+        )
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*(Text(cell, "dim" if cell == MISSING else "") for cell in cells))
+    return table

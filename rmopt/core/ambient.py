@@ -1,0 +1,141 @@
+"""Ambient gradients as operators: anything with `shape`, `T` and `@` on n × j arrays.
+
+Numpy arrays and scipy sparse arrays qualify as they are. The classes here add gradients that are
+products of factors, sums, and pairs of functions. Projections use nothing but these actions, so no
+n × m array is formed for a gradient that is not one already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from rmopt.core.errors import InvalidInputError
+
+Array = np.ndarray
+
+
+@runtime_checkable
+class Ambient(Protocol):
+    """An n × m matrix known by its actions ``G @ X`` and ``G.T @ X``."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of rows and columns, (n, m)."""
+
+    @property
+    def T(self) -> Any:
+        """The transposed operator."""
+
+    def __matmul__(self, other: Any) -> Any:
+        """Return G @ other for an (m, j) array; an (n, j) array."""
+
+
+class Factored:
+    """The ambient matrix L Rᵀ.
+
+    Parameters
+    ----------
+    left : array or sparse array, shape (n, r)
+    right : array or sparse array, shape (m, r)
+    """
+
+    __array_ufunc__ = None
+
+    def __init__(self, left: Any, right: Any) -> None:
+        if left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[1]:
+            raise InvalidInputError(
+                f"Factored(left, right) needs two matrices with the same number of columns, "
+                f"got shapes {left.shape} and {right.shape}."
+            )
+        self.left, self.right = left, right
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns, (n, m)."""
+        return self.left.shape[0], self.right.shape[0]
+
+    @property
+    def T(self) -> Factored:
+        """The transposed operator R Lᵀ."""
+        return Factored(self.right, self.left)
+
+    def __matmul__(self, other: Array) -> Array:
+        return self.left @ (self.right.T @ other)
+
+    def __add__(self, other: Any) -> Sum:
+        return Sum(self, other)
+
+    def __mul__(self, scalar: float) -> Factored:
+        return Factored(self.left * scalar, self.right)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Factored:
+        return self * -1.0
+
+
+class Sum:
+    """The ambient matrix that is the sum of others."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, *terms: Ambient) -> None:
+        if len({tuple(term.shape) for term in terms}) != 1:
+            raise InvalidInputError(
+                f"Sum needs one or more operators of one shape, got {[tuple(term.shape) for term in terms]}."
+            )
+        self.terms = terms
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns, (n, m)."""
+        n, m = self.terms[0].shape
+        return n, m
+
+    @property
+    def T(self) -> Sum:
+        """The transposed operator."""
+        return Sum(*(term.T for term in self.terms))
+
+    def __matmul__(self, other: Array) -> Array:
+        first, *rest = (term @ other for term in self.terms)
+        return sum(rest, start=np.asarray(first))
+
+    def __add__(self, other: Any) -> Sum:
+        return Sum(*self.terms, other)
+
+
+class Actions:
+    """The ambient matrix known by two functions.
+
+    Parameters
+    ----------
+    shape : (int, int)
+        Numbers of rows and columns, (n, m).
+    apply : callable
+        Maps an (m, j) array X to G @ X.
+    apply_transposed : callable
+        Maps an (n, j) array X to G.T @ X.
+    """
+
+    __array_ufunc__ = None
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        apply: Callable[[Array], Array],
+        apply_transposed: Callable[[Array], Array],
+    ) -> None:
+        self.shape = shape
+        self._apply, self._apply_transposed = apply, apply_transposed
+
+    @property
+    def T(self) -> Actions:
+        """The transposed operator."""
+        return Actions(self.shape[::-1], self._apply_transposed, self._apply)
+
+    def __matmul__(self, other: Array) -> Array:
+        return self._apply(other)

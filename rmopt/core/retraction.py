@@ -1,0 +1,40 @@
+"""The abstract retraction: how to move from a point along a tangent vector and stay on the manifold."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+
+class Retraction(ABC):
+    """A map R(point, ξ) onto the manifold with R(0) = point and derivative ξ at 0.
+
+    Retractions are values: two of the same class and parameters are equal.
+
+    Attributes
+    ----------
+    order : int
+        1, or 2 when the curve t ↦ R(point, tξ) has no tangential acceleration at t = 0.
+        `rmopt.checks.check_retraction` measures it as a slope.
+    kernel : int or None
+        Code of the compiled twin in `rmopt.kernels`; None when there is only the generic path.
+    name : str
+        The name on the command line.
+    """
+
+    order: ClassVar[int]
+    name: ClassVar[str]
+    kernel: ClassVar[int | None] = None
+
+    @abstractmethod
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        """Return the point reached from `point` along t · `tangent`."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), tuple(sorted(vars(self).items()))))

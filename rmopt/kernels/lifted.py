@@ -1,0 +1,248 @@
+"""One exact Riemannian step on W = A C Bᵀ along a sparse rank-one direction p qᵀ.
+
+With H_A = (AᵀA)⁻¹, H_B = (BᵀB)⁻¹ and C⁻¹ kept beside the factors, every retraction of the
+embedded fixed-rank manifold takes the form
+
+    A ← A + p gᵀ,   B ← B + q hᵀ,   C ← C'            (p and q sparse, C' of size k × k)
+
+because p and q lie in the span of the new column and row spaces only. A step therefore costs
+O(nnz·k + k²), while Shalit et al. (2012), Algorithm 4, costs O((n+m)k). The factors are a gauge:
+the iterates W do not depend on them.
+
+Names follow the derivation: u = Aᵀp, v = Bᵀq, x = H_A u, y = H_B v, z = C⁻¹x, w = C⁻ᵀy, s = yᵀz.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from rmopt.kernels.vectors import add_outer, dot, product, transposed_product
+
+SECOND_ORDER, ORTHOGRAPHIC, METRIC_PROJECTION = range(3)
+
+OK, REFUSED = 0, 1
+
+
+class Factors(NamedTuple):
+    """The arrays of W = A C Bᵀ: A (n, k), B (m, k), C, C_inverse, H_A, H_B (k, k), all C-contiguous."""
+
+    A: np.ndarray
+    B: np.ndarray
+    C: np.ndarray
+    C_inverse: np.ndarray
+    H_A: np.ndarray
+    H_B: np.ndarray
+
+
+class Scratch(NamedTuple):
+    """Work vectors of length k: those of the step, and those of the inverse iteration."""
+
+    u: np.ndarray
+    v: np.ndarray
+    x: np.ndarray
+    y: np.ndarray
+    z: np.ndarray
+    w: np.ndarray
+    g: np.ndarray
+    h: np.ndarray
+    work: np.ndarray
+
+
+@njit(cache=True, nogil=True)
+def make_scratch(k):
+    """Return work vectors for rank k."""
+    e = np.empty
+    return Scratch(e(k), e(k), e(k), e(k), e(k), e(k), e(k), e(k), np.empty((8, k)))
+
+
+@njit(cache=True, nogil=True)
+def score(factors, scratch):
+    """Return pᵀWq = uᵀ C v for the u and v in the scratch."""
+    product(factors.C, scratch.v, scratch.z)
+    return dot(scratch.u, scratch.z)
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def update_gram_inverse(H, x, g, gram_shift, work):
+    """Turn H = (AᵀA)⁻¹ into the inverse for A + p gᵀ, given x = H Aᵀp and ‖p‖² − pᵀAx ≥ 0."""
+    transposed_product(H, g, work)
+    gHg = dot(g, work)
+    edge = 1.0 + dot(g, x)
+    scale = 1.0 / (gram_shift * gHg + edge * edge)
+    xx, xr, rr = gHg * scale, -edge * scale, -gram_shift * scale
+    for i in range(H.shape[0]):
+        a = xx * x[i] + xr * work[i]
+        b = xr * x[i] + rr * work[i]
+        for j in range(H.shape[0]):
+            H[i, j] += a * x[j] + b * work[j]
+
+
+@njit(cache=True, nogil=True)
+def step(kind, factors, scratch, p_square, q_square, scale):
+    """Move C, C⁻¹, H_A and H_B along scale · p qᵀ and leave g and h in the scratch.
+
+    On return A + p gᵀ and B + q hᵀ, C are the new factors (the caller touches the rows).
+
+    Parameters
+    ----------
+    kind : int
+        `SECOND_ORDER`, `ORTHOGRAPHIC` or `METRIC_PROJECTION`.
+    factors : Factors
+    scratch : Scratch
+        With u = Aᵀp and v = Bᵀq filled in.
+    p_square, q_square : float
+        ‖p‖² and ‖q‖².
+    scale : float
+        Minus step size times slope.
+
+    Returns
+    -------
+    int
+        `OK`, or `REFUSED` when the step is ill-conditioned in this gauge; then nothing was changed.
+    """
+    u, v, x, y, z, w, g, h, work = scratch
+    transposed_product(factors.H_A, u, x)
+    transposed_product(factors.H_B, v, y)
+    p_outside = max(0.0, p_square - dot(u, x))
+    q_outside = max(0.0, q_square - dot(v, y))
+    for c in range(y.shape[0]):
+        y[c] *= scale
+    product(factors.C_inverse, x, z)
+    transposed_product(factors.C_inverse, y, w)
+    s = dot(y, z)
+    if kind == METRIC_PROJECTION:
+        status = _metric_projection(factors, scratch, s, np.sqrt(p_outside), abs(scale) * np.sqrt(q_outside))
+    else:
+        status = _polynomial(kind, factors, scratch, s)
+    if status == REFUSED:
+        return REFUSED
+    # The direction was p (scale q)ᵀ: y and h belong to scale·q.
+    for c in range(h.shape[0]):
+        h[c] *= scale
+        y[c] /= scale
+    update_gram_inverse(factors.H_A, x, g, p_outside, work[0])
+    update_gram_inverse(factors.H_B, y, h, q_outside, work[0])
+    return OK
+
+
+@njit(cache=True, nogil=True)
+def _polynomial(kind, factors, scratch, s):
+    """Set g = κ w, h = κ z and C += μ x yᵀ, with κ and μ functions of s alone."""
+    if kind == SECOND_ORDER:
+        alpha = -0.5 + 0.375 * s
+        growth = 1.0 + alpha * s  # = 1 − s/2 + 3s²/8 ≥ 5/6
+        kappa = (1.0 - 0.5 * s) / growth
+        mu = 2.0 * alpha + alpha * alpha * s
+        nu = mu / (growth * growth)
+    else:
+        if abs(1.0 + s) < 1e-3:
+            return REFUSED
+        kappa = 1.0
+        mu = -1.0 / (1.0 + s)
+        nu = -1.0
+    for c in range(scratch.g.shape[0]):
+        scratch.g[c] = kappa * scratch.w[c]
+        scratch.h[c] = kappa * scratch.z[c]
+    add_outer(factors.C, mu, scratch.x, scratch.y)
+    add_outer(factors.C_inverse, -nu, scratch.z, scratch.w)
+    return OK
+
+
+@njit(cache=True, nogil=True)
+def _metric_projection(factors, scratch, s, p_norm, q_norm):
+    """Remove the smallest singular triple of W + ξ, which has rank k + 1.
+
+    In the bases [A, p̂] and [B, q̂] (p̂, q̂: unit vectors of the parts of p and q outside the column
+    and row space), W + ξ has the core K = [[C + x yᵀ, q_norm x], [p_norm yᵀ, 0]]. Its inverse is
+    known in closed form up to the factor δ = s p_norm q_norm, so inverse iteration finds the triple
+    in O(k²) a round. If t is the left dual vector of the triple (tᵀ K' = 0 after its removal), the
+    new column space is that of A − p̂ (t₁/t₀)ᵀ; likewise on the right.
+    """
+    u, v, x, y, z, w, g, h, work = scratch
+    k = x.shape[0]
+    a, b, t, old, c = work[0], work[1], work[2], work[3], work[4]
+    delta = s * p_norm * q_norm
+    a0 = 1.0
+    for i in range(k):
+        a[i] = 0.1 / k
+        old[i] = 0.0
+    old0 = 0.0
+    converged = False
+    for _ in range(40):
+        # b = δ K⁻¹ a
+        product(factors.C_inverse, a, b)
+        inner = p_norm * dot(w, a) - a0
+        b0 = inner - s * a0
+        for i in range(k):
+            b[i] = delta * b[i] - q_norm * inner * z[i]
+        # t = δ K⁻ᵀ diag(H_B, 1) b
+        transposed_product(factors.H_B, b, c)
+        transposed_product(factors.C_inverse, c, t)
+        inner = q_norm * dot(z, c) - b0
+        t0 = inner - s * b0
+        for i in range(k):
+            t[i] = delta * t[i] - p_norm * inner * w[i]
+        # a = diag(H_A, 1) t, normalised in the metric of [A, p̂]
+        transposed_product(factors.H_A, t, a)
+        norm = np.sqrt(dot(a, t) + t0 * t0)
+        if not (norm > 0.0 and np.isfinite(norm)):
+            return REFUSED
+        sign = -1.0 if t0 < 0.0 else 1.0
+        change = 0.0
+        for i in range(k):
+            a[i] *= sign / norm
+            t[i] *= sign / norm
+            change = max(change, abs(t[i] - old[i]))
+            old[i] = t[i]
+        a0 = t0 = abs(t0) / norm
+        change = max(change, abs(t0 - old0))
+        old0 = t0
+        if change < 4e-16:
+            converged = True
+            break
+    if not converged or t0 < 1e-2:
+        return REFUSED
+    # The right dual vector is K⁻¹a up to scale, and c = Kᵀt.
+    product(factors.C_inverse, a, b)
+    inner = p_norm * dot(w, a) - a0
+    b0 = inner - s * a0
+    if abs(b0) < 1e-12:
+        return REFUSED
+    xt = dot(x, t)
+    transposed_product(factors.C, t, c)
+    for i in range(k):
+        b[i] = (delta * b[i] - q_norm * inner * z[i]) / b0
+        c[i] += y[i] * (xt + p_norm * t0)
+        g[i] = -t[i] / (t0 * p_norm) if p_norm > 0.0 else 0.0
+        h[i] = -b[i] / q_norm if q_norm > 0.0 else 0.0
+    gx = 1.0 - dot(g, x)
+    hy = 1.0 - dot(h, y)
+    # K₁₁ = C + x yᵀ − a cᵀ, its inverse by a 2 × 2 capacitance matrix.
+    za, wc = work[5], work[6]
+    product(factors.C_inverse, a, za)
+    transposed_product(factors.C_inverse, c, wc)
+    m11, m12 = 1.0 + s, -dot(y, za)
+    m21, m22 = dot(c, z), 1.0 - dot(c, za)
+    determinant = m11 * m22 - m12 * m21
+    if abs(gx) < 1e-3 or abs(hy) < 1e-3 or abs(determinant) < 1e-4:
+        return REFUSED
+    for i in range(k):
+        left = (m22 * z[i] + m21 * za[i]) / determinant
+        right = (-m12 * z[i] - m11 * za[i]) / determinant
+        for j in range(k):
+            factors.C[i, j] += x[i] * y[j] - a[i] * c[j]
+            factors.C_inverse[i, j] -= left * w[j] + right * wc[j]
+    # From the basis A + p⊥ gᵀ to A + p g'ᵀ (and B likewise): C ← (I − x gᵀ) C (I − h yᵀ).
+    transposed_product(factors.C, g, za)
+    add_outer(factors.C, -1.0, x, za)
+    product(factors.C, h, za)
+    add_outer(factors.C, -1.0, za, y)
+    product(factors.C_inverse, x, za)
+    add_outer(factors.C_inverse, 1.0 / gx, za, g)
+    transposed_product(factors.C_inverse, y, za)
+    add_outer(factors.C_inverse, 1.0 / hy, h, za)
+    for i in range(k):
+        g[i] /= gx
+        h[i] /= hy
+    return OK

@@ -1,0 +1,116 @@
+"""Short vectors, small square matrices and sparse rows, in loops that the compiler vectorises.
+
+Sums over matrices run along rows ("axpy form"): nothing has to be reordered to be vectorised,
+so results do not depend on the width of the machine's vectors. Row numbers are read as unsigned,
+which spares the test for negative indices.
+"""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def dot(x, y):
+    """Return Σ x[c] y[c]."""
+    total = 0.0
+    for c in range(x.shape[0]):
+        total += x[c] * y[c]
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def transposed_product(M, x, out):
+    """Set out = Mᵀ x (for symmetric M: M x)."""
+    rows = M.shape[0]
+    fours = rows - rows % 4
+    for c in range(out.shape[0]):
+        out[c] = 0.0
+    for r in range(0, fours, 4):
+        x0, x1, x2, x3 = x[r], x[r + 1], x[r + 2], x[r + 3]
+        for c in range(out.shape[0]):
+            out[c] = out[c] + x0 * M[r, c] + x1 * M[r + 1, c] + x2 * M[r + 2, c] + x3 * M[r + 3, c]
+    for r in range(fours, rows):
+        weight = x[r]
+        for c in range(out.shape[0]):
+            out[c] += weight * M[r, c]
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def product(M, x, out):
+    """Set out = M x."""
+    for r in range(M.shape[0]):
+        total = 0.0
+        for c in range(M.shape[1]):
+            total += M[r, c] * x[c]
+        out[r] = total
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def add_outer(M, scale, x, y):
+    """Add scale · x yᵀ to M."""
+    for r in range(M.shape[0]):
+        weight = scale * x[r]
+        for c in range(M.shape[1]):
+            M[r, c] += weight * y[c]
+
+
+@njit(cache=True, nogil=True)
+def trace(M):
+    """Return the sum of the diagonal."""
+    total = 0.0
+    for r in range(M.shape[0]):
+        total += M[r, r]
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def gather(A, indices, values, start, stop, out):
+    """Set out = Aᵀ p for the sparse vector p stored in [start, stop); return ‖p‖²."""
+    for c in range(out.shape[0]):
+        out[c] = 0.0
+    square = 0.0
+    for j in range(start, stop):
+        row = np.uint64(indices[j])
+        value = values[j]
+        square += value * value
+        for c in range(out.shape[0]):
+            out[c] += value * A[row, c]
+    return square
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def scatter(A, indices, values, start, stop, g):
+    """Add p gᵀ to A for the sparse vector p stored in [start, stop)."""
+    for j in range(start, stop):
+        row = np.uint64(indices[j])
+        value = values[j]
+        for c in range(g.shape[0]):
+            A[row, c] += value * g[c]
+
+
+@njit(cache=True, nogil=True)
+def subtract_rows(indices, values, start, stop, minus_start, minus_stop, out_indices, out_values):
+    """Write the difference of two sorted sparse rows to `out_*`; return its number of entries."""
+    i, j, count = start, minus_start, 0
+    while i < stop and j < minus_stop:
+        a = indices[i]
+        b = indices[j]
+        # Selections instead of branches: which row comes next is a coin toss.
+        plus = values[i] if a <= b else 0.0
+        minus = values[j] if b <= a else 0.0
+        out_indices[count] = a if a <= b else b
+        out_values[count] = plus - minus
+        i += 1 if a <= b else 0
+        j += 1 if b <= a else 0
+        count += 1
+    while i < stop:
+        out_indices[count] = indices[i]
+        out_values[count] = values[i]
+        i += 1
+        count += 1
+    while j < minus_stop:
+        out_indices[count] = indices[j]
+        out_values[count] = -values[j]
+        j += 1
+        count += 1
+    return count

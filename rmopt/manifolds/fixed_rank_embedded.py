@@ -1,0 +1,258 @@
+"""The manifold of n × m matrices of rank k, with the metric of the matrices around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from rmopt.core.ambient import Ambient, Array, Factored
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.low_rank import LowRankPoint, LowRankTangent
+from rmopt.core.manifold import Manifold
+from rmopt.core.retraction import Retraction
+from rmopt.linalg import factor_product, leave_span, truncated_svd_of_product
+from rmopt.retractions.fixed_rank import SecondOrder
+
+
+class FixedRankEmbedded(Manifold):
+    """Matrices of rank k as a submanifold of ℝⁿˣᵐ with the Frobenius inner product.
+
+    Points are `LowRankPoint` (W = U S Vᵀ), tangent vectors `LowRankTangent`. The tangent space is
+    that of Shalit et al. (2012), Lemma 2; the Hessian follows Vandereycken (2013). Every operation
+    needs O((n + m) k) memory; nothing of size n × m is formed.
+
+    Parameters
+    ----------
+    n, m : int
+        Numbers of rows and columns.
+    k : int
+        The rank, from 1 to min(n, m).
+    retraction : Retraction, optional
+        The default retraction; `SecondOrder` unless given.
+
+    Raises
+    ------
+    InvalidInputError
+        For sizes that are not positive or a rank out of range.
+    """
+
+    def __init__(self, n: int, m: int, k: int, retraction: Retraction | None = None) -> None:
+        if n < 1 or m < 1:
+            raise InvalidInputError(f"FixedRankEmbedded needs n and m of at least 1, got n = {n}, m = {m}.")
+        if not 1 <= k <= min(n, m):
+            raise InvalidInputError(
+                f"rank k = {k} is out of range for {n} × {m} matrices; choose 1 to {min(n, m)}."
+            )
+        self.shape = (int(n), int(m))
+        self.rank = int(k)
+        self.default_retraction = SecondOrder() if retraction is None else retraction
+
+    def __repr__(self) -> str:
+        return f"FixedRankEmbedded({self.shape[0]}, {self.shape[1]}, {self.rank})"
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the manifold, (n + m − k) k."""
+        n, m = self.shape
+        return (n + m - self.rank) * self.rank
+
+    # The tangent space
+
+    def inner_product(
+        self, point: LowRankPoint, tangent_vector_a: LowRankTangent, tangent_vector_b: LowRankTangent
+    ) -> float:
+        """Return the Frobenius inner product of two tangent vectors."""
+        return tangent_vector_a.inner(tangent_vector_b)
+
+    def projection(self, point: LowRankPoint, ambient: Ambient) -> LowRankTangent:
+        """Return P_U Z P_V + P_U⊥ Z P_V + P_U Z P_V⊥, from the actions Z V and Zᵀ U alone."""
+        ZV = np.asarray(ambient @ point.V)
+        ZtU = np.asarray(ambient.T @ point.U)
+        return LowRankTangent(
+            point.U.T @ ZV, leave_span(point.U, ZV), leave_span(point.V, ZtU)
+        )
+
+    def to_tangent_space(self, point: LowRankPoint, vector: LowRankTangent) -> LowRankTangent:
+        """Make U_p and V_p orthogonal to U and V again."""
+        return LowRankTangent(vector.M, leave_span(point.U, vector.Up), leave_span(point.V, vector.Vp))
+
+    def embedding(self, point: LowRankPoint, tangent_vector: LowRankTangent) -> Factored:
+        """Return a tangent vector as an operator of rank at most 2k."""
+        return tangent_vector.as_ambient(point)
+
+    def embed_point(self, point: LowRankPoint) -> Factored:
+        """Return a point as an operator of rank k."""
+        return point.as_ambient()
+
+    def zero_vector(self, point: LowRankPoint) -> LowRankTangent:
+        """Return the zero tangent vector."""
+        return LowRankTangent(np.zeros_like(point.S), np.zeros_like(point.U), np.zeros_like(point.V))
+
+    def random_tangent_vector(
+        self, point: LowRankPoint, rng: np.random.Generator | None = None
+    ) -> LowRankTangent:
+        """Return a tangent vector of norm 1 with a uniformly distributed direction."""
+        rng = np.random.default_rng(rng)
+        vector = LowRankTangent(*(rng.standard_normal(part.shape) for part in (point.S, point.U, point.V)))
+        vector = self.to_tangent_space(point, vector)
+        return vector / self.norm(point, vector)
+
+    def transport(
+        self, point_a: LowRankPoint, point_b: LowRankPoint, tangent_vector_a: LowRankTangent
+    ) -> LowRankTangent:
+        """Project the tangent vector at `point_a` onto the tangent space at `point_b`."""
+        return self.projection(point_b, tangent_vector_a.as_ambient(point_a))
+
+    def euclidean_to_riemannian_hessian(
+        self,
+        point: LowRankPoint,
+        euclidean_gradient: Ambient,
+        euclidean_hessian: Ambient,
+        tangent_vector: LowRankTangent,
+    ) -> LowRankTangent:
+        """Return the Riemannian Hessian: the projected ambient one plus the curvature of the manifold.
+
+        The curvature term is N ξᵀ (W†)ᵀ + (W†)ᵀ ξᵀ N with N the part of the gradient normal to the
+        manifold (Vandereycken 2013, Proposition 2.2; here for S that need not be diagonal).
+        """
+        flat = self.projection(point, euclidean_hessian)
+        bend_left = leave_span(point.U, np.asarray(euclidean_gradient @ tangent_vector.Vp))
+        bend_right = leave_span(point.V, np.asarray(euclidean_gradient.T @ tangent_vector.Up))
+        # X S⁻ᵀ and X S⁻¹ as solves.
+        return LowRankTangent(
+            flat.M,
+            flat.Up + np.linalg.solve(point.S, bend_left.T).T,
+            flat.Vp + np.linalg.solve(point.S.T, bend_right.T).T,
+        )
+
+    # Points
+
+    def check_point(self, point: Any) -> str | None:
+        """Return why `point` is not on the manifold, or None when it is."""
+        if not isinstance(point, LowRankPoint):
+            return f"a point of {self} is a LowRankPoint, not {type(point).__name__}"
+        (n, m), k = self.shape, self.rank
+        shapes = point.U.shape, point.S.shape, point.V.shape
+        if shapes != ((n, k), (k, k), (m, k)):
+            return f"U, S, V have shapes {shapes}, not {((n, k), (k, k), (m, k))}"
+        if not all(np.isfinite(part).all() for part in (point.U, point.S, point.V)):
+            return "U, S or V holds NaN or infinity"
+        for name, factor in (("U", point.U), ("V", point.V)):
+            error = np.abs(factor.T @ factor - np.eye(k)).max()
+            if error > 1e-10:
+                return f"{name} is not orthonormal: |{name}ᵀ{name} − I| reaches {error:.1e}"
+        sigma = point.singular_values()
+        if sigma[-1] <= 1e-15 * sigma[0]:
+            return f"the rank is below {k}: singular values run from {sigma[0]:.1e} to {sigma[-1]:.1e}"
+        return None
+
+    def random_point(self, rng: np.random.Generator | None = None) -> LowRankPoint:
+        """Return a point with uniformly distributed column and row space and singular values in [½, 1½]."""
+        rng = np.random.default_rng(rng)
+        (n, m), k = self.shape, self.rank
+        U, _ = np.linalg.qr(rng.standard_normal((n, k)))
+        V, _ = np.linalg.qr(rng.standard_normal((m, k)))
+        return LowRankPoint(U, np.diag(np.sort(rng.uniform(0.5, 1.5, k))[::-1]), V)
+
+    def identity(self) -> LowRankPoint:
+        """Return the zero-padded identity: ones at the first k places of the diagonal, zeros elsewhere."""
+        (n, m), k = self.shape, self.rank
+        return LowRankPoint(np.eye(n, k), np.eye(k), np.eye(m, k))
+
+    def from_factors(self, A: Array, B: Array) -> LowRankPoint:
+        """Return the point A Bᵀ for A of shape (n, k) and B of shape (m, k), both of full column rank.
+
+        Raises
+        ------
+        InvalidInputError
+            For wrong shapes, values that are not finite, or a product of smaller rank.
+        """
+        A, B = np.asarray(A, dtype=float), np.asarray(B, dtype=float)
+        (n, m), k = self.shape, self.rank
+        if A.shape != (n, k) or B.shape != (m, k):
+            raise InvalidInputError(
+                f"from_factors of {self} needs A of shape {(n, k)} and B of shape {(m, k)}, "
+                f"got {A.shape} and {B.shape}."
+            )
+        if not (np.isfinite(A).all() and np.isfinite(B).all()):
+            raise InvalidInputError("from_factors got NaN or infinity in A or B; clean the factors first.")
+        return self._checked(LowRankPoint(*factor_product(A, np.eye(k), B)), "the product A Bᵀ")
+
+    def from_matrix(self, matrix: Any) -> LowRankPoint:
+        """Return the point closest to a dense or sparse n × m matrix: its k leading singular triples.
+
+        Raises
+        ------
+        InvalidInputError
+            For a wrong shape, values that are not finite, or a matrix of smaller rank.
+        """
+        if tuple(matrix.shape) != self.shape:
+            raise InvalidInputError(f"from_matrix of {self} got a matrix of shape {tuple(matrix.shape)}.")
+        values = matrix.data if sp.issparse(matrix) else matrix
+        if not np.isfinite(values).all():
+            raise InvalidInputError("from_matrix got NaN or infinity in the matrix; clean it first.")
+        k = self.rank
+        if sp.issparse(matrix) and k < min(self.shape) // 2:
+            from scipy.sparse.linalg import svds
+
+            start = np.random.default_rng(0).standard_normal(min(self.shape))
+            U, sigma, Vt = svds(sp.csr_array(matrix, dtype=float), k=k, v0=start)
+            order = np.argsort(-sigma)
+            U, sigma, Vt = U[:, order], sigma[order], Vt[order]
+        else:
+            dense = matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix, dtype=float)
+            U, sigma, Vt = np.linalg.svd(dense, full_matrices=False)
+        point = LowRankPoint(
+            np.ascontiguousarray(U[:, :k]), np.diag(sigma[:k]), np.ascontiguousarray(Vt[:k].T)
+        )
+        return self._checked(point, "the matrix")
+
+    def from_gradients(self, gradients: Iterable[Factored]) -> LowRankPoint:
+        """Return the best rank-k matrix to minus the sum of some gradients.
+
+        This is the "zero matrix" start of Shalit et al. (2012), §7.2.1: the zero matrix is not on the
+        manifold, so the first 2k subgradients are added up and truncated to rank k. Minus the sum,
+        because the first step from zero would go against it.
+
+        Parameters
+        ----------
+        gradients : iterable of Factored
+            At least enough for a sum of rank k.
+
+        Raises
+        ------
+        InvalidInputError
+            When the sum has a rank below k.
+        """
+        factors = list(gradients)
+        if not factors:
+            raise InvalidInputError(f"from_gradients of {self} got no gradient; give at least {self.rank}.")
+        left = np.hstack([_dense(gradient.left) for gradient in factors])
+        right = np.hstack([_dense(gradient.right) for gradient in factors])
+        if left.shape[1] < self.rank:
+            raise InvalidInputError(
+                f"{len(factors)} gradients of total rank {left.shape[1]} cannot make a point of {self}; "
+                f"give about {2 * self.rank}."
+            )
+        U, sigma, V = truncated_svd_of_product(-left, np.eye(left.shape[1]), right, self.rank)
+        return self._checked(LowRankPoint(U, np.diag(sigma), V), "the sum of the gradients")
+
+    def to_dense(self, point: LowRankPoint) -> Array:
+        """Return W as an n × m array; for small matrices and tests."""
+        return point.U @ point.S @ point.V.T
+
+    def _checked(self, point: LowRankPoint, what: str) -> LowRankPoint:
+        sigma = point.singular_values()
+        if not sigma[-1] > 1e-15 * sigma[0]:
+            rank = int(np.sum(sigma > 1e-15 * sigma[0]))
+            raise InvalidInputError(
+                f"{what} has rank {rank} to machine precision, not {self.rank}; choose k = {max(rank, 1)}."
+            )
+        return point
+
+
+def _dense(matrix: Any) -> Array:
+    return matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)

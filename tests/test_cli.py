@@ -1,0 +1,522 @@
+"""The command line, with experiments, data sets and checks that stand in for the real ones."""
+
+import enum
+import errno
+import json
+import math
+import os
+import subprocess
+import sys
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Annotated, Any
+
+import numpy as np
+import pytest
+import typer
+from rich.console import Console
+
+import rmopt.cli.plugins
+from rmopt.cli import main
+from rmopt.cli.numbers import format_numbers
+from rmopt.cli.output import OutputFolder
+from rmopt.cli.result import plain
+from rmopt.cli.table import heading_of, print_rows
+from rmopt.core.errors import DivergedError, InvalidInputError
+from rmopt.experiments import Outcome, Run, prefetch
+
+NAN = float("nan")
+ROWS: list[dict[str, Any]] = [
+    {"method": "plain cosine", "map": 0.2231, "precision_at_1": 0.71, "train_seconds": None},
+    {
+        "method": "naive factored gradient descent",
+        "map": 0.09831,
+        "precision_at_1": NAN,
+        "train_seconds": 12.3456,
+    },
+    {"method": "LORETA-1", "map": np.float64(0.6458), "precision_at_1": 1.0, "updates": np.int64(600_000)},
+]
+
+
+class Start(enum.Enum):
+    ZERO = "zero"
+    RANDOM = "random"
+
+
+def fake(
+    run: Run,
+    *,
+    rank: Annotated[int, typer.Option(help="The rank [of the model].")] = 10,
+    start: Start = Start.ZERO,
+) -> Outcome:
+    """Compare three methods that learn nothing.
+
+    A second paragraph.
+
+    Parameters
+    ----------
+    run : Run
+        Not for the user of the command line.
+    """
+    run.say(f"Loading [bold] … {run.experiment}")
+    print("noise")
+    run.path("model.txt").write_text(f"{run.seed} {rank}")
+    return Outcome("digits", {"rank": rank, "start": start}, ROWS, headings={"updates": "number of updates"})
+
+
+def unusable(run: Run) -> Outcome:
+    """Refuse its input."""
+    raise InvalidInputError("rank must be at most 10,\nnot 11; choose a smaller one.")
+
+
+def interrupted(run: Run, *, saves: bool = False) -> Outcome:
+    """Stop half-way."""
+    if saves:
+        run.path("checkpoint.npz").touch()
+    raise KeyboardInterrupt
+
+
+def full_disk(run: Run) -> Outcome:
+    """Find no space."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def lost(run: Run) -> Outcome:
+    """Look for a file that has nothing to do with the output."""
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/elsewhere/data.csv")
+
+
+def diverging(run: Run) -> Outcome:
+    """Leave the finite numbers."""
+    raise DivergedError("diverged at step 7; choose a smaller step size.", step=7)
+
+
+def forgetful(run: Run) -> None:
+    """Return nothing."""
+
+
+def greedy(run: Run, *, seed: int = 1) -> Outcome:
+    """Declare an option that is not its own."""
+    return Outcome("digits", {}, [])
+
+
+def shapeless(run: Run, **options: int) -> Outcome:
+    """Take anything."""
+    return Outcome("digits", options, [])
+
+
+def no_run(*, rank: int = 1) -> Outcome:
+    """Take no run."""
+    return Outcome("digits", {"rank": rank}, [])
+
+
+EXPERIMENTS = [
+    *("fake", "unusable", "interrupted", "full_disk", "lost", "diverging"),
+    *("forgetful", "greedy", "shapeless", "no_run"),
+]
+REGISTERED = [
+    *(EntryPoint(name, f"{__name__}:{name}", "rmopt.experiments") for name in EXPERIMENTS),
+    EntryPoint("number", f"{__name__}:NAN", "rmopt.experiments"),
+    EntryPoint("broken", "no_such_package:experiment", "rmopt.experiments"),
+    EntryPoint("twice", f"{__name__}:fake", "rmopt.experiments"),
+    EntryPoint("twice", f"{__name__}:lost", "rmopt.experiments"),
+    EntryPoint("digits", f"{__name__}:fake", "rmopt.datasets"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_new_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TERMINAL_WIDTH"):
+        monkeypatch.delenv(name, raising=False)
+    found = EntryPoints(REGISTERED)
+    monkeypatch.setattr(rmopt.cli.plugins, "entry_points", lambda group: found.select(group=group))
+
+
+class Called(SimpleNamespace):
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Any:
+    def call(*arguments: str) -> Called:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        printed = capsys.readouterr()
+        return Called(status=ended.value.code, out=printed.out, err=printed.err)
+
+    return call
+
+
+def test_run_prints_a_table_and_the_files(call: Any, tmp_path: Path) -> None:
+    called = call("run", "fake", "--out", "here")
+    assert (called.status, called.err) == (0, "")
+    assert called.out.splitlines()[:4] == ["Loading [bold] … fake", "noise", "fake on digits, seed 0", ""]
+    table = called.out.splitlines()[4:]
+    assert table[0].split() == ["method", "mAP", "P@1", "train", "s", "number", "of", "updates"]
+    assert table[2] == "plain cosine                     0.2231  0.7100        –                  –"
+    assert table[3] == "naive factored gradient descent  0.0983       –    12.35                  –"
+    assert table[4] == "LORETA-1                         0.6458  1.0000        –            600,000"
+    assert table[5:] == ["", "Written to here:", "  model.txt", "  result.json"]
+    assert max(map(len, called.out.splitlines())) <= 80
+
+
+def test_result_has_one_shape(call: Any) -> None:
+    assert call("run", "fake", "--rank", "3", "--start", "random", "--seed", "5", "--out", "here").status == 0
+    result = json.loads(Path("here/result.json").read_text())
+    assert list(result) == ["experiment", "data", "parameters", "seed", "versions", "rows"]
+    assert result["parameters"] == {"rank": 3, "start": "random"}
+    assert (result["experiment"], result["data"], result["seed"]) == ("fake", "digits", 5)
+    assert list(result["versions"]) == ["python", "rmopt", "numpy", "scipy", "numba", "scikit-learn"]
+    assert result["versions"]["numpy"] == np.__version__
+    assert result["rows"][1]["precision_at_1"] is None
+    assert result["rows"][2] == {
+        "method": "LORETA-1",
+        "map": 0.6458,
+        "precision_at_1": 1.0,
+        "updates": 600_000,
+    }
+    assert Path("here/model.txt").read_text() == "5 3"
+
+
+def test_json_is_all_there_is_on_standard_output(call: Any) -> None:
+    called = call("run", "fake", "--json", "--out", "here")
+    assert json.loads(called.out) == json.loads(Path("here/result.json").read_text())
+    assert called.err == "noise\n"
+
+
+def test_quiet_prints_the_folder(call: Any) -> None:
+    called = call("run", "fake", "--quiet")
+    folder = Path(called.out.removesuffix("\n"))
+    assert folder.parent == Path("rmopt-runs")
+    assert folder.name.startswith("fake-")
+    assert (folder / "result.json").exists()
+
+
+def test_default_folder_is_always_a_new_one() -> None:
+    folders = [OutputFolder(None, "fake").path for _ in range(3)]
+    assert len(set(folders)) == 3
+    assert all(folder.is_dir() for folder in folders)
+
+
+def test_only_new_and_changed_files_are_listed(call: Any) -> None:
+    Path("here").mkdir()
+    Path("here/older.txt").touch()
+    Path("here/model.txt").touch()
+    called = call("run", "fake", "--out", "here")
+    assert called.out.endswith("Written to here:\n  model.txt\n  result.json\n")
+
+
+def test_help_of_an_experiment_shows_its_options_and_the_common_ones(call: Any) -> None:
+    text = call("run", "fake", "--help").out
+    for expected in (
+        "rmopt run fake",
+        "second paragraph",
+        "The rank [of the model].",
+        "[default: 10]",
+        "random",
+    ):
+        assert expected in text
+    for option in ("--rank", "--start", "--seed", "--out", "--quiet", "--json"):
+        assert option in text
+    assert "Not for the user" not in text
+
+
+@pytest.mark.parametrize("arguments", [["run"], ["run", "--help"]])
+def test_help_of_run_names_the_experiments(call: Any, arguments: list[str]) -> None:
+    called = call(*arguments)
+    assert called.status == 0
+    assert "unusable" in called.out
+    assert "fake" in called.out
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("fakes", "rmopt: there is no experiment 'fakes'; did you mean 'fake'? Experiments: broken, "),
+        ("zzz", "rmopt: there is no experiment 'zzz'. Experiments: broken, diverging, "),
+        ("broken", "rmopt: experiment 'broken' of an unknown package cannot be imported (No module named"),
+        ("twice", "rmopt: experiment 'twice' is registered by an unknown package and"),
+        ("number", "which is not a function."),
+        ("unusable", "rmopt: rank must be at most 10, not 11; choose a smaller one."),
+        ("diverging", "rmopt: diverged at step 7; choose a smaller step size."),
+        ("full_disk", "rmopt: cannot write into rmopt-runs/full_disk-"),
+        ("forgetful", "rmopt: experiment 'forgetful' returned a NoneType; it must return"),
+        ("greedy", "rmopt: experiment 'greedy' declares the common option 'seed'; take it from the run"),
+        ("shapeless", "rmopt: experiment 'shapeless' takes **options: int; give each option a name."),
+        ("no_run", "rmopt: experiment 'no_run' must take the run as its first parameter."),
+        ("--seed", "rmopt: the experiment's name comes before its options: rmopt run NAME --seed"),
+    ],
+)
+def test_an_error_is_one_line_and_leaves_no_empty_folder(call: Any, name: str, expected: str) -> None:
+    called = call("run", name)
+    assert called.status == 2
+    assert called.out == ""
+    assert expected in called.err
+    assert called.err.count("\n") == 1
+    assert not Path("rmopt-runs").exists()
+
+
+def test_no_experiments_at_all(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rmopt.cli.plugins, "entry_points", lambda group: EntryPoints())
+    assert "there is no experiment 'fake', nor any other" in call("run", "fake").err
+    assert call("run").out.endswith("Experiments: none\n")
+    assert call("list").out.split() == ["Experiments", "none", "Data", "sets", "none"]
+
+
+def test_errors_of_the_program_keep_their_traceback() -> None:
+    with pytest.raises(FileNotFoundError, match="elsewhere"):
+        main(["run", "lost"])
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"), [([], "nothing was saved."), (["--saves"], "what was saved is in here.")]
+)
+def test_an_interrupted_run_says_what_is_left(call: Any, options: list[str], expected: str) -> None:
+    called = call("run", "interrupted", "--out", "here", *options)
+    assert (called.status, called.err) == (130, f"rmopt: interrupted; {expected}\n")
+    assert Path("here").exists() == bool(options)
+
+
+@pytest.mark.parametrize("out", ["a-file", "a-file/below"])
+def test_unwritable_output_is_refused_before_the_work(call: Any, out: str) -> None:
+    Path("a-file").touch()
+    called = call("run", "fake", "--out", out)
+    assert called.status == 2
+    assert called.err.startswith(f"rmopt: --out: cannot write into {out} (")
+    assert called.out == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="everything is writable for root")
+def test_read_only_folder_is_refused(call: Any) -> None:
+    Path("here").mkdir(mode=0o500)
+    assert "Permission denied" in call("run", "fake", "--out", "here").err
+
+
+def test_wrong_option_is_a_usage_error(call: Any) -> None:
+    called = call("run", "fake", "--rang", "3")
+    assert called.status == 2
+    assert "--rang" in called.err
+    assert "rmopt run fake --help" in called.err
+
+
+@pytest.mark.parametrize("seed", ["-1", str(2**32), "one"])
+def test_seed_is_checked(call: Any, seed: str) -> None:
+    called = call("run", "fake", "--seed", seed)
+    assert called.status == 2
+    assert "--seed" in called.err
+
+
+def test_list_shows_a_broken_plug_in_with_its_error(call: Any) -> None:
+    called = call("list")
+    text = " ".join(called.out.split())
+    assert called.status == 0
+    assert "fake Compare three methods that learn nothing." in text
+    assert "broken cannot be loaded: ModuleNotFoundError: No module named 'no_such_package'" in text
+    assert "Data sets digits Compare three" in text
+    assert max(map(len, called.out.splitlines())) <= 80
+
+
+def test_list_for_scripts(call: Any) -> None:
+    called = call("list", "--json", "--out", "here")
+    content = json.loads(called.out)
+    assert content == json.loads(Path("here/list.json").read_text())
+    assert [entry["name"] for entry in content["datasets"]] == ["digits"]
+    errors = {entry["name"]: entry["error"] for entry in content["experiments"]}
+    assert errors["fake"] is None
+    assert errors["broken"].startswith("ModuleNotFoundError")
+    names = call("list", "--quiet").out.splitlines()
+    assert names == [*sorted([*EXPERIMENTS, "number", "broken", "twice", "twice"]), "digits"]
+
+
+def test_list_refuses_an_unwritable_folder(call: Any) -> None:
+    Path("a-file").touch()
+    called = call("list", "--out", "a-file")
+    assert called.status == 2
+    assert called.err.startswith("rmopt: --out: cannot write into a-file (")
+
+
+def test_version_and_help(call: Any) -> None:
+    assert call("--version").out.startswith("rmopt ")
+    text = call("--help").out
+    for command in ("list", "run", "check"):
+        assert f"\n  {command}" in text
+    for command in ("list", "check"):
+        assert "--json" in call(command, "--help").out
+
+
+class Check(SimpleNamespace):
+    def plot(self, path: Path) -> None:
+        path.write_bytes(b"picture")
+
+
+@pytest.fixture
+def catalogue(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Stand in for the catalogue of checks; return the arguments it is called with."""
+    calls: list[Any] = []
+    sphere = Check(name="order", subject="Sphere(3)", passed=True, measured=2.01, expected=2.0, detail="")
+    torus = Check(
+        name="order", subject="Torus", passed=False, measured=NAN, expected=2.0, detail="slope [1] of 2"
+    )
+
+    def run_catalogue(names: list[str], seed: int) -> list[Check]:
+        calls.append((names, seed))
+        return [one for one in (sphere, torus) if not names or one.subject in names]
+
+    module = ModuleType("rmopt.checks")
+    module.run_catalogue = run_catalogue  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "rmopt.checks", module)
+    return calls
+
+
+def test_check_fails_when_a_check_fails(call: Any, catalogue: list[Any]) -> None:
+    called = call("check", "--seed", "3")
+    assert (called.status, catalogue) == (1, [([], 3)])
+    assert [line.split() for line in called.out.splitlines()[2:4]] == [
+        ["passed", "order", "Sphere(3)", "2.010", "2.000"],
+        ["FAILED", "order", "Torus", "–", "2.000"],
+    ]
+    assert called.out.endswith("FAILED order of Torus: slope [1] of 2\n1 of 2 checks passed.\n")
+
+
+def test_check_passes(call: Any, catalogue: list[Any]) -> None:
+    called = call("check", "Sphere(3)", "--quiet")
+    assert (called.status, called.out) == (0, "1 of 1 checks passed.\n")
+
+
+def test_check_quiet_shows_only_failures(call: Any, catalogue: list[Any]) -> None:
+    called = call("check", "--quiet")
+    assert called.status == 1
+    assert "Sphere" not in called.out
+    assert "FAILED" in called.out
+
+
+def test_check_writes_the_result_and_pictures(call: Any, catalogue: list[Any]) -> None:
+    called = call("check", "--json", "--plot", "--out", "here")
+    result = json.loads(called.out)
+    assert called.status == 1
+    assert result == json.loads(Path("here/result.json").read_text())
+    assert list(result) == ["experiment", "data", "parameters", "seed", "versions", "rows"]
+    assert [row["passed"] for row in result["rows"]] == [True, False]
+    assert result["rows"][1]["measured"] is None
+    assert sorted(path.name for path in Path("here").glob("*.png")) == [
+        "1-order-Sphere-3.png",
+        "2-order-Torus.png",
+    ]
+
+
+def test_check_of_nothing_is_an_error(call: Any, catalogue: list[Any]) -> None:
+    called = call("check", "Plane", "--out", "here")
+    assert called.status == 2
+    assert called.err.startswith("rmopt: no check matches Plane")
+    assert not Path("here").exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "heading"),
+    [
+        ("method", "method"),
+        ("map", "mAP"),
+        ("test_map", "test mAP"),
+        ("precision_at_10", "P@10"),
+        ("test_precision_at_1", "test P@1"),
+        ("train_seconds", "train s"),
+        ("step_size", "step size"),
+    ],
+)
+def test_headings(key: str, heading: str) -> None:
+    assert heading_of(key) == heading
+
+
+@pytest.mark.parametrize(
+    ("values", "key", "expected"),
+    [
+        ([0.64583, 0.09831, 0.0], "map", ["0.6458", "0.0983", "0.0000"]),
+        ([1.0, 0.5], "map", ["1.0000", "0.5000"]),
+        ([12.3456, -3.21], "cost", ["12.35", "-3.21"]),
+        ([123456.7, 2000.0], "cost", ["123,457", "2,000"]),
+        ([0.5, 1.23456e-14], "error", ["0.5000", "1.235e-14"]),
+        ([12345.6, 0.0, 1e-9], "error", ["12,346", "0", "1.000e-09"]),
+        ([2e12], "cost", ["2.000e+12"]),
+        ([600_000, 7], "updates", ["600,000", "7"]),
+        ([1234.567, 0.0, 3.2e-6], "train_seconds", ["1,234.57", "0.00", "3.200e-06"]),
+    ],
+)
+def test_numbers(values: list[float], key: str, expected: list[str]) -> None:
+    assert format_numbers(values, key) == expected
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_wide_table_is_split_and_loses_nothing(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        {"method": f"method {n}", **{f"a_longer_name_{key}": n + key / 8 for key in range(9)}}
+        for n in range(2)
+    ]
+    print_rows(Console(width=width), rows)
+    text = capsys.readouterr().out
+    numbers = [word for word in text.split() if word[0].isdigit() and "." in word]
+    assert sorted(map(float, numbers)) == sorted(n + key / 8 for n in range(2) for key in range(9))
+    assert max(map(len, text.splitlines())) <= width
+    assert text.count("method 1") == text.count("method 0") == text.count("──\n")
+
+
+def test_no_rows_print_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows(Console(width=80), [])
+    assert capsys.readouterr().out == ""
+
+
+def test_plain_values() -> None:
+    value = {
+        "rate": np.float32(0.5),
+        "grid": (1, math.inf),
+        "array": np.arange(2),
+        "path": Path("a"),
+        "no": None,
+    }
+    expected = {"rate": 0.5, "grid": [1, None], "array": [0, 1], "path": "a", "no": None}
+    assert plain(value, "parameters") == expected
+    with pytest.raises(InvalidInputError, match=r"parameters\['grid'\] is a object"):
+        plain({"grid": [object()]}, "parameters")
+
+
+def test_figure_is_a_png_file(tmp_path: Path) -> None:
+    run = Run("fake", seed=0, out=tmp_path / "new", quiet=True)
+    with run.figure("curve.png", size=(2, 1)) as figure:
+        figure.subplots().plot([1, 2, 3])
+    assert run.path("curve.png").read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in run.out.iterdir()] == ["curve.png"]
+
+
+def test_figure_is_not_written_after_an_error(tmp_path: Path) -> None:
+    run = Run("fake", seed=0, out=tmp_path)
+    with pytest.raises(ZeroDivisionError), run.figure("curve.png"):
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_is_for_terminals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert Run("fake", 0, tmp_path).progress
+    assert not Run("fake", 0, tmp_path, quiet=True).progress
+    assert not Run("fake", 0, tmp_path, json=True).progress
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
+    assert not Run("fake", 0, tmp_path).progress
+
+
+def test_prefetch_imports_and_never_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "prefetched_module.py").touch()
+    (tmp_path / "broken_module.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    prefetch("no_such_module", "broken_module", "prefetched_module").join(timeout=20)
+    assert sys.modules.pop("prefetched_module").__file__ == str(tmp_path / "prefetched_module.py")
+
+
+def test_command_line_starts_without_the_slow_libraries() -> None:
+    heavy = "{'scipy', 'sklearn', 'numba', 'matplotlib', 'pymanopt', 'autograd'}"
+    script = f"import sys, rmopt.cli, rmopt.experiments; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
