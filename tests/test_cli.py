@@ -39,7 +39,7 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-class Start(enum.Enum):
+class Start(enum.StrEnum):
     ZERO = "zero"
     RANDOM = "random"
 

@@ -55,7 +55,7 @@ def _run_checks(names: list[str], seed: int, silent: bool) -> list[Any]:
         for one in run_catalogue(names, seed):
             checks.append(one)
             if status is not None:
-                status.update(f"{len(checks)} checked, the last: {one.name} of {one.subject}")
+                status.update(f"{len(checks)} checked, the last: {one.name}")
     if not checks:
         wanted = ", ".join(names) or "anything"
         raise InvalidInputError(f"no check matches {wanted}; 'rmopt check' runs them all.")

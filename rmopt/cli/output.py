@@ -1,6 +1,7 @@
 """The output folder of a run: chosen, made and tried before the work, listed after it."""
 
 import tempfile
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from itertools import count
@@ -29,11 +30,11 @@ class OutputFolder:
     """
 
     def __init__(self, out: Path | None, name: str) -> None:
-        self.path = out or _unused(f"{name}-{datetime.now():%Y%m%d-%H%M%S}")
         self._made: list[Path] = []
         try:
-            self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
-            self.path.mkdir(parents=True, exist_ok=out is not None)
+            for self.path in [out] if out is not None else _new_names(name):
+                if self._make(may_exist=out is not None):
+                    break
             with tempfile.TemporaryFile(dir=self.path) as trial:
                 trial.write(b"rmopt")
             self._before = self._entries()
@@ -42,6 +43,16 @@ class OutputFolder:
             raise StorageError(
                 f"--out: cannot write into {self.path} ({error.strerror or error}); choose another folder."
             ) from error
+
+    def _make(self, may_exist: bool) -> bool:
+        self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+        try:
+            self.path.mkdir(parents=True, exist_ok=may_exist)
+        except FileExistsError:
+            if may_exist:
+                raise
+            return False
+        return True
 
     def __str__(self) -> str:
         return str(self.path)
@@ -65,6 +76,7 @@ class OutputFolder:
                 folder.rmdir()
 
 
-def _unused(stem: str) -> Path:
-    names = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
-    return next(folder for name in names if not (folder := DEFAULT_PARENT / name).exists())
+def _new_names(name: str) -> Iterator[Path]:
+    stem = f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    yield DEFAULT_PARENT / stem
+    yield from (DEFAULT_PARENT / f"{stem}-{number}" for number in count(2))

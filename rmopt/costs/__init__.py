@@ -1,0 +1,17 @@
+"""Costs to minimise: scalar losses and sums over bilinear scores."""
+
+from rmopt.costs.bilinear import Bilinear, BilinearSum, TripletSum
+from rmopt.costs.losses import LOSSES, Loss, absolute, hinge, logistic, squared, squared_hinge
+
+__all__ = [
+    "LOSSES",
+    "Bilinear",
+    "BilinearSum",
+    "Loss",
+    "TripletSum",
+    "absolute",
+    "hinge",
+    "logistic",
+    "squared",
+    "squared_hinge",
+]

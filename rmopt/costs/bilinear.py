@@ -1,0 +1,205 @@
+"""Costs that score pairs by a bilinear form: Σ φ(lᵀ W r, y)."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from rmopt.core.ambient import Array, Factored
+from rmopt.core.cost import FiniteSum
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.low_rank import LowRankPoint
+from rmopt.costs.losses import Loss, hinge
+from rmopt.costs.rows import as_rows
+
+
+class Bilinear(FiniteSum):
+    """Common ground of the costs whose terms are φ(lᵀ W r, y), with l a row of one matrix.
+
+    Attributes
+    ----------
+    left, right : sparse arrays, shapes (N, n) and (M, m)
+        The rows that terms refer to.
+    loss : Loss
+    """
+
+    left: sp.csr_array
+    right: sp.csr_array
+    loss: Loss
+
+    @abstractmethod
+    def resolve(self, terms: Array) -> tuple[Array, Array, Array, Array]:
+        """Return what a list of terms looks at.
+
+        Parameters
+        ----------
+        terms : int array, shape (N · term_width,)
+
+        Returns
+        -------
+        left, plus, minus : int64 arrays, shape (N,)
+            The left row, the right row, and the right row to subtract (−1: none).
+        targets : float array, shape (N,)
+        """
+
+    @abstractmethod
+    def all_terms(self) -> Array:
+        """Return every term, in the form `resolve` reads."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns of W, (n, m)."""
+        return self.left.shape[1], self.right.shape[1]
+
+    def value(self, point: LowRankPoint) -> float:
+        """Return the sum of all losses."""
+        return float(self.term_values(point, self.all_terms()).sum())
+
+    def term_values(self, point: LowRankPoint, terms: Array) -> Array:
+        """Return the losses of some terms, shape (N,)."""
+        left, right, targets = self._vectors(terms)
+        return self.loss.values(point.bilinear(left, right), targets)
+
+    def gradient(self, point: LowRankPoint) -> Factored:
+        """Return Σ φ' l rᵀ over all terms, as an operator."""
+        return self.term_gradient(point, self.all_terms())
+
+    def term_gradient(self, point: LowRankPoint, terms: Array) -> Factored:
+        """Return Σ φ' l rᵀ over some terms, as an operator of at most that rank."""
+        left, right, targets = self._vectors(terms)
+        slopes = self.loss.slopes(point.bilinear(left, right), targets)
+        return Factored(left.T, right.multiply(slopes[:, None]).tocsr().T)
+
+    def hessian(self, point: LowRankPoint, direction: Factored) -> Factored:
+        """Return Σ φ'' (lᵀ D r) l rᵀ over all terms for a direction D given by factors."""
+        left, right, targets = self._vectors(self.all_terms())
+        curvatures = self.loss.curvatures(point.bilinear(left, right), targets)
+        change = np.einsum("ik,ik->i", left @ direction.left, right @ direction.right)
+        return Factored(left.T, right.multiply((curvatures * change)[:, None]).tocsr().T)
+
+    def fingerprint(self) -> str:
+        """Return a digest of the data and the loss; two equal costs have the same."""
+        digest = hashlib.sha256(repr((type(self).__name__, self.loss.name, self.shape)).encode())
+        for rows in (self.left, self.right):
+            for part in (rows.data, rows.indices, rows.indptr):
+                digest.update(np.ascontiguousarray(part))
+        return digest.hexdigest()
+
+    def _vectors(self, terms: Array) -> tuple[sp.csr_array, sp.csr_array, Array]:
+        left, plus, minus, targets = self.resolve(np.asarray(terms))
+        right = self.right[plus]
+        if (minus >= 0).any():
+            subtracted = self.right[np.maximum(minus, 0)].multiply((minus >= 0)[:, None])
+            right = (right - subtracted).tocsr()
+        return self.left[left], right, targets
+
+
+class BilinearSum(Bilinear):
+    """Σᵢ φ(lᵢᵀ W rᵢ, yᵢ) over paired rows.
+
+    Parameters
+    ----------
+    left : array or sparse matrix, shape (N, n)
+    right : array or sparse matrix, shape (N, m)
+    loss : Loss, optional
+        The hinge unless given.
+    targets : array, shape (N,), optional
+        Ones unless given.
+    """
+
+    def __init__(self, left: Any, right: Any, loss: Loss = hinge, targets: Any = None) -> None:
+        self.left, self.right, self.loss = as_rows(left, "left"), as_rows(right, "right"), loss
+        n_terms = self.left.shape[0]
+        if self.right.shape[0] != n_terms or n_terms == 0:
+            raise InvalidInputError(
+                f"BilinearSum pairs the rows of left and right, which have {n_terms} and "
+                f"{self.right.shape[0]} rows; give the same positive number."
+            )
+        self.targets = np.ones(n_terms) if targets is None else np.asarray(targets, dtype=float)
+        if self.targets.shape != (n_terms,) or not np.isfinite(self.targets).all():
+            raise InvalidInputError(
+                f"targets must be {n_terms} finite numbers, got shape {self.targets.shape}."
+            )
+
+    @property
+    def n_terms(self) -> int:
+        """Number of pairs."""
+        return self.left.shape[0]
+
+    def all_terms(self) -> Array:
+        """Return the numbers of all pairs."""
+        return np.arange(self.n_terms)
+
+    def resolve(self, terms: Array) -> tuple[Array, Array, Array, Array]:
+        """Return the rows and targets of some pairs (see `Bilinear.resolve`)."""
+        terms = np.ascontiguousarray(terms, dtype=np.int64)
+        return terms, terms, np.full(terms.size, -1), self.targets[terms]
+
+    def fingerprint(self) -> str:
+        """Return a digest of the data, the targets and the loss."""
+        return hashlib.sha256(super().fingerprint().encode() + self.targets.tobytes()).hexdigest()
+
+
+class TripletSum(Bilinear):
+    """Σ φ(qᵀ W (d₊ − d₋), 1) over triplets (query, positive, negative) of row numbers.
+
+    With the hinge this is the ranking loss of Shalit et al. (2012), §7.1.1. Triplets are kept as
+    row numbers; rows are never copied.
+
+    Parameters
+    ----------
+    queries : array or sparse matrix, shape (N, n)
+    documents : array or sparse matrix, shape (M, m)
+    loss : Loss, optional
+        The hinge unless given.
+    triplets : int array, shape (T, 3), optional
+        The terms of the sum. Without them the cost is a stream: a sampler brings the triplets, and
+        only sums over given terms can be evaluated.
+    """
+
+    term_width = 3
+
+    def __init__(self, queries: Any, documents: Any, loss: Loss = hinge, triplets: Any = None) -> None:
+        self.left = as_rows(queries, "queries")
+        self.right = self.left if documents is queries else as_rows(documents, "documents")
+        self.loss = loss
+        self.triplets = None if triplets is None else self._check_triplets(np.asarray(triplets))
+
+    def _check_triplets(self, triplets: Array) -> Array:
+        if triplets.ndim != 2 or triplets.shape[1] != 3 or len(triplets) == 0:
+            raise InvalidInputError(
+                f"triplets must have shape (T, 3) with T ≥ 1: query, positive, negative; got {triplets.shape}."
+            )
+        if not np.issubdtype(triplets.dtype, np.integer):
+            raise InvalidInputError(f"triplets must hold row numbers (integers), got {triplets.dtype}.")
+        limits = np.array([self.left.shape[0], self.right.shape[0], self.right.shape[0]])
+        if (triplets < 0).any() or (triplets >= limits).any():
+            raise InvalidInputError(
+                f"triplets hold row numbers from {triplets.min()} to {triplets.max()}, but there are "
+                f"{limits[0]} queries and {limits[1]} documents; rows count from 0."
+            )
+        return np.ascontiguousarray(triplets, dtype=np.int64)
+
+    @property
+    def n_terms(self) -> int | None:
+        """Number of triplets; None for a stream."""
+        return None if self.triplets is None else len(self.triplets)
+
+    def all_terms(self) -> Array:
+        """Return all triplets, flattened."""
+        if self.triplets is None:
+            raise InvalidInputError(
+                "this TripletSum is a stream without stored triplets, so it has no total value; "
+                "pass `triplets`, or use `term_values` for some."
+            )
+        return self.triplets.ravel()
+
+    def resolve(self, terms: Array) -> tuple[Array, Array, Array, Array]:
+        """Return the rows of some triplets (see `Bilinear.resolve`)."""
+        triplets = terms.reshape(-1, 3).astype(np.int64)
+        query, plus, minus = (np.ascontiguousarray(column) for column in triplets.T)
+        return query, plus, minus, np.ones(len(triplets))

@@ -1,0 +1,99 @@
+"""Scalar losses φ(z, y) of a score z and a target y."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numba import njit
+
+from rmopt.core.ambient import Array
+from rmopt.core.errors import MissingCapabilityError
+from rmopt.kernels import losses as kernels
+
+Scalar = Callable[[float, float], float]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss made of scalar functions of (z, y).
+
+    A new loss is two functions that numba can compile; it then runs in every engine::
+
+        pinball = Loss("pinball", value=lambda z, y: max(0.9 * (y - z), 0.1 * (z - y)),
+                       slope=lambda z, y: -0.9 if z < y else 0.1)
+
+    Attributes
+    ----------
+    name : str
+    value, slope : callable
+        φ(z, y) and its derivative (or a subgradient) with respect to z.
+    curvature : callable, optional
+        The second derivative; second-order solvers need it.
+    code : int, optional
+        Number of the built-in loss in the compiled kernels.
+    """
+
+    name: str
+    value: Scalar
+    slope: Scalar
+    curvature: Scalar | None = None
+    code: int | None = None
+
+    def values(self, z: Array, y: Array) -> Array:
+        """Return φ(z, y) elementwise."""
+        return _elementwise(self.value)(z, y)
+
+    def slopes(self, z: Array, y: Array) -> Array:
+        """Return the slopes elementwise."""
+        return _elementwise(self.slope)(z, y)
+
+    def curvatures(self, z: Array, y: Array) -> Array:
+        """Return the curvatures elementwise."""
+        if self.curvature is None:
+            raise MissingCapabilityError(
+                f"the loss {self.name!r} has no curvature; pass `curvature` or use a first-order solver."
+            )
+        return _elementwise(self.curvature)(z, y)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@cache
+def _elementwise(scalar: Scalar) -> Callable[[Array, Array], Array]:
+    compiled = scalar if hasattr(scalar, "py_func") else njit(scalar)
+
+    @njit
+    def loop(z, y):  # type: ignore[no-untyped-def]
+        out = np.empty(z.shape[0])
+        for i in range(z.shape[0]):
+            out[i] = compiled(z[i], y[i])
+        return out
+
+    return lambda z, y: loop(np.ascontiguousarray(z, float), np.ascontiguousarray(y, float))
+
+
+hinge = Loss(
+    "hinge", kernels.hinge_value, kernels.hinge_slope, kernels.flat_curvature, kernels.HINGE
+)
+squared_hinge = Loss(
+    "squared_hinge",
+    kernels.squared_hinge_value,
+    kernels.squared_hinge_slope,
+    kernels.squared_hinge_curvature,
+    kernels.SQUARED_HINGE,
+)
+logistic = Loss(
+    "logistic", kernels.logistic_value, kernels.logistic_slope, kernels.logistic_curvature, kernels.LOGISTIC
+)
+squared = Loss(
+    "squared", kernels.squared_value, kernels.squared_slope, kernels.squared_curvature, kernels.SQUARED
+)
+absolute = Loss(
+    "absolute", kernels.absolute_value, kernels.absolute_slope, kernels.flat_curvature, kernels.ABSOLUTE
+)
+
+LOSSES: dict[str, Loss] = {loss.name: loss for loss in (hinge, squared_hinge, logistic, squared, absolute)}

@@ -1,0 +1,44 @@
+"""The rows of a data matrix in the one form that all engines read."""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from rmopt.core.errors import InvalidInputError
+
+
+def as_rows(matrix: Any, name: str) -> sp.csr_array:
+    """Return a dense or sparse matrix as a CSR array: float64, int32 indices, sorted, no duplicates.
+
+    Parameters
+    ----------
+    matrix : array or sparse matrix, shape (n_rows, n_features)
+    name : str
+        How error messages call the argument.
+
+    Raises
+    ------
+    InvalidInputError
+        For anything that is not a matrix of finite real numbers.
+    """
+    if not sp.issparse(matrix):
+        matrix = np.asarray(matrix)
+        if matrix.dtype == object or not np.issubdtype(matrix.dtype, np.number) and matrix.dtype != bool:
+            raise InvalidInputError(f"{name} must hold numbers, got an array of {matrix.dtype}.")
+    if len(matrix.shape) != 2:
+        raise InvalidInputError(f"{name} must be a matrix (2 dimensions), got shape {matrix.shape}.")
+    if np.issubdtype(matrix.dtype, np.complexfloating):
+        raise InvalidInputError(f"{name} must be real, got complex data.")
+    rows = sp.csr_array(matrix, dtype=np.float64)
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    if not np.isfinite(rows.data).all():
+        raise InvalidInputError(f"{name} holds NaN or infinity; remove or impute those values first.")
+    if max(rows.nnz, *rows.shape) > np.iinfo(np.int32).max:
+        raise InvalidInputError(f"{name} is too large for 32-bit indices ({rows.nnz} non-zeros); split it.")
+    if rows.indices.dtype == np.int32 and rows.data.flags.writeable:
+        return rows
+    parts = (rows.data.copy(), rows.indices.astype(np.int32), rows.indptr.astype(np.int32))
+    return sp.csr_array(parts, shape=rows.shape)

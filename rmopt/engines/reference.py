@@ -1,0 +1,82 @@
+"""The reference engine: the definition of Riemannian stochastic gradient descent, in plain Python."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.core.cost import FiniteSum
+from rmopt.core.manifold import Manifold
+from rmopt.core.retraction import Retraction
+from rmopt.engines.base import Engine, diverged
+
+
+@dataclasses.dataclass(frozen=True)
+class ReferenceState:
+    """A point and two counters."""
+
+    point: Any
+    steps: int = 0
+    updates: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class ReferenceEngine(Engine):
+    """Gradient of some terms, projection, retraction: any manifold, any cost, any retraction.
+
+    Attributes
+    ----------
+    manifold : Manifold
+    cost : FiniteSum
+    retraction : Retraction
+    """
+
+    manifold: Manifold
+    cost: FiniteSum
+    retraction: Retraction
+
+    def load(self, point: Any) -> ReferenceState:
+        """Return a state that stands at a point."""
+        return ReferenceState(point)
+
+    def advance(self, state: ReferenceState, schedule: Array, etas: Array) -> ReferenceState:
+        """Do one step per row of the schedule (see `Engine.advance`)."""
+        point, steps, updates = state.point, state.steps, state.updates
+        for terms, eta in zip(schedule, etas, strict=True):
+            gradient = self.manifold.euclidean_to_riemannian_gradient(
+                point, self.cost.term_gradient(point, terms)
+            )
+            length = self.manifold.norm(point, gradient)
+            if not np.isfinite(length):
+                raise diverged(steps, eta)
+            if length > 0.0:
+                point = self.retraction(self.manifold, point, gradient, -eta)
+                updates += 1
+            steps += 1
+        return ReferenceState(point, steps, updates)
+
+    def dump(self, state: ReferenceState) -> Any:
+        """Return the point."""
+        return state.point
+
+    def pack(self, state: ReferenceState) -> dict[str, Array]:
+        """Return the arrays of the point and the counters."""
+        point = state.point
+        if dataclasses.is_dataclass(point):
+            arrays = {field.name: getattr(point, field.name) for field in dataclasses.fields(point)}
+        else:
+            arrays = {"point": np.asarray(point)}
+        return arrays | {"counters": np.array([state.steps, state.updates])}
+
+    def unpack(self, arrays: dict[str, Array], template: ReferenceState) -> ReferenceState:
+        """Return the state that `pack` took apart."""
+        parts = dict(arrays)
+        steps, updates = parts.pop("counters").tolist()
+        if dataclasses.is_dataclass(template.point):
+            point = dataclasses.replace(template.point, **parts)  # type: ignore[type-var]
+        else:
+            point = parts["point"]
+        return ReferenceState(point, steps, updates)
