@@ -96,7 +96,7 @@ def _run(kind, code, factors, counters, left, right, terms, start, probe_every, 
             return t, NOT_FINITE
         scale = -terms.etas[t] * slope(code, z, terms.targets[t])
         counts[1] += 1
-        if scale == 0.0:
+        if scale == 0.0 or p_square == 0.0 or q_square == 0.0:
             continue
         if step(kind, factors, scratch, p_square, q_square, scale) == REFUSED:
             counts[1] -= 1

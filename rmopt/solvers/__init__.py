@@ -1,0 +1,25 @@
+"""Solvers and what they are made of: step sizes, samplers, recorder, checkpoints."""
+
+from rmopt.solvers.base import Result, Solver
+from rmopt.solvers.checkpoint import Checkpoint
+from rmopt.solvers.recorder import Recorder
+from rmopt.solvers.samplers import FromDraw, Sampler, ShuffledEpochs, Uniform
+from rmopt.solvers.sgd import SGD
+from rmopt.solvers.step_sizes import Constant, FromFunction, InverseSqrt, InverseTime, StepSize
+
+__all__ = [
+    "SGD",
+    "Checkpoint",
+    "Constant",
+    "FromDraw",
+    "FromFunction",
+    "InverseSqrt",
+    "InverseTime",
+    "Recorder",
+    "Result",
+    "Sampler",
+    "ShuffledEpochs",
+    "Solver",
+    "StepSize",
+    "Uniform",
+]

@@ -1,0 +1,242 @@
+"""The solver's loop, which exists once, and what it returns."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.problem import Problem
+from rmopt.engines.base import Engine
+from rmopt.solvers.checkpoint import Checkpoint
+from rmopt.solvers.recorder import Recorder
+from rmopt.solvers.samplers import Sampler
+from rmopt.solvers.step_sizes import StepSize
+
+# How long one uninterrupted piece of work may take, in seconds: the grain of progress and of Ctrl-C.
+PIECE_SECONDS = 0.1
+
+Stop = Callable[[list[dict[str, Any]]], str | None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """The end of a run.
+
+    Attributes
+    ----------
+    point : object
+        The last point.
+    steps, updates : int
+        Steps done, and how many of them moved the point.
+    seconds : float
+        Training time, without measurements and saves.
+    stopped_by : str
+        Why the run ended.
+    seed : int
+        The seed that repeats it.
+    history : list of dict
+        The recorder's rows.
+    """
+
+    point: Any
+    steps: int
+    updates: int
+    seconds: float
+    stopped_by: str
+    seed: int
+    history: list[dict[str, Any]] = field(repr=False)
+
+
+@dataclass
+class State:
+    """A run in progress: the engine's state and the time it took so far."""
+
+    engine_state: Any
+    step: int = 0
+    seconds: float = 0.0
+
+
+class Solver(ABC):
+    """A solver that follows a schedule of terms and a rule of step sizes.
+
+    Attributes
+    ----------
+    n_steps : int
+        The budget.
+    """
+
+    n_steps: int
+
+    @abstractmethod
+    def engine(self, problem: Problem) -> Engine:
+        """Return the engine that does the steps."""
+
+    @abstractmethod
+    def sampler_for(self, problem: Problem) -> Sampler:
+        """Return the sampler of the schedule."""
+
+    @abstractmethod
+    def step_size_rule(self) -> StepSize:
+        """Return the rule of the step sizes."""
+
+    def run(
+        self,
+        problem: Problem,
+        initial_point: Any = None,
+        *,
+        random_state: int | np.random.Generator | None = None,
+        recorder: Recorder | None = None,
+        checkpoint: Checkpoint | None = None,
+        stop: Stop | None = None,
+        first_step: int = 0,
+    ) -> Result:
+        """Run to the end of the budget, or until `stop` says so.
+
+        Parameters
+        ----------
+        problem : Problem
+        initial_point : point, optional
+            A random point of the manifold unless given.
+        random_state : int, Generator or None
+            Equal integers give equal bits.
+        recorder : Recorder, optional
+            What to measure on the way, and whether to draw a progress bar.
+        checkpoint : Checkpoint, optional
+            Save on the way, and resume when the file is there already.
+        stop : callable, optional
+            Sees the recorder's rows after each measurement; returns a reason to stop, or None.
+        first_step : int
+            Number of the first step, for a run that continues another one's schedule and step sizes.
+
+        Returns
+        -------
+        Result
+
+        Raises
+        ------
+        InvalidInputError
+            When the initial point is not on the manifold, or the checkpoint is of another run.
+        DivergedError
+            When the numbers leave the finite ones. Checkpoints and logs stay as they are.
+        """
+        recorder = Recorder() if recorder is None else recorder
+        seed = _seed(random_state)
+        engine = self.engine(problem)
+        if initial_point is None:
+            initial_point = problem.manifold.random_point(np.random.default_rng([seed, 0]))
+        reason = problem.manifold.check_point(initial_point)
+        if reason is not None:
+            raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
+        state = State(engine.load(initial_point), step=first_step)
+        identity = {"solver": repr(self), "manifold": repr(problem.manifold), "seed": seed}
+        identity["first_step"] = first_step
+        if hasattr(problem.cost, "fingerprint"):
+            identity["cost"] = problem.cost.fingerprint()
+        saved = None if checkpoint is None else checkpoint.load(identity)
+        rows: list[dict[str, Any]] = []
+        if saved is not None:
+            arrays, about = saved
+            state = State(engine.unpack(arrays, state.engine_state), about["step"], about["seconds"])
+            rows = about["rows"]
+        last = first_step + self.n_steps
+        recorder.begin(state.step, last, rows)
+        stopped_by = f"the budget of {self.n_steps} steps"
+
+        def measure() -> str | None:
+            recorder.measure(
+                engine.dump(state.engine_state),
+                step=state.step,
+                updates=state.engine_state.updates,
+                seconds=state.seconds,
+            )
+            return stop(recorder.rows) if stop is not None else None
+
+        def save() -> None:
+            assert checkpoint is not None
+            about = {"identity": identity, "step": state.step, "seconds": state.seconds, "rows": recorder.rows}
+            checkpoint.save(engine.pack(state.engine_state), about)
+
+        last_save = time.monotonic()
+        try:
+            if not recorder.rows and recorder.metrics:
+                measure()
+            for state in self._iterate(engine, problem, state, seed, recorder.next_after, last):
+                recorder.advance(state.step)
+                if recorder.metrics and (state.step == last or recorder.next_after(state.step - 1) == state.step):
+                    early = measure()
+                    if early is not None and state.step < last:
+                        stopped_by = early
+                        break
+                if checkpoint is not None and time.monotonic() - last_save >= checkpoint.every_seconds:
+                    save()
+                    last_save = time.monotonic()
+            if checkpoint is not None:
+                save()
+        finally:
+            recorder.end()
+        return Result(
+            point=engine.dump(state.engine_state),
+            steps=state.step - first_step,
+            updates=state.engine_state.updates,
+            seconds=state.seconds,
+            stopped_by=stopped_by,
+            seed=seed,
+            history=recorder.rows,
+        )
+
+    def _iterate(
+        self,
+        engine: Engine,
+        problem: Problem,
+        state: State,
+        seed: int,
+        next_pause: Callable[[int], float],
+        last: int,
+    ) -> Iterator[State]:
+        """Yield the state after each piece of work. Where pieces end does not change the bits."""
+        sampler, rule = self.sampler_for(problem), self.step_size_rule()
+        block, schedule, etas = -1, np.empty((0, 0), dtype=int), np.empty(0)
+        piece = 64
+        while state.step < last:
+            begun = time.perf_counter()
+            if state.step // sampler.block_size != block:
+                block = state.step // sampler.block_size
+                schedule, etas = self._draw(sampler, rule, seed, block)
+            start = block * sampler.block_size
+            end = int(min(start + sampler.block_size, last, next_pause(state.step), state.step + piece))
+            part = slice(state.step - start, end - start)
+            state.engine_state = engine.advance(state.engine_state, schedule[part], etas[part])
+            elapsed = time.perf_counter() - begun
+            state.seconds += elapsed
+            state.step = end
+            if elapsed < PIECE_SECONDS:
+                piece *= 2
+            elif elapsed > 2 * PIECE_SECONDS:
+                piece = max(1, piece // 2)
+            yield state
+
+    @staticmethod
+    def _draw(sampler: Sampler, rule: StepSize, seed: int, block: int) -> tuple[Array, Array]:
+        start, size = block * sampler.block_size, sampler.block_size
+        # 0 is the stream of the initial point.
+        rng = np.random.default_rng([seed, 1, block])
+        return sampler.draw(rng, start, size), rule(np.arange(start, start + size))
+
+
+def _seed(random_state: int | np.random.Generator | None) -> int:
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
+    if isinstance(random_state, (int, np.integer)) and random_state >= 0:
+        return int(random_state)
+    raise InvalidInputError(
+        f"random_state = {random_state!r} must be a non-negative integer, a numpy Generator or None."
+    )

@@ -1,0 +1,157 @@
+"""The recorder: measures a run at chosen steps, with the clock stopped, and tells what it saw."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rmopt.core.errors import InvalidInputError, StorageError
+
+Metric = Callable[[Any], float | Mapping[str, float]]
+
+
+class Recorder:
+    """Measures metrics of the point at geometrically spaced steps.
+
+    The training clock stands still while metrics are computed. The first and the last step are
+    always measured.
+
+    Parameters
+    ----------
+    metrics : mapping from str to callable
+        Each maps a point to a number, or to a mapping of numbers.
+    first : int
+        The first measured step after 0.
+    ratio : float
+        Ratio of consecutive measured steps, above 1.
+    at : iterable of int, optional
+        Explicit steps instead of the geometric ones.
+    log : path, optional
+        A file to which each row is appended as a line of JSON.
+    progress : bool
+        Draw a progress bar with rate and remaining time on standard error.
+    description : str
+        The label of the progress bar.
+
+    Attributes
+    ----------
+    rows : list of dict
+        One per measurement: step, updates, seconds and the metrics.
+    """
+
+    def __init__(
+        self,
+        metrics: Mapping[str, Metric] | None = None,
+        *,
+        first: int = 1000,
+        ratio: float = 2.0,
+        at: Iterable[int] | None = None,
+        log: Path | str | None = None,
+        progress: bool = False,
+        description: str = "training",
+    ) -> None:
+        if first < 1 or not ratio > 1.0:
+            raise InvalidInputError(
+                f"Recorder needs first ≥ 1 and ratio > 1, got first = {first}, ratio = {ratio}."
+            )
+        self.metrics = dict(metrics or {})
+        self.first, self.ratio = int(first), float(ratio)
+        self.at = None if at is None else sorted({int(step) for step in at})
+        self.log = None if log is None else Path(log)
+        self.rows: list[dict[str, Any]] = []
+        self._bar = _ProgressBar(description) if progress else None
+
+    def next_after(self, step: int) -> float:
+        """Return the first step after `step` at which to measure (infinity: none)."""
+        if not self.metrics:
+            return float("inf")
+        if self.at is not None:
+            return next((planned for planned in self.at if planned > step), float("inf"))
+        planned = self.first
+        while planned <= step:
+            planned = max(planned + 1, int(planned * self.ratio))
+        return planned
+
+    def begin(self, step: int, n_steps: int, rows: list[dict[str, Any]]) -> None:
+        """Start a run, or continue one that already has rows."""
+        self.rows = list(rows)
+        if self.log is not None:
+            # A resumed run writes its known rows again, so the log never holds a row twice.
+            self._append([json.dumps(row) for row in self.rows], "w")
+        if self._bar is not None:
+            self._bar.begin(step, n_steps)
+
+    def measure(self, point: Any, *, step: int, updates: int, seconds: float) -> dict[str, Any]:
+        """Measure the metrics at a point and return the new row."""
+        row: dict[str, Any] = {"step": step, "updates": updates, "seconds": seconds}
+        for name, metric in self.metrics.items():
+            value = metric(point)
+            if isinstance(value, Mapping):
+                row.update({key: float(number) for key, number in value.items()})
+            else:
+                row[name] = float(value)
+        self.rows.append(row)
+        if self.log is not None:
+            self._append([json.dumps(row)], "a")
+        return row
+
+    def advance(self, step: int) -> None:
+        """Move the progress bar."""
+        if self._bar is not None:
+            self._bar.advance(step)
+
+    def end(self) -> None:
+        """Close the progress bar."""
+        if self._bar is not None:
+            self._bar.end()
+
+    def _append(self, lines: list[str], mode: str) -> None:
+        assert self.log is not None
+        try:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            with self.log.open(mode) as stream:
+                stream.writelines(line + "\n" for line in lines)
+        except OSError as error:
+            raise StorageError(
+                f"cannot write the log {self.log}: {error.strerror}; free some space or choose another path."
+            ) from error
+
+
+class _ProgressBar:
+    """A rich progress bar on standard error: steps, rate and remaining time."""
+
+    def __init__(self, description: str) -> None:
+        self.description = description
+        self._progress: Any = None
+        self._task: Any = None
+        self._begun = (0, 0.0)
+
+    def begin(self, step: int, n_steps: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(compact=True),
+            console=Console(stderr=True),
+            expand=False,
+        )
+        self._task = self._progress.add_task(self.description, total=n_steps, completed=step, rate="")
+        self._begun = (step, time.perf_counter())
+        self._progress.start()
+
+    def advance(self, step: int) -> None:
+        first, begun = self._begun
+        rate = (step - first) / max(time.perf_counter() - begun, 1e-9)
+        self._progress.update(self._task, completed=step, rate=f"{rate:,.0f}/s")
+
+    def end(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None

@@ -1,0 +1,109 @@
+"""Step-size rules: functions of the number of the step."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.core.errors import InvalidInputError
+
+
+class StepSize(ABC):
+    """A rule that gives the step sizes of the steps numbered `t` (from 0)."""
+
+    @abstractmethod
+    def __call__(self, t: Array) -> Array:
+        """Return the step sizes for an int array of step numbers."""
+
+
+def _require_positive(rule: str, name: str, value: float) -> None:
+    if not (np.isfinite(value) and value > 0):
+        raise InvalidInputError(f"{rule}: {name} = {value} must be a positive number.")
+
+
+@dataclass(frozen=True)
+class Constant(StepSize):
+    """The step size a at every step."""
+
+    a: float
+
+    def __post_init__(self) -> None:
+        _require_positive("step size Constant", "a", self.a)
+
+    def __call__(self, t: Array) -> Array:
+        """Return a for every step."""
+        return np.full(len(t), float(self.a))
+
+
+@dataclass(frozen=True)
+class InverseTime(StepSize):
+    """The step size a / (1 + b t)."""
+
+    a: float
+    b: float
+
+    def __post_init__(self) -> None:
+        _require_positive("step size InverseTime", "a", self.a)
+        _require_positive("step size InverseTime", "b", self.b)
+
+    def __call__(self, t: Array) -> Array:
+        """Return a / (1 + b t)."""
+        return self.a / (1.0 + self.b * np.asarray(t, dtype=float))
+
+
+@dataclass(frozen=True)
+class InverseSqrt(StepSize):
+    """The step size a / √(t + 1)."""
+
+    a: float
+
+    def __post_init__(self) -> None:
+        _require_positive("step size InverseSqrt", "a", self.a)
+
+    def __call__(self, t: Array) -> Array:
+        """Return a / √(t + 1)."""
+        return self.a / np.sqrt(np.asarray(t, dtype=float) + 1.0)
+
+
+@dataclass(frozen=True)
+class FromFunction(StepSize):
+    """A rule of the user's own: a function of an int array of step numbers."""
+
+    function: Callable[[Array], Array]
+
+    def __call__(self, t: Array) -> Array:
+        """Return the function's values, checked."""
+        etas = np.asarray(self.function(t), dtype=float)
+        if etas.shape != (len(t),):
+            raise InvalidInputError(
+                f"the step-size function returned shape {etas.shape} for {len(t)} steps; it must return one "
+                "number per step (write it with numpy functions)."
+            )
+        bad = ~(np.isfinite(etas) & (etas >= 0))
+        if bad.any():
+            first = int(np.argmax(bad))
+            raise InvalidInputError(
+                f"the step-size function returned {etas[first]} at step {t[first]}; step sizes must be "
+                "finite and not negative."
+            )
+        return etas
+
+
+def as_step_size(rule: float | StepSize | Callable[[Array], Array]) -> StepSize:
+    """Return a rule: a number becomes `Constant`, a function `FromFunction`."""
+    if isinstance(rule, StepSize):
+        return rule
+    if callable(rule):
+        return FromFunction(rule)
+    try:
+        return Constant(float(rule))
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(
+            f"step_size = {rule!r} must be a positive number, a StepSize or a function of the step numbers."
+        ) from None
