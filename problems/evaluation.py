@@ -83,9 +83,10 @@ def evaluate_retrieval(
     labels = np.asarray(y)
     if labels.ndim != 1:
         raise InvalidInputError(f"y must have one label for each document, got shape {labels.shape}.")
-    for name, values in (("ks", ks), ("block_size", (block_size,))):
-        if not all(isinstance(value, Integral) and value >= 1 for value in values):
-            raise InvalidInputError(f"{name} must be at least 1 and whole, got {values!r}.")
+    if not isinstance(block_size, Integral) or block_size < 1:
+        raise InvalidInputError(f"block_size must be an integer of at least 1, got {block_size!r}.")
+    if not np.iterable(ks) or not all(isinstance(k, Integral) and k >= 1 for k in ks):
+        raise InvalidInputError(f"ks must be a sequence of integers of at least 1, got {ks!r}.")
     rows = _row_numbers(queries, len(labels))
     _, group, size = np.unique(labels, return_inverse=True, return_counts=True)
     rows = rows[size[group[rows]] > 1]
@@ -100,7 +101,9 @@ def evaluate_retrieval(
         relevant = [np.sort(scores[i, members[group[row]]])[1:] for i, row in enumerate(block)]
         scores.sort(axis=1)
         if np.isnan(scores[:, -1]).any():
-            raise InvalidInputError("score_block gave NaN scores; check the model for values that overflowed.")
+            raise InvalidInputError(
+                "score_block gave NaN scores; check the model for values that overflowed."
+            )
         for i, of_class in enumerate(relevant):
             precisions[start + i] = _precisions(scores[i, 1:], of_class, positions)
     mean_average, *at_ks = precisions.mean(axis=0).tolist()
@@ -131,7 +134,9 @@ def _row_numbers(queries: ArrayLike | None, n_documents: int) -> NDArray[np.int6
         return np.arange(n_documents)
     rows = np.asarray(queries)
     if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
-        raise InvalidInputError("queries must be a list of row numbers; turn a mask into one by np.flatnonzero.")
+        raise InvalidInputError(
+            "queries must be a list of row numbers; turn a mask into one by np.flatnonzero."
+        )
     if rows.size and not (rows.min() >= 0 and rows.max() < n_documents):
         raise InvalidInputError(f"queries must be row numbers from 0 to {n_documents - 1}.")
     return rows.astype(np.int64)
@@ -190,10 +195,41 @@ def cosine_scores(X: Any) -> ScoreBlock:
     InvalidInputError
         When X is not two-dimensional or a value is NaN or infinite.
     """
-    features = csr_array(X, dtype=np.float64) if issparse(X) else np.asarray(X)
+    features = csr_array(X, dtype=np.float64, copy=True) if issparse(X) else np.asarray(X)
     if features.ndim != 2 or not _is_finite(features.data if issparse(features) else features):
         raise InvalidInputError("X must be a two-dimensional array of numbers without NaN or inf.")
-    if not issparse(features):
-        unit = features / _safe(np.linalg.norm(features, axis=1))[:, None]
-        return lambda rows: unit[rows] @ unit.T
-    ...
+    if issparse(features):
+        return _sparse_cosines(features)
+    scaled = features / _or_one(np.abs(features).max(axis=1, initial=0.0))[:, None]
+    unit = scaled / _or_one(np.linalg.norm(scaled, axis=1))[:, None]
+    return lambda rows: unit[rows] @ unit.T
+
+
+def _sparse_cosines(features: csr_array) -> ScoreBlock:
+    from problems._ranking import add_products
+
+    features.sum_duplicates()
+    stored = np.diff(features.indptr)
+    features.data /= np.repeat(_or_one(abs(features).max(axis=1).toarray()), stored)
+    features.data /= np.repeat(_or_one(np.sqrt((features**2).sum(axis=1))), stored)
+    by_term = features.tocsc()
+
+    def score_block(rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        query = features[rows]
+        scores = np.zeros((len(rows), features.shape[0]))
+        add_products(
+            *(query.indptr, query.indices, query.data),
+            *(by_term.indptr, by_term.indices, by_term.data),
+            scores,
+        )
+        return scores
+
+    return score_block
+
+
+def _or_one(divisor: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(divisor > 0, divisor, 1.0)
+
+
+def _is_finite(values: NDArray[Any]) -> bool:
+    return values.dtype.kind in "buif" and bool(np.isfinite(values).all())

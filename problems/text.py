@@ -125,7 +125,7 @@ def tfidf(X: Any, train_mask: ArrayLike, *, sublinear: bool = False) -> csr_arra
     weights = (1 + np.log(counts.data) if sublinear else counts.data) * idf[counts.indices]
     squares = csr_array((weights**2, counts.indices, counts.indptr), shape=counts.shape)
     length = np.sqrt(squares @ np.ones(counts.shape[1]))
-    weights /= np.repeat(length, np.diff(counts.indptr))
+    weights /= np.repeat(np.where(length > 0, length, 1.0), np.diff(counts.indptr))
     return csr_array((weights, counts.indices, counts.indptr), shape=counts.shape)
 
 

@@ -1,0 +1,43 @@
+"""Riemannian optimisation for low-rank and manifold learning.
+
+The parts are sub-packages, loaded when first used:
+
+`core`
+    Manifold, retraction, ambient operator, cost, problem: the words.
+`manifolds`, `retractions`, `costs`, `solvers`
+    What to combine: ``SGD(step_size).run(Problem(manifold, cost))``.
+`checks`
+    Measured laws for manifolds, retractions, gradients and engines of your own.
+`interop`
+    pymanopt's optimizers on rmopt's manifolds, and the other way round.
+`experiments`
+    What the author of a ``rmopt run`` experiment needs.
+"""
+
+import importlib
+from typing import Any
+
+from rmopt.core import DivergedError, InvalidInputError, Problem, RmoptError
+
+_SUBPACKAGES = (
+    "checks", "cli", "core", "costs", "engines", "experiments", "interop", "linalg", "manifolds",
+    "retractions", "solvers",
+)  # fmt: skip
+
+__version__ = "0.1.0"
+
+__all__ = ["DivergedError", "InvalidInputError", "Problem", "RmoptError", "autograd_cost", *_SUBPACKAGES]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "autograd_cost":
+        from rmopt.costs.autodiff import autograd_cost
+
+        return autograd_cost
+    if name in _SUBPACKAGES:
+        return importlib.import_module(f"rmopt.{name}")
+    raise AttributeError(f"module 'rmopt' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,61 @@
+"""A learned bilinear similarity: what remains after the training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rmopt.core import InvalidInputError, LowRankPoint
+from rmopt.core.files import load_arrays, save_arrays
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class BilinearSimilarity:
+    """The similarity qᵀ W d of a query and a document.
+
+    Attributes
+    ----------
+    point : LowRankPoint
+        W, of shape (n_features, n_features).
+    about : dict
+        JSON-able parameters that are saved with it.
+    """
+
+    point: LowRankPoint
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def factors(self) -> tuple[Array, Array]:
+        """A and B with W = A Bᵀ and AᵀA = BᵀB."""
+        return self.point.balanced_factors()
+
+    def embed_queries(self, X: Any) -> Array:
+        """Return X A, shape (len(X), rank)."""
+        return np.asarray(X @ self.factors[0])
+
+    def embed_documents(self, X: Any) -> Array:
+        """Return X B, shape (len(X), rank)."""
+        return np.asarray(X @ self.factors[1])
+
+    def similarity(self, queries: Any, documents: Any) -> Array:
+        """Return the scores of all pairs, shape (len(queries), len(documents))."""
+        return self.embed_queries(queries) @ self.embed_documents(documents).T
+
+    def save(self, path: Path | str) -> None:
+        """Write the model as an ``.npz`` file, without pickle."""
+        point = self.point
+        save_arrays(path, {"U": point.U, "S": point.S, "V": point.V}, {"kind": "similarity", **self.about})
+
+    @classmethod
+    def load(cls, path: Path | str) -> BilinearSimilarity:
+        """Read a model that `save` wrote."""
+        arrays, about = load_arrays(path)
+        if about.pop("kind", None) != "similarity":
+            raise InvalidInputError(f"{path} does not hold a similarity model.")
+        return cls(LowRankPoint(**arrays), about)

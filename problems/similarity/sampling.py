@@ -1,0 +1,55 @@
+"""Triplets (query, positive, negative) from class labels."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmopt.core import InvalidInputError
+from rmopt.solvers import Sampler
+
+Array = np.ndarray
+
+
+class ClassTriplets(Sampler):
+    """Uniform triplets of rows: a query, another row of its class, and a row of another class.
+
+    Rows that are alone in their class are never queries or positives.
+
+    Parameters
+    ----------
+    y : array, shape (N,)
+        Class labels.
+
+    Raises
+    ------
+    InvalidInputError
+        When there are fewer than two classes, or no class has two rows.
+    """
+
+    def __init__(self, y: ArrayLike) -> None:
+        labels, codes, counts = np.unique(np.asarray(y), return_inverse=True, return_counts=True)
+        if len(labels) < 2:
+            raise InvalidInputError(
+                f"y has {len(labels)} class ({', '.join(map(str, labels))}); triplets need at least 2 classes."
+            )
+        if counts.max() < 2:
+            raise InvalidInputError(
+                f"each of the {len(labels)} classes in y has a single row; triplets need a class with 2 rows."
+            )
+        self._order = np.argsort(codes, kind="stable")
+        self._codes, self._counts = codes, counts
+        self._starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        self._place = np.empty(len(codes), dtype=np.int64)
+        self._place[self._order] = np.arange(len(codes)) - self._starts[codes[self._order]]
+        self._queries = np.flatnonzero(counts[codes] > 1)
+
+    def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
+        """Return `size` triplets, shape (size, 3)."""
+        query = self._queries[rng.integers(len(self._queries), size=size)]
+        code = self._codes[query]
+        count, first = self._counts[code], self._starts[code]
+        # The rows of the class without the query, then the rows without the class.
+        positive = rng.integers(count - 1)
+        positive += positive >= self._place[query]
+        negative = rng.integers(len(self._codes) - count)
+        negative += np.where(negative >= first, count, 0)
+        return np.column_stack([query, self._order[first + positive], self._order[negative]])
