@@ -10,7 +10,7 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.cost import FiniteSum
-from rmopt.core.errors import InvalidInputError
+from rmopt.core.errors import DivergedError, InvalidInputError
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import Manifold
 from rmopt.core.retraction import Retraction
@@ -145,7 +145,10 @@ class CompiledEngine(Engine):
         state.counters.counts[1] = 0
         if condition <= CONDITION_GROWTH * k * k and drift(factors, k) <= DRIFT_LIMIT:
             return state
-        return self._stand_at(point_of(factors, k), state)
+        try:
+            return self._stand_at(point_of(factors, k), state)
+        except (InvalidInputError, np.linalg.LinAlgError) as error:
+            raise DivergedError(f"the run diverged before step {state.steps}: {error}", state.steps) from error
 
     def _step_by_reference(self, state: CompiledState, terms: Array, eta: float) -> CompiledState:
         """Do one step that is ill-conditioned in the present gauge by the generic retraction."""

@@ -1,0 +1,310 @@
+"""LORETA as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+
+from problems.evaluation import bilinear_scores, evaluate_retrieval
+from problems.similarity.model import BilinearSimilarity
+from problems.similarity.sampling import ClassTriplets
+from problems.similarity.training import initial_point, loreta_solver, natural_step_size
+from rmopt.core import InvalidInputError, Problem
+from rmopt.costs import LOSSES, TripletSum
+from rmopt.manifolds import FixedRankEmbedded
+from rmopt.solvers import Checkpoint, Recorder, Sampler, ShuffledEpochs
+
+Array = np.ndarray
+
+
+class LoretaSimilarity(TransformerMixin, BaseEstimator):
+    """A low-rank bilinear similarity of documents, learned from their classes or from triplets.
+
+    Learns W of a fixed rank such that qᵀ W d is larger for documents d that are similar to the query q,
+    by stochastic gradient descent on the manifold of rank-k matrices (LORETA-1: Shalit et al. 2012,
+    Algorithm 4, in a form that costs O(nnz·k + k²) a step).
+
+    Parameters
+    ----------
+    rank : int or None
+        The rank of W; None: 30, or the number of features where that is smaller.
+    step_size : float, StepSize, callable or None
+        The step size, or a rule of them (`rmopt.solvers`). None: one over the squared mean of ‖x‖², which
+        is 1 for unit rows and follows the scale of the data.
+    n_triplets : int
+        Number of steps; each looks at one triplet.
+    loss : {"hinge", "squared_hinge", "logistic"} or Loss
+        The loss of the score difference of positive and negative.
+    retraction : {"second-order", "metric-projection", "orthographic"} or Retraction
+        How a step stays on the manifold.
+    engine : {"auto", "compiled", "reference"}
+        "reference" is the plain definition, slow.
+    init : {"identity", "gaussian"}
+        "identity": ones at the first `rank` places of the diagonal, which suits features in order of
+        importance; "gaussian": a random point.
+    early_stopping : bool
+        Keep a part of the data for validation and stop when its mean average precision no longer rises.
+    validation_fraction : float
+        The share of rows kept for validation.
+    n_iter_no_change : int
+        Number of measurements (20 in a full run) without improvement after which to stop.
+    tol : float
+        The least rise of mean average precision that counts as an improvement.
+    warm_start : bool
+        Let `fit` go on from the present solution, step numbers included.
+    checkpoint : path or None
+        Save the state there every half minute, and resume from it when the file exists.
+    random_state : int, RandomState or None
+        Equal integers give equal bits.
+    verbose : bool
+        Draw a progress bar on standard error.
+
+    Attributes
+    ----------
+    model_ : BilinearSimilarity
+        The learned similarity.
+    classes_ : array
+        The classes seen by `fit`.
+    n_features_in_ : int
+    n_steps_, n_updates_ : int
+        Steps done, and how many of them moved the point.
+    history_ : list of dict
+        Measurements of early stopping.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = LoretaSimilarity(rank=10, n_triplets=20_000, random_state=0).fit(X / 16, y)
+    >>> model.similarity(X[:2] / 16, X[:5] / 16).shape
+    (2, 5)
+    """
+
+    def __init__(
+        self,
+        rank: int | None = None,
+        *,
+        step_size: Any = None,
+        n_triplets: int = 100_000,
+        loss: Any = "hinge",
+        retraction: Any = "second-order",
+        engine: str = "auto",
+        init: str = "identity",
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
+        tol: float = 1e-3,
+        warm_start: bool = False,
+        checkpoint: Path | str | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.rank = rank
+        self.step_size = step_size
+        self.n_triplets = n_triplets
+        self.loss = loss
+        self.retraction = retraction
+        self.engine = engine
+        self.init = init
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.warm_start = warm_start
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from class labels: rows of one class are similar.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n_samples, n_features)
+        y : array, shape (n_samples,)
+
+        Returns
+        -------
+        self
+        """
+        X, y = self._validated(X, y, reset=not self._continues())
+        held_out = None
+        if self.early_stopping:
+            X, y, *held_out = self._hold_out(X, y)
+        self.classes_ = np.unique(y)
+        return self._learn(X, ClassTriplets(y), self.n_triplets, afresh=not self._continues(), held_out=held_out)
+
+    def fit_triplets(self, X: Any, triplets: Any) -> Self:
+        """Learn from given triplets, in shuffled epochs, for `n_triplets` steps.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n_samples, n_features)
+        triplets : int array, shape (T, 3)
+            Row numbers in X: query, positive, negative.
+
+        Returns
+        -------
+        self
+        """
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=not self._continues())
+        # Checks the triplets before work starts.
+        checked = TripletSum(X, X, triplets=triplets).triplets
+        assert checked is not None
+        return self._learn(X, ShuffledEpochs(checked), self.n_triplets, afresh=not self._continues())
+
+    def partial_fit(self, X: Any, y: Any, n_triplets: int | None = None) -> Self:
+        """Go on learning from a batch of labelled rows.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n_samples, n_features)
+        y : array, shape (n_samples,)
+        n_triplets : int, optional
+            Number of steps on this batch; ten per row unless given.
+
+        Returns
+        -------
+        self
+        """
+        first = not hasattr(self, "model_")
+        X, y = self._validated(X, y, reset=first)
+        labels = np.unique(y)
+        self.classes_ = labels if first else np.union1d(getattr(self, "classes_", labels), labels)
+        steps = 10 * X.shape[0] if n_triplets is None else n_triplets
+        return self._learn(X, ClassTriplets(y), steps, afresh=first)
+
+    def similarity(self, queries: Any, documents: Any) -> Array:
+        """Return the scores of all pairs, shape (n_queries, n_documents)."""
+        return self.model_.embed_queries(self._seen(queries)) @ self.transform(documents).T
+
+    def transform(self, X: Any) -> Array:
+        """Return the embedding of documents, shape (n_samples, rank).
+
+        The similarity of a query is the inner product of its `transform_queries` with it.
+        """
+        return self.model_.embed_documents(self._seen(X))
+
+    def transform_queries(self, X: Any) -> Array:
+        """Return the embedding of queries, shape (n_samples, rank)."""
+        return self.model_.embed_queries(self._seen(X))
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the mean average precision when each row in turn is the query and ranks the others."""
+        X = self._seen(X)
+        scores = bilinear_scores(self.model_.embed_queries(X), self.model_.embed_documents(X))
+        return evaluate_retrieval(scores, np.asarray(y), ks=()).map
+
+    def save(self, path: Path | str) -> None:
+        """Write the learned similarity as an ``.npz`` file, without pickle; `load` reads it."""
+        check_is_fitted(self, "model_")
+        about = {"steps": self.n_steps_, "updates": self.n_updates_}
+        BilinearSimilarity(self.model_.point, about).save(path)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Return a fitted estimator with the similarity that `save` wrote.
+
+        Its `rank` is the saved one; the other parameters are the defaults.
+        """
+        model = BilinearSimilarity.load(path)
+        estimator = cls(rank=model.point.rank)
+        estimator.model_ = model
+        estimator.n_features_in_ = model.point.shape[0]
+        estimator.n_steps_, estimator.n_updates_ = model.about["steps"], model.about["updates"]
+        return estimator
+
+    def _continues(self) -> bool:
+        return bool(self.warm_start) and hasattr(self, "model_")
+
+    def _seen(self, X: Any) -> Any:
+        check_is_fitted(self, "model_")
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+
+    def _validated(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset, ensure_min_samples=3
+        )
+        check_classification_targets(y)
+        return X, y
+
+    def _hold_out(self, X: Any, y: Array) -> tuple[Any, Array, Any, Array]:
+        if not 0.0 < self.validation_fraction < 1.0:
+            raise InvalidInputError(
+                f"validation_fraction = {self.validation_fraction} must lie between 0 and 1."
+            )
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        held = rng.random(len(y)) < self.validation_fraction
+        if max(np.unique(y[held], return_counts=True)[1], default=0) < 2:
+            raise InvalidInputError(
+                f"early stopping holds out {held.sum()} of {len(y)} rows, none two of one class; raise "
+                f"validation_fraction = {self.validation_fraction} or set early_stopping = False."
+            )
+        return X[~held], y[~held], X[held], y[held]
+
+    def _learn(
+        self, X: Any, sampler: Sampler, n_steps: int, *, afresh: bool, held_out: list[Any] | None = None
+    ) -> Self:
+        loss = LOSSES.get(self.loss) if isinstance(self.loss, str) else self.loss
+        if loss is None:
+            raise InvalidInputError(f"loss = {self.loss!r} is unknown; choose one of {', '.join(LOSSES)}.")
+        n = X.shape[1]
+        rank = min(30, n) if self.rank is None else self.rank
+        manifold = FixedRankEmbedded(n, n, rank)
+        cost = TripletSum(X, X, loss)
+        problem = Problem(manifold, cost)
+        step_size = natural_step_size(cost.left) if self.step_size is None else self.step_size
+        solver = loreta_solver(
+            step_size, n_steps, sampler, retraction=self.retraction, engine=self.engine
+        )
+        seed = self.random_state
+        if not isinstance(seed, (int, np.integer, type(None))):
+            seed = int(check_random_state(seed).randint(2**31))
+        start = initial_point(manifold, self.init, seed) if afresh else self.model_.point
+        done, moved = (0, 0) if afresh else (self.n_steps_, self.n_updates_)
+        recorder = Recorder(progress=bool(self.verbose))
+        stop = None
+        if held_out is not None:
+            recorder = Recorder(
+                {"map": lambda point: _map_of(point, *held_out)},
+                at=done + np.linspace(0, n_steps, 21)[1:].astype(int),
+                progress=bool(self.verbose),
+            )
+            stop = self._no_longer_rises
+        result = solver.run(
+            problem,
+            start,
+            random_state=seed,
+            recorder=recorder,
+            checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),
+            stop=stop,
+            first_step=done,
+        )
+        self.n_steps_, self.n_updates_ = done + result.steps, moved + result.updates
+        self.history_ = result.history
+        self.model_ = BilinearSimilarity(result.point)
+        return self
+
+    def _no_longer_rises(self, rows: list[dict[str, Any]]) -> str | None:
+        values = [row["map"] for row in rows]
+        recent = self.n_iter_no_change
+        if len(values) > recent and max(values[-recent:]) < max(values[:-recent]) + self.tol:
+            return f"no rise of the validation mAP by {self.tol} in {recent} measurements"
+        return None
+
+
+def _map_of(point: Any, X: Any, y: Array) -> float:
+    model = BilinearSimilarity(point)
+    return evaluate_retrieval(bilinear_scores(model.embed_queries(X), model.embed_documents(X)), y, ks=()).map
