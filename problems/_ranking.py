@@ -1,4 +1,4 @@
-"""Scores of a few sparse queries against all sparse documents."""
+"""Compiled loops of the retrieval measures."""
 
 import numpy as np
 from numba import njit
@@ -24,3 +24,24 @@ def add_products(
             term = query_term[at]
             for entry in range(term_start[term], term_start[term + 1]):
                 scores[query, document[entry]] += query_weight[at] * document_weight[entry]
+
+
+@njit(cache=True, nogil=True)
+def average_precision(
+    ranked: NDArray[np.float64],  # (n,) ascending scores of all ranked documents
+    relevant: NDArray[np.float64],  # (r,) ascending scores of those of the class
+) -> float:
+    """Return the mean over the relevant scores of the precision among the scores at least as high."""
+    n, r = ranked.shape[0], relevant.shape[0]
+    total = 0.0
+    i, j = n, r
+    while j > 0:
+        value = relevant[j - 1]
+        first = j - 1
+        while first > 0 and relevant[first - 1] == value:
+            first -= 1
+        while i > 0 and ranked[i - 1] >= value:
+            i -= 1
+        total += (j - first) * ((r - first) / (n - i))
+        j = first
+    return total / r

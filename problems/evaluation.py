@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
+from problems._ranking import add_products, average_precision
 from rmopt.core.errors import InvalidInputError
 
 ScoreBlock = Callable[[NDArray[np.int64]], NDArray[np.floating]]
@@ -114,10 +115,8 @@ def _precisions(
     ranked: NDArray[np.floating], relevant: NDArray[np.floating], ks: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Return average precision and precision at each k from ascending scores: of all and of the class."""
-    relevant_down_to = len(relevant) - np.searchsorted(relevant, relevant)
-    ranked_down_to = len(ranked) - np.searchsorted(ranked, relevant)
     result = np.empty(1 + len(ks))
-    result[0] = (relevant_down_to / ranked_down_to).mean()
+    result[0] = average_precision(ranked, relevant)
     if len(ks):
         taken = np.minimum(ks, len(ranked))
         cut = ranked[len(ranked) - taken]
@@ -206,8 +205,6 @@ def cosine_scores(X: Any) -> ScoreBlock:
 
 
 def _sparse_cosines(features: csr_array) -> ScoreBlock:
-    from problems._ranking import add_products
-
     features.sum_duplicates()
     stored = np.diff(features.indptr)
     features.data /= np.repeat(_or_one(abs(features).max(axis=1).toarray()), stored)

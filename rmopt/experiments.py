@@ -10,22 +10,18 @@ The function's own parameters become the options of ``rmopt run similarity``; th
 of the docstring is the experiment's line in ``rmopt list``, the docstring is its ``--help``.
 """
 
-import importlib
 import sys
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from rmopt.drawing import DrawingProcess, draw
 
-__all__ = ["Outcome", "Run", "prefetch"]
+__all__ = ["Outcome", "Run"]
 
 Cell = str | int | float | None
 
@@ -72,38 +68,42 @@ class Run:
         """Print a line of text, as it is, unless the run is quiet or prints JSON."""
         self.console.print(text, markup=False)
 
-    @contextmanager
-    def figure(self, name: str, size: tuple[float, float] = (6.4, 4.0)) -> Iterator["Figure"]:
-        """Yield an empty figure and save it when the block ends without an error.
+    @cached_property
+    def _drawing_process(self) -> DrawingProcess:
+        return DrawingProcess()
+
+    def prepare_to_draw(self) -> None:
+        """Start the process that will draw, so that it is ready when `draw` needs it."""
+        _ = self._drawing_process
+
+    def draw(
+        self, name: str, fill: Callable[..., None], *arguments: Any, size: tuple[float, float] = (6.4, 4.0)
+    ) -> Path:
+        """Save a picture in the output folder and return its path.
 
         Parameters
         ----------
         name : str
             The file name, ending in ``.png``.
+        fill : callable
+            A function ``fill(figure, *arguments)`` at the top level of a module; it draws into an empty
+            matplotlib figure. After `prepare_to_draw` it runs in another process.
+        *arguments : object
+            What the function needs.
         size : tuple of float
             Width and height in inches.
-        """
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=size, layout="constrained")
-        yield figure
-        self.save_figure(figure, name)
-
-    def save_figure(self, figure: "Figure", name: str) -> Path:
-        """Write a matplotlib figure as a PNG file and return its path; no display is needed.
 
         Raises
         ------
         StorageError
             When the file cannot be written; an older file of that name is untouched.
         """
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-        from rmopt.core.files import write_atomically
-
-        canvas = FigureCanvasAgg(figure)
-        write_atomically(self.path(name), lambda stream: canvas.print_figure(stream, format="png", dpi=150))
-        return self.path(name)
+        path = self.path(name)
+        if "_drawing_process" in vars(self):
+            self._drawing_process.draw(path, size, fill, *arguments)
+        else:
+            draw(path, size, fill, *arguments)
+        return path
 
 
 @dataclass(frozen=True)
@@ -127,31 +127,3 @@ class Outcome:
     parameters: Mapping[str, Any]
     rows: list[dict[str, Cell]]
     headings: Mapping[str, str] = field(default_factory=dict)
-
-
-def prefetch(*modules: str) -> threading.Thread:
-    """Import modules in the background, so that they are there when they are needed.
-
-    The import overlaps with other work only while that work releases the interpreter lock, as
-    functions compiled with ``nogil=True`` do. A module that cannot be imported is left alone: the
-    import statement that needs it will say so.
-
-    Parameters
-    ----------
-    *modules : str
-        Dotted names, e.g. ``"matplotlib.backends.backend_agg"``.
-
-    Returns
-    -------
-    threading.Thread
-        The thread, already started; it needs no care, but may be joined.
-    """
-
-    def import_all() -> None:
-        for module in modules:
-            with suppress(Exception):
-                importlib.import_module(module)
-
-    thread = threading.Thread(target=import_all, name="rmopt-prefetch", daemon=True)
-    thread.start()
-    return thread

@@ -24,7 +24,7 @@ from rmopt.cli.output import OutputFolder
 from rmopt.cli.result import plain
 from rmopt.cli.table import heading_of, print_rows
 from rmopt.core.errors import DivergedError, InvalidInputError
-from rmopt.experiments import Outcome, Run, prefetch
+from rmopt.experiments import Outcome, Run
 
 NAN = float("nan")
 ROWS: list[dict[str, Any]] = [
@@ -483,18 +483,31 @@ def test_plain_values() -> None:
         plain({"grid": [object()]}, "parameters")
 
 
-def test_figure_is_a_png_file(tmp_path: Path) -> None:
+def plot_line(figure: Any, values: list[float]) -> None:
+    figure.subplots().plot(values)
+
+
+def fail_to_plot(figure: Any) -> None:
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_picture_is_a_png_file(tmp_path: Path, prepared: bool) -> None:
     run = Run("fake", seed=0, out=tmp_path / "new", quiet=True)
-    with run.figure("curve.png", size=(2, 1)) as figure:
-        figure.subplots().plot([1, 2, 3])
-    assert run.path("curve.png").read_bytes().startswith(b"\x89PNG")
-    assert [path.name for path in run.out.iterdir()] == ["curve.png"]
+    if prepared:
+        run.prepare_to_draw()
+    path = run.draw("curve.png", plot_line, [1.0, 2.0, 3.0], size=(2, 1))
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert [file.name for file in run.out.iterdir()] == ["curve.png"]
 
 
-def test_figure_is_not_written_after_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("prepared", [False, True])
+def test_picture_is_not_written_after_an_error(tmp_path: Path, prepared: bool) -> None:
     run = Run("fake", seed=0, out=tmp_path)
-    with pytest.raises(ZeroDivisionError), run.figure("curve.png"):
-        raise ZeroDivisionError
+    if prepared:
+        run.prepare_to_draw()
+    with pytest.raises(ZeroDivisionError):
+        run.draw("curve.png", fail_to_plot)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -505,14 +518,6 @@ def test_progress_is_for_terminals(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not Run("fake", 0, tmp_path, json=True).progress
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
     assert not Run("fake", 0, tmp_path).progress
-
-
-def test_prefetch_imports_and_never_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "prefetched_module.py").touch()
-    (tmp_path / "broken_module.py").write_text("1 / 0")
-    monkeypatch.syspath_prepend(tmp_path)
-    prefetch("no_such_module", "broken_module", "prefetched_module").join(timeout=20)
-    assert sys.modules.pop("prefetched_module").__file__ == str(tmp_path / "prefetched_module.py")
 
 
 def test_command_line_starts_without_the_slow_libraries() -> None:

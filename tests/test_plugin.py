@@ -32,6 +32,10 @@ from rmopt.core.errors import InvalidInputError
 from rmopt.experiments import Outcome, Run
 
 
+def plot(figure, values):
+    figure.subplots().plot(values)
+
+
 def shrink(
     run: Run,
     *,
@@ -41,8 +45,7 @@ def shrink(
     """Shrink a number."""
     if not 0 < factor < 1:
         raise InvalidInputError(f"factor must lie between 0 and 1, not {factor}; try 0.5.")
-    with run.figure("curve.png", size=(2, 2)) as figure:
-        figure.subplots().plot([factor**step for step in range(steps)])
+    run.draw("curve.png", plot, [factor**step for step in range(steps)], size=(2, 2))
     rows = [
         {"method": f"shrink–{step}", "value": factor**step, "train_seconds": step / 8, "updates": 1000 * step}
         for step in range(steps)

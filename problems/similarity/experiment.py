@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from problems.datasets import Bundle, load
-from problems.evaluation import bilinear_scores, cosine_scores, evaluate_retrieval
+from problems.evaluation import Retrieval, bilinear_scores, cosine_scores, evaluate_retrieval
 from problems.similarity.figure import draw_learning_curves
 from problems.similarity.model import BilinearSimilarity
 from problems.similarity.rivals import FactoredGradientDescent, PassiveAggressive
@@ -18,11 +18,12 @@ from problems.similarity.training import initial_point, loreta_solver
 from problems.text import prepare_text, select_terms
 from rmopt.core import InvalidInputError, LowRankPoint, Problem
 from rmopt.costs import TripletSum
-from rmopt.experiments import Outcome, Run, prefetch
+from rmopt.experiments import Outcome, Run
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import Checkpoint, Recorder, Solver
 
-CURVE_QUERIES = 1000
+# Enough for a learning curve; the table measures all test documents.
+CURVE_QUERIES = 200
 COMPARABLE = ("retraction", "step-size", "engine", "rank", "init")
 
 Option = typer.Option
@@ -57,7 +58,7 @@ def similarity(
         "rank": rank, "step-size": step_size, "retraction": retraction, "engine": engine, "init": init,
     }  # fmt: skip
     key, variants = _variants(compare, settings)
-    prefetch("matplotlib.figure", "matplotlib.backends.backend_agg")
+    run.prepare_to_draw()
     bundle = _prepared(load(data, data_home), features, split)
     train, test = bundle.train, bundle.test
     X, y = bundle.X[train], bundle.y[train]
@@ -92,7 +93,9 @@ def similarity(
         start = initial_point(on, described.get("init", init), run.seed)
         row, curves[label] = bench.row(label, solver, on, start)
         rows.append(row | {name: value for name, value in described.items() if key is None or method == "LORETA-1"})
-    draw_learning_curves(run, "learning-curves.png", curves, baseline=rows[0]["map"], title=bundle.name)
+    run.draw(
+        "learning-curves.png", draw_learning_curves, curves, rows[0]["map"], bundle.name, size=(9.0, 4.0)
+    )
     shown = key.replace("-", "_") if key is not None else None
     table = ("method", "map", "precision_at_1", "precision_at_10", "train_seconds", "updates")
     hidden = {name for row in rows for name in row} - set(table) - {shown}
@@ -134,7 +137,7 @@ class Bench:
         if not self.resume:
             Path(checkpoint.path).unlink(missing_ok=True)
         recorder = Recorder(
-            {"map": lambda point: self._measured(point, self.curve_queries).map},
+            {"map": lambda point: self._measured(point, self.curve_queries, ks=()).map},
             first=self.first,
             log=self.run.path(f"{name}.jsonl"),
             progress=self.run.progress,
@@ -149,13 +152,13 @@ class Bench:
         )
         return row, result.history
 
-    def _measured(self, point: LowRankPoint, queries: Any) -> Any:
+    def _measured(self, point: LowRankPoint, queries: Any, ks: tuple[int, ...] = (1, 10)) -> Retrieval:
         model = BilinearSimilarity(point)
         scores = bilinear_scores(model.embed_queries(self.X_test), model.embed_documents(self.X_test))
-        return evaluate_retrieval(scores, self.y_test, queries=queries)
+        return evaluate_retrieval(scores, self.y_test, queries=queries, ks=ks)
 
 
-def _row(label: str, measured: Any, seconds: float, updates: int) -> dict[str, Any]:
+def _row(label: str, measured: Retrieval, seconds: float, updates: int) -> dict[str, Any]:
     return {
         "method": label,
         "map": measured.map,
