@@ -228,5 +228,5 @@ def _or_one(divisor: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(divisor > 0, divisor, 1.0)
 
 
-def _is_finite(values: NDArray[Any]) -> bool:
+def _is_finite(values: Any) -> bool:
     return values.dtype.kind in "buif" and bool(np.isfinite(values).all())

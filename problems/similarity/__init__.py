@@ -1,20 +1,33 @@
 """Similarity learning: LORETA (Shalit et al. 2012) and its rivals."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
-
-from problems.similarity.model import BilinearSimilarity
-from problems.similarity.sampling import ClassTriplets
 
 if TYPE_CHECKING:
     from problems.similarity.estimator import LoretaSimilarity
+    from problems.similarity.model import BilinearSimilarity
+    from problems.similarity.rivals import FactoredGradientDescent, PassiveAggressive
+    from problems.similarity.sampling import ClassTriplets
 
-__all__ = ["BilinearSimilarity", "ClassTriplets", "LoretaSimilarity"]
+__all__ = [
+    "BilinearSimilarity",
+    "ClassTriplets",
+    "FactoredGradientDescent",
+    "LoretaSimilarity",
+    "PassiveAggressive",
+]
+
+# scikit-learn and numba take long to import; only what is used is loaded.
+_HOMES = {
+    "BilinearSimilarity": "model",
+    "ClassTriplets": "sampling",
+    "FactoredGradientDescent": "rivals",
+    "LoretaSimilarity": "estimator",
+    "PassiveAggressive": "rivals",
+}
 
 
 def __getattr__(name: str) -> Any:
-    # scikit-learn takes half a second to import; only the estimator needs it.
-    if name == "LoretaSimilarity":
-        from problems.similarity.estimator import LoretaSimilarity
-
-        return LoretaSimilarity
-    raise AttributeError(f"module 'problems.similarity' has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'problems.similarity' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"problems.similarity.{_HOMES[name]}"), name)

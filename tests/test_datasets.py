@@ -1,0 +1,303 @@
+"""The data sets: what is read, from where, and what is refused."""
+
+import os
+import subprocess
+import sys
+import urllib.error
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import problems.datasets as datasets
+from problems.datasets import Bundle, data_folder, digits, load, news20, news20_full
+from rmopt.core.errors import InvalidInputError, StorageError
+
+REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
+needs_news20 = pytest.mark.skipif(
+    not all((REAL / file).is_file() for file in (datasets.NEWS20_FILE, datasets.NEWS20_FULL_FILE)),
+    reason="RMOPT_DATA_HOME does not name a folder with the 20 Newsgroups files.",
+)
+
+POSTS = ["apples and pears", "apples or plums", "the rockets fly", "rockets fly far"]
+COUNTS = np.array([[2, 0, 1], [0, 0, 3], [1, 1, 0], [0, 4, 0]])
+
+
+def parts(X: Any = COUNTS, y: Any = (0, 1, 0, 1), test: Any = (False, False, True, True)) -> dict[str, Any]:
+    sparse = csr_array(np.asarray(X, dtype=np.float32))
+    return {
+        "X_data": sparse.data,
+        "X_indices": sparse.indices,
+        "X_indptr": sparse.indptr,
+        "X_shape": np.array(sparse.shape, dtype=np.int32),
+        "y": np.array(y, dtype=np.uint8),
+        "is_test": np.array(test, dtype=np.uint8),
+    }
+
+
+def bundle(**changes: Any) -> Bundle:
+    given: dict[str, Any] = {
+        "name": "toy",
+        "source": "memory",
+        "X": np.arange(8.0).reshape(4, 2),
+        "y": np.array([0, 1, 0, 1]),
+        "test": np.array([False, False, True, True]),
+    }
+    return Bundle(**(given | changes))
+
+
+@pytest.fixture
+def posts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Four posts in place of the network; the list counts the fetches."""
+    fetched: list[str] = []
+
+    def fetch(subset: str, **_: Any) -> SimpleNamespace:
+        fetched.append(subset)
+        rows = [0, 2] if subset == "train" else [1, 3]
+        return SimpleNamespace(data=[POSTS[row] for row in rows], target=np.array([0, 1]))
+
+    monkeypatch.setattr("sklearn.datasets.fetch_20newsgroups", fetch)
+    return fetched
+
+
+class TestBundle:
+    def test_describes_itself(self) -> None:
+        toy = bundle()
+        assert toy.n_classes == 2
+        assert toy.train.tolist() == [True, True, False, False]
+
+    @pytest.mark.parametrize(
+        ("changes", "says"),
+        [
+            ({"X": [[1.0], [2.0]]}, "ndarray or csr_array"),
+            ({"X": np.ones(4)}, "two-dimensional"),
+            ({"X": csr_array(np.eye(4)).tocsc()}, "ndarray or csr_array"),
+            ({"X": np.ones((4, 2), dtype=np.float32)}, "float64"),
+            ({"X": np.ones((4, 0))}, "not empty"),
+            ({"X": np.full((4, 2), np.nan)}, "NaN"),
+            ({"X": csr_array(np.diag([1.0, 2.0, 3.0, np.inf]))}, "infinite"),
+            ({"X": csr_array((np.ones(4), [1, 0, 0, 1], [0, 2, 3, 4, 4]), shape=(4, 2))}, "canonical"),
+            ({"y": np.array([0, 1, 0])}, r"y must be an int64 array of shape \(4,\)"),
+            ({"y": np.array([0.0, 1.0, 0.0, 1.0])}, "y must be an int64"),
+            ({"y": np.array([1, 2, 1, 2])}, "0 .. n_classes - 1"),
+            ({"y": np.array([0, -1, 0, 1])}, "0 .. n_classes - 1"),
+            ({"y": np.array([0, 2**62, 0, 1])}, "0 .. n_classes - 1"),
+            ({"y": np.zeros(4, dtype=np.int64)}, "at least two classes"),
+            ({"test": np.array([0, 0, 1, 1])}, "test must be an bool"),
+            ({"test": np.zeros(4, dtype=bool)}, "no training or no test"),
+            ({"test": np.ones(4, dtype=bool)}, "no training or no test"),
+        ],
+    )
+    def test_refuses(self, changes: dict[str, Any], says: str) -> None:
+        with pytest.raises(InvalidInputError, match=f"'toy' .from memory. cannot be used.*{says}"):
+            bundle(**changes)
+
+    def test_resplit_keeps_proportions_and_repeats(self) -> None:
+        y = np.repeat([0, 1, 2], [100, 40, 60])
+        whole = bundle(X=np.ones((200, 1)), y=y, test=np.arange(200) < 10)
+        again = whole.resplit(3, 0.35)
+        assert np.bincount(y[again.test]).tolist() == [35, 14, 21]
+        assert np.array_equal(again.test, whole.resplit(3).test)
+        assert not np.array_equal(again.test, whole.resplit(4).test)
+        assert again.X is whole.X
+        assert whole.test.sum() == 10
+
+    @pytest.mark.parametrize("fraction", [0, 1, -0.1, 1.5, float("nan"), "0.3"])
+    def test_resplit_refuses_a_fraction(self, fraction: Any) -> None:
+        with pytest.raises(InvalidInputError, match="test_fraction must lie strictly between 0 and 1"):
+            bundle().resplit(0, fraction)
+
+    @pytest.mark.parametrize("seed", [-1, 0.5, "a", None])
+    def test_resplit_refuses_a_seed(self, seed: Any) -> None:
+        with pytest.raises(InvalidInputError, match="seed must be an integer >= 0"):
+            bundle().resplit(seed)
+
+    def test_resplit_that_leaves_a_part_empty_is_refused(self) -> None:
+        with pytest.raises(InvalidInputError, match="no training or no test"):
+            bundle().resplit(0, 0.01)
+
+
+class TestDigits:
+    def test_equals_scikit_learns(self) -> None:
+        from sklearn.datasets import load_digits
+
+        pixels, labels = load_digits(return_X_y=True)
+        assert np.array_equal(digits().X, pixels / 16)
+        assert np.array_equal(digits().y, labels)
+
+    def test_without_the_file_scikit_learn_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        quick = digits()
+        calls = []
+        import sklearn.datasets
+
+        ask = sklearn.datasets.load_digits
+        monkeypatch.setattr(
+            sklearn.datasets, "load_digits", lambda **options: calls.append(1) or ask(**options)
+        )
+        monkeypatch.setattr(datasets.importlib.util, "find_spec", lambda name: None)
+        slow = digits()
+        assert calls == [1]
+        assert np.array_equal(quick.X, slow.X)
+        assert np.array_equal(quick.y, slow.y)
+        assert np.array_equal(quick.test, slow.test)
+
+    def test_split_holds_out_thirty_percent_of_each_class(self) -> None:
+        loaded = digits()
+        share = np.bincount(loaded.y[loaded.test]) / np.bincount(loaded.y)
+        assert share.shape == (10,)
+        assert np.abs(share - 0.3).max() < 0.5 / np.bincount(loaded.y).min()
+        assert np.array_equal(loaded.test, digits().test)
+
+    def test_importing_and_loading_leave_scikit_learn_alone(self) -> None:
+        code = (
+            "import sys; from problems.datasets import digits; digits();"
+            "sys.exit('sklearn' in sys.modules or 'pooch' in sys.modules)"
+        )
+        assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class TestDataFolder:
+    def test_argument_before_environment_before_cache(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        import pooch
+
+        (tmp_path / "set").mkdir()
+        monkeypatch.setenv("RMOPT_DATA_HOME", str(tmp_path / "set"))
+        assert data_folder(tmp_path) == tmp_path
+        assert data_folder() == tmp_path / "set"
+        monkeypatch.setenv("RMOPT_DATA_HOME", "")
+        assert data_folder() == Path(pooch.os_cache("rmopt"))
+
+    @pytest.mark.parametrize("loader", [digits, news20, news20_full, data_folder])
+    def test_a_folder_that_is_not_there_is_named(self, loader: Any, tmp_path: Path) -> None:
+        with pytest.raises(InvalidInputError, match=r"data_home '.*absent' is not an existing folder"):
+            loader(str(tmp_path / "absent"))
+
+    def test_the_variable_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("RMOPT_DATA_HOME", str(tmp_path / "absent"))
+        with pytest.raises(InvalidInputError, match="RMOPT_DATA_HOME '.*absent' is not"):
+            data_folder()
+
+
+class TestLoad:
+    def test_finds_registered_names(self) -> None:
+        assert np.array_equal(load("digits").X, digits().X)
+
+    def test_unknown_name_gets_the_list_and_a_close_match(self) -> None:
+        with pytest.raises(
+            InvalidInputError, match=r"no data set 'digit'; known .*digits, .*news20.*mean 'digits'"
+        ):
+            load("digit")
+
+    def test_far_name_gets_the_list_only(self) -> None:
+        with pytest.raises(InvalidInputError, match=r"known data sets: .*news20-full.*\.$") as caught:
+            load("zzz")
+        assert "mean" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("value", "says"),
+        [
+            ("no_such_package:loader", "registered as no_such_package:loader, which cannot be imported"),
+            ("problems.datasets:no_such_loader", "cannot be imported"),
+            ("builtins:str", "gave a str; its loader must return a Bundle"),
+        ],
+    )
+    def test_broken_plugins_are_named(self, value: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        entry = EntryPoint("broken", value, "rmopt.datasets")
+        monkeypatch.setattr(datasets, "entry_points", lambda group: EntryPoints([entry]).select(group=group))
+        with pytest.raises(InvalidInputError, match=says):
+            load("broken")
+
+
+class TestNewsgroups:
+    def test_reads_the_published_file_without_writing(self, tmp_path: Path) -> None:
+        np.savez(tmp_path / datasets.NEWS20_FILE, **parts(y=(1, 2, 1, 2)))
+        tmp_path.chmod(0o500)
+        loaded = news20(tmp_path)
+        tmp_path.chmod(0o700)
+        assert loaded.name == "news20"
+        assert loaded.source == datasets.NEWS20_FILE
+        assert isinstance(loaded.X, csr_array)
+        assert np.array_equal(loaded.X.toarray(), COUNTS)
+        assert loaded.y.tolist() == [0, 1, 0, 1]
+        assert loaded.test.tolist() == [False, False, True, True]
+        assert [path.name for path in tmp_path.iterdir()] == [datasets.NEWS20_FILE]
+
+    def test_full_vocabulary_loses_its_stop_words(self, tmp_path: Path) -> None:
+        words = np.frombuffer(b"apple\nthe\nzebra", dtype=np.uint8)
+        np.savez(tmp_path / datasets.NEWS20_FULL_FILE, vocabulary_utf8=words, **parts())
+        assert np.array_equal(news20_full(tmp_path).X.toarray(), COUNTS[:, [0, 2]])
+
+    def test_fetches_once_and_then_reads_its_own_file(self, tmp_path: Path, posts: list[str]) -> None:
+        first = news20(tmp_path)
+        second = news20(tmp_path)
+        assert posts == ["train", "test"]
+        assert first.source == second.source == "scikit-learn"
+        # Terms of two posts, no stop words: apples, fly, rockets; training posts first.
+        assert first.X.toarray().tolist() == [[1, 0, 0], [0, 1, 1], [1, 0, 0], [0, 1, 1]]
+        assert np.array_equal(first.X.toarray(), second.X.toarray())
+        assert first.y.tolist() == second.y.tolist() == [0, 1, 0, 1]
+        assert first.test.tolist() == second.test.tolist() == [False, False, True, True]
+
+    def test_a_file_that_cannot_be_stored_is_only_a_warning(
+        self, tmp_path: Path, posts: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: Any) -> None:
+            raise StorageError("cannot write")
+
+        monkeypatch.setattr(datasets, "save_arrays", refuse)
+        with pytest.warns(UserWarning, match="counted again next time: cannot write"):
+            assert news20_full(tmp_path).X.shape == (4, 3)
+
+    def test_without_network_the_cure_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fetch(**_: Any) -> None:
+            raise urllib.error.URLError("no route")
+
+        monkeypatch.setattr("sklearn.datasets.fetch_20newsgroups", fetch)
+        with pytest.raises(
+            StorageError, match=r"no route.*--data-home.*RMOPT_DATA_HOME.*news20_bydate_cai.npz"
+        ):
+            news20(tmp_path)
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize(
+        "content",
+        [b"", b"PK\x03\x04 cut short", b"no archive", {"X_data": np.ones(2)}, {"X_indptr": np.array([0, 9])}],
+        ids=["empty", "cut", "text", "wrong count", "wrong rows"],
+    )
+    def test_a_damaged_file_is_named(self, content: Any, tmp_path: Path) -> None:
+        path = tmp_path / datasets.NEWS20_FILE
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            np.savez(path, **(parts(y=(1, 2, 1, 2)) | content))
+        with pytest.raises(StorageError, match="news20_bydate_cai.npz is damaged"):
+            news20(tmp_path)
+
+    def test_a_missing_array_is_named(self, tmp_path: Path) -> None:
+        np.savez(tmp_path / datasets.NEWS20_FILE, X_data=np.ones(2))
+        with pytest.raises(StorageError, match="X_ind"):
+            news20(tmp_path)
+
+    def test_a_column_beyond_the_shape_is_damage(self, tmp_path: Path) -> None:
+        wrong = parts(y=(1, 2, 1, 2))
+        wrong["X_indices"] = wrong["X_indices"] + 2
+        np.savez(tmp_path / datasets.NEWS20_FILE, **wrong)
+        with pytest.raises(StorageError, match="is damaged"):
+            news20(tmp_path)
+
+    @needs_news20
+    def test_the_real_files_have_their_published_sizes(self) -> None:
+        cai, full = load("news20", REAL), load("news20-full", REAL)
+        assert cai.X.shape == (18846, 26214)
+        assert cai.X.nnz == 1687590
+        assert full.X.shape[0] == 18846
+        assert 61000 < full.X.shape[1] < 61849
+        for loaded in (cai, full):
+            assert loaded.n_classes == 20
+            assert (loaded.train.sum(), loaded.test.sum()) == (11314, 7532)
