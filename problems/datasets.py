@@ -273,7 +273,7 @@ def _newsgroups(
 
 def _read_counts(name: str, path: Path, source: str, first_label: int) -> Bundle:
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             return _bundle_of_counts(name, source, arrays, first_label)
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise StorageError(

@@ -180,7 +180,7 @@ class TestDataFolder:
 
     def test_the_variable_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("RMOPT_DATA_HOME", str(tmp_path / "absent"))
-        with pytest.raises(InvalidInputError, match="RMOPT_DATA_HOME '.*absent' is not"):
+        with pytest.raises(InvalidInputError, match=r"RMOPT_DATA_HOME '.*absent' is not"):
             data_folder()
 
 
@@ -276,7 +276,7 @@ class TestNewsgroups:
             path.write_bytes(content)
         else:
             np.savez(path, **(parts(y=(1, 2, 1, 2)) | content))
-        with pytest.raises(StorageError, match="news20_bydate_cai.npz is damaged"):
+        with pytest.raises(StorageError, match=r"news20_bydate_cai.npz is damaged"):
             news20(tmp_path)
 
     def test_a_missing_array_is_named(self, tmp_path: Path) -> None:

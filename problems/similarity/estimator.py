@@ -144,7 +144,9 @@ class LoretaSimilarity(TransformerMixin, BaseEstimator):
         if self.early_stopping:
             X, y, *held_out = self._hold_out(X, y)
         self.classes_ = np.unique(y)
-        return self._learn(X, ClassTriplets(y), self.n_triplets, afresh=not self._continues(), held_out=held_out)
+        return self._learn(
+            X, ClassTriplets(y), self.n_triplets, afresh=not self._continues(), held_out=held_out
+        )
 
     def fit_triplets(self, X: Any, triplets: Any) -> Self:
         """Learn from given triplets, in shuffled epochs, for `n_triplets` steps.
@@ -226,6 +228,10 @@ class LoretaSimilarity(TransformerMixin, BaseEstimator):
         estimator.n_steps_, estimator.n_updates_ = model.about["steps"], model.about["updates"]
         return estimator
 
+    model_: BilinearSimilarity
+    n_steps_: int
+    n_updates_: int
+
     def _continues(self) -> bool:
         return bool(self.warm_start) and hasattr(self, "model_")
 
@@ -266,9 +272,7 @@ class LoretaSimilarity(TransformerMixin, BaseEstimator):
         cost = TripletSum(X, X, loss)
         problem = Problem(manifold, cost)
         step_size = natural_step_size(cost.left) if self.step_size is None else self.step_size
-        solver = loreta_solver(
-            step_size, n_steps, sampler, retraction=self.retraction, engine=self.engine
-        )
+        solver = loreta_solver(step_size, n_steps, sampler, retraction=self.retraction, engine=self.engine)
         seed = self.random_state
         if not isinstance(seed, (int, np.integer, type(None))):
             seed = int(check_random_state(seed).randint(2**31))

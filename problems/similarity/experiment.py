@@ -39,7 +39,9 @@ def similarity(
     triplets: Annotated[int, Option(help="Training triplets for each method.")] = 100_000,
     split: Annotated[int, Option(help="Random 65/35 split with this seed; -1: the published one.")] = -1,
     step_size: Annotated[float, Option(help="Step size of LORETA-1.")] = 10.0,
-    retraction: Annotated[str, Option(help="second-order, metric-projection or orthographic.")] = "second-order",
+    retraction: Annotated[
+        str, Option(help="second-order, metric-projection or orthographic.")
+    ] = "second-order",
     engine: Annotated[str, Option(help="auto, compiled or reference.")] = "auto",
     init: Annotated[str, Option(help="Start of the learners: identity or gaussian.")] = "identity",
     gd_step_size: Annotated[float, Option(help="Step size of naive gradient descent.")] = 0.1,
@@ -47,7 +49,9 @@ def similarity(
     compare: Annotated[
         str, Option(help="Variants of LORETA-1 side by side, e.g. retraction=second-order,orthographic.")
     ] = "",
-    resume: Annotated[bool, Option("--resume", help="Go on from the checkpoints in the --out folder.")] = False,
+    resume: Annotated[
+        bool, Option("--resume", help="Go on from the checkpoints in the --out folder.")
+    ] = False,
 ) -> Outcome:
     """Learn a similarity of documents: LORETA-1 beside cosine and factored rivals.
 
@@ -68,37 +72,38 @@ def similarity(
         f"{X.shape[1]:,} features, {bundle.n_classes} classes"
     )
     # Every setting is tried out before the first method starts to train.
-    planned: list[tuple[str, str, dict[str, Any], Solver, FixedRankEmbedded]] = []
+    planned: list[tuple[str, dict[str, Any], Solver, FixedRankEmbedded]] = []
     sampler, n = bench.sampler, X.shape[1]
     manifold = FixedRankEmbedded(n, n, rank)
-    for method, solver in (
-        ("naive gradient descent", FactoredGradientDescent(gd_step_size, n_steps=triplets, sampler=sampler)),
-        ("passive-aggressive", PassiveAggressive(pa_c, n_steps=triplets, sampler=sampler)),
-    ):
-        planned.append((method, method, {"step_size": solver.step_size_rule()(np.zeros(1))[0]}, solver, manifold))
+    gradient_descent = FactoredGradientDescent(gd_step_size, n_steps=triplets, sampler=sampler)
+    passive_aggressive = PassiveAggressive(pa_c, n_steps=triplets, sampler=sampler)
+    planned.append(("naive gradient descent", {}, gradient_descent, manifold))
+    planned.append(("passive-aggressive", {}, passive_aggressive, manifold))
     for variant in variants:
         label = "LORETA-1" if key is None else f"LORETA-1, {variant[key]}"
         loreta = loreta_solver(
-            variant["step-size"], triplets, sampler, retraction=variant["retraction"], engine=variant["engine"]
+            variant["step-size"],
+            triplets,
+            sampler,
+            retraction=variant["retraction"],
+            engine=variant["engine"],
         )
         on = FixedRankEmbedded(n, n, variant["rank"])
         initial_point(on, variant["init"], run.seed)
         loreta.engine(Problem(on, bench.cost))
-        described = {name.replace("-", "_"): value for name, value in variant.items()}
-        planned.append(("LORETA-1", label, described, loreta, on))
+        planned.append((label, variant, loreta, on))
 
     rows = [bench.cosine_row()]
     curves: dict[str, list[dict[str, Any]]] = {}
-    for method, label, described, solver, on in planned:
-        start = initial_point(on, described.get("init", init), run.seed)
-        row, curves[label] = bench.row(label, solver, on, start)
-        rows.append(row | {name: value for name, value in described.items() if key is None or method == "LORETA-1"})
+    for label, variant, method, on in planned:
+        start = initial_point(on, variant.get("init", init), run.seed)
+        row, curves[label] = bench.row(label, method, on, start)
+        if key is not None and variant:
+            row[key.replace("-", "_")] = variant[key]
+        rows.append(row)
     run.draw(
         "learning-curves.png", draw_learning_curves, curves, rows[0]["map"], bundle.name, size=(9.0, 4.0)
     )
-    shown = key.replace("-", "_") if key is not None else None
-    table = ("method", "map", "precision_at_1", "precision_at_10", "train_seconds", "updates")
-    hidden = {name for row in rows for name in row} - set(table) - {shown}
     parameters = {
         "features": X.shape[1], "triplets": triplets, "split": split, "gd_step_size": gd_step_size,
         "pa_c": pa_c, "compare": compare, **{name.replace("-", "_"): value for name, value in settings.items()},
@@ -106,7 +111,7 @@ def similarity(
     return Outcome(
         data=bundle.name,
         parameters=parameters,
-        rows=[{name: value for name, value in row.items() if name not in hidden} for row in rows],
+        rows=rows,
         headings={"precision_at_1": "P@1", "precision_at_10": "P@10", "train_seconds": "train s"},
     )
 
@@ -144,7 +149,11 @@ class Bench:
             description=label,
         )
         result = solver.run(
-            Problem(manifold, self.cost), start, random_state=self.run.seed, recorder=recorder, checkpoint=checkpoint
+            Problem(manifold, self.cost),
+            start,
+            random_state=self.run.seed,
+            recorder=recorder,
+            checkpoint=checkpoint,
         )
         row = _row(label, self._measured(result.point, None), result.seconds, result.updates)
         BilinearSimilarity(result.point, {"steps": result.steps, "updates": result.updates}).save(

@@ -55,7 +55,9 @@ class FactorEngine(Engine):
 
     def advance(self, state: FactorState, schedule: Array, etas: Array) -> FactorState:
         """Do one step per triplet (see `Engine.advance`)."""
-        left, right = (Rows(rows.indptr, rows.indices, rows.data) for rows in (self.cost.left, self.cost.right))
+        left, right = (
+            Rows(rows.indptr, rows.indices, rows.data) for rows in (self.cost.left, self.cost.right)
+        )
         terms = Terms(*self.cost.resolve(schedule.ravel()), np.ascontiguousarray(etas))
         bad = kernels.run(self.method, state.A, state.B, left, right, terms, state.moves)
         if bad >= 0:

@@ -86,7 +86,7 @@ class Bilinear(FiniteSum):
         digest = hashlib.sha256(repr((type(self).__name__, self.loss.name, self.shape)).encode())
         for rows in (self.left, self.right):
             for part in (rows.data, rows.indices, rows.indptr):
-                digest.update(np.ascontiguousarray(part))
+                digest.update(np.ascontiguousarray(part).data)
         return digest.hexdigest()
 
     def _vectors(self, terms: Array) -> tuple[sp.csr_array, sp.csr_array, Array]:

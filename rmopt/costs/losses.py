@@ -76,9 +76,7 @@ def _elementwise(scalar: Scalar) -> Callable[[Array, Array], Array]:
     return lambda z, y: loop(np.ascontiguousarray(z, float), np.ascontiguousarray(y, float))
 
 
-hinge = Loss(
-    "hinge", kernels.hinge_value, kernels.hinge_slope, kernels.flat_curvature, kernels.HINGE
-)
+hinge = Loss("hinge", kernels.hinge_value, kernels.hinge_slope, kernels.flat_curvature, kernels.HINGE)
 squared_hinge = Loss(
     "squared_hinge",
     kernels.squared_hinge_value,

@@ -24,7 +24,7 @@ def as_rows(matrix: Any, name: str) -> sp.csr_array:
     """
     if not sp.issparse(matrix):
         matrix = np.asarray(matrix)
-        if matrix.dtype == object or not np.issubdtype(matrix.dtype, np.number) and matrix.dtype != bool:
+        if matrix.dtype == object or (not np.issubdtype(matrix.dtype, np.number) and matrix.dtype != bool):
             raise InvalidInputError(f"{name} must hold numbers, got an array of {matrix.dtype}.")
     if len(matrix.shape) != 2:
         raise InvalidInputError(f"{name} must be a matrix (2 dimensions), got shape {matrix.shape}.")

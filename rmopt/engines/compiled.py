@@ -140,7 +140,8 @@ class CompiledEngine(Engine):
         """Probe the kept inverses; renew the gauge when they drifted or the factors became ill-conditioned."""
         k, factors = self.manifold.rank, state.factors
         condition = max(
-            size * np.trace(H) for size, H in zip(state.counters.size, (factors.H_A, factors.H_B), strict=True)
+            size * np.trace(H)
+            for size, H in zip(state.counters.size, (factors.H_A, factors.H_B), strict=True)
         )
         state.counters.counts[1] = 0
         if condition <= CONDITION_GROWTH * k * k and drift(factors, k) <= DRIFT_LIMIT:
@@ -148,7 +149,9 @@ class CompiledEngine(Engine):
         try:
             return self._stand_at(point_of(factors, k), state)
         except (InvalidInputError, np.linalg.LinAlgError) as error:
-            raise DivergedError(f"the run diverged before step {state.steps}: {error}", state.steps) from error
+            raise DivergedError(
+                f"the run diverged before step {state.steps}: {error}", state.steps
+            ) from error
 
     def _step_by_reference(self, state: CompiledState, terms: Array, eta: float) -> CompiledState:
         """Do one step that is ill-conditioned in the present gauge by the generic retraction."""

@@ -76,7 +76,5 @@ class ReferenceEngine(Engine):
         parts = dict(arrays)
         steps, updates = parts.pop("counters").tolist()
         if dataclasses.is_dataclass(template.point):
-            point = dataclasses.replace(template.point, **parts)  # type: ignore[type-var]
-        else:
-            point = parts["point"]
-        return ReferenceState(point, steps, updates)
+            return ReferenceState(dataclasses.replace(template.point, **parts)  # type: ignore[type-var], steps, updates)
+        return ReferenceState(parts["point"], steps, updates)

@@ -159,7 +159,8 @@ def _metric_projection(factors, scratch, s, p_norm, q_norm):
     in O(k²) a round. If t is the left dual vector of the triple (tᵀ K' = 0 after its removal), the
     new column space is that of A − p̂ (t₁/t₀)ᵀ; likewise on the right.
     """
-    u, v, x, y, z, w, g, h, work = scratch
+    x, y, z, w = scratch.x, scratch.y, scratch.z, scratch.w
+    g, h, work = scratch.g, scratch.h, scratch.work
     k = x.shape[0]
     a, b, t, old, c = work[0], work[1], work[2], work[3], work[4]
     delta = s * p_norm * q_norm

@@ -71,9 +71,7 @@ class FixedRankEmbedded(Manifold):
         """Return P_U Z P_V + P_U⊥ Z P_V + P_U Z P_V⊥, from the actions Z V and Zᵀ U alone."""
         ZV = np.asarray(ambient @ point.V)
         ZtU = np.asarray(ambient.T @ point.U)
-        return LowRankTangent(
-            point.U.T @ ZV, leave_span(point.U, ZV), leave_span(point.V, ZtU)
-        )
+        return LowRankTangent(point.U.T @ ZV, leave_span(point.U, ZV), leave_span(point.V, ZtU))
 
     def to_tangent_space(self, point: LowRankPoint, vector: LowRankTangent) -> LowRankTangent:
         """Make U_p and V_p orthogonal to U and V again."""

@@ -162,16 +162,17 @@ class Solver(ABC):
 
         def save() -> None:
             assert checkpoint is not None
-            about = {"identity": identity, "step": state.step, "seconds": state.seconds, "rows": recorder.rows}
-            checkpoint.save(engine.pack(state.engine_state), about)
+            about = {"identity": identity, "step": state.step, "seconds": state.seconds}
+            checkpoint.save(engine.pack(state.engine_state), about | {"rows": recorder.rows})
 
         last_save = time.monotonic()
         try:
             if not recorder.rows and recorder.metrics:
                 measure()
-            for state in self._iterate(engine, problem, state, seed, recorder.next_after, last):
+            for _ in self._iterate(engine, problem, state, seed, recorder.next_after, last):
                 recorder.advance(state.step)
-                if recorder.metrics and (state.step == last or recorder.next_after(state.step - 1) == state.step):
+                due = state.step == last or recorder.next_after(state.step - 1) == state.step
+                if recorder.metrics and due:
                     early = measure()
                     if early is not None and state.step < last:
                         stopped_by = early

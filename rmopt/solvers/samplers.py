@@ -55,7 +55,7 @@ class _OverTerms(Sampler):
 
     def __init__(self, terms: int | Array, batch_size: int = 1) -> None:
         table = None if isinstance(terms, (int, np.integer)) else np.asarray(terms)
-        count = int(terms) if table is None else len(table)  # type: ignore[arg-type]
+        count = int(terms) if table is None else len(table)
         if count < 1:
             raise InvalidInputError(f"{type(self).__name__} needs at least one term, got {count}.")
         if not 1 <= batch_size <= count:

@@ -1,0 +1,190 @@
+"""Choosing and weighting terms, against scikit-learn and by hand."""
+
+import os
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import coo_array, csr_array, random_array
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.metrics import mutual_info_score
+
+from problems.datasets import NEWS20_FILE, Bundle, news20
+from problems.text import information_gain, prepare_text, select_terms, tfidf
+from rmopt.core.errors import InvalidInputError
+
+REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
+needs_news20 = pytest.mark.skipif(
+    not (REAL / NEWS20_FILE).is_file(),
+    reason="RMOPT_DATA_HOME does not name a folder with news20_bydate_cai.npz.",
+)
+
+
+@pytest.fixture
+def counts() -> csr_array:
+    """60 documents × 40 terms; document 7 is empty, term 3 is everywhere else, term 5 nowhere."""
+    rng = np.random.default_rng(1)
+    dense = rng.poisson(0.3, (60, 40)).astype(float)
+    dense[:, 3], dense[:, 5], dense[7] = 2, 0, 0
+    return csr_array(dense)
+
+
+@pytest.fixture
+def y() -> np.ndarray:
+    return np.random.default_rng(2).permutation(np.arange(60) % 4)
+
+
+@pytest.fixture
+def train() -> np.ndarray:
+    return np.random.default_rng(3).permutation(np.arange(60) < 36)
+
+
+class TestInformationGain:
+    @pytest.mark.parametrize(
+        "form", [csr_array, coo_array, lambda X: X.toarray(), lambda X: X.tocsc().astype(int)]
+    )
+    def test_is_mutual_information_in_bits(self, counts: csr_array, y: np.ndarray, form: Any) -> None:
+        present = counts.toarray() > 0
+        expected = [mutual_info_score(y, term) / np.log(2) for term in present.T]
+        np.testing.assert_allclose(information_gain(form(counts), y), expected, atol=1e-13)
+
+    def test_by_hand(self) -> None:
+        """Of four documents: the first term tells all of one bit, the second nothing, the third 0.3113."""
+        X = np.array([[1, 1, 1], [5, 0, 0], [0, 1, 0], [0, 0, 0]])
+        bits = 1 - 0.75 * (np.log2(3) / 3 + 2 / 3 * np.log2(1.5))
+        np.testing.assert_allclose(information_gain(X, ["a", "a", "b", "b"]), [1, 0, bits], atol=1e-15)
+
+    def test_stored_zeros_and_duplicates_do_not_count(self, y: np.ndarray) -> None:
+        plain = csr_array(np.array([[1.0, 0.0], [0.0, 2.0]]))
+        odd = csr_array((np.array([0.5, 0.5, 0.0, 2.0]), [0, 0, 0, 1], [0, 2, 4]), shape=(2, 2))
+        np.testing.assert_array_equal(information_gain(odd, [0, 1]), information_gain(plain, [0, 1]))
+        assert odd.nnz == 4
+
+    @pytest.mark.parametrize(
+        ("X", "y", "says"),
+        [
+            (np.eye(3), [1, 1, 1], "single class, 1"),
+            (np.eye(3), [0, 1], r"y must have shape \(3,\)"),
+            (np.eye(3)[0], [0, 1, 1], "two-dimensional"),
+            (-np.eye(3), [0, 1, 1], "term counts"),
+            (np.eye(3) * np.nan, [0, 1, 1], "NaN"),
+            (np.diag([1, np.inf, 1]), [0, 1, 1], "term counts"),
+            ([[1, 0], [0, 1]], [0, 1], "numeric array"),
+            (np.array([["a", "b"], ["c", "d"]]), [0, 1], "numeric array"),
+            (np.ones((0, 3)), [], "at least one row"),
+        ],
+    )
+    def test_refuses(self, X: Any, y: Any, says: str) -> None:
+        with pytest.raises(InvalidInputError, match=says):
+            information_gain(X, y)
+
+
+class TestSelectTerms:
+    def test_takes_the_most_informative_in_order(
+        self, counts: csr_array, y: np.ndarray, train: np.ndarray
+    ) -> None:
+        gain = information_gain(counts[train], y[train])
+        chosen = select_terms(counts, y, train, 10)
+        assert len(set(chosen.tolist())) == 10
+        assert (np.diff(gain[chosen]) <= 1e-12).all()
+        assert gain[chosen[-1]] >= np.delete(gain, chosen).max() - 1e-12
+
+    def test_equal_gains_go_by_column(self) -> None:
+        X = np.array([[0, 1, 0, 1], [0, 1, 1, 1], [0, 0, 0, 0], [1, 0, 0, 0]])
+        assert select_terms(X, [0, 0, 1, 1], np.ones(4, dtype=bool), 4).tolist() == [1, 3, 0, 2]
+
+    def test_equal_gains_with_other_rounding_go_by_column(self) -> None:
+        """Each term marks one of seven classes of one size: one gain, summed in seven orders."""
+        y = np.repeat(np.arange(7), 11)
+        X = (y[:, None] == np.arange(7)).astype(float)
+        assert select_terms(X[:, ::-1], y, np.ones(77, dtype=bool), 7).tolist() == list(range(7))
+
+    def test_looks_at_the_training_part_only(
+        self, counts: csr_array, y: np.ndarray, train: np.ndarray
+    ) -> None:
+        other_rows, other_labels = counts.toarray(), y.copy()
+        other_rows[~train] = 9 * (y[~train, None] == np.arange(40) % 4)
+        other_labels[~train] = 0
+        before = select_terms(counts, y, train, 12)
+        np.testing.assert_array_equal(before, select_terms(other_rows, other_labels, train, 12))
+        assert before.tolist() != select_terms(other_rows, y, np.ones(60, dtype=bool), 12).tolist()
+
+    @pytest.mark.parametrize("n_features", [0, -3, 41, 2.5, "ten", None])
+    def test_refuses_a_number(
+        self, counts: csr_array, y: np.ndarray, train: np.ndarray, n_features: Any
+    ) -> None:
+        with pytest.raises(InvalidInputError, match="n_features must be an integer from 1 to the 40 terms"):
+            select_terms(counts, y, train, n_features)
+
+    @pytest.mark.parametrize("mask", [np.zeros(60, dtype=bool), np.ones(59, dtype=bool), np.ones(60)])
+    def test_refuses_a_mask(self, counts: csr_array, y: np.ndarray, mask: np.ndarray) -> None:
+        with pytest.raises(InvalidInputError, match="train_mask must hold 60 booleans"):
+            select_terms(counts, y, mask, 5)
+
+    def test_refuses_labels_that_do_not_fit(self, counts: csr_array, train: np.ndarray) -> None:
+        with pytest.raises(InvalidInputError, match=r"y must have shape \(60,\)"):
+            select_terms(counts, np.zeros(61), train, 5)
+
+    def test_refuses_a_training_part_of_one_class(self, counts: csr_array, y: np.ndarray) -> None:
+        with pytest.raises(InvalidInputError, match="single class, 2"):
+            select_terms(counts, y, y == 2, 5)
+
+
+class TestTfidf:
+    @pytest.mark.parametrize("sublinear", [False, True])
+    def test_equals_scikit_learns(self, counts: csr_array, train: np.ndarray, sublinear: bool) -> None:
+        oracle = TfidfTransformer(sublinear_tf=sublinear).fit(counts[train])
+        weighted = tfidf(counts, train, sublinear=sublinear)
+        np.testing.assert_allclose(weighted.toarray(), oracle.transform(counts).toarray(), rtol=1e-13)
+        assert weighted.dtype == np.float64
+        assert weighted.indices.dtype == np.int32
+        assert weighted.has_canonical_format
+
+    def test_rows_have_length_one_or_stay_empty(self, counts: csr_array, train: np.ndarray) -> None:
+        length = np.linalg.norm(tfidf(counts, train).toarray(), axis=1)
+        assert length[7] == 0
+        np.testing.assert_allclose(np.delete(length, 7), 1, rtol=1e-14)
+
+    def test_leaves_its_argument_alone(self, counts: csr_array, train: np.ndarray) -> None:
+        before = counts.copy()
+        tfidf(counts, train)
+        np.testing.assert_array_equal(counts.toarray(), before.toarray())
+
+    def test_weights_of_nothing_stay_numbers(self) -> None:
+        """A count of 1/e has sublinear weight 0: its row has no length to divide by."""
+        weighted = tfidf(np.array([[np.exp(-1.0), 0.0], [0.0, 1.0]]), np.ones(2, dtype=bool), sublinear=True)
+        assert np.isfinite(weighted.data).all()
+
+
+class TestPrepareText:
+    def test_is_selection_then_weights(self, counts: csr_array, y: np.ndarray, train: np.ndarray) -> None:
+        bundle = Bundle("toy", "memory", counts, y, ~train)
+        prepared = prepare_text(bundle, 12, sublinear=True)
+        chosen = select_terms(counts, y, train, 12)
+        expected = tfidf(counts.toarray()[:, chosen], train, sublinear=True).toarray()
+        np.testing.assert_array_equal(prepared.X.toarray(), expected)
+        assert prepared.X.has_canonical_format
+        assert prepared.y is y
+        assert not np.array_equal(prepared.X.toarray(), prepare_text(bundle, 12).X.toarray())
+
+    def test_refuses_too_many_terms(self, counts: csr_array, y: np.ndarray, train: np.ndarray) -> None:
+        with pytest.raises(InvalidInputError, match="n_features"):
+            prepare_text(Bundle("toy", "memory", counts, y, ~train), 41)
+
+    def test_working_memory_is_that_of_the_stored_counts(self) -> None:
+        sparse = csr_array(random_array((2000, 5000), density=0.01, rng=np.random.default_rng(0)))
+        bundle = Bundle("toy", "memory", sparse, np.arange(2000) % 5, np.arange(2000) % 3 == 0)
+        tracemalloc.start()
+        prepare_text(bundle, 3000)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 2000 * 5000 / 8
+
+    @needs_news20
+    def test_news20_has_unit_rows(self) -> None:
+        prepared = prepare_text(news20(REAL), 16660)
+        assert prepared.X.shape == (18846, 16660)
+        length = np.sqrt((prepared.X**2).sum(axis=1))
+        np.testing.assert_allclose(length[length > 0], 1, rtol=1e-12)
