@@ -76,5 +76,5 @@ class ReferenceEngine(Engine):
         parts = dict(arrays)
         steps, updates = parts.pop("counters").tolist()
         if dataclasses.is_dataclass(template.point):
-            return ReferenceState(dataclasses.replace(template.point, **parts)  # type: ignore[type-var], steps, updates)
+            return ReferenceState(type(template.point)(**parts), steps, updates)
         return ReferenceState(parts["point"], steps, updates)
