@@ -44,7 +44,9 @@ def information_gain(X: Any, y: ArrayLike) -> NDArray[np.float64]:
         raise InvalidInputError(f"y must have shape ({n_samples},) as X has rows, got {labels.shape}.")
     classes, of_sample = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
-        raise InvalidInputError(f"y holds a single class, {classes[0]!r}; information gain needs two.")
+        raise InvalidInputError(
+            f"y holds a single class, {classes.tolist()[0]!r}; information gain needs two."
+        )
     cell = np.repeat(of_sample * n_features, np.diff(counts.indptr)) + counts.indices
     present = np.bincount(cell, minlength=len(classes) * n_features).reshape(len(classes), n_features)
     class_size = np.bincount(of_sample)
@@ -162,8 +164,10 @@ def prepare_text(bundle: Bundle, n_features: int, *, sublinear: bool = False) ->
 
 def _as_counts(X: Any) -> csr_array:
     """Return X as canonical CSR in float64 without stored zeros; the argument is left as it is."""
-    if getattr(X, "ndim", None) != 2 or X.dtype.kind not in "buif":
-        raise InvalidInputError("X must be a two-dimensional numeric array or sparse array of term counts.")
+    if getattr(X, "ndim", None) != 2 or X.dtype.kind not in "buif" or 0 in X.shape:
+        raise InvalidInputError(
+            "X must be a two-dimensional array or sparse array of term counts, not empty."
+        )
     counts = csr_array(X, dtype=np.float64)
     if not (counts.has_canonical_format and counts.data.all()):
         counts = counts.copy() if issparse(X) else counts

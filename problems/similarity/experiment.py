@@ -98,8 +98,6 @@ def similarity(
     for label, variant, method, on in planned:
         start = initial_point(on, variant.get("init", init), run.seed)
         row, curves[label] = bench.row(label, method, on, start)
-        if key is not None and variant:
-            row[key.replace("-", "_")] = variant[key]
         rows.append(row)
     run.draw(
         "learning-curves.png", draw_learning_curves, curves, rows[0]["map"], bundle.name, size=(9.0, 4.0)

@@ -13,6 +13,7 @@ from rmopt.core.ambient import Array
 from rmopt.core.errors import MissingCapabilityError
 from rmopt.kernels import losses as kernels
 
+FEW = 1000
 Scalar = Callable[[float, float], float]
 
 
@@ -66,6 +67,9 @@ class Loss:
 def _elementwise(scalar: Scalar) -> Callable[[Array, Array], Array]:
     compiled = scalar if hasattr(scalar, "py_func") else njit(scalar)
 
+    def few(z: Array, y: Array) -> Array:
+        return np.array([compiled(a, b) for a, b in zip(z, y, strict=True)], dtype=float)
+
     @njit
     def loop(z, y):  # type: ignore[no-untyped-def]
         out = np.empty(z.shape[0])
@@ -73,7 +77,11 @@ def _elementwise(scalar: Scalar) -> Callable[[Array, Array], Array]:
             out[i] = compiled(z[i], y[i])
         return out
 
-    return lambda z, y: loop(np.ascontiguousarray(z, float), np.ascontiguousarray(y, float))
+    def many(z: Array, y: Array) -> Array:
+        return loop(np.ascontiguousarray(z, float), np.ascontiguousarray(y, float))
+
+    # Compiling the loop is worth its time only for long arrays; a step of the reference engine is short.
+    return lambda z, y: few(z, y) if len(z) < FEW else many(z, y)
 
 
 hinge = Loss("hinge", kernels.hinge_value, kernels.hinge_slope, kernels.flat_curvature, kernels.HINGE)

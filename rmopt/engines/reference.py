@@ -75,6 +75,6 @@ class ReferenceEngine(Engine):
         """Return the state that `pack` took apart."""
         parts = dict(arrays)
         steps, updates = parts.pop("counters").tolist()
-        if dataclasses.is_dataclass(template.point):
-            return ReferenceState(type(template.point)(**parts), steps, updates)
-        return ReferenceState(parts["point"], steps, updates)
+        point_class = type(template.point)
+        point = point_class(**parts) if dataclasses.is_dataclass(point_class) else parts["point"]
+        return ReferenceState(point, steps, updates)
