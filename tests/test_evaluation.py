@@ -61,7 +61,7 @@ class TestAveragePrecision:
     @pytest.mark.parametrize("ties", ["none", "many", "all"])
     @pytest.mark.parametrize("kind", [np.float64, np.float32])
     def test_equals_scikit_learns(self, y: np.ndarray, ties: str, kind: type) -> None:
-        scores = scores_with(ties).astype(kind)
+        scores: np.ndarray = scores_with(ties).astype(kind)
         expected = average_precisions(scores, y)
         found = evaluate_retrieval(table(scores), y)
         assert found.n_queries == len(expected) == 82

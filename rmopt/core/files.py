@@ -73,7 +73,7 @@ def load_arrays(path: Path | str) -> tuple[dict[str, np.ndarray], dict[str, Any]
     """Read what `save_arrays` wrote: the arrays and the description."""
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         about = json.loads(arrays.pop("about").tobytes())
     except FileNotFoundError as error:
