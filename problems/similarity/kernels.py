@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from rmopt.kernels.vectors import dot, gather, scatter, subtract_rows
+from rmopt.kernels.vectors import accumulate, dot, gather, scatter, square, subtract_rows
 
 FACTORED, PASSIVE_AGGRESSIVE = range(2)
 
@@ -26,17 +26,19 @@ def run(method, A, B, left, right, terms, updates):
     for t in range(terms.left.shape[0]):
         query, plus, minus = terms.left[t], terms.plus[t], terms.minus[t]
         q_start, q_stop = left.indptr[query], left.indptr[query + 1]
-        length = subtract_rows(
-            right.indices, right.values, right.indptr[plus], right.indptr[plus + 1],
-            right.indptr[minus], right.indptr[minus + 1], indices, values,
-        )  # fmt: skip
-        q_square = gather(A, left.indices, left.values, q_start, q_stop, a)
-        d_square = gather(B, indices, values, 0, length, b)
+        p_start, p_stop = right.indptr[plus], right.indptr[plus + 1]
+        m_start, m_stop = right.indptr[minus], right.indptr[minus + 1]
+        gather(A, left.indices, left.values, q_start, q_stop, a)
+        gather(B, right.indices, right.values, p_start, p_stop, b)
+        accumulate(B, right.indices, right.values, m_start, m_stop, -1.0, b)
         loss = 1.0 - dot(a, b)
         if not np.isfinite(loss):
             return t
         if loss <= 0.0:
             continue
+        length = subtract_rows(right.indices, right.values, p_start, p_stop, m_start, m_stop, indices, values)
+        q_square = square(left.values, q_start, q_stop)
+        d_square = square(values, 0, length)
         eta_A = eta_B = terms.etas[t]
         if method == PASSIVE_AGGRESSIVE:
             steepness = q_square * dot(b, b)

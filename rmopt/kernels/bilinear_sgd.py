@@ -13,7 +13,7 @@ from numba import njit
 
 from rmopt.kernels.lifted import OK, REFUSED, Factors, make_scratch, score, step
 from rmopt.kernels.losses import slope
-from rmopt.kernels.vectors import gather, scatter, subtract_rows, trace
+from rmopt.kernels.vectors import accumulate, gather, scatter, square, subtract_rows, trace
 
 FINISHED, CHECKPOINT_DUE, STEP_REFUSED, NOT_FINITE = range(4)
 
@@ -71,32 +71,35 @@ def _run(kind, code, factors, counters, left, right, terms, start, probe_every, 
             return t, CHECKPOINT_DUE
         p, plus, minus = terms.left[t], terms.plus[t], terms.minus[t]
         p_start, p_stop = left.indptr[p], left.indptr[p + 1]
-        if minus < 0:
-            q_indices, q_values = right.indices, right.values
-            q_start, q_stop = right.indptr[plus], right.indptr[plus + 1]
-        else:
-            q_indices, q_values = merged_indices, merged_values
-            q_start = np.int32(0)
-            q_stop = np.int32(
-                subtract_rows(
-                    right.indices,
-                    right.values,
-                    right.indptr[plus],
-                    right.indptr[plus + 1],
-                    right.indptr[minus],
-                    right.indptr[minus + 1],
-                    merged_indices,
-                    merged_values,
-                )
-            )
-        p_square = gather(A, left.indices, left.values, p_start, p_stop, scratch.u)
-        q_square = gather(B, q_indices, q_values, q_start, q_stop, scratch.v)
+        q_start, q_stop = right.indptr[plus], right.indptr[plus + 1]
+        gather(A, left.indices, left.values, p_start, p_stop, scratch.u)
+        gather(B, right.indices, right.values, q_start, q_stop, scratch.v)
+        if minus >= 0:
+            m_start, m_stop = right.indptr[minus], right.indptr[minus + 1]
+            accumulate(B, right.indices, right.values, m_start, m_stop, -1.0, scratch.v)
         z = score(factors, scratch)
         if not np.isfinite(z):
             return t, NOT_FINITE
         scale = -terms.etas[t] * slope(code, z, terms.targets[t])
         counts[1] += 1
-        if scale == 0.0 or p_square == 0.0 or q_square == 0.0:
+        if scale == 0.0:
+            continue
+        q_indices, q_values = right.indices, right.values
+        if minus >= 0:
+            # Most triplets end above; only an update needs the difference as one sparse vector.
+            m_start, m_stop = right.indptr[minus], right.indptr[minus + 1]
+            length = subtract_rows(
+                right.indices, right.values, q_start, q_stop, m_start, m_stop, merged_indices, merged_values
+            )
+            q_indices, q_values, q_start, q_stop = (
+                merged_indices,
+                merged_values,
+                np.int32(0),
+                np.int32(length),
+            )
+        p_square = square(left.values, p_start, p_stop)
+        q_square = square(q_values, q_start, q_stop)
+        if p_square == 0.0 or q_square == 0.0:
             continue
         if step(kind, factors, scratch, p_square, q_square, scale) == REFUSED:
             counts[1] -= 1

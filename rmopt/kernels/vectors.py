@@ -64,18 +64,37 @@ def trace(M):
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def gather(A, indices, values, start, stop, out):
-    """Set out = Aᵀ p for the sparse vector p stored in [start, stop); return ‖p‖²."""
-    for c in range(out.shape[0]):
-        out[c] = 0.0
-    square = 0.0
-    for j in range(start, stop):
+def accumulate(A, indices, values, start, stop, sign, out):
+    """Add sign · Aᵀ p to out for the sparse vector p stored in [start, stop)."""
+    fours = stop - (stop - start) % 4
+    for j in range(start, fours, 4):
+        r0, r1 = np.uint64(indices[j]), np.uint64(indices[j + 1])
+        r2, r3 = np.uint64(indices[j + 2]), np.uint64(indices[j + 3])
+        v0, v1, v2, v3 = sign * values[j], sign * values[j + 1], sign * values[j + 2], sign * values[j + 3]
+        for c in range(out.shape[0]):
+            out[c] = out[c] + v0 * A[r0, c] + v1 * A[r1, c] + v2 * A[r2, c] + v3 * A[r3, c]
+    for j in range(fours, stop):
         row = np.uint64(indices[j])
-        value = values[j]
-        square += value * value
+        value = sign * values[j]
         for c in range(out.shape[0]):
             out[c] += value * A[row, c]
-    return square
+
+
+@njit(cache=True, nogil=True)
+def gather(A, indices, values, start, stop, out):
+    """Set out = Aᵀ p for the sparse vector p stored in [start, stop)."""
+    for c in range(out.shape[0]):
+        out[c] = 0.0
+    accumulate(A, indices, values, start, stop, 1.0, out)
+
+
+@njit(cache=True, nogil=True)
+def square(values, start, stop):
+    """Return the sum of the squares of the values in [start, stop)."""
+    total = 0.0
+    for j in range(start, stop):
+        total += values[j] * values[j]
+    return total
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
