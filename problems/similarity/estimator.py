@@ -33,7 +33,7 @@ class LoretaSimilarity(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     rank : int or None
-        The rank of W; None: 30, or the number of features where that is smaller.
+        The rank of W; None: 30, or half the number of features where that is smaller.
     step_size : float, StepSize, callable or None
         The step size, or a rule of them (`rmopt.solvers`). None: one over the squared mean of ‖x‖², which
         is 1 for unit rows and follows the scale of the data.
@@ -267,7 +267,7 @@ class LoretaSimilarity(TransformerMixin, BaseEstimator):
         if loss is None:
             raise InvalidInputError(f"loss = {self.loss!r} is unknown; choose one of {', '.join(LOSSES)}.")
         n = X.shape[1]
-        rank = min(30, n) if self.rank is None else self.rank
+        rank = min(30, max(1, n // 2)) if self.rank is None else self.rank
         manifold = FixedRankEmbedded(n, n, rank)
         cost = TripletSum(X, X, loss)
         problem = Problem(manifold, cost)
