@@ -32,7 +32,7 @@ def check(
         checks = _run_checks(names or [], seed, silent=quiet or json)
         result = _result(names or [], seed, checks)
         if folder is not None:
-            _keep(folder.path, result, checks if plot else [])
+            _keep(folder.path, result, [one for one in checks if one.steps is not None] if plot else [])
     if json:
         from rmopt.cli.result import as_json
 

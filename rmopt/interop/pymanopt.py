@@ -147,7 +147,7 @@ class FromPymanopt(Manifold):
         """Return the Riemannian inner product of two tangent vectors."""
         return float(self.foreign.inner_product(point, tangent_vector_a, tangent_vector_b))
 
-    def projection(self, point: Array, ambient: Array) -> Array:
+    def projection(self, point: Array, ambient: Any) -> Array:
         """Return the orthogonal projection of an ambient array onto the tangent space."""
         return self.foreign.projection(point, ambient)
 
@@ -155,7 +155,7 @@ class FromPymanopt(Manifold):
         """Remove rounding errors from a tangent vector."""
         return self.foreign.projection(point, vector)
 
-    def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Array) -> Array:
+    def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Any) -> Array:
         """Return the Riemannian gradient for an ambient one."""
         return self.foreign.euclidean_to_riemannian_gradient(point, euclidean_gradient)
 

@@ -1,0 +1,122 @@
+"""The one catalogue of instances: what `rmopt check` and the law tests run over.
+
+A package adds its own by an entry point of the group ``rmopt.instances``: a function that returns a
+list of `Instance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.manifold import Manifold
+from rmopt.core.problem import Problem
+from rmopt.core.retraction import Retraction
+from rmopt.costs import LOSSES, BilinearSum, TripletSum
+from rmopt.manifolds import FixedRankEmbedded
+from rmopt.retractions import FIXED_RANK_RETRACTIONS
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A manifold with what belongs to it.
+
+    Attributes
+    ----------
+    name : str
+    manifold : Manifold
+    retractions : list of Retraction
+    problems : mapping
+        From names to problems on the manifold.
+    point : callable, optional
+        Makes the point at which laws are checked from a generator; a random point unless given.
+    compiled : bool
+        Whether every retraction with every problem has a compiled twin.
+    """
+
+    name: str
+    manifold: Manifold
+    retractions: list[Retraction]
+    problems: dict[str, Problem] = field(default_factory=dict)
+    point: Callable[[np.random.Generator], Any] | None = None
+    compiled: bool = False
+
+
+def instances() -> list[Instance]:
+    """Return all registered instances: rmopt's own and those of other packages."""
+    found = fixed_rank_instances()
+    for entry in entry_points(group="rmopt.instances"):
+        found.extend(entry.load()())
+    return found
+
+
+def fixed_rank_instances() -> list[Instance]:
+    """Return instances of `FixedRankEmbedded`: wide, tall, square and full-rank ones, tied singular values."""
+    retractions = list(FIXED_RANK_RETRACTIONS.values())
+    made = [
+        Instance(
+            name=f"fixed-rank-{n}x{m}-{k}",
+            manifold=manifold,
+            retractions=retractions,
+            problems={loss: _bilinear_problem(manifold, loss) for loss in LOSSES}
+            | {f"triplets-{loss}": _triplet_problem(manifold, loss) for loss in LOSSES},
+            compiled=True,
+        )
+        for n, m, k in ((9, 7, 3), (8, 12, 1), (6, 6, 6), (15, 4, 4), (30, 25, 5))
+        for manifold in (FixedRankEmbedded(n, m, k),)
+    ]
+    spread = FixedRankEmbedded(11, 8, 4)
+    return [
+        *made,
+        Instance(
+            "fixed-rank-tied", spread, retractions, point=_with_singular_values(spread, [1.0, 1.0, 1.0, 1.0])
+        ),
+        Instance(
+            "fixed-rank-spread",
+            spread,
+            retractions,
+            point=_with_singular_values(spread, [9.0, 1.0, 0.5, 0.2]),
+        ),
+    ]
+
+
+def _with_singular_values(
+    manifold: FixedRankEmbedded, sigma: list[float]
+) -> Callable[[np.random.Generator], LowRankPoint]:
+    def make(rng: np.random.Generator) -> LowRankPoint:
+        point = manifold.random_point(rng)
+        # A core that is not diagonal, with these singular values.
+        left, right = (np.linalg.qr(rng.standard_normal((len(sigma),) * 2))[0] for _ in range(2))
+        return LowRankPoint(point.U, left @ np.diag(sigma) @ right.T, point.V)
+
+    return make
+
+
+def _rows(count: int, width: int, rng: np.random.Generator) -> sp.csr_array:
+    """Return sparse rows of length about 1, two of them empty."""
+    rows = sp.random_array((count, width), density=0.4, rng=rng, data_sampler=rng.standard_normal).tolil()
+    rows[3] = 0
+    rows[count // 2] = 0
+    return rows.tocsr() / np.sqrt(0.4 * width)
+
+
+def _bilinear_problem(manifold: FixedRankEmbedded, loss: str) -> Problem:
+    n, m = manifold.shape
+    rng = np.random.default_rng([n, m])
+    targets = np.where(rng.random(40) < 0.5, -1.0, 1.0)
+    return Problem(manifold, BilinearSum(_rows(40, n, rng), _rows(40, m, rng), LOSSES[loss], targets))
+
+
+def _triplet_problem(manifold: FixedRankEmbedded, loss: str) -> Problem:
+    n, m = manifold.shape
+    rng = np.random.default_rng([n, m])
+    triplets = np.column_stack(
+        [rng.integers(20, size=60), rng.integers(25, size=60), rng.integers(25, size=60)]
+    )
+    return Problem(manifold, TripletSum(_rows(20, n, rng), _rows(25, m, rng), LOSSES[loss], triplets))

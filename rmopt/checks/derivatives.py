@@ -1,0 +1,58 @@
+"""Laws of gradients and Hessians."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rmopt.checks.report import Check, bounded, slope_check
+from rmopt.core.problem import Problem
+
+
+def check_gradient(problem: Problem, rng: Any = 0, point: Any = None) -> Check:
+    """Check the Riemannian gradient: f(R(tξ)) − f(x) − t⟨grad, ξ⟩ falls like t²."""
+    manifold, cost = problem.manifold, problem.cost
+    rng = np.random.default_rng(rng)
+    x = manifold.random_point(rng) if point is None else point
+    xi = manifold.random_tangent_vector(x, rng)
+    value = cost.value(x)
+    slope = manifold.inner_product(x, problem.riemannian_gradient(x), xi)
+
+    def error(t: float) -> float:
+        return abs(cost.value(manifold.retraction(x, t * xi)) - value - t * slope)
+
+    return slope_check("gradient", _subject(problem), error, 2.0, abs(value) + abs(slope), "Taylor error")
+
+
+def check_hessian(problem: Problem, rng: Any = 0, point: Any = None) -> list[Check]:
+    """Check the Riemannian Hessian: symmetric, and the Taylor error falls like t³.
+
+    The manifold's default retraction must be of order 2.
+    """
+    manifold, cost = problem.manifold, problem.cost
+    rng = np.random.default_rng(rng)
+    x = manifold.random_point(rng) if point is None else point
+    xi, eta = (manifold.random_tangent_vector(x, rng) for _ in range(2))
+    value = cost.value(x)
+    inner = manifold.inner_product
+    slope = inner(x, problem.riemannian_gradient(x), xi)
+    along = problem.riemannian_hessian(x, xi)
+    curvature = inner(x, along, xi)
+
+    def error(t: float) -> float:
+        moved = cost.value(manifold.retraction(x, t * xi))
+        return abs(moved - value - t * slope - 0.5 * t * t * curvature)
+
+    asymmetry = abs(inner(x, along, eta) - inner(x, xi, problem.riemannian_hessian(x, eta)))
+    size = max(1.0, manifold.norm(x, along))
+    return [
+        slope_check("Hessian", _subject(problem), error, 3.0, abs(value) + abs(slope), "Taylor error"),
+        bounded("Hessian symmetry", _subject(problem), asymmetry / size, 1e-12, "⟨Hξ, η⟩ = ⟨ξ, Hη⟩"),
+    ]
+
+
+def _subject(problem: Problem) -> str:
+    loss = getattr(problem.cost, "loss", None)
+    name = type(problem.cost).__name__ + ("" if loss is None else f"({loss})")
+    return f"{name} on {problem.manifold}"

@@ -1,0 +1,121 @@
+"""Laws of manifolds and retractions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rmopt.checks.report import Check, bounded, slope_check
+from rmopt.core.ambient import Actions, Array, Sum
+from rmopt.core.manifold import Manifold
+from rmopt.core.retraction import Retraction
+
+LIMIT = 1e-12
+
+
+def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None) -> list[Check]:
+    """Check the laws of a manifold at a point.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Small: its dimension is counted by projecting random matrices.
+    rng : seed or Generator
+    point : object, optional
+        A random point unless given.
+    """
+    rng = np.random.default_rng(rng)
+    x = manifold.random_point(rng) if point is None else point
+    there = manifold.random_point(rng)
+    a, b = (manifold.random_tangent_vector(x, rng) for _ in range(2))
+    n, m = manifold.embed_point(x).shape
+    Z = rng.standard_normal((n, m))
+    PZ = manifold.projection(x, Z)
+
+    def gap(left: Any, right: Any) -> float:
+        return manifold.norm(x, left - right)
+
+    def say(law: str, error: float, detail: str) -> Check:
+        return bounded(law, manifold, error, LIMIT, detail)
+
+    reason = manifold.check_point(x)
+    carried = manifold.transport(x, there, a)
+    inner = manifold.inner_product
+    ambient_inner = float(np.vdot(_dense(manifold.embedding(x, a), m), Z))
+    images = [
+        manifold.projection(x, rng.standard_normal((n, m))) for _ in range(min(n * m, manifold.dim + 3))
+    ]
+    rank = np.linalg.matrix_rank(
+        np.array([_dense(manifold.embedding(x, image), m).ravel() for image in images])
+    )
+    zero = manifold.zero_vector(x)
+    stays = _distance(manifold, manifold.retraction(x, zero), x)
+    return [
+        say("point", 0.0 if reason is None else 1.0, reason or "a random point lies on the manifold"),
+        say("projection", gap(manifold.projection(x, manifold.embedding(x, PZ)), PZ), "idempotent"),
+        say("self-adjoint", abs(inner(x, a, PZ) - ambient_inner), "⟨a, P Z⟩ = ⟨a, Z⟩"),
+        say("symmetry", abs(inner(x, a, b) - inner(x, b, a)), "⟨a, b⟩ = ⟨b, a⟩"),
+        say("norm", abs(manifold.norm(x, a) - 1.0), "random tangent vectors have norm 1"),
+        say("linearity", gap((a + b * 2.0) - b * 2.0, a), "tangent vectors add and scale"),
+        say("transport", gap(manifold.transport(x, x, a), a), "the identity from a point to itself"),
+        say(
+            "transported",
+            manifold.norm(there, manifold.to_tangent_space(there, carried) - carried),
+            "transported vectors are tangent",
+        ),
+        say("zero step", stays, "the retraction of the zero vector stays"),
+        Check(
+            "dimension", str(manifold), bool(rank == min(manifold.dim, len(images))), float(rank),
+            float(manifold.dim), "rank of the projection",
+        ),
+    ]  # fmt: skip
+
+
+def check_retraction(
+    retraction: Retraction, manifold: Manifold, rng: Any = 0, point: Any = None
+) -> list[Check]:
+    """Measure the order of a retraction as slopes.
+
+    R(x, tξ) − x − tξ falls like t²; its tangential part falls like t² for a retraction of order 1, and
+    like t³ for one of order 2.
+    """
+    rng = np.random.default_rng(rng)
+    x = manifold.random_point(rng) if point is None else point
+    xi = manifold.random_tangent_vector(x, rng)
+    direction, start = manifold.embedding(x, xi), manifold.embed_point(x)
+    m = start.shape[1]
+
+    def difference(t: float) -> Any:
+        end = manifold.embed_point(retraction(manifold, x, xi, t))
+        return Sum(end, _scaled(start, -1.0), _scaled(direction, -t))
+
+    def whole(t: float) -> float:
+        return float(np.linalg.norm(_dense(difference(t), m)))
+
+    def tangential(t: float) -> float:
+        return manifold.norm(x, manifold.projection(x, difference(t)))
+
+    scale = float(np.linalg.norm(_dense(start, m)))
+    subject = f"{retraction} on {manifold}"
+    return [
+        slope_check("rigidity", subject, whole, 2.0, scale, "R(x, tξ) − x − tξ"),
+        slope_check(
+            f"order {retraction.order}", subject, tangential, 1.0 + retraction.order, scale, "tangential part"
+        ),
+    ]
+
+
+def _dense(ambient: Any, m: int) -> Array:
+    return np.asarray(ambient) if isinstance(ambient, np.ndarray) else np.asarray(ambient @ np.eye(m))
+
+
+def _scaled(ambient: Any, factor: float) -> Any:
+    if isinstance(ambient, np.ndarray):
+        return factor * ambient
+    return Actions(ambient.shape, lambda X: factor * (ambient @ X), lambda X: factor * (ambient.T @ X))
+
+
+def _distance(manifold: Manifold, a: Any, b: Any) -> float:
+    A, B = manifold.embed_point(a), manifold.embed_point(b)
+    return float(np.linalg.norm(_dense(A, A.shape[1]) - _dense(B, B.shape[1])))
