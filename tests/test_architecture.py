@@ -1,0 +1,88 @@
+"""The house: who may import whom, how long a start takes, what every public thing documents."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# A file imports only from lower floors, or from its own room.
+FLOORS = {
+    "rmopt.kernels": 0, "rmopt.linalg": 0,
+    "rmopt.core": 1,
+    "rmopt.retractions": 2,
+    "rmopt.manifolds": 3, "rmopt.costs": 3,
+    "rmopt.engines": 4,
+    "rmopt.solvers": 5, "rmopt.checks": 5, "rmopt.interop": 5, "rmopt.catalogue": 5,
+    "rmopt.drawing": 5, "rmopt.experiments": 6, "rmopt.cli": 6,
+    "problems": 7,
+}  # fmt: skip
+# Within a floor: costs and manifolds are neighbours that do not meet; checks use solvers and the catalogue.
+ALLOWED = {
+    ("rmopt.checks", "rmopt.solvers"), ("rmopt.checks", "rmopt.catalogue"), ("rmopt.checks", "rmopt.drawing"),
+    ("rmopt.interop", "rmopt.solvers"), ("rmopt.cli", "rmopt.experiments"),
+}  # fmt: skip
+
+
+def room(module: str) -> str | None:
+    return next(
+        (name for name in sorted(FLOORS, key=len, reverse=True) if (module + ".").startswith(name + ".")),
+        None,
+    )
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found
+
+
+SOURCES = sorted(
+    path
+    for package in ("rmopt", "problems")
+    for path in (ROOT / package).rglob("*.py")
+    if path.name != "__main__.py"
+)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_floors(path: Path) -> None:
+    module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    here = room(module)
+    if here is None:
+        assert module == "rmopt", f"{module} has no floor; add it to FLOORS."
+        return
+    for target in imports(path):
+        there = room(target)
+        if there is None or there == here or (here, there) in ALLOWED:
+            continue
+        assert FLOORS[there] < FLOORS[here], (
+            f"{module} (floor {FLOORS[here]}) imports {target} (floor {FLOORS[there]}): floors import downward only, "
+            "so that a lower floor can be read and used without the upper ones."
+        )
+
+
+def test_import_is_light() -> None:
+    script = (
+        "import time; begun = time.perf_counter(); import rmopt, sys; seconds = time.perf_counter() - begun; "
+        "print(sorted({'numba', 'sklearn', 'matplotlib', 'pymanopt', 'autograd', 'scipy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_every_public_thing_is_documented() -> None:
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+                nested = node.col_offset > 4
+                assert nested or ast.get_docstring(node), f"{path.name}: {node.name} has no docstring"

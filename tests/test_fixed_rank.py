@@ -1,0 +1,183 @@
+"""The geometry of rank-k matrices: points, tangent vectors, retractions, memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from rmopt import InvalidInputError
+from rmopt.core import Factored, LowRankPoint, LowRankTangent, MissingCapabilityError
+from rmopt.manifolds import FixedRankEmbedded
+from rmopt.retractions import FIXED_RANK_RETRACTIONS, MetricProjection, Orthographic
+
+N, M, K = 14, 11, 4
+MANIFOLD = FixedRankEmbedded(N, M, K)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(5)
+
+
+def dense_tangent(point: LowRankPoint, xi: LowRankTangent) -> np.ndarray:
+    return point.U @ xi.M @ point.V.T + xi.Up @ point.V.T + point.U @ xi.Vp.T
+
+
+def test_projection_is_that_of_lemma_2(rng: np.random.Generator) -> None:
+    A, B, Z = rng.standard_normal((N, K)), rng.standard_normal((M, K)), rng.standard_normal((N, M))
+    P_A, P_B = A @ np.linalg.pinv(A), B @ np.linalg.pinv(B)
+    expected = P_A @ Z @ P_B + P_A @ Z @ (np.eye(M) - P_B) + (np.eye(N) - P_A) @ Z @ P_B
+    point = MANIFOLD.from_factors(A, B)
+    factored = Factored(Z, np.eye(M))
+    for ambient in (Z, sp.csr_array(Z), factored, factored.T.T, Factored(sp.csr_array(Z), sp.eye_array(M))):
+        xi = MANIFOLD.projection(point, ambient)
+        np.testing.assert_allclose(dense_tangent(point, xi), expected, atol=1e-13)
+    np.testing.assert_allclose(MANIFOLD.embedding(point, xi) @ np.eye(M), expected, atol=1e-13)
+
+
+def test_metric_projection_is_the_truncated_svd(rng: np.random.Generator) -> None:
+    point = MANIFOLD.random_point(rng)
+    xi = MANIFOLD.random_tangent_vector(point, rng)
+    U, sigma, Vt = np.linalg.svd(MANIFOLD.to_dense(point) + 1.7 * dense_tangent(point, xi))
+    expected = (U[:, :K] * sigma[:K]) @ Vt[:K]
+    np.testing.assert_allclose(
+        MANIFOLD.to_dense(MetricProjection()(MANIFOLD, point, xi, 1.7)), expected, atol=1e-13
+    )
+
+
+def test_orthographic_differs_by_a_normal_vector_and_has_rank_k(rng: np.random.Generator) -> None:
+    point = MANIFOLD.random_point(rng)
+    xi = MANIFOLD.random_tangent_vector(point, rng)
+    moved = MANIFOLD.to_dense(Orthographic()(MANIFOLD, point, xi, 0.4))
+    normal = moved - MANIFOLD.to_dense(point) - 0.4 * dense_tangent(point, xi)
+    assert np.linalg.matrix_rank(moved) == K
+    assert np.linalg.norm(normal) > 1e-3
+    assert MANIFOLD.norm(point, MANIFOLD.projection(point, normal)) < 1e-14
+
+
+@pytest.mark.parametrize("retraction", FIXED_RANK_RETRACTIONS.values(), ids=repr)
+def test_factors_stay_orthonormal_for_ill_conditioned_tangents(
+    retraction: object, rng: np.random.Generator
+) -> None:
+    point = MANIFOLD.random_point(rng)
+    xi = MANIFOLD.random_tangent_vector(point, rng)
+    spread = np.diag(np.logspace(0, -13, K))
+    xi = MANIFOLD.to_tangent_space(point, LowRankTangent(xi.M, xi.Up @ spread, xi.Vp @ spread))
+    for t in (1e-8, 1.0, 1e3):
+        moved = retraction(MANIFOLD, point, xi, t)  # type: ignore[operator]
+        for factor in (moved.U, moved.V):
+            assert np.abs(factor.T @ factor - np.eye(K)).max() < 5e-15
+
+
+def test_hessian_is_the_derivative_of_the_gradient_field(rng: np.random.Generator) -> None:
+    # f(W) = ½⟨W, H∘W⟩ + ⟨C, W⟩ with a core that is not diagonal.
+    H, C = rng.uniform(0.5, 2, (N, M)), rng.standard_normal((N, M))
+    point = MANIFOLD.from_factors(rng.standard_normal((N, K)), rng.standard_normal((M, K)))
+    xi = MANIFOLD.random_tangent_vector(point, rng)
+
+    def gradient(at: LowRankPoint) -> np.ndarray:
+        return H * MANIFOLD.to_dense(at) + C
+
+    def field(t: float) -> np.ndarray:
+        at = MANIFOLD.retraction(point, xi * t)
+        return dense_tangent(at, MANIFOLD.projection(at, gradient(at)))
+
+    found = MANIFOLD.euclidean_to_riemannian_hessian(point, gradient(point), H * dense_tangent(point, xi), xi)
+    h = 1e-5
+    expected = MANIFOLD.projection(point, (field(h) - field(-h)) / (2 * h))
+    assert MANIFOLD.norm(point, found - expected) < 1e-8
+    assert MANIFOLD.norm(point, found - MANIFOLD.projection(point, H * dense_tangent(point, xi))) > 1e-2
+
+
+def test_constructors(rng: np.random.Generator) -> None:
+    A, B = rng.standard_normal((N, K)), rng.standard_normal((M, K))
+    W = A @ B.T
+    for point in (
+        MANIFOLD.from_factors(A, B),
+        MANIFOLD.from_matrix(W),
+        FixedRankEmbedded(N, M, K).from_matrix(sp.csr_array(W)),
+        MANIFOLD.from_gradients([Factored(-A[:, :1], B[:, :1]), Factored(-A[:, 1:], B[:, 1:])]),
+    ):
+        np.testing.assert_allclose(MANIFOLD.to_dense(point), W, atol=1e-12)
+        assert MANIFOLD.check_point(point) is None
+    np.testing.assert_array_equal(
+        MANIFOLD.to_dense(MANIFOLD.identity()), np.diag([1.0] * K + [0.0] * 10)[:, :M]
+    )
+    big = sp.random_array((300, 200), density=0.1, rng=rng).tocsr()
+    few = FixedRankEmbedded(300, 200, 3).from_matrix(big)
+    np.testing.assert_allclose(few.singular_values(), np.linalg.svd(big.toarray())[1][:3], rtol=1e-10)
+
+
+def test_zero_start_is_the_truncated_sum_of_sparse_subgradients(rng: np.random.Generator) -> None:
+    gradients = [
+        Factored(sp.random_array((N, 1), density=0.5, rng=rng).tocsc(), rng.standard_normal((M, 1)))
+        for _ in range(2 * K)
+    ]
+    total = -sum(g.left.toarray() @ g.right.T for g in gradients)
+    U, sigma, Vt = np.linalg.svd(total)
+    found = MANIFOLD.to_dense(MANIFOLD.from_gradients(gradients))
+    np.testing.assert_allclose(found, (U[:, :K] * sigma[:K]) @ Vt[:K], atol=1e-12)
+
+
+def test_bad_input_is_named() -> None:
+    rng = np.random.default_rng(0)
+    A, B = rng.standard_normal((N, K)), rng.standard_normal((M, K))
+    with pytest.raises(
+        InvalidInputError, match=r"rank k = 12 is out of range for 14 × 11 matrices; choose 1 to 11"
+    ):
+        FixedRankEmbedded(N, M, 12)
+    with pytest.raises(InvalidInputError, match=r"n and m of at least 1, got n = 0"):
+        FixedRankEmbedded(0, 3, 1)
+    with pytest.raises(InvalidInputError, match=r"needs A of shape \(14, 4\) and B of shape \(11, 4\)"):
+        MANIFOLD.from_factors(B, A)
+    with pytest.raises(InvalidInputError, match=r"NaN or infinity in A or B"):
+        MANIFOLD.from_factors(np.full((N, K), np.nan), B)
+    with pytest.raises(InvalidInputError, match=r"has rank 3 to machine precision, not 4; choose k = 3"):
+        MANIFOLD.from_matrix(A[:, :3] @ B[:, :3].T)
+    with pytest.raises(InvalidInputError, match=r"1 gradients of total rank 1 cannot make a point"):
+        MANIFOLD.from_gradients([Factored(A[:, :1], B[:, :1])])
+    with pytest.raises(InvalidInputError, match=r"the same number of columns"):
+        Factored(A, B[:, :2])
+    with pytest.raises(
+        MissingCapabilityError, match=r"no closed form of an exponential map; use `retraction`"
+    ):
+        MANIFOLD.exp(None, None)
+
+
+def test_check_point_gives_the_reason() -> None:
+    point = MANIFOLD.random_point(np.random.default_rng(0))
+    U, S, V = point.U, point.S, point.V
+    reasons = {
+        "is a LowRankPoint, not ndarray": np.eye(3),
+        "have shapes": LowRankPoint(V, S, U),
+        "NaN": LowRankPoint(U * np.nan, S, V),
+        "U is not orthonormal": LowRankPoint(2 * U, S, V),
+        "rank is below 4": LowRankPoint(U, np.diag([1, 1, 1, 0.0]), V),
+    }
+    for reason, wrong in reasons.items():
+        assert reason in str(MANIFOLD.check_point(wrong))
+
+
+def test_nothing_of_size_n_times_m_is_formed() -> None:
+    n, k = 10**6, 5
+    manifold = FixedRankEmbedded(n, n, k)
+    rng = np.random.default_rng(0)
+    factor = n * k * 8
+    tracemalloc.start()
+    try:
+        point = manifold.random_point(rng)
+        gradient = sp.random_array((n, n), density=1e-9, rng=rng).tocsr()
+        xi = manifold.projection(point, gradient)
+        for retraction in FIXED_RANK_RETRACTIONS.values():
+            moved = retraction(manifold, point, xi, 0.1)
+        manifold.transport(point, moved, xi)
+        manifold.euclidean_to_riemannian_hessian(point, gradient, gradient, xi)
+        assert manifold.inner_product(point, xi, xi) >= 0
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # n × m would be 200,000 factors.
+    assert peak < 30 * factor

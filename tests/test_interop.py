@@ -1,0 +1,144 @@
+"""pymanopt both ways, against known optima."""
+
+from __future__ import annotations
+
+import autograd.numpy as anp
+import numpy as np
+import pymanopt
+import pytest
+import scipy.sparse as sp
+from pymanopt.manifolds import Sphere, Stiefel
+from pymanopt.optimizers import ConjugateGradient
+
+import rmopt
+from rmopt import InvalidInputError, Problem
+from rmopt.core import Factored, FiniteSum, LowRankPoint
+from rmopt.interop import PymanoptSolver, from_pymanopt, to_pymanopt
+from rmopt.manifolds import FixedRankEmbedded
+from rmopt.retractions import FIXED_RANK_RETRACTIONS
+from rmopt.solvers import SGD, InverseTime
+
+SHAPE, RANK = (60, 50), 3
+
+
+class Completion(rmopt.core.Cost):
+    """½ Σ over known entries (W − X)², with sparse gradient and Hessian."""
+
+    def __init__(self, rows: np.ndarray, cols: np.ndarray, values: np.ndarray) -> None:
+        self.rows, self.cols, self.values = rows, cols, values
+
+    def entries(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        return np.einsum("ik,ik->i", left[self.rows], right[self.cols])
+
+    def residual(self, point: LowRankPoint) -> np.ndarray:
+        return self.entries(point.U @ point.S, point.V) - self.values
+
+    def value(self, point: LowRankPoint) -> float:
+        return 0.5 * float(np.sum(self.residual(point) ** 2))
+
+    def gradient(self, point: LowRankPoint) -> sp.csr_array:
+        return sp.csr_array((self.residual(point), (self.rows, self.cols)), shape=SHAPE)
+
+    def hessian(self, point: LowRankPoint, direction: Factored) -> sp.csr_array:
+        change = self.entries(direction.left, direction.right)
+        return sp.csr_array((change, (self.rows, self.cols)), shape=SHAPE)
+
+
+@pytest.fixture(scope="module")
+def completion() -> tuple[FixedRankEmbedded, Completion, np.ndarray]:
+    rng = np.random.default_rng(0)
+    manifold = FixedRankEmbedded(*SHAPE, RANK)
+    truth = manifold.to_dense(manifold.random_point(rng))
+    rows, cols = np.divmod(rng.permutation(SHAPE[0] * SHAPE[1])[:1500], SHAPE[1])
+    return manifold, Completion(rows, cols, truth[rows, cols]), truth
+
+
+@pytest.mark.parametrize("retraction", FIXED_RANK_RETRACTIONS.values(), ids=repr)
+@pytest.mark.parametrize("optimizer", ["SteepestDescent", "ConjugateGradient", "TrustRegions"])
+def test_pymanopt_optimizers_complete_a_matrix(
+    completion: tuple[FixedRankEmbedded, Completion, np.ndarray],
+    optimizer: str,
+    retraction: rmopt.core.Retraction,
+) -> None:
+    manifold, cost, truth = completion
+    options = {} if optimizer == "TrustRegions" else {"max_iterations": 2000}
+    problem = Problem(manifold.using(retraction), cost)
+    result = PymanoptSolver(optimizer, min_gradient_norm=1e-8, **options).run(problem, random_state=1)
+    assert np.linalg.norm(manifold.to_dense(result.point) - truth) / np.linalg.norm(truth) < 1e-6
+    assert manifold.check_point(result.point) is None
+    if optimizer == "TrustRegions":
+        assert result.steps < 60
+
+
+def test_pymanopt_takes_the_manifold_as_it_is(
+    completion: tuple[FixedRankEmbedded, Completion, np.ndarray],
+) -> None:
+    manifold, cost, truth = completion
+    wrap = pymanopt.function.numpy(manifold)
+    problem = pymanopt.Problem(manifold, wrap(cost.value), euclidean_gradient=wrap(cost.gradient))
+    start = manifold.random_point(np.random.default_rng(1))
+    point = ConjugateGradient(verbosity=0).run(problem, initial_point=start).point
+    assert np.linalg.norm(manifold.to_dense(point) - truth) / np.linalg.norm(truth) < 1e-4
+
+
+def test_trust_regions_on_an_autograd_cost(
+    completion: tuple[FixedRankEmbedded, Completion, np.ndarray],
+) -> None:
+    manifold, cost, truth = completion
+
+    @rmopt.autograd_cost
+    def loss(A: np.ndarray, B: np.ndarray) -> float:
+        return 0.5 * anp.sum((anp.sum(A[cost.rows] * B[cost.cols], axis=1) - cost.values) ** 2)
+
+    result = PymanoptSolver("TrustRegions").run(Problem(manifold, loss), random_state=1)
+    assert np.linalg.norm(manifold.to_dense(result.point) - truth) / np.linalg.norm(truth) < 1e-6
+
+
+class Rayleigh(FiniteSum):
+    """−½ Σ (aᵢᵀx)²: the minimum on the sphere is the leading right singular vector."""
+
+    def __init__(self, A: np.ndarray) -> None:
+        self.A = A
+
+    n_terms = property(lambda self: len(self.A))
+
+    def value(self, point: np.ndarray) -> float:
+        return -0.5 * float(np.sum((self.A @ point) ** 2))
+
+    def gradient(self, point: np.ndarray) -> np.ndarray:
+        return -self.A.T @ (self.A @ point)
+
+    def term_gradient(self, point: np.ndarray, terms: np.ndarray) -> np.ndarray:
+        rows = self.A[terms]
+        return -rows.T @ (rows @ point)
+
+    def hessian(self, point: np.ndarray, direction: np.ndarray) -> np.ndarray:
+        return -self.A.T @ (self.A @ direction)
+
+
+def test_a_pymanopt_manifold_runs_under_sgd_and_back() -> None:
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((200, 6)) * [3, 1, 1, 1, 1, 1]
+    leading = np.linalg.svd(A)[2][0]
+    problem = Problem(from_pymanopt(Sphere(6)), Rayleigh(A))
+    found = SGD(InverseTime(0.05, 0.05), n_steps=20_000).run(problem, random_state=0)
+    assert abs(found.point @ leading) > 1 - 1e-3
+    again = SGD(InverseTime(0.05, 0.05), n_steps=20_000).run(problem, random_state=0)
+    np.testing.assert_array_equal(found.point, again.point)
+    exact = PymanoptSolver("TrustRegions").run(problem, random_state=0)
+    assert abs(exact.point @ leading) > 1 - 1e-12
+
+
+def test_bad_input_is_named(completion: tuple[FixedRankEmbedded, Completion, np.ndarray]) -> None:
+    manifold, cost, _ = completion
+    with pytest.raises(
+        InvalidInputError, match=r"optimizer = 'Newton' is unknown; choose one of SteepestDescent"
+    ):
+        PymanoptSolver("Newton")
+    with pytest.raises(InvalidInputError, match=r"set max_time on the optimizer itself"):
+        PymanoptSolver(ConjugateGradient(), max_time=3)
+    with pytest.raises(InvalidInputError, match=r"is a LowRankPoint, not ndarray"):
+        PymanoptSolver().run(Problem(manifold, cost), np.eye(3))
+    with pytest.raises(InvalidInputError, match=r"the initial point is not on FromPymanopt"):
+        SGD(0.1).run(Problem(from_pymanopt(Sphere(6)), Rayleigh(np.eye(6))), np.ones(5))
+    assert to_pymanopt(Problem(from_pymanopt(Stiefel(4, 2)), Rayleigh(np.eye(4)))).manifold.dim == 5

@@ -1,0 +1,112 @@
+"""The laws of `rmopt.checks` over the whole catalogue; and the checks themselves: wrong things fail."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rmopt import Problem
+from rmopt.catalogue import fixed_rank_instances, instances
+from rmopt.checks import (
+    Check,
+    check_gradient,
+    check_hessian,
+    check_manifold,
+    check_retraction,
+    report,
+    run_catalogue,
+)
+from rmopt.core import Cost, Factored, LowRankPoint, Retraction
+from rmopt.manifolds import FixedRankEmbedded
+from rmopt.retractions import FIXED_RANK_RETRACTIONS, SecondOrder
+
+
+@pytest.mark.parametrize("name", [instance.name for instance in instances()])
+def test_laws(name: str) -> None:
+    checks = list(run_catalogue([name], seed=1))
+    assert len(checks) >= 10
+    failed = [str(check) for check in checks if not check]
+    assert not failed, "\n".join(failed)
+
+
+def test_the_catalogue_has_no_case_only_at_a_degenerate_value() -> None:
+    sizes = [(*one.manifold.shape, one.manifold.rank) for one in fixed_rank_instances()]  # type: ignore[attr-defined]
+    assert any(n > m for n, m, _ in sizes)
+    assert any(n < m for n, m, _ in sizes)
+    assert any(1 < k < min(n, m) for n, m, k in sizes)
+    for one in fixed_rank_instances():
+        assert {type(r) for r in one.retractions} == {type(r) for r in FIXED_RANK_RETRACTIONS.values()}
+        for problem in one.problems.values():
+            empty = np.diff(problem.cost.left.indptr) == 0  # type: ignore[attr-defined]
+            assert empty.any()
+
+
+class FirstOrder(Retraction):
+    """A retraction of order 1 that claims order 2."""
+
+    order = 2
+    name = "wrong"
+
+    def __call__(self, manifold: Any, point: LowRankPoint, tangent: Any, t: float = 1.0) -> LowRankPoint:
+        # The tangential part t² U Up'Up Vᵀ spoils the second order.
+        bent = type(tangent)(
+            t * tangent.M + t * t * tangent.Up.T @ tangent.Up, t * tangent.Up, t * tangent.Vp
+        )
+        return SecondOrder()(manifold, point, bent)
+
+
+def test_a_retraction_of_first_order_is_found_out() -> None:
+    rigidity, order = check_retraction(FirstOrder(), FixedRankEmbedded(9, 7, 3))
+    assert rigidity
+    assert not order
+    assert order.measured == pytest.approx(2.0, abs=0.1)
+
+
+class HalfSquare(Cost):
+    """½‖W‖², with derivatives that may be wrong by a factor."""
+
+    def __init__(self, factor: float = 1.0) -> None:
+        self.factor = factor
+
+    def value(self, point: LowRankPoint) -> float:
+        return 0.5 * float(np.sum(point.singular_values() ** 2))
+
+    def gradient(self, point: LowRankPoint) -> Factored:
+        return Factored(self.factor * point.U @ point.S, point.V)
+
+    def hessian(self, point: LowRankPoint, direction: Factored) -> Factored:
+        return Factored(self.factor * direction.left, direction.right)
+
+
+def test_wrong_derivatives_are_found_out() -> None:
+    manifold = FixedRankEmbedded(9, 7, 3)
+    assert check_gradient(Problem(manifold, HalfSquare()))
+    assert all(check_hessian(Problem(manifold, HalfSquare())))
+    wrong = check_gradient(Problem(manifold, HalfSquare(1.01)))
+    assert not wrong
+    assert wrong.measured == pytest.approx(1.0, abs=0.1)
+    assert not check_hessian(Problem(manifold, HalfSquare(1.01)))[0]
+
+
+def test_a_wrong_manifold_is_found_out() -> None:
+    class Oblique(FixedRankEmbedded):
+        def projection(self, point: Any, ambient: Any) -> Any:
+            return super().projection(point, ambient) * 1.001
+
+    failed = {check.name for check in check_manifold(Oblique(9, 7, 3)) if not check}
+    assert {"projection", "self-adjoint", "transport"} <= failed
+
+
+def test_report_and_plot(tmp_path: Path) -> None:
+    checks = check_retraction(SecondOrder(), FixedRankEmbedded(9, 7, 3))
+    text = io.StringIO()
+    report([*checks, Check("law", "thing", False, 2.0, 1.0, "why")], text)
+    lines = text.getvalue().splitlines()
+    assert lines[0].startswith("passed  rigidity of SecondOrder() on FixedRankEmbedded(9, 7, 3): 2 (R(x")
+    assert lines[-2:] == ["FAILED  law of thing: 2 (why)", "2 of 3 checks passed."]
+    checks[1].plot(tmp_path / "slope.png")
+    assert (tmp_path / "slope.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,284 @@
+"""The solver's loop: reproducible, resumable, measured, and clear about what it refuses."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from rmopt import DivergedError, InvalidInputError, Problem
+from rmopt.core import MissingCapabilityError, Retraction, StorageError
+from rmopt.costs import BilinearSum, Loss, TripletSum, hinge, squared
+from rmopt.manifolds import FixedRankEmbedded
+from rmopt.retractions import MetricProjection, SecondOrder
+from rmopt.solvers import SGD, Checkpoint, InverseSqrt, InverseTime, Recorder, ShuffledEpochs, Uniform
+
+N, M, K = 30, 25, 4
+
+
+def make_problem() -> Problem:
+    rng = np.random.default_rng(7)
+    left, right = (
+        sp.random_array((60, width), density=0.3, rng=rng, data_sampler=rng.standard_normal).tocsr()
+        for width in (N, M)
+    )
+    return Problem(FixedRankEmbedded(N, M, K), BilinearSum(left, right, squared, rng.standard_normal(60)))
+
+
+PROBLEM = make_problem()
+
+
+def dense(result: object) -> np.ndarray:
+    return PROBLEM.manifold.to_dense(result.point)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("engine", ["reference", "compiled"])
+def test_the_result_depends_on_the_seed_alone(engine: str, tmp_path: Path) -> None:
+    solver = SGD(0.02, n_steps=3000, engine=engine)
+    plain = dense(solver.run(PROBLEM, random_state=1))
+    recorder = Recorder({"cost": PROBLEM.cost.value}, first=7, ratio=1.5)
+    watched = solver.run(
+        PROBLEM, random_state=1, recorder=recorder, checkpoint=Checkpoint(tmp_path / "c.npz", every_seconds=0)
+    )
+    np.testing.assert_array_equal(plain, dense(watched))
+    assert np.abs(plain - dense(solver.run(PROBLEM, random_state=2))).max() > 1e-3
+
+
+def test_a_run_lowers_the_cost_and_tells_how(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    recorder = Recorder({"cost": PROBLEM.cost.value}, first=100, ratio=3, log=log)
+    result = SGD(0.02, n_steps=2000).run(PROBLEM, random_state=0, recorder=recorder)
+    assert [row["step"] for row in result.history] == [0, 100, 300, 900, 2000]
+    assert result.history[-1]["cost"] < 0.2 * result.history[0]["cost"]
+    assert [json.loads(line) for line in log.read_text().splitlines()] == result.history
+    assert result.stopped_by == "the budget of 2000 steps"
+    assert 0 < result.updates <= result.steps == 2000
+
+
+def test_the_clock_stops_while_measuring() -> None:
+    def slow(point: object) -> float:
+        time.sleep(0.05)
+        return 0.0
+
+    result = SGD(0.02, n_steps=500).run(
+        PROBLEM, random_state=0, recorder=Recorder({"slow": slow}, at=range(10, 110, 10))
+    )
+    assert len(result.history) == 12
+    assert result.seconds < 0.3
+
+
+def test_a_stop_rule_ends_the_run() -> None:
+    def stop(rows: list[dict[str, float]]) -> str | None:
+        return "three measurements" if len(rows) == 3 else None
+
+    recorder = Recorder({"cost": PROBLEM.cost.value}, at=[10, 20, 30])
+    result = SGD(0.02, n_steps=500).run(PROBLEM, random_state=0, recorder=recorder, stop=stop)
+    assert (result.steps, result.stopped_by) == (20, "three measurements")
+
+
+def test_step_size_rules() -> None:
+    t = np.arange(5)
+    np.testing.assert_allclose(InverseTime(2.0, 0.5)(t), 2 / (1 + 0.5 * t))
+    np.testing.assert_allclose(InverseSqrt(2.0)(t), 2 / np.sqrt(t + 1))
+    by_rule = SGD(InverseTime(0.05, 0.01), n_steps=300).run(PROBLEM, random_state=0)
+    by_hand = SGD(lambda t: 0.05 / (1 + 0.01 * t), n_steps=300).run(PROBLEM, random_state=0)
+    np.testing.assert_array_equal(dense(by_rule), dense(by_hand))
+    for rule in (lambda t: -1.0 * (t + 1), lambda t: np.full(len(t), np.nan)):
+        with pytest.raises(InvalidInputError, match=r"at step 0; step sizes must be finite and not negative"):
+            SGD(rule, n_steps=10).run(PROBLEM)
+    with pytest.raises(InvalidInputError, match=r"one number per step"):
+        SGD(lambda t: 0.1, n_steps=10).run(PROBLEM)
+    with pytest.raises(InvalidInputError, match=r"InverseTime: b = 0 must be a positive number"):
+        InverseTime(1.0, 0)
+
+
+def test_samplers() -> None:
+    rng = np.random.default_rng(0)
+    epochs = ShuffledEpochs(10, batch_size=3)
+    first, second = epochs.draw(rng, 0, epochs.block_size), epochs.draw(rng, 3, epochs.block_size)
+    assert first.shape == (3, 3)
+    assert len(set(first.ravel())) == 9
+    assert (first != second).any()
+    table = np.arange(12).reshape(4, 3)
+    drawn = Uniform(table).draw(rng, 0, 1000)
+    np.testing.assert_array_equal(np.unique(drawn, axis=0), table)
+    mine = SGD(0.02, n_steps=50, sampler=lambda rng, start, size: np.full((size, 1), 4))
+    only_one_term = dense(mine.run(PROBLEM, random_state=0)) - PROBLEM.manifold.to_dense(
+        PROBLEM.manifold.random_point(np.random.default_rng([0, 0]))
+    )
+    assert 1 <= np.linalg.matrix_rank(only_one_term, tol=1e-10) <= 2
+    with pytest.raises(InvalidInputError, match=r"one row per step"):
+        SGD(0.1, n_steps=9, sampler=lambda rng, start, size: np.zeros(size)).run(PROBLEM)
+    with pytest.raises(InvalidInputError, match=r"batch_size = 61 is out of range; choose 1 to 60"):
+        SGD(0.1, n_steps=9, batch_size=61).run(PROBLEM)
+
+
+def test_batches_run_on_the_reference_engine() -> None:
+    whole = SGD(0.001, n_steps=300, batch_size=60, sampler=None).run(PROBLEM, random_state=0)
+    assert PROBLEM.cost.value(whole.point) < PROBLEM.cost.value(PROBLEM.manifold.random_point(0))
+    with pytest.raises(
+        MissingCapabilityError, match=r"'compiled' is not available: a step looks at 60 terms"
+    ):
+        SGD(0.001, batch_size=60, engine="compiled").run(PROBLEM)
+
+
+class Plain(SecondOrder):
+    """A retraction without a compiled twin."""
+
+    kernel = None
+
+
+def test_compiled_names_what_is_missing() -> None:
+    with pytest.raises(MissingCapabilityError, match=r"the retraction Plain\(\) has no compiled twin"):
+        SGD(0.1, retraction=Plain(), engine="compiled").run(PROBLEM)
+
+
+def test_a_new_retraction_and_a_new_loss_run_at_once() -> None:
+    pinball = Loss(
+        "pinball", lambda z, y: max(0.9 * (y - z), 0.1 * (z - y)), lambda z, y: -0.9 if z < y else 0.1
+    )
+    cost = BilinearSum(PROBLEM.cost.left, PROBLEM.cost.right, pinball, PROBLEM.cost.targets)
+    problem = Problem(PROBLEM.manifold, cost)
+    found = {
+        (engine, type(retraction).__name__): dense(
+            SGD(0.02, n_steps=400, engine=engine, retraction=retraction).run(problem, random_state=0)
+        )
+        for engine, retraction in (
+            ("compiled", SecondOrder()),
+            ("reference", SecondOrder()),
+            ("auto", Plain()),
+        )
+    }
+    compiled, reference, plain = found.values()
+    np.testing.assert_allclose(compiled, reference, rtol=1e-10, atol=1e-12)
+    np.testing.assert_array_equal(plain, reference)
+
+
+def test_swapping_the_retraction_changes_the_path() -> None:
+    paths = [
+        dense(SGD(0.1, n_steps=400, retraction=retraction).run(PROBLEM, random_state=0))
+        for retraction in (None, SecondOrder(), MetricProjection())
+    ]
+    np.testing.assert_array_equal(paths[0], paths[1])
+    assert np.abs(paths[1] - paths[2]).max() > 1e-6
+    assert isinstance(PROBLEM.manifold.using(MetricProjection()).default_retraction, Retraction)
+
+
+@pytest.mark.parametrize("engine", ["reference", "compiled"])
+def test_divergence_is_an_error_with_the_step(engine: str, tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path / "c.npz", every_seconds=0)
+    with np.errstate(all="ignore"), pytest.raises(DivergedError, match=r"diverged.*step") as caught:
+        SGD(1e6, n_steps=5000, engine=engine).run(PROBLEM, random_state=0, checkpoint=checkpoint)
+    assert 0 < caught.value.step < 5000
+
+
+def test_bad_input_is_named() -> None:
+    rows = np.ones((3, 4))
+    cases = {
+        r"left holds NaN or infinity": lambda: BilinearSum(rows * np.nan, rows),
+        r"have 3 and 2 rows": lambda: BilinearSum(rows, rows[:2]),
+        r"left must be a matrix \(2 dimensions\), got shape \(3,\)": lambda: BilinearSum(rows[:, 0], rows),
+        r"left must hold numbers": lambda: BilinearSum(np.array([["a"]]), rows),
+        r"targets must be 3 finite numbers": lambda: BilinearSum(rows, rows, targets=[1, 2]),
+        r"triplets must have shape \(T, 3\)": lambda: TripletSum(rows, rows, triplets=[[0, 1]]),
+        r"triplets must hold row numbers": lambda: TripletSum(rows, rows, triplets=[[0, 1, 0.5]]),
+        r"stream of terms; pass a sampler": lambda: SGD(0.1).run(
+            Problem(FixedRankEmbedded(4, 4, 2), TripletSum(rows, rows))
+        ),
+        r"has no total value": lambda: TripletSum(rows, rows).value(FixedRankEmbedded(4, 4, 2).identity()),
+        r"n_steps = -1 must be an integer": lambda: SGD(0.1, n_steps=-1),
+        r"random_state = 'x' must be": lambda: SGD(0.1).run(PROBLEM, random_state="x"),  # type: ignore[arg-type]
+        r"first ≥ 1 and ratio > 1": lambda: Recorder(ratio=1.0),
+        r"must be FromPymanopt|initial point is not on": lambda: SGD(0.1).run(PROBLEM, np.eye(3)),
+    }
+    for sentence, act in cases.items():
+        with pytest.raises(InvalidInputError, match=sentence):
+            act()
+    assert hinge.values(np.array([0.5]), np.array([1.0])) == 0.5
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path / "c.npz")
+    SGD(0.02, n_steps=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
+    with pytest.raises(InvalidInputError, match=r"belongs to another run: its seed is 0, not 1"):
+        SGD(0.02, n_steps=100).run(PROBLEM, random_state=1, checkpoint=checkpoint)
+    content = (tmp_path / "c.npz").read_bytes()
+    (tmp_path / "c.npz").write_bytes(content[: len(content) // 2])
+    with pytest.raises(StorageError, match=r"it is damaged"):
+        SGD(0.02, n_steps=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint = Checkpoint(tmp_path / "c.npz")
+    SGD(0.02, n_steps=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
+    before = (tmp_path / "c.npz").read_bytes()
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError, match=r"No space left on device; what was saved before is untouched"):
+        SGD(0.02, n_steps=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
+    assert (tmp_path / "c.npz").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["c.npz"]
+
+
+CHILD = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from test_solvers import PROBLEM
+from rmopt.solvers import SGD, Checkpoint, Recorder
+engine, steps, checkpoint, out = sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5]
+recorder = Recorder({"cost": PROBLEM.cost.value}, first=50)
+result = SGD(0.02, n_steps=steps, engine=engine).run(
+    PROBLEM, random_state=3, recorder=recorder, checkpoint=Checkpoint(checkpoint, every_seconds=0.02)
+)
+costs = [(row["step"], row["cost"]) for row in result.history]
+np.savez(out, U=result.point.U, S=result.point.S, V=result.point.V, costs=np.array(costs))
+"""
+
+
+@pytest.mark.parametrize(("engine", "steps"), [("reference", 15_000), ("compiled", 1_500_000)])
+def test_a_killed_run_goes_on_and_ends_with_the_same_bits(engine: str, steps: int, tmp_path: Path) -> None:
+    def start(name: str) -> subprocess.Popen[bytes]:
+        folder = str(Path(__file__).parent)
+        arguments = [
+            folder,
+            engine,
+            str(steps),
+            str(tmp_path / f"{name}.npz"),
+            str(tmp_path / f"{name}-out.npz"),
+        ]
+        return subprocess.Popen([sys.executable, "-c", CHILD, *arguments])
+
+    whole = start("whole")
+    assert whole.wait(timeout=120) == 0
+    kills, delays = 0, random.Random(0)
+    while True:
+        child = start("killed")
+        # Never before the run could have begun, so that each life gets somewhere.
+        while child.poll() is None and not (tmp_path / "killed.npz").exists():
+            time.sleep(0.005)
+        if kills < 3:
+            time.sleep(delays.uniform(0.3, 1.0))
+            child.send_signal(signal.SIGKILL)
+        code = child.wait(timeout=120)
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+        kills += 1
+    assert kills >= 1
+    with np.load(tmp_path / "whole-out.npz") as one, np.load(tmp_path / "killed-out.npz") as other:
+        for name in ("U", "S", "V", "costs"):
+            np.testing.assert_array_equal(one[name], other[name])
