@@ -112,11 +112,10 @@ def test_samplers() -> None:
     table = np.arange(12).reshape(4, 3)
     drawn = Uniform(table).draw(rng, 0, 1000)
     np.testing.assert_array_equal(np.unique(drawn, axis=0), table)
-    mine = SGD(0.02, n_steps=50, sampler=lambda rng, start, size: np.full((size, 1), 4))
-    only_one_term = dense(mine.run(PROBLEM, random_state=0)) - PROBLEM.manifold.to_dense(
-        PROBLEM.manifold.random_point(np.random.default_rng([0, 0]))
-    )
-    assert 1 <= np.linalg.matrix_rank(only_one_term, tol=1e-10) <= 2
+    mine = SGD(0.02, n_steps=400, sampler=lambda rng, start, size: np.full((size, 1), 4))
+    found = mine.run(PROBLEM, random_state=0).point
+    losses = PROBLEM.cost.term_values(found, np.arange(60))  # type: ignore[attr-defined]
+    assert losses[4] < 1e-3 * losses.mean()
     with pytest.raises(InvalidInputError, match=r"one row per step"):
         SGD(0.1, n_steps=9, sampler=lambda rng, start, size: np.zeros(size)).run(PROBLEM)
     with pytest.raises(InvalidInputError, match=r"batch_size = 61 is out of range; choose 1 to 60"):
@@ -166,7 +165,7 @@ def test_a_new_retraction_and_a_new_loss_run_at_once() -> None:
 
 def test_swapping_the_retraction_changes_the_path() -> None:
     paths = [
-        dense(SGD(0.1, n_steps=400, retraction=retraction).run(PROBLEM, random_state=0))
+        dense(SGD(0.03, n_steps=400, retraction=retraction).run(PROBLEM, random_state=0))
         for retraction in (None, SecondOrder(), MetricProjection())
     ]
     np.testing.assert_array_equal(paths[0], paths[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,10 +68,6 @@ def similarity(
     train, test = bundle.train, bundle.test
     X, y = bundle.X[train], bundle.y[train]
     bench = Bench(run, X, y, bundle.X[test], bundle.y[test], triplets, init, resume)
-    run.say(
-        f"{bundle.name} ({bundle.source}): {train.sum():,} training and {test.sum():,} test documents, "
-        f"{X.shape[1]:,} features, {bundle.n_classes} classes"
-    )
     # Every setting is tried out before the first method starts to train.
     planned: list[tuple[str, dict[str, Any], Solver, FixedRankEmbedded]] = []
     sampler, n = bench.sampler, X.shape[1]
@@ -93,6 +90,10 @@ def similarity(
         loreta.engine(Problem(on, bench.cost))
         planned.append((label, variant, loreta, on))
 
+    run.say(
+        f"{bundle.name} ({bundle.source}): {train.sum():,} training, {test.sum():,} test documents; "
+        f"{X.shape[1]:,} features, {bundle.n_classes} classes"
+    )
     rows = [bench.cosine_row()]
     curves: dict[str, list[dict[str, Any]]] = {}
     for label, variant, method, on in planned:
@@ -178,8 +179,6 @@ def _row(label: str, measured: Retrieval, seconds: float, updates: int) -> dict[
 
 def _prepared(bundle: Bundle, features: int, split: int) -> Bundle:
     """Return the bundle split and with unit rows, its columns in order of information gain."""
-    from dataclasses import replace
-
     if split >= 0:
         bundle = bundle.resplit(split)
     n_features = bundle.X.shape[1] if features == 0 else features
