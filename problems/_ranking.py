@@ -45,3 +45,28 @@ def average_precision(
         total += (j - first) * ((r - first) / (n - i))
         j = first
     return total / r
+
+
+@njit(cache=True, nogil=True)
+def precisions_at(
+    ranked: NDArray[np.float64],  # (n,) ascending scores of all ranked documents
+    relevant: NDArray[np.float64],  # (r,) ascending scores of those of the class
+    ks: NDArray[np.int64],
+    out: NDArray[np.float64],  # (len(ks),)
+) -> None:
+    """Set out to the precision at each k, with the mean over all orders of scores that straddle k."""
+    n, r = ranked.shape[0], relevant.shape[0]
+    for at in range(ks.shape[0]):
+        taken = min(ks[at], n)
+        cut = ranked[n - taken]
+        above, tied = 0, 0
+        while above < n and ranked[n - 1 - above] > cut:
+            above += 1
+        while above + tied < n and ranked[n - 1 - above - tied] == cut:
+            tied += 1
+        relevant_above, relevant_tied = 0, 0
+        while relevant_above < r and relevant[r - 1 - relevant_above] > cut:
+            relevant_above += 1
+        while relevant_above + relevant_tied < r and relevant[r - 1 - relevant_above - relevant_tied] == cut:
+            relevant_tied += 1
+        out[at] = (relevant_above + (taken - above) * relevant_tied / tied) / ks[at]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
-from problems._ranking import add_products, average_precision
+from problems._ranking import add_products, average_precision, precisions_at
 from rmopt.core.errors import InvalidInputError
 
 ScoreBlock = Callable[[NDArray[np.int64]], NDArray[np.floating]]
@@ -106,26 +106,10 @@ def evaluate_retrieval(
                 "score_block gave NaN scores; check the model for values that overflowed."
             )
         for i, of_class in enumerate(relevant):
-            precisions[start + i] = _precisions(scores[i, 1:], of_class, positions)
+            precisions[start + i, 0] = average_precision(scores[i, 1:], of_class)
+            precisions_at(scores[i, 1:], of_class, positions, precisions[start + i, 1:])
     mean_average, *at_ks = precisions.mean(axis=0).tolist()
     return Retrieval(mean_average, dict(zip(positions.tolist(), at_ks, strict=True)), len(rows))
-
-
-def _precisions(
-    ranked: NDArray[np.floating], relevant: NDArray[np.floating], ks: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return average precision and precision at each k from ascending scores: of all and of the class."""
-    result = np.empty(1 + len(ks))
-    result[0] = average_precision(ranked, relevant)
-    if len(ks):
-        taken = np.minimum(ks, len(ranked))
-        cut = ranked[len(ranked) - taken]
-        above = len(ranked) - np.searchsorted(ranked, cut, side="right")
-        tied = len(ranked) - np.searchsorted(ranked, cut) - above
-        relevant_above = len(relevant) - np.searchsorted(relevant, cut, side="right")
-        relevant_tied = len(relevant) - np.searchsorted(relevant, cut) - relevant_above
-        result[1:] = (relevant_above + (taken - above) * relevant_tied / tied) / ks
-    return result
 
 
 def _row_numbers(queries: ArrayLike | None, n_documents: int) -> NDArray[np.int64]:

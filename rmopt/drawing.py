@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DOTS_PER_INCH = 150
+DRAWN = b"drawn\n"
 
 
 def save_figure(figure: Figure, path: Path) -> None:
@@ -60,7 +61,7 @@ class DrawingProcess:
         self._child = subprocess.Popen(
             [sys.executable, "-c", "from rmopt.drawing import serve; serve()"],
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path)},
         )
@@ -71,18 +72,25 @@ class DrawingProcess:
             content = pickle.dumps((path, size, fill, arguments))
         except (pickle.PicklingError, AttributeError):
             content = b""  # `fill` cannot be imported by name
-        self._child.communicate(content)
-        if not content or self._child.returncode != 0:
+        answer, _ = self._child.communicate(content)
+        if answer != DRAWN:
             # Whatever went wrong there is raised here.
             draw(path, size, fill, *arguments)
 
 
 def serve() -> None:
     """Import matplotlib, then draw the picture that standard input describes."""
-    import matplotlib.backends.backend_agg
-    import matplotlib.figure  # noqa: F401
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
+    # A first picture loads the fonts.
+    figure = Figure(figsize=(1.0, 1.0))
+    figure.subplots().set_xscale("log")
+    FigureCanvasAgg(figure).draw()
     content = sys.stdin.buffer.read()
     if content:
         path, size, fill, arguments = pickle.loads(content)
         draw(path, size, fill, *arguments)
+        os.write(1, DRAWN)
+    # Nobody needs to wait for the clean-up of matplotlib.
+    os._exit(0)

@@ -350,6 +350,8 @@ def test_version_and_help(call: Any) -> None:
 
 
 class Check(SimpleNamespace):
+    steps = (1.0, 0.1)
+
     def plot(self, path: Path) -> None:
         path.write_bytes(b"picture")
 

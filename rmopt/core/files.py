@@ -73,11 +73,16 @@ def load_arrays(path: Path | str) -> tuple[dict[str, np.ndarray], dict[str, Any]
     """Read what `save_arrays` wrote: the arrays and the description."""
     path = Path(path)
     try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
+        with path.open("rb") as stream:
+            if not zipfile.is_zipfile(stream):
+                raise zipfile.BadZipFile("it is not an archive")
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
         about = json.loads(arrays.pop("about").tobytes())
     except FileNotFoundError as error:
         raise StorageError(f"{path} does not exist; check the path.") from error
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    # A damaged header may ask for a compression or an encryption: NotImplementedError is a RuntimeError.
+    except (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
         raise StorageError(f"{path} is not a file that rmopt wrote, or it is damaged ({error}).") from error
     return arrays, about

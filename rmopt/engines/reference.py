@@ -44,6 +44,11 @@ class ReferenceEngine(Engine):
 
     def advance(self, state: ReferenceState, schedule: Array, etas: Array) -> ReferenceState:
         """Do one step per row of the schedule (see `Engine.advance`)."""
+        # Overflow is reported once, by the length of the gradient.
+        with np.errstate(all="ignore"):
+            return self._advance(state, schedule, etas)
+
+    def _advance(self, state: ReferenceState, schedule: Array, etas: Array) -> ReferenceState:
         point, steps, updates = state.point, state.steps, state.updates
         for terms, eta in zip(schedule, etas, strict=True):
             gradient = self.manifold.euclidean_to_riemannian_gradient(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,7 @@ class Solver(ABC):
         recorder = Recorder() if recorder is None else recorder
         seed = _seed(random_state)
         engine = self.engine(problem)
+        start = "random" if initial_point is None else _digest(*_arrays(initial_point))
         if initial_point is None:
             initial_point = problem.manifold.random_point(np.random.default_rng([seed, 0]))
         reason = problem.manifold.check_point(initial_point)
@@ -139,6 +141,10 @@ class Solver(ABC):
         identity["first_step"] = first_step
         if hasattr(problem.cost, "fingerprint"):
             identity["cost"] = problem.cost.fingerprint()
+        if checkpoint is not None:
+            sampler = self.sampler_for(problem)
+            first_draw = self._draw(sampler, self.step_size_rule(), seed, first_step // sampler.block_size)
+            identity |= {"initial point": start, "draw of terms and step sizes": _digest(*first_draw)}
         saved = None if checkpoint is None else checkpoint.load(identity)
         rows: list[dict[str, Any]] = []
         if saved is not None:
@@ -231,6 +237,17 @@ class Solver(ABC):
         # 0 is the stream of the initial point.
         rng = np.random.default_rng([seed, 1, block])
         return sampler.draw(rng, start, size), rule(np.arange(start, start + size))
+
+
+def _arrays(point: Any) -> list[Array]:
+    return list(vars(point).values()) if is_dataclass(point) else [np.asarray(point)]
+
+
+def _digest(*arrays: Array) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:12]
 
 
 def _seed(random_state: int | np.random.Generator | None) -> int:

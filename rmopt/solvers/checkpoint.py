@@ -39,11 +39,14 @@ class Checkpoint:
         Raises
         ------
         InvalidInputError
-            When the file belongs to a run with another identity; the message names what differs.
+            When the file is not a checkpoint, or belongs to a run with another identity; the message
+            names what differs.
         """
         if not Path(self.path).exists():
             return None
         arrays, about = load_arrays(self.path)
+        if "identity" not in about:
+            raise InvalidInputError(f"{self.path} is not a checkpoint; delete it or choose another path.")
         saved = about["identity"]
         different = [key for key in identity if saved.get(key) != identity[key]]
         if different:

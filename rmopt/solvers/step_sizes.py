@@ -19,6 +19,9 @@ class StepSize(ABC):
     def __call__(self, t: Array) -> Array:
         """Return the step sizes for an int array of step numbers."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
 
 def _require_positive(rule: str, name: str, value: float) -> None:
     if not (np.isfinite(value) and value > 0):
@@ -74,6 +77,9 @@ class FromFunction(StepSize):
     """A rule of the user's own: a function of an int array of step numbers."""
 
     function: Callable[[Array], Array]
+
+    def __repr__(self) -> str:
+        return f"FromFunction({getattr(self.function, '__name__', type(self.function).__name__)})"
 
     def __call__(self, t: Array) -> Array:
         """Return the function's values, checked."""
