@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 Array = np.ndarray
@@ -47,16 +49,27 @@ def algorithm_3(A: Array, B: Array, G1: Array, G2: Array) -> tuple[Array, Array]
 
 
 def rank_one_pinv_update(A: Array, A_pinv: Array, c: Array, d: Array) -> Array:
-    """Algorithm 7, the branch of a generic update: the pseudo-inverse of A + c dᵀ."""
+    """Algorithm 7: the pseudo-inverse of A + c dᵀ for A of full column rank, with the shapes corrected."""
     v = A_pinv @ c
     beta = 1 + d @ v
     n = A_pinv.T @ d
-    n_hat = A_pinv @ n
     w = c - A @ v
-    G = np.outer(n_hat, w) / beta
-    s = beta / ((w @ w) * (n @ n) + beta**2)
-    t = (w @ w) / beta * n_hat + v
-    return A_pinv + G - s * np.outer(t, (n @ n) / beta * w + n)
+    ww, nn, vv = w @ w, n @ n, v @ v
+    # What is 0 in the paper is a rounding error here.
+    inside = ww <= 1e-28 * (c @ c)
+    level = abs(beta) <= 1e-14 * (1 + abs(d) @ abs(v))
+    if not inside and not level:
+        n_hat = A_pinv @ n
+        s = beta / (ww * nn + beta**2)
+        G = np.outer(n_hat, w) / beta - s * np.outer(ww / beta * n_hat + v, nn / beta * w + n)
+    elif not inside:
+        G = -np.outer(A_pinv @ n, n) / nn - np.outer(v, w) / ww
+    elif not level:
+        G = -np.outer(v, n) / beta
+    else:
+        nAv = v @ A_pinv @ n
+        G = nAv / (vv * nn) * np.outer(v, n) - np.outer(v, v @ A_pinv) / vv - np.outer(A_pinv @ n, n) / nn
+    return A_pinv + G
 
 
 def algorithm_4(
@@ -78,13 +91,43 @@ def algorithm_4(
 
 
 def orthonormal_step(U: Array, S: Array, V: Array, p: Array, q: Array) -> tuple[Array, Array, Array]:
-    """Lemma 4 for W = U S Vᵀ along p qᵀ, re-orthonormalised by Householder QR; keeps the float type."""
+    """Lemma 4 for W = U S Vᵀ along p qᵀ, re-orthonormalised by Householder QR."""
     # A = U S, B = V: A†p = S⁻¹Uᵀp, B†q = Vᵀq.
+    return _lemma_4(U, S, V, p, q, np.linalg.solve, np.linalg.qr)
+
+
+def extended_step(U: Array, S: Array, V: Array, p: Array, q: Array) -> tuple[Array, Array, Array]:
+    """`orthonormal_step` in numpy.longdouble, which LAPACK does not know."""
+    return _lemma_4(U, S, V, p, q, _refined_solve, _gram_schmidt)
+
+
+def _lemma_4(
+    U: Array, S: Array, V: Array, p: Array, q: Array, solve: Callable, qr: Callable
+) -> tuple[Array, Array, Array]:
     up, vq = U.T @ p, V.T @ q
-    a1 = np.linalg.solve(S.astype(float), up.astype(float)).astype(S.dtype)
+    a1 = solve(S, up)
     s = vq @ a1
-    a3 = (U @ up) * (-1 / 2 + 3 / 8 * s) + p * (1 - s / 2)
-    b3 = (V @ vq) * (-1 / 2 + 3 / 8 * s) + q * (1 - s / 2)
-    U, R_A = np.linalg.qr(U @ S + np.outer(a3, vq))
-    V, R_B = np.linalg.qr(V + np.outer(b3, a1))
+    a3 = (U @ up) * (-1 / 2 + 3 * s / 8) + p * (1 - s / 2)
+    b3 = (V @ vq) * (-1 / 2 + 3 * s / 8) + q * (1 - s / 2)
+    U, R_A = qr(U @ S + np.outer(a3, vq))
+    V, R_B = qr(V + np.outer(b3, a1))
     return U, R_A @ R_B.T, V
+
+
+def _refined_solve(S: Array, b: Array) -> Array:
+    x = np.zeros_like(b)
+    for _ in range(7):
+        x = x + np.linalg.solve(S.astype(float), (b - S @ x).astype(float))
+    return x
+
+
+def _gram_schmidt(A: Array) -> tuple[Array, Array]:
+    Q, R = A.copy(), np.zeros((A.shape[1],) * 2, A.dtype)
+    for j in range(A.shape[1]):
+        for _ in range(2):
+            overlap = Q[:, :j].T @ Q[:, j]
+            R[:j, j] += overlap
+            Q[:, j] -= Q[:, :j] @ overlap
+        R[j, j] = np.sqrt(Q[:, j] @ Q[:, j])
+        Q[:, j] /= R[j, j]
+    return Q, R

@@ -47,7 +47,7 @@ class Manifold(ABC):
 
     def norm(self, point: Any, tangent_vector: Any) -> float:
         """Return the Riemannian norm of a tangent vector."""
-        return float(np.sqrt(max(0.0, self.inner_product(point, tangent_vector, tangent_vector))))
+        return float(np.sqrt(np.maximum(0.0, self.inner_product(point, tangent_vector, tangent_vector))))
 
     @abstractmethod
     def projection(self, point: Any, ambient: Ambient) -> Any:

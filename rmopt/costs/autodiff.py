@@ -24,47 +24,50 @@ class AutogradCost(Cost):
     ----------
     function : callable
         Maps A (n, j) and B (m, j), for any j, to a number; written with ``autograd.numpy``.
+
+    Raises
+    ------
+    InvalidInputError
+        When `function` is not callable; from `value`, `gradient` and `hessian`, when it returns no
+        finite number at the first point or depends on more than A Bᵀ.
     """
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
+        if not callable(function):
+            raise InvalidInputError(
+                f"autograd_cost needs a function of the factors A and B, got {function!r}."
+            )
         self.function = function
         self.__doc__ = function.__doc__
         self._probed = False
 
     def __call__(self, A: Array, B: Array) -> float:
-        """Return f(A, B)."""
-        return float(self.function(A, B))
-
-    def value(self, point: LowRankPoint) -> float:
-        """Return f at the factors of a point.
-
-        Raises
-        ------
-        InvalidInputError
-            When f is not a number, or depends on more than A Bᵀ.
-        """
-        A, B = _factors(point)
+        """Return f(A, B), checked to be a number."""
         value = self.function(A, B)
         if np.ndim(value) != 0:
             raise InvalidInputError(
                 f"the cost {self._name} returned an array of shape {np.shape(value)}; sum it to one number."
             )
-        if not self._probed:
-            self._probe(A, B, float(value))
+        if not np.isrealobj(value) or np.asarray(value).dtype.kind not in "fiub":
+            raise InvalidInputError(
+                f"the cost {self._name} returned {value!r}; it must return a real number."
+            )
         return float(value)
+
+    def value(self, point: LowRankPoint) -> float:
+        """Return f at the factors of a point (errors: see the class)."""
+        A, B = self._factors(point)
+        return self(A, B)
 
     def gradient(self, point: LowRankPoint) -> Actions:
         """Return the Euclidean gradient as an operator (see the class)."""
-        from autograd import grad
-
-        A, B = _factors(point)
-        f = self.function
+        A, B = self._factors(point)
 
         def apply(X: Array) -> Array:
-            return grad(lambda E: f(_beside(A, E), _beside(B, X)))(np.zeros((A.shape[0], X.shape[1])))
+            return _slope_at_zero(lambda E: self.function(_beside(A, E), _beside(B, X)), A, X)
 
         def apply_transposed(X: Array) -> Array:
-            return grad(lambda E: f(_beside(A, X), _beside(B, E)))(np.zeros((B.shape[0], X.shape[1])))
+            return _slope_at_zero(lambda E: self.function(_beside(A, X), _beside(B, E)), B, X)
 
         return Actions((A.shape[0], B.shape[0]), apply, apply_transposed)
 
@@ -75,21 +78,17 @@ class AutogradCost(Cost):
         """
         from autograd import grad
 
-        A, B = _factors(point)
+        A, B = self._factors(point)
         L, R = direction.left, direction.right
-        f = self.function
+
+        def along(left: Any, right: Any) -> Any:
+            return grad(lambda t: self.function(_beside(A, t * L, left), _beside(B, R, right)) + 0.0 * t)(0.0)
 
         def apply(X: Array) -> Array:
-            def slope(E: Any) -> Any:
-                return grad(lambda t: f(_beside(A, t * L, E), _beside(B, R, X)))(0.0)
-
-            return grad(slope)(np.zeros((A.shape[0], X.shape[1])))
+            return _slope_at_zero(lambda E: along(E, X), A, X)
 
         def apply_transposed(X: Array) -> Array:
-            def slope(E: Any) -> Any:
-                return grad(lambda t: f(_beside(A, t * L, X), _beside(B, R, E)))(0.0)
-
-            return grad(slope)(np.zeros((B.shape[0], X.shape[1])))
+            return _slope_at_zero(lambda E: along(X, E), B, X)
 
         return Actions((A.shape[0], B.shape[0]), apply, apply_transposed)
 
@@ -97,19 +96,35 @@ class AutogradCost(Cost):
     def _name(self) -> str:
         return getattr(self.function, "__name__", "function")
 
-    def _probe(self, A: Array, B: Array, value: float) -> None:
-        """Compare f with another pair of factors of the same product, once."""
+    def _factors(self, point: LowRankPoint) -> tuple[Array, Array]:
+        A, B = point.U @ point.S, point.V
+        if not self._probed:
+            self._probe(A, B)
+            self._probed = True
+        return A, B
+
+    def _probe(self, A: Array, B: Array) -> None:
+        """Compare f with a wider pair of factors of the same product, once."""
+        value = self(A, B)
         if not np.isfinite(value):
             raise InvalidInputError(f"the cost {self._name} is {value} at the first point; start elsewhere.")
         k = A.shape[1]
         M = np.eye(k) + 0.5 * np.random.default_rng(0).uniform(size=(k, k)) / k
-        other = float(self.function(A @ M, np.linalg.solve(M, B.T).T))
-        if abs(other - value) > 1e-6 * max(1.0, abs(value)):
-            raise InvalidInputError(
-                f"the cost {self._name} depends on more than A Bᵀ: {value:.6g} and {other:.6g} for two pairs of "
-                "factors of one matrix. Use A and B only in products such as A @ B.T or sum(A[i] * B[j])."
-            )
-        self._probed = True
+        others = (
+            self(_beside(A @ M, _column(A, 0.0)), _beside(np.linalg.solve(M, B.T).T, _column(B, 1.0))),
+            self(_beside(A, _column(A, 1.0)), _beside(B, _column(B, 0.0))),
+        )
+        # A value near 0 may be a difference of large ones; a multiple of W shows their scale.
+        with np.errstate(all="ignore"):
+            elsewhere = self(1.5 * A, B)
+        scale = max(abs(number) for number in (value, elsewhere) if np.isfinite(number))
+        for other in others:
+            if not abs(other - value) <= 1e-6 * scale:
+                raise InvalidInputError(
+                    f"the cost {self._name} depends on more than A Bᵀ: {value:.6g} and {other:.6g} for two pairs "
+                    "of factors of one matrix. Use A and B only in products such as A @ B.T or "
+                    "sum(A[i] * B[j])."
+                )
 
 
 def autograd_cost(function: Callable[[Any, Any], Any]) -> AutogradCost:
@@ -117,8 +132,16 @@ def autograd_cost(function: Callable[[Any, Any], Any]) -> AutogradCost:
     return AutogradCost(function)
 
 
-def _factors(point: LowRankPoint) -> tuple[Array, Array]:
-    return point.U @ point.S, point.V
+def _slope_at_zero(function: Callable[[Any], Any], beside: Array, X: Array) -> Array:
+    """Return the gradient at 0 of a function of a block of as many rows as `beside` and columns as X."""
+    from autograd import grad
+
+    # The zero term ties the result to the block: autograd warns about results that do not depend on it.
+    return grad(lambda block: function(block) + 0.0 * block[0, 0])(np.zeros((beside.shape[0], X.shape[1])))
+
+
+def _column(beside: Array, value: float) -> Array:
+    return np.full((beside.shape[0], 1), value)
 
 
 def _beside(*blocks: Any) -> Any:

@@ -115,7 +115,7 @@ def _run(kind, code, factors, counters, left, right, terms, start, probe_every, 
     return terms.left.shape[0], FINISHED
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def _gram_growth(u, g, p_square):
     """Return the change of trace(AᵀA) under A ← A + p gᵀ."""
     total = 0.0

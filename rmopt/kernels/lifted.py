@@ -56,7 +56,7 @@ def make_scratch(k):
     return Scratch(e(k), e(k), e(k), e(k), e(k), e(k), e(k), e(k), np.empty((8, k)))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def score(factors, scratch):
     """Return pᵀWq = uᵀ C v for the u and v in the scratch."""
     product(factors.C, scratch.v, scratch.z)
@@ -78,7 +78,7 @@ def update_gram_inverse(H, x, g, gram_shift, work):
             H[i, j] += a * x[j] + b * work[j]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def step(kind, factors, scratch, p_square, q_square, scale):
     """Move C, C⁻¹, H_A and H_B along scale · p qᵀ and leave g and h in the scratch.
 
@@ -126,7 +126,7 @@ def step(kind, factors, scratch, p_square, q_square, scale):
     return OK
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _polynomial(kind, factors, scratch, s):
     """Set g = κ w, h = κ z and C += μ x yᵀ, with κ and μ functions of s alone."""
     if kind == SECOND_ORDER:

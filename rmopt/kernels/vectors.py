@@ -1,15 +1,14 @@
 """Short vectors, small square matrices and sparse rows, in loops that the compiler vectorises.
 
-Sums over matrices run along rows ("axpy form"): nothing has to be reordered to be vectorised,
-so results do not depend on the width of the machine's vectors. Row numbers are read as unsigned,
-which spares the test for negative indices.
+Sums over matrices run along rows ("axpy form"), where nothing has to be reordered to be vectorised; sums
+of one vector may be reordered. Row numbers are read as unsigned, which spares the test for negative indices.
 """
 
 import numpy as np
 from numba import njit
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def dot(x, y):
     """Return Σ x[c] y[c]."""
     total = 0.0
@@ -54,7 +53,7 @@ def add_outer(M, scale, x, y):
             M[r, c] += weight * y[c]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def trace(M):
     """Return the sum of the diagonal."""
     total = 0.0
@@ -88,7 +87,7 @@ def gather(A, indices, values, start, stop, out):
     accumulate(A, indices, values, start, stop, 1.0, out)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def square(values, start, stop):
     """Return the sum of the squares of the values in [start, stop)."""
     total = 0.0

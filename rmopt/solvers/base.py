@@ -14,7 +14,7 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.problem import Problem
-from rmopt.engines.base import Engine
+from rmopt.engines.base import Engine, diverged
 from rmopt.solvers.checkpoint import Checkpoint
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.samplers import Sampler
@@ -157,9 +157,17 @@ class Solver(ABC):
         recorder.begin(state.step, last, rows)
         stopped_by = f"the budget of {self.n_steps} steps"
 
+        def here() -> Any:
+            with np.errstate(all="ignore"):
+                point = engine.dump(state.engine_state)
+            if not all(np.isfinite(part).all() for part in _arrays(point)):
+                before = np.array([state.step - 1])
+                raise diverged(state.step - 1, self.step_size_rule()(before)[0])
+            return point
+
         def measure() -> str | None:
             recorder.measure(
-                engine.dump(state.engine_state),
+                here(),
                 step=state.step,
                 updates=state.engine_state.updates,
                 seconds=state.seconds,
@@ -186,12 +194,13 @@ class Solver(ABC):
                 if checkpoint is not None and time.monotonic() - last_save >= checkpoint.every_seconds:
                     save()
                     last_save = time.monotonic()
+            point = here()
             if checkpoint is not None:
                 save()
         finally:
             recorder.end()
         return Result(
-            point=engine.dump(state.engine_state),
+            point=point,
             steps=state.step - first_step,
             updates=state.engine_state.updates,
             seconds=state.seconds,

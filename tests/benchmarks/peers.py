@@ -70,16 +70,35 @@ def algorithm_4(A, B, Ad, Bd, p, q, work):
             B[r, i] += b3[i] * a1[r]
 
 
-@njit
-def touch_only(A, B, indptr, indices, values, left, right):
-    """Read and then update the rows of A and B that a step must touch, and nothing else."""
-    u, v = np.zeros(A.shape[1]), np.zeros(A.shape[1])
-    for step in range(left.shape[0]):
-        p, q = left[step], right[step]
-        gather(A, indices, values, indptr[p], indptr[p + 1], u)
-        gather(B, indices, values, indptr[q], indptr[q + 1], v)
-        for c in range(u.shape[0]):
-            u[c] *= 1e-9
-            v[c] *= 1e-9
-        scatter(A, indices, values, indptr[p], indptr[p + 1], v)
-        scatter(B, indices, values, indptr[q], indptr[q + 1], u)
+@njit(fastmath={"contract"})
+def gather_row_by_row(A, indices, values, start, stop, out):
+    """Set out = Aᵀ p, one row at a time."""
+    for c in range(out.shape[0]):
+        out[c] = 0.0
+    for j in range(start, stop):
+        row = np.uint64(indices[j])
+        for c in range(out.shape[0]):
+            out[c] += values[j] * A[row, c]
+
+
+def touching(read):
+    """Return the loop that reads and then updates the rows that a step must touch, and does nothing else."""
+
+    @njit
+    def touch_only(A, B, indptr, indices, values, left, right):
+        u, v = np.zeros(A.shape[1]), np.zeros(A.shape[1])
+        for step in range(left.shape[0]):
+            p, q = left[step], right[step]
+            read(A, indices, values, indptr[p], indptr[p + 1], u)
+            read(B, indices, values, indptr[q], indptr[q + 1], v)
+            for c in range(u.shape[0]):
+                u[c] *= 1e-9
+                v[c] *= 1e-9
+            scatter(A, indices, values, indptr[p], indptr[p + 1], v)
+            scatter(B, indices, values, indptr[q], indptr[q + 1], u)
+
+    return touch_only
+
+
+# A plain loop, and one that reads four rows at a time as the compiled engine does.
+touch_plain, touch_unrolled = touching(gather_row_by_row), touching(gather)

@@ -1,0 +1,72 @@
+"""The oracles themselves: Algorithm 7 on all its branches, and Algorithms 2, 3 and 4 along a whole path."""
+
+from __future__ import annotations
+
+import numpy as np
+import oracles
+import pytest
+import scipy.sparse as sp
+
+from rmopt.costs import BilinearSum, hinge, squared
+from rmopt.costs.losses import Loss
+from rmopt.engines import CompiledEngine, ReferenceEngine
+from rmopt.manifolds import FixedRankEmbedded
+from rmopt.retractions import SecondOrder
+
+N, M, K = 23, 17, 4
+
+
+@pytest.mark.parametrize("beta_is_zero", [False, True])
+@pytest.mark.parametrize("inside_the_column_space", [False, True])
+def test_algorithm_7_meets_the_moore_penrose_equations(
+    beta_is_zero: bool, inside_the_column_space: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    A, d = rng.standard_normal((N, K)), rng.standard_normal(K)
+    A_pinv = np.linalg.pinv(A)
+    c = rng.standard_normal(N)
+    if inside_the_column_space:
+        c = A @ (A_pinv @ c)
+    if beta_is_zero:
+        c = c - A @ d * (1 + d @ A_pinv @ c) / (d @ d)
+    Z = A + np.outer(c, d)
+    X = oracles.rank_one_pinv_update(A, A_pinv, c, d)
+    assert X.shape == (K, N)
+    assert np.linalg.matrix_rank(Z) == (K - 1 if beta_is_zero and inside_the_column_space else K)
+    for found, expected in ((Z @ X @ Z, Z), (X @ Z @ X, X), ((Z @ X).T, Z @ X), ((X @ Z).T, X @ Z)):
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", [hinge, squared], ids=repr)
+def test_every_way_to_step_walks_the_same_path(loss: Loss) -> None:
+    rng = np.random.default_rng(1)
+    left, right = (
+        sp.random_array((50, width), density=0.3, rng=rng, data_sampler=rng.standard_normal).tocsr()
+        for width in (N, M)
+    )
+    cost = BilinearSum(left, right, loss, np.where(rng.random(50) < 0.5, -1.0, 1.0))
+    manifold = FixedRankEmbedded(N, M, K)
+    A, B = rng.standard_normal((N, K)), rng.standard_normal((M, K))
+    start, W = manifold.from_factors(A, B), A @ B.T
+    schedule, eta = rng.integers(50, size=(200, 1)), 0.02
+    paths = {"2": (A, B), "3": (A, B)}
+    A4, B4, A4_pinv, B4_pinv = A, B, np.linalg.pinv(A), np.linalg.pinv(B)
+    for (term,) in schedule:
+        p, q, y = left[[term]].toarray()[0], right[[term]].toarray()[0], cost.targets[term]
+        z = p @ W @ q
+        slope = z - y if loss is squared else -y * (y * z < 1)
+        if slope == 0:
+            continue
+        p = -eta * slope * p
+        W = oracles.theorem_3(W, np.outer(p, q), K)
+        paths["2"] = oracles.algorithm_2(*paths["2"], np.outer(p, q))
+        paths["3"] = oracles.algorithm_3(*paths["3"], p[:, None], q[:, None])
+        A4, B4, A4_pinv, B4_pinv = oracles.algorithm_4(A4, B4, A4_pinv, B4_pinv, p, q)
+    ends = {name: Z1 @ Z2.T for name, (Z1, Z2) in paths.items()} | {"4": A4 @ B4.T}
+    for engine_class in (CompiledEngine, ReferenceEngine):
+        engine = engine_class(manifold, cost, SecondOrder())
+        state = engine.advance(engine.load(start), schedule, np.full(200, eta))
+        ends[engine_class.__name__] = manifold.to_dense(engine.dump(state))
+    for name, end in ends.items():
+        assert np.linalg.norm(end - W) < 1e-10 * np.linalg.norm(W), name
+    assert np.linalg.norm(W - manifold.to_dense(start)) > 0.1 * np.linalg.norm(W)
