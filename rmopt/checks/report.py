@@ -107,6 +107,7 @@ def slope_check(
 
 
 def _fill(figure: Figure, check: Check) -> None:
+    figure.set_layout_engine("constrained")
     axes = figure.subplots()
     assert check.steps is not None
     assert check.errors is not None
