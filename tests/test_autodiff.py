@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import autograd.numpy as anp
 import numpy as np
+import pymanopt
 import pytest
 
 import rmopt
@@ -52,6 +53,97 @@ def test_slopes_at_a_tie() -> None:
     problem = Problem(MANIFOLD, log_cosh)
     assert check_gradient(problem, point=points()["tied"])
     assert all(check_hessian(problem, point=points()["tied"]))
+
+
+def test_a_masked_cost_at_a_tie_where_gaps_of_singular_values_give_nan() -> None:
+    rng = np.random.default_rng(3)
+    rows, cols = np.nonzero(rng.random((N, M)) < 0.4)
+    values = TARGET[rows, cols]
+
+    def masked(A: np.ndarray, B: np.ndarray) -> float:
+        return 0.5 * anp.sum((anp.einsum("ik,ik->i", A[rows], B[cols]) - values) ** 2)
+
+    point = points()["tied"]
+    W = MANIFOLD.to_dense(point)
+    G = np.zeros((N, M))
+    G[rows, cols] = W[rows, cols] - values
+    X, Y = rng.standard_normal((M, 4)), rng.standard_normal((N, 4))
+    cost = rmopt.autograd_cost(masked)
+    np.testing.assert_allclose(cost.gradient(point) @ X, G @ X, rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(cost.gradient(point).T @ Y, G.T @ Y, rtol=1e-13, atol=1e-13)
+
+    foreign = pymanopt.manifolds.FixedRankEmbedded(N, M, K)
+    triple = pymanopt.function.autograd(foreign)(lambda u, s, vt: masked(u * s, vt.T))
+    theirs = pymanopt.Problem(foreign, triple)
+    with np.errstate(all="ignore"):
+        found = theirs.riemannian_gradient([point.U, np.ones(K), point.V.T])
+    assert not all(np.isfinite(part).all() for part in found)
+
+
+def test_nothing_of_size_n_by_m_is_formed() -> None:
+    n, m = 300_000, 200_000
+    rng = np.random.default_rng(4)
+    rows, cols, values = rng.integers(n, size=50), rng.integers(m, size=50), rng.standard_normal(50)
+
+    @rmopt.autograd_cost
+    def masked(A: np.ndarray, B: np.ndarray) -> float:
+        return anp.sum(anp.tanh(anp.sum(A[rows] * B[cols], axis=1) - values))
+
+    U, V = np.eye(n, 2), np.eye(m, 2)
+    point = LowRankPoint(U, np.eye(2), V)
+    manifold = FixedRankEmbedded(n, m, 2)
+    slopes = 1 - np.tanh(np.einsum("ik,ik->i", U[rows], V[cols]) - values) ** 2
+    gradient = manifold.projection(point, masked.gradient(point))
+    expected = np.zeros((n, 2))
+    np.add.at(expected, rows, slopes[:, None] * V[cols])
+    np.testing.assert_allclose(U @ gradient.M + gradient.Up, expected, rtol=1e-13, atol=1e-13)
+    tangent = manifold.random_tangent_vector(point, rng)
+    assert (masked.hessian(point, manifold.embedding(point, tangent)) @ V).shape == (n, 2)
+
+
+def test_a_linear_cost_has_the_zero_hessian() -> None:
+    @rmopt.autograd_cost
+    def linear(A: np.ndarray, B: np.ndarray) -> float:
+        return anp.sum(TARGET * anp.dot(A, B.T))
+
+    point = points()["free"]
+    D = Factored(np.ones((N, 2)), np.ones((M, 2)))
+    np.testing.assert_allclose(linear.gradient(point) @ np.eye(M), TARGET, rtol=1e-14)
+    np.testing.assert_array_equal(linear.hessian(point, D) @ np.eye(M), np.zeros((N, M)))
+    np.testing.assert_array_equal(linear.hessian(point, D).T @ np.eye(N), np.zeros((M, N)))
+
+
+def test_a_small_difference_of_large_numbers_is_a_cost() -> None:
+    point = points()["free"]
+    total = np.sum(MANIFOLD.to_dense(point) ** 2)
+
+    @rmopt.autograd_cost
+    def difference(A: np.ndarray, B: np.ndarray) -> float:
+        return 1e9 * (anp.sum(anp.dot(A, B.T) ** 2) - total)
+
+    assert abs(difference.value(point)) < 1e-3
+
+
+@pytest.mark.parametrize("act", ["value", "gradient"])
+def test_costs_of_the_factors_are_refused_whatever_is_asked_first(act: str) -> None:
+    costs = {
+        r"depends on more than A Bᵀ": [
+            lambda A, B: anp.sum(A**2),
+            lambda A, B: 1e-9 * anp.sum(A**2),
+            lambda A, B: anp.sum(anp.dot(A, B.T) ** 2) / A.shape[1],
+            lambda A, B: anp.sum(anp.dot(A, B.T) ** 2) + anp.sum(B),
+        ],
+        r"returned None; it must return a real number": [lambda A, B: None],
+        r"returned 1j; it must return a real number": [lambda A, B: 1j],
+        r"returned an array of shape \(3,\); sum it": [lambda A, B: anp.sum(A, axis=0)],
+        r"is nan at the first point": [lambda A, B: anp.nan],
+    }
+    for sentence, functions in costs.items():
+        for function in functions:
+            with pytest.raises(InvalidInputError, match=sentence):
+                getattr(rmopt.autograd_cost(function), act)(points()["free"])
+    with pytest.raises(InvalidInputError, match=r"needs a function of the factors A and B, got 3"):
+        rmopt.autograd_cost(3)  # type: ignore[arg-type]
 
 
 def test_costs_that_are_none_are_named() -> None:

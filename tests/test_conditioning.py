@@ -75,9 +75,7 @@ def oracle_end(
     ("where", "eta", "expected_s"),
     [("A", 1e-4, 1e-3), ("A", 3e-2, 1.0), ("W", 1e-7, 1.0), ("W", 1e-5, 1e3), ("W", 3e-2, 1e6)],
 )
-def test_both_paths_follow_extended_precision(
-    loss: Loss, where: str, eta: float, expected_s: float
-) -> None:
+def test_both_paths_follow_extended_precision(loss: Loss, where: str, eta: float, expected_s: float) -> None:
     rng = np.random.default_rng(0)
     start = MANIFOLD.from_factors(*factors_of_condition(rng, 1e6, where))
     cost, schedule = make_cost(rng, loss), rng.integers(50, size=(1000, 1))

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 
 from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.core import MissingCapabilityError, Retraction, StorageError
+from rmopt.core.files import save_arrays
 from rmopt.costs import BilinearSum, Loss, TripletSum, hinge, squared
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import MetricProjection, SecondOrder
@@ -174,11 +175,27 @@ def test_swapping_the_retraction_changes_the_path() -> None:
 
 
 @pytest.mark.parametrize("engine", ["reference", "compiled"])
-def test_divergence_is_an_error_with_the_step(engine: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("eta", [1e2, 1e6, 1e30, 1e150, 1e308])
+def test_divergence_is_an_error_with_the_step_and_without_warnings(
+    engine: str, eta: float, tmp_path: Path
+) -> None:
     checkpoint = Checkpoint(tmp_path / "c.npz", every_seconds=0)
-    with np.errstate(all="ignore"), pytest.raises(DivergedError, match=r"diverged.*step") as caught:
-        SGD(1e6, n_steps=5000, engine=engine).run(PROBLEM, random_state=0, checkpoint=checkpoint)
-    assert 0 < caught.value.step < 5000
+    with pytest.raises(DivergedError, match=r"diverged.*step") as caught:
+        SGD(eta, n_steps=5000, engine=engine).run(PROBLEM, random_state=0, checkpoint=checkpoint)
+    assert 0 <= caught.value.step < 10
+
+    def ends_at_a_point(n_steps: int) -> bool:
+        try:
+            end = SGD(eta, n_steps=n_steps, engine=engine).run(PROBLEM, random_state=0).point
+        except DivergedError:
+            return False
+        assert all(np.isfinite(part).all() for part in (end.U, end.S, end.V))
+        return True
+
+    # A run whose last step is the bad one is an error too, never a point of NaN.
+    reached = [ends_at_a_point(n_steps) for n_steps in range(1, caught.value.step + 2)]
+    assert not reached[-1]
+    assert reached == sorted(reached, reverse=True)
 
 
 def test_bad_input_is_named() -> None:
@@ -211,10 +228,52 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     SGD(0.02, n_steps=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
     with pytest.raises(InvalidInputError, match=r"belongs to another run: its seed is 0, not 1"):
         SGD(0.02, n_steps=100).run(PROBLEM, random_state=1, checkpoint=checkpoint)
-    content = (tmp_path / "c.npz").read_bytes()
-    (tmp_path / "c.npz").write_bytes(content[: len(content) // 2])
-    with pytest.raises(StorageError, match=r"it is damaged"):
-        SGD(0.02, n_steps=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
+    start = PROBLEM.manifold.random_point(np.random.default_rng(9))
+    with pytest.raises(InvalidInputError, match=r"belongs to another run: its initial point is random"):
+        SGD(0.02, n_steps=100).run(PROBLEM, start, random_state=0, checkpoint=checkpoint)
+
+
+def decaying(t: np.ndarray) -> np.ndarray:
+    return 0.02 / (1 + 0.01 * t)
+
+
+def test_what_the_checkpoint_of_a_function_belongs_to(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path / "c.npz")
+    same = lambda t: 0.02 / (1 + 0.01 * t)  # noqa: E731 - another object of another name
+    same.__name__ = "decaying"
+    found = SGD(decaying, n_steps=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
+    again = SGD(same, n_steps=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
+    np.testing.assert_array_equal(dense(found), dense(again))
+    other = lambda t: 0.01 / (1 + 0.01 * t)  # noqa: E731
+    other.__name__ = "decaying"
+    with pytest.raises(InvalidInputError, match=r"its draw of terms and step sizes is"):
+        SGD(other, n_steps=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
+
+
+def test_damaged_checkpoints_are_never_believed(tmp_path: Path) -> None:
+    path = tmp_path / "c.npz"
+
+    def run() -> np.ndarray:
+        return dense(SGD(0.02, n_steps=100).run(PROBLEM, random_state=0, checkpoint=Checkpoint(path)))
+
+    expected, content = run(), path.read_bytes()
+    for damaged in (b"", b"hello", content[: len(content) // 2], content[:-30]):
+        path.write_bytes(damaged)
+        with pytest.raises(StorageError, match=r"is not a file that rmopt wrote, or it is damaged"):
+            run()
+    rng, refused = np.random.default_rng(0), 0
+    for _ in range(60):
+        flipped = bytearray(content)
+        flipped[rng.integers(len(flipped))] ^= 1 << int(rng.integers(8))
+        path.write_bytes(flipped)
+        try:
+            np.testing.assert_array_equal(run(), expected)
+        except StorageError:
+            refused += 1
+    assert refused > 30
+    save_arrays(path, {"x": np.ones(3)}, {"kind": "model"})
+    with pytest.raises(InvalidInputError, match=r"c.npz is not a checkpoint; delete it"):
+        run()
 
 
 def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

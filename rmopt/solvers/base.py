@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from rmopt.core.ambient import Array
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.problem import Problem
 from rmopt.engines.base import Engine, diverged
-from rmopt.solvers.checkpoint import Checkpoint
+from rmopt.solvers.checkpoint import Checkpoint, arrays_of, digest
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.samplers import Sampler
 from rmopt.solvers.step_sizes import StepSize
@@ -130,8 +129,8 @@ class Solver(ABC):
         recorder = Recorder() if recorder is None else recorder
         seed = _seed(random_state)
         engine = self.engine(problem)
-        start = "random" if initial_point is None else _digest(*_arrays(initial_point))
-        if initial_point is None:
+        random_start = initial_point is None
+        if random_start:
             initial_point = problem.manifold.random_point(np.random.default_rng([seed, 0]))
         reason = problem.manifold.check_point(initial_point)
         if reason is not None:
@@ -144,7 +143,8 @@ class Solver(ABC):
         if checkpoint is not None:
             sampler = self.sampler_for(problem)
             first_draw = self._draw(sampler, self.step_size_rule(), seed, first_step // sampler.block_size)
-            identity |= {"initial point": start, "draw of terms and step sizes": _digest(*first_draw)}
+            identity["initial point"] = "random" if random_start else digest(*arrays_of(initial_point))
+            identity["draw of terms and step sizes"] = digest(*first_draw)
         saved = None if checkpoint is None else checkpoint.load(identity)
         rows: list[dict[str, Any]] = []
         if saved is not None:
@@ -160,7 +160,7 @@ class Solver(ABC):
         def here() -> Any:
             with np.errstate(all="ignore"):
                 point = engine.dump(state.engine_state)
-            if not all(np.isfinite(part).all() for part in _arrays(point)):
+            if not all(np.isfinite(part).all() for part in arrays_of(point) if part.dtype.kind in "fc"):
                 before = np.array([state.step - 1])
                 raise diverged(state.step - 1, self.step_size_rule()(before)[0])
             return point
@@ -246,17 +246,6 @@ class Solver(ABC):
         # 0 is the stream of the initial point.
         rng = np.random.default_rng([seed, 1, block])
         return sampler.draw(rng, start, size), rule(np.arange(start, start + size))
-
-
-def _arrays(point: Any) -> list[Array]:
-    return list(vars(point).values()) if is_dataclass(point) else [np.asarray(point)]
-
-
-def _digest(*arrays: Array) -> str:
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()[:12]
 
 
 def _seed(random_state: int | np.random.Generator | None) -> int:

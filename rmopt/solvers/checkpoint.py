@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.errors import InvalidInputError
@@ -56,3 +59,18 @@ class Checkpoint:
                 f"{identity[key]}. Delete it or choose another path."
             )
         return arrays, about
+
+
+def arrays_of(point: Any) -> list[Array]:
+    """Return the arrays that a point is made of: a dataclass of arrays, a list of them, or one array."""
+    if is_dataclass(point):
+        return [np.asarray(getattr(point, field.name)) for field in fields(point)]
+    return [np.asarray(part) for part in (point if isinstance(point, list | tuple) else [point])]
+
+
+def digest(*arrays: Array) -> str:
+    """Return a short digest of the bits of some arrays."""
+    total = hashlib.sha256()
+    for array in arrays:
+        total.update(np.ascontiguousarray(array).data)
+    return total.hexdigest()[:12]
