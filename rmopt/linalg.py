@@ -5,11 +5,6 @@ import numpy as np
 Array = np.ndarray
 
 
-def symmetrise(M: Array) -> Array:
-    """Return (M + Mᵀ) / 2 of a square matrix."""
-    return 0.5 * (M + M.T)
-
-
 def factor_product(A: Array, core: Array, B: Array) -> tuple[Array, Array, Array]:
     """Return U, S, V with A core Bᵀ = U S Vᵀ, U and V orthonormal, S square and not diagonal in general.
 

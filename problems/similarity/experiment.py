@@ -67,7 +67,7 @@ def similarity(
     bundle = _prepared(load(data, data_home), features, split)
     train, test = bundle.train, bundle.test
     X, y = bundle.X[train], bundle.y[train]
-    bench = Bench(run, X, y, bundle.X[test], bundle.y[test], triplets, init, resume)
+    bench = Bench(run, X, y, bundle.X[test], bundle.y[test], triplets, resume)
     # Every setting is tried out before the first method starts to train.
     planned: list[tuple[str, dict[str, Any], Solver, FixedRankEmbedded]] = []
     sampler, n = bench.sampler, X.shape[1]
@@ -119,7 +119,7 @@ class Bench:
     """The training and test parts, and how a method becomes a row of the table."""
 
     def __init__(
-        self, run: Run, X: Any, y: Any, X_test: Any, y_test: Any, triplets: int, init: str, resume: bool
+        self, run: Run, X: Any, y: Any, X_test: Any, y_test: Any, triplets: int, resume: bool
     ) -> None:
         self.run, self.X_test, self.y_test, self.resume = run, X_test, y_test, resume
         self.cost, self.sampler = TripletSum(X, X), ClassTriplets(y)

@@ -10,7 +10,7 @@ from rmopt.core.errors import (
     StorageError,
 )
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
-from rmopt.core.manifold import HasHessian, HasRank, Manifold
+from rmopt.core.manifold import HasHessian, Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 
@@ -23,7 +23,6 @@ __all__ = [
     "FiniteSum",
     "HasHessian",
     "HasHessianAction",
-    "HasRank",
     "InvalidInputError",
     "LowRankPoint",
     "LowRankTangent",

@@ -132,11 +132,3 @@ class HasHessian(Protocol):
         self, point: Any, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Any
     ) -> Any:
         """Return the Riemannian Hessian along a tangent vector."""
-
-
-@runtime_checkable
-class HasRank(Protocol):
-    """A manifold of matrices of a fixed rank."""
-
-    shape: tuple[int, int]
-    rank: int
