@@ -57,7 +57,7 @@ def instances() -> list[Instance]:
 
 
 def fixed_rank_instances() -> list[Instance]:
-    """Return instances of `FixedRankEmbedded`: wide, tall, square and full-rank ones, tied singular values."""
+    """Return instances of `FixedRankEmbedded`: wide, tall and square, tied and uneven singular values."""
     retractions = list(FIXED_RANK_RETRACTIONS.values())
     made = [
         Instance(
@@ -72,6 +72,7 @@ def fixed_rank_instances() -> list[Instance]:
         for manifold in (FixedRankEmbedded(n, m, k),)
     ]
     spread = FixedRankEmbedded(11, 8, 4)
+    steep = [1.0, 0.1, 0.01, 0.001]
     return [
         *made,
         Instance(
@@ -82,6 +83,13 @@ def fixed_rank_instances() -> list[Instance]:
             spread,
             retractions,
             point=_with_singular_values(spread, [9.0, 1.0, 0.5, 0.2]),
+        ),
+        Instance(
+            "fixed-rank-ill-conditioned",
+            spread,
+            retractions,
+            problems={loss: _bilinear_problem(spread, loss) for loss in LOSSES},
+            point=_with_singular_values(spread, steep),
         ),
     ]
 
@@ -100,10 +108,9 @@ def _with_singular_values(
 
 def _rows(count: int, width: int, rng: np.random.Generator) -> sp.csr_array:
     """Return sparse rows of length about 1, two of them empty."""
-    rows = sp.random_array((count, width), density=0.4, rng=rng, data_sampler=rng.standard_normal).tolil()
-    rows[3] = 0
-    rows[count // 2] = 0
-    return rows.tocsr() / np.sqrt(0.4 * width)
+    rows = rng.standard_normal((count, width)) * (rng.random((count, width)) < 0.4)
+    rows[[3, count // 2]] = 0.0
+    return sp.csr_array(rows / np.sqrt(0.4 * width))
 
 
 def _bilinear_problem(manifold: FixedRankEmbedded, loss: str) -> Problem:

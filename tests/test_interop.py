@@ -12,7 +12,7 @@ from pymanopt.optimizers import ConjugateGradient
 
 import rmopt
 from rmopt import InvalidInputError, Problem
-from rmopt.core import Factored, FiniteSum, LowRankPoint
+from rmopt.core import Factored, FiniteSum, LowRankPoint, MissingCapabilityError
 from rmopt.interop import PymanoptSolver, from_pymanopt, to_pymanopt
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import FIXED_RANK_RETRACTIONS
@@ -94,6 +94,18 @@ def test_trust_regions_on_an_autograd_cost(
     assert np.linalg.norm(manifold.to_dense(result.point) - truth) / np.linalg.norm(truth) < 1e-6
 
 
+def test_trust_regions_without_second_derivatives_say_so() -> None:
+    class Flat(rmopt.core.Cost):
+        def value(self, point: LowRankPoint) -> float:
+            return 0.0
+
+        def gradient(self, point: LowRankPoint) -> np.ndarray:
+            return np.zeros(SHAPE)
+
+    with pytest.raises(MissingCapabilityError, match=r"TrustRegions needs second derivatives, which Flat on"):
+        PymanoptSolver("TrustRegions").run(Problem(FixedRankEmbedded(*SHAPE, RANK), Flat()))
+
+
 class Rayleigh(FiniteSum):
     """−½ Σ (aᵢᵀx)²: the minimum on the sphere is the leading right singular vector."""
 
@@ -141,4 +153,12 @@ def test_bad_input_is_named(completion: tuple[FixedRankEmbedded, Completion, np.
         PymanoptSolver().run(Problem(manifold, cost), np.eye(3))
     with pytest.raises(InvalidInputError, match=r"the initial point is not on FromPymanopt"):
         SGD(0.1).run(Problem(from_pymanopt(Sphere(6)), Rayleigh(np.eye(6))), np.ones(5))
+    with pytest.raises(InvalidInputError, match=r"a step of length zero moves the point"):
+        SGD(0.1).run(Problem(from_pymanopt(Sphere(6)), Rayleigh(np.eye(6))), np.ones(6))
+    with pytest.raises(InvalidInputError, match=r"ConjugateGradient refuses the options speed"):
+        PymanoptSolver("ConjugateGradient", speed=3)
+    with pytest.raises(InvalidInputError, match=r"must be a name or an optimizer made by pymanopt"):
+        PymanoptSolver(3)
+    with pytest.raises(InvalidInputError, match=r"random_state = -1 must be a non-negative integer"):
+        PymanoptSolver().run(Problem(manifold, cost), random_state=-1)
     assert to_pymanopt(Problem(from_pymanopt(Stiefel(4, 2)), Rayleigh(np.eye(4)))).manifold.dim == 5

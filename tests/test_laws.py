@@ -20,7 +20,7 @@ from rmopt.checks import (
     report,
     run_catalogue,
 )
-from rmopt.core import Cost, Factored, LowRankPoint, Retraction
+from rmopt.core import Cost, Factored, InvalidInputError, LowRankPoint, Retraction
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, SecondOrder
 
@@ -106,7 +106,11 @@ def test_report_and_plot(tmp_path: Path) -> None:
     text = io.StringIO()
     report([*checks, Check("law", "thing", False, 2.0, 1.0, "why")], text)
     lines = text.getvalue().splitlines()
-    assert lines[0].startswith("passed  rigidity of SecondOrder() on FixedRankEmbedded(9, 7, 3): 2 (R(x")
-    assert lines[-2:] == ["FAILED  law of thing: 2 (why)", "2 of 3 checks passed."]
+    assert lines[0].startswith(
+        "passed  rigidity of SecondOrder() on FixedRankEmbedded(9, 7, 3): 2 against 2 (R(x"
+    )
+    assert lines[-2:] == ["FAILED  law of thing: 2 against 1 (why)", "2 of 3 checks passed."]
+    with pytest.raises(InvalidInputError, match="has no picture"):
+        Check("law", "thing", True, 2.0, 1.0, "why").plot(tmp_path / "none.png")
     checks[1].plot(tmp_path / "slope.png")
     assert (tmp_path / "slope.png").read_bytes().startswith(b"\x89PNG")

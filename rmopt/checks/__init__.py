@@ -8,6 +8,8 @@ from rmopt.checks.derivatives import check_gradient, check_hessian
 from rmopt.checks.engine import check_engine
 from rmopt.checks.geometry import check_manifold, check_retraction
 from rmopt.checks.report import Check, report
+from rmopt.core import HasHessian, HasHessianAction, Problem
+from rmopt.costs import Loss
 
 __all__ = [
     "Check",
@@ -20,8 +22,9 @@ __all__ = [
     "run_catalogue",
 ]
 
-# Losses with a kink or a jump in the slope have no Taylor expansion to check; these are smooth.
-SMOOTH = ("logistic", "squared")
+# A kink near the point bends a Taylor expansion: losses with one in the value, and in the slope.
+KINKED = ("hinge", "absolute")
+KINKED_SLOPE = ("squared_hinge",)
 
 
 def run_catalogue(names: Sequence[str] = (), seed: int = 0) -> Iterator[Check]:
@@ -43,10 +46,23 @@ def run_catalogue(names: Sequence[str] = (), seed: int = 0) -> Iterator[Check]:
         yield from check_manifold(manifold, seed, point)
         for retraction in instance.retractions:
             yield from check_retraction(retraction, manifold, seed, point)
-        for name, problem in instance.problems.items():
-            if name.removeprefix("triplets-") in SMOOTH:
+        for problem in instance.problems.values():
+            loss = getattr(problem.cost, "loss", None)
+            if str(loss) not in KINKED:
                 yield check_gradient(problem, seed, point)
+            if str(loss) not in KINKED + KINKED_SLOPE and _has_hessian(problem):
                 yield from check_hessian(problem, seed, point)
             if instance.compiled:
                 for retraction in instance.retractions:
                     yield from check_engine(problem, retraction, seed)
+
+
+def _has_hessian(problem: Problem) -> bool:
+    """Return whether second derivatives are there, with a default retraction that shows them."""
+    loss = getattr(problem.cost, "loss", None)
+    return (
+        isinstance(problem.manifold, HasHessian)
+        and isinstance(problem.cost, HasHessianAction)
+        and problem.manifold.default_retraction.order >= 2
+        and not (isinstance(loss, Loss) and loss.curvature is None)
+    )

@@ -29,8 +29,8 @@ def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None) -> list[
     x = manifold.random_point(rng) if point is None else point
     there = manifold.random_point(rng)
     a, b = (manifold.random_tangent_vector(x, rng) for _ in range(2))
-    n, m = manifold.embed_point(x).shape
-    Z = rng.standard_normal((n, m))
+    shape = tuple(manifold.embed_point(x).shape)
+    Z = rng.standard_normal(shape)
     PZ = manifold.projection(x, Z)
 
     def gap(left: Any, right: Any) -> float:
@@ -42,13 +42,12 @@ def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None) -> list[
     reason = manifold.check_point(x)
     carried = manifold.transport(x, there, a)
     inner = manifold.inner_product
-    ambient_inner = float(np.vdot(_dense(manifold.embedding(x, a), m), Z))
+    ambient_inner = float(np.vdot(_dense(manifold.embedding(x, a)), Z))
     images = [
-        manifold.projection(x, rng.standard_normal((n, m))) for _ in range(min(n * m, manifold.dim + 3))
+        manifold.projection(x, rng.standard_normal(shape))
+        for _ in range(min(int(np.prod(shape)), manifold.dim + 3))
     ]
-    rank = np.linalg.matrix_rank(
-        np.array([_dense(manifold.embedding(x, image), m).ravel() for image in images])
-    )
+    rank = np.linalg.matrix_rank(np.array([_dense(manifold.embedding(x, image)).ravel() for image in images]))
     zero = manifold.zero_vector(x)
     stays = _distance(manifold, manifold.retraction(x, zero), x)
     return [
@@ -84,19 +83,18 @@ def check_retraction(
     x = manifold.random_point(rng) if point is None else point
     xi = manifold.random_tangent_vector(x, rng)
     direction, start = manifold.embedding(x, xi), manifold.embed_point(x)
-    m = start.shape[1]
 
     def difference(t: float) -> Any:
         end = manifold.embed_point(retraction(manifold, x, xi, t))
         return Sum(end, _scaled(start, -1.0), _scaled(direction, -t))
 
     def whole(t: float) -> float:
-        return float(np.linalg.norm(_dense(difference(t), m)))
+        return float(np.linalg.norm(_dense(difference(t))))
 
     def tangential(t: float) -> float:
         return manifold.norm(x, manifold.projection(x, difference(t)))
 
-    scale = float(np.linalg.norm(_dense(start, m)))
+    scale = float(np.linalg.norm(_dense(start)))
     subject = f"{retraction} on {manifold}"
     return [
         slope_check("rigidity", subject, whole, 2.0, scale, "R(x, tξ) − x − tξ"),
@@ -106,8 +104,10 @@ def check_retraction(
     ]
 
 
-def _dense(ambient: Any, m: int) -> Array:
-    return np.asarray(ambient) if isinstance(ambient, np.ndarray) else np.asarray(ambient @ np.eye(m))
+def _dense(ambient: Any) -> Array:
+    if isinstance(ambient, Sum):
+        return sum((_dense(term) for term in ambient.terms), start=np.zeros(ambient.terms[0].shape))
+    return ambient if isinstance(ambient, np.ndarray) else np.asarray(ambient @ np.eye(ambient.shape[1]))
 
 
 def _scaled(ambient: Any, factor: float) -> Any:
@@ -118,4 +118,4 @@ def _scaled(ambient: Any, factor: float) -> Any:
 
 def _distance(manifold: Manifold, a: Any, b: Any) -> float:
     A, B = manifold.embed_point(a), manifold.embed_point(b)
-    return float(np.linalg.norm(_dense(A, A.shape[1]) - _dense(B, B.shape[1])))
+    return float(np.linalg.norm(_dense(A) - _dense(B)))

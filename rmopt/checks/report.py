@@ -11,9 +11,14 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from rmopt.core.ambient import Array
+from rmopt.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+# A slope is fitted to this many steps, whose logarithms are off the line by less than this.
+WINDOW = 6
+STRAIGHT = 0.05
 
 
 @dataclass(frozen=True)
@@ -49,13 +54,21 @@ class Check:
 
     def __str__(self) -> str:
         verdict = "passed" if self.passed else "FAILED"
-        return f"{verdict}  {self.name} of {self.subject}: {self.measured:.4g} ({self.detail})"
+        numbers = f"{_short(self.measured)} against {_short(self.expected)}"
+        return f"{verdict}  {self.name} of {self.subject}: {numbers} ({self.detail})"
 
     def plot(self, path: Path | str) -> None:
         """Save a picture of error against step, with the expected slope beside it.
 
-        Only checks with `steps` have a picture.
+        Raises
+        ------
+        InvalidInputError
+            When the check has no `steps`: only slopes have a picture.
         """
+        if self.steps is None:
+            raise InvalidInputError(
+                f"the check {self.name!r} of {self.subject} has no picture; plot checks whose `steps` are there."
+            )
         from rmopt.drawing import draw
 
         draw(Path(path), (5.0, 4.0), _fill, self)
@@ -85,8 +98,9 @@ def slope_check(
 ) -> Check:
     """Return the check that an error falls with the expected power of the step.
 
-    The slope is fitted to the six smallest steps whose error stands well above rounding. An error that
-    never does so is exact, and its slope counts as infinite.
+    The slope is fitted to six consecutive steps: the smallest that stand well above rounding and lie on
+    a line. An error that never stands above rounding is exact, and its slope counts as infinite. Large
+    steps may leave the domain; an error that is not finite at a small step fails.
 
     Parameters
     ----------
@@ -99,11 +113,33 @@ def slope_check(
     """
     steps = np.logspace(0.0, -6.0, 37)
     errors = np.array([error_at(t) for t in steps])
-    clear = np.flatnonzero(errors > 2e-13 * scale)[-6:]
-    fitted = len(clear) >= 3
-    slope = float(np.polyfit(np.log(steps[clear]), np.log(errors[clear]), 1)[0]) if fitted else np.inf
+    bad = np.flatnonzero(~np.isfinite(errors))
+    first = bad[-1] + 1 if bad.size else 0
+    if not np.isfinite(scale) or first > len(steps) // 2:
+        slope, detail = np.nan, f"{detail} is not finite"
+    else:
+        clear = first + np.flatnonzero(errors[first:] > 2e-13 * scale)
+        slope = _fitted_slope(np.log(steps[clear]), np.log(errors[clear]))
     passed = bool(slope >= expected - 0.15)
     return Check(name, str(subject), passed, slope, expected, f"{detail}: slope", steps, errors)
+
+
+def _fitted_slope(x: Array, y: Array) -> float:
+    """Return the slope at the far end of a curve, from the last window that rounding does not bend."""
+    if len(x) < 3:
+        return float(np.inf)
+    fits = []
+    for end in range(len(x), min(len(x), WINDOW) - 1, -1):
+        part = slice(max(0, end - WINDOW), end)
+        slope, offset = np.polyfit(x[part], y[part], 1)
+        if np.abs(y[part] - slope * x[part] - offset).max() < STRAIGHT:
+            return float(slope)
+        fits.append(float(slope))
+    return fits[0]
+
+
+def _short(number: float | None) -> str:
+    return "–" if number is None else f"{number:.4g}"
 
 
 def _fill(figure: Figure, check: Check) -> None:
@@ -112,7 +148,7 @@ def _fill(figure: Figure, check: Check) -> None:
     assert check.steps is not None
     assert check.errors is not None
     assert check.expected is not None
-    shown = check.errors > 0
+    shown = (check.errors > 0) & np.isfinite(check.errors)
     steps, errors = check.steps[shown], check.errors[shown]
     axes.loglog(steps, errors, "o", color="#0072B2", markersize=4, label=f"measured: {check.measured:.2f}")
     if len(errors):

@@ -1,4 +1,4 @@
-"""pymanopt both ways: its optimizers on rmopt's manifolds, its manifolds under rmopt's solvers."""
+"""pymanopt's optimizers on rmopt's manifolds."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pymanopt
 from pymanopt import optimizers
 from pymanopt.manifolds.manifold import Manifold as PymanoptManifold
 
-from rmopt.core.ambient import Ambient, Array
+from rmopt.core.ambient import Ambient
 from rmopt.core.cost import HasHessianAction
-from rmopt.core.errors import DivergedError, InvalidInputError
+from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import HasHessian, Manifold
 from rmopt.core.problem import Problem
-from rmopt.core.retraction import Retraction
-from rmopt.solvers.base import Result
+from rmopt.interop.foreign import FromPymanopt
+from rmopt.solvers.base import Result, _seed
 
 # From here on isinstance(rmopt manifold, pymanopt manifold) holds, which is all that pymanopt asks for.
 PymanoptManifold.register(Manifold)
@@ -32,9 +32,13 @@ def to_pymanopt(problem: Problem) -> pymanopt.Problem:
     target = manifold.foreign if isinstance(manifold, FromPymanopt) else manifold
     wrap = pymanopt.function.numpy(target)
     parts: dict[str, Any] = {"euclidean_gradient": wrap(lambda point: cost.gradient(point))}
-    if isinstance(cost, HasHessianAction) and isinstance(manifold, HasHessian):
+    if _has_hessian(problem):
         parts["euclidean_hessian"] = wrap(lambda point, direction: _hessian(cost, point, direction))
     return pymanopt.Problem(target, wrap(lambda point: cost.value(point)), **parts)
+
+
+def _has_hessian(problem: Problem) -> bool:
+    return isinstance(problem.cost, HasHessianAction) and isinstance(problem.manifold, HasHessian)
 
 
 def _hessian(cost: Any, point: Any, direction: Ambient) -> Ambient:
@@ -50,6 +54,11 @@ class PymanoptSolver:
         "SteepestDescent", "ConjugateGradient", "TrustRegions", or an optimizer made by pymanopt.
     **options : object
         Passed to the optimizer when it is given by name, e.g. ``max_iterations``.
+
+    Raises
+    ------
+    InvalidInputError
+        For an unknown optimizer or an option that it does not have.
     """
 
     def __init__(self, optimizer: Any = "ConjugateGradient", **options: Any) -> None:
@@ -59,7 +68,18 @@ class PymanoptSolver:
                 raise InvalidInputError(
                     f"optimizer = {optimizer!r} is unknown; choose one of {', '.join(names)}."
                 )
-            self.optimizer = getattr(optimizers, optimizer)(**{"verbosity": 0, **options})
+            try:
+                self.optimizer = getattr(optimizers, optimizer)(**{"verbosity": 0, **options})
+            except TypeError as error:
+                raise InvalidInputError(
+                    f"{optimizer} refuses the options {', '.join(options)} ({error}); "
+                    f"help(pymanopt.optimizers.{optimizer}) lists what it takes."
+                ) from None
+        elif not isinstance(optimizer, optimizers.optimizer.Optimizer):
+            raise InvalidInputError(
+                f"optimizer = {optimizer!r} must be a name or an optimizer made by pymanopt, "
+                "e.g. 'ConjugateGradient'."
+            )
         elif options:
             raise InvalidInputError(f"set {', '.join(options)} on the optimizer itself, which you passed.")
         else:
@@ -74,14 +94,26 @@ class PymanoptSolver:
     ) -> Result:
         """Minimise the cost; the result's history is empty and `updates` counts iterations.
 
+        A random start is that of `rmopt.solvers.Solver.run` for the same `random_state`.
+
         Raises
         ------
+        InvalidInputError
+            When the initial point is not on the manifold, or for a wrong `random_state`.
+        MissingCapabilityError
+            When trust regions meet a problem without second derivatives.
         DivergedError
             When the cost at the last point is not finite.
         """
-        seed = 0 if random_state is None else random_state
+        seed = _seed(random_state)
+        if isinstance(self.optimizer, optimizers.TrustRegions) and not _has_hessian(problem):
+            raise MissingCapabilityError(
+                f"TrustRegions needs second derivatives, which {type(problem.cost).__name__} on "
+                f"{problem.manifold} lacks; add `hessian(point, direction)` to the cost, or use "
+                "'ConjugateGradient'."
+            )
         if initial_point is None:
-            initial_point = problem.manifold.random_point(np.random.default_rng(seed))
+            initial_point = problem.manifold.random_point(np.random.default_rng([seed, 0]))
         reason = problem.manifold.check_point(initial_point)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
@@ -102,122 +134,6 @@ class PymanoptSolver:
             updates=found.iterations,
             seconds=found.time,
             stopped_by=found.stopping_criterion,
-            seed=seed if isinstance(seed, int) else 0,
+            seed=seed,
             history=[],
         )
-
-
-class ForeignRetraction(Retraction):
-    """The retraction that a pymanopt manifold brings along."""
-
-    order = 1
-    name = "foreign"
-
-    def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
-        """Return the point reached from `point` along t · `tangent`."""
-        return manifold.foreign.retraction(point, t * tangent)
-
-
-class FromPymanopt(Manifold):
-    """A pymanopt manifold whose points are arrays, as an rmopt manifold.
-
-    Parameters
-    ----------
-    foreign : pymanopt manifold
-        With `point_layout` 1, e.g. ``Sphere(5)``.
-    """
-
-    def __init__(self, foreign: Any) -> None:
-        if foreign.point_layout != 1:
-            raise InvalidInputError(
-                f"{foreign} has points of {foreign.point_layout} arrays; only manifolds of single arrays fit."
-            )
-        self.foreign = foreign
-        self.default_retraction = ForeignRetraction()
-
-    def __repr__(self) -> str:
-        return f"FromPymanopt({self.foreign})"
-
-    @property
-    def dim(self) -> int:
-        """Dimension of the manifold."""
-        return int(self.foreign.dim)
-
-    def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
-        """Return the Riemannian inner product of two tangent vectors."""
-        return float(self.foreign.inner_product(point, tangent_vector_a, tangent_vector_b))
-
-    def projection(self, point: Array, ambient: Any) -> Array:
-        """Return the orthogonal projection of an ambient array onto the tangent space."""
-        return self.foreign.projection(point, ambient)
-
-    def to_tangent_space(self, point: Array, vector: Array) -> Array:
-        """Remove rounding errors from a tangent vector."""
-        return self.foreign.projection(point, vector)
-
-    def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Any) -> Array:
-        """Return the Riemannian gradient for an ambient one."""
-        return self.foreign.euclidean_to_riemannian_gradient(point, euclidean_gradient)
-
-    def euclidean_to_riemannian_hessian(
-        self, point: Array, euclidean_gradient: Array, euclidean_hessian: Array, tangent_vector: Array
-    ) -> Array:
-        """Return the Riemannian Hessian along a tangent vector."""
-        return self.foreign.euclidean_to_riemannian_hessian(
-            point, euclidean_gradient, euclidean_hessian, tangent_vector
-        )
-
-    def embedding(self, point: Array, tangent_vector: Array) -> Array:
-        """Return a tangent vector as an ambient array."""
-        return self.foreign.embedding(point, tangent_vector)
-
-    def embed_point(self, point: Array) -> Array:
-        """Return the point itself."""
-        return point
-
-    def random_point(self, rng: np.random.Generator | None = None) -> Array:
-        """Return a random point; pymanopt draws it from numpy's global state, here seeded and restored."""
-        with _global_seed(rng):
-            return self.foreign.random_point()
-
-    def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
-        """Return a random tangent vector."""
-        with _global_seed(rng):
-            return self.foreign.random_tangent_vector(point)
-
-    def zero_vector(self, point: Array) -> Array:
-        """Return the zero tangent vector."""
-        return self.foreign.zero_vector(point)
-
-    def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
-        """Carry a tangent vector from one tangent space to another."""
-        return self.foreign.transport(point_a, point_b, tangent_vector_a)
-
-    def check_point(self, point: Any) -> str | None:
-        """Return why `point` cannot be a point, as far as its form tells; pymanopt has no such check."""
-        expected = self.random_point(np.random.default_rng(0)).shape
-        if not isinstance(point, np.ndarray) or point.shape != expected:
-            return f"a point of {self} is an array of shape {expected}"
-        return None if np.isfinite(point).all() else "the point holds NaN or infinity"
-
-
-class _global_seed:  # noqa: N801 - used like a function
-    """Seed numpy's global state inside a with block and restore it afterwards."""
-
-    def __init__(self, rng: np.random.Generator | None) -> None:
-        self.seed = int(np.random.default_rng(rng).integers(2**32))
-
-    def __enter__(self) -> None:
-        self.before = np.random.get_state()
-        np.random.seed(self.seed)
-
-    def __exit__(self, *exception: object) -> None:
-        np.random.set_state(self.before)
-
-
-def from_pymanopt(manifold: Any) -> FromPymanopt:
-    """Return a pymanopt manifold as an rmopt manifold, for SGD with the reference engine."""
-    return FromPymanopt(manifold)
-
-
-__all__ = ["FromPymanopt", "PymanoptSolver", "from_pymanopt", "to_pymanopt"]

@@ -1,0 +1,141 @@
+"""pymanopt's manifolds of single arrays as rmopt manifolds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Array, Sum
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.manifold import Manifold
+from rmopt.core.retraction import Retraction
+
+
+class ForeignRetraction(Retraction):
+    """The retraction that a pymanopt manifold brings along."""
+
+    order = 1
+    name = "foreign"
+
+    def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
+        """Return the point reached from `point` along t · `tangent`."""
+        return manifold.foreign.retraction(point, t * tangent)
+
+
+class FromPymanopt(Manifold):
+    """A pymanopt manifold whose points are arrays, as an rmopt manifold.
+
+    Parameters
+    ----------
+    foreign : pymanopt manifold
+        With `point_layout` 1, e.g. ``Sphere(5)``.
+    """
+
+    def __init__(self, foreign: Any) -> None:
+        if foreign.point_layout != 1:
+            raise InvalidInputError(
+                f"{foreign} has points of {foreign.point_layout} arrays; only manifolds of single arrays fit."
+            )
+        self.foreign = foreign
+        self.default_retraction = ForeignRetraction()
+
+    def __repr__(self) -> str:
+        return f"FromPymanopt({self.foreign})"
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the manifold."""
+        return int(self.foreign.dim)
+
+    def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
+        """Return the Riemannian inner product of two tangent vectors."""
+        return float(self.foreign.inner_product(point, tangent_vector_a, tangent_vector_b))
+
+    def projection(self, point: Array, ambient: Any) -> Array:
+        """Return the orthogonal projection of an ambient array or operator onto the tangent space."""
+        return self.foreign.projection(point, _as_array(ambient))
+
+    def to_tangent_space(self, point: Array, vector: Array) -> Array:
+        """Remove rounding errors from a tangent vector."""
+        return self.foreign.projection(point, vector)
+
+    def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Any) -> Array:
+        """Return the Riemannian gradient for an ambient array or operator."""
+        return self.foreign.euclidean_to_riemannian_gradient(point, _as_array(euclidean_gradient))
+
+    def euclidean_to_riemannian_hessian(
+        self, point: Array, euclidean_gradient: Array, euclidean_hessian: Array, tangent_vector: Array
+    ) -> Array:
+        """Return the Riemannian Hessian along a tangent vector."""
+        return self.foreign.euclidean_to_riemannian_hessian(
+            point, _as_array(euclidean_gradient), _as_array(euclidean_hessian), tangent_vector
+        )
+
+    def embedding(self, point: Array, tangent_vector: Array) -> Array:
+        """Return a tangent vector as an ambient array."""
+        return self.foreign.embedding(point, tangent_vector)
+
+    def embed_point(self, point: Array) -> Array:
+        """Return the point itself."""
+        return point
+
+    def random_point(self, rng: np.random.Generator | None = None) -> Array:
+        """Return a random point; pymanopt draws it from numpy's global state, here seeded and restored."""
+        with _global_seed(rng):
+            return self.foreign.random_point()
+
+    def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
+        """Return a random tangent vector."""
+        with _global_seed(rng):
+            return self.foreign.random_tangent_vector(point)
+
+    def zero_vector(self, point: Array) -> Array:
+        """Return the zero tangent vector."""
+        return self.foreign.zero_vector(point)
+
+    def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
+        """Carry a tangent vector from one tangent space to another."""
+        return self.foreign.transport(point_a, point_b, tangent_vector_a)
+
+    def check_point(self, point: Any) -> str | None:
+        """Return why `point` is not on the manifold, or None; pymanopt has no such check.
+
+        Besides its form it is told by the zero step, which leaves a point of the manifold in its place.
+        """
+        expected = self.random_point(np.random.default_rng(0)).shape
+        if not isinstance(point, np.ndarray) or point.shape != expected:
+            return f"a point of {self} is an array of shape {expected}"
+        if not np.isfinite(point).all():
+            return "the point holds NaN or infinity"
+        try:
+            stays = self.foreign.retraction(point, np.zeros_like(point))
+        except NotImplementedError:
+            return None
+        off = np.linalg.norm(stays - point) / max(1.0, float(np.linalg.norm(point)))
+        return None if off < 1e-8 else f"a step of length zero moves the point by {off:.1e}"
+
+
+def _as_array(ambient: Any) -> Array:
+    if isinstance(ambient, Sum):
+        return sum((_as_array(term) for term in ambient.terms), start=np.zeros(ambient.terms[0].shape))
+    return ambient if isinstance(ambient, np.ndarray) else np.asarray(ambient @ np.eye(ambient.shape[1]))
+
+
+class _global_seed:  # noqa: N801 - used like a function
+    """Seed numpy's global state inside a with block and restore it afterwards."""
+
+    def __init__(self, rng: np.random.Generator | None) -> None:
+        self.seed = int(np.random.default_rng(rng).integers(2**32))
+
+    def __enter__(self) -> None:
+        self.before = np.random.get_state()
+        np.random.seed(self.seed)
+
+    def __exit__(self, *exception: object) -> None:
+        np.random.set_state(self.before)
+
+
+def from_pymanopt(manifold: Any) -> FromPymanopt:
+    """Return a pymanopt manifold as an rmopt manifold, for SGD with the reference engine."""
+    return FromPymanopt(manifold)
