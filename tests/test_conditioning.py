@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from rmopt.core import LowRankPoint
 from rmopt.costs import BilinearSum, absolute, hinge
 from rmopt.costs.losses import Loss
-from rmopt.engines import CompiledEngine
+from rmopt.engines import BilinearEngine
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import SecondOrder
 
@@ -46,7 +46,7 @@ def factors_of_condition(
 
 
 def compiled_end(cost: BilinearSum, start: LowRankPoint, schedule: np.ndarray, eta: float) -> np.ndarray:
-    engine = CompiledEngine(MANIFOLD, cost, SecondOrder())
+    engine = BilinearEngine(MANIFOLD, cost, SecondOrder())
     state = engine.advance(engine.load(start), schedule, np.full(len(schedule), eta))
     return MANIFOLD.to_dense(engine.dump(state))
 
@@ -103,7 +103,7 @@ def test_200000_steps_stay_with_a_twin_of_fresh_factors(loss: Loss) -> None:
     rng = np.random.default_rng(3)
     cost, start = make_cost(rng, loss), MANIFOLD.random_point(rng)
     schedule, eta = rng.integers(50, size=(200_000, 1)), 0.01
-    engine = CompiledEngine(MANIFOLD, cost, SecondOrder())
+    engine = BilinearEngine(MANIFOLD, cost, SecondOrder())
     twin = start
     for piece in np.split(schedule, 400):
         twin = engine.dump(engine.advance(engine.load(twin), piece, np.full(len(piece), eta)))

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from rmopt.costs import BilinearSum, hinge, squared
 from rmopt.costs.losses import Loss
-from rmopt.engines import CompiledEngine, ReferenceEngine
+from rmopt.engines import BilinearEngine, ReferenceEngine
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import SecondOrder
 
@@ -63,7 +63,7 @@ def test_every_way_to_step_walks_the_same_path(loss: Loss) -> None:
         paths["3"] = oracles.algorithm_3(*paths["3"], p[:, None], q[:, None])
         A4, B4, A4_pinv, B4_pinv = oracles.algorithm_4(A4, B4, A4_pinv, B4_pinv, p, q)
     ends = {name: Z1 @ Z2.T for name, (Z1, Z2) in paths.items()} | {"4": A4 @ B4.T}
-    for engine_class in (CompiledEngine, ReferenceEngine):
+    for engine_class in (BilinearEngine, ReferenceEngine):
         engine = engine_class(manifold, cost, SecondOrder())
         state = engine.advance(engine.load(start), schedule, np.full(200, eta))
         ends[engine_class.__name__] = manifold.to_dense(engine.dump(state))

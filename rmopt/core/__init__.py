@@ -10,7 +10,7 @@ from rmopt.core.errors import (
     StorageError,
 )
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
-from rmopt.core.manifold import HasHessian, Manifold
+from rmopt.core.manifold import FixedRankManifold, HasHessian, Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 
@@ -21,6 +21,7 @@ __all__ = [
     "DivergedError",
     "Factored",
     "FiniteSum",
+    "FixedRankManifold",
     "HasHessian",
     "HasHessianAction",
     "InvalidInputError",

@@ -124,6 +124,20 @@ class Manifold(ABC):
         return repr(self)
 
 
+class FixedRankManifold(Manifold):
+    """A manifold of matrices of one rank.
+
+    Attributes
+    ----------
+    shape : (int, int)
+        Numbers of rows and columns.
+    rank : int
+    """
+
+    shape: tuple[int, int]
+    rank: int
+
+
 @runtime_checkable
 class HasHessian(Protocol):
     """A manifold that turns an ambient Hessian action into the Riemannian one."""

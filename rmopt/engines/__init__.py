@@ -1,8 +1,17 @@
 """Engines run the steps: a reference in plain Python, and compiled twins of it."""
 
 from rmopt.engines.base import Engine
+from rmopt.engines.bilinear import BilinearEngine
 from rmopt.engines.choose import ENGINES, choose_engine
-from rmopt.engines.compiled import CompiledEngine
+from rmopt.engines.gauged import GaugedEngine, GaugedState
 from rmopt.engines.reference import ReferenceEngine
 
-__all__ = ["ENGINES", "CompiledEngine", "Engine", "ReferenceEngine", "choose_engine"]
+__all__ = [
+    "ENGINES",
+    "BilinearEngine",
+    "Engine",
+    "GaugedEngine",
+    "GaugedState",
+    "ReferenceEngine",
+    "choose_engine",
+]

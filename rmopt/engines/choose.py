@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any, Protocol, runtime_checkable
+
 from rmopt.core.cost import FiniteSum
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError
+from rmopt.core.manifold import Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
+from rmopt.costs.bilinear import Bilinear
 from rmopt.engines.base import Engine
-from rmopt.engines.compiled import CompiledEngine, why_not_compiled
+from rmopt.engines.bilinear import BilinearEngine
 from rmopt.engines.reference import ReferenceEngine
+from rmopt.manifolds.fixed_rank_embedded import FixedRankEmbedded
 
 ENGINES = ("auto", "compiled", "reference")
+
+
+@runtime_checkable
+class HasCompiledEngine(Protocol):
+    """A cost that brings its own compiled engine."""
+
+    def compiled_engine(self, manifold: Manifold, retraction: Retraction, batch_size: int) -> Engine | str:
+        """Return the engine, or what keeps the problem from it."""
 
 
 def choose_engine(
@@ -43,9 +56,27 @@ def choose_engine(
             f"{type(cost).__name__} is not; use rmopt.interop.PymanoptSolver for batch costs."
         )
     retraction = problem.manifold.default_retraction if retraction is None else retraction
-    reason = why_not_compiled(problem.manifold, cost, retraction, batch_size)
-    if engine == "compiled" and reason is not None:
-        raise MissingCapabilityError(f"engine = 'compiled' is not available: {reason}; use engine = 'auto'.")
-    if engine != "reference" and reason is None:
-        return CompiledEngine(problem.manifold, cost, retraction)  # type: ignore[arg-type]
+    if engine != "reference":
+        compiled = _compiled_engine(problem.manifold, cost, retraction, batch_size)
+        if isinstance(compiled, Engine):
+            return compiled
+        if engine == "compiled":
+            raise MissingCapabilityError(
+                f"engine = 'compiled' is not available: {compiled}; use engine = 'auto'."
+            )
     return ReferenceEngine(problem.manifold, cost, retraction)
+
+
+def _compiled_engine(manifold: Any, cost: FiniteSum, retraction: Retraction, batch_size: int) -> Engine | str:
+    """Return the compiled engine, or what keeps the problem from it."""
+    if isinstance(cost, HasCompiledEngine):
+        return cost.compiled_engine(manifold, retraction, batch_size)
+    if not isinstance(manifold, FixedRankEmbedded):
+        return f"the manifold {manifold} has no compiled kernel (FixedRankEmbedded has)"
+    if not isinstance(cost, Bilinear):
+        return f"the cost {type(cost).__name__} has no compiled kernel (BilinearSum and TripletSum have)"
+    if retraction.kernel is None:
+        return f"the retraction {retraction} has no compiled twin (`kernel` is None)"
+    if batch_size != 1:
+        return f"a step looks at {batch_size} terms, and the compiled kernels at one"
+    return BilinearEngine(manifold, cost, retraction)

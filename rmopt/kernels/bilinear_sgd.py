@@ -11,11 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from rmopt.kernels.lifted import OK, REFUSED, Factors, make_scratch, score, step
+from rmopt.kernels.lifted import REFUSED, make_scratch, score, step
 from rmopt.kernels.losses import slope
+from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED, NOT_FINITE, STEP_REFUSED
 from rmopt.kernels.vectors import accumulate, gather, scatter, square, subtract_rows, trace
-
-FINISHED, CHECKPOINT_DUE, STEP_REFUSED, NOT_FINITE = range(4)
 
 
 class Rows(NamedTuple):
@@ -38,16 +37,6 @@ class Terms(NamedTuple):
     minus: np.ndarray
     targets: np.ndarray
     etas: np.ndarray
-
-
-class Counters(NamedTuple):
-    """Running totals of a state.
-
-    `counts` (int64): updates, steps since the last probe. `size` (float64): traces of AᵀA and BᵀB.
-    """
-
-    counts: np.ndarray
-    size: np.ndarray
 
 
 def _run(kind, code, factors, counters, left, right, terms, start, probe_every, growth_limit):
@@ -137,18 +126,3 @@ def loop_for(custom_slope: Callable[[float, float], float]) -> Callable:
 
     rebound = types.FunctionType(_run.__code__, {**globals(), "slope": coded}, "run_with_custom_slope")
     return njit(nogil=True)(rebound)
-
-
-__all__ = [
-    "CHECKPOINT_DUE",
-    "FINISHED",
-    "NOT_FINITE",
-    "OK",
-    "STEP_REFUSED",
-    "Counters",
-    "Factors",
-    "Rows",
-    "Terms",
-    "loop_for",
-    "run",
-]

@@ -11,13 +11,13 @@ import scipy.sparse as sp
 from rmopt.core.ambient import Ambient, Array, Factored
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
-from rmopt.core.manifold import Manifold
+from rmopt.core.manifold import FixedRankManifold
 from rmopt.core.retraction import Retraction
 from rmopt.linalg import factor_product, leave_span, truncated_svd_of_product
 from rmopt.retractions.fixed_rank import SecondOrder
 
 
-class FixedRankEmbedded(Manifold):
+class FixedRankEmbedded(FixedRankManifold):
     """Matrices of rank k as a submanifold of ℝⁿˣᵐ with the Frobenius inner product.
 
     Points are `LowRankPoint` (W = U S Vᵀ), tangent vectors `LowRankTangent`. The tangent space is

@@ -15,7 +15,7 @@ from peers import algorithm_4, touch_plain, touch_unrolled
 from threadpoolctl import threadpool_limits
 
 from rmopt.costs import BilinearSum, absolute
-from rmopt.engines import CompiledEngine
+from rmopt.engines import BilinearEngine
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import FIXED_RANK_RETRACTIONS
 
@@ -43,7 +43,7 @@ def step_times(n: int, k: int, nnz: int, retraction: str = "second-order") -> tu
     # The absolute loss has a slope everywhere, so that every step is an update.
     cost = BilinearSum(rows, other, absolute, rng.standard_normal(ROWS))
     manifold = FixedRankEmbedded(n, n, k)
-    engine = CompiledEngine(manifold, cost, FIXED_RANK_RETRACTIONS[retraction])
+    engine = BilinearEngine(manifold, cost, FIXED_RANK_RETRACTIONS[retraction])
     state = engine.load(manifold.random_point(rng))
     schedule, etas = rng.integers(ROWS, size=(STEPS, 1)), np.full(STEPS, 1e-2)
     A, B = rng.standard_normal((n, k)), rng.standard_normal((n, k))

@@ -1,0 +1,170 @@
+"""What every compiled engine on lifted factors shares: the care for the gauge."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.core.cost import FiniteSum
+from rmopt.core.errors import DivergedError, InvalidInputError
+from rmopt.core.manifold import FixedRankManifold
+from rmopt.core.retraction import Retraction
+from rmopt.engines.base import Engine, diverged
+from rmopt.engines.gauge import GENERAL, Gauge
+from rmopt.engines.reference import ReferenceEngine, ReferenceState
+from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED, STEP_REFUSED, Counters
+
+# The inverses are renewed when a probe finds them off by this much, or when a bound on the condition
+# number of a Gram matrix has grown by this factor since the last renewal.
+DRIFT_LIMIT = 1e-11
+CONDITION_GROWTH = 1e4
+
+
+@dataclass
+class GaugedState:
+    """Factors with their inverses, and counters."""
+
+    factors: Any
+    counters: Counters
+    steps: int = 0
+    renewals: int = 0
+
+    @property
+    def updates(self) -> int:
+        """Number of steps that moved the point."""
+        return int(self.counters.counts[0])
+
+
+@dataclass(frozen=True)
+class GaugedEngine(Engine):
+    """Steps of `ReferenceEngine`, compiled, on factors whose inverses are kept beside them.
+
+    A subclass says what its loop looks at and calls the loop. The loop stops where the gauge needs care:
+    a probe is due, the factors became ill-conditioned, or a step is ill-conditioned in this gauge. Then
+    this class renews the factors, or does the step by the generic retraction, and the loop goes on.
+
+    Attributes
+    ----------
+    manifold : FixedRankManifold
+    cost : FiniteSum
+    retraction : Retraction
+        One with a compiled twin.
+    gauge : Gauge
+        How points and factors belong together.
+    """
+
+    gauge: ClassVar[Gauge] = GENERAL
+
+    manifold: FixedRankManifold
+    cost: FiniteSum
+    retraction: Retraction
+
+    @abstractmethod
+    def terms(self, schedule: Array, etas: Array) -> Any:
+        """Return what the loop looks at: arrays with one entry per step."""
+
+    @abstractmethod
+    def loop(
+        self, state: GaugedState, terms: Any, position: int, probe_every: int, growth_limit: float
+    ) -> tuple[int, int]:
+        """Do steps from `position` on; return the number of the next step and why the loop ended.
+
+        Parameters
+        ----------
+        state : GaugedState
+            Its factors and counters are changed in place.
+        terms : object
+            What `terms` returned.
+        position : int
+            Number of the first step within the terms.
+        probe_every : int
+            Steps after which the loop ends with `CHECKPOINT_DUE`.
+        growth_limit : float
+            The largest trace(AᵀA) · trace((AᵀA)⁻¹) before it ends with `CHECKPOINT_DUE`.
+
+        Returns
+        -------
+        (int, int)
+            The reason is one of `rmopt.kernels.outcomes`.
+        """
+
+    def load(self, point: Any) -> GaugedState:
+        """Return a state that stands at a point."""
+        factors = self.gauge.factors_of(point)
+        return GaugedState(factors, self.gauge.fresh_counters(factors))
+
+    def advance(self, state: GaugedState, schedule: Array, etas: Array) -> GaugedState:
+        """Do one step per row of the schedule (see `Engine.advance`)."""
+        terms = self.terms(schedule, np.ascontiguousarray(etas, dtype=float))
+        k = self.manifold.rank
+        probe_every = max(1000, max(self.manifold.shape) // 4)
+        position, first = 0, state.steps
+        while True:
+            position, reason = self.loop(state, terms, position, probe_every, CONDITION_GROWTH * k * k)
+            state.steps = first + position
+            if reason == FINISHED:
+                return state
+            if reason == CHECKPOINT_DUE:
+                state = self._look_after(state)
+            elif reason == STEP_REFUSED:
+                state = self._step_by_reference(state, schedule[position], etas[position])
+                position += 1
+            else:
+                raise diverged(state.steps, etas[position])
+
+    def dump(self, state: GaugedState) -> Any:
+        """Return the point at which a state stands."""
+        return self.gauge.point_of(state.factors, self.manifold.rank)
+
+    def pack(self, state: GaugedState) -> dict[str, Array]:
+        """Return the factors and counters."""
+        return {
+            **state.factors._asdict(),
+            **state.counters._asdict(),
+            "counters": np.array([state.steps, state.renewals]),
+        }
+
+    def unpack(self, arrays: dict[str, Array], template: GaugedState) -> GaugedState:
+        """Return the state that `pack` took apart."""
+        factors_class = type(template.factors)
+        factors = factors_class(*(np.ascontiguousarray(arrays[name]) for name in factors_class._fields))
+        counters = Counters(*(arrays[name] for name in Counters._fields))
+        return GaugedState(factors, counters, *arrays["counters"].tolist())
+
+    def _look_after(self, state: GaugedState) -> GaugedState:
+        """Probe the kept inverses; renew the gauge when they drifted or the factors became ill-conditioned."""
+        k, factors = self.manifold.rank, state.factors
+        state.counters.counts[1] = 0
+        condition = self.gauge.condition(factors, state.counters)
+        if condition <= CONDITION_GROWTH * k * k and self.gauge.drift(factors, k) <= DRIFT_LIMIT:
+            return state
+        try:
+            return self._stand_at(self.gauge.point_of(factors, k), state)
+        except (InvalidInputError, np.linalg.LinAlgError) as error:
+            raise DivergedError(
+                f"the run diverged before step {state.steps}: {error}", state.steps
+            ) from error
+
+    def _step_by_reference(self, state: GaugedState, terms: Array, eta: float) -> GaugedState:
+        """Do one step that is ill-conditioned in the present gauge by the generic retraction."""
+        reference = ReferenceEngine(self.manifold, self.cost, self.retraction)
+        try:
+            moved = reference.advance(
+                ReferenceState(self.dump(state), steps=state.steps), terms[None], np.array([eta])
+            )
+            state = self._stand_at(moved.point, state)
+        except (InvalidInputError, np.linalg.LinAlgError) as error:
+            raise diverged(state.steps, eta) from error
+        state.counters.counts[0] += moved.updates
+        state.steps += 1
+        return state
+
+    def _stand_at(self, point: Any, state: GaugedState) -> GaugedState:
+        factors = self.gauge.factors_of(point)
+        counters = self.gauge.fresh_counters(factors)
+        counters.counts[0] = state.updates
+        return replace(state, factors=factors, counters=counters, renewals=state.renewals + 1)
