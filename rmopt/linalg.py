@@ -48,3 +48,8 @@ def truncated_svd_of_product(A: Array, core: Array, B: Array, k: int) -> tuple[A
 def leave_span(U: Array, X: Array) -> Array:
     """Return X minus its orthogonal projection on the span of the orthonormal columns of U."""
     return X - U @ (U.T @ X)
+
+
+def symmetric(matrix: Array) -> Array:
+    """Return the symmetric part of a square matrix."""
+    return 0.5 * (matrix + matrix.T)

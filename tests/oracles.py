@@ -90,6 +90,35 @@ def algorithm_4(
     )
 
 
+def theorem_6(W: Array, G: Array, k: int) -> Array:
+    """Project G onto the tangent space at a PSD matrix W and retract, all in n × n arrays (Theorem 6).
+
+    The paper prints V W† V; its V is not symmetric, and what Algorithm 5 computes is V W† Vᵀ.
+    """
+    values, vectors = np.linalg.eigh(W)
+    U = vectors[:, -k:]
+    W_pinv = U @ np.diag(1 / values[-k:]) @ U.T
+    P = U @ U.T
+    half = (G + G.T) / 2
+    inside = P @ half @ P
+    beside = half @ P + P @ half - 2 * inside
+    V = W + inside / 2 + beside - inside @ W_pinv @ inside / 8 - beside @ W_pinv @ inside / 2
+    return V @ W_pinv @ V.T
+
+
+def algorithm_5(Y: Array, Y_pinv: Array, p: Array, q: Array) -> tuple[Array, Array]:
+    """LORETA-1-PSD: the step along p qᵀ, with a kept pseudo-inverse."""
+    h1, h2 = Y_pinv @ p, Y_pinv @ q
+    n1, n2, s = h1 @ h1, h2 @ h2, h1 @ h2
+    h1_hat, h2_hat = Y @ h1, Y @ h2
+    own, outer = -1 / 4 + 3 / 32 * s, 1 / 2 - s / 8
+    l1 = own * h1_hat + outer * p + 3 / 32 * n1 * h2_hat - n1 / 8 * q
+    l2 = own * h2_hat + outer * q + 3 / 32 * n2 * h1_hat - n2 / 8 * p
+    half = Y + np.outer(l1, h2)
+    half_pinv = rank_one_pinv_update(Y, Y_pinv, l1, h2)
+    return half + np.outer(l2, h1), rank_one_pinv_update(half, half_pinv, l2, h1)
+
+
 def orthonormal_step(U: Array, S: Array, V: Array, p: Array, q: Array) -> tuple[Array, Array, Array]:
     """Lemma 4 for W = U S Vᵀ along p qᵀ, re-orthonormalised by Householder QR."""
     # A = U S, B = V: A†p = S⁻¹Uᵀp, B†q = Vᵀq.

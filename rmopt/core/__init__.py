@@ -12,6 +12,7 @@ from rmopt.core.errors import (
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
 from rmopt.core.manifold import FixedRankManifold, HasHessian, Manifold
 from rmopt.core.problem import Problem
+from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import Retraction
 
 __all__ = [
@@ -29,6 +30,8 @@ __all__ = [
     "LowRankTangent",
     "Manifold",
     "MissingCapabilityError",
+    "PSDPoint",
+    "PSDTangent",
     "Problem",
     "Retraction",
     "RmoptError",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from rmopt.core.ambient import Ambient
-from rmopt.core.errors import MissingCapabilityError
+from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.retraction import Retraction
 
 
@@ -25,9 +25,12 @@ class Manifold(ABC):
         The retraction that `retraction` applies; `using` exchanges it.
     point_layout : int
         1: a point is one object.
+    point_type : type
+        The class of its points, where retractions ask for one.
     """
 
     default_retraction: Retraction
+    point_type: ClassVar[type] = object
     point_layout: int = 1
     num_values: int = 1
 
@@ -96,8 +99,18 @@ class Manifold(ABC):
     def using(self, retraction: Retraction) -> Self:
         """Return the same manifold with another default retraction."""
         twin = copy.copy(self)
-        twin.default_retraction = retraction
+        twin.default_retraction = self.fitting(retraction)
         return twin
+
+    def fitting(self, retraction: Retraction) -> Retraction:
+        """Return a retraction that moves points of this manifold, or raise `InvalidInputError`."""
+        wanted = retraction.point_type
+        if wanted is not None and not issubclass(self.point_type, wanted):
+            raise InvalidInputError(
+                f"{retraction} moves points of type {wanted.__name__}, and those of {self} are of type "
+                f"{self.point_type.__name__}; its default retraction is {self.default_retraction}."
+            )
+        return retraction
 
     # pymanopt declares these for every manifold and asks for them only where an optimizer uses them.
 

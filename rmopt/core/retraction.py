@@ -20,11 +20,14 @@ class Retraction(ABC):
         Code of the compiled twin in `rmopt.kernels`; None when there is only the generic path.
     name : str
         The name on the command line.
+    point_type : type or None
+        What the points are that it moves; None when it asks nothing of them.
     """
 
     order: ClassVar[int]
     name: ClassVar[str]
     kernel: ClassVar[int | None] = None
+    point_type: ClassVar[type | None] = None
 
     @abstractmethod
     def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:

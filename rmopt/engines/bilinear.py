@@ -1,18 +1,22 @@
-"""The compiled engine of LORETA-1: bilinear costs on the fixed-rank manifold, one sparse rank-one term a step."""
+"""The compiled engines of LORETA-1 and LORETA-1-PSD: bilinear costs, one sparse rank-one term a step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from types import ModuleType
+from typing import ClassVar
 
 from rmopt.core.ambient import Array
 from rmopt.costs.bilinear import Bilinear
 from rmopt.costs.losses import Loss
+from rmopt.engines.gauge import SYMMETRIC, Gauge
 from rmopt.engines.gauged import GaugedEngine, GaugedState
-from rmopt.kernels import bilinear_sgd as kernel
+from rmopt.kernels import bilinear_sgd, psd_sgd
 from rmopt.kernels.bilinear_sgd import Rows, Terms
-from rmopt.manifolds.fixed_rank_embedded import FixedRankEmbedded
+from rmopt.kernels.custom import loop_with_slope
+from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 
 
 @dataclass(frozen=True)
@@ -42,11 +46,36 @@ class BilinearEngine(GaugedEngine):
         self, state: GaugedState, terms: Terms, position: int, probe_every: int, growth_limit: float
     ) -> tuple[int, int]:
         """Do steps from `position` on (see `GaugedEngine.loop`)."""
-        loop, code = loop_of(self.cost.loss)
+        loop, code = loop_of(bilinear_sgd, self.cost.loss)
         return loop(
             self.retraction.kernel, code, state.factors, state.counters, *self._rows, terms,
             position, probe_every, growth_limit,
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SymmetricBilinearEngine(BilinearEngine):
+    """`BilinearEngine` on positive semidefinite matrices, for `SecondOrderPSD`.
+
+    Attributes
+    ----------
+    manifold : PSDFixedRank
+    cost : Bilinear
+    retraction : SecondOrderPSD
+    """
+
+    gauge: ClassVar[Gauge] = SYMMETRIC
+
+    manifold: PSDFixedRank  # type: ignore[assignment]
+
+    def loop(
+        self, state: GaugedState, terms: Terms, position: int, probe_every: int, growth_limit: float
+    ) -> tuple[int, int]:
+        """Do steps from `position` on (see `GaugedEngine.loop`)."""
+        loop, code = loop_of(psd_sgd, self.cost.loss)
+        return loop(
+            code, state.factors, state.counters, *self._rows, terms, position, probe_every, growth_limit
+        )
 
 
 def rows_of(cost: Bilinear) -> tuple[Rows, Rows]:
@@ -55,13 +84,9 @@ def rows_of(cost: Bilinear) -> tuple[Rows, Rows]:
     return Rows(left.indptr, left.indices, left.data), Rows(right.indptr, right.indices, right.data)
 
 
-def loop_of(loss: Loss) -> tuple[Callable, int]:
-    """Return the compiled loop for a loss, and the code of the loss in it."""
-    if loss.code is not None:
-        return kernel.run, loss.code
-    return _custom_loop(loss), -1
-
-
 @cache
-def _custom_loop(loss: Loss) -> Callable:
-    return kernel.loop_for(loss.slope)
+def loop_of(module: ModuleType, loss: Loss) -> tuple[Callable, int]:
+    """Return the loop of a kernel module for a loss, and the code of the loss in it."""
+    if loss.code is not None:
+        return module.run, loss.code
+    return loop_with_slope(module.run.py_func, loss.slope), -1

@@ -11,11 +11,16 @@ from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.costs.bilinear import Bilinear
 from rmopt.engines.base import Engine
-from rmopt.engines.bilinear import BilinearEngine
+from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine
 from rmopt.engines.reference import ReferenceEngine
-from rmopt.manifolds.fixed_rank_embedded import FixedRankEmbedded
+from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 
 ENGINES = ("auto", "compiled", "reference")
+
+_BILINEAR_ENGINES: dict[type[Manifold], type[BilinearEngine]] = {
+    FixedRankEmbedded: BilinearEngine,
+    PSDFixedRank: SymmetricBilinearEngine,
+}
 
 
 @runtime_checkable
@@ -55,28 +60,31 @@ def choose_engine(
             f"a stochastic solver needs a cost that is a sum of terms (FiniteSum), and "
             f"{type(cost).__name__} is not; use rmopt.interop.PymanoptSolver for batch costs."
         )
-    retraction = problem.manifold.default_retraction if retraction is None else retraction
+    manifold = problem.manifold
+    retraction = manifold.default_retraction if retraction is None else manifold.fitting(retraction)
     if engine != "reference":
-        compiled = _compiled_engine(problem.manifold, cost, retraction, batch_size)
+        compiled = _compiled_engine(manifold, cost, retraction, batch_size)
         if isinstance(compiled, Engine):
             return compiled
         if engine == "compiled":
             raise MissingCapabilityError(
                 f"engine = 'compiled' is not available: {compiled}; use engine = 'auto'."
             )
-    return ReferenceEngine(problem.manifold, cost, retraction)
+    return ReferenceEngine(manifold, cost, retraction)
 
 
 def _compiled_engine(manifold: Any, cost: FiniteSum, retraction: Retraction, batch_size: int) -> Engine | str:
     """Return the compiled engine, or what keeps the problem from it."""
     if isinstance(cost, HasCompiledEngine):
         return cost.compiled_engine(manifold, retraction, batch_size)
-    if not isinstance(manifold, FixedRankEmbedded):
-        return f"the manifold {manifold} has no compiled kernel (FixedRankEmbedded has)"
+    engine = next((made for kind, made in _BILINEAR_ENGINES.items() if isinstance(manifold, kind)), None)
+    if engine is None:
+        known = " and ".join(kind.__name__ for kind in _BILINEAR_ENGINES)
+        return f"the manifold {manifold} has no compiled kernel ({known} have)"
     if not isinstance(cost, Bilinear):
         return f"the cost {type(cost).__name__} has no compiled kernel (BilinearSum and TripletSum have)"
     if retraction.kernel is None:
         return f"the retraction {retraction} has no compiled twin (`kernel` is None)"
     if batch_size != 1:
         return f"a step looks at {batch_size} terms, and the compiled kernels at one"
-    return BilinearEngine(manifold, cost, retraction)
+    return engine(manifold, cost, retraction)

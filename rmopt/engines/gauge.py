@@ -10,9 +10,11 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.psd import PSDPoint
 from rmopt.kernels.lifted import Factors
+from rmopt.kernels.lifted_psd import SymmetricFactors
 from rmopt.kernels.outcomes import Counters
-from rmopt.linalg import factor_product
+from rmopt.linalg import factor_product, symmetric
 
 # Columns are padded with zeros to a multiple of this, so that vector loops have no remainder.
 LANES = 4
@@ -79,7 +81,32 @@ class GeneralGauge(Gauge):
         return [(factors.A, factors.H_A), (factors.B, factors.H_B)]
 
 
+class SymmetricGauge(Gauge):
+    """W = Y C Yᵀ."""
+
+    def factors_of(self, point: PSDPoint) -> SymmetricFactors:
+        """Return factors with orthonormal Y and diagonal C, padded with zero columns."""
+        values, vectors = np.linalg.eigh(point.S)
+        check_rank(values[::-1])
+        return SymmetricFactors(
+            Y=padded(point.Q @ vectors),
+            C=padded_square(np.diag(values)),
+            C_inverse=padded_square(np.diag(1.0 / values)),
+            H=padded_square(np.eye(point.rank)),
+        )
+
+    def point_of(self, factors: SymmetricFactors, k: int) -> PSDPoint:
+        """Return the point W = Y C Yᵀ."""
+        Q, triangle = np.linalg.qr(factors.Y[:, :k])
+        return PSDPoint(Q, symmetric(triangle @ factors.C[:k, :k] @ triangle.T))
+
+    def sides(self, factors: SymmetricFactors) -> list[tuple[Array, Array]]:
+        """Return Y with H."""
+        return [(factors.Y, factors.H)]
+
+
 GENERAL = GeneralGauge()
+SYMMETRIC = SymmetricGauge()
 
 
 def check_rank(sigma: Array) -> None:

@@ -4,8 +4,6 @@ A term is a row p of one sparse matrix and a row q of another, or the difference
 (a triplet: query, positive, negative).
 """
 
-import types
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -114,15 +112,3 @@ def _gram_growth(u, g, p_square):
 
 
 run = njit(cache=True, nogil=True)(_run)
-
-
-def loop_for(custom_slope: Callable[[float, float], float]) -> Callable:
-    """Return the loop compiled for a slope of the user's own (not cached on disk)."""
-    scalar = njit(nogil=True)(custom_slope) if not hasattr(custom_slope, "py_func") else custom_slope
-
-    @njit(nogil=True)
-    def coded(code, z, y):
-        return scalar(z, y)
-
-    rebound = types.FunctionType(_run.__code__, {**globals(), "slope": coded}, "run_with_custom_slope")
-    return njit(nogil=True)(rebound)

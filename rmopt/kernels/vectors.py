@@ -107,6 +107,19 @@ def scatter(A, indices, values, start, stop, g):
 
 
 @njit(cache=True, nogil=True)
+def sparse_dot(indices, values, start, stop, other_indices, other_values, other_start, other_stop):
+    """Return the inner product of two sorted sparse rows."""
+    i, j, total = start, other_start, 0.0
+    while i < stop and j < other_stop:
+        a = indices[i]
+        b = other_indices[j]
+        total += values[i] * other_values[j] if a == b else 0.0
+        i += 1 if a <= b else 0
+        j += 1 if b <= a else 0
+    return total
+
+
+@njit(cache=True, nogil=True)
 def subtract_rows(indices, values, start, stop, minus_start, minus_stop, out_indices, out_values):
     """Write the difference of two sorted sparse rows to `out_*`; return its number of entries."""
     i, j, count = start, minus_start, 0

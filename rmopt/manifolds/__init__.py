@@ -1,5 +1,7 @@
 """Manifolds to optimise on."""
 
 from rmopt.manifolds.fixed_rank_embedded import FixedRankEmbedded
+from rmopt.manifolds.polar import PolarPSD
+from rmopt.manifolds.psd_fixed_rank import PSDFixedRank
 
-__all__ = ["FixedRankEmbedded"]
+__all__ = ["FixedRankEmbedded", "PSDFixedRank", "PolarPSD"]

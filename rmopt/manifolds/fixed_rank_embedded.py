@@ -39,6 +39,8 @@ class FixedRankEmbedded(FixedRankManifold):
         For sizes that are not positive or a rank out of range.
     """
 
+    point_type = LowRankPoint
+
     def __init__(self, n: int, m: int, k: int, retraction: Retraction | None = None) -> None:
         if n < 1 or m < 1:
             raise InvalidInputError(f"FixedRankEmbedded needs n and m of at least 1, got n = {n}, m = {m}.")
@@ -48,7 +50,9 @@ class FixedRankEmbedded(FixedRankManifold):
             )
         self.shape = (int(n), int(m))
         self.rank = int(k)
-        self.default_retraction = SecondOrder() if retraction is None else retraction
+        self.default_retraction = SecondOrder()
+        if retraction is not None:
+            self.default_retraction = self.fitting(retraction)
 
     def __repr__(self) -> str:
         return f"FixedRankEmbedded({self.shape[0]}, {self.shape[1]}, {self.rank})"

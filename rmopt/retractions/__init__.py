@@ -1,5 +1,20 @@
 """Ways to move from a point along a tangent vector."""
 
 from rmopt.retractions.fixed_rank import FIXED_RANK_RETRACTIONS, MetricProjection, Orthographic, SecondOrder
+from rmopt.retractions.psd_fixed_rank import (
+    PSD_RETRACTIONS,
+    MetricProjectionPSD,
+    PolarFactors,
+    SecondOrderPSD,
+)
 
-__all__ = ["FIXED_RANK_RETRACTIONS", "MetricProjection", "Orthographic", "SecondOrder"]
+__all__ = [
+    "FIXED_RANK_RETRACTIONS",
+    "PSD_RETRACTIONS",
+    "MetricProjection",
+    "MetricProjectionPSD",
+    "Orthographic",
+    "PolarFactors",
+    "SecondOrder",
+    "SecondOrderPSD",
+]

@@ -24,6 +24,7 @@ class SecondOrder(Retraction):
     order = 2
     name = "second-order"
     kernel = lifted.SECOND_ORDER
+    point_type = LowRankPoint
 
     def __call__(
         self, manifold: Any, point: LowRankPoint, tangent: LowRankTangent, t: float = 1.0
@@ -49,6 +50,7 @@ class MetricProjection(Retraction):
     order = 2
     name = "metric-projection"
     kernel = lifted.METRIC_PROJECTION
+    point_type = LowRankPoint
 
     def __call__(
         self, manifold: Any, point: LowRankPoint, tangent: LowRankTangent, t: float = 1.0
@@ -74,6 +76,7 @@ class Orthographic(Retraction):
     order = 2
     name = "orthographic"
     kernel = lifted.ORTHOGRAPHIC
+    point_type = LowRankPoint
 
     def __call__(
         self, manifold: Any, point: LowRankPoint, tangent: LowRankTangent, t: float = 1.0

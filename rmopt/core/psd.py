@@ -1,0 +1,106 @@
+"""Points and tangent vectors of the manifold of positive semidefinite matrices of rank k, as factors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rmopt.core.ambient import Array, Factored
+
+
+@dataclass(frozen=True, eq=False)
+class PSDPoint:
+    """The matrix W = Q S Qᵀ.
+
+    Attributes
+    ----------
+    Q : array, shape (n, k)
+        Orthonormal columns.
+    S : array, shape (k, k)
+        Symmetric and positive definite, not necessarily diagonal.
+    """
+
+    Q: Array
+    S: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns of W, (n, n)."""
+        return self.Q.shape[0], self.Q.shape[0]
+
+    @property
+    def rank(self) -> int:
+        """The rank k."""
+        return self.S.shape[0]
+
+    def as_ambient(self) -> Factored:
+        """Return W as an operator."""
+        return Factored(self.Q @ self.S, self.Q)
+
+    def eigenvalues(self) -> Array:
+        """Return the k positive eigenvalues of W, largest first."""
+        return np.linalg.eigvalsh(self.S)[::-1]
+
+    def factor(self) -> Array:
+        """Return Y (n, k) with W = Y Yᵀ and YᵀY diagonal, largest column first."""
+        values, vectors = np.linalg.eigh(self.S)
+        return self.Q @ (vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0.0)))
+
+    def balanced_factors(self) -> tuple[Array, Array]:
+        """Return Y twice: A = B = Y with W = A Bᵀ."""
+        Y = self.factor()
+        return Y, Y
+
+    def bilinear(self, left: Array, right: Array) -> Array:
+        """Return lᵢᵀ W rᵢ for the paired rows of two (N, n) dense or sparse arrays."""
+        return np.einsum("ik,ik->i", (left @ self.Q) @ self.S, right @ self.Q)
+
+
+@dataclass(frozen=True, eq=False)
+class PSDTangent:
+    """The tangent vector ξ = Q M Qᵀ + Q_p Qᵀ + Q Q_pᵀ at W = Q S Qᵀ.
+
+    With Y = Q S^½ these are ξˢ and ξᴾ of Shalit et al. (2012), Lemma 5: ξˢ = Q M Qᵀ.
+
+    Attributes
+    ----------
+    M : array, shape (k, k)
+        Symmetric.
+    Qp : array, shape (n, k)
+        Qᵀ Q_p = 0.
+    """
+
+    M: Array
+    Qp: Array
+
+    # Numpy scalars must leave `scalar * tangent` to this class.
+    __array_ufunc__ = None
+
+    def __add__(self, other: PSDTangent) -> PSDTangent:
+        return PSDTangent(self.M + other.M, self.Qp + other.Qp)
+
+    def __sub__(self, other: PSDTangent) -> PSDTangent:
+        return PSDTangent(self.M - other.M, self.Qp - other.Qp)
+
+    def __mul__(self, scalar: float) -> PSDTangent:
+        return PSDTangent(scalar * self.M, scalar * self.Qp)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, scalar: float) -> PSDTangent:
+        return PSDTangent(self.M / scalar, self.Qp / scalar)
+
+    def __neg__(self) -> PSDTangent:
+        return PSDTangent(-self.M, -self.Qp)
+
+    def inner(self, other: PSDTangent) -> float:
+        """Return the Frobenius inner product with another tangent vector at the same point."""
+        return float(np.vdot(self.M, other.M) + 2.0 * np.vdot(self.Qp, other.Qp))
+
+    def as_ambient(self, point: PSDPoint) -> Factored:
+        """Return ξ as an operator of rank at most 2k."""
+        return Factored(
+            np.hstack([point.Q @ self.M + self.Qp, point.Q]),
+            np.hstack([point.Q, self.Qp]),
+        )

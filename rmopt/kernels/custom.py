@@ -1,0 +1,26 @@
+"""Compiled loops for losses of the user's own."""
+
+import types
+from collections.abc import Callable
+
+from numba import njit
+
+
+def loop_with_slope(template: Callable, custom_slope: Callable[[float, float], float]) -> Callable:
+    """Return a loop of this package compiled for another slope (not cached on disk).
+
+    Parameters
+    ----------
+    template : function
+        A plain Python loop that calls the global `slope(code, z, y)`.
+    custom_slope : callable
+        The slope φ'(z, y); numba must be able to compile it.
+    """
+    scalar = custom_slope if hasattr(custom_slope, "py_func") else njit(nogil=True)(custom_slope)
+
+    @njit(nogil=True)
+    def coded(code, z, y):
+        return scalar(z, y)
+
+    rebound = types.FunctionType(template.__code__, {**template.__globals__, "slope": coded}, "run")
+    return njit(nogil=True)(rebound)

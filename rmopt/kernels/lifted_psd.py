@@ -1,0 +1,200 @@
+"""One exact Riemannian step on W = Y C Yᵀ along the symmetric part of a sparse rank-one direction p qᵀ.
+
+With H = (YᵀY)⁻¹ and C⁻¹ kept beside the factors, Algorithm 5 of Shalit et al. (2012) takes the form
+
+    Y ← Y + p dᵀ + q eᵀ,   C ← C'            (p and q sparse, C' of size k × k)
+
+and costs O(nnz·k + k²) instead of O(nk). The factors are a gauge: the iterates W do not depend on them.
+
+Names follow the derivation: u = Yᵀp, v = Yᵀq, x = H u, y = H v, z = C⁻¹x, w = C⁻¹y, and the paper's
+n₁ = xᵀz, n₂ = yᵀw, s = xᵀw.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from rmopt.kernels.vectors import dot, product, transposed_product
+
+SECOND_ORDER = 0
+
+OK, REFUSED = 0, 1
+
+
+class SymmetricFactors(NamedTuple):
+    """The arrays of W = Y C Yᵀ: Y (n, k), C, C_inverse, H (k, k), all C-contiguous."""
+
+    Y: np.ndarray
+    C: np.ndarray
+    C_inverse: np.ndarray
+    H: np.ndarray
+
+
+class Scratch(NamedTuple):
+    """Work vectors of length k, and the table of a 4 × 4 system."""
+
+    u: np.ndarray
+    v: np.ndarray
+    x: np.ndarray
+    y: np.ndarray
+    z: np.ndarray
+    w: np.ndarray
+    d: np.ndarray
+    e: np.ndarray
+    Hd: np.ndarray
+    He: np.ndarray
+    table: np.ndarray
+
+
+@njit(cache=True, nogil=True)
+def make_scratch(k):
+    """Return work vectors for rank k."""
+    e = np.empty
+    return Scratch(e(k), e(k), e(k), e(k), e(k), e(k), e(k), e(k), e(k), e(k), np.empty((4, 8)))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def score(factors, scratch):
+    """Return pᵀWq = uᵀ C v for the u and v in the scratch."""
+    product(factors.C, scratch.v, scratch.z)
+    return dot(scratch.u, scratch.z)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def step(factors, scratch, p_square, q_square, pq, scale):
+    """Move C, C⁻¹ and H along scale · p qᵀ and leave d and e in the scratch.
+
+    On return Y + p dᵀ + q eᵀ and C are the new factors (the caller touches the rows).
+
+    Parameters
+    ----------
+    factors : SymmetricFactors
+    scratch : Scratch
+        With u = Yᵀp and v = Yᵀq filled in.
+    p_square, q_square, pq : float
+        ‖p‖², ‖q‖² and pᵀq.
+    scale : float
+        Minus step size times slope.
+
+    Returns
+    -------
+    int
+        `OK`, or `REFUSED` when the step is ill-conditioned in this gauge; then nothing was changed.
+    """
+    u, v, x, y, z, w, d, e, Hd, He, _ = scratch
+    k = x.shape[0]
+    # From here on q is scale · q.
+    for c in range(k):
+        v[c] *= scale
+    transposed_product(factors.H, u, x)
+    transposed_product(factors.H, v, y)
+    transposed_product(factors.C_inverse, x, z)
+    transposed_product(factors.C_inverse, y, w)
+    n1, n2, s = dot(x, z), dot(y, w), dot(x, w)
+    # Algorithm 5 is W ← L L'ᵀ with L = Y(I + X N Zᵀ) + [p q] E Zᵀ, here for X = [x y], Z = [z w], G = XᵀZ.
+    N11, N12, N22 = 0.09375 * n2, 0.09375 * s - 0.25, 0.09375 * n1
+    f = 0.5 - 0.125 * s
+    a = N11 * n1 + N12 * s
+    b = 0.09375 * s + N12
+    determinant = (1.0 + a) * (1.0 + a) - n1 * n2 * b * b
+    if not abs(determinant) > 1e-3:
+        return REFUSED
+    # [d e] = Z (I + N G)⁻¹ E
+    own = -(0.125 * (1.0 + a) + b * f) / determinant
+    cross = ((1.0 + a) * f + 0.125 * n1 * n2 * b) / determinant
+    for c in range(k):
+        d[c] = n2 * own * z[c] + cross * w[c]
+        e[c] = cross * z[c] + n1 * own * w[c]
+    transposed_product(factors.H, d, Hd)
+    transposed_product(factors.H, e, He)
+    if not _invert_capacitance(scratch, p_square, q_square * scale * scale, pq * scale):
+        return REFUSED
+    # C ← C + X (2N + N G N) Xᵀ
+    P11 = 2.0 * N11 + a * N11 + n2 * b * N12
+    P12 = 2.0 * N12 + a * N12 + n2 * b * N22
+    P22 = 2.0 * N22 + a * N22 + n1 * b * N12
+    _add_symmetric(factors.C, x, y, P11, P12, P22)
+    # C⁻¹ ← C⁻¹ + Z (F G F − 2F) Zᵀ with F = (I + N G)⁻¹ N
+    F11 = ((1.0 + a) * N11 - n2 * b * N12) / determinant
+    F12 = ((1.0 + a) * N12 - n2 * b * N22) / determinant
+    F22 = ((1.0 + a) * N22 - n1 * b * N12) / determinant
+    GF11, GF12 = n1 * F11 + s * F12, n1 * F12 + s * F22
+    GF21, GF22 = s * F11 + n2 * F12, s * F12 + n2 * F22
+    _add_symmetric(
+        factors.C_inverse, z, w,
+        F11 * GF11 + F12 * GF21 - 2.0 * F11,
+        F11 * GF12 + F12 * GF22 - 2.0 * F12,
+        F12 * GF12 + F22 * GF22 - 2.0 * F22,
+    )  # fmt: skip
+    _update_gram_inverse(factors.H, scratch)
+    # The direction was p (scale q)ᵀ: e belongs to scale · q.
+    for c in range(k):
+        e[c] *= scale
+    return OK
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _add_symmetric(M, x, y, xx, xy, yy):
+    """Add xx · x xᵀ + xy · (x yᵀ + y xᵀ) + yy · y yᵀ to M."""
+    for i in range(M.shape[0]):
+        a = xx * x[i] + xy * y[i]
+        b = xy * x[i] + yy * y[i]
+        for j in range(M.shape[0]):
+            M[i, j] += a * x[j] + b * y[j]
+
+
+@njit(cache=True, nogil=True)
+def _invert_capacitance(scratch, p_square, q_square, pq):
+    """Leave the inverse of the 4 × 4 capacitance matrix of the Gram update in table[:, 4:]; False if singular.
+
+    YᵀY changes by U Dᵀ + D Uᵀ + D R Dᵀ with U = [u v], D = [d e] and R the Gram matrix of p and q; the
+    capacitance matrix of H is [[XᵀU − R, I + XᵀD], [I + DᵀX, DᵀHD]].
+    """
+    u, v, x, y, _, _, d, e, Hd, He, T = scratch
+    # What is outside the column space of Y has a positive semidefinite Gram matrix.
+    p_outside, q_outside = max(0.0, p_square - dot(u, x)), max(0.0, q_square - dot(v, y))
+    bound = np.sqrt(p_outside * q_outside)
+    T[0, 0], T[1, 1] = -p_outside, -q_outside
+    T[0, 1] = T[1, 0] = -min(bound, max(-bound, pq - dot(u, y)))
+    T[0, 2] = T[2, 0] = 1.0 + dot(x, d)
+    T[0, 3] = T[3, 0] = dot(x, e)
+    T[1, 2] = T[2, 1] = dot(y, d)
+    T[1, 3] = T[3, 1] = 1.0 + dot(y, e)
+    T[2, 2], T[3, 3] = dot(d, Hd), dot(e, He)
+    T[2, 3] = T[3, 2] = dot(d, He)
+    for i in range(4):
+        for j in range(4):
+            T[i, 4 + j] = 1.0 if i == j else 0.0
+    for column in range(4):
+        pivot = column
+        for i in range(column + 1, 4):
+            if abs(T[i, column]) > abs(T[pivot, column]):
+                pivot = i
+        if not abs(T[pivot, column]) > 1e-6:
+            return False
+        if pivot != column:
+            for j in range(8):
+                T[column, j], T[pivot, j] = T[pivot, j], T[column, j]
+        scale = 1.0 / T[column, column]
+        for j in range(8):
+            T[column, j] *= scale
+        for i in range(4):
+            if i != column:
+                factor = T[i, column]
+                for j in range(8):
+                    T[i, j] -= factor * T[column, j]
+    return True
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _update_gram_inverse(H, scratch):
+    """Turn H = (YᵀY)⁻¹ into the inverse for Y + p dᵀ + q eᵀ, given the inverse capacitance matrix."""
+    x, y, Hd, He, T = scratch.x, scratch.y, scratch.Hd, scratch.He, scratch.table
+    for i in range(H.shape[0]):
+        a = -(T[0, 4] * x[i] + T[0, 5] * y[i] + T[0, 6] * Hd[i] + T[0, 7] * He[i])
+        b = -(T[1, 4] * x[i] + T[1, 5] * y[i] + T[1, 6] * Hd[i] + T[1, 7] * He[i])
+        c = -(T[2, 4] * x[i] + T[2, 5] * y[i] + T[2, 6] * Hd[i] + T[2, 7] * He[i])
+        f = -(T[3, 4] * x[i] + T[3, 5] * y[i] + T[3, 6] * Hd[i] + T[3, 7] * He[i])
+        for j in range(H.shape[0]):
+            H[i, j] += a * x[j] + b * y[j] + c * Hd[j] + f * He[j]

@@ -1,0 +1,186 @@
+"""What the geometries of positive semidefinite n × n matrices of rank k have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from rmopt.core.ambient import Ambient, Array, Factored
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.manifold import FixedRankManifold
+from rmopt.core.psd import PSDPoint, PSDTangent
+from rmopt.core.retraction import Retraction
+from rmopt.linalg import leave_span, symmetric
+
+
+class PSDMatrices(FixedRankManifold):
+    """Positive semidefinite n × n matrices of rank k, without a metric.
+
+    Points are `PSDPoint` (W = Q S Qᵀ), tangent vectors `PSDTangent`. The tangent space is that of Shalit et
+    al. (2012), Lemma 5 (Vandereycken and Vandewalle 2010, Proposition 5.2). Every operation needs O(n k)
+    memory; nothing of size n × n is formed.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows and columns.
+    k : int
+        The rank, from 1 to n.
+    retraction : Retraction
+        The default retraction.
+
+    Raises
+    ------
+    InvalidInputError
+        For a size that is not positive or a rank out of range.
+    """
+
+    point_type = PSDPoint
+
+    def __init__(self, n: int, k: int, retraction: Retraction) -> None:
+        if n < 1:
+            raise InvalidInputError(f"{type(self).__name__} needs n of at least 1, got n = {n}.")
+        if not 1 <= k <= n:
+            raise InvalidInputError(f"rank k = {k} is out of range for {n} × {n} matrices; choose 1 to {n}.")
+        self.shape = (int(n), int(n))
+        self.rank = int(k)
+        self.default_retraction = retraction
+        self.fitting(retraction)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.shape[0]}, {self.rank})"
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the manifold, n k − k (k − 1) / 2."""
+        return self.shape[0] * self.rank - self.rank * (self.rank - 1) // 2
+
+    # The tangent space
+
+    def projection(self, point: PSDPoint, ambient: Ambient) -> PSDTangent:
+        """Return the projection of the symmetric part of Z, from the actions Z Q and Zᵀ Q alone."""
+        ZQ = 0.5 * (np.asarray(ambient @ point.Q) + np.asarray(ambient.T @ point.Q))
+        return PSDTangent(symmetric(point.Q.T @ ZQ), leave_span(point.Q, ZQ))
+
+    def to_tangent_space(self, point: PSDPoint, vector: PSDTangent) -> PSDTangent:
+        """Make M symmetric and Q_p orthogonal to Q again."""
+        return PSDTangent(symmetric(vector.M), leave_span(point.Q, vector.Qp))
+
+    def embedding(self, point: PSDPoint, tangent_vector: PSDTangent) -> Factored:
+        """Return a tangent vector as an operator of rank at most 2k."""
+        return tangent_vector.as_ambient(point)
+
+    def embed_point(self, point: PSDPoint) -> Factored:
+        """Return a point as an operator of rank k."""
+        return point.as_ambient()
+
+    def zero_vector(self, point: PSDPoint) -> PSDTangent:
+        """Return the zero tangent vector."""
+        return PSDTangent(np.zeros_like(point.S), np.zeros_like(point.Q))
+
+    def random_tangent_vector(self, point: PSDPoint, rng: np.random.Generator | None = None) -> PSDTangent:
+        """Return a tangent vector of norm 1 in a random direction."""
+        rng = np.random.default_rng(rng)
+        vector = PSDTangent(*(rng.standard_normal(part.shape) for part in (point.S, point.Q)))
+        vector = self.to_tangent_space(point, vector)
+        return vector / self.norm(point, vector)
+
+    def transport(self, point_a: PSDPoint, point_b: PSDPoint, tangent_vector_a: PSDTangent) -> PSDTangent:
+        """Project the tangent vector at `point_a` onto the tangent space at `point_b`."""
+        return self.projection(point_b, tangent_vector_a.as_ambient(point_a))
+
+    # Points
+
+    def check_point(self, point: Any) -> str | None:
+        """Return why `point` is not on the manifold, or None when it is."""
+        if not isinstance(point, PSDPoint):
+            return f"a point of {self} is a PSDPoint, not {type(point).__name__}"
+        n, k = self.shape[0], self.rank
+        shapes = point.Q.shape, point.S.shape
+        if shapes != ((n, k), (k, k)):
+            return f"Q, S have shapes {shapes}, not {((n, k), (k, k))}"
+        if not (np.isfinite(point.Q).all() and np.isfinite(point.S).all()):
+            return "Q or S holds NaN or infinity"
+        error = np.abs(point.Q.T @ point.Q - np.eye(k)).max()
+        if error > 1e-10:
+            return f"Q is not orthonormal: |QᵀQ − I| reaches {error:.1e}"
+        if np.abs(point.S - point.S.T).max() > 1e-12 * np.abs(point.S).max():
+            return "S is not symmetric"
+        values = point.eigenvalues()
+        if values[-1] <= 1e-15 * values[0]:
+            return (
+                f"fewer than {k} eigenvalues are positive: they run from {values[0]:.1e} to {values[-1]:.1e}"
+            )
+        return None
+
+    def random_point(self, rng: np.random.Generator | None = None) -> PSDPoint:
+        """Return a point with uniformly distributed column space and eigenvalues in [½, 1½]."""
+        rng = np.random.default_rng(rng)
+        Q, _ = np.linalg.qr(rng.standard_normal((self.shape[0], self.rank)))
+        return PSDPoint(Q, np.diag(np.sort(rng.uniform(0.5, 1.5, self.rank))[::-1]))
+
+    def identity(self) -> PSDPoint:
+        """Return the zero-padded identity: ones at the first k places of the diagonal, zeros elsewhere."""
+        return PSDPoint(np.eye(self.shape[0], self.rank), np.eye(self.rank))
+
+    def from_factor(self, Y: Array) -> PSDPoint:
+        """Return the point Y Yᵀ for Y of shape (n, k) and full column rank.
+
+        Raises
+        ------
+        InvalidInputError
+            For a wrong shape, values that are not finite, or a product of smaller rank.
+        """
+        Y = np.asarray(Y, dtype=float)
+        if Y.shape != (self.shape[0], self.rank):
+            raise InvalidInputError(
+                f"from_factor of {self} needs Y of shape {(self.shape[0], self.rank)}, got {Y.shape}."
+            )
+        if not np.isfinite(Y).all():
+            raise InvalidInputError("from_factor got NaN or infinity in Y; clean the factor first.")
+        Q, triangle = np.linalg.qr(Y)
+        return self._checked(PSDPoint(Q, symmetric(triangle @ triangle.T)), "the product Y Yᵀ")
+
+    def from_matrix(self, matrix: Any) -> PSDPoint:
+        """Return the point closest to a dense or sparse n × n matrix: the k leading eigenpairs of its symmetric part.
+
+        Raises
+        ------
+        InvalidInputError
+            For a wrong shape, values that are not finite, or fewer than k positive eigenvalues.
+        """
+        if tuple(matrix.shape) != self.shape:
+            raise InvalidInputError(f"from_matrix of {self} got a matrix of shape {tuple(matrix.shape)}.")
+        values = matrix.data if sp.issparse(matrix) else matrix
+        if not np.isfinite(values).all():
+            raise InvalidInputError("from_matrix got NaN or infinity in the matrix; clean it first.")
+        n, k = self.shape[0], self.rank
+        if sp.issparse(matrix) and k < n // 2:
+            from scipy.sparse.linalg import eigsh
+
+            start = np.random.default_rng(0).standard_normal(n)
+            half = sp.csr_array(matrix, dtype=float)
+            eigenvalues, vectors = eigsh(0.5 * (half + half.T), k=k, which="LA", v0=start)
+        else:
+            dense = matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix, dtype=float)
+            eigenvalues, vectors = np.linalg.eigh(symmetric(dense))
+        order = np.argsort(-eigenvalues)[:k]
+        return self._checked(
+            PSDPoint(np.ascontiguousarray(vectors[:, order]), np.diag(eigenvalues[order])), "the matrix"
+        )
+
+    def to_dense(self, point: PSDPoint) -> Array:
+        """Return W as an n × n array; for small matrices and tests."""
+        return point.Q @ point.S @ point.Q.T
+
+    def _checked(self, point: PSDPoint, what: str) -> PSDPoint:
+        values = point.eigenvalues()
+        if not values[-1] > 1e-15 * abs(values[0]):
+            rank = int(np.sum(values > 1e-15 * abs(values[0])))
+            raise InvalidInputError(
+                f"{what} has {rank} positive eigenvalues to machine precision, not {self.rank}; "
+                f"choose k = {max(rank, 1)}."
+            )
+        return point
