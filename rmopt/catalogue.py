@@ -15,12 +15,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.low_rank import LowRankPoint
-from rmopt.core.manifold import Manifold
+from rmopt.core.manifold import FixedRankManifold, Manifold
 from rmopt.core.problem import Problem
+from rmopt.core.psd import PSDPoint
 from rmopt.core.retraction import Retraction
 from rmopt.costs import LOSSES, BilinearSum, TripletSum
-from rmopt.manifolds import FixedRankEmbedded
-from rmopt.retractions import FIXED_RANK_RETRACTIONS
+from rmopt.linalg import symmetric
+from rmopt.manifolds import FixedRankEmbedded, PolarPSD, PSDFixedRank
+from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS, PolarFactors, SecondOrderPSD
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,8 @@ class Instance:
         From names to problems on the manifold.
     point : callable, optional
         Makes the point at which laws are checked from a generator; a random point unless given.
-    compiled : bool
-        Whether every retraction with every problem has a compiled twin.
+    compiled : list of Retraction
+        Those which have a compiled twin with every problem.
     """
 
     name: str
@@ -45,12 +47,12 @@ class Instance:
     retractions: list[Retraction]
     problems: dict[str, Problem] = field(default_factory=dict)
     point: Callable[[np.random.Generator], Any] | None = None
-    compiled: bool = False
+    compiled: list[Retraction] = field(default_factory=list)
 
 
 def instances() -> list[Instance]:
     """Return all registered instances: rmopt's own and those of other packages."""
-    found = fixed_rank_instances()
+    found = [*fixed_rank_instances(), *psd_instances()]
     for entry in entry_points(group="rmopt.instances"):
         found.extend(entry.load()())
     return found
@@ -66,7 +68,7 @@ def fixed_rank_instances() -> list[Instance]:
             retractions=retractions,
             problems={loss: _bilinear_problem(manifold, loss) for loss in LOSSES}
             | {f"triplets-{loss}": _triplet_problem(manifold, loss) for loss in LOSSES},
-            compiled=True,
+            compiled=retractions,
         )
         for n, m, k in ((9, 7, 3), (8, 12, 1), (6, 6, 6), (15, 4, 4), (30, 25, 5))
         for manifold in (FixedRankEmbedded(n, m, k),)
@@ -94,6 +96,58 @@ def fixed_rank_instances() -> list[Instance]:
     ]
 
 
+def psd_instances() -> list[Instance]:
+    """Return instances of `PSDFixedRank` and `PolarPSD`: tied, uneven and steep eigenvalues, full rank."""
+    made = [
+        Instance(
+            name=f"psd-{n}-{k}",
+            manifold=manifold,
+            retractions=list(PSD_RETRACTIONS.values()),
+            problems=_square_problems(manifold),
+            compiled=[SecondOrderPSD()],
+        )
+        for n, k in ((9, 3), (12, 1), (30, 6))
+        for manifold in (PSDFixedRank(n, k),)
+    ]
+    # Losses drive matrices of full rank to the edge of the cone: no runs here, only laws.
+    made.append(Instance("psd-5-5", PSDFixedRank(5, 5), list(PSD_RETRACTIONS.values())))
+    for name, eigenvalues in {
+        "tied": [1.0, 1.0, 1.0],
+        "spread": [9.0, 1.0, 0.2],
+        "ill-conditioned": [1.0, 0.03, 0.001],
+    }.items():
+        embedded, polar = PSDFixedRank(10, 3), PolarPSD(10, 3, weight=0.3)
+        point = _with_eigenvalues(embedded, eigenvalues)
+        made.append(Instance(f"psd-{name}", embedded, list(PSD_RETRACTIONS.values()), point=point))
+        made.append(
+            Instance(
+                f"polar-{name}",
+                polar,
+                [PolarFactors()],
+                {"logistic": _bilinear_problem(polar, "logistic")},
+                point,
+            )
+        )
+    return made
+
+
+def _square_problems(manifold: PSDFixedRank) -> dict[str, Problem]:
+    return {loss: _bilinear_problem(manifold, loss) for loss in LOSSES} | {
+        f"triplets-{loss}": _triplet_problem(manifold, loss) for loss in LOSSES
+    }
+
+
+def _with_eigenvalues(
+    manifold: PSDFixedRank, values: list[float]
+) -> Callable[[np.random.Generator], PSDPoint]:
+    def make(rng: np.random.Generator) -> PSDPoint:
+        # A core that is not diagonal, with these eigenvalues.
+        turn = np.linalg.qr(rng.standard_normal((len(values),) * 2))[0]
+        return PSDPoint(manifold.random_point(rng).Q, symmetric(turn @ np.diag(values) @ turn.T))
+
+    return make
+
+
 def _with_singular_values(
     manifold: FixedRankEmbedded, sigma: list[float]
 ) -> Callable[[np.random.Generator], LowRankPoint]:
@@ -113,14 +167,14 @@ def _rows(count: int, width: int, rng: np.random.Generator) -> sp.csr_array:
     return sp.csr_array(rows / np.sqrt(0.4 * width))
 
 
-def _bilinear_problem(manifold: FixedRankEmbedded, loss: str) -> Problem:
+def _bilinear_problem(manifold: FixedRankManifold, loss: str) -> Problem:
     n, m = manifold.shape
     rng = np.random.default_rng([n, m])
     targets = np.where(rng.random(40) < 0.5, -1.0, 1.0)
     return Problem(manifold, BilinearSum(_rows(40, n, rng), _rows(40, m, rng), LOSSES[loss], targets))
 
 
-def _triplet_problem(manifold: FixedRankEmbedded, loss: str) -> Problem:
+def _triplet_problem(manifold: FixedRankManifold, loss: str) -> Problem:
     n, m = manifold.shape
     rng = np.random.default_rng([n, m])
     triplets = np.column_stack(

@@ -98,7 +98,7 @@ def test_a_wrong_manifold_is_found_out() -> None:
             return super().projection(point, ambient) * 1.001
 
     failed = {check.name for check in check_manifold(Oblique(9, 7, 3)) if not check}
-    assert {"projection", "self-adjoint", "transport"} <= failed
+    assert {"projection", "duality", "transport"} <= failed
 
 
 def test_report_and_plot(tmp_path: Path) -> None:

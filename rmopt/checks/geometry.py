@@ -32,6 +32,7 @@ def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None) -> list[
     shape = tuple(manifold.embed_point(x).shape)
     Z = rng.standard_normal(shape)
     PZ = manifold.projection(x, Z)
+    gradient = manifold.euclidean_to_riemannian_gradient(x, Z)
 
     def gap(left: Any, right: Any) -> float:
         return manifold.norm(x, left - right)
@@ -43,6 +44,7 @@ def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None) -> list[
     carried = manifold.transport(x, there, a)
     inner = manifold.inner_product
     ambient_inner = float(np.vdot(_dense(manifold.embedding(x, a)), Z))
+    again = gap(manifold.projection(x, manifold.embedding(x, PZ)), PZ)
     images = [
         manifold.projection(x, rng.standard_normal(shape))
         for _ in range(min(int(np.prod(shape)), manifold.dim + 3))
@@ -52,8 +54,8 @@ def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None) -> list[
     stays = _distance(manifold, manifold.retraction(x, zero), x)
     return [
         say("point", 0.0 if reason is None else 1.0, reason or "a random point lies on the manifold"),
-        say("projection", gap(manifold.projection(x, manifold.embedding(x, PZ)), PZ), "idempotent"),
-        say("self-adjoint", abs(inner(x, a, PZ) - ambient_inner), "⟨a, P Z⟩ = ⟨a, Z⟩"),
+        say("projection", again / max(1.0, manifold.norm(x, PZ)), "idempotent"),
+        say("duality", abs(inner(x, a, gradient) - ambient_inner), "⟨a, gradient for Z⟩ = ⟨a, Z⟩"),
         say("symmetry", abs(inner(x, a, b) - inner(x, b, a)), "⟨a, b⟩ = ⟨b, a⟩"),
         say("norm", abs(manifold.norm(x, a) - 1.0), "random tangent vectors have norm 1"),
         say("linearity", gap((a + b * 2.0) - b * 2.0, a), "tangent vectors add and scale"),

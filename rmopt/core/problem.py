@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rmopt.core.cost import Cost, HasHessianAction
-from rmopt.core.errors import MissingCapabilityError
+from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import HasHessian, Manifold
 
 
@@ -18,10 +18,24 @@ class Problem:
     ----------
     manifold : Manifold
     cost : Cost
+
+    Raises
+    ------
+    InvalidInputError
+        When both have a shape, and the shapes differ.
     """
 
     manifold: Manifold
     cost: Cost
+
+    def __post_init__(self) -> None:
+        scored, held = (getattr(part, "shape", None) for part in (self.cost, self.manifold))
+        if scored is not None and held is not None and tuple(scored) != tuple(held):
+            (n, m), (rows, columns) = scored, held
+            raise InvalidInputError(
+                f"{type(self.cost).__name__} scores {n} × {m} matrices, and {self.manifold} holds "
+                f"{rows} × {columns} ones; make the manifold as large as the data are wide."
+            )
 
     def riemannian_gradient(self, point: Any) -> Any:
         """Return the Riemannian gradient of the cost at a point: a tangent vector."""

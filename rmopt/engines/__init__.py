@@ -1,7 +1,7 @@
 """Engines run the steps: a reference in plain Python, and compiled twins of it."""
 
 from rmopt.engines.base import Engine
-from rmopt.engines.bilinear import BilinearEngine
+from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine
 from rmopt.engines.choose import ENGINES, choose_engine
 from rmopt.engines.gauged import GaugedEngine, GaugedState
 from rmopt.engines.reference import ReferenceEngine
@@ -13,5 +13,6 @@ __all__ = [
     "GaugedEngine",
     "GaugedState",
     "ReferenceEngine",
+    "SymmetricBilinearEngine",
     "choose_engine",
 ]

@@ -21,6 +21,9 @@ SECOND_ORDER = 0
 
 OK, REFUSED = 0, 1
 
+# A step with n₁ n₂ above this throws W so far that the kept inverses lose their digits.
+TOO_LONG = 1e4
+
 
 class SymmetricFactors(NamedTuple):
     """The arrays of W = Y C Yᵀ: Y (n, k), C, C_inverse, H (k, k), all C-contiguous."""
@@ -98,7 +101,7 @@ def step(factors, scratch, p_square, q_square, pq, scale):
     a = N11 * n1 + N12 * s
     b = 0.09375 * s + N12
     determinant = (1.0 + a) * (1.0 + a) - n1 * n2 * b * b
-    if not abs(determinant) > 1e-3:
+    if not (abs(determinant) > 1e-3 and n1 * n2 < TOO_LONG):
         return REFUSED
     # [d e] = Z (I + N G)⁻¹ E
     own = -(0.125 * (1.0 + a) + b * f) / determinant

@@ -29,7 +29,10 @@ class SecondOrderPSD(Retraction):
     def __call__(self, manifold: Any, point: PSDPoint, tangent: PSDTangent, t: float = 1.0) -> PSDPoint:
         """Return the point reached from `point` along t · `tangent`."""
         S, M = point.S, t * tangent.M
-        R = np.linalg.solve(S, M)
+        try:
+            R = np.linalg.solve(S, M)
+        except np.linalg.LinAlgError:
+            raise _left_the_manifold(self, point.rank, "a singular matrix") from None
         # V Q, so that V W† Vᵀ = (V Q) S⁻¹ (V Q)ᵀ.
         VQ = point.Q @ (S + 0.5 * M - 0.125 * M @ R) + (t * tangent.Qp) @ (np.eye(point.rank) - 0.5 * R)
         Q, triangle = np.linalg.qr(VQ)
@@ -55,10 +58,7 @@ class MetricProjectionPSD(Retraction):
         basis, triangle = np.linalg.qr(np.hstack([point.Q, tangent.Qp]))
         values, vectors = np.linalg.eigh(symmetric(triangle @ core @ triangle.T))
         if not values[-k] > 0.0:
-            raise InvalidInputError(
-                f"{self} met a matrix with fewer than {k} positive eigenvalues: the step leaves the positive "
-                f"semidefinite matrices of rank {k}. Take a smaller step or a smaller rank."
-            )
+            raise _left_the_manifold(self, k, f"a matrix with fewer than {k} positive eigenvalues")
         return PSDPoint(basis @ vectors[:, : -k - 1 : -1], np.diag(values[: -k - 1 : -1]))
 
 
@@ -84,6 +84,13 @@ class PolarFactors(Retraction):
         delta = t * (inverse_root @ inverse_root @ tangent.Qp.T).T
         left, _, right = np.linalg.svd(point.Q + delta, full_matrices=False)
         return PSDPoint(left @ right, symmetric((middle * np.exp(growth)) @ middle.T))
+
+
+def _left_the_manifold(retraction: Retraction, k: int, met: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{retraction} met {met}: the step leaves the positive semidefinite matrices of rank {k}. "
+        "Take a smaller step or a smaller rank."
+    )
 
 
 PSD_RETRACTIONS: dict[str, Retraction] = {

@@ -1,0 +1,356 @@
+"""Positive semidefinite matrices of rank k: the paper's algorithms, both geometries, the compiled engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import oracles
+import pytest
+import scipy.sparse as sp
+from pymanopt.manifolds import PSDFixedRank as QuotientPSD
+
+from rmopt import InvalidInputError, Problem
+from rmopt.core import Cost, Factored, MissingCapabilityError, PSDPoint
+from rmopt.costs import BilinearSum, TripletSum, absolute, hinge, squared
+from rmopt.costs.losses import Loss
+from rmopt.engines import ReferenceEngine, SymmetricBilinearEngine, choose_engine
+from rmopt.engines.gauge import SYMMETRIC
+from rmopt.interop import PymanoptSolver
+from rmopt.manifolds import FixedRankEmbedded, PolarPSD, PSDFixedRank
+from rmopt.retractions import MetricProjectionPSD, PolarFactors, SecondOrder, SecondOrderPSD
+from rmopt.solvers import SGD
+
+N, K = 40, 5
+MANIFOLD = PSDFixedRank(N, K)
+
+
+def relative(found: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+
+
+def make_cost(rng: np.random.Generator, loss: Loss = absolute, n: int = N) -> BilinearSum:
+    left, right = (
+        sp.random_array((50, n), density=0.2, rng=rng, data_sampler=rng.standard_normal).tocsr()
+        for _ in range(2)
+    )
+    return BilinearSum(left, right, loss, np.where(rng.random(50) < 0.5, -1.0, 1.0))
+
+
+def point_of_condition(rng: np.random.Generator, condition: float) -> PSDPoint:
+    Q, T = (np.linalg.qr(rng.standard_normal((rows, K)))[0] for rows in (N, K))
+    S = T @ np.diag(np.logspace(0, -np.log10(condition), K)) @ T.T
+    return PSDPoint(Q, (S + S.T) / 2)
+
+
+def slope_of(loss: Loss, z: float, y: float) -> float:
+    return {"absolute": np.sign(z - y), "squared": z - y, "hinge": -y * (y * z < 1)}[loss.name]
+
+
+def test_algorithm_5_and_the_retraction_are_theorem_6() -> None:
+    rng = np.random.default_rng(0)
+    Y, p, q = rng.standard_normal((N, K)), 0.3 * rng.standard_normal(N), 0.3 * rng.standard_normal(N)
+    W = Y @ Y.T
+    expected = oracles.theorem_6(W, np.outer(p, q), K)
+    Z, Z_pinv = oracles.algorithm_5(Y, np.linalg.pinv(Y), p, q)
+    np.testing.assert_allclose(Z_pinv, np.linalg.pinv(Z), atol=1e-12)
+    assert relative(Z @ Z.T, expected) < 1e-13
+    point = MANIFOLD.from_factor(Y)
+    step = MANIFOLD.projection(point, Factored(p[:, None], q[:, None]))
+    moved = SecondOrderPSD()(MANIFOLD, point, step)
+    assert relative(MANIFOLD.to_dense(moved), expected) < 1e-13
+    assert relative(expected, W) > 1e-2
+    assert MANIFOLD.check_point(moved) is None
+
+
+def test_the_printed_form_of_theorem_6_is_not_symmetric() -> None:
+    rng = np.random.default_rng(0)
+    U = np.linalg.qr(rng.standard_normal((6, 2)))[0]
+    W = U @ np.diag([2.0, 1.0]) @ U.T
+    W_pinv = U @ np.diag([0.5, 1.0]) @ U.T
+    Z = rng.standard_normal((6, 6))
+    half, P = (Z + Z.T) / 2, U @ U.T
+    inside = P @ half @ P
+    beside = half @ P + P @ half - 2 * inside
+    V = W + inside / 2 + beside - inside @ W_pinv @ inside / 8 - beside @ W_pinv @ inside / 2
+    printed = V @ W_pinv @ V
+    assert relative(printed.T, printed) > 1e-2
+    assert relative(V @ W_pinv @ V.T, oracles.theorem_6(W, Z, 2)) < 1e-14
+
+
+def test_tangent_spaces_are_those_of_lemma_5() -> None:
+    rng = np.random.default_rng(1)
+    point, Z = MANIFOLD.random_point(rng), rng.standard_normal((N, N))
+    P = point.Q @ point.Q.T
+    half = (Z + Z.T) / 2
+    expected = P @ half @ P + (np.eye(N) - P) @ half @ P + P @ half @ (np.eye(N) - P)
+    found = MANIFOLD.projection(point, Z)
+    assert relative(found.as_ambient(point) @ np.eye(N), expected) < 1e-14
+    assert MANIFOLD.dim == N * K - K * (K - 1) // 2
+
+
+@pytest.mark.parametrize(("loss", "eta"), [(hinge, 0.02), (hinge, 1.0), (squared, 1e-4), (squared, 0.02)])
+def test_compiled_engine_follows_algorithm_5(loss: Loss, eta: float) -> None:
+    rng = np.random.default_rng(2)
+    cost, Y = make_cost(rng, loss), rng.standard_normal((N, K))
+    engine = choose_engine(Problem(MANIFOLD, cost), engine="compiled")
+    assert isinstance(engine, SymmetricBilinearEngine)
+    schedule = rng.integers(cost.n_terms, size=(200, 1))
+    state = engine.advance(engine.load(MANIFOLD.from_factor(Y)), schedule, np.full(200, eta))
+    Y_pinv = np.linalg.pinv(Y)
+    left, right = cost.left.toarray(), cost.right.toarray()
+    for (term,) in schedule:
+        p, q, y = left[term], right[term], cost.targets[term]
+        slope = slope_of(loss, p @ Y @ Y.T @ q, y)
+        if slope != 0:
+            Y, Y_pinv = oracles.algorithm_5(Y, Y_pinv, -eta * slope * p, q)
+    assert state.updates > 60
+    assert relative(MANIFOLD.to_dense(engine.dump(state)), Y @ Y.T) < 1e-10
+
+
+def orthonormal_end(cost: BilinearSum, start: PSDPoint, schedule: np.ndarray, eta: float) -> np.ndarray:
+    """Return the end of the path of Theorem 6 on W = Q S Qᵀ, re-orthonormalised by Householder QR."""
+    left, right = cost.left.toarray(), cost.right.toarray()
+    Q, S = start.Q, start.S
+    for (term,) in schedule:
+        p, q, y = left[term], right[term], cost.targets[term]
+        pQ, qQ = p @ Q, q @ Q
+        scale = -eta * slope_of(cost.loss, pQ @ S @ qQ, y)
+        if scale != 0:
+            M = scale * (np.outer(pQ, qQ) + np.outer(qQ, pQ)) / 2
+            Qp = scale * (np.outer(p - Q @ pQ, qQ) + np.outer(q - Q @ qQ, pQ)) / 2
+            R = np.linalg.solve(S, M)
+            Q, T = np.linalg.qr(Q @ (S + M / 2 - M @ R / 8) + Qp @ (np.eye(K) - R / 2))
+            S = T @ np.linalg.solve(S, T.T)
+            S = (S + S.T) / 2
+    return Q @ S @ Q.T
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("eta", [1e-7, 1e-4, 3e-2])
+def test_10000_steps_from_a_matrix_of_condition_1e6(seed: int, eta: float) -> None:
+    rng = np.random.default_rng([1, seed])
+    start, cost = point_of_condition(rng, 1e6), make_cost(rng)
+    schedule = rng.integers(cost.n_terms, size=(10_000, 1))
+    engine = SymmetricBilinearEngine(MANIFOLD, cost, SecondOrderPSD())
+    state = engine.advance(engine.load(start), schedule, np.full(10_000, eta))
+    expected = orthonormal_end(cost, start, schedule, eta)
+    assert relative(MANIFOLD.to_dense(engine.dump(state)), expected) < 1e-8
+    assert relative(expected, MANIFOLD.to_dense(start)) > 1e-4
+    assert SYMMETRIC.drift(state.factors, K) < 1e-9
+
+
+def test_long_runs_do_not_drift() -> None:
+    rng = np.random.default_rng(4)
+    cost = make_cost(rng)
+    engine = SymmetricBilinearEngine(MANIFOLD, cost, SecondOrderPSD())
+    schedule, etas = rng.integers(cost.n_terms, size=(200_000, 1)), np.full(200_000, 0.01)
+    state = engine.advance(engine.load(MANIFOLD.random_point(rng)), schedule, etas)
+    assert state.updates > 150_000
+    assert SYMMETRIC.drift(state.factors, K) < 1e-10
+
+
+@pytest.mark.parametrize("overlap", ["same rows", "same vector"])
+def test_directions_that_overlap(overlap: str) -> None:
+    rng = np.random.default_rng(5)
+    left = sp.random_array((50, N), density=0.2, rng=rng, data_sampler=rng.standard_normal).tocsr()
+    right = left.copy()
+    if overlap == "same rows":
+        right.data = rng.standard_normal(right.data.size)
+    cost = BilinearSum(left, right, absolute, rng.standard_normal(50))
+    start, schedule, etas = MANIFOLD.random_point(rng), rng.integers(50, size=(200, 1)), np.full(200, 0.05)
+    ends = []
+    for kind in (SymmetricBilinearEngine, ReferenceEngine):
+        engine = kind(MANIFOLD, cost, SecondOrderPSD())
+        ends.append(MANIFOLD.to_dense(engine.dump(engine.advance(engine.load(start), schedule, etas))))
+    assert relative(ends[0], ends[1]) < 1e-11
+
+
+def test_a_loss_of_the_users_own_is_compiled() -> None:
+    rng = np.random.default_rng(6)
+    pinball = Loss(
+        "pinball",
+        value=lambda z, y: max(0.9 * (y - z), 0.1 * (z - y)),
+        slope=lambda z, y: -0.9 if z < y else 0.1,
+    )
+    problem = Problem(MANIFOLD, make_cost(rng, pinball))
+    ends = [
+        MANIFOLD.to_dense(SGD(0.05, n_steps=300, engine=engine).run(problem, random_state=1).point)
+        for engine in ("compiled", "reference")
+    ]
+    assert relative(ends[0], ends[1]) < 1e-11
+
+
+class Distance(Cost):
+    """½‖W − X‖² for a symmetric X; the minimum keeps the leading positive eigenvalues (Eckart and Young)."""
+
+    def __init__(self, X: np.ndarray) -> None:
+        self.X = X
+
+    def value(self, point: PSDPoint) -> float:
+        return 0.5 * float(np.sum((point.Q @ point.S @ point.Q.T - self.X) ** 2))
+
+    def gradient(self, point: PSDPoint) -> np.ndarray:
+        return point.Q @ point.S @ point.Q.T - self.X
+
+    def hessian(self, point: PSDPoint, direction: Factored) -> Factored:
+        return direction
+
+
+@pytest.mark.parametrize("retraction", [SecondOrderPSD(), MetricProjectionPSD()], ids=repr)
+@pytest.mark.parametrize("optimizer", ["ConjugateGradient", "TrustRegions"])
+def test_pymanopt_finds_the_closest_psd_matrix(
+    optimizer: str, retraction: SecondOrderPSD | MetricProjectionPSD
+) -> None:
+    rng = np.random.default_rng(7)
+    manifold = PSDFixedRank(12, 3)
+    V = np.linalg.qr(rng.standard_normal((12, 12)))[0]
+    X = V @ np.diag([5.0, 4.0, 3.0, 1.0, 0.5, 0.1, 0.0, 0.0, -0.1, -0.2, -0.5, -6.0]) @ V.T
+    X = (X + X.T) / 2
+    problem = Problem(manifold.using(retraction), Distance(X))
+    found = PymanoptSolver(optimizer, min_gradient_norm=1e-9).run(problem, random_state=0).point
+    best = V[:, :3] @ np.diag([5.0, 4.0, 3.0]) @ V[:, :3].T
+    assert relative(manifold.to_dense(found), best) < 1e-8
+    assert relative(manifold.to_dense(manifold.from_matrix(X)), best) < 1e-13
+
+
+def test_the_flat_quotient_of_pymanopt_has_the_same_minimum() -> None:
+    rng = np.random.default_rng(8)
+    Y = rng.standard_normal((12, 3))
+    theirs = QuotientPSD(12, 3)
+    ours = PSDFixedRank(12, 3)
+    assert ours.dim == theirs.dim
+    assert relative(ours.to_dense(ours.from_factor(Y)), Y @ Y.T) < 1e-14
+
+
+# The polar geometry
+
+
+def test_polar_steps_do_not_depend_on_the_basis_or_the_scale() -> None:
+    rng = np.random.default_rng(9)
+    polar = PolarPSD(N, K, weight=0.3)
+    point, turn = point_of_condition(rng, 100.0), np.linalg.qr(rng.standard_normal((K, K)))[0]
+    Z = rng.standard_normal((N, N))
+    S = turn.T @ point.S @ turn
+    turned = PSDPoint(point.Q @ turn, (S + S.T) / 2)
+
+    def end(start: PSDPoint, gradient: np.ndarray) -> np.ndarray:
+        direction = polar.euclidean_to_riemannian_gradient(start, gradient)
+        return polar.to_dense(polar.retraction(start, -0.01 * direction))
+
+    assert relative(end(turned, Z), end(point, Z)) < 1e-12
+    # A cost of W / 7 has a gradient of a seventh, and takes the same step seven times as large.
+    scaled = PSDPoint(point.Q, 7.0 * point.S)
+    assert relative(end(scaled, Z / 7.0), 7.0 * end(point, Z)) < 1e-12
+    assert relative(end(point, Z), polar.to_dense(point)) > 1e-3
+
+
+@pytest.mark.parametrize("weight", [0.1, 0.5, 0.9])
+def test_the_weight_shares_a_step_between_space_and_core(weight: float) -> None:
+    rng = np.random.default_rng(10)
+    polar, point = PolarPSD(N, K, weight), point_of_condition(rng, 10.0)
+    Z = rng.standard_normal((N, N))
+    even = PolarPSD(N, K).euclidean_to_riemannian_gradient(point, Z)
+    step = polar.euclidean_to_riemannian_gradient(point, Z)
+    np.testing.assert_allclose(step.Qp, even.Qp * weight / 0.5)
+    np.testing.assert_allclose(step.M, even.M * (1 - weight) / 0.5)
+
+
+def test_large_polar_steps_stay_positive() -> None:
+    rng = np.random.default_rng(11)
+    polar = PolarPSD(N, K)
+    point = polar.random_point(rng)
+    moved = polar.retraction(point, 30.0 * polar.random_tangent_vector(point, rng))
+    assert polar.check_point(moved) is None
+
+
+def test_polar_descent_learns() -> None:
+    rng = np.random.default_rng(12)
+    truth = MANIFOLD.to_dense(MANIFOLD.random_point(rng))
+    left, right = rng.standard_normal((2, 500, N)) / np.sqrt(N)
+    cost = BilinearSum(left, right, squared, np.einsum("ij,jk,ik->i", left, truth, right))
+    polar = PolarPSD(N, K)
+    start = polar.random_point(rng)
+    found = SGD(2.0, n_steps=10_000).run(Problem(polar, cost), start, random_state=0)
+    assert cost.value(found.point) < 0.05 * cost.value(start)
+
+
+# Points and errors
+
+
+def test_points_from_matrices() -> None:
+    rng = np.random.default_rng(13)
+    X = sp.random_array((60, 60), density=0.1, rng=rng).tocsr()
+    manifold = PSDFixedRank(60, 4)
+    from_sparse, from_dense = manifold.from_matrix(X), manifold.from_matrix(X.toarray())
+    assert relative(manifold.to_dense(from_sparse), manifold.to_dense(from_dense)) < 1e-10
+    Y = from_dense.factor()
+    assert relative(Y @ Y.T, manifold.to_dense(from_dense)) < 1e-14
+    np.testing.assert_allclose(manifold.to_dense(manifold.identity()), np.diag(np.arange(60) < 4.0))
+
+
+def _unfit(change: Callable[[PSDPoint], PSDPoint]) -> str:
+    return str(MANIFOLD.check_point(change(MANIFOLD.random_point(np.random.default_rng(0)))))
+
+
+def test_bad_points_and_parameters_are_named() -> None:
+    assert "is a PSDPoint, not ndarray" in str(MANIFOLD.check_point(np.eye(N)))
+    assert "Q, S have shapes" in _unfit(lambda x: PSDPoint(x.Q[:, :3], x.S[:3, :3]))
+    assert "holds NaN" in _unfit(lambda x: PSDPoint(x.Q * np.nan, x.S))
+    assert "Q is not orthonormal" in _unfit(lambda x: PSDPoint(1.1 * x.Q, x.S))
+    assert "S is not symmetric" in _unfit(lambda x: PSDPoint(x.Q, x.S + np.triu(np.ones((K, K)), 1)))
+    assert "fewer than 5 eigenvalues are positive" in _unfit(lambda x: PSDPoint(x.Q, x.S - np.eye(K)))
+    for make, message in {
+        lambda: PSDFixedRank(0, 1): "PSDFixedRank needs n of at least 1, got n = 0",
+        lambda: PSDFixedRank(4, 5): "rank k = 5 is out of range for 4 × 4 matrices; choose 1 to 4",
+        lambda: PolarPSD(4, 2, weight=1.0): "weight = 1.0 must lie between 0 and 1",
+        lambda: MANIFOLD.from_factor(np.ones((N, 2))): "from_factor of PSDFixedRank(40, 5) needs Y of shape",
+        lambda: MANIFOLD.from_factor(
+            np.ones((N, K))
+        ): "has 1 positive eigenvalues to machine precision, not 5",
+        lambda: MANIFOLD.from_factor(np.full((N, K), np.nan)): "got NaN or infinity in Y",
+        lambda: MANIFOLD.from_matrix(-np.eye(N)): "has 0 positive eigenvalues to machine precision",
+        lambda: MANIFOLD.from_matrix(np.eye(3)): "got a matrix of shape (3, 3)",
+    }.items():
+        with pytest.raises(InvalidInputError) as caught:
+            make()
+        assert message in str(caught.value)
+
+
+def test_retractions_of_other_points_are_refused() -> None:
+    message = (
+        r"SecondOrder\(\) moves points of type LowRankPoint, and those of PSDFixedRank\(40, 5\) are of type"
+    )
+    with pytest.raises(InvalidInputError, match=message):
+        MANIFOLD.using(SecondOrder())
+    with pytest.raises(InvalidInputError, match=message):
+        PSDFixedRank(N, K, SecondOrder())
+    cost = make_cost(np.random.default_rng(0))
+    with pytest.raises(InvalidInputError, match=message):
+        SGD(0.1, retraction=SecondOrder()).run(Problem(MANIFOLD, cost))
+    with pytest.raises(InvalidInputError, match=r"PolarFactors\(\) moves points of type PSDPoint"):
+        FixedRankEmbedded(5, 4, 2, PolarFactors())
+
+
+def test_what_is_not_compiled_is_named() -> None:
+    cost = make_cost(np.random.default_rng(0))
+    for manifold, retraction, reason in (
+        (MANIFOLD, MetricProjectionPSD(), r"the retraction MetricProjectionPSD\(\) has no compiled twin"),
+        (PolarPSD(N, K), None, r"the manifold PolarPSD\(40, 5, weight=0.5\) has no compiled kernel"),
+    ):
+        with pytest.raises(MissingCapabilityError, match=reason):
+            choose_engine(Problem(manifold, cost), retraction, "compiled")
+        assert isinstance(choose_engine(Problem(manifold, cost), retraction), ReferenceEngine)
+    polar = PolarPSD(N, K)
+    point = polar.random_point()
+    with pytest.raises(MissingCapabilityError, match="has no `euclidean_to_riemannian_hessian`"):
+        Problem(polar, cost).riemannian_hessian(point, polar.random_tangent_vector(point))
+
+
+def test_costs_of_a_wrong_shape_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    with pytest.raises(InvalidInputError, match=r"scores 40 × 40 matrices, and .* holds 41 × 41"):
+        Problem(PSDFixedRank(N + 1, K), make_cost(rng))
+    X = rng.standard_normal((10, 7))
+    with pytest.raises(InvalidInputError, match=r"scores 7 × 7 matrices"):
+        Problem(FixedRankEmbedded(7, 8, 2), TripletSum(X, X, triplets=[[0, 1, 2]]))
