@@ -53,3 +53,60 @@ def leave_span(U: Array, X: Array) -> Array:
 def symmetric(matrix: Array) -> Array:
     """Return the symmetric part of a square matrix."""
     return 0.5 * (matrix + matrix.T)
+
+
+def rank_one_pinv_update(A: Array, A_pinv: Array, c: Array, d: Array) -> Array:
+    """Return the pseudo-inverse of A + c dᵀ from that of A (Shalit et al. 2012, Algorithm 7; Meyer 1973).
+
+    The four cases are told apart by w = c − A A†c, the part of c outside the column space of A, and by
+    β = 1 + dᵀA†c. What is zero in exact arithmetic counts as zero here up to rounding. The paper prints the
+    shapes of two intermediate results wrongly; its formulas are right.
+
+    Parameters
+    ----------
+    A : array, shape (n, k)
+        Of full column rank.
+    A_pinv : array, shape (k, n)
+        Its pseudo-inverse.
+    c : array, shape (n,)
+    d : array, shape (k,)
+
+    Returns
+    -------
+    array, shape (k, n)
+
+    Raises
+    ------
+    ValueError
+        For shapes that do not belong together, or values that are not finite.
+    """
+    n, k = A.shape
+    shapes = np.shape(A_pinv), np.shape(c), np.shape(d)
+    if shapes != ((k, n), (n,), (k,)):
+        raise ValueError(
+            f"rank_one_pinv_update with A of shape {(n, k)} needs A_pinv, c, d of shapes {((k, n), (n,), (k,))}, "
+            f"got {shapes}."
+        )
+    if not all(np.isfinite(part).all() for part in (A, A_pinv, c, d)):
+        raise ValueError("rank_one_pinv_update got NaN or infinity; clean the arrays first.")
+    v = A_pinv @ c
+    beta = 1.0 + d @ v
+    row = d @ A_pinv
+    w = c - A @ v
+    ww, rr, vv = w @ w, row @ row, v @ v
+    inside = ww <= 1e-28 * (c @ c)
+    level = abs(beta) <= 1e-14 * (1.0 + np.abs(d) @ np.abs(v))
+    if rr == 0.0 or (inside and vv == 0.0):
+        return A_pinv.copy()
+    bent = A_pinv @ row
+    if not inside and not level:
+        shrink = beta / (ww * rr + beta**2)
+        growth = np.outer(bent, w) / beta - shrink * np.outer(ww / beta * bent + v, rr / beta * w + row)
+    elif not inside:
+        growth = -np.outer(bent, row) / rr - np.outer(v, w) / ww
+    elif not level:
+        growth = -np.outer(v, row) / beta
+    else:
+        growth = (v @ bent) / (vv * rr) * np.outer(v, row)
+        growth -= np.outer(v, v @ A_pinv) / vv + np.outer(bent, row) / rr
+    return A_pinv + growth

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from rmopt.linalg import rank_one_pinv_update
+
 Array = np.ndarray
 
 
@@ -46,30 +48,6 @@ def algorithm_3(A: Array, B: Array, G1: Array, G2: Array) -> tuple[Array, Array]
     b2 = (G2.T @ B) @ B_pinv
     b3 = -b2 / 2 + 3 / 8 * Q @ b2 + G2.T - Q @ G2.T / 2
     return A + a3 @ b1.T, (B.T + a1 @ b3).T
-
-
-def rank_one_pinv_update(A: Array, A_pinv: Array, c: Array, d: Array) -> Array:
-    """Algorithm 7: the pseudo-inverse of A + c dᵀ for A of full column rank, with the shapes corrected."""
-    v = A_pinv @ c
-    beta = 1 + d @ v
-    n = A_pinv.T @ d
-    w = c - A @ v
-    ww, nn, vv = w @ w, n @ n, v @ v
-    # What is 0 in the paper is a rounding error here.
-    inside = ww <= 1e-28 * (c @ c)
-    level = abs(beta) <= 1e-14 * (1 + abs(d) @ abs(v))
-    if not inside and not level:
-        n_hat = A_pinv @ n
-        s = beta / (ww * nn + beta**2)
-        G = np.outer(n_hat, w) / beta - s * np.outer(ww / beta * n_hat + v, nn / beta * w + n)
-    elif not inside:
-        G = -np.outer(A_pinv @ n, n) / nn - np.outer(v, w) / ww
-    elif not level:
-        G = -np.outer(v, n) / beta
-    else:
-        nAv = v @ A_pinv @ n
-        G = nAv / (vv * nn) * np.outer(v, n) - np.outer(v, v @ A_pinv) / vv - np.outer(A_pinv @ n, n) / nn
-    return A_pinv + G
 
 
 def algorithm_4(

@@ -1,6 +1,7 @@
 """Engines run the steps: a reference in plain Python, and compiled twins of it."""
 
 from rmopt.engines.base import Engine
+from rmopt.engines.batch import BatchEngine
 from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine
 from rmopt.engines.choose import ENGINES, choose_engine
 from rmopt.engines.gauged import GaugedEngine, GaugedState
@@ -8,6 +9,7 @@ from rmopt.engines.reference import ReferenceEngine
 
 __all__ = [
     "ENGINES",
+    "BatchEngine",
     "BilinearEngine",
     "Engine",
     "GaugedEngine",

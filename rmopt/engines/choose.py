@@ -11,16 +11,13 @@ from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.costs.bilinear import Bilinear
 from rmopt.engines.base import Engine
+from rmopt.engines.batch import BatchEngine
 from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine
 from rmopt.engines.reference import ReferenceEngine
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
+from rmopt.retractions import SecondOrder
 
 ENGINES = ("auto", "compiled", "reference")
-
-_BILINEAR_ENGINES: dict[type[Manifold], type[BilinearEngine]] = {
-    FixedRankEmbedded: BilinearEngine,
-    PSDFixedRank: SymmetricBilinearEngine,
-}
 
 
 @runtime_checkable
@@ -77,14 +74,26 @@ def _compiled_engine(manifold: Any, cost: FiniteSum, retraction: Retraction, bat
     """Return the compiled engine, or what keeps the problem from it."""
     if isinstance(cost, HasCompiledEngine):
         return cost.compiled_engine(manifold, retraction, batch_size)
-    engine = next((made for kind, made in _BILINEAR_ENGINES.items() if isinstance(manifold, kind)), None)
-    if engine is None:
-        known = " and ".join(kind.__name__ for kind in _BILINEAR_ENGINES)
-        return f"the manifold {manifold} has no compiled kernel ({known} have)"
+    if not isinstance(manifold, (FixedRankEmbedded, PSDFixedRank)):
+        return f"the manifold {manifold} has no compiled kernel (FixedRankEmbedded and PSDFixedRank have)"
     if not isinstance(cost, Bilinear):
         return f"the cost {type(cost).__name__} has no compiled kernel (BilinearSum and TripletSum have)"
     if retraction.kernel is None:
         return f"the retraction {retraction} has no compiled twin (`kernel` is None)"
-    if batch_size != 1:
-        return f"a step looks at {batch_size} terms, and the compiled kernels at one"
-    return engine(manifold, cost, retraction)
+    if batch_size > 1:
+        return _batch_engine(manifold, cost, retraction, batch_size)
+    if isinstance(manifold, PSDFixedRank):
+        return SymmetricBilinearEngine(manifold, cost, retraction)
+    return BilinearEngine(manifold, cost, retraction)
+
+
+def _batch_engine(
+    manifold: FixedRankEmbedded | PSDFixedRank, cost: Bilinear, retraction: Retraction, batch_size: int
+) -> Engine | str:
+    if not isinstance(manifold, FixedRankEmbedded) or retraction != SecondOrder():
+        return f"steps of {batch_size} terms are compiled for SecondOrder on FixedRankEmbedded alone"
+    if batch_size > manifold.rank:
+        return (
+            f"a step looks at {batch_size} terms, and the compiled kernel at no more than k = {manifold.rank}"
+        )
+    return BatchEngine(manifold, cost, retraction, batch_size)

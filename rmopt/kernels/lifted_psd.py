@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from rmopt.kernels.small import invert
 from rmopt.kernels.vectors import dot, product, transposed_product
 
 SECOND_ORDER = 0
@@ -166,28 +167,7 @@ def _invert_capacitance(scratch, p_square, q_square, pq):
     T[1, 3] = T[3, 1] = 1.0 + dot(y, e)
     T[2, 2], T[3, 3] = dot(d, Hd), dot(e, He)
     T[2, 3] = T[3, 2] = dot(d, He)
-    for i in range(4):
-        for j in range(4):
-            T[i, 4 + j] = 1.0 if i == j else 0.0
-    for column in range(4):
-        pivot = column
-        for i in range(column + 1, 4):
-            if abs(T[i, column]) > abs(T[pivot, column]):
-                pivot = i
-        if not abs(T[pivot, column]) > 1e-6:
-            return False
-        if pivot != column:
-            for j in range(8):
-                T[column, j], T[pivot, j] = T[pivot, j], T[column, j]
-        scale = 1.0 / T[column, column]
-        for j in range(8):
-            T[column, j] *= scale
-        for i in range(4):
-            if i != column:
-                factor = T[i, column]
-                for j in range(8):
-                    T[i, j] -= factor * T[column, j]
-    return True
+    return invert(T, 1e-6)
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})

@@ -1,0 +1,63 @@
+"""Small dense linear algebra: Algorithm 7 of the LORETA paper, branch by branch, and the factorisations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rmopt.linalg import factor_product, rank_one_pinv_update, symmetric, truncated_svd_of_product
+
+N, K = 9, 4
+
+
+def setting(branch: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return A, c, d for which w = c − AA†c and β = 1 + dᵀA†c are zero or not, as the branch says."""
+    A, c, d = rng.standard_normal((N, K)), rng.standard_normal(N), rng.standard_normal(K)
+    if "w = 0" in branch:
+        c = A @ rng.standard_normal(K)
+    if "β = 0" in branch:
+        d = -d / (d @ np.linalg.pinv(A) @ c)
+    return A, c, d
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("branch", ["β ≠ 0, w ≠ 0", "β = 0, w ≠ 0", "β ≠ 0, w = 0", "β = 0, w = 0"])
+def test_each_branch_satisfies_the_moore_penrose_equations(branch: str, seed: int) -> None:
+    A, c, d = setting(branch, np.random.default_rng(seed))
+    A_pinv = np.linalg.pinv(A)
+    w, beta = c - A @ A_pinv @ c, 1 + d @ A_pinv @ c
+    assert (np.linalg.norm(w) < 1e-12) == ("w = 0" in branch)
+    assert (abs(beta) < 1e-12) == ("β = 0" in branch)
+    X, Z = rank_one_pinv_update(A, A_pinv, c, d), A + np.outer(c, d)
+    scale = np.linalg.norm(X) * np.linalg.norm(Z)
+    for left, right in ((Z @ X @ Z, Z), (X @ Z @ X, X), ((Z @ X).T, Z @ X), ((X @ Z).T, X @ Z)):
+        assert np.abs(left - right).max() < 1e-13 * scale * max(1.0, np.linalg.norm(right))
+    assert np.linalg.matrix_rank(Z, tol=1e-10) == (K - 1 if branch == "β = 0, w = 0" else K)
+
+
+def test_updates_that_change_nothing() -> None:
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((N, K))
+    A_pinv = np.linalg.pinv(A)
+    for c, d in ((np.zeros(N), np.ones(K)), (np.ones(N), np.zeros(K))):
+        np.testing.assert_array_equal(rank_one_pinv_update(A, A_pinv, c, d), A_pinv)
+
+
+def test_wrong_shapes_and_values_are_named() -> None:
+    A = np.eye(N, K)
+    with pytest.raises(ValueError, match=r"needs A_pinv, c, d of shapes .*, got .*\(9, 4\), \(9,\), \(4,\)"):
+        rank_one_pinv_update(A, A, np.ones(N), np.ones(K))
+    with pytest.raises(ValueError, match="got NaN or infinity"):
+        rank_one_pinv_update(A, A.T, np.full(N, np.nan), np.ones(K))
+
+
+def test_factorisations_of_products() -> None:
+    rng = np.random.default_rng(1)
+    A, core, B = rng.standard_normal((7, 3)), rng.standard_normal((3, 3)), rng.standard_normal((6, 3))
+    U, S, V = factor_product(A, core, B)
+    np.testing.assert_allclose(U @ S @ V.T, A @ core @ B.T, atol=1e-13)
+    U, sigma, V = truncated_svd_of_product(A, core, B, 2)
+    expected = np.linalg.svd(A @ core @ B.T)
+    np.testing.assert_allclose(sigma, expected[1][:2])
+    np.testing.assert_allclose((U * sigma) @ V.T, (expected[0][:, :2] * sigma) @ expected[2][:2], atol=1e-12)
+    np.testing.assert_array_equal(symmetric(core), symmetric(core).T)
