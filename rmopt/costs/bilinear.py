@@ -61,7 +61,7 @@ class Bilinear(FiniteSum):
 
     def term_values(self, point: LowRankPoint, terms: Array) -> Array:
         """Return the losses of some terms, shape (N,)."""
-        left, right, targets = self._vectors(terms)
+        left, right, targets = self.vectors(terms)
         return self.loss.values(point.bilinear(left, right), targets)
 
     def gradient(self, point: LowRankPoint) -> Factored:
@@ -70,13 +70,13 @@ class Bilinear(FiniteSum):
 
     def term_gradient(self, point: LowRankPoint, terms: Array) -> Factored:
         """Return Σ φ' l rᵀ over some terms, as an operator of at most that rank."""
-        left, right, targets = self._vectors(terms)
+        left, right, targets = self.vectors(terms)
         slopes = self.loss.slopes(point.bilinear(left, right), targets)
         return Factored(left.T, right.multiply(slopes[:, None]).tocsr().T)
 
     def hessian(self, point: LowRankPoint, direction: Factored) -> Factored:
         """Return Σ φ'' (lᵀ D r) l rᵀ over all terms for a direction D given by factors."""
-        left, right, targets = self._vectors(self.all_terms())
+        left, right, targets = self.vectors(self.all_terms())
         curvatures = self.loss.curvatures(point.bilinear(left, right), targets)
         change = np.einsum("ik,ik->i", left @ direction.left, right @ direction.right)
         return Factored(left.T, right.multiply((curvatures * change)[:, None]).tocsr().T)
@@ -89,7 +89,8 @@ class Bilinear(FiniteSum):
                 digest.update(np.ascontiguousarray(part).data)
         return digest.hexdigest()
 
-    def _vectors(self, terms: Array) -> tuple[sp.csr_array, sp.csr_array, Array]:
+    def vectors(self, terms: Array) -> tuple[sp.csr_array, sp.csr_array, Array]:
+        """Return the left rows, the right rows and the targets of a list of terms, one row per term."""
         left, plus, minus, targets = self.resolve(np.asarray(terms))
         right = self.right[plus]
         if (minus >= 0).any():

@@ -2,6 +2,7 @@
 
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.checkpoint import Checkpoint
+from rmopt.solvers.identification import ManifoldIdentification
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.samplers import FromDraw, Sampler, ShuffledEpochs, Uniform
 from rmopt.solvers.sgd import SGD
@@ -15,6 +16,7 @@ __all__ = [
     "FromFunction",
     "InverseSqrt",
     "InverseTime",
+    "ManifoldIdentification",
     "Recorder",
     "Result",
     "Sampler",

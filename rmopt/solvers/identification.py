@@ -1,0 +1,98 @@
+"""Manifold identification: steps on the manifold alternate with steps inside the present column and row space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.core.errors import InvalidInputError, MissingCapabilityError
+from rmopt.core.problem import Problem
+from rmopt.costs.bilinear import Bilinear
+from rmopt.engines.base import Engine
+from rmopt.engines.identification import INNER_FORMS, IdentificationEngine
+from rmopt.manifolds import FixedRankEmbedded
+from rmopt.solvers.base import Solver
+from rmopt.solvers.samplers import Sampler, as_sampler
+from rmopt.solvers.step_sizes import StepSize, as_step_size
+
+
+class ManifoldIdentification(Solver):
+    """Rounds of one LORETA-1 step and some steps on the k × k matrix between the factors.
+
+    Shalit et al. (2012), Algorithm 6, which they found unstable: in its printed form ("paper") the inner step
+    depends on the factors, and directions that are long in both factors grow ever longer. In the form "gauge"
+    it is the Euclidean step within the present column and row space, and does not. Neither is needed for
+    speed: LORETA-1 itself costs O(nnz·k + k²) a step here. Runs in plain Python, O((n + m) k²) a round.
+
+    Parameters
+    ----------
+    step_size : float, StepSize or callable
+        Step size of the outer steps.
+    inner_step_size : float
+        Step size of the inner steps, where the outer one is `step_size` at round 0; both follow the same rule.
+    inner_steps : int
+        Inner steps in a round.
+    inner : {"paper", "gauge"}
+        The form of the inner steps.
+    n_steps : int
+        The budget, in rounds of 1 + `inner_steps` terms.
+    sampler : Sampler or callable, optional
+        Draws 1 + `inner_steps` terms a round; uniform with replacement unless given.
+    """
+
+    def __init__(
+        self,
+        step_size: float | StepSize | Callable[[Array], Array],
+        *,
+        inner_step_size: float,
+        inner_steps: int = 10,
+        inner: str = "gauge",
+        n_steps: int = 1000,
+        sampler: Sampler | Callable[..., Any] | None = None,
+    ) -> None:
+        if inner not in INNER_FORMS:
+            raise InvalidInputError(f"inner = {inner!r} is unknown; choose one of {', '.join(INNER_FORMS)}.")
+        for name, value, least in (("inner_steps", inner_steps, 1), ("n_steps", n_steps, 0)):
+            if not isinstance(value, (int, np.integer)) or value < least:
+                raise InvalidInputError(f"{name} = {value!r} must be an integer of at least {least}.")
+        if not (np.isfinite(inner_step_size) and inner_step_size > 0):
+            raise InvalidInputError(f"inner_step_size = {inner_step_size} must be a positive number.")
+        self.step_size = as_step_size(step_size)
+        self.inner_step_size, self.inner_steps, self.inner = float(inner_step_size), int(inner_steps), inner
+        self.n_steps, self.sampler = int(n_steps), sampler
+
+    def __repr__(self) -> str:
+        sampler = self.sampler if self.sampler is None else type(self.sampler).__name__
+        return (
+            f"ManifoldIdentification({self.step_size}, inner_step_size={self.inner_step_size}, "
+            f"inner_steps={self.inner_steps}, inner={self.inner!r}, n_steps={self.n_steps}, sampler={sampler})"
+        )
+
+    def engine(self, problem: Problem) -> Engine:
+        """Return the engine that does the rounds."""
+        if not isinstance(problem.cost, Bilinear) or not isinstance(problem.manifold, FixedRankEmbedded):
+            raise MissingCapabilityError(
+                "ManifoldIdentification needs a bilinear cost (BilinearSum, TripletSum) on FixedRankEmbedded, "
+                f"got {type(problem.cost).__name__} on {problem.manifold}."
+            )
+        batch = self.sampler_for(problem).batch_size
+        if batch != 1 + self.inner_steps:
+            raise InvalidInputError(
+                f"a round looks at 1 + inner_steps = {1 + self.inner_steps} terms, and the sampler draws "
+                f"{batch}; set its batch_size."
+            )
+        ratio = self.inner_step_size / float(self.step_size(np.zeros(1, dtype=np.int64))[0])
+        return IdentificationEngine(problem.cost, ratio, self.inner)
+
+    def sampler_for(self, problem: Problem) -> Sampler:
+        """Return the sampler of the rounds."""
+        if isinstance(self.sampler, Sampler):
+            return self.sampler
+        return as_sampler(self.sampler, problem.cost, 1 + self.inner_steps)
+
+    def step_size_rule(self) -> StepSize:
+        """Return the rule of the step sizes."""
+        return self.step_size
