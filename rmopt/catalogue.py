@@ -21,8 +21,14 @@ from rmopt.core.psd import PSDPoint
 from rmopt.core.retraction import Retraction
 from rmopt.costs import LOSSES, BilinearSum, TripletSum
 from rmopt.linalg import symmetric
-from rmopt.manifolds import FixedRankEmbedded, PolarPSD, PSDFixedRank
-from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS, PolarFactors, SecondOrderPSD
+from rmopt.manifolds import Euclidean, FixedRankEmbedded, PolarPSD, PSDFixedRank
+from rmopt.retractions import (
+    FIXED_RANK_RETRACTIONS,
+    PSD_RETRACTIONS,
+    Additive,
+    PolarFactors,
+    SecondOrderPSD,
+)
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ class Instance:
 
 def instances() -> list[Instance]:
     """Return all registered instances: rmopt's own and those of other packages."""
-    found = [*fixed_rank_instances(), *psd_instances()]
+    found = [*fixed_rank_instances(), *psd_instances(), *flat_instances()]
     for entry in entry_points(group="rmopt.instances"):
         found.extend(entry.load()())
     return found
@@ -129,6 +135,11 @@ def psd_instances() -> list[Instance]:
             )
         )
     return made
+
+
+def flat_instances() -> list[Instance]:
+    """Return an instance of `Euclidean`."""
+    return [Instance("euclidean-4x3", Euclidean(4, 3), [Additive()])]
 
 
 def _square_problems(manifold: PSDFixedRank) -> dict[str, Problem]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.checks.report import Check, bounded, slope_check
-from rmopt.core.ambient import Actions, Array, Sum
+from rmopt.core.ambient import Actions, Sum, dense
 from rmopt.core.manifold import Manifold
 from rmopt.core.retraction import Retraction
 
@@ -43,13 +43,13 @@ def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None) -> list[
     reason = manifold.check_point(x)
     carried = manifold.transport(x, there, a)
     inner = manifold.inner_product
-    ambient_inner = float(np.vdot(_dense(manifold.embedding(x, a)), Z))
+    ambient_inner = float(np.vdot(dense(manifold.embedding(x, a)), Z))
     again = gap(manifold.projection(x, manifold.embedding(x, PZ)), PZ)
     images = [
         manifold.projection(x, rng.standard_normal(shape))
         for _ in range(min(int(np.prod(shape)), manifold.dim + 3))
     ]
-    rank = np.linalg.matrix_rank(np.array([_dense(manifold.embedding(x, image)).ravel() for image in images]))
+    rank = np.linalg.matrix_rank(np.array([dense(manifold.embedding(x, image)).ravel() for image in images]))
     zero = manifold.zero_vector(x)
     stays = _distance(manifold, manifold.retraction(x, zero), x)
     return [
@@ -91,12 +91,12 @@ def check_retraction(
         return Sum(end, _scaled(start, -1.0), _scaled(direction, -t))
 
     def whole(t: float) -> float:
-        return float(np.linalg.norm(_dense(difference(t))))
+        return float(np.linalg.norm(dense(difference(t))))
 
     def tangential(t: float) -> float:
         return manifold.norm(x, manifold.projection(x, difference(t)))
 
-    scale = float(np.linalg.norm(_dense(start)))
+    scale = float(np.linalg.norm(dense(start)))
     subject = f"{retraction} on {manifold}"
     return [
         slope_check("rigidity", subject, whole, 2.0, scale, "R(x, tξ) − x − tξ"),
@@ -104,12 +104,6 @@ def check_retraction(
             f"order {retraction.order}", subject, tangential, 1.0 + retraction.order, scale, "tangential part"
         ),
     ]
-
-
-def _dense(ambient: Any) -> Array:
-    if isinstance(ambient, Sum):
-        return sum((_dense(term) for term in ambient.terms), start=np.zeros(ambient.terms[0].shape))
-    return ambient if isinstance(ambient, np.ndarray) else np.asarray(ambient @ np.eye(ambient.shape[1]))
 
 
 def _scaled(ambient: Any, factor: float) -> Any:
@@ -120,4 +114,4 @@ def _scaled(ambient: Any, factor: float) -> Any:
 
 def _distance(manifold: Manifold, a: Any, b: Any) -> float:
     A, B = manifold.embed_point(a), manifold.embed_point(b)
-    return float(np.linalg.norm(_dense(A) - _dense(B)))
+    return float(np.linalg.norm(dense(A) - dense(B)))

@@ -139,3 +139,17 @@ class Actions:
 
     def __matmul__(self, other: Array) -> Array:
         return self._apply(other)
+
+
+def dense(ambient: Any) -> Array:
+    """Return an ambient matrix as an array of n × m numbers; for small matrices and flat manifolds."""
+    if isinstance(ambient, np.ndarray):
+        return ambient
+    if isinstance(ambient, Sum):
+        return sum((dense(term) for term in ambient.terms), start=np.zeros(ambient.shape))
+    if isinstance(ambient, Factored):
+        product = ambient.left @ ambient.right.T
+        return product if isinstance(product, np.ndarray) else product.toarray()
+    if hasattr(ambient, "toarray"):
+        return ambient.toarray()
+    return np.asarray(ambient @ np.eye(ambient.shape[1]))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.core.ambient import Array, Sum
+from rmopt.core.ambient import Array, dense
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.manifold import Manifold
 from rmopt.core.retraction import Retraction
@@ -54,7 +54,7 @@ class FromPymanopt(Manifold):
 
     def projection(self, point: Array, ambient: Any) -> Array:
         """Return the orthogonal projection of an ambient array or operator onto the tangent space."""
-        return self.foreign.projection(point, _as_array(ambient))
+        return self.foreign.projection(point, dense(ambient))
 
     def to_tangent_space(self, point: Array, vector: Array) -> Array:
         """Remove rounding errors from a tangent vector."""
@@ -62,14 +62,14 @@ class FromPymanopt(Manifold):
 
     def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Any) -> Array:
         """Return the Riemannian gradient for an ambient array or operator."""
-        return self.foreign.euclidean_to_riemannian_gradient(point, _as_array(euclidean_gradient))
+        return self.foreign.euclidean_to_riemannian_gradient(point, dense(euclidean_gradient))
 
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Array, euclidean_hessian: Array, tangent_vector: Array
     ) -> Array:
         """Return the Riemannian Hessian along a tangent vector."""
         return self.foreign.euclidean_to_riemannian_hessian(
-            point, _as_array(euclidean_gradient), _as_array(euclidean_hessian), tangent_vector
+            point, dense(euclidean_gradient), dense(euclidean_hessian), tangent_vector
         )
 
     def embedding(self, point: Array, tangent_vector: Array) -> Array:
@@ -114,12 +114,6 @@ class FromPymanopt(Manifold):
             return None
         off = np.linalg.norm(stays - point) / max(1.0, float(np.linalg.norm(point)))
         return None if off < 1e-8 else f"a step of length zero moves the point by {off:.1e}"
-
-
-def _as_array(ambient: Any) -> Array:
-    if isinstance(ambient, Sum):
-        return sum((_as_array(term) for term in ambient.terms), start=np.zeros(ambient.terms[0].shape))
-    return ambient if isinstance(ambient, np.ndarray) else np.asarray(ambient @ np.eye(ambient.shape[1]))
 
 
 class _global_seed:  # noqa: N801 - used like a function

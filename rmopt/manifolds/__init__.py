@@ -1,7 +1,8 @@
 """Manifolds to optimise on."""
 
+from rmopt.manifolds.euclidean import Euclidean
 from rmopt.manifolds.fixed_rank_embedded import FixedRankEmbedded
 from rmopt.manifolds.polar import PolarPSD
 from rmopt.manifolds.psd_fixed_rank import PSDFixedRank
 
-__all__ = ["FixedRankEmbedded", "PSDFixedRank", "PolarPSD"]
+__all__ = ["Euclidean", "FixedRankEmbedded", "PSDFixedRank", "PolarPSD"]

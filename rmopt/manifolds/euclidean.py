@@ -1,0 +1,88 @@
+"""The flat manifold of all n × m matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Array, dense
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.manifold import Manifold
+from rmopt.retractions.euclidean import Additive
+
+
+class Euclidean(Manifold):
+    """All n × m matrices with the Frobenius inner product; points and tangent vectors are arrays.
+
+    Parameters
+    ----------
+    n, m : int
+        Numbers of rows and columns.
+
+    Raises
+    ------
+    InvalidInputError
+        For sizes that are not positive.
+    """
+
+    point_type = np.ndarray
+
+    def __init__(self, n: int, m: int) -> None:
+        if n < 1 or m < 1:
+            raise InvalidInputError(f"Euclidean needs n and m of at least 1, got n = {n}, m = {m}.")
+        self.shape = (int(n), int(m))
+        self.default_retraction = Additive()
+
+    def __repr__(self) -> str:
+        return f"Euclidean({self.shape[0]}, {self.shape[1]})"
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the manifold, n m."""
+        return self.shape[0] * self.shape[1]
+
+    def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
+        """Return the Frobenius inner product."""
+        return float(np.vdot(tangent_vector_a, tangent_vector_b))
+
+    def projection(self, point: Array, ambient: Any) -> Array:
+        """Return the ambient matrix as an array."""
+        return dense(ambient)
+
+    def embedding(self, point: Array, tangent_vector: Array) -> Array:
+        """Return the tangent vector itself."""
+        return tangent_vector
+
+    def embed_point(self, point: Array) -> Array:
+        """Return the point itself."""
+        return point
+
+    def euclidean_to_riemannian_hessian(
+        self, point: Array, euclidean_gradient: Any, euclidean_hessian: Any, tangent_vector: Array
+    ) -> Array:
+        """Return the ambient Hessian as an array."""
+        return dense(euclidean_hessian)
+
+    def random_point(self, rng: np.random.Generator | None = None) -> Array:
+        """Return a matrix of independent standard normal numbers."""
+        return np.random.default_rng(rng).standard_normal(self.shape)
+
+    def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
+        """Return a matrix of norm 1 in a uniformly distributed direction."""
+        vector = np.random.default_rng(rng).standard_normal(self.shape)
+        return vector / np.linalg.norm(vector)
+
+    def zero_vector(self, point: Array) -> Array:
+        """Return the zero matrix."""
+        return np.zeros(self.shape)
+
+    def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
+        """Return the tangent vector itself."""
+        return tangent_vector_a
+
+    def check_point(self, point: Any) -> str | None:
+        """Return why `point` is not on the manifold, or None when it is."""
+        if not isinstance(point, np.ndarray) or point.shape != self.shape:
+            return f"a point of {self} is an array of shape {self.shape}"
+        return None if np.isfinite(point).all() else "the point holds NaN or infinity"
