@@ -1,0 +1,207 @@
+"""The loss of label ranking: true labels should score higher than the best wrong one by a margin of 1."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from rmopt.core import Factored, FiniteSum, InvalidInputError, LowRankPoint
+from rmopt.costs.rows import as_rows
+
+Array = np.ndarray
+
+# Rows that are scored at a time.
+BLOCK = 512
+
+
+class LabelRanking(FiniteSum):
+    """Σᵢ Σ_{y true for i} [(W xᵢ)_ȳ − (W xᵢ)_y + 1]₊ with ȳ the best-scored wrong label of row i.
+
+    The multilabel hinge of Shalit et al. (2012), §7.2.1. Its subgradient for one row x is g xᵀ with
+    g = d·e_ȳ − Σ e_y over the d true labels that violate the margin; the paper prints rows that are neither
+    rank-one nor a subgradient. Rows without labels, or with all of them, have no loss.
+
+    Parameters
+    ----------
+    X : array or sparse matrix, shape (N, n)
+    Y : array or sparse matrix, shape (N, L)
+        Indicators: what is not zero is a true label.
+
+    Raises
+    ------
+    InvalidInputError
+        For shapes that do not belong together, or fewer than two labels.
+    """
+
+    def __init__(self, X: Any, Y: Any) -> None:
+        self.X = as_rows(X, "X")
+        self.Y = indicators(Y, self.X.shape[0])
+
+    @property
+    def n_terms(self) -> int:
+        """Number of rows."""
+        return self.X.shape[0]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns of W, (L, n)."""
+        return self.Y.shape[1], self.X.shape[1]
+
+    def value(self, point: LowRankPoint | Array) -> float:
+        """Return the sum of all losses."""
+        total = 0.0
+        for start in range(0, self.n_terms, BLOCK):
+            rows = np.arange(start, min(start + BLOCK, self.n_terms))
+            for row, scores in zip(rows.tolist(), self.scores(point, rows), strict=True):
+                best, violated = self._violated(row, scores)
+                if violated.size:
+                    total += float(np.sum(scores[best] - scores[violated] + 1.0))
+        return total
+
+    def gradient(self, point: LowRankPoint | Array) -> Factored:
+        """Return the subgradient of the whole sum, as an operator."""
+        return self.term_gradient(point, np.arange(self.n_terms))
+
+    def term_gradient(self, point: LowRankPoint | Array, terms: Array) -> Factored:
+        """Return the subgradient of the losses of some rows, as an operator of at most that rank."""
+        rows = np.asarray(terms)
+        columns = sp.lil_array((self.shape[0], rows.size))
+        for start in range(0, rows.size, BLOCK):
+            for i, scores in enumerate(self.scores(point, rows[start : start + BLOCK]), start):
+                columns[:, [i]] = self.label_gradient(int(rows[i]), scores)[:, None]
+        return Factored(columns.tocsr(), self.X[rows].T)
+
+    def scores(self, point: LowRankPoint | Array, rows: Array) -> Array:
+        """Return the scores W x of some rows, shape (len(rows), L)."""
+        X = self.X[rows]
+        if isinstance(point, LowRankPoint):
+            return (X @ point.V) @ (point.U @ point.S).T
+        return X @ point.T
+
+    def label_gradient(self, row: int, scores: Array) -> Array:
+        """Return the subgradient of the loss of a row with respect to its scores, shape (L,)."""
+        gradient = np.zeros(scores.size)
+        best, violated = self._violated(row, scores)
+        gradient[violated] = -1.0
+        gradient[best] += violated.size
+        return gradient
+
+    def fingerprint(self) -> str:
+        """Return a digest of the data; two equal costs have the same."""
+        digest = hashlib.sha256(repr((type(self).__name__, self.shape)).encode())
+        for rows in (self.X, self.Y):
+            for part in (rows.data, rows.indices, rows.indptr):
+                digest.update(np.ascontiguousarray(part).data)
+        return digest.hexdigest()
+
+    def labels(self, row: int) -> Array:
+        """Return the true labels of a row, in ascending order."""
+        return self.Y.indices[self.Y.indptr[row] : self.Y.indptr[row + 1]]
+
+    def _violated(self, row: int, scores: Array) -> tuple[int, Array]:
+        """Return the best-scored wrong label and the true labels within a margin of 1 of it."""
+        own = self.labels(row)
+        if own.size in (0, scores.size):
+            return 0, own[:0]
+        wrong = scores.copy()
+        wrong[own] = -np.inf
+        best = int(np.argmax(wrong))
+        return best, own[scores[best] - scores[own] + 1.0 > 0.0]
+
+    def compiled_engine(self, manifold: Any, retraction: Any, batch_size: int) -> Any:
+        """Return the compiled engine, or what keeps the problem from it (see `rmopt.engines`)."""
+        from problems.ranking.engine import ranking_engine
+
+        return ranking_engine(self, manifold, retraction, batch_size)
+
+
+class WarpRanking(LabelRanking):
+    """`LabelRanking` by sampled violations instead of the best wrong label (Weston et al. 2011, WSABIE).
+
+    A term is a pair (row, draw). The draw seeds small random numbers: they pick a true label, then wrong labels
+    one after another until one violates the margin, at most as many as there are. If it took N tries, the true
+    label's rank is estimated as r = ⌊(L − |y|) / N⌋ and the subgradient of its loss is weighted by
+    1 + 1/2 + … + 1/r. No step scores all labels.
+
+    The value of this cost is that of `LabelRanking`.
+    """
+
+    term_width = 2
+
+    def term_gradient(self, point: LowRankPoint | Array, terms: Array) -> Factored:
+        """Return Σ weight · (e_wrong − e_true) xᵀ over pairs (row, draw), as an operator."""
+        pairs = np.asarray(terms).reshape(-1, 2)
+        columns = sp.lil_array((self.shape[0], len(pairs)))
+        for i, (row, draw) in enumerate(pairs.tolist()):
+            found = self.violation(self.scores(point, pairs[[i], 0])[0], row, draw)
+            if found is not None:
+                right, wrong, weight = found
+                columns[right, i], columns[wrong, i] = -weight, weight
+        return Factored(columns.tocsr(), self.X[pairs[:, 0]].T)
+
+    def gradient(self, point: LowRankPoint | Array) -> Factored:
+        """Return the subgradient of `LabelRanking`, of which the terms are no exact parts."""
+        return LabelRanking.term_gradient(self, point, np.arange(self.n_terms))
+
+    def violation(self, scores: Array, row: int, draw: int) -> tuple[int, int, float] | None:
+        """Return a true label, a wrong one that violates its margin, and the weight; None when none is found."""
+        own, n_labels = self.labels(row), scores.size
+        if own.size in (0, n_labels):
+            return None
+        stream = _Splitmix(draw)
+        right = own[stream.below(own.size)]
+        n_wrong = n_labels - own.size
+        for tries in range(1, n_wrong + 1):
+            wrong = stream.below(n_wrong)
+            for label in own:
+                wrong += wrong >= label
+            if scores[wrong] - scores[right] + 1.0 > 0.0:
+                return int(right), int(wrong), float(np.sum(1.0 / np.arange(1, n_wrong // tries + 1)))
+        return None
+
+
+class _Splitmix:
+    """The generator splitmix64 (Steele, Lea and Flood 2014)."""
+
+    def __init__(self, seed: int) -> None:
+        self.state = seed % 2**64
+
+    def below(self, limit: int) -> int:
+        """Return an integer from 0 to limit − 1."""
+        self.state = (self.state + 0x9E3779B97F4A7C15) % 2**64
+        z = self.state
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+        z ^= z >> 31
+        return int((z >> 11) * 2.0**-53 * limit)
+
+
+def indicators(Y: Any, n_rows: int) -> sp.csr_array:
+    """Return true labels as a sparse array of ones with sorted int32 indices.
+
+    Raises
+    ------
+    InvalidInputError
+        For a wrong shape, fewer than two labels, or values that are not finite.
+    """
+    table: Any = sp.csr_array(Y, dtype=float, copy=True) if sp.issparse(Y) else np.asarray(Y)
+    if table.ndim != 2 or table.shape[0] != n_rows or table.shape[1] < 2:
+        raise InvalidInputError(
+            f"Y must have one row for each of the {n_rows} rows of X and a column for each of at least 2 labels, "
+            f"got shape {table.shape}."
+        )
+    if not sp.issparse(table):
+        if table.dtype.kind not in "biuf":
+            raise InvalidInputError(f"Y must hold zeros and ones, got {table.dtype}.")
+        table = sp.csr_array(table.astype(float))
+    if not np.isfinite(table.data).all():
+        raise InvalidInputError("Y holds NaN or infinite values; it must hold zeros and ones.")
+    table.eliminate_zeros()
+    table.sum_duplicates()
+    ones = np.ones(table.nnz)
+    return sp.csr_array(
+        (ones, table.indices.astype(np.int32), table.indptr.astype(np.int32)), shape=table.shape
+    )

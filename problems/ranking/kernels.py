@@ -1,0 +1,137 @@
+"""The compiled loop of LORETA for label ranking: W = A C Bᵀ with A over labels and B over features."""
+
+import numpy as np
+from numba import njit
+
+from rmopt.kernels.lifted import REFUSED, make_scratch, step
+from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED, NOT_FINITE, STEP_REFUSED
+from rmopt.kernels.vectors import dot, gather, product, row_products, scatter, square, trace
+
+EXACT, WARP = range(2)
+
+
+@njit(cache=True, nogil=True)
+def run(kind, sampling, factors, counters, X, Y, terms, start, probe_every, growth_limit):
+    """Do the steps from `start` on; return (number of the next step, why the loop ended).
+
+    Parameters
+    ----------
+    kind : int
+        The retraction, a code of `rmopt.kernels.lifted`.
+    sampling : int
+        `EXACT`: score all labels. `WARP`: draw wrong labels until one violates the margin.
+    factors : Factors
+    counters : Counters
+    X, Y : Rows
+        Examples and their true labels.
+    terms : RankingTerms
+    start : int
+    probe_every : int
+    growth_limit : float
+        See `rmopt.engines.gauged`.
+    """
+    A, B = factors.A, factors.B
+    n_labels, k = A.shape
+    scratch = make_scratch(k)
+    projected, scores = np.empty(k), np.empty(n_labels)
+    labels, weights = np.empty(n_labels, np.int32), np.empty(n_labels)
+    harmonic = np.zeros(n_labels + 1)
+    for r in range(1, n_labels + 1):
+        harmonic[r] = harmonic[r - 1] + 1.0 / r
+    counts, size = counters.counts, counters.size
+    for t in range(start, terms.rows.shape[0]):
+        if counts[1] >= probe_every:
+            return t, CHECKPOINT_DUE
+        row = terms.rows[t]
+        x_start, x_stop = X.indptr[row], X.indptr[row + 1]
+        own = Y.indices[Y.indptr[row] : Y.indptr[row + 1]]
+        counts[1] += 1
+        if own.shape[0] == 0 or own.shape[0] == n_labels:
+            continue
+        gather(B, X.indices, X.values, x_start, x_stop, scratch.v)
+        product(factors.C, scratch.v, projected)
+        if sampling == EXACT:
+            row_products(A, projected, scores)
+            found = violations(scores, own, labels, weights)
+        else:
+            found = warp_violation(A, projected, own, terms.draws[t], harmonic, labels, weights)
+        if found < 0:
+            return t, NOT_FINITE
+        x_square = square(X.values, x_start, x_stop)
+        if found == 0 or x_square == 0.0:
+            continue
+        gather(A, labels, weights, 0, found, scratch.u)
+        g_square = square(weights, 0, found)
+        if step(kind, factors, scratch, g_square, x_square, -terms.etas[t]) == REFUSED:
+            counts[1] -= 1
+            return t, STEP_REFUSED
+        counts[0] += 1
+        scatter(A, labels, weights, 0, found, scratch.g)
+        scatter(B, X.indices, X.values, x_start, x_stop, scratch.h)
+        size[0] += 2.0 * dot(scratch.u, scratch.g) + g_square * dot(scratch.g, scratch.g)
+        size[1] += 2.0 * dot(scratch.v, scratch.h) + x_square * dot(scratch.h, scratch.h)
+        # cond(AᵀA) ≤ trace(AᵀA) trace(H_A): large means that H_A is losing digits.
+        if size[0] * trace(factors.H_A) > growth_limit or size[1] * trace(factors.H_B) > growth_limit:
+            return t + 1, CHECKPOINT_DUE
+    return terms.rows.shape[0], FINISHED
+
+
+@njit(cache=True, nogil=True)
+def violations(scores, own, labels, weights):
+    """Write the sparse subgradient over labels; return its number of entries (−1: a score is not finite).
+
+    `own` holds the true labels in ascending order.
+    """
+    best, best_score, next_own, total = -1, -np.inf, 0, 0.0
+    for label in range(scores.shape[0]):
+        total += scores[label]
+        if next_own < own.shape[0] and own[next_own] == label:
+            next_own += 1
+        elif scores[label] > best_score:
+            best, best_score = label, scores[label]
+    if not np.isfinite(total) or best < 0:
+        return -1
+    found = 0
+    for label in own:
+        if best_score - scores[label] + 1.0 > 0.0:
+            labels[found], weights[found] = label, -1.0
+            found += 1
+    if found == 0:
+        return 0
+    labels[found], weights[found] = best, float(found)
+    return found + 1
+
+
+@njit(cache=True, nogil=True)
+def warp_violation(A, projected, own, draw, harmonic, labels, weights):
+    """Draw wrong labels until one violates the margin of a drawn true label; otherwise as `violations`."""
+    state = np.uint64(draw)
+    state, pick = below(state, own.shape[0])
+    right = own[pick]
+    right_score = dot(A[right], projected)
+    n_wrong = A.shape[0] - own.shape[0]
+    for tries in range(1, n_wrong + 1):
+        state, wrong = below(state, n_wrong)
+        for label in own:
+            if wrong >= label:
+                wrong += 1
+        margin = dot(A[wrong], projected) - right_score + 1.0
+        if not np.isfinite(margin):
+            return -1
+        if margin > 0.0:
+            weight = harmonic[n_wrong // tries]
+            labels[0], weights[0] = right, -weight
+            labels[1], weights[1] = wrong, weight
+            return 2
+    return 0
+
+
+@njit(cache=True, nogil=True, inline="always")
+def below(state, limit):
+    """Return the next state of splitmix64 and an integer from 0 to limit − 1."""
+    state = state + np.uint64(0x9E3779B97F4A7C15)
+    z = state
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return state, int(np.float64(z >> np.uint64(11)) * 2.0**-53 * limit)

@@ -1,0 +1,56 @@
+"""How well labels are ranked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from rmopt.core import InvalidInputError
+
+Array = np.ndarray
+
+
+def mean_average_precision(scores: Array, Y: Any) -> float:
+    """Return the mean, over rows with true labels and with wrong ones, of average precision.
+
+    Average precision is the mean, over the true labels of a row, of the precision among the labels that score
+    at least as high. For these rows it is `sklearn.metrics.label_ranking_average_precision_score`, which counts
+    rows without true labels as 1; here they are left out, as nothing can be ranked there.
+
+    Parameters
+    ----------
+    scores : array, shape (N, L)
+    Y : array or sparse matrix, shape (N, L)
+        What is not zero is a true label.
+
+    Raises
+    ------
+    InvalidInputError
+        When no row has both true and wrong labels, or a score is not finite.
+    """
+    from sklearn.metrics import label_ranking_average_precision_score
+
+    truth, scores = _rankable(scores, Y)
+    return float(label_ranking_average_precision_score(truth, scores))
+
+
+def precision_at_1(scores: Array, Y: Any) -> float:
+    """Return the share of rows (those with true labels and with wrong ones) whose best-scored label is true."""
+    truth, scores = _rankable(scores, Y)
+    return float(truth[np.arange(len(truth)), scores.argmax(axis=1)].mean())
+
+
+def _rankable(scores: Array, Y: Any) -> tuple[Array, Array]:
+    truth = (Y.toarray() if sp.issparse(Y) else np.asarray(Y)) != 0
+    scores = np.asarray(scores)
+    if truth.shape != scores.shape:
+        raise InvalidInputError(f"scores and Y must have one shape, got {scores.shape} and {truth.shape}.")
+    if not np.isfinite(scores).all():
+        raise InvalidInputError("scores hold NaN or infinite values; the model overflowed.")
+    count = truth.sum(axis=1)
+    rows = (count > 0) & (count < truth.shape[1])
+    if not rows.any():
+        raise InvalidInputError("no row of Y has both true and wrong labels; nothing can be ranked.")
+    return truth[rows], scores[rows]

@@ -1,0 +1,122 @@
+"""How LORETA for label ranking is put together from a cost, a manifold, a start and a solver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from problems.ranking.cost import LabelRanking, WarpRanking
+from problems.ranking.sampling import WarpEpochs
+from rmopt.core import Factored, InvalidInputError, LowRankPoint, Retraction
+from rmopt.manifolds import FixedRankEmbedded
+from rmopt.retractions import FIXED_RANK_RETRACTIONS
+from rmopt.solvers import SGD, Sampler, ShuffledEpochs
+
+Array = np.ndarray
+
+SAMPLINGS: dict[str, type[LabelRanking]] = {"exact": LabelRanking, "warp": WarpRanking}
+INITS = ("zero", "identity", "gaussian")
+
+
+def ranking_cost(X: Any, Y: Any, sampling: str) -> LabelRanking:
+    """Return the cost for a way of sampling, "exact" or "warp"."""
+    if sampling not in SAMPLINGS:
+        raise InvalidInputError(f"sampling = {sampling!r} is unknown; choose one of {', '.join(SAMPLINGS)}.")
+    return SAMPLINGS[sampling](X, Y)
+
+
+def epochs(cost: LabelRanking) -> Sampler:
+    """Return the sampler that shows every row once per epoch."""
+    return (WarpEpochs if isinstance(cost, WarpRanking) else ShuffledEpochs)(cost.n_terms)
+
+
+def loreta_ranking_solver(
+    cost: LabelRanking,
+    step_size: Any,
+    n_epochs: int,
+    *,
+    retraction: Any = "second-order",
+    engine: str = "auto",
+) -> SGD:
+    """Return the solver of LORETA-1 on label ranking."""
+    if not isinstance(n_epochs, (int, np.integer)) or n_epochs < 1:
+        raise InvalidInputError(f"max_iter = {n_epochs!r} must be a positive integer: passes over the rows.")
+    if not isinstance(retraction, Retraction):
+        if retraction not in FIXED_RANK_RETRACTIONS:
+            known = ", ".join(FIXED_RANK_RETRACTIONS)
+            raise InvalidInputError(f"retraction = {retraction!r} is unknown; choose one of {known}.")
+        retraction = FIXED_RANK_RETRACTIONS[retraction]
+    return SGD(
+        step_size,
+        n_steps=int(n_epochs) * cost.n_terms,
+        sampler=epochs(cost),
+        retraction=retraction,
+        engine=engine,
+    )
+
+
+def starting_point(
+    manifold: FixedRankEmbedded, cost: LabelRanking, init: str, seed: int | None, step_size: float = 1.0
+) -> LowRankPoint:
+    """Return the start of a run (Shalit et al. 2012, §7.2.1).
+
+    Parameters
+    ----------
+    manifold : FixedRankEmbedded
+    cost : LabelRanking
+    init : {"zero", "identity", "gaussian"}
+        "zero": the first 2k subgradients from the zero matrix, summed and truncated to rank k. "identity": ones
+        at the first k places of the diagonal. "gaussian": a product of two matrices of standard normal numbers.
+    seed : int or None
+    step_size : float
+        The size of the summed steps, for "zero".
+
+    Raises
+    ------
+    InvalidInputError
+        For an unknown name, or when the subgradients do not reach rank k.
+    """
+    rng = np.random.default_rng(seed)
+    if init == "identity":
+        return manifold.identity()
+    if init == "gaussian":
+        (n_labels, n), k = manifold.shape, manifold.rank
+        return manifold.from_factors(rng.standard_normal((n_labels, k)), rng.standard_normal((n, k)))
+    if init == "zero":
+        return _from_zero(manifold, cost, rng, step_size)
+    raise InvalidInputError(f"init = {init!r} is unknown; choose one of {', '.join(INITS)}.")
+
+
+def _from_zero(
+    manifold: FixedRankEmbedded, cost: LabelRanking, rng: np.random.Generator, step_size: float
+) -> LowRankPoint:
+    """Take subgradient steps from zero in the space of all matrices until the sum has rank k; truncate it."""
+    left: list[Array] = []
+    right: list[Array] = []
+    wanted = 2 * manifold.rank
+    reason = "no row has a true and a wrong label"
+    for row in rng.permutation(cost.n_terms):
+        x = cost.X[[row]].toarray()[0]
+        scores = np.array(left).T @ (np.array(right) @ x) if left else np.zeros(manifold.shape[0])
+        g = cost.label_gradient(row, scores)
+        if not (g.any() and x.any()):
+            continue
+        left.append(-step_size * g)
+        right.append(x)
+        if len(left) == wanted:
+            wanted *= 2
+            try:
+                return _truncated(manifold, left, right)
+            except InvalidInputError as error:
+                reason = str(error)
+    if len(left) >= manifold.rank:
+        return _truncated(manifold, left, right)
+    raise InvalidInputError(
+        f"init = 'zero' found {len(left)} subgradients for rank {manifold.rank} ({reason}); "
+        "choose a smaller rank or init = 'identity'."
+    )
+
+
+def _truncated(manifold: FixedRankEmbedded, left: list[Array], right: list[Array]) -> LowRankPoint:
+    return manifold.from_gradients([Factored(-np.array(left).T, np.array(right).T)])
