@@ -63,6 +63,8 @@ class FullRankEngine(OnlineEngine):
     def point_of(self, arrays: dict[str, Array]) -> Array:
         """Return W, labels × features."""
         theta, norms = arrays["theta"], arrays["norms"]
+        if self.exponent == 2.0:
+            return np.array(theta.T, order="C")
         whole = np.sum(norms**self.exponent) ** (1.0 / self.exponent)
         weights = _power(norms / whole if whole > 0 else norms, self.exponent - 2.0)
         return np.ascontiguousarray((theta * weights[:, None]).T)

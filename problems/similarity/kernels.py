@@ -1,4 +1,4 @@
-"""Compiled loops of the rivals: steps on the factors A and B of W = A Bᵀ, without geometry."""
+"""Compiled loops of the rivals, for the hinge loss of triplets (query, positive, negative)."""
 
 import numpy as np
 from numba import njit
@@ -6,6 +6,15 @@ from numba import njit
 from rmopt.kernels.vectors import accumulate, dot, gather, scatter, square, subtract_rows
 
 FACTORED, PASSIVE_AGGRESSIVE = range(2)
+
+
+@njit(cache=True, nogil=True)
+def difference_buffers(rows):
+    """Return room for the difference of any two rows: indices and values."""
+    width = 0
+    for i in range(rows.indptr.shape[0] - 1):
+        width = max(width, rows.indptr[i + 1] - rows.indptr[i])
+    return np.empty(2 * width, rows.indices.dtype), np.empty(2 * width)
 
 
 @njit(cache=True, nogil=True)
@@ -18,11 +27,7 @@ def run(method, A, B, left, right, terms, updates):
     """
     k = A.shape[1]
     a, b, g = np.empty(k), np.empty(k), np.empty(k)
-    width = 0
-    for i in range(right.indptr.shape[0] - 1):
-        width = max(width, right.indptr[i + 1] - right.indptr[i])
-    indices = np.empty(2 * width, right.indices.dtype)
-    values = np.empty(2 * width)
+    indices, values = difference_buffers(right)
     for t in range(terms.left.shape[0]):
         query, plus, minus = terms.left[t], terms.plus[t], terms.minus[t]
         q_start, q_stop = left.indptr[query], left.indptr[query + 1]
@@ -57,3 +62,116 @@ def run(method, A, B, left, right, terms, updates):
         scatter(B, indices, values, 0, length, g)
         updates[0] += 1
     return -1
+
+
+@njit(cache=True, nogil=True)
+def psd_gradient(A, rows, terms, updates):
+    """Move A along (q dᵀ + d qᵀ) A with d = positive − negative (Shalit et al. 2012, §7.1.4, 2).
+
+    Returns the number of the first bad step, or −1.
+    """
+    k = A.shape[1]
+    a, b = np.empty(k), np.empty(k)
+    indices, values = difference_buffers(rows)
+    for t in range(terms.left.shape[0]):
+        query, plus, minus = terms.left[t], terms.plus[t], terms.minus[t]
+        q_start, q_stop = rows.indptr[query], rows.indptr[query + 1]
+        p_start, p_stop = rows.indptr[plus], rows.indptr[plus + 1]
+        m_start, m_stop = rows.indptr[minus], rows.indptr[minus + 1]
+        gather(A, rows.indices, rows.values, q_start, q_stop, a)
+        gather(A, rows.indices, rows.values, p_start, p_stop, b)
+        accumulate(A, rows.indices, rows.values, m_start, m_stop, -1.0, b)
+        loss = 1.0 - dot(a, b)
+        if not np.isfinite(loss):
+            return t
+        if loss <= 0.0:
+            continue
+        length = subtract_rows(rows.indices, rows.values, p_start, p_stop, m_start, m_stop, indices, values)
+        for c in range(k):
+            a[c] *= terms.etas[t]
+            b[c] *= terms.etas[t]
+        scatter(A, rows.indices, rows.values, q_start, q_stop, b)
+        scatter(A, indices, values, 0, length, a)
+        updates[0] += 1
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def oasis(W, rows, terms, updates):
+    """Add τ q dᵀ to W with τ = min(C, loss / ‖q dᵀ‖²), the step size being C.
+
+    Returns the number of the first bad step, or −1.
+    """
+    indices, values = difference_buffers(rows)
+    for t in range(terms.left.shape[0]):
+        query, plus, minus = terms.left[t], terms.plus[t], terms.minus[t]
+        q_start, q_stop = rows.indptr[query], rows.indptr[query + 1]
+        length = subtract_rows(
+            rows.indices, rows.values, rows.indptr[plus], rows.indptr[plus + 1],
+            rows.indptr[minus], rows.indptr[minus + 1], indices, values,
+        )  # fmt: skip
+        score = 0.0
+        for i in range(q_start, q_stop):
+            row, partial = rows.indices[i], 0.0
+            for j in range(length):
+                partial += values[j] * W[row, indices[j]]
+            score += rows.values[i] * partial
+        loss = 1.0 - score
+        if not np.isfinite(loss):
+            return t
+        steepness = square(rows.values, q_start, q_stop) * square(values, 0, length)
+        if loss <= 0.0 or steepness == 0.0:
+            continue
+        tau = min(terms.etas[t], loss / steepness)
+        for i in range(q_start, q_stop):
+            row, weight = rows.indices[i], tau * rows.values[i]
+            for j in range(length):
+                W[row, indices[j]] += weight * values[j]
+        updates[0] += 1
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def lego(M, near, far, rows, terms, updates):
+    """Move the metric M for the pair (query, positive), then for (query, negative), where they violate.
+
+    Positives should be within the squared distance `near`, negatives beyond `far`. Returns the number of the
+    first bad step, or −1.
+    """
+    indices, values = difference_buffers(rows)
+    Mz = np.empty(M.shape[0])
+    for t in range(terms.left.shape[0]):
+        query, moved = terms.left[t], False
+        for side in range(2):
+            other = terms.plus[t] if side == 0 else terms.minus[t]
+            length = subtract_rows(
+                rows.indices, rows.values, rows.indptr[query], rows.indptr[query + 1],
+                rows.indptr[other], rows.indptr[other + 1], indices, values,
+            )  # fmt: skip
+            gather(M, indices, values, 0, length, Mz)
+            distance = 0.0
+            for j in range(length):
+                distance += values[j] * Mz[indices[j]]
+            if not np.isfinite(distance):
+                return t
+            target = near if side == 0 else far
+            if distance <= 0.0 or (distance <= near if side == 0 else distance >= far):
+                continue
+            _log_det_step(M, Mz, distance, target, terms.etas[t])
+            moved = True
+        if moved:
+            updates[0] += 1
+    return -1
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _log_det_step(M, Mz, distance, target, eta):
+    """Make M the minimiser of D_logdet(·, M) + η/2 (zᵀ·z − target)², given Mz and zᵀMz."""
+    edge = eta * target * distance - 1.0
+    reached = (edge + np.sqrt(edge * edge + 4.0 * eta * distance * distance)) / (2.0 * eta * distance)
+    pull = eta * (reached - target)
+    weight = pull / (1.0 + pull * distance)
+    for i in range(M.shape[0]):
+        scale = weight * Mz[i]
+        for j in range(M.shape[0]):
+            M[i, j] -= scale * Mz[j]
