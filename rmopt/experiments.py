@@ -11,9 +11,11 @@ of the docstring is the experiment's line in ``rmopt list``, the docstring is it
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,21 @@ class Run:
     def say(self, text: str) -> None:
         """Print a line of text, as it is, unless the run is quiet or prints JSON."""
         self.console.print(text, markup=False)
+
+    @contextmanager
+    def ticks(self, description: str, total: int) -> Iterator[Callable[[], None]]:
+        """Show a progress bar inside a with block; the function that it gives moves it by one."""
+        if not self.progress:
+            yield lambda: None
+            return
+        from rmopt.solvers.recorder import ProgressBar
+
+        bar, done = ProgressBar(description), count(1)
+        bar.begin(0, total)
+        try:
+            yield lambda: bar.advance(next(done))
+        finally:
+            bar.end()
 
     @cached_property
     def _drawing_process(self) -> DrawingProcess:

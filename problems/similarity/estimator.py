@@ -15,9 +15,9 @@ from problems.evaluation import bilinear_scores, evaluate_retrieval
 from problems.similarity.model import BilinearSimilarity
 from problems.similarity.sampling import ClassTriplets
 from problems.similarity.training import initial_point, loreta_solver, natural_step_size
-from rmopt.core import InvalidInputError, Problem
+from rmopt.core import InvalidInputError, Problem, PSDPoint
 from rmopt.costs import LOSSES, TripletSum
-from rmopt.manifolds import FixedRankEmbedded
+from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.solvers import Checkpoint, Recorder, Sampler, ShuffledEpochs
 
 Array = np.ndarray
@@ -34,6 +34,9 @@ class LoretaSimilarity(TransformerMixin, BaseEstimator):
     ----------
     rank : int or None
         The rank of W; None: 30, or half the number of features where that is smaller.
+    psd : bool
+        Learn a positive semidefinite W (LORETA-1-PSD, Algorithm 5): the similarity is symmetric, an inner product
+        of embeddings.
     step_size : float, StepSize, callable or None
         The step size, or a rule of them (`rmopt.solvers`). None: one over the squared mean of ‖x‖², which
         is 1 for unit rows and follows the scale of the data.
@@ -42,7 +45,7 @@ class LoretaSimilarity(TransformerMixin, BaseEstimator):
     loss : {"hinge", "squared_hinge", "logistic"} or Loss
         The loss of the score difference of positive and negative.
     retraction : {"second-order", "metric-projection", "orthographic"} or Retraction
-        How a step stays on the manifold.
+        How a step stays on the manifold; "orthographic" is not for `psd`.
     engine : {"auto", "compiled", "reference"}
         "reference" is the plain definition, slow.
     init : {"identity", "gaussian"}
@@ -90,6 +93,7 @@ class LoretaSimilarity(TransformerMixin, BaseEstimator):
         self,
         rank: int | None = None,
         *,
+        psd: bool = False,
         step_size: Any = None,
         n_triplets: int = 100_000,
         loss: Any = "hinge",
@@ -106,6 +110,7 @@ class LoretaSimilarity(TransformerMixin, BaseEstimator):
         verbose: bool = False,
     ) -> None:
         self.rank = rank
+        self.psd = psd
         self.step_size = step_size
         self.n_triplets = n_triplets
         self.loss = loss
@@ -219,10 +224,14 @@ class LoretaSimilarity(TransformerMixin, BaseEstimator):
     def load(cls, path: Path | str) -> Self:
         """Return a fitted estimator with the similarity that `save` wrote.
 
-        Its `rank` is the saved one; the other parameters are the defaults.
+        Its `rank` and `psd` are the saved ones; the other parameters are the defaults.
         """
         model = BilinearSimilarity.load(path)
-        estimator = cls(rank=model.point.rank)
+        if isinstance(model.point, np.ndarray):
+            raise InvalidInputError(
+                f"{path} holds a similarity of full rank; read it with BilinearSimilarity.load."
+            )
+        estimator = cls(rank=model.point.rank, psd=isinstance(model.point, PSDPoint))
         estimator.model_ = model
         estimator.n_features_in_ = model.point.shape[0]
         estimator.n_steps_, estimator.n_updates_ = model.about["steps"], model.about["updates"]
@@ -268,11 +277,13 @@ class LoretaSimilarity(TransformerMixin, BaseEstimator):
             raise InvalidInputError(f"loss = {self.loss!r} is unknown; choose one of {', '.join(LOSSES)}.")
         n = X.shape[1]
         rank = min(30, max(1, n // 2)) if self.rank is None else self.rank
-        manifold = FixedRankEmbedded(n, n, rank)
+        manifold = PSDFixedRank(n, rank) if self.psd else FixedRankEmbedded(n, n, rank)
         cost = TripletSum(X, X, loss)
         problem = Problem(manifold, cost)
         step_size = natural_step_size(cost.left) if self.step_size is None else self.step_size
-        solver = loreta_solver(step_size, n_steps, sampler, retraction=self.retraction, engine=self.engine)
+        solver = loreta_solver(
+            step_size, n_steps, sampler, retraction=self.retraction, engine=self.engine, psd=self.psd
+        )
         seed = self.random_state
         if not isinstance(seed, (int, np.integer, type(None))):
             seed = int(check_random_state(seed).randint(2**31))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.core import InvalidInputError, LowRankPoint
+from rmopt.core import InvalidInputError, LowRankPoint, PSDPoint
 from rmopt.core.files import load_arrays, save_arrays
 
 Array = np.ndarray
@@ -21,18 +21,20 @@ class BilinearSimilarity:
 
     Attributes
     ----------
-    point : LowRankPoint
+    point : LowRankPoint, PSDPoint or array
         W, of shape (n_features, n_features).
     about : dict
         JSON-able parameters that are saved with it.
     """
 
-    point: LowRankPoint
+    point: LowRankPoint | PSDPoint | Array
     about: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def factors(self) -> tuple[Array, Array]:
-        """A and B with W = A Bᵀ and AᵀA = BᵀB."""
+        """A and B with W = A Bᵀ; AᵀA = BᵀB where W has a rank, and B = I where it is an array."""
+        if isinstance(self.point, np.ndarray):
+            return self.point, np.eye(self.point.shape[1])
         return self.point.balanced_factors()
 
     def embed_queries(self, X: Any) -> Array:
@@ -49,8 +51,7 @@ class BilinearSimilarity:
 
     def save(self, path: Path | str) -> None:
         """Write the model as an ``.npz`` file, without pickle."""
-        point = self.point
-        save_arrays(path, {"U": point.U, "S": point.S, "V": point.V}, {"kind": "similarity", **self.about})
+        save_point(path, self.point, self.about)
 
     @classmethod
     def load(cls, path: Path | str) -> BilinearSimilarity:
@@ -58,4 +59,17 @@ class BilinearSimilarity:
         arrays, about = load_arrays(path)
         if about.pop("kind", None) != "similarity":
             raise InvalidInputError(f"{path} does not hold a similarity model.")
-        return cls(LowRankPoint(**arrays), about)
+        if "W" in arrays:
+            return cls(arrays["W"], about)
+        return cls((PSDPoint if "Q" in arrays else LowRankPoint)(**arrays), about)
+
+
+def save_point(
+    path: Path | str, point: LowRankPoint | PSDPoint | Array, about: dict[str, Any], metric: bool = False
+) -> None:
+    """Write W and what belongs to it as an ``.npz`` file, without pickle.
+
+    With `metric` documents are ranked by (q − d)ᵀ W (q − d), and the file's kind is "metric".
+    """
+    arrays = {"W": point} if isinstance(point, np.ndarray) else dict(vars(point))
+    save_arrays(path, arrays, {"kind": "metric" if metric else "similarity", **about})

@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from rmopt.core import InvalidInputError, LowRankPoint, Retraction
-from rmopt.manifolds import FixedRankEmbedded
-from rmopt.retractions import FIXED_RANK_RETRACTIONS
+from rmopt.core import InvalidInputError, LowRankPoint, PSDPoint, Retraction
+from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
+from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
 from rmopt.solvers import SGD, Sampler
 
 
-def retraction_named(retraction: str | Retraction) -> Retraction:
-    """Return a retraction of the fixed-rank manifold by its name; a retraction is returned as it is."""
+def retraction_named(retraction: str | Retraction, psd: bool = False) -> Retraction:
+    """Return a retraction of the general or the PSD matrices by its name; a retraction is returned as it is."""
     if isinstance(retraction, Retraction):
         return retraction
-    if retraction not in FIXED_RANK_RETRACTIONS:
-        known = ", ".join(FIXED_RANK_RETRACTIONS)
-        raise InvalidInputError(f"retraction = {retraction!r} is unknown; choose one of {known}.")
-    return FIXED_RANK_RETRACTIONS[retraction]
+    known = PSD_RETRACTIONS if psd else FIXED_RANK_RETRACTIONS
+    if retraction not in known:
+        raise InvalidInputError(f"retraction = {retraction!r} is unknown; choose one of {', '.join(known)}.")
+    return known[retraction]
 
 
 def loreta_solver(
@@ -30,20 +30,23 @@ def loreta_solver(
     *,
     retraction: str | Retraction = "second-order",
     engine: str = "auto",
+    psd: bool = False,
 ) -> SGD:
-    """Return the solver of LORETA-1: one triplet a step."""
+    """Return the solver of LORETA-1 or LORETA-1-PSD: one triplet a step."""
     if not isinstance(n_steps, (int, np.integer)) or n_steps < 1:
         raise InvalidInputError(f"n_triplets = {n_steps!r} must be a positive integer.")
     return SGD(
         step_size,
         n_steps=int(n_steps),
         sampler=sampler,
-        retraction=retraction_named(retraction),
+        retraction=retraction_named(retraction, psd),
         engine=engine,
     )
 
 
-def initial_point(manifold: FixedRankEmbedded, init: str, seed: int | None) -> LowRankPoint:
+def initial_point(
+    manifold: FixedRankEmbedded | PSDFixedRank, init: str, seed: int | None
+) -> LowRankPoint | PSDPoint:
     """Return the start: "identity" (zero-padded) or "gaussian" (a random point)."""
     if init == "identity":
         return manifold.identity()

@@ -62,7 +62,7 @@ class Recorder:
         self.at = None if at is None else sorted({int(step) for step in at})
         self.log = None if log is None else Path(log)
         self.rows: list[dict[str, Any]] = []
-        self._bar = _ProgressBar(description) if progress else None
+        self._bar = ProgressBar(description) if progress else None
 
     def next_after(self, step: int) -> float:
         """Return the first step after `step` at which to measure (infinity: none)."""
@@ -120,7 +120,7 @@ class Recorder:
             ) from error
 
 
-class _ProgressBar:
+class ProgressBar:
     """A rich progress bar on standard error: steps, rate and remaining time."""
 
     def __init__(self, description: str) -> None:
@@ -130,6 +130,7 @@ class _ProgressBar:
         self._begun = (0, 0.0)
 
     def begin(self, step: int, n_steps: int) -> None:
+        """Draw the bar at its first place."""
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -147,11 +148,13 @@ class _ProgressBar:
         self._progress.start()
 
     def advance(self, step: int) -> None:
+        """Move the bar."""
         first, begun = self._begun
         rate = (step - first) / max(time.perf_counter() - begun, 1e-9)
         self._progress.update(self._task, completed=step, rate=f"{rate:,.0f}/s")
 
     def end(self) -> None:
+        """Leave the bar as it stands."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
