@@ -23,7 +23,7 @@ from rich.console import Console
 
 from rmopt.drawing import DrawingProcess, draw
 
-__all__ = ["Outcome", "Run"]
+__all__ = ["Claim", "Outcome", "Run"]
 
 Cell = str | int | float | None
 
@@ -124,6 +124,29 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """A sentence of a paper, held against the numbers of a run.
+
+    Parameters
+    ----------
+    claim : str
+        What the paper says.
+    reproduced : bool or None
+        What the numbers say; None where the run does not tell.
+    numbers : str
+        The numbers that decide it, or what is missing.
+    """
+
+    claim: str
+    reproduced: bool | None
+    numbers: str
+
+    def __str__(self) -> str:
+        verdict = {True: "reproduced", False: "NOT reproduced", None: "not tested"}[self.reproduced]
+        return f"{verdict}: {self.claim} ({self.numbers})"
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What an experiment returns: the content of its table and of ``result.json``.
 
@@ -138,9 +161,12 @@ class Outcome:
         same keys. Keys ending in ``_seconds`` are durations.
     headings : mapping
         Column headings by key, where the automatic one will not do.
+    claims : list of Claim
+        What the paper says about these numbers; printed after the table.
     """
 
     data: str
     parameters: Mapping[str, Any]
     rows: list[dict[str, Cell]]
     headings: Mapping[str, str] = field(default_factory=dict)
+    claims: list[Claim] = field(default_factory=list)

@@ -55,3 +55,79 @@ def draw_learning_curves(
     left.set_ylabel("mean average precision (test)")
     left.legend(fontsize="small")
     figure.suptitle(title)
+
+
+def draw_ranks(
+    figure: Figure, results: Mapping[tuple[str, int], list[dict[str, Any]]], labels: Mapping[str, str]
+) -> None:
+    """Draw learning curves by rank, general against PSD, and mean average precision against rank.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        Empty.
+    results : mapping
+        For each (method, rank) one result per split, with map and curve.
+    labels : mapping
+        From names of methods to their labels.
+    """
+    figure.set_layout_engine("constrained")
+    by_rank, both, final = figure.subplots(1, 3)
+    ranks = sorted({rank for name, rank in results if name == "loreta"})
+    for number, rank in enumerate(ranks):
+        _draw_curve(by_rank, results["loreta", rank], f"rank {rank}", COLOURS[number % len(COLOURS)], "-")
+    shown = sorted({ranks[0], ranks[len(ranks) // 2], ranks[-1]}) if ranks else []
+    for number, rank in enumerate(shown):
+        for name, style in (("loreta", "-"), ("loreta-psd", "--")):
+            if (name, rank) in results:
+                label = f"{'PSD' if style == '--' else 'general'}, rank {rank}"
+                _draw_curve(both, results[name, rank], label, COLOURS[number], style)
+    for axes, title in ((by_rank, "LORETA by rank"), (both, "general and PSD")):
+        axes.set_title(title, fontsize="medium")
+        axes.set_xscale("log")
+        axes.set_xlabel("triplets seen")
+    by_rank.set_ylabel("mean average precision (test)")
+    for number, (name, label) in enumerate(labels.items()):
+        points = sorted((rank, found) for (method, rank), found in results.items() if method == name)
+        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        values = [[cell["map"] for cell in found] for _, found in points]
+        if name in ("oasis", "lego"):
+            for (width, _), maps in zip(points, values, strict=True):
+                mean = sum(maps) / len(maps)
+                style = "--" if width == points[0][0] else ":"
+                final.axhline(mean, color=colour, linestyle=style, label=f"{label}, {width} features")
+            continue
+        means = [sum(maps) / len(maps) for maps in values]
+        errors = [_sem(maps) for maps in values]
+        final.errorbar(
+            [rank for rank, _ in points],
+            means,
+            errors,
+            color=colour,
+            marker=marker,
+            markersize=4,
+            label=label,
+        )
+    final.set_xlabel("rank (features × rank fixed)")
+    final.set_title("all methods", fontsize="medium")
+    for axes in (by_rank, both, final):
+        axes.grid(alpha=0.3)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize="x-small")
+
+
+def _draw_curve(axes: Any, found: list[dict[str, Any]], label: str, colour: str, style: str) -> None:
+    steps = [step for step, _ in found[0]["curve"] if step > 0]
+    means = [
+        sum(value for cell in found for at, value in cell["curve"] if at == step) / len(found)
+        for step in steps
+    ]
+    axes.plot(steps, means, style, color=colour, label=label)
+
+
+def _sem(values: list[float]) -> float:
+    count = len(values)
+    if count < 2:
+        return 0.0
+    mean = sum(values) / count
+    return float((sum((value - mean) ** 2 for value in values) / (count - 1) / count) ** 0.5)

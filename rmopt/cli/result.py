@@ -4,6 +4,7 @@ import json
 import math
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,7 +24,7 @@ def result_of(experiment: str, seed: int, outcome: Outcome) -> dict[str, Any]:
     InvalidInputError
         When a row or a parameter holds what JSON cannot.
     """
-    return {
+    result = {
         "experiment": experiment,
         "data": outcome.data,
         "parameters": plain(outcome.parameters, "parameters"),
@@ -34,6 +35,9 @@ def result_of(experiment: str, seed: int, outcome: Outcome) -> dict[str, Any]:
             for number, row in enumerate(outcome.rows)
         ],
     }
+    if outcome.claims:
+        result["claims"] = [asdict(claim) for claim in outcome.claims]
+    return result
 
 
 def versions() -> dict[str, str | None]:

@@ -1,0 +1,91 @@
+"""The cells of a large comparison, kept on disk as they are finished."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rmopt.core import InvalidInputError, StorageError
+
+Cell = dict[str, Any]
+
+
+class Cells:
+    """Results by their settings, one line of JSON each, appended when they are known.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    resume : bool
+        Use the results that the file holds already; otherwise it is begun anew.
+
+    Raises
+    ------
+    StorageError
+        When the file cannot be read or written.
+    """
+
+    def __init__(self, path: Path, resume: bool) -> None:
+        self.path = path
+        self._known: dict[str, Cell] = {}
+        try:
+            if resume and path.exists():
+                for line in path.read_text().splitlines():
+                    cell = json.loads(line)
+                    self._known[_key(cell["settings"])] = cell["result"]
+            else:
+                path.write_text("")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise StorageError(
+                f"{path} cannot be used ({error}); remove it, or run without --resume."
+            ) from error
+
+    def get(self, settings: dict[str, Any], compute: Callable[[], Cell]) -> Cell:
+        """Return the result for some settings, computed now unless it is known."""
+        key = _key(settings)
+        if key not in self._known:
+            # Through JSON, so that a resumed run sees the same numbers.
+            result = json.loads(json.dumps(compute()))
+            try:
+                with self.path.open("a") as stream:
+                    stream.write(json.dumps({"settings": settings, "result": result}) + "\n")
+            except OSError as error:
+                raise StorageError(
+                    f"cannot write {self.path} ({error.strerror}); free some space, then go on with --resume."
+                ) from error
+            self._known[key] = result
+        return self._known[key]
+
+
+def mean_and_sem(values: Iterable[float]) -> tuple[float, float | None]:
+    """Return the mean and the standard error of the mean; None for the latter of one value."""
+    array = np.array(list(values))
+    return float(array.mean()), float(array.std(ddof=1) / array.size**0.5) if array.size > 1 else None
+
+
+def whole_numbers(text: str, option: str, least: int = 1) -> list[int]:
+    """Return the integers of a comma-separated list, ascending and without repetitions.
+
+    Raises
+    ------
+    InvalidInputError
+        When the text, the value of `option`, is not such a list.
+    """
+    try:
+        numbers = sorted({int(part) for part in text.split(",") if part.strip()})
+    except ValueError:
+        numbers = []
+    if not numbers or numbers[0] < least:
+        raise InvalidInputError(
+            f"{option} {text!r} must be integers of at least {least}, with commas between."
+        )
+    return numbers
+
+
+def _key(settings: dict[str, Any]) -> str:
+    return json.dumps(settings, sort_keys=True)
