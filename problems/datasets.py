@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from importlib.metadata import entry_points
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from scipy.sparse import csr_array, issparse
 
 from rmopt.core.errors import InvalidInputError, StorageError
 from rmopt.core.files import save_arrays
+
+B = TypeVar("B")
 
 DIGITS_TEST_FRACTION = 0.3
 DIGITS_SPLIT_SEED = 0
@@ -128,7 +130,7 @@ def _stratified_mask(y: NDArray[np.int64], test_fraction: float, seed: int) -> N
     return test
 
 
-def load(name: str, data_home: Path | str | None = None) -> Bundle:
+def load(name: str, data_home: Path | str | None = None, kind: type[B] = Bundle) -> B:  # type: ignore[assignment]
     """Load a data set by the name it has in the entry-point group ``rmopt.datasets``.
 
     A package adds a data set by registering a function ``(data_home) -> Bundle`` in that group.
@@ -139,11 +141,13 @@ def load(name: str, data_home: Path | str | None = None) -> Bundle:
         For example ``"digits"``, ``"news20"`` or ``"news20-full"``.
     data_home : path, optional
         Handed to the loader; see `data_folder`.
+    kind : type
+        What the loader must return: `Bundle`, or `problems.multilabel.MultilabelBundle`.
 
     Raises
     ------
     InvalidInputError
-        When no data set has this name, or the registered loader is broken.
+        When no data set has this name, it is of another kind, or the registered loader is broken.
     StorageError
         When the files can neither be read nor fetched.
     """
@@ -161,9 +165,10 @@ def load(name: str, data_home: Path | str | None = None) -> Bundle:
             f"({error}); repair or uninstall the package that registers it."
         ) from error
     bundle = loader(data_home)
-    if not isinstance(bundle, Bundle):
+    if not isinstance(bundle, kind):
         raise InvalidInputError(
-            f"the data set {name!r} gave a {type(bundle).__name__}; its loader must return a Bundle."
+            f"the data set {name!r} gave a {type(bundle).__name__}; this needs one whose loader returns a "
+            f"{kind.__name__}."
         )
     return bundle
 

@@ -205,7 +205,7 @@ class TestLoad:
         [
             ("no_such_package:loader", "registered as no_such_package:loader, which cannot be imported"),
             ("problems.datasets:no_such_loader", "cannot be imported"),
-            ("builtins:str", "gave a str; its loader must return a Bundle"),
+            ("builtins:str", "gave a str; this needs one whose loader returns a Bundle"),
         ],
     )
     def test_broken_plugins_are_named(self, value: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from problems._ranking import average_precision
 from rmopt.core import InvalidInputError
 
 Array = np.ndarray
@@ -30,10 +31,10 @@ def mean_average_precision(scores: Array, Y: Any) -> float:
     InvalidInputError
         When no row has both true and wrong labels, or a score is not finite.
     """
-    from sklearn.metrics import label_ranking_average_precision_score
-
     truth, scores = _rankable(scores, Y)
-    return float(label_ranking_average_precision_score(truth, scores))
+    ranked = np.sort(scores, axis=1)
+    relevant = (np.sort(row[true]) for row, true in zip(scores, truth, strict=True))
+    return float(np.mean([average_precision(*pair) for pair in zip(ranked, relevant, strict=True)]))
 
 
 def precision_at_1(scores: Array, Y: Any) -> float:
@@ -44,7 +45,7 @@ def precision_at_1(scores: Array, Y: Any) -> float:
 
 def _rankable(scores: Array, Y: Any) -> tuple[Array, Array]:
     truth = (Y.toarray() if sp.issparse(Y) else np.asarray(Y)) != 0
-    scores = np.asarray(scores)
+    scores = np.asarray(scores, dtype=float)
     if truth.shape != scores.shape:
         raise InvalidInputError(f"scores and Y must have one shape, got {scores.shape} and {truth.shape}.")
     if not np.isfinite(scores).all():

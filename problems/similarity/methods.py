@@ -96,7 +96,9 @@ METHODS: dict[str, Method] = {
     ),
     "pa": Method("passive-aggressive", 0.1, (0.01, 0.03, 0.1, 0.3, 1.0), _general, _rival(PassiveAggressive)),
     "oasis": Method("OASIS", 0.1, (0.01, 0.1, 1.0, 10.0), _full, _rival(Oasis), full_rank=True),
-    "lego": Method("LEGO", 1.0, (0.01, 0.1, 1.0, 10.0, 100.0), _full, _rival(Lego), full_rank=True, metric=True),
+    "lego": Method(
+        "LEGO", 1.0, (0.01, 0.1, 1.0, 10.0, 100.0), _full, _rival(Lego), full_rank=True, metric=True
+    ),
     "polar": Method("polar PSD", 0.1, (0.01, 0.03, 0.1, 0.3, 1.0), PolarPSD, _sgd),
     "loreta": Method("LORETA-1", 10.0, (1.0, 3.0, 10.0, 30.0), _general, _sgd),
     "loreta-psd": Method("LORETA-1-PSD", 10.0, (1.0, 3.0, 10.0, 30.0), PSDFixedRank, _sgd),

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from problems.cells import Cells, mean_and_sem, whole_numbers
-from problems.datasets import load
+from problems.datasets import Bundle, load
 from problems.similarity.bench import Bench, prepared
 from problems.similarity.claims import rank_claims
 from problems.similarity.figure import draw_ranks
@@ -64,7 +64,7 @@ def similarity_ranks(
         raise InvalidInputError(
             f"--splits {splits} and --triplets {triplets} must be at least 1, --full-triplets at least 0."
         )
-    bundle = load(data, data_home)
+    bundle: Bundle = load(data, data_home)
     for rank, features in pairs:
         if features > bundle.X.shape[1]:
             raise InvalidInputError(

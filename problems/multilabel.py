@@ -1,0 +1,164 @@
+"""Data sets whose samples have several labels, with their published split."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
+
+from problems.datasets import data_folder, digits
+from rmopt.core.errors import InvalidInputError, StorageError
+
+
+@dataclass(frozen=True, eq=False)
+class MultilabelBundle:
+    """Samples, their labels, and which of them are held out.
+
+    Attributes
+    ----------
+    name : str
+        The registered name, for example ``"delicious"``.
+    source : str
+        What was read: a file name, or ``"scikit-learn"``.
+    X : ndarray or csr_array, shape (n_samples, n_features)
+    Y : csr_array, shape (n_samples, n_labels)
+        Ones where a label is true.
+    test : ndarray of bool, shape (n_samples,)
+        True for the held-out samples; neither part is empty.
+
+    Raises
+    ------
+    InvalidInputError
+        When a part is not as described above.
+    """
+
+    name: str
+    source: str
+    X: Any
+    Y: Any
+    test: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        n_samples = self.X.shape[0]
+        values = self.X.data if issparse(self.X) else self.X
+        flaw = None
+        if self.X.ndim != 2 or 0 in self.X.shape or not np.isfinite(values).all():
+            flaw = "X must be a table of finite numbers"
+        elif self.Y.shape[0] != n_samples or self.Y.shape[1] < 2:
+            flaw = f"Y must have {n_samples} rows and at least 2 labels, got shape {self.Y.shape}"
+        elif self.test.shape != (n_samples,) or self.test.all() or not self.test.any():
+            flaw = "the split leaves no training or no test samples"
+        if flaw:
+            raise InvalidInputError(
+                f"the data set {self.name!r} (from {self.source}) cannot be used: {flaw}."
+            )
+
+    @property
+    def train(self) -> NDArray[np.bool_]:
+        """True for the training samples, shape (n_samples,)."""
+        return ~self.test
+
+    def resplit(self, seed: int) -> MultilabelBundle:
+        """Return the same samples with a new random split, the parts as large as they are."""
+        return replace(self, test=np.random.default_rng(seed).permutation(self.test))
+
+    def scaled(self) -> MultilabelBundle:
+        """Return the samples with unit rows: counts after tf-idf, other features after standardisation.
+
+        Weights, means and deviations are those of the training part.
+        """
+        from sklearn.feature_extraction.text import TfidfTransformer
+        from sklearn.preprocessing import Normalizer, StandardScaler
+
+        scaler = TfidfTransformer() if issparse(self.X) else StandardScaler()
+        scaler.fit(self.X[self.train])
+        return replace(self, X=Normalizer().fit_transform(scaler.transform(self.X)))
+
+
+def digits_labels(data_home: Path | str | None = None) -> MultilabelBundle:
+    """Load the handwritten digits of scikit-learn with 16 labels, 4 for each: digit, parity, size, loops.
+
+    As the LORETA paper adds the ancestors of a class, each digit gets what it is: even or odd, small (0 to 4) or
+    large, and with a closed loop (0, 6, 8, 9) or without one.
+
+    Parameters
+    ----------
+    data_home : path, optional
+        The digits come with scikit-learn and need no folder; one that is given must exist all the same.
+    """
+    bundle = digits(data_home)
+    y = bundle.y
+    loop = np.isin(y, (0, 6, 8, 9))
+    kinds = (y % 2 == 0, y % 2 == 1, y < 5, y >= 5, loop, ~loop)
+    Y = np.column_stack([np.eye(10, dtype=bool)[y], *kinds])
+    return MultilabelBundle("digits-labels", bundle.source, bundle.X, csr_array(Y.astype(float)), bundle.test)
+
+
+def delicious(data_home: Path | str | None = None) -> MultilabelBundle:
+    """Load Delicious: 16105 web pages, 500 words, 983 tags (19 a page), the first 12920 pages for training.
+
+    Parameters
+    ----------
+    data_home : path, optional
+        The folder of ``delicious.npz``; see `problems.datasets.data_folder`.
+
+    Raises
+    ------
+    StorageError
+        When the file is missing or damaged.
+    """
+    return _from_file("delicious", data_home)
+
+
+def bibtex(data_home: Path | str | None = None) -> MultilabelBundle:
+    """Load Bibtex: 7395 references, 1836 words, 159 tags; parameters and errors as in `delicious`."""
+    return _from_file("bibtex", data_home)
+
+
+def enron(data_home: Path | str | None = None) -> MultilabelBundle:
+    """Load Enron: 1702 letters, 1001 words, 53 labels; parameters and errors as in `delicious`."""
+    return _from_file("enron", data_home)
+
+
+def emotions(data_home: Path | str | None = None) -> MultilabelBundle:
+    """Load Emotions: 593 pieces of music, 72 features, 6 labels; parameters and errors as in `delicious`."""
+    return _from_file("emotions", data_home)
+
+
+def scene(data_home: Path | str | None = None) -> MultilabelBundle:
+    """Load Scene: 2407 images, 294 features, 6 labels; parameters and errors as in `delicious`."""
+    return _from_file("scene", data_home)
+
+
+def _from_file(name: str, data_home: Path | str | None) -> MultilabelBundle:
+    path = data_folder(data_home) / f"{name}.npz"
+    if not path.is_file():
+        raise StorageError(
+            f"the data set {name!r} is read from {path}, which is not there; pass as --data-home (or set "
+            f"RMOPT_DATA_HOME to) a folder that holds {name}.npz with X, Y (arrays or CSR parts) and n_train."
+        )
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+            X, Y, n_train = _table(arrays, "X"), csr_array(_table(arrays, "Y")), int(arrays["n_train"])
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise StorageError(
+            f"{path} is damaged or not a multi-label file ({error}); replace or remove it."
+        ) from error
+    return MultilabelBundle(name, path.name, X, Y, np.arange(X.shape[0]) >= n_train)
+
+
+def _table(arrays: Any, name: str) -> Any:
+    if name in arrays:
+        return arrays[name].astype(np.float64)
+    indices, indptr = arrays[f"{name}_indices"], arrays[f"{name}_indptr"]
+    data = arrays[f"{name}_data"].astype(np.float64) if f"{name}_data" in arrays else np.ones(indices.size)
+    table = csr_array((data, indices, indptr), shape=tuple(arrays[f"{name}_shape"]))
+    table.check_format(full_check=True)
+    table.sum_duplicates()
+    return table

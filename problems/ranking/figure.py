@@ -1,0 +1,78 @@
+"""The picture of a label ranking experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from problems.palette import COLOURS, MARKERS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+STYLES = {"zero": "-", "identity": "--", "gaussian": ":"}
+
+
+def draw_ranking(
+    figure: Figure,
+    results: Mapping[tuple[str, str, int], list[dict[str, Any]]],
+    labels: Mapping[str, str],
+    frequency: float,
+    title: str,
+) -> None:
+    """Draw mean average precision against rank, and against training time.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        Empty.
+    results : mapping
+        For each (method, init, rank) one result per split, with map and curve; rank 0: full rank.
+    labels : mapping
+        From names of methods to their labels.
+    frequency : float
+        The mean average precision of labels by frequency.
+    title : str
+    """
+    figure.set_layout_engine("constrained")
+    by_rank, by_time = figure.subplots(1, 2)
+    names = list(labels)
+    for name, init in dict.fromkeys((name, init) for name, init, _ in results):
+        number = names.index(name)
+        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        cells = {rank: found for (n, i, rank), found in results.items() if (n, i) == (name, init)}
+        means = {rank: sum(cell["map"] for cell in found) / len(found) for rank, found in cells.items()}
+        if 0 in means:
+            by_rank.axhline(means[0], color=colour, linestyle="-.", label=f"{labels[name]}, full rank")
+        else:
+            errors = [_sem([cell["map"] for cell in found]) for found in cells.values()]
+            by_rank.errorbar(
+                list(means), list(means.values()), errors, color=colour, marker=marker, markersize=4,
+                linestyle=STYLES[init], label=f"{labels[name]}, {init}",
+            )  # fmt: skip
+    for number, name in enumerate(names):
+        settings = [found for (method, _, _), found in results.items() if method == name]
+        found = max(settings, key=lambda found: sum(cell["map"] for cell in found))
+        length = min(len(cell["curve"]) for cell in found)
+        seconds = [sum(cell["curve"][i][0] for cell in found) / len(found) for i in range(length)]
+        maps = [sum(cell["curve"][i][1] for cell in found) / len(found) for i in range(length)]
+        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        by_time.plot(seconds, maps, color=colour, marker=marker, markersize=4, label=labels[name])
+    for axes in (by_rank, by_time):
+        axes.axhline(frequency, color="0.5", linewidth=1, label="label frequency")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="x-small")
+    by_rank.set_xlabel("rank")
+    by_rank.set_ylabel("mean average precision (test)")
+    by_time.set_xlabel("training time [s]")
+    by_time.set_xscale("log")
+    by_time.set_title("best setting of each method", fontsize="medium")
+    figure.suptitle(title)
+
+
+def _sem(values: list[float]) -> float:
+    count = len(values)
+    if count < 2:
+        return 0.0
+    mean = sum(values) / count
+    return float((sum((value - mean) ** 2 for value in values) / (count - 1) / count) ** 0.5)
