@@ -82,18 +82,18 @@ def ranking(
         for init in (["zero"] if method.full_rank else starts)
         for rank in ([0] if method.full_rank else widths)
     ]
-    run.prepare_to_draw()
-    labels = bundle.Y.nnz / bundle.Y.shape[0]
-    run.say(
-        f"{bundle.name} ({bundle.source}): {bundle.train.sum():,} training, {bundle.test.sum():,} test rows; "
-        f"{bundle.X.shape[1]:,} features, {bundle.Y.shape[1]:,} labels, {labels:.1f} a row"
-    )
     benches = [
         Bench((bundle.resplit(split) if splits else bundle).scaled(), epochs, run.seed)
         for split in range(max(1, splits))
     ]
     for one in settings:
         one.method.manifold(benches[0].cost(one.method), one.rank)
+    run.prepare_to_draw()
+    labels = bundle.Y.nnz / bundle.Y.shape[0]
+    run.say(
+        f"{bundle.name} ({bundle.source}): {bundle.train.sum():,} training, {bundle.test.sum():,} test rows; "
+        f"{bundle.X.shape[1]:,} features, {bundle.Y.shape[1]:,} labels, {labels:.1f} a row"
+    )
     cells = Cells(run.path("cells.jsonl"), resume)
     sizes = _step_sizes(run, cells, benches[0], settings, widths[len(widths) // 2], data) if select else {}
     results: dict[tuple[str, str, int], list[dict[str, Any]]] = {}

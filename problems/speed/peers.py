@@ -6,7 +6,7 @@ from numba import njit
 from rmopt.kernels.vectors import gather, scatter
 
 
-@njit(fastmath=True)
+@njit(cache=True, nogil=True, fastmath=True)
 def pinv_update(Ad, A, c, d, work):
     """Shalit et al. 2012, Algorithm 7, first branch: turn Ad = A† into (A + c dᵀ)†, in place (A is k × n, as Aᵀ)."""
     k, n = Ad.shape
@@ -40,7 +40,7 @@ def pinv_update(Ad, A, c, d, work):
             Ad[r, i] += nhat[r] / beta * w[i] - t[r] * (n_square / beta * w[i] + n_vector[i])
 
 
-@njit(fastmath=True)
+@njit(cache=True, nogil=True, fastmath=True)
 def algorithm_4(A, B, Ad, Bd, p, q, work):
     """One LORETA-1 step along p qᵀ, in place; all factors k × n (the paper's A and B transposed)."""
     k, n = A.shape
@@ -70,7 +70,7 @@ def algorithm_4(A, B, Ad, Bd, p, q, work):
             B[r, i] += b3[i] * a1[r]
 
 
-@njit(fastmath={"contract"})
+@njit(cache=True, nogil=True, fastmath={"contract"})
 def gather_row_by_row(A, indices, values, start, stop, out):
     """Set out = Aᵀ p, one row at a time."""
     for c in range(out.shape[0]):

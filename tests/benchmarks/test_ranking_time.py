@@ -1,0 +1,92 @@
+"""Seconds per pass of label ranking, exact and WARP, beside a loop that only touches the same memory.
+
+Run by hand: ``pytest -o addopts= -s tests/benchmarks/test_ranking_time.py``. Medians of several runs, one thread.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numba import njit
+from threadpoolctl import threadpool_limits
+
+from problems.datasets import load
+from problems.multilabel import MultilabelBundle
+from problems.ranking import LabelRanking, WarpRanking
+from problems.ranking.training import epochs
+from problems.speed.timing import median_seconds
+from rmopt import Problem
+from rmopt.engines import choose_engine
+from rmopt.manifolds import FixedRankEmbedded
+
+
+@njit
+def touch_only(A, B, X_indptr, X_indices, X_values, Y_indptr, Y_indices, rows, exact):
+    """Read the rows of B for x and those of A for all labels, or two; update B's and the true labels' rows."""
+    k = A.shape[1]
+    v, scores = np.zeros(k), np.zeros(A.shape[0])
+    for row in rows:
+        for c in range(k):
+            v[c] = 0.0
+        for j in range(X_indptr[row], X_indptr[row + 1]):
+            for c in range(k):
+                v[c] += X_values[j] * B[X_indices[j], c]
+        for label in range(A.shape[0] if exact else 2):
+            total = 0.0
+            for c in range(k):
+                total += A[label, c] * v[c]
+            scores[label] = total
+        for c in range(k):
+            v[c] *= 1e-9
+        last = Y_indptr[row + 1] if exact else min(Y_indptr[row] + 2, Y_indptr[row + 1])
+        for j in range(Y_indptr[row], last):
+            for c in range(k):
+                A[Y_indices[j], c] += v[c]
+        for j in range(X_indptr[row], X_indptr[row + 1]):
+            for c in range(k):
+                B[X_indices[j], c] += X_values[j] * v[c]
+    return scores[0]
+
+
+def data() -> tuple[sp.csr_array, sp.csr_array]:
+    """Return delicious where it is at hand, and random rows of its sizes otherwise."""
+    if (Path(os.environ.get("RMOPT_DATA_HOME", "absent")) / "delicious.npz").exists():
+        bundle = load("delicious", None, MultilabelBundle).scaled()
+        return bundle.X[bundle.train], bundle.Y[bundle.train]
+    rng = np.random.default_rng(0)
+    X, Y = (
+        sp.random_array((12_920, width), density=count / width, rng=rng).tocsr()
+        for width, count in ((500, 18), (983, 19))
+    )
+    return X, Y
+
+
+@pytest.mark.parametrize("k", [10, 50, 100])
+def test_a_pass(k: int) -> None:
+    X, Y = data()
+    rng = np.random.default_rng(0)
+    seconds = {}
+    print(f"\nrank {k}, {X.shape[0]} rows, {X.shape[1]} features, {Y.shape[1]} labels")
+    with threadpool_limits(1):
+        for kind in (LabelRanking, WarpRanking):
+            cost = kind(X, Y)
+            manifold = FixedRankEmbedded(*cost.shape, k)
+            engine = choose_engine(Problem(manifold, cost), None, "compiled")
+            schedule, etas = epochs(cost).draw(rng, 0, len(Y.indptr) - 1), np.full(len(Y.indptr) - 1, 0.03)
+            state = engine.advance(engine.load(manifold.identity()), schedule, etas)
+            ours = median_seconds(partial(engine.advance, state, schedule, etas), 7)
+            A, B = rng.standard_normal((Y.shape[1], k)), rng.standard_normal((X.shape[1], k))
+            parts = X.indptr, X.indices, X.data, Y.indptr, Y.indices, schedule[:, 0], kind is LabelRanking
+            touch_only(A, B, *parts)
+            floor = median_seconds(partial(touch_only, A, B, *parts), 7)
+            seconds[kind] = ours
+            print(
+                f"  {kind.__name__:12}: a pass {ours:.3f} s, {1e6 * ours / len(schedule):5.2f} µs a step, "
+                f"touch-only {1e6 * floor / len(schedule):5.2f} µs (ratio {ours / floor:.2f})"
+            )
+    print(f"  exact / WARP: {seconds[LabelRanking] / seconds[WarpRanking]:.2f}")
