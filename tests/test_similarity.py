@@ -243,3 +243,36 @@ def test_rivals_follow_their_formulas(solver: type, step: object, eta: float) ->
         step(A, B, dense[query], dense[positive] - dense[negative], eta)  # type: ignore[operator]
     np.testing.assert_allclose(manifold.to_dense(result.point), A @ B.T, rtol=1e-10, atol=1e-12)
     assert result.updates > 100
+
+
+def test_batches_of_triplets() -> None:
+    y = np.arange(60) % 4
+    batches = ClassTriplets(y, batch_size=3).draw(np.random.default_rng(0), 0, 50)
+    single = ClassTriplets(y).draw(np.random.default_rng(0), 0, 150)
+    np.testing.assert_array_equal(batches.reshape(-1, 3), single)
+    with pytest.raises(InvalidInputError, match="batch_size = 0 must be a positive integer"):
+        ClassTriplets(y, batch_size=0)
+
+
+def test_psd_similarities_are_inner_products(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    X, y = digits
+    model = LoretaSimilarity(rank=6, psd=True, step_size=3.0, n_triplets=5000, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.transform(X), model.transform_queries(X))
+    scores = model.similarity(X[:20], X[:20])
+    np.testing.assert_allclose(scores, scores.T, atol=1e-12)
+    assert np.linalg.eigvalsh(scores)[0] > -1e-10
+    model.save(tmp_path / "psd.npz")
+    loaded = LoretaSimilarity.load(tmp_path / "psd.npz")
+    assert loaded.psd
+    np.testing.assert_allclose(loaded.similarity(X[:20], X[:20]), scores)
+    general = LoretaSimilarity(rank=6, step_size=3.0, n_triplets=5000, random_state=0).fit(X, y)
+    asymmetry = general.similarity(X[:20], X[:20])
+    assert np.abs(asymmetry - asymmetry.T).max() > 1e-3
+    projected = LoretaSimilarity(
+        rank=6, psd=True, retraction="metric-projection", n_triplets=200, random_state=0
+    )
+    assert projected.fit(X, y).model_.point.rank == 6  # type: ignore[union-attr]
+    with pytest.raises(
+        InvalidInputError, match="retraction = 'orthographic' is unknown; choose one of second"
+    ):
+        LoretaSimilarity(rank=6, psd=True, retraction="orthographic").fit(X, y)

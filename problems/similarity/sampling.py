@@ -18,6 +18,8 @@ class ClassTriplets(Sampler):
     ----------
     y : array, shape (N,)
         Class labels.
+    batch_size : int
+        Triplets per step.
 
     Raises
     ------
@@ -25,7 +27,10 @@ class ClassTriplets(Sampler):
         When there are fewer than two classes, or no class has two rows.
     """
 
-    def __init__(self, y: ArrayLike) -> None:
+    def __init__(self, y: ArrayLike, batch_size: int = 1) -> None:
+        if not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
+            raise InvalidInputError(f"batch_size = {batch_size!r} must be a positive integer.")
+        self.batch_size = int(batch_size)
         labels, codes, counts = np.unique(np.asarray(y), return_inverse=True, return_counts=True)
         if len(labels) < 2:
             raise InvalidInputError(
@@ -43,8 +48,8 @@ class ClassTriplets(Sampler):
         self._queries = np.flatnonzero(counts[codes] > 1)
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
-        """Return `size` triplets, shape (size, 3)."""
-        query = self._queries[rng.integers(len(self._queries), size=size)]
+        """Return the triplets of `size` steps, shape (size, 3 · batch_size)."""
+        query = self._queries[rng.integers(len(self._queries), size=size * self.batch_size)]
         code = self._codes[query]
         count, first = self._counts[code], self._starts[code]
         # The rows of the class without the query, then the rows without the class.
@@ -52,4 +57,5 @@ class ClassTriplets(Sampler):
         positive += positive >= self._place[query]
         negative = rng.integers(len(self._codes) - count)
         negative += np.where(negative >= first, count, 0)
-        return np.column_stack([query, self._order[first + positive], self._order[negative]])
+        triplets = np.column_stack([query, self._order[first + positive], self._order[negative]])
+        return triplets.reshape(size, 3 * self.batch_size)
