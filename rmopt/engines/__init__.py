@@ -3,6 +3,7 @@
 from rmopt.engines.base import Engine
 from rmopt.engines.batch import BatchEngine
 from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine
+from rmopt.engines.blocked import BlockedEngine
 from rmopt.engines.choose import ENGINES, choose_engine
 from rmopt.engines.gauged import GaugedEngine, GaugedState
 from rmopt.engines.reference import ReferenceEngine
@@ -11,6 +12,7 @@ __all__ = [
     "ENGINES",
     "BatchEngine",
     "BilinearEngine",
+    "BlockedEngine",
     "Engine",
     "GaugedEngine",
     "GaugedState",

@@ -13,6 +13,7 @@ from rmopt.costs.bilinear import Bilinear
 from rmopt.engines.base import Engine
 from rmopt.engines.batch import BatchEngine
 from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine
+from rmopt.engines.blocked import BlockedEngine, suits
 from rmopt.engines.reference import ReferenceEngine
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import SecondOrder
@@ -84,7 +85,7 @@ def _compiled_engine(manifold: Any, cost: FiniteSum, retraction: Retraction, bat
         return _batch_engine(manifold, cost, retraction, batch_size)
     if isinstance(manifold, PSDFixedRank):
         return SymmetricBilinearEngine(manifold, cost, retraction)
-    return BilinearEngine(manifold, cost, retraction)
+    return (BlockedEngine if suits(cost) else BilinearEngine)(manifold, cost, retraction)
 
 
 def _batch_engine(

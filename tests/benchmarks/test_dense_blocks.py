@@ -1,0 +1,57 @@
+"""Steps on dense examples: blocks, the loop over stored numbers, and one gemv and one ger per side.
+
+Run by hand: ``pytest -o addopts= -s tests/benchmarks/test_dense_blocks.py``. Medians of several runs.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy.linalg.blas import dgemv, dger
+from threadpoolctl import threadpool_limits
+
+from problems.speed.timing import median_seconds
+from rmopt.costs import BilinearSum, absolute
+from rmopt.engines import BilinearEngine, BlockedEngine
+from rmopt.manifolds import FixedRankEmbedded
+from rmopt.retractions import SecondOrder
+
+ROWS = 1000
+
+
+def memory_bound(A: np.ndarray, B: np.ndarray, p: np.ndarray, q: np.ndarray) -> None:
+    """Read A and B once and change them once: what a step on its own has to do."""
+    for factor, example in ((A, p), (B, q)):
+        u = dgemv(1.0, factor, example, trans=1)
+        dger(1e-9, example, u, a=factor, overwrite_a=1)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("n", "k", "steps"), [(5000, 50, 1000), (1000, 30, 4000), (256, 20, 8000)])
+def test_dense_steps(n: int, k: int, steps: int, threads: int) -> None:
+    rng = np.random.default_rng(0)
+    left, right = (rng.standard_normal((ROWS, n)) / np.sqrt(n) for _ in range(2))
+    cost, manifold = BilinearSum(left, right, absolute, rng.standard_normal(ROWS)), FixedRankEmbedded(n, n, k)
+    schedule, etas, start = (
+        rng.integers(ROWS, size=(steps, 1)),
+        np.full(steps, 1e-2),
+        manifold.random_point(rng),
+    )
+    A, B = (np.asfortranarray(rng.standard_normal((n, k))) for _ in range(2))
+    square = rng.standard_normal((1000, 1000))
+    with threadpool_limits(threads):
+        peak = 2e9 / median_seconds(lambda: square @ square, 7)
+        memory = median_seconds(lambda: memory_bound(A, B, left[0], right[0]), 100)
+        times = {}
+        for kind in (BlockedEngine, BilinearEngine):
+            engine = kind(manifold, cost, SecondOrder())
+            state = engine.advance(engine.load(start), schedule[:200], etas[:200])
+            times[kind] = median_seconds(partial(engine.advance, state, schedule, etas), 5) / steps
+    blocks, loop = times.values()
+    print(
+        f"\nn = {n}, k = {k}, {threads} threads: {1e6 * blocks:.1f} µs a step in blocks; "
+        f"gemv and ger {1e6 * memory:.1f} ({memory / blocks:.2f} times), loop over stored numbers {1e6 * loop:.1f} ({loop / blocks:.2f} times); "
+        f"8nk floating-point operations at {8 * n * k / blocks / peak:.0%} of dgemm's {peak / 1e9:.0f} Gflop/s"
+    )

@@ -1,0 +1,141 @@
+"""Dense examples in blocks: the reference's steps, and the same bits wherever calls are split."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from problems.similarity import LoretaSimilarity
+from rmopt import Problem
+from rmopt.core import DivergedError
+from rmopt.costs import LOSSES, BilinearSum, TripletSum, absolute, squared
+from rmopt.costs.bilinear import Bilinear
+from rmopt.costs.losses import Loss
+from rmopt.engines import BilinearEngine, BlockedEngine, ReferenceEngine, choose_engine
+from rmopt.engines.blocked import add_product
+from rmopt.manifolds import FixedRankEmbedded
+from rmopt.retractions import FIXED_RANK_RETRACTIONS, SecondOrder
+from rmopt.solvers import SGD
+
+
+def relative(found: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+
+
+def make_cost(rng: np.random.Generator, kind: str, loss: Loss, n: int, m: int) -> Bilinear:
+    if kind == "pairs":
+        left, right = rng.standard_normal((50, n)) / np.sqrt(n), rng.standard_normal((50, m)) / np.sqrt(m)
+        left[3] = 0.0
+        return BilinearSum(left, right, loss, np.where(rng.random(50) < 0.5, -1, 1))
+    triplets = np.column_stack([rng.integers(20, size=60), *rng.integers(30, size=(2, 60))])
+    left, right = rng.standard_normal((20, n)) / np.sqrt(n), rng.standard_normal((30, m)) / np.sqrt(m)
+    return TripletSum(left, right, loss, triplets)
+
+
+def draw(rng: np.random.Generator, cost: Bilinear, steps: int) -> np.ndarray:
+    terms = cost.all_terms().reshape(-1, cost.term_width)
+    return terms[rng.integers(len(terms), size=steps)]
+
+
+@pytest.mark.parametrize("retraction", FIXED_RANK_RETRACTIONS.values(), ids=repr)
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=repr)
+@pytest.mark.parametrize("kind", ["pairs", "triplets"])
+@pytest.mark.parametrize(("n", "m", "k", "b"), [(40, 31, 5, 7), (30, 50, 8, 64), (12, 9, 3, 1)])
+def test_blocks_follow_the_reference(
+    kind: str, loss: Loss, retraction: SecondOrder, n: int, m: int, k: int, b: int
+) -> None:
+    rng = np.random.default_rng([n, b])
+    cost, manifold = make_cost(rng, kind, loss, n, m), FixedRankEmbedded(n, m, k)
+    start, schedule, etas = manifold.random_point(rng), draw(rng, cost, 200), np.full(200, 0.1)
+    blocks = BlockedEngine(manifold, cost, retraction, b)
+    ends = []
+    for engine in (blocks, ReferenceEngine(manifold, cost, retraction)):
+        state = engine.advance(engine.load(start), schedule, etas)
+        ends.append(manifold.to_dense(engine.dump(state)))
+        assert state.updates > 50
+    assert relative(ends[0], ends[1]) < 1e-10
+    assert relative(ends[1], manifold.to_dense(start)) > 1e-2
+
+
+@pytest.mark.parametrize("cuts", [(1,), (37, 38, 101), (64, 128), (80,)])
+@pytest.mark.parametrize("kind", ["pairs", "triplets"])
+def test_splits_keep_every_bit_even_through_pack(kind: str, cuts: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(3)
+    n, m = 300, 211
+    cost, manifold = make_cost(rng, kind, absolute, n, m), FixedRankEmbedded(n, m, 13)
+    engine = BlockedEngine(manifold, cost, SecondOrder())
+    start, schedule, etas = manifold.random_point(rng), draw(rng, cost, 200), np.full(200, 0.1)
+    whole = engine.advance(engine.load(start), schedule, etas)
+    state = engine.load(start)
+    for first, last in zip((0, *cuts), (*cuts, 200), strict=True):
+        state = engine.advance(state, schedule[first:last], etas[first:last])
+        packed = {name: part.copy() for name, part in engine.pack(state).items()}
+        engine.dump(state)
+        state = engine.unpack(packed, engine.load(start))
+    for name, part in engine.pack(whole).items():
+        np.testing.assert_array_equal(engine.pack(state)[name], part, err_msg=name)
+    np.testing.assert_array_equal(
+        manifold.to_dense(engine.dump(state)), manifold.to_dense(engine.dump(whole))
+    )
+
+
+def test_ill_conditioned_starts_close_blocks_early() -> None:
+    rng = np.random.default_rng(4)
+    cost, manifold = make_cost(rng, "pairs", absolute, 60, 45), FixedRankEmbedded(60, 45, 5)
+    U, V = (np.linalg.qr(rng.standard_normal((width, 5)))[0] for width in (60, 45))
+    start = manifold.from_factors(U * np.logspace(0, -6, 5), V)
+    schedule, etas = draw(rng, cost, 3000), np.full(3000, 0.3)
+    blocks, loop = BlockedEngine(manifold, cost, SecondOrder()), BilinearEngine(manifold, cost, SecondOrder())
+    state = blocks.advance(blocks.load(start), schedule, etas)
+    assert state.renewals > 0
+    expected = loop.dump(loop.advance(loop.load(start), schedule, etas))
+    assert relative(manifold.to_dense(blocks.dump(state)), manifold.to_dense(expected)) < 1e-8
+    split = blocks.advance(blocks.load(start), schedule[:1234], etas[:1234])
+    split = blocks.advance(split, schedule[1234:], etas[1234:])
+    np.testing.assert_array_equal(split.factors.A, state.factors.A)
+
+
+def test_wide_dense_rows_are_done_in_blocks() -> None:
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((30, 150))
+    sparse = np.where(rng.random((30, 150)) < 0.3, X, 0.0)
+    for rows, expected in ((X, BlockedEngine), (sparse, BilinearEngine), (X[:, :60], BilinearEngine)):
+        n = rows.shape[1]
+        engine = choose_engine(Problem(FixedRankEmbedded(n, n, 3), BilinearSum(rows, rows)))
+        assert type(engine) is expected
+    y = np.arange(30) % 3
+    model = LoretaSimilarity(rank=3, n_triplets=300, random_state=0).fit(X, y)
+    again = LoretaSimilarity(rank=3, n_triplets=300, random_state=0, engine="reference").fit(X, y)
+    assert relative(model.similarity(X, X), again.similarity(X, X)) < 1e-10
+
+
+def test_losses_of_the_users_own_and_divergence() -> None:
+    rng = np.random.default_rng(6)
+    pinball = Loss(
+        "pinball",
+        value=lambda z, y: max(0.9 * (y - z), 0.1 * (z - y)),
+        slope=lambda z, y: -0.9 if z < y else 0.1,
+    )
+    manifold = FixedRankEmbedded(150, 140, 3)
+    problem = Problem(manifold, make_cost(rng, "pairs", pinball, 150, 140))
+    ends = [
+        SGD(0.05, n_steps=300, engine=name).run(problem, random_state=1) for name in ("compiled", "reference")
+    ]
+    assert relative(manifold.to_dense(ends[0].point), manifold.to_dense(ends[1].point)) < 1e-10
+    wild = Problem(manifold, make_cost(rng, "pairs", squared, 150, 140))
+    steps = []
+    for name in ("compiled", "reference"):
+        with pytest.raises(DivergedError) as caught:
+            SGD(1e3, n_steps=2000, engine=name).run(wild, random_state=1)
+        steps.append(caught.value.step)
+    # Overflow is noticed in the score here, and in the length of the gradient there.
+    assert abs(steps[0] - steps[1]) <= 5
+
+
+def test_products_are_added_in_place() -> None:
+    rng = np.random.default_rng(7)
+    A, P, G = rng.standard_normal((9, 4)), rng.standard_normal((5, 9)), rng.standard_normal((5, 4))
+    expected, same = A + P.T @ G, A
+    add_product(A, P, G)
+    np.testing.assert_allclose(A, expected)
+    assert same is A
