@@ -12,6 +12,7 @@ import pytest
 
 from problems.cells import Cells, mean_and_sem, whole_numbers
 from problems.ranking.claims import ranking_claims
+from problems.ranking.methods import METHODS as RANKING_METHODS
 from problems.similarity.claims import rank_claims
 from problems.similarity.methods import METHODS
 from rmopt import InvalidInputError
@@ -82,7 +83,7 @@ def test_ranking_selects_step_sizes(tmp_path: Path) -> None:
     )
     rows = json.loads(rmopt("ranking", *options, "--json", "--out", str(tmp_path)).stdout)["rows"]
     assert [row["method"] for row in rows] == ["label frequency", "LORETA-1", "passive-aggressive"]
-    assert rows[1]["step_size"] in (0.001, 0.01, 0.1, 1.0, 10.0)
+    assert rows[1]["step_size"] in RANKING_METHODS["loreta"].grid
     assert rows[1]["map"] > rows[0]["map"] + 0.1
     assert rows[1]["map_sem"] is None
 

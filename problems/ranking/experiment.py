@@ -116,7 +116,7 @@ def ranking(
     ]
     run.draw(
         "ranking.png", draw_ranking, results, {name: chosen[name].label for name in chosen}, frequency[0],
-        bundle.name, size=(11.0, 4.2),
+        bundle.name, size=(11.0, 5.2),
     )  # fmt: skip
     return Outcome(
         data=bundle.name,

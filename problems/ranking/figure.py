@@ -61,7 +61,9 @@ def draw_ranking(
     for axes in (by_rank, by_time):
         axes.axhline(frequency, color="0.5", linewidth=1, label="label frequency")
         axes.grid(alpha=0.3)
-        axes.legend(fontsize="x-small")
+    # There is no free place for this many lines inside the axes.
+    by_rank.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)
+    by_time.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)
     by_rank.set_xlabel("rank")
     by_rank.set_ylabel("mean average precision (test)")
     by_time.set_xlabel("training time [s]")

@@ -17,7 +17,7 @@ from rmopt.solvers import Solver
 
 Array = np.ndarray
 
-POWERS = (0.001, 0.01, 0.1, 1.0, 10.0)
+POWERS = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 
 
 @dataclass(frozen=True)

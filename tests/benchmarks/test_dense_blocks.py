@@ -50,8 +50,10 @@ def test_dense_steps(n: int, k: int, steps: int, threads: int) -> None:
             state = engine.advance(engine.load(start), schedule[:200], etas[:200])
             times[kind] = median_seconds(partial(engine.advance, state, schedule, etas), 5) / steps
     blocks, loop = times.values()
+    share = 8 * n * k / blocks / peak
     print(
         f"\nn = {n}, k = {k}, {threads} threads: {1e6 * blocks:.1f} µs a step in blocks; "
-        f"gemv and ger {1e6 * memory:.1f} ({memory / blocks:.2f} times), loop over stored numbers {1e6 * loop:.1f} ({loop / blocks:.2f} times); "
-        f"8nk floating-point operations at {8 * n * k / blocks / peak:.0%} of dgemm's {peak / 1e9:.0f} Gflop/s"
+        f"gemv and ger {1e6 * memory:.1f} ({memory / blocks:.2f} times), "
+        f"loop over stored numbers {1e6 * loop:.1f} ({loop / blocks:.2f} times); "
+        f"8nk operations at {share:.0%} of dgemm's {peak / 1e9:.0f} Gflop/s"
     )
