@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from rmopt.core import InvalidInputError, StorageError
 
 Cell = dict[str, Any]
+T = TypeVar("T")
 
 
 class Cells:
@@ -85,6 +86,23 @@ def whole_numbers(text: str, option: str, least: int = 1) -> list[int]:
             f"{option} {text!r} must be integers of at least {least}, with commas between."
         )
     return numbers
+
+
+def chosen_from(table: Mapping[str, T], names: str, option: str) -> dict[str, T]:
+    """Return the entries of a table that a comma-separated list names, in its order.
+
+    Raises
+    ------
+    InvalidInputError
+        When the list, the value of `option`, is empty or names something else.
+    """
+    chosen = [name.strip() for name in names.split(",") if name.strip()]
+    unknown = [name for name in chosen if name not in table]
+    if unknown or not chosen:
+        raise InvalidInputError(
+            f"{option} {names!r}: {', '.join(unknown) or 'nothing'} is not known; choose from {', '.join(table)}."
+        )
+    return {name: table[name] for name in chosen}
 
 
 def _key(settings: dict[str, Any]) -> str:

@@ -128,7 +128,10 @@ def test_similarity_selects_step_sizes_and_keeps_other_settings(tmp_path: Path) 
         ((*RANKS, "--ranks", "a"), "--ranks 'a' must be integers of at least 1"),
         ((*RANKS, "--splits", "0"), "--splits 0 and --triplets 20000 must be at least 1"),
         ((*RANKS, "--data", "digits-labels"), "needs one whose loader returns a Bundle"),
-        ((*RANKING, "--inits", "ones"), "--inits 'ones' must be any of zero, identity, gaussian"),
+        (
+            (*RANKING, "--inits", "ones"),
+            "--inits 'ones': ones is not known; choose from zero, identity, gaussian",
+        ),
         ((*RANKING, "--ranks", "17"), "rank k = 17 is out of range for 16 × 64 matrices"),
         ((*RANKING, "--epochs", "0"), "--epochs 0 must be at least 1"),
         ((*RANKING, "--methods", ","), "--methods ',': nothing is not known"),

@@ -10,14 +10,14 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from problems.cells import Cells, mean_and_sem, whole_numbers
+from problems.cells import Cells, chosen_from, mean_and_sem, whole_numbers
 from problems.datasets import load
 from problems.multilabel import MultilabelBundle
 from problems.ranking.claims import ranking_claims
 from problems.ranking.cost import LabelRanking
 from problems.ranking.figure import draw_ranking
 from problems.ranking.measures import mean_average_precision, precision_at_1
-from problems.ranking.methods import METHODS, Method, methods_named
+from problems.ranking.methods import METHODS, Method
 from problems.ranking.model import LabelScores
 from problems.ranking.training import INITS, ranking_cost
 from problems.selection import select as select_value
@@ -69,10 +69,8 @@ def ranking(
     Each example has several true labels, which should be ranked before the others (Shalit et al. 2012,
     section 7.2).
     """
-    chosen, widths = methods_named(methods), whole_numbers(ranks, "--ranks")
-    starts = list(dict.fromkeys(part.strip() for part in inits.split(",") if part.strip()))
-    if not starts or not set(starts) <= set(INITS):
-        raise InvalidInputError(f"--inits {inits!r} must be any of {', '.join(INITS)}, with commas between.")
+    chosen, widths = chosen_from(METHODS, methods, "--methods"), whole_numbers(ranks, "--ranks")
+    starts = list(chosen_from({name: name for name in INITS}, inits, "--inits"))
     if epochs < 1 or splits < 0:
         raise InvalidInputError(f"--epochs {epochs} must be at least 1, --splits {splits} at least 0.")
     bundle = load(data, data_home, MultilabelBundle)

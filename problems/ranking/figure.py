@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from problems.cells import mean_and_sem
 from problems.palette import COLOURS, MARKERS
 
 if TYPE_CHECKING:
@@ -41,11 +42,12 @@ def draw_ranking(
         number = names.index(name)
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
         cells = {rank: found for (n, i, rank), found in results.items() if (n, i) == (name, init)}
-        means = {rank: sum(cell["map"] for cell in found) / len(found) for rank, found in cells.items()}
+        both = {rank: mean_and_sem(cell["map"] for cell in found) for rank, found in cells.items()}
+        means = {rank: mean for rank, (mean, _) in both.items()}
         if 0 in means:
             by_rank.axhline(means[0], color=colour, linestyle="-.", label=f"{labels[name]}, full rank")
         else:
-            errors = [_sem([cell["map"] for cell in found]) for found in cells.values()]
+            errors = [sem or 0.0 for _, sem in both.values()]
             by_rank.errorbar(
                 list(means), list(means.values()), errors, color=colour, marker=marker, markersize=4,
                 linestyle=STYLES[init], label=f"{labels[name]}, {init}",
@@ -70,11 +72,3 @@ def draw_ranking(
     by_time.set_xscale("log")
     by_time.set_title("best setting of each method", fontsize="medium")
     figure.suptitle(title)
-
-
-def _sem(values: list[float]) -> float:
-    count = len(values)
-    if count < 2:
-        return 0.0
-    mean = sum(values) / count
-    return float((sum((value - mean) ** 2 for value in values) / (count - 1) / count) ** 0.5)

@@ -11,7 +11,7 @@ import numpy as np
 from problems.ranking.cost import LabelRanking
 from problems.ranking.rivals import GroupPerceptron, MatrixPerceptron, PassiveAggressive
 from problems.ranking.training import epochs, loreta_ranking_solver, starting_point
-from rmopt.core import InvalidInputError, Manifold
+from rmopt.core import Manifold
 from rmopt.manifolds import Euclidean, FixedRankEmbedded
 from rmopt.solvers import Solver
 
@@ -71,20 +71,3 @@ METHODS: dict[str, Method] = {
     "matrix-perceptron": Method("Matrix Perceptron", 0.1, POWERS, _rival(MatrixPerceptron), full_rank=True),
     "group-perceptron": Method("group perceptron", 1.0, POWERS, _rival(GroupPerceptron), full_rank=True),
 }
-
-
-def methods_named(names: str) -> dict[str, Method]:
-    """Return the methods of a comma-separated list.
-
-    Raises
-    ------
-    InvalidInputError
-        For an unknown name or an empty list.
-    """
-    chosen = [name.strip() for name in names.split(",") if name.strip()]
-    unknown = [name for name in chosen if name not in METHODS]
-    if unknown or not chosen:
-        raise InvalidInputError(
-            f"--methods {names!r}: {', '.join(unknown) or 'nothing'} is not known; choose from {', '.join(METHODS)}."
-        )
-    return {name: METHODS[name] for name in dict.fromkeys(chosen)}

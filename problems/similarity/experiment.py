@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
+from problems.cells import chosen_from
 from problems.datasets import load
 from problems.similarity.bench import Bench, Plan, prepared
 from problems.similarity.figure import draw_learning_curves
-from problems.similarity.methods import METHODS, Method, methods_named
+from problems.similarity.methods import METHODS, Method
 from problems.similarity.training import loreta_solver
 from rmopt.core import InvalidInputError
 from rmopt.experiments import Outcome, Run
@@ -66,7 +67,7 @@ def similarity(
         "rank": rank, "step-size": step_size, "retraction": retraction, "engine": engine, "init": init,
     }  # fmt: skip
     key, variants = _variants(compare, settings)
-    chosen = methods_named(methods)
+    chosen = chosen_from(METHODS, methods, "--methods")
     sizes = _step_sizes(chosen, steps, {"loreta": step_size, "naive-gd": gd_step_size, "pa": pa_c})
     run.prepare_to_draw()
     bundle = prepared(load(data, data_home), features, split)

@@ -97,17 +97,11 @@ def draw_ranks(
                 style = "--" if width == points[0][0] else ":"
                 final.axhline(mean, color=colour, linestyle=style, label=f"{label}, {width} features")
             continue
-        means = [sum(maps) / len(maps) for maps in values]
-        errors = [_sem(maps) for maps in values]
+        means, errors = zip(*map(mean_and_sem, values), strict=True)
         final.errorbar(
-            [rank for rank, _ in points],
-            means,
-            errors,
-            color=colour,
-            marker=marker,
-            markersize=4,
-            label=label,
-        )
+            [rank for rank, _ in points], means, [error or 0.0 for error in errors],
+            color=colour, marker=marker, markersize=4, label=label,
+        )  # fmt: skip
     final.set_xlabel("rank (features × rank fixed)")
     final.set_title("all methods", fontsize="medium")
     for axes in (by_rank, both, final):
@@ -123,11 +117,3 @@ def _draw_curve(axes: Any, found: list[dict[str, Any]], label: str, colour: str,
         for step in steps
     ]
     axes.plot(steps, means, style, color=colour, label=label)
-
-
-def _sem(values: list[float]) -> float:
-    count = len(values)
-    if count < 2:
-        return 0.0
-    mean = sum(values) / count
-    return float((sum((value - mean) ** 2 for value in values) / (count - 1) / count) ** 0.5)

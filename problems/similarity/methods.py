@@ -16,7 +16,7 @@ from problems.similarity.rivals import (
     PassiveAggressive,
     PSDGradientDescent,
 )
-from rmopt.core import InvalidInputError, Manifold
+from rmopt.core import Manifold
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, PolarPSD, PSDFixedRank
 from rmopt.solvers import SGD, Sampler, Solver
 
@@ -103,20 +103,3 @@ METHODS: dict[str, Method] = {
     "loreta": Method("LORETA-1", 10.0, (1.0, 3.0, 10.0, 30.0), _general, _sgd),
     "loreta-psd": Method("LORETA-1-PSD", 10.0, (1.0, 3.0, 10.0, 30.0), PSDFixedRank, _sgd),
 }
-
-
-def methods_named(names: str) -> dict[str, Method]:
-    """Return the methods of a comma-separated list.
-
-    Raises
-    ------
-    InvalidInputError
-        For an unknown name or an empty list.
-    """
-    chosen = [name.strip() for name in names.split(",") if name.strip()]
-    unknown = [name for name in chosen if name not in METHODS]
-    if unknown or not chosen:
-        raise InvalidInputError(
-            f"--methods {names!r}: {', '.join(unknown) or 'nothing'} is not known; choose from {', '.join(METHODS)}."
-        )
-    return {name: METHODS[name] for name in dict.fromkeys(chosen)}

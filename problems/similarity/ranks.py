@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from problems.cells import Cells, mean_and_sem, whole_numbers
+from problems.cells import Cells, chosen_from, mean_and_sem, whole_numbers
 from problems.datasets import Bundle, load
 from problems.similarity.bench import Bench, prepared
 from problems.similarity.claims import rank_claims
 from problems.similarity.figure import draw_ranks
-from problems.similarity.methods import METHODS, Method, methods_named
+from problems.similarity.methods import METHODS, Method
 from rmopt.core import InvalidInputError, Problem
 from rmopt.experiments import Outcome, Run
 from rmopt.manifolds import FixedRankEmbedded
@@ -57,7 +57,7 @@ def similarity_ranks(
     For each rank as many features are kept as the budget allows, by information gain; each model learns from
     triplets of the training part, and each test document ranks the others (Shalit et al. 2012, figure 3).
     """
-    chosen = methods_named(methods)
+    chosen = chosen_from(METHODS, methods, "--methods")
     widths = whole_numbers(full_features, "--full-features", 2)
     pairs = [(rank, budget // rank) for rank in whole_numbers(ranks, "--ranks")]
     if splits < 1 or triplets < 1 or full_triplets < 0:

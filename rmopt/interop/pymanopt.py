@@ -15,7 +15,7 @@ from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilit
 from rmopt.core.manifold import HasHessian, Manifold
 from rmopt.core.problem import Problem
 from rmopt.interop.foreign import FromPymanopt
-from rmopt.solvers.base import Result, _seed
+from rmopt.solvers.base import Result, seed_of
 
 # From here on isinstance(rmopt manifold, pymanopt manifold) holds, which is all that pymanopt asks for.
 PymanoptManifold.register(Manifold)
@@ -105,7 +105,7 @@ class PymanoptSolver:
         DivergedError
             When the cost at the last point is not finite.
         """
-        seed = _seed(random_state)
+        seed = seed_of(random_state)
         if isinstance(self.optimizer, optimizers.TrustRegions) and not _has_hessian(problem):
             raise MissingCapabilityError(
                 f"TrustRegions needs second derivatives, which {type(problem.cost).__name__} on "

@@ -127,7 +127,7 @@ class Solver(ABC):
             When the numbers leave the finite ones. Checkpoints and logs stay as they are.
         """
         recorder = Recorder() if recorder is None else recorder
-        seed = _seed(random_state)
+        seed = seed_of(random_state)
         engine = self.engine(problem)
         random_start = initial_point is None
         if random_start:
@@ -248,7 +248,8 @@ class Solver(ABC):
         return sampler.draw(rng, start, size), rule(np.arange(start, start + size))
 
 
-def _seed(random_state: int | np.random.Generator | None) -> int:
+def seed_of(random_state: int | np.random.Generator | None) -> int:
+    """Return the integer that repeats a run; None draws one from the system."""
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
     if isinstance(random_state, np.random.Generator):
