@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from problems.cells import mean_and_sem
 from problems.palette import COLOURS, MARKERS
 
 if TYPE_CHECKING:
