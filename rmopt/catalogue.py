@@ -46,6 +46,8 @@ class Instance:
         Makes the point at which laws are checked from a generator; a random point unless given.
     compiled : list of Retraction
         Those which have a compiled twin with every problem.
+    batch_size : int
+        Terms per step where compiled engines are checked.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Instance:
     problems: dict[str, Problem] = field(default_factory=dict)
     point: Callable[[np.random.Generator], Any] | None = None
     compiled: list[Retraction] = field(default_factory=list)
+    batch_size: int = 1
 
 
 def instances() -> list[Instance]:
@@ -79,6 +82,26 @@ def fixed_rank_instances() -> list[Instance]:
         for n, m, k in ((9, 7, 3), (8, 12, 1), (6, 6, 6), (15, 4, 4), (30, 25, 5))
         for manifold in (FixedRankEmbedded(n, m, k),)
     ]
+    batches, wide = FixedRankEmbedded(30, 25, 5), FixedRankEmbedded(150, 140, 5)
+    made.append(
+        Instance(
+            "fixed-rank-batches",
+            batches,
+            retractions[:1],
+            {"triplets-logistic": _triplet_problem(batches, "logistic")},
+            compiled=retractions[:1],
+            batch_size=4,
+        )
+    )
+    made.append(
+        Instance(
+            "fixed-rank-dense",
+            wide,
+            retractions,
+            {"dense-logistic": _bilinear_problem(wide, "logistic", share=1.0)},
+            compiled=retractions,
+        )
+    )
     spread = FixedRankEmbedded(11, 8, 4)
     steep = [1.0, 0.1, 0.01, 0.001]
     return [
@@ -171,18 +194,20 @@ def _with_singular_values(
     return make
 
 
-def _rows(count: int, width: int, rng: np.random.Generator) -> sp.csr_array:
-    """Return sparse rows of length about 1, two of them empty."""
-    rows = rng.standard_normal((count, width)) * (rng.random((count, width)) < 0.4)
+def _rows(count: int, width: int, rng: np.random.Generator, share: float = 0.4) -> sp.csr_array:
+    """Return rows of length about 1, of which this share is not zero; two rows are empty."""
+    rows = rng.standard_normal((count, width)) * (rng.random((count, width)) < share)
     rows[[3, count // 2]] = 0.0
-    return sp.csr_array(rows / np.sqrt(0.4 * width))
+    return sp.csr_array(rows / np.sqrt(share * width))
 
 
-def _bilinear_problem(manifold: FixedRankManifold, loss: str) -> Problem:
+def _bilinear_problem(manifold: FixedRankManifold, loss: str, share: float = 0.4) -> Problem:
     n, m = manifold.shape
     rng = np.random.default_rng([n, m])
     targets = np.where(rng.random(40) < 0.5, -1.0, 1.0)
-    return Problem(manifold, BilinearSum(_rows(40, n, rng), _rows(40, m, rng), LOSSES[loss], targets))
+    return Problem(
+        manifold, BilinearSum(_rows(40, n, rng, share), _rows(40, m, rng, share), LOSSES[loss], targets)
+    )
 
 
 def _triplet_problem(manifold: FixedRankManifold, loss: str) -> Problem:

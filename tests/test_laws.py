@@ -21,8 +21,15 @@ from rmopt.checks import (
     run_catalogue,
 )
 from rmopt.core import Cost, Factored, InvalidInputError, LowRankPoint, Retraction
+from rmopt.engines import (
+    BatchEngine,
+    BilinearEngine,
+    BlockedEngine,
+    SymmetricBilinearEngine,
+    choose_engine,
+)
 from rmopt.manifolds import FixedRankEmbedded
-from rmopt.retractions import FIXED_RANK_RETRACTIONS, SecondOrder
+from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS, PolarFactors, SecondOrder
 
 
 @pytest.mark.parametrize("name", [instance.name for instance in instances()])
@@ -39,10 +46,23 @@ def test_the_catalogue_has_no_case_only_at_a_degenerate_value() -> None:
     assert any(n < m for n, m, _ in sizes)
     assert any(1 < k < min(n, m) for n, m, k in sizes)
     for one in fixed_rank_instances():
-        assert {type(r) for r in one.retractions} == {type(r) for r in FIXED_RANK_RETRACTIONS.values()}
         for problem in one.problems.values():
             empty = np.diff(problem.cost.left.indptr) == 0  # type: ignore[attr-defined]
             assert empty.any()
+
+
+def test_the_catalogue_has_every_retraction_and_every_bilinear_engine() -> None:
+    used = {type(retraction) for one in instances() for retraction in one.retractions}
+    assert used >= {
+        type(r) for r in (*FIXED_RANK_RETRACTIONS.values(), *PSD_RETRACTIONS.values(), PolarFactors())
+    }
+    engines = {
+        type(choose_engine(problem, retraction, "compiled", one.batch_size))
+        for one in instances()
+        for problem in one.problems.values()
+        for retraction in one.compiled
+    }
+    assert engines >= {BatchEngine, BilinearEngine, BlockedEngine, SymmetricBilinearEngine}
 
 
 class FirstOrder(Retraction):

@@ -54,7 +54,7 @@ def run_catalogue(names: Sequence[str] = (), seed: int = 0) -> Iterator[Check]:
             if str(loss) not in KINKED + KINKED_SLOPE and _has_hessian(problem):
                 yield from check_hessian(problem, seed, point)
             for retraction in instance.compiled:
-                yield from check_engine(problem, retraction, seed)
+                yield from check_engine(problem, retraction, seed, batch_size=instance.batch_size)
 
 
 def _has_hessian(problem: Problem) -> bool:

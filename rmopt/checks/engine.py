@@ -20,6 +20,7 @@ def check_engine(
     *,
     steps: int = 200,
     step_size: float = 0.05,
+    batch_size: int = 1,
 ) -> list[Check]:
     """Check that the compiled engine follows the reference to 1e-10, and splits exactly.
 
@@ -32,15 +33,17 @@ def check_engine(
     rng : seed or Generator
     steps : int
     step_size : float
+    batch_size : int
+        Terms per step.
     """
     rng = np.random.default_rng(rng)
     manifold, cost = problem.manifold, problem.cost
     start = manifold.random_point(rng)
-    schedule = as_sampler(None, cost, 1).draw(rng, 0, steps)
+    schedule = as_sampler(None, cost, batch_size).draw(rng, 0, steps)
     etas = np.full(steps, step_size)
     points, split = {}, None
     for name in ("reference", "compiled"):
-        engine = choose_engine(problem, retraction, name)
+        engine = choose_engine(problem, retraction, name, batch_size)
         points[name] = manifold.embed_point(engine.dump(engine.advance(engine.load(start), schedule, etas)))
     cut = 2 * steps // 5
     state = engine.advance(engine.load(start), schedule[:cut], etas[:cut])
@@ -48,7 +51,7 @@ def check_engine(
     identity = np.eye(split.shape[1])
     expected, found, pieces = points["reference"] @ identity, points["compiled"] @ identity, split @ identity
     used = manifold.default_retraction if retraction is None else retraction
-    subject = f"{used} with {type(cost).__name__}({getattr(cost, 'loss', '')}) on {manifold}"
+    subject = f"{type(engine).__name__}: {used} with {type(cost).__name__}({getattr(cost, 'loss', '')}) on {manifold}"
     error = float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
     moved = float(np.linalg.norm(expected - manifold.embed_point(start) @ identity))
     return [

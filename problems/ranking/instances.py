@@ -1,0 +1,34 @@
+"""Label ranking in the catalogue of laws."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from problems.ranking.cost import LabelRanking
+from rmopt.catalogue import Instance
+from rmopt.core import Problem
+from rmopt.manifolds import FixedRankEmbedded
+from rmopt.retractions import FIXED_RANK_RETRACTIONS
+
+
+def instances() -> list[Instance]:
+    """Return more labels than features, and fewer; a row without labels, one with all, an empty one."""
+    made = []
+    retractions = list(FIXED_RANK_RETRACTIONS.values())
+    for n_labels, n, k in ((12, 20, 4), (30, 15, 5)):
+        rng = np.random.default_rng([n_labels, n])
+        X = rng.standard_normal((60, n)) * (rng.random((60, n)) < 0.3) / np.sqrt(0.3 * n)
+        Y = rng.random((60, n_labels)) < 0.2
+        X[5], Y[3], Y[4] = 0.0, False, True
+        manifold = FixedRankEmbedded(n_labels, n, k)
+        problem = Problem(manifold, LabelRanking(X, Y))
+        made.append(
+            Instance(
+                f"label-ranking-{n_labels}x{n}-{k}",
+                manifold,
+                retractions,
+                {"hinge": problem},
+                compiled=retractions,
+            )
+        )
+    return made
