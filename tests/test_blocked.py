@@ -12,7 +12,6 @@ from rmopt.costs import LOSSES, BilinearSum, TripletSum, absolute, squared
 from rmopt.costs.bilinear import Bilinear
 from rmopt.costs.losses import Loss
 from rmopt.engines import BilinearEngine, BlockedEngine, ReferenceEngine, choose_engine
-from rmopt.engines.blocked import add_product
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, SecondOrder
 from rmopt.solvers import SGD
@@ -130,12 +129,3 @@ def test_losses_of_the_users_own_and_divergence() -> None:
         steps.append(caught.value.step)
     # Overflow is noticed in the score here, and in the length of the gradient there.
     assert abs(steps[0] - steps[1]) <= 5
-
-
-def test_products_are_added_in_place() -> None:
-    rng = np.random.default_rng(7)
-    A, P, G = rng.standard_normal((9, 4)), rng.standard_normal((5, 9)), rng.standard_normal((5, 4))
-    expected, same = A + P.T @ G, A
-    add_product(A, P, G)
-    np.testing.assert_allclose(A, expected)
-    assert same is A

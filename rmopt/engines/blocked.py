@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg.blas import dgemm
 
 from rmopt.core.ambient import Array
 from rmopt.core.low_rank import LowRankPoint
@@ -65,7 +64,7 @@ class BlockedState(GaugedState):
 class Room(NamedTuple):
     """Arrays that are written anew for every block: fresh ones would cost more than the products.
 
-    `P`, `Q`: examples as rows. `U`, `V`, `PP`, `QQ`: see `Products`.
+    `P`, `Q`: examples as rows. `U`, `V`, `PP`, `QQ`: see `Products`. `A_change`, `B_change`: PᵀG and QᵀH.
     """
 
     P: Array
@@ -74,12 +73,14 @@ class Room(NamedTuple):
     V: Array
     PP: Array
     QQ: Array
+    A_change: Array
+    B_change: Array
 
     @classmethod
     def of(cls, n: int, m: int, k: int, b: int) -> Room:
         """Return room for blocks of b steps on n × m matrices of rank k."""
         width = padded_square(np.eye(k)).shape[0]
-        shapes = ((b, n), (b, m), (b, width), (b, width), (b, b), (b, b))
+        shapes = ((b, n), (b, m), (b, width), (b, width), (b, b), (b, b), (n, width), (m, width))
         return cls(*(np.empty(shape) for shape in shapes))
 
 
@@ -123,8 +124,9 @@ class BlockedEngine(GaugedEngine):
     def dump(self, state: BlockedState) -> LowRankPoint:  # type: ignore[override]
         """Return the point at which a state stands; the open block stays open."""
         A, B = state.factors.A.copy(), state.factors.B.copy()
-        add_product(A, self._left_rows(state.block), state.block.G)
-        add_product(B, self._right_rows(state.block), state.block.H)
+        self._left_rows(state.block)
+        self._right_rows(state.block)
+        self._apply(state.block, A, B)
         return self.gauge.point_of(state.factors._replace(A=A, B=B), self.manifold.rank)
 
     def terms(self, schedule: Array, etas: Array) -> Terms:
@@ -154,8 +156,7 @@ class BlockedEngine(GaugedEngine):
             block.count[0] = end
             position += end - first
             if reason != FINISHED or end == self.block_size:
-                add_product(state.factors.A, self._room.P, block.G)
-                add_product(state.factors.B, self._room.Q, block.H)
+                self._apply(block, state.factors.A, state.factors.B)
                 state.block = OpenBlock.empty(self.block_size, block.G.shape[1])
         return position, reason
 
@@ -199,19 +200,12 @@ class BlockedEngine(GaugedEngine):
         np.matmul(Q, Q.T, out=room.QQ)
         return Products(room.U, room.V, room.PP, room.QQ, block.G, block.H)
 
-
-def add_product(A: Array, P: Array, G: Array) -> None:
-    """Add PᵀG to A in place, without room for the product.
-
-    Parameters
-    ----------
-    A : array, shape (n, k)
-    P : array, shape (b, n)
-    G : array, shape (b, k)
-        All C-contiguous.
-    """
-    # BLAS counts columns first: Aᵀ += Gᵀ P.
-    dgemm(1.0, G.T, P.T, trans_b=1, beta=1.0, c=A.T, overwrite_c=1)
+    def _apply(self, block: OpenBlock, A: Array, B: Array) -> None:
+        """Change A by PᵀG and B by QᵀH in place, for a block whose examples are laid out."""
+        # scipy's BLAS would add in place, but its threads and numpy's get in each other's way.
+        room = self._room
+        A += np.matmul(room.P.T, block.G, out=room.A_change)
+        B += np.matmul(room.Q.T, block.H, out=room.B_change)
 
 
 def suits(cost: Bilinear) -> bool:
