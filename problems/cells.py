@@ -35,16 +35,21 @@ class Cells:
         self.path = path
         self._known: dict[str, Cell] = {}
         try:
-            if resume and path.exists():
-                for line in path.read_text().splitlines():
+            lines = path.read_text().splitlines() if resume and path.exists() else []
+            for number, line in enumerate(lines, 1):
+                try:
                     cell = json.loads(line)
                     self._known[_key(cell["settings"])] = cell["result"]
-            else:
-                path.write_text("")
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise StorageError(
-                f"{path} cannot be used ({error}); remove it, or run without --resume."
-            ) from error
+                except (ValueError, KeyError, TypeError) as error:
+                    # A killed run may leave half a line at the end; that cell is computed again.
+                    if number < len(lines):
+                        raise StorageError(
+                            f"line {number} of {path} is damaged ({error}); remove it, or run without --resume."
+                        ) from error
+                    lines = lines[:-1]
+            path.write_text("".join(line + "\n" for line in lines))
+        except OSError as error:
+            raise StorageError(f"{path} cannot be used ({error}); choose another folder.") from error
 
     def get(self, settings: dict[str, Any], compute: Callable[[], Cell]) -> Cell:
         """Return the result for some settings, computed now unless it is known."""

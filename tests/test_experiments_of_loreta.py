@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -15,8 +16,10 @@ from problems.ranking.claims import ranking_claims
 from problems.ranking.methods import METHODS as RANKING_METHODS
 from problems.similarity.claims import rank_claims
 from problems.similarity.methods import METHODS
+from problems.similarity.ranks import similarity_ranks
 from rmopt import InvalidInputError
 from rmopt.core import StorageError
+from rmopt.experiments import Run
 
 
 def rmopt(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -42,7 +45,7 @@ def test_similarity_ranks_and_its_resumption(tmp_path: Path) -> None:
     assert len(rows) == 12
     assert all(row["features"] * row["rank"] == 128 for row in rows if row["method"] not in ("OASIS", "LEGO"))
     assert all(0.1 < row["map"] < 1 and row["map_sem"] > 0 for row in rows)
-    assert len(result["claims"]) == 7
+    assert len(result["claims"]) == 8
     assert (tmp_path / "ranks.png").read_bytes().startswith(b"\x89PNG")
     lines = (tmp_path / "cells.jsonl").read_text().splitlines()
     assert len(lines) == 24
@@ -137,9 +140,18 @@ def test_similarity_selects_step_sizes_and_keeps_other_settings(tmp_path: Path) 
         ((*RANKING, "--methods", ","), "--methods ',': nothing is not known"),
         (
             ("similarity", "--steps", "oasis=1"),
-            "must be NAME=VALUE with a chosen method (naive-gd, pa, loreta)",
+            "must be NAME=VALUE with one of no method (chosen, and without",
         ),
         (("similarity", "--methods", "oasis", "--steps", "oasis=-1"), "and a positive number"),
+        (
+            ("similarity", "--methods", "loreta,oasis", "--steps", "loreta=1"),
+            "with one of oasis (chosen, and",
+        ),
+        (("similarity", "--methods", "pa", "--compare", "rank=2,3"), "needs loreta among --methods"),
+        (
+            ("similarity", "--select", "--compare", "step-size=1,3"),
+            "and no --select of the step sizes it compares",
+        ),
     ],
 )
 def test_bad_options_get_one_sentence(arguments: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
@@ -160,14 +172,37 @@ def test_cells_survive_and_refuse_damage(tmp_path: Path) -> None:
     assert cells.get({"a": 2, "b": 1}, compute) == first == {"map": 0.30000000000000004}
     assert Cells(path, resume=True).get({"a": 2, "b": 1}, compute) == first
     assert len(calls) == 1
-    path.write_text("{]")
-    with pytest.raises(StorageError, match="cannot be used"):
+    whole = path.read_text()
+    path.write_text(whole + whole[:20])
+    # Half a line at the end, as a killed run leaves it, costs that cell alone.
+    assert Cells(path, resume=True).get({"a": 2, "b": 1}, compute) == first
+    assert len(calls) == 1
+    assert path.read_text() == whole
+    path.write_text("{]\n" + whole)
+    with pytest.raises(StorageError, match=r"line 1 of .* is damaged"):
         Cells(path, resume=True)
     assert mean_and_sem([1.0, 3.0]) == (2.0, 1.0)
     assert mean_and_sem([1.0]) == (1.0, None)
     assert whole_numbers("5, 3,5", "--ranks") == [3, 5]
     with pytest.raises(InvalidInputError, match="--ranks '0' must be integers of at least 1"):
         whole_numbers("0", "--ranks")
+
+
+def test_a_model_that_diverges_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wild = dataclasses.replace(METHODS["naive-gd"], step_size=1e3)
+    monkeypatch.setitem(METHODS, "naive-gd", wild)
+    outcome = similarity_ranks(
+        Run("similarity-ranks", 0, tmp_path, quiet=True), methods="naive-gd,loreta", ranks="4,8", budget=128,
+        triplets=1000, splits=2,
+    )  # fmt: skip
+    found = {(row["method"], row["rank"]): row["map"] for row in outcome.rows}
+    assert found["naive gradient descent", 4] is None
+    assert found["LORETA-1", 4] is not None
+    verdicts = {claim.claim: claim.reproduced for claim in outcome.claims}
+    assert verdicts["naive gradient descent is too unstable to present"] is True
+    assert (tmp_path / "ranks.png").exists()
 
 
 def test_claims_follow_the_numbers() -> None:
@@ -180,9 +215,20 @@ def test_claims_follow_the_numbers() -> None:
         ("loreta-psd", 30): cell(0.71),
     }  # fmt: skip
     verdicts = {claim.claim: claim.reproduced for claim in rank_claims(good)}
-    assert list(verdicts.values()) == [True, None, None, True, True, True, True]
+    assert list(verdicts.values()) == [True, None, None, None, True, True, True, True]
     bad = good | {("pa", 10): cell(0.85), ("loreta", 10): cell(0.8), ("oasis", 1000): cell(0.9)}
-    assert [claim.reproduced for claim in rank_claims(bad)] == [False, None, None, True, False, False, True]
+    assert [claim.reproduced for claim in rank_claims(bad)] == [
+        False,
+        None,
+        None,
+        None,
+        True,
+        False,
+        False,
+        True,
+    ]
+    lost = good | {("naive-gd", 10): [{"map": None, "curve": []}]}
+    assert [claim.reproduced for claim in rank_claims(lost)][2:4] == [None, True]
     labels = {
         ("loreta", "identity", 2): cell(0.5), ("loreta", "zero", 2): cell(0.4), ("loreta", "identity", 8): cell(0.5),
         ("loreta", "zero", 8): cell(0.6), ("pa", "zero", 2): cell(0.3), ("pa", "zero", 8): cell(0.65),

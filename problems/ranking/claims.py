@@ -14,7 +14,12 @@ Results = dict[tuple[str, str, int], list[dict[str, Any]]]
 
 def ranking_claims(results: Results, frequency: float) -> list[Claim]:
     """Return the paper's claims with the verdict of the numbers, and how they stand to label frequency."""
-    means = {key: float(np.mean([cell["map"] for cell in found])) for key, found in results.items()}
+    # A model that diverged on a split is no candidate for the best.
+    means = {
+        key: float(np.mean([cell["map"] for cell in found]))
+        for key, found in results.items()
+        if all(cell["map"] is not None for cell in found)
+    }
     best: dict[tuple[str, int], tuple[float, str]] = {}
     for (name, init, rank), value in means.items():
         best[name, rank] = max(best.get((name, rank), (-np.inf, "")), (value, init))

@@ -21,7 +21,7 @@ from problems.ranking.methods import METHODS, Method
 from problems.ranking.model import LabelScores
 from problems.ranking.training import INITS, ranking_cost
 from problems.selection import select as select_value
-from rmopt.core import InvalidInputError, Problem
+from rmopt.core import DivergedError, InvalidInputError, Problem
 from rmopt.experiments import Outcome, Run
 from rmopt.solvers import Recorder
 
@@ -152,13 +152,15 @@ class Bench:
             return mean_average_precision(scores, self.Y_test[self.curve_rows])
 
         recorder = Recorder({"map": measure}, first=max(1, cost.n_terms // 16))
-        point, result = self._fit(one, cost, step_size, recorder)
+        try:
+            point, result = self._fit(one, cost, step_size, recorder)
+        except DivergedError:
+            return {"map": None, "precision_at_1": None, "seconds": None, "curve": []}
         scores = LabelScores(point)(self.X_test)
         return {
             "map": mean_average_precision(scores, self.Y_test),
             "precision_at_1": precision_at_1(scores, self.Y_test),
             "seconds": result.seconds,
-            "updates": result.updates,
             "curve": [[row["seconds"], row["map"]] for row in result.history if row["step"] > 0],
         }
 
@@ -196,22 +198,28 @@ def _step_sizes(
                 found = select_value(one.method.grid, folds, partial(bench.score, one), tick=tick)
             return {"step_size": found.best}
 
-        about = {"data": data, "select": name, "init": init, "rank": one.rank, "epochs": bench.epochs}
-        sizes[name, init] = float(cells.get(about | {"seed": bench.seed}, compute)["step_size"])
+        about = {
+            "data": data, "select": name, "init": init, "rank": one.rank, "epochs": bench.epochs,
+            "grid": list(one.method.grid), "seed": bench.seed,
+        }  # fmt: skip
+        sizes[name, init] = float(cells.get(about, compute)["step_size"])
     return sizes
 
 
 def _row(
     method: Method, init: str, rank: int, found: list[dict[str, Any]], step_size: float
 ) -> dict[str, Any]:
-    mean, sem = mean_and_sem(cell["map"] for cell in found)
+    finished = [cell for cell in found if cell["map"] is not None]
+    mean, sem = (
+        mean_and_sem(cell["map"] for cell in finished) if len(finished) == len(found) else (None, None)
+    )
     return {
         "method": method.label,
         "init": init,
         "rank": rank or None,
         "map": mean,
         "map_sem": sem,
-        "precision_at_1": float(np.mean([cell["precision_at_1"] for cell in found])),
-        "train_seconds": float(np.median([cell["seconds"] for cell in found])),
+        "precision_at_1": float(np.mean([cell["precision_at_1"] for cell in finished])) if finished else None,
+        "train_seconds": float(np.median([cell["seconds"] for cell in finished])) if finished else None,
         "step_size": step_size,
     }

@@ -35,6 +35,8 @@ def draw_ranking(
         The mean average precision of labels by frequency.
     title : str
     """
+    # What diverged on a split is not drawn.
+    results = {key: found for key, found in results.items() if all(cell["map"] is not None for cell in found)}
     figure.set_layout_engine("constrained")
     by_rank, by_time = figure.subplots(1, 2)
     names = list(labels)
@@ -54,6 +56,8 @@ def draw_ranking(
             )  # fmt: skip
     for number, name in enumerate(names):
         settings = [found for (method, _, _), found in results.items() if method == name]
+        if not settings:
+            continue
         found = max(settings, key=lambda found: sum(cell["map"] for cell in found))
         length = min(len(cell["curve"]) for cell in found)
         seconds = [sum(cell["curve"][i][0] for cell in found) / len(found) for i in range(length)]

@@ -155,8 +155,11 @@ class Bench:
         measured = self.measured(plan.method, result.point)
         return _row(plan.label, measured, result.seconds, result.updates), result.history
 
-    def with_selected_step_size(self, run: Run, plan: Plan) -> Plan:
-        """Return a plan with the step size that cross-validation on the training part chooses, and say it."""
+    def with_selected_step_size(self, run: Run, plan: Plan, triplets: int | None = None) -> Plan:
+        """Return a plan with the step size that cross-validation on the training part chooses, and say it.
+
+        Each fit looks at `triplets` triplets; at as many as the bench unless given.
+        """
         from sklearn.model_selection import StratifiedKFold
 
         folds = StratifiedKFold(SELECTION_FOLDS, shuffle=True, random_state=self.seed)
@@ -164,7 +167,7 @@ class Bench:
 
         def score(step_size: float, train: Array, held_out: Array) -> float:
             X = self.X[train]
-            solver = plan.solver(step_size, self.triplets, ClassTriplets(self.y[train]))
+            solver = plan.solver(step_size, triplets or self.triplets, ClassTriplets(self.y[train]))
             problem = Problem(plan.manifold, TripletSum(X, X))
             point = solver.run(problem, plan.start, random_state=self.seed).point
             queries = np.arange(min(CURVE_QUERIES, len(held_out)))
@@ -173,7 +176,8 @@ class Bench:
 
         with run.ticks(f"selecting for {plan.label}", SELECTION_FOLDS * len(grid)) as tick:
             found = select(grid, list(folds.split(self.X, self.y)), score, tick=tick)
-        run.say(f"{plan.label}: step size {found.best:g} by {SELECTION_FOLDS}-fold cross-validation")
+        edge = ", at the edge of the grid" if found.best in (min(grid), max(grid)) else ""
+        run.say(f"{plan.label}: step size {found.best:g} by {SELECTION_FOLDS}-fold cross-validation{edge}")
         return replace(plan, step_size=found.best)
 
 

@@ -68,6 +68,10 @@ def similarity(
     }  # fmt: skip
     key, variants = _variants(compare, settings)
     chosen = chosen_from(METHODS, methods, "--methods")
+    if key is not None and ("loreta" not in chosen or (select and key == "step-size")):
+        raise InvalidInputError(
+            f"--compare {compare!r} needs loreta among --methods, and no --select of the step sizes it compares."
+        )
     sizes = _step_sizes(chosen, steps, {"loreta": step_size, "naive-gd": gd_step_size, "pa": pa_c})
     run.prepare_to_draw()
     bundle = prepared(load(data, data_home), features, split)
@@ -127,18 +131,19 @@ def _loreta(step_size: float, n_steps: int, sampler: Sampler, *, retraction: str
 
 
 def _step_sizes(chosen: dict[str, Method], steps: str, given: dict[str, float]) -> dict[str, float]:
-    """Return the step size of each method: the given one, that of ``NAME=VALUE,…``, or the default."""
+    """Return the step size of each method: that of its own option, that of ``NAME=VALUE,…``, or the default."""
     sizes = {name: given.get(name, method.step_size) for name, method in chosen.items()}
+    free = [name for name in chosen if name not in given]
     for part in filter(None, steps.split(",")):
-        name, equals, value = part.partition("=")
+        name, _, value = part.partition("=")
         try:
             number = float(value)
         except ValueError:
             number = float("nan")
-        if name not in sizes or not equals or not number > 0:
+        if name not in free or not number > 0:
             raise InvalidInputError(
-                f"--steps {steps!r}: {part!r} must be NAME=VALUE with a chosen method ({', '.join(sizes)}) and a "
-                "positive number."
+                f"--steps {steps!r}: {part!r} must be NAME=VALUE with one of {', '.join(free) or 'no method'} "
+                "(chosen, and without an option of its own) and a positive number."
             )
         sizes[name] = number
     return sizes

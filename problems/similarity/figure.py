@@ -72,6 +72,8 @@ def draw_ranks(
     labels : mapping
         From names of methods to their labels.
     """
+    # What diverged on a split is not drawn.
+    results = {key: found for key, found in results.items() if all(cell["map"] is not None for cell in found)}
     figure.set_layout_engine("constrained")
     by_rank, both, final = figure.subplots(1, 3)
     ranks = sorted({rank for name, rank in results if name == "loreta"})
@@ -97,6 +99,8 @@ def draw_ranks(
                 mean = sum(maps) / len(maps)
                 style = "--" if width == points[0][0] else ":"
                 final.axhline(mean, color=colour, linestyle=style, label=f"{label}, {width} features")
+            continue
+        if not points:
             continue
         means, errors = zip(*map(mean_and_sem, values), strict=True)
         final.errorbar(

@@ -87,6 +87,8 @@ def _full(n: int, k: int) -> Manifold:
     return Euclidean(n, n)
 
 
+LORETA_GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+
 METHODS: dict[str, Method] = {
     "naive-gd": Method(
         "naive gradient descent", 0.1, (0.01, 0.03, 0.1, 0.3, 1.0), _general, _rival(FactoredGradientDescent)
@@ -100,6 +102,6 @@ METHODS: dict[str, Method] = {
         "LEGO", 1.0, (0.01, 0.1, 1.0, 10.0, 100.0), _full, _rival(Lego), full_rank=True, metric=True
     ),
     "polar": Method("polar PSD", 0.1, (0.01, 0.03, 0.1, 0.3, 1.0), PolarPSD, _sgd),
-    "loreta": Method("LORETA-1", 10.0, (1.0, 3.0, 10.0, 30.0), _general, _sgd),
-    "loreta-psd": Method("LORETA-1-PSD", 10.0, (1.0, 3.0, 10.0, 30.0), PSDFixedRank, _sgd),
+    "loreta": Method("LORETA-1", 10.0, LORETA_GRID, _general, _sgd),
+    "loreta-psd": Method("LORETA-1-PSD", 10.0, LORETA_GRID, PSDFixedRank, _sgd),
 }

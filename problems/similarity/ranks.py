@@ -16,7 +16,7 @@ from problems.similarity.bench import Bench, prepared
 from problems.similarity.claims import rank_claims
 from problems.similarity.figure import draw_ranks
 from problems.similarity.methods import METHODS, Method
-from rmopt.core import InvalidInputError, Problem
+from rmopt.core import DivergedError, InvalidInputError, Problem
 from rmopt.experiments import Outcome, Run
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import Recorder
@@ -94,7 +94,8 @@ def similarity_ranks(
     if select:
         for name, method in chosen.items():
             rank, features = (widths[0],) * 2 if method.full_rank else pairs[len(pairs) // 2]
-            sizes[name] = _selected(run, cells, bench, name, method, rank, features, data)
+            steps = full_triplets if method.full_rank and full_triplets else triplets
+            sizes[name] = _selected(run, cells, bench, name, method, rank, features, data, steps)
     results: dict[tuple[str, int], list[dict[str, Any]]] = {}
     with run.ticks("models", len(plan)) as tick:
         for name, rank, features, split in plan:
@@ -137,42 +138,65 @@ def _train(
     manifold = method.manifold(bench.n_features, rank)
     metric = {"map": lambda point: bench.measured(method, point, bench.curve_queries, ks=()).map}
     recorder = Recorder(metric if name in TRACED else {}, first=-(-triplets // 256))
-    result = method.solver(step_size, triplets, bench.sampler).run(
-        Problem(manifold, bench.cost), method.start(manifold), random_state=bench.seed, recorder=recorder
-    )
+    solver = method.solver(step_size, triplets, bench.sampler)
+    try:
+        result = solver.run(
+            Problem(manifold, bench.cost), method.start(manifold), random_state=bench.seed, recorder=recorder
+        )
+    except DivergedError:
+        return {
+            "map": None,
+            "precision_at_1": None,
+            "seconds": None,
+            "features": bench.n_features,
+            "curve": [],
+        }
     measured = bench.measured(method, result.point, ks=(1,))
     return {
         "map": measured.map,
         "precision_at_1": measured.precision_at[1],
         "seconds": result.seconds,
-        "updates": result.updates,
         "features": bench.n_features,
         "curve": [[row["step"], row["map"]] for row in result.history],
     }
 
 
 def _selected(
-    run: Run, cells: Cells, bench: Any, name: str, method: Method, rank: int, features: int, data: str
+    run: Run,
+    cells: Cells,
+    bench_of: Callable[[int, int], Bench],
+    name: str,
+    method: Method,
+    rank: int,
+    features: int,
+    data: str,
+    triplets: int,
 ) -> float:
-    settings = {"data": data, "select": name, "rank": rank, "features": features, "seed": run.seed}
+    settings = {
+        "data": data, "select": name, "rank": rank, "features": features, "triplets": triplets,
+        "grid": list(method.grid), "seed": run.seed,
+    }  # fmt: skip
 
     def compute() -> dict[str, Any]:
-        this = bench(features, 0)
+        bench = bench_of(features, 0)
         manifold = method.manifold(features, rank)
-        plan = this.plan(method.label, method, manifold, method.step_size, "identity", method.solver)
-        return {"step_size": this.with_selected_step_size(run, plan).step_size}
+        plan = bench.plan(method.label, method, manifold, method.step_size, "identity", method.solver)
+        return {"step_size": bench.with_selected_step_size(run, plan, triplets).step_size}
 
     return float(cells.get(settings, compute)["step_size"])
 
 
 def _row(method: Method, rank: int, found: list[dict[str, Any]]) -> dict[str, Any]:
-    mean, sem = mean_and_sem(cell["map"] for cell in found)
+    finished = [cell for cell in found if cell["map"] is not None]
+    mean, sem = (
+        mean_and_sem(cell["map"] for cell in finished) if len(finished) == len(found) else (None, None)
+    )
     return {
         "method": method.label,
         "rank": rank,
         "features": found[0]["features"],
         "map": mean,
         "map_sem": sem,
-        "precision_at_1": float(np.mean([cell["precision_at_1"] for cell in found])),
-        "train_seconds": float(np.median([cell["seconds"] for cell in found])),
+        "precision_at_1": float(np.mean([cell["precision_at_1"] for cell in finished])) if finished else None,
+        "train_seconds": float(np.median([cell["seconds"] for cell in finished])) if finished else None,
     }
