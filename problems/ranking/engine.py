@@ -11,7 +11,7 @@ from problems.ranking import kernels
 from problems.ranking.cost import LabelRanking, WarpRanking
 from rmopt.core import Retraction
 from rmopt.engines import GaugedEngine, GaugedState
-from rmopt.kernels.bilinear_sgd import Rows
+from rmopt.kernels.terms import Rows
 from rmopt.manifolds import FixedRankEmbedded
 
 Array = np.ndarray

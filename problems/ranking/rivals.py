@@ -12,7 +12,7 @@ from problems.ranking import rival_kernels as kernels
 from problems.ranking.cost import LabelRanking, WarpRanking
 from rmopt.core import InvalidInputError, Problem
 from rmopt.engines.base import Engine
-from rmopt.kernels.bilinear_sgd import Rows
+from rmopt.kernels.terms import Rows
 
 Array = np.ndarray
 

@@ -3,18 +3,10 @@
 import numpy as np
 from numba import njit
 
+from rmopt.kernels.terms import difference_room
 from rmopt.kernels.vectors import accumulate, dot, gather, scatter, square, subtract_rows
 
 FACTORED, PASSIVE_AGGRESSIVE = range(2)
-
-
-@njit(cache=True, nogil=True)
-def difference_buffers(rows):
-    """Return room for the difference of any two rows: indices and values."""
-    width = 0
-    for i in range(rows.indptr.shape[0] - 1):
-        width = max(width, rows.indptr[i + 1] - rows.indptr[i])
-    return np.empty(2 * width, rows.indices.dtype), np.empty(2 * width)
 
 
 @njit(cache=True, nogil=True)
@@ -27,7 +19,7 @@ def run(method, A, B, left, right, terms, updates):
     """
     k = A.shape[1]
     a, b, g = np.empty(k), np.empty(k), np.empty(k)
-    indices, values = difference_buffers(right)
+    indices, values = difference_room(right)
     for t in range(terms.left.shape[0]):
         query, plus, minus = terms.left[t], terms.plus[t], terms.minus[t]
         q_start, q_stop = left.indptr[query], left.indptr[query + 1]
@@ -72,7 +64,7 @@ def psd_gradient(A, rows, terms, updates):
     """
     k = A.shape[1]
     a, b = np.empty(k), np.empty(k)
-    indices, values = difference_buffers(rows)
+    indices, values = difference_room(rows)
     for t in range(terms.left.shape[0]):
         query, plus, minus = terms.left[t], terms.plus[t], terms.minus[t]
         q_start, q_stop = rows.indptr[query], rows.indptr[query + 1]
@@ -102,7 +94,7 @@ def oasis(W, rows, terms, updates):
 
     Returns the number of the first bad step, or −1.
     """
-    indices, values = difference_buffers(rows)
+    indices, values = difference_room(rows)
     for t in range(terms.left.shape[0]):
         query, plus, minus = terms.left[t], terms.plus[t], terms.minus[t]
         q_start, q_stop = rows.indptr[query], rows.indptr[query + 1]
@@ -138,7 +130,7 @@ def lego(M, near, far, rows, terms, updates):
     Positives should be within the squared distance `near`, negatives beyond `far`. Returns the number of the
     first bad step, or −1.
     """
-    indices, values = difference_buffers(rows)
+    indices, values = difference_room(rows)
     Mz = np.empty(M.shape[0])
     for t in range(terms.left.shape[0]):
         query, moved = terms.left[t], False

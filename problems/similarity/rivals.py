@@ -12,7 +12,7 @@ from problems.similarity import kernels
 from rmopt.core import InvalidInputError, Problem, PSDPoint
 from rmopt.costs import TripletSum, hinge
 from rmopt.engines.base import Engine
-from rmopt.kernels.bilinear_sgd import Rows, Terms
+from rmopt.kernels.terms import Rows, Terms
 from rmopt.linalg import symmetric
 
 Array = np.ndarray

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rmopt.engines.bilinear import BilinearEngine, loop_of
 from rmopt.engines.gauged import GaugedState
 from rmopt.kernels import batch_sgd
-from rmopt.kernels.bilinear_sgd import Terms
+from rmopt.kernels.terms import Terms
 
 
 @dataclass(frozen=True)

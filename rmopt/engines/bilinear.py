@@ -14,8 +14,8 @@ from rmopt.costs.losses import Loss
 from rmopt.engines.gauge import SYMMETRIC, Gauge
 from rmopt.engines.gauged import GaugedEngine, GaugedState
 from rmopt.kernels import bilinear_sgd, psd_sgd
-from rmopt.kernels.bilinear_sgd import Rows, Terms
 from rmopt.kernels.custom import loop_with_slope
+from rmopt.kernels.terms import Rows, Terms
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 
 

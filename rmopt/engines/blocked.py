@@ -14,9 +14,9 @@ from rmopt.engines.bilinear import loop_of
 from rmopt.engines.gauge import padded_square
 from rmopt.engines.gauged import GaugedEngine, GaugedState
 from rmopt.kernels import blocked
-from rmopt.kernels.bilinear_sgd import Terms
 from rmopt.kernels.blocked import Products
 from rmopt.kernels.outcomes import FINISHED
+from rmopt.kernels.terms import Terms
 from rmopt.manifolds import FixedRankEmbedded
 
 # Larger blocks spend more on Gram matrices, smaller ones more on reading A and B.

@@ -6,6 +6,7 @@ from numba import njit
 from rmopt.kernels.lifted_batch import REFUSED, Side, step
 from rmopt.kernels.losses import slope
 from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED, NOT_FINITE, STEP_REFUSED
+from rmopt.kernels.terms import gather_term
 from rmopt.kernels.vectors import accumulate, dot, gather, product, scatter, trace
 
 
@@ -27,8 +28,7 @@ def _run(code, factors, counters, left, right, terms, batch, start, probe_every,
             return t, CHECKPOINT_DUE
         r = 0
         for term in range(t * batch, (t + 1) * batch):
-            _gather_term(A, left, terms.left[term], np.int64(-1), U[r])
-            _gather_term(B, right, terms.plus[term], terms.minus[term], V[r])
+            gather_term(A, B, left, right, terms, term, U[r], V[r])
             product(factors.C, V[r], score)
             z = dot(U[r], score)
             if not np.isfinite(z):
@@ -66,7 +66,7 @@ def _run(code, factors, counters, left, right, terms, batch, start, probe_every,
 
 
 @njit(cache=True, nogil=True)
-def _gather_term(A, rows, plus, minus, out):
+def _gather_row(A, rows, plus, minus, out):
     """Set out = Aᵀp for p a row, or the difference of two rows."""
     gather(A, rows.indices, rows.values, rows.indptr[plus], rows.indptr[plus + 1], out)
     if minus >= 0:
@@ -92,7 +92,7 @@ def _gram(columns, rows, plus, minus, active, scales, scaled):
         if scaled and minus[active[i]] >= 0:
             _add_to_column(columns, rows, minus[active[i]], i, -scales[i])
     for i in range(r):
-        _gather_term(columns, rows, plus[active[i]], minus[active[i]] if scaled else np.int64(-1), out[i])
+        _gather_row(columns, rows, plus[active[i]], minus[active[i]] if scaled else np.int64(-1), out[i])
         if scaled:
             out[i] *= scales[i]
     for i in range(r):

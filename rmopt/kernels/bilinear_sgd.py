@@ -1,10 +1,4 @@
-"""The compiled loop: stochastic Riemannian gradient steps for losses of z = pᵀ W q.
-
-A term is a row p of one sparse matrix and a row q of another, or the difference of two rows
-(a triplet: query, positive, negative).
-"""
-
-from typing import NamedTuple
+"""The compiled loop: stochastic Riemannian gradient steps for losses of z = pᵀ W q."""
 
 import numpy as np
 from numba import njit
@@ -12,29 +6,8 @@ from numba import njit
 from rmopt.kernels.lifted import REFUSED, make_scratch, score, step
 from rmopt.kernels.losses import slope
 from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED, NOT_FINITE, STEP_REFUSED
-from rmopt.kernels.vectors import accumulate, gather, scatter, square, subtract_rows, trace
-
-
-class Rows(NamedTuple):
-    """The parts of a CSR matrix with sorted int32 indices and float64 values."""
-
-    indptr: np.ndarray
-    indices: np.ndarray
-    values: np.ndarray
-
-
-class Terms(NamedTuple):
-    """What the steps of a run look at: arrays with one entry per step.
-
-    `minus` holds −1 where the right vector is a single row; `targets` the y of φ(z, y);
-    `etas` the step sizes, one per step.
-    """
-
-    left: np.ndarray
-    plus: np.ndarray
-    minus: np.ndarray
-    targets: np.ndarray
-    etas: np.ndarray
+from rmopt.kernels.terms import difference_room, gather_term, right_vector
+from rmopt.kernels.vectors import scatter, square, trace
 
 
 def _run(kind, code, factors, counters, left, right, terms, start, probe_every, growth_limit):
@@ -47,23 +20,12 @@ def _run(kind, code, factors, counters, left, right, terms, start, probe_every, 
     A, B = factors.A, factors.B
     k = A.shape[1]
     scratch = make_scratch(k)
-    width = 0
-    for i in range(right.indptr.shape[0] - 1):
-        width = max(width, right.indptr[i + 1] - right.indptr[i])
-    merged_indices = np.empty(2 * width, right.indices.dtype)
-    merged_values = np.empty(2 * width)
+    room_indices, room_values = difference_room(right)
     counts, size = counters.counts, counters.size
     for t in range(start, terms.left.shape[0]):
         if counts[1] >= probe_every:
             return t, CHECKPOINT_DUE
-        p, plus, minus = terms.left[t], terms.plus[t], terms.minus[t]
-        p_start, p_stop = left.indptr[p], left.indptr[p + 1]
-        q_start, q_stop = right.indptr[plus], right.indptr[plus + 1]
-        gather(A, left.indices, left.values, p_start, p_stop, scratch.u)
-        gather(B, right.indices, right.values, q_start, q_stop, scratch.v)
-        if minus >= 0:
-            m_start, m_stop = right.indptr[minus], right.indptr[minus + 1]
-            accumulate(B, right.indices, right.values, m_start, m_stop, -1.0, scratch.v)
+        gather_term(A, B, left, right, terms, t, scratch.u, scratch.v)
         z = score(factors, scratch)
         if not np.isfinite(z):
             return t, NOT_FINITE
@@ -71,19 +33,9 @@ def _run(kind, code, factors, counters, left, right, terms, start, probe_every, 
         counts[1] += 1
         if scale == 0.0:
             continue
-        q_indices, q_values = right.indices, right.values
-        if minus >= 0:
-            # Most triplets end above; only an update needs the difference as one sparse vector.
-            m_start, m_stop = right.indptr[minus], right.indptr[minus + 1]
-            length = subtract_rows(
-                right.indices, right.values, q_start, q_stop, m_start, m_stop, merged_indices, merged_values
-            )
-            q_indices, q_values, q_start, q_stop = (
-                merged_indices,
-                merged_values,
-                np.int32(0),
-                np.int32(length),
-            )
+        # Most triplets end above; only an update needs the difference as one sparse vector.
+        q_indices, q_values, q_start, q_stop = right_vector(right, terms, t, room_indices, room_values)
+        p_start, p_stop = left.indptr[terms.left[t]], left.indptr[terms.left[t] + 1]
         p_square = square(left.values, p_start, p_stop)
         q_square = square(q_values, q_start, q_stop)
         if p_square == 0.0 or q_square == 0.0:

@@ -1,0 +1,70 @@
+"""What the steps of bilinear losses look at: rows p and q of sparse matrices.
+
+A term is a row p of one sparse matrix and a row q of another, or the difference of two rows
+(a triplet: query, positive, negative).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from rmopt.kernels.vectors import accumulate, gather, subtract_rows
+
+
+class Rows(NamedTuple):
+    """The parts of a CSR matrix with sorted int32 indices and float64 values."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+
+
+class Terms(NamedTuple):
+    """What the steps of a run look at: arrays with one entry per term.
+
+    `minus` holds −1 where the right vector is a single row; `targets` the y of φ(z, y);
+    `etas` the step sizes, one per step.
+    """
+
+    left: np.ndarray
+    plus: np.ndarray
+    minus: np.ndarray
+    targets: np.ndarray
+    etas: np.ndarray
+
+
+@njit(cache=True, nogil=True, inline="always")
+def gather_term(A, B, left, right, terms, t, u, v):
+    """Set u = Aᵀp and v = Bᵀq for term t."""
+    p, plus, minus = terms.left[t], terms.plus[t], terms.minus[t]
+    gather(A, left.indices, left.values, left.indptr[p], left.indptr[p + 1], u)
+    gather(B, right.indices, right.values, right.indptr[plus], right.indptr[plus + 1], v)
+    if minus >= 0:
+        start, stop = right.indptr[minus], right.indptr[minus + 1]
+        accumulate(B, right.indices, right.values, start, stop, -1.0, v)
+
+
+@njit(cache=True, nogil=True)
+def difference_room(rows):
+    """Return room for the difference of any two rows: indices and values."""
+    width = 0
+    for i in range(rows.indptr.shape[0] - 1):
+        width = max(width, rows.indptr[i + 1] - rows.indptr[i])
+    return np.empty(2 * width, rows.indices.dtype), np.empty(2 * width)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def right_vector(right, terms, t, indices, values):
+    """Return q of term t as one sparse vector: (indices, values, start, stop).
+
+    `indices` and `values` are room for a difference, from `difference_room`.
+    """
+    plus, minus = terms.plus[t], terms.minus[t]
+    start, stop = right.indptr[plus], right.indptr[plus + 1]
+    found_indices, found_values = right.indices, right.values
+    if minus >= 0:
+        m_start, m_stop = right.indptr[minus], right.indptr[minus + 1]
+        length = subtract_rows(right.indices, right.values, start, stop, m_start, m_stop, indices, values)
+        found_indices, found_values, start, stop = indices, values, np.int32(0), np.int32(length)
+    return found_indices, found_values, start, stop
