@@ -117,22 +117,34 @@ def delicious(data_home: Path | str | None = None) -> MultilabelBundle:
 
 
 def bibtex(data_home: Path | str | None = None) -> MultilabelBundle:
-    """Load Bibtex: 7395 references, 1836 words, 159 tags; parameters and errors as in `delicious`."""
+    """Load Bibtex: 7395 references, 1836 words, 159 tags.
+
+    Parameters and errors are those of `delicious`.
+    """
     return _from_file("bibtex", data_home)
 
 
 def enron(data_home: Path | str | None = None) -> MultilabelBundle:
-    """Load Enron: 1702 letters, 1001 words, 53 labels; parameters and errors as in `delicious`."""
+    """Load Enron: 1702 letters, 1001 words, 53 labels.
+
+    Parameters and errors are those of `delicious`.
+    """
     return _from_file("enron", data_home)
 
 
 def emotions(data_home: Path | str | None = None) -> MultilabelBundle:
-    """Load Emotions: 593 pieces of music, 72 features, 6 labels; parameters and errors as in `delicious`."""
+    """Load Emotions: 593 pieces of music, 72 features, 6 labels.
+
+    Parameters and errors are those of `delicious`.
+    """
     return _from_file("emotions", data_home)
 
 
 def scene(data_home: Path | str | None = None) -> MultilabelBundle:
-    """Load Scene: 2407 images, 294 features, 6 labels; parameters and errors as in `delicious`."""
+    """Load Scene: 2407 images, 294 features, 6 labels.
+
+    Parameters and errors are those of `delicious`.
+    """
     return _from_file("scene", data_home)
 
 
