@@ -3,7 +3,6 @@
 import enum
 import errno
 import json
-import math
 import os
 import subprocess
 import sys
@@ -15,14 +14,10 @@ from typing import Annotated, Any
 import numpy as np
 import pytest
 import typer
-from rich.console import Console
 
 import rmopt.cli.plugins
 from rmopt.cli import main
-from rmopt.cli.numbers import format_numbers
 from rmopt.cli.output import OutputFolder
-from rmopt.cli.result import plain
-from rmopt.cli.table import heading_of, print_rows
 from rmopt.core.errors import DivergedError, InvalidInputError
 from rmopt.experiments import Outcome, Run
 
@@ -416,110 +411,6 @@ def test_check_of_nothing_is_an_error(call: Any, catalogue: list[Any]) -> None:
     assert called.status == 2
     assert called.err.startswith("rmopt: no check matches Plane")
     assert not Path("here").exists()
-
-
-@pytest.mark.parametrize(
-    ("key", "heading"),
-    [
-        ("method", "method"),
-        ("map", "mAP"),
-        ("test_map", "test mAP"),
-        ("precision_at_10", "P@10"),
-        ("test_precision_at_1", "test P@1"),
-        ("train_seconds", "train s"),
-        ("step_size", "step size"),
-    ],
-)
-def test_headings(key: str, heading: str) -> None:
-    assert heading_of(key) == heading
-
-
-@pytest.mark.parametrize(
-    ("values", "key", "expected"),
-    [
-        ([0.64583, 0.09831, 0.0], "map", ["0.6458", "0.0983", "0.0000"]),
-        ([1.0, 0.5], "map", ["1.0000", "0.5000"]),
-        ([12.3456, -3.21], "cost", ["12.35", "-3.21"]),
-        ([123456.7, 2000.0], "cost", ["123,457", "2,000"]),
-        ([0.5, 1.23456e-14], "error", ["0.5000", "1.235e-14"]),
-        ([12345.6, 0.0, 1e-9], "error", ["12,346", "0", "1.000e-09"]),
-        ([2e12], "cost", ["2.000e+12"]),
-        ([600_000, 7], "updates", ["600,000", "7"]),
-        ([1234.567, 0.0, 3.2e-6], "train_seconds", ["1,234.57", "0.00", "3.200e-06"]),
-    ],
-)
-def test_numbers(values: list[float], key: str, expected: list[str]) -> None:
-    assert format_numbers(values, key) == expected
-
-
-@pytest.mark.parametrize("width", [40, 60, 80, 200])
-def test_wide_table_is_split_and_loses_nothing(width: int, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [
-        {"method": f"method {n}", **{f"a_longer_name_{key}": n + key / 8 for key in range(9)}}
-        for n in range(2)
-    ]
-    print_rows(Console(width=width), rows)
-    text = capsys.readouterr().out
-    numbers = [word for word in text.split() if word[0].isdigit() and "." in word]
-    assert sorted(map(float, numbers)) == sorted(n + key / 8 for n in range(2) for key in range(9))
-    assert max(map(len, text.splitlines())) <= width
-    assert text.count("method 1") == text.count("method 0") == text.count("──\n")
-
-
-def test_no_rows_print_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    print_rows(Console(width=80), [])
-    assert capsys.readouterr().out == ""
-
-
-def test_plain_values() -> None:
-    value = {
-        "rate": np.float32(0.5),
-        "grid": (1, math.inf),
-        "array": np.arange(2),
-        "path": Path("a"),
-        "no": None,
-    }
-    expected = {"rate": 0.5, "grid": [1, None], "array": [0, 1], "path": "a", "no": None}
-    assert plain(value, "parameters") == expected
-    with pytest.raises(InvalidInputError, match=r"parameters\['grid'\] is a object"):
-        plain({"grid": [object()]}, "parameters")
-
-
-def plot_line(figure: Any, values: list[float]) -> None:
-    figure.subplots().plot(values)
-
-
-def fail_to_plot(figure: Any) -> None:
-    raise ZeroDivisionError
-
-
-@pytest.mark.parametrize("prepared", [False, True])
-def test_picture_is_a_png_file(tmp_path: Path, prepared: bool) -> None:
-    run = Run("fake", seed=0, out=tmp_path / "new", quiet=True)
-    if prepared:
-        run.prepare_to_draw()
-    path = run.draw("curve.png", plot_line, [1.0, 2.0, 3.0], size=(2, 1))
-    assert path.read_bytes().startswith(b"\x89PNG")
-    assert [file.name for file in run.out.iterdir()] == ["curve.png"]
-
-
-@pytest.mark.parametrize("prepared", [False, True])
-def test_picture_is_not_written_after_an_error(tmp_path: Path, prepared: bool) -> None:
-    run = Run("fake", seed=0, out=tmp_path)
-    if prepared:
-        run.prepare_to_draw()
-    with pytest.raises(ZeroDivisionError):
-        run.draw("curve.png", fail_to_plot)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_progress_is_for_terminals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    assert Run("fake", 0, tmp_path).progress
-    assert not Run("fake", 0, tmp_path, quiet=True).progress
-    assert not Run("fake", 0, tmp_path, json=True).progress
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
-    assert not Run("fake", 0, tmp_path).progress
 
 
 def test_command_line_starts_without_the_slow_libraries() -> None:

@@ -12,14 +12,14 @@ import scipy.sparse as sp
 from problems.ranking import GroupPerceptron, LabelRanking, MatrixPerceptron, WarpRanking
 from problems.ranking import PassiveAggressive as LabelPassiveAggressive
 from problems.ranking.rivals import FullRankEngine
-from problems.similarity.rivals import (
+from problems.similarity import (
     FactoredGradientDescent,
     Lego,
     Oasis,
     PassiveAggressive,
     PSDGradientDescent,
-    distance_targets,
 )
+from problems.similarity.rivals import distance_targets
 from rmopt import InvalidInputError, Problem
 from rmopt.core import DivergedError
 from rmopt.costs import TripletSum, logistic

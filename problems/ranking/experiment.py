@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from problems.cells import Cells, chosen_from, mean_and_sem, whole_numbers
+from problems.cells import Cells, chosen_from, mean_and_sem, summary, whole_numbers
 from problems.datasets import load
 from problems.multilabel import MultilabelBundle
 from problems.ranking.claims import ranking_claims
@@ -109,7 +109,9 @@ def ranking(
     frequency = mean_and_sem(bench.frequency_map() for bench in benches)
     rows: list[dict[str, Any]] = [{"method": "label frequency", "map": frequency[0], "map_sem": frequency[1]}]
     rows += [
-        _row(METHODS[name], init, rank, found, sizes.get((name, init), METHODS[name].step_size))
+        {"method": METHODS[name].label, "init": init, "rank": rank or None}
+        | summary(found)
+        | {"step_size": sizes.get((name, init), METHODS[name].step_size)}
         for (name, init, rank), found in results.items()
     ]
     run.draw(
@@ -204,22 +206,3 @@ def _step_sizes(
         }  # fmt: skip
         sizes[name, init] = float(cells.get(about, compute)["step_size"])
     return sizes
-
-
-def _row(
-    method: Method, init: str, rank: int, found: list[dict[str, Any]], step_size: float
-) -> dict[str, Any]:
-    finished = [cell for cell in found if cell["map"] is not None]
-    mean, sem = (
-        mean_and_sem(cell["map"] for cell in finished) if len(finished) == len(found) else (None, None)
-    )
-    return {
-        "method": method.label,
-        "init": init,
-        "rank": rank or None,
-        "map": mean,
-        "map_sem": sem,
-        "precision_at_1": float(np.mean([cell["precision_at_1"] for cell in finished])) if finished else None,
-        "train_seconds": float(np.median([cell["seconds"] for cell in finished])) if finished else None,
-        "step_size": step_size,
-    }

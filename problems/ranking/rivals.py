@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -127,10 +126,3 @@ class GroupPerceptron(_RankingSolver):
         """Return the engine that does the steps."""
         cost = self._cost(problem)
         return FullRankEngine(cost, exponent=max(2.0, 2.0 * float(np.log(cost.shape[1]))))
-
-
-METHODS: dict[str, type[Any]] = {
-    "pa": PassiveAggressive,
-    "matrix-perceptron": MatrixPerceptron,
-    "group-perceptron": GroupPerceptron,
-}

@@ -6,14 +6,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from problems.similarity.estimator import LoretaSimilarity
     from problems.similarity.model import BilinearSimilarity
-    from problems.similarity.rivals import FactoredGradientDescent, PassiveAggressive
+    from problems.similarity.rivals import (
+        FactoredGradientDescent,
+        Lego,
+        Oasis,
+        PassiveAggressive,
+        PSDGradientDescent,
+    )
     from problems.similarity.sampling import ClassTriplets
 
 __all__ = [
     "BilinearSimilarity",
     "ClassTriplets",
     "FactoredGradientDescent",
+    "Lego",
     "LoretaSimilarity",
+    "Oasis",
+    "PSDGradientDescent",
     "PassiveAggressive",
 ]
 
@@ -22,6 +31,9 @@ _HOMES = {
     "BilinearSimilarity": "model",
     "ClassTriplets": "sampling",
     "FactoredGradientDescent": "rivals",
+    "Lego": "rivals",
+    "Oasis": "rivals",
+    "PSDGradientDescent": "rivals",
     "LoretaSimilarity": "estimator",
     "PassiveAggressive": "rivals",
 }

@@ -3,8 +3,8 @@
 import numpy as np
 from numba import njit
 
-from rmopt.kernels.terms import difference_room
-from rmopt.kernels.vectors import accumulate, dot, gather, scatter, square, subtract_rows
+from rmopt.kernels.terms import difference_room, gather_term, right_vector
+from rmopt.kernels.vectors import dot, gather, scatter, square, subtract_rows
 
 FACTORED, PASSIVE_AGGRESSIVE = range(2)
 
@@ -21,21 +21,16 @@ def run(method, A, B, left, right, terms, updates):
     a, b, g = np.empty(k), np.empty(k), np.empty(k)
     indices, values = difference_room(right)
     for t in range(terms.left.shape[0]):
-        query, plus, minus = terms.left[t], terms.plus[t], terms.minus[t]
-        q_start, q_stop = left.indptr[query], left.indptr[query + 1]
-        p_start, p_stop = right.indptr[plus], right.indptr[plus + 1]
-        m_start, m_stop = right.indptr[minus], right.indptr[minus + 1]
-        gather(A, left.indices, left.values, q_start, q_stop, a)
-        gather(B, right.indices, right.values, p_start, p_stop, b)
-        accumulate(B, right.indices, right.values, m_start, m_stop, -1.0, b)
+        gather_term(A, B, left, right, terms, t, a, b)
         loss = 1.0 - dot(a, b)
         if not np.isfinite(loss):
             return t
         if loss <= 0.0:
             continue
-        length = subtract_rows(right.indices, right.values, p_start, p_stop, m_start, m_stop, indices, values)
+        d_indices, d_values, start, stop = right_vector(right, terms, t, indices, values)
+        q_start, q_stop = left.indptr[terms.left[t]], left.indptr[terms.left[t] + 1]
         q_square = square(left.values, q_start, q_stop)
-        d_square = square(values, 0, length)
+        d_square = square(d_values, start, stop)
         eta_A = eta_B = terms.etas[t]
         if method == PASSIVE_AGGRESSIVE:
             steepness = q_square * dot(b, b)
@@ -51,7 +46,7 @@ def run(method, A, B, left, right, terms, updates):
         scatter(A, left.indices, left.values, q_start, q_stop, g)
         for c in range(k):
             g[c] = eta_B * a[c]
-        scatter(B, indices, values, 0, length, g)
+        scatter(B, d_indices, d_values, start, stop, g)
         updates[0] += 1
     return -1
 
@@ -66,24 +61,19 @@ def psd_gradient(A, rows, terms, updates):
     a, b = np.empty(k), np.empty(k)
     indices, values = difference_room(rows)
     for t in range(terms.left.shape[0]):
-        query, plus, minus = terms.left[t], terms.plus[t], terms.minus[t]
-        q_start, q_stop = rows.indptr[query], rows.indptr[query + 1]
-        p_start, p_stop = rows.indptr[plus], rows.indptr[plus + 1]
-        m_start, m_stop = rows.indptr[minus], rows.indptr[minus + 1]
-        gather(A, rows.indices, rows.values, q_start, q_stop, a)
-        gather(A, rows.indices, rows.values, p_start, p_stop, b)
-        accumulate(A, rows.indices, rows.values, m_start, m_stop, -1.0, b)
+        gather_term(A, A, rows, rows, terms, t, a, b)
         loss = 1.0 - dot(a, b)
         if not np.isfinite(loss):
             return t
         if loss <= 0.0:
             continue
-        length = subtract_rows(rows.indices, rows.values, p_start, p_stop, m_start, m_stop, indices, values)
+        d_indices, d_values, start, stop = right_vector(rows, terms, t, indices, values)
+        q_start, q_stop = rows.indptr[terms.left[t]], rows.indptr[terms.left[t] + 1]
         for c in range(k):
             a[c] *= terms.etas[t]
             b[c] *= terms.etas[t]
         scatter(A, rows.indices, rows.values, q_start, q_stop, b)
-        scatter(A, indices, values, 0, length, a)
+        scatter(A, d_indices, d_values, start, stop, a)
         updates[0] += 1
     return -1
 
@@ -96,29 +86,25 @@ def oasis(W, rows, terms, updates):
     """
     indices, values = difference_room(rows)
     for t in range(terms.left.shape[0]):
-        query, plus, minus = terms.left[t], terms.plus[t], terms.minus[t]
-        q_start, q_stop = rows.indptr[query], rows.indptr[query + 1]
-        length = subtract_rows(
-            rows.indices, rows.values, rows.indptr[plus], rows.indptr[plus + 1],
-            rows.indptr[minus], rows.indptr[minus + 1], indices, values,
-        )  # fmt: skip
+        d_indices, d_values, start, stop = right_vector(rows, terms, t, indices, values)
+        q_start, q_stop = rows.indptr[terms.left[t]], rows.indptr[terms.left[t] + 1]
         score = 0.0
         for i in range(q_start, q_stop):
             row, partial = rows.indices[i], 0.0
-            for j in range(length):
-                partial += values[j] * W[row, indices[j]]
+            for j in range(start, stop):
+                partial += d_values[j] * W[row, d_indices[j]]
             score += rows.values[i] * partial
         loss = 1.0 - score
         if not np.isfinite(loss):
             return t
-        steepness = square(rows.values, q_start, q_stop) * square(values, 0, length)
+        steepness = square(rows.values, q_start, q_stop) * square(d_values, start, stop)
         if loss <= 0.0 or steepness == 0.0:
             continue
         tau = min(terms.etas[t], loss / steepness)
         for i in range(q_start, q_stop):
             row, weight = rows.indices[i], tau * rows.values[i]
-            for j in range(length):
-                W[row, indices[j]] += weight * values[j]
+            for j in range(start, stop):
+                W[row, d_indices[j]] += weight * d_values[j]
         updates[0] += 1
     return -1
 

@@ -7,10 +7,9 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
-from problems.cells import Cells, chosen_from, mean_and_sem, whole_numbers
+from problems.cells import Cells, chosen_from, summary, whole_numbers
 from problems.datasets import Bundle, load
 from problems.similarity.bench import Bench, prepared
 from problems.similarity.claims import rank_claims
@@ -107,7 +106,10 @@ def similarity_ranks(
             train = partial(_train, bench, features, split, name, chosen[name], rank, sizes[name], steps)
             results.setdefault((name, rank), []).append(cells.get(settings, train))
             tick()
-    rows = [_row(chosen[name], rank, found) for (name, rank), found in results.items()]
+    rows = [
+        {"method": chosen[name].label, "rank": rank, "features": found[0]["features"], **summary(found)}
+        for (name, rank), found in results.items()
+    ]
     run.draw(
         "ranks.png", draw_ranks, results, {name: chosen[name].label for name in chosen}, size=(12.0, 4.0)
     )
@@ -184,19 +186,3 @@ def _selected(
         return {"step_size": bench.with_selected_step_size(run, plan, triplets).step_size}
 
     return float(cells.get(settings, compute)["step_size"])
-
-
-def _row(method: Method, rank: int, found: list[dict[str, Any]]) -> dict[str, Any]:
-    finished = [cell for cell in found if cell["map"] is not None]
-    mean, sem = (
-        mean_and_sem(cell["map"] for cell in finished) if len(finished) == len(found) else (None, None)
-    )
-    return {
-        "method": method.label,
-        "rank": rank,
-        "features": found[0]["features"],
-        "map": mean,
-        "map_sem": sem,
-        "precision_at_1": float(np.mean([cell["precision_at_1"] for cell in finished])) if finished else None,
-        "train_seconds": float(np.median([cell["seconds"] for cell in finished])) if finished else None,
-    }

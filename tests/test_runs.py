@@ -1,0 +1,59 @@
+"""What an experiment is given: pictures that are whole or absent, progress for terminals alone."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmopt.experiments import Run
+
+
+def plot_line(figure: Any, values: list[float]) -> None:
+    figure.subplots().plot(values)
+
+
+def fail_to_plot(figure: Any) -> None:
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_picture_is_a_png_file(tmp_path: Path, prepared: bool) -> None:
+    run = Run("fake", seed=0, out=tmp_path / "new", quiet=True)
+    if prepared:
+        run.prepare_to_draw()
+    path = run.draw("curve.png", plot_line, [1.0, 2.0, 3.0], size=(2, 1))
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert [file.name for file in run.out.iterdir()] == ["curve.png"]
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_picture_is_not_written_after_an_error(tmp_path: Path, prepared: bool) -> None:
+    run = Run("fake", seed=0, out=tmp_path)
+    if prepared:
+        run.prepare_to_draw()
+    with pytest.raises(ZeroDivisionError):
+        run.draw("curve.png", fail_to_plot)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_is_for_terminals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert Run("fake", 0, tmp_path).progress
+    assert not Run("fake", 0, tmp_path, quiet=True).progress
+    assert not Run("fake", 0, tmp_path, json=True).progress
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
+    assert not Run("fake", 0, tmp_path).progress
+
+
+def test_ticks_are_drawn_for_terminals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Run("fake", 0, tmp_path, quiet=True).ticks("models", 2) as tick:
+        tick()
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with Run("fake", 0, tmp_path).ticks("models", 2) as tick:
+        tick()
+        tick()
+    assert "models" in capsys.readouterr().err

@@ -1,0 +1,80 @@
+"""Headings, numbers and tables of the command line, and what ``result.json`` can hold."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from rmopt.cli.numbers import format_numbers
+from rmopt.cli.result import plain
+from rmopt.cli.table import heading_of, print_rows
+from rmopt.core.errors import InvalidInputError
+
+
+@pytest.mark.parametrize(
+    ("key", "heading"),
+    [
+        ("method", "method"),
+        ("map", "mAP"),
+        ("test_map", "test mAP"),
+        ("precision_at_10", "P@10"),
+        ("test_precision_at_1", "test P@1"),
+        ("train_seconds", "train s"),
+        ("step_size", "step size"),
+    ],
+)
+def test_headings(key: str, heading: str) -> None:
+    assert heading_of(key) == heading
+
+
+@pytest.mark.parametrize(
+    ("values", "key", "expected"),
+    [
+        ([0.64583, 0.09831, 0.0], "map", ["0.6458", "0.0983", "0.0000"]),
+        ([1.0, 0.5], "map", ["1.0000", "0.5000"]),
+        ([12.3456, -3.21], "cost", ["12.35", "-3.21"]),
+        ([123456.7, 2000.0], "cost", ["123,457", "2,000"]),
+        ([0.5, 1.23456e-14], "error", ["0.5000", "1.235e-14"]),
+        ([12345.6, 0.0, 1e-9], "error", ["12,346", "0", "1.000e-09"]),
+        ([2e12], "cost", ["2.000e+12"]),
+        ([600_000, 7], "updates", ["600,000", "7"]),
+        ([1234.567, 0.0, 3.2e-6], "train_seconds", ["1,234.57", "0.00", "3.200e-06"]),
+    ],
+)
+def test_numbers(values: list[float], key: str, expected: list[str]) -> None:
+    assert format_numbers(values, key) == expected
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_wide_table_is_split_and_loses_nothing(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        {"method": f"method {n}", **{f"a_longer_name_{key}": n + key / 8 for key in range(9)}}
+        for n in range(2)
+    ]
+    print_rows(Console(width=width), rows)
+    text = capsys.readouterr().out
+    numbers = [word for word in text.split() if word[0].isdigit() and "." in word]
+    assert sorted(map(float, numbers)) == sorted(n + key / 8 for n in range(2) for key in range(9))
+    assert max(map(len, text.splitlines())) <= width
+    assert text.count("method 1") == text.count("method 0") == text.count("──\n")
+
+
+def test_no_rows_print_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows(Console(width=80), [])
+    assert capsys.readouterr().out == ""
+
+
+def test_plain_values() -> None:
+    value = {
+        "rate": np.float32(0.5),
+        "grid": (1, math.inf),
+        "array": np.arange(2),
+        "path": Path("a"),
+        "no": None,
+    }
+    expected = {"rate": 0.5, "grid": [1, None], "array": [0, 1], "path": "a", "no": None}
+    assert plain(value, "parameters") == expected
+    with pytest.raises(InvalidInputError, match=r"parameters\['grid'\] is a object"):
+        plain({"grid": [object()]}, "parameters")
