@@ -1,7 +1,7 @@
 """The words of rmopt: manifold, retraction, ambient operator, cost, problem, errors."""
 
 from rmopt.core.ambient import Actions, Ambient, Factored, Sum
-from rmopt.core.cost import Cost, FiniteSum, HasHessianAction
+from rmopt.core.cost import BlockCost, Cost, FiniteSum, HasHessianAction, HasProximalStep
 from rmopt.core.errors import (
     DivergedError,
     InvalidInputError,
@@ -10,21 +10,27 @@ from rmopt.core.errors import (
     StorageError,
 )
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
-from rmopt.core.manifold import FixedRankManifold, HasHessian, Manifold
+from rmopt.core.manifold import FixedRankManifold, HasBlocks, HasHessian, HasStepBound, Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.psd import PSDPoint, PSDTangent
-from rmopt.core.retraction import Retraction
+from rmopt.core.retraction import HasVelocity, Retraction
+from rmopt.core.row_column import RowColumn
 
 __all__ = [
     "Actions",
     "Ambient",
+    "BlockCost",
     "Cost",
     "DivergedError",
     "Factored",
     "FiniteSum",
     "FixedRankManifold",
+    "HasBlocks",
     "HasHessian",
     "HasHessianAction",
+    "HasProximalStep",
+    "HasStepBound",
+    "HasVelocity",
     "InvalidInputError",
     "LowRankPoint",
     "LowRankTangent",
@@ -35,6 +41,7 @@ __all__ = [
     "Problem",
     "Retraction",
     "RmoptError",
+    "RowColumn",
     "StorageError",
     "Sum",
 ]

@@ -47,6 +47,34 @@ class FiniteSum(Cost):
         """
 
 
+class BlockCost(Cost):
+    """A cost whose gradient comes in blocks, for solvers that move one block a step.
+
+    A cost without this runs under such solvers too, through its whole gradient.
+    """
+
+    @property
+    @abstractmethod
+    def n_blocks(self) -> int:
+        """Number of blocks."""
+
+    @abstractmethod
+    def block_gradient(self, point: Any, block: int) -> Any:
+        """Return the part of the Euclidean gradient in a block, as `HasBlocks.block_of` would."""
+
+    @abstractmethod
+    def block_scale(self, point: Any, block: int) -> float:
+        """Return how long the gradient in a block would be if its parts did not cancel."""
+
+
+@runtime_checkable
+class HasProximalStep(Protocol):
+    """A cost with a part that is not smooth, whose proximal map along a block is known."""
+
+    def proximal_step(self, point: Any, block: int, step: float) -> Any:
+        """Return the point to which the proximal map of step · (the part that is not smooth) takes a block."""
+
+
 @runtime_checkable
 class HasHessianAction(Protocol):
     """A cost that knows its second derivative."""

@@ -130,6 +130,11 @@ class Manifold(ABC):
         """Return the midpoint of the geodesic between two points, where it is known."""
         raise self._lacks("geodesic midpoints (HasLog)", "choose a solver that does not need them")
 
+    @property
+    def knows_geodesics(self) -> bool:
+        """Whether `exp` has a closed form."""
+        return type(self).exp is not Manifold.exp
+
     def _lacks(self, what: str, cure: str) -> MissingCapabilityError:
         return MissingCapabilityError(f"{self} has no closed form of {what}; {cure}.")
 
@@ -159,3 +164,26 @@ class HasHessian(Protocol):
         self, point: Any, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Any
     ) -> Any:
         """Return the Riemannian Hessian along a tangent vector."""
+
+
+@runtime_checkable
+class HasBlocks(Protocol):
+    """A manifold whose tangent vectors are sums of blocks, for solvers that move one block a step."""
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks."""
+
+    def block_of(self, ambient: Ambient, block: int) -> Any:
+        """Return the part of a symmetric ambient operator in a block, as a tangent vector."""
+
+
+@runtime_checkable
+class HasStepBound(Protocol):
+    """A manifold that knows how far a straight line stays on it."""
+
+    def max_step(self, point: Any, direction: Any) -> float:
+        """Return the least t ≥ 0 at which point + t · direction leaves the manifold, or infinity."""
+
+    def safe_step(self, point: Any, direction: Any) -> float:
+        """Return how far a solver may go along a straight line and stay clear of the boundary."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 
 class Retraction(ABC):
@@ -22,16 +22,23 @@ class Retraction(ABC):
         The name on the command line.
     point_type : type or None
         What the points are that it moves; None when it asks nothing of them.
+    bounded : bool
+        Whether its curves leave the manifold, where `HasStepBound.max_step` says.
     """
 
     order: ClassVar[int]
     name: ClassVar[str]
     kernel: ClassVar[int | None] = None
     point_type: ClassVar[type | None] = None
+    bounded: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
         """Return the point reached from `point` along t · `tangent`."""
+
+    def reach(self, manifold: Any, point: Any, tangent: Any) -> float:
+        """Return how far a solver may follow the curve and stay clear of the boundary; infinity unless known."""
+        return float("inf")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -41,3 +48,11 @@ class Retraction(ABC):
 
     def __hash__(self) -> int:
         return hash((type(self), tuple(sorted(vars(self).items()))))
+
+
+@runtime_checkable
+class HasVelocity(Protocol):
+    """A retraction that knows the derivative of its curves, as an exact line search needs."""
+
+    def velocity(self, manifold: Any, point: Any, tangent: Any, t: float) -> Any:
+        """Return the derivative of t ↦ R(point, t · tangent) as an ambient array."""

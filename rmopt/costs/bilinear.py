@@ -168,22 +168,9 @@ class TripletSum(Bilinear):
         self.left = as_rows(queries, "queries")
         self.right = self.left if documents is queries else as_rows(documents, "documents")
         self.loss = loss
-        self.triplets = None if triplets is None else self._check_triplets(np.asarray(triplets))
-
-    def _check_triplets(self, triplets: Array) -> Array:
-        if triplets.ndim != 2 or triplets.shape[1] != 3 or len(triplets) == 0:
-            raise InvalidInputError(
-                f"triplets must have shape (T, 3) with T ≥ 1: query, positive, negative; got {triplets.shape}."
-            )
-        if not np.issubdtype(triplets.dtype, np.integer):
-            raise InvalidInputError(f"triplets must hold row numbers (integers), got {triplets.dtype}.")
-        limits = np.array([self.left.shape[0], self.right.shape[0], self.right.shape[0]])
-        if (triplets < 0).any() or (triplets >= limits).any():
-            raise InvalidInputError(
-                f"triplets hold row numbers from {triplets.min()} to {triplets.max()}, but there are "
-                f"{limits[0]} queries and {limits[1]} documents; rows count from 0."
-            )
-        return np.ascontiguousarray(triplets, dtype=np.int64)
+        self.triplets = (
+            None if triplets is None else checked_triplets(triplets, self.left.shape[0], self.right.shape[0])
+        )
 
     @property
     def n_terms(self) -> int | None:
@@ -204,3 +191,26 @@ class TripletSum(Bilinear):
         triplets = terms.reshape(-1, 3).astype(np.int64)
         query, plus, minus = (np.ascontiguousarray(column) for column in triplets.T)
         return query, plus, minus, np.ones(len(triplets))
+
+
+def checked_triplets(triplets: Any, n_queries: int, n_documents: int) -> Array:
+    """Return triplets (query, positive, negative) of row numbers as an int64 array of shape (T, 3).
+
+    Raises
+    ------
+    InvalidInputError
+        For another shape, no triplet, numbers that are no integers, or rows that do not exist.
+    """
+    triplets = np.asarray(triplets)
+    if triplets.ndim != 2 or triplets.shape[1] != 3 or len(triplets) == 0:
+        raise InvalidInputError(
+            f"triplets must have shape (T, 3) with T ≥ 1: query, positive, negative; got {triplets.shape}."
+        )
+    if not np.issubdtype(triplets.dtype, np.integer):
+        raise InvalidInputError(f"triplets must hold row numbers (integers), got {triplets.dtype}.")
+    if (triplets < 0).any() or (triplets >= np.array([n_queries, n_documents, n_documents])).any():
+        raise InvalidInputError(
+            f"triplets hold row numbers from {triplets.min()} to {triplets.max()}, but there are "
+            f"{n_queries} queries and {n_documents} documents; rows count from 0."
+        )
+    return np.ascontiguousarray(triplets, dtype=np.int64)

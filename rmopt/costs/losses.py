@@ -45,11 +45,11 @@ class Loss:
 
     def values(self, z: Array, y: Array) -> Array:
         """Return φ(z, y) elementwise."""
-        return _elementwise(self.value)(z, y)
+        return self._over_arrays(kernels.VALUE, self.value, z, y)
 
     def slopes(self, z: Array, y: Array) -> Array:
         """Return the slopes elementwise."""
-        return _elementwise(self.slope)(z, y)
+        return self._over_arrays(kernels.SLOPE, self.slope, z, y)
 
     def curvatures(self, z: Array, y: Array) -> Array:
         """Return the curvatures elementwise."""
@@ -57,7 +57,12 @@ class Loss:
             raise MissingCapabilityError(
                 f"the loss {self.name!r} has no curvature; pass `curvature` or use a first-order solver."
             )
-        return _elementwise(self.curvature)(z, y)
+        return self._over_arrays(kernels.CURVATURE, self.curvature, z, y)
+
+    def _over_arrays(self, which: int, scalar: Scalar, z: Array, y: Array) -> Array:
+        if self.code is None:
+            return _elementwise(scalar)(z, y)
+        return kernels.elementwise(which, self.code, *(np.ascontiguousarray(part, float) for part in (z, y)))
 
     def __repr__(self) -> str:
         return self.name

@@ -6,6 +6,7 @@ one compiled and disk-cached loop serves them all.
 
 import math
 
+import numpy as np
 from numba import njit
 
 HINGE, SQUARED_HINGE, LOGISTIC, SQUARED, ABSOLUTE = range(5)
@@ -115,3 +116,44 @@ def slope(code, z, y):
     if code == SQUARED:
         return squared_slope(z, y)
     return absolute_slope(z, y)
+
+
+@njit(cache=True, nogil=True)
+def value(code, z, y):
+    """Return the loss with this code."""
+    if code == HINGE:
+        return hinge_value(z, y)
+    if code == SQUARED_HINGE:
+        return squared_hinge_value(z, y)
+    if code == LOGISTIC:
+        return logistic_value(z, y)
+    if code == SQUARED:
+        return squared_value(z, y)
+    return absolute_value(z, y)
+
+
+@njit(cache=True, nogil=True)
+def curvature(code, z, y):
+    """Return the curvature of the loss with this code."""
+    if code == SQUARED_HINGE:
+        return squared_hinge_curvature(z, y)
+    if code == LOGISTIC:
+        return logistic_curvature(z, y)
+    return 1.0 if code == SQUARED else 0.0
+
+
+VALUE, SLOPE, CURVATURE = range(3)
+
+
+@njit(cache=True, nogil=True)
+def elementwise(which, code, z, y):
+    """Return values, slopes or curvatures of the loss with this code for arrays of scores and targets."""
+    out = np.empty(z.shape[0])
+    for i in range(z.shape[0]):
+        if which == VALUE:
+            out[i] = value(code, z[i], y[i])
+        elif which == SLOPE:
+            out[i] = slope(code, z[i], y[i])
+        else:
+            out[i] = curvature(code, z[i], y[i])
+    return out

@@ -3,6 +3,7 @@
 from rmopt.manifolds.euclidean import Euclidean
 from rmopt.manifolds.fixed_rank_embedded import FixedRankEmbedded
 from rmopt.manifolds.polar import PolarPSD
+from rmopt.manifolds.positive_definite import PositiveDefinite
 from rmopt.manifolds.psd_fixed_rank import PSDFixedRank
 
-__all__ = ["Euclidean", "FixedRankEmbedded", "PSDFixedRank", "PolarPSD"]
+__all__ = ["Euclidean", "FixedRankEmbedded", "PSDFixedRank", "PolarPSD", "PositiveDefinite"]

@@ -2,6 +2,12 @@
 
 from rmopt.retractions.euclidean import Additive
 from rmopt.retractions.fixed_rank import FIXED_RANK_RETRACTIONS, MetricProjection, Orthographic, SecondOrder
+from rmopt.retractions.positive_definite import (
+    POSITIVE_DEFINITE_RETRACTIONS,
+    AffineExponential,
+    SchurExponential,
+    SecondOrderPD,
+)
 from rmopt.retractions.psd_fixed_rank import (
     PSD_RETRACTIONS,
     MetricProjectionPSD,
@@ -11,12 +17,16 @@ from rmopt.retractions.psd_fixed_rank import (
 
 __all__ = [
     "FIXED_RANK_RETRACTIONS",
+    "POSITIVE_DEFINITE_RETRACTIONS",
     "PSD_RETRACTIONS",
     "Additive",
+    "AffineExponential",
     "MetricProjection",
     "MetricProjectionPSD",
     "Orthographic",
     "PolarFactors",
+    "SchurExponential",
     "SecondOrder",
+    "SecondOrderPD",
     "SecondOrderPSD",
 ]

@@ -2,18 +2,32 @@
 
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.checkpoint import Checkpoint
+from rmopt.solvers.coordinate_descent import CoordinateDescent
 from rmopt.solvers.identification import ManifoldIdentification
 from rmopt.solvers.recorder import Recorder
-from rmopt.solvers.samplers import FromDraw, Sampler, ShuffledEpochs, Uniform
+from rmopt.solvers.samplers import Cyclic, FromDraw, GaussSouthwell, Sampler, ShuffledEpochs, Uniform
 from rmopt.solvers.sgd import SGD
-from rmopt.solvers.step_sizes import Constant, FromFunction, InverseSqrt, InverseTime, StepSize
+from rmopt.solvers.step_sizes import (
+    Constant,
+    ExactLineSearch,
+    FractionOfBound,
+    FromFunction,
+    InverseSqrt,
+    InverseTime,
+    StepSize,
+)
 
 __all__ = [
     "SGD",
     "Checkpoint",
     "Constant",
+    "CoordinateDescent",
+    "Cyclic",
+    "ExactLineSearch",
+    "FractionOfBound",
     "FromDraw",
     "FromFunction",
+    "GaussSouthwell",
     "InverseSqrt",
     "InverseTime",
     "ManifoldIdentification",

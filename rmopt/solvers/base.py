@@ -69,7 +69,7 @@ class Solver(ABC):
     Attributes
     ----------
     n_steps : int
-        The budget.
+        The budget, unless `budget` says otherwise.
     """
 
     n_steps: int
@@ -85,6 +85,18 @@ class Solver(ABC):
     @abstractmethod
     def step_size_rule(self) -> StepSize:
         """Return the rule of the step sizes."""
+
+    def budget(self, problem: Problem) -> int:
+        """Return the number of steps."""
+        return self.n_steps
+
+    def check_every(self, problem: Problem) -> int | None:
+        """Return after how many steps to ask `converged`; None: never."""
+        return None
+
+    def converged(self, engine: Engine, state: Any) -> str | None:
+        """Return why the run may stop at an engine's state, or None."""
+        return None
 
     def run(
         self,
@@ -135,7 +147,6 @@ class Solver(ABC):
         reason = problem.manifold.check_point(initial_point)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
-        state = State(engine.load(initial_point), step=first_step)
         identity = {"solver": repr(self), "manifold": repr(problem.manifold), "seed": seed}
         identity["first_step"] = first_step
         if hasattr(problem.cost, "fingerprint"):
@@ -145,17 +156,25 @@ class Solver(ABC):
             first_draw = self._draw(sampler, self.step_size_rule(), seed, first_step // sampler.block_size)
             identity["initial point"] = "random" if random_start else digest(*arrays_of(initial_point))
             identity["draw of terms and step sizes"] = digest(*first_draw)
+        state = State(engine.load(initial_point), step=first_step)
+        # It may be large; the state holds all that is needed.
+        del initial_point
         saved = None if checkpoint is None else checkpoint.load(identity)
         rows: list[dict[str, Any]] = []
         if saved is not None:
             arrays, about = saved
             state = State(engine.unpack(arrays, state.engine_state), about["step"], about["seconds"])
             rows = about["rows"]
-        last = first_step + self.n_steps
+        n_steps = self.budget(problem)
+        last, check_every = first_step + n_steps, self.check_every(problem)
         # No steps: compiled loops are loaded or compiled before the clock starts.
         state.engine_state = engine.advance(state.engine_state, np.empty((0, 1), dtype=np.int64), np.empty(0))
         recorder.begin(state.step, last, rows)
-        stopped_by = f"the budget of {self.n_steps} steps"
+        stopped_by = f"the budget of {n_steps} steps"
+
+        def next_pause(step: int) -> float:
+            check = np.inf if check_every is None else (step // check_every + 1) * check_every
+            return min(recorder.next_after(step), check)
 
         def here() -> Any:
             with np.errstate(all="ignore"):
@@ -183,13 +202,20 @@ class Solver(ABC):
         try:
             if not recorder.rows and recorder.metrics:
                 measure()
-            for _ in self._iterate(engine, problem, state, seed, recorder.next_after, last):
+            for _ in self._iterate(engine, problem, state, seed, next_pause, last):
                 recorder.advance(state.step)
                 due = state.step == last or recorder.next_after(state.step - 1) == state.step
                 if recorder.metrics and due:
                     early = measure()
                     if early is not None and state.step < last:
                         stopped_by = early
+                        break
+                if check_every is not None and state.step % check_every == 0 and state.step < last:
+                    early = self.converged(engine, state.engine_state)
+                    if early is not None:
+                        stopped_by = early
+                        if recorder.metrics and not due:
+                            measure()
                         break
                 if checkpoint is not None and time.monotonic() - last_save >= checkpoint.every_seconds:
                     save()

@@ -15,6 +15,7 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.errors import InvalidInputError
+from rmopt.engines.coordinate import GREEDY
 
 
 class Sampler(ABC):
@@ -104,6 +105,42 @@ class ShuffledEpochs(_OverTerms):
         """Return one epoch (see `Sampler.draw`)."""
         order = rng.permutation(self.n_terms)[: size * self.batch_size]
         return self._look_up(order.reshape(size, self.batch_size))
+
+
+class Cyclic(Sampler):
+    """All terms or blocks in their order, again and again.
+
+    Parameters
+    ----------
+    terms : int
+        Their number.
+    """
+
+    def __init__(self, terms: int) -> None:
+        if terms < 1:
+            raise InvalidInputError(f"Cyclic needs at least one term, got {terms}.")
+        self.n_terms = int(terms)
+
+    def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
+        """Return the numbers in turn (see `Sampler.draw`)."""
+        return (np.arange(start, start + size) % self.n_terms)[:, None]
+
+
+class GaussSouthwell(Sampler):
+    """The block with the longest gradient at every step; the engine finds it (Nutini et al. 2015).
+
+    Parameters
+    ----------
+    terms : int
+        The number of blocks.
+    """
+
+    def __init__(self, terms: int) -> None:
+        self.n_terms = int(terms)
+
+    def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
+        """Return the sign for it at every step (see `Sampler.draw`)."""
+        return np.full((size, 1), GREEDY)
 
 
 class FromDraw(Sampler):

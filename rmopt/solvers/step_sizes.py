@@ -5,15 +5,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.errors import InvalidInputError
+from rmopt.kernels.row_column import EXACT, FIXED, FRACTION
 
 
 class StepSize(ABC):
-    """A rule that gives the step sizes of the steps numbered `t` (from 0)."""
+    """A rule that gives the step sizes of the steps numbered `t` (from 0).
+
+    Attributes
+    ----------
+    search : int
+        What a block solver makes of the numbers (`rmopt.kernels.row_column`): `FIXED` step sizes unless a rule says
+        otherwise.
+    """
+
+    search: ClassVar[int] = FIXED
 
     @abstractmethod
     def __call__(self, t: Array) -> Array:
@@ -70,6 +81,47 @@ class InverseSqrt(StepSize):
     def __call__(self, t: Array) -> Array:
         """Return a / √(t + 1)."""
         return self.a / np.sqrt(np.asarray(t, dtype=float) + 1.0)
+
+
+def _require_share(rule: str, name: str, value: float) -> None:
+    if not 0.0 < value < 1.0:
+        raise InvalidInputError(f"{rule}: {name} = {value} must lie between 0 and 1.")
+
+
+@dataclass(frozen=True)
+class ExactLineSearch(StepSize):
+    """The minimiser along the block's gradient, at most the share `limit` of the way to the boundary.
+
+    For block solvers on manifolds with a step bound.
+    """
+
+    limit: float = 0.99
+    search: ClassVar[int] = EXACT
+
+    def __post_init__(self) -> None:
+        _require_share("ExactLineSearch", "limit", self.limit)
+
+    def __call__(self, t: Array) -> Array:
+        """Return the limit for every step."""
+        return np.full(len(t), self.limit)
+
+
+@dataclass(frozen=True)
+class FractionOfBound(StepSize):
+    """A share of the way to the boundary; an exact search where the retraction has no boundary.
+
+    For block solvers on manifolds with a step bound.
+    """
+
+    fraction: float = 0.5
+    search: ClassVar[int] = FRACTION
+
+    def __post_init__(self) -> None:
+        _require_share("FractionOfBound", "fraction", self.fraction)
+
+    def __call__(self, t: Array) -> Array:
+        """Return the fraction for every step."""
+        return np.full(len(t), self.fraction)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,73 @@
+"""Directions that move one row and one column of a symmetric matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+
+
+@dataclass(frozen=True, eq=False)
+class RowColumn:
+    """The symmetric matrix H = u e_kᵀ + e_k uᵀ.
+
+    Attributes
+    ----------
+    k : int
+        The row and column.
+    u : array, shape (d,)
+        H_jk for j ≠ k, and half of H_kk.
+    """
+
+    k: int
+    u: Array
+
+    # Numpy scalars must leave `scalar * direction` to this class.
+    __array_ufunc__ = None
+
+    @classmethod
+    def from_column(cls, k: int, column: Array) -> RowColumn:
+        """Return the direction with this column k (and this row k)."""
+        u = np.array(column, dtype=float)
+        u[k] *= 0.5
+        return cls(k, u)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns, (d, d)."""
+        return len(self.u), len(self.u)
+
+    @property
+    def T(self) -> RowColumn:
+        """The transposed matrix, which is the same."""
+        return self
+
+    @property
+    def column(self) -> Array:
+        """Column k of H."""
+        column = self.u.copy()
+        column[self.k] *= 2.0
+        return column
+
+    def __matmul__(self, other: Array) -> Array:
+        other = np.asarray(other)
+        result = np.multiply.outer(self.u, other[self.k])
+        result[self.k] += self.u @ other
+        return result
+
+    def __mul__(self, scalar: float) -> RowColumn:
+        return RowColumn(self.k, scalar * self.u)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> RowColumn:
+        return RowColumn(self.k, -self.u)
+
+    def toarray(self) -> Array:
+        """Return H as an array."""
+        H = np.zeros(self.shape)
+        H[:, self.k] += self.u
+        H[self.k] += self.u
+        return H

@@ -1,0 +1,242 @@
+"""Triplet losses with a log-determinant barrier: the cost of metric learning."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import cho_factor, cho_solve
+
+from rmopt.core.ambient import Array, dense
+from rmopt.core.cost import BlockCost
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.row_column import RowColumn
+from rmopt.costs.bilinear import checked_triplets
+from rmopt.costs.losses import Loss, hinge
+from rmopt.costs.rows import as_rows
+from rmopt.linalg import symmetric
+
+# A share of stored numbers from which products with an array are faster than sparse ones.
+DENSE_SHARE = 0.25
+# Numbers that an intermediate result may hold; and those of a matrix that is small enough to be an array anyway.
+CHUNK, SMALL = 4_000_000, 100_000
+
+
+class LogDetTriplet(BlockCost):
+    """Σ_t φ(qᵀW(p − n), 1) − α log det(W + κI) + β/2 ‖W‖² over positive definite W (Atzmon et al. 2015, eq. 3).
+
+    Each triplet (q, p, n) says that the row q of X is more similar to the row p than to the row n. The paper prints the
+    barrier with a plus; with κ = 0 it keeps W away from the boundary of the cone. With κ > 0 and a smooth loss the
+    cost is smooth on the closed cone, as the convergence theorem of the paper asks.
+
+    Parameters
+    ----------
+    X : array or sparse matrix, shape (N, d)
+    triplets : int array, shape (T, 3)
+        Row numbers: query, positive, negative.
+    loss : Loss
+        Of the score and the target 1: `hinge`, `squared_hinge`, `logistic` or your own.
+    alpha : float
+        α ≥ 0.
+    beta : float
+        β > 0. With β = 0 the cost is unbounded below as soon as all triplets can be satisfied, or a feature never
+        occurs: −α log det falls for ever.
+    kappa : float
+        κ ≥ 0.
+    sparsity : float
+        λ ≥ 0 of the additional term λ Σ_k ‖(W_jk)_{j≠k}‖, which coordinate descent treats by proximal steps: whole
+        features lose their ties to the others (Atzmon, Shalit and Chechik 2015, *Learning sparse metrics, one
+        feature at a time*). It is no part of `gradient`.
+
+    Raises
+    ------
+    InvalidInputError
+        For data, triplets or weights that cannot be used.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        triplets: Any,
+        loss: Loss = hinge,
+        *,
+        alpha: float = 1e-3,
+        beta: float = 1e-3,
+        kappa: float = 0.0,
+        sparsity: float = 0.0,
+    ) -> None:
+        for name, weight in {"alpha": alpha, "kappa": kappa, "sparsity": sparsity}.items():
+            if not (np.isfinite(weight) and weight >= 0.0):
+                raise InvalidInputError(f"{name} = {weight} must be a finite number of at least 0.")
+        if not (np.isfinite(beta) and beta > 0.0):
+            raise InvalidInputError(
+                f"beta = {beta} must be positive: without it the cost has no minimum when all triplets can be "
+                "satisfied or a feature never occurs; choose a small number such as 1e-5."
+            )
+        self.rows = as_rows(X, "X")
+        self.triplets = checked_triplets(triplets, self.rows.shape[0], self.rows.shape[0])
+        self.loss, self.alpha, self.beta = loss, float(alpha), float(beta)
+        self.kappa, self.sparsity = float(kappa), float(sparsity)
+        n, d = self.rows.shape
+        self.is_dense = bool(self.rows.nnz > DENSE_SHARE * n * d)
+        # What products are taken with.
+        self.X: Any = self.rows.toarray() if self.is_dense or n * d <= SMALL else self.rows
+
+    def __repr__(self) -> str:
+        return (
+            f"LogDetTriplet({len(self.triplets)} triplets, {self.loss}, alpha={self.alpha:g}, beta={self.beta:g}, "
+            f"kappa={self.kappa:g}, sparsity={self.sparsity:g})"
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns of W, (d, d)."""
+        return self.rows.shape[1], self.rows.shape[1]
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks, d: block k is row and column k."""
+        return int(self.rows.shape[1])
+
+    def scores(self, point: Array, some: Array | None = None) -> Array:
+        """Return qᵀ W (p − n) of all triplets, or of those with some numbers, for a symmetric W."""
+        return self._inner(lambda rows: np.asarray(self.X[rows] @ point), some)
+
+    def value(self, point: Array) -> float:
+        """Return the cost, the sparsity term included."""
+        targets = np.ones(len(self.triplets))
+        total = self.loss.values(self.scores(point), targets).sum() + 0.5 * self.beta * np.vdot(point, point)
+        if self.alpha > 0.0:
+            sign, log_det = np.linalg.slogdet(self._shifted(point))
+            if sign <= 0.0:
+                return float("inf")
+            total -= self.alpha * log_det
+        if self.sparsity > 0.0:
+            squares = (point * point).sum(axis=0) - np.diag(point) ** 2
+            total += self.sparsity * np.sqrt(np.maximum(squares, 0.0)).sum()
+        return float(total)
+
+    def gradient(self, point: Array) -> Array:
+        """Return the symmetric Euclidean gradient of the smooth part: a subgradient where the loss has a kink."""
+        slopes = self.loss.slopes(self.scores(point), np.ones(len(self.triplets)))
+        gradient = self._pulled(slopes) + self.beta * point
+        if self.alpha > 0.0:
+            gradient -= self.alpha * _inverse(self._shifted(point))
+        return gradient
+
+    def hessian(self, point: Array, direction: Any) -> Array:
+        """Return the derivative of the gradient along a symmetric direction."""
+        direction = symmetric(dense(direction))
+        curvatures = self.loss.curvatures(self.scores(point), np.ones(len(self.triplets)))
+        result = self._pulled(curvatures * self.scores(direction)) + self.beta * direction
+        if self.alpha > 0.0:
+            inverse = _inverse(self._shifted(point))
+            result += self.alpha * symmetric(inverse @ direction @ inverse)
+        return result
+
+    def block_gradient(self, point: Array, block: int) -> RowColumn:
+        """Return row and column k of the gradient."""
+        return RowColumn.from_column(block, sum(self._gradient_parts(point, block)))
+
+    def block_scale(self, point: Array, block: int) -> float:
+        """Return the summed lengths of column k of the gradients of losses, barrier and Frobenius term."""
+        return sum(float(np.linalg.norm(part)) for part in self._gradient_parts(point, block))
+
+    def _gradient_parts(self, point: Array, block: int) -> tuple[Array, Array, Array]:
+        unit = np.zeros(self.n_blocks)
+        unit[block] = 1.0
+        slopes = self.loss.slopes(self.scores(point), np.ones(len(self.triplets)))
+        barrier = np.zeros(self.n_blocks)
+        if self.alpha > 0.0:
+            barrier = -self.alpha * cho_solve(cho_factor(self._shifted(point)), unit)
+        return self._pulled(slopes, block), barrier, self.beta * point[block]
+
+    def proximal_step(self, point: Array, block: int, step: float) -> Array:
+        """Return the point whose column k off the diagonal is shrunk by step · λ in length."""
+        others = np.arange(len(point)) != block
+        length = float(np.linalg.norm(point[others, block]))
+        if self.sparsity == 0.0 or length == 0.0:
+            return point
+        shrunk = point.copy()
+        shrunk[others, block] *= max(0.0, 1.0 - step * self.sparsity / length)
+        shrunk[block, others] = shrunk[others, block]
+        return shrunk
+
+    def best_multiple_of_identity(self) -> Array:
+        """Return the multiple of the identity with the least cost: a start that has the right scale."""
+        from scipy.optimize import brentq
+
+        inner = self._inner(self._plain)
+        targets, d = np.ones(len(inner)), self.n_blocks
+
+        def slope(scale: float) -> float:
+            barrier = self.alpha * d / (scale + self.kappa) if self.alpha > 0.0 else 0.0
+            return float(inner @ self.loss.slopes(scale * inner, targets)) - barrier + self.beta * d * scale
+
+        low, high = 1e-12, 1.0
+        while slope(high) < 0.0:
+            high *= 4.0
+        return (brentq(slope, low, high) if slope(low) < 0.0 else low) * np.eye(d)
+
+    def fingerprint(self) -> str:
+        """Return a short digest of the data and the weights, by which checkpoints know their cost."""
+        total = hashlib.sha256(repr(self).encode())
+        for part in (self.rows.data, self.rows.indices, self.rows.indptr, self.triplets):
+            total.update(np.ascontiguousarray(part).data)
+        return total.hexdigest()[:12]
+
+    def _shifted(self, point: Array) -> Array:
+        return point + self.kappa * np.eye(len(point)) if self.kappa > 0.0 else point
+
+    def _plain(self, rows: Array) -> Array:
+        part = self.X[rows]
+        return part.toarray() if sp.issparse(part) else part
+
+    def _inner(self, moved: Callable[[Array], Array], some: Array | None = None) -> Array:
+        """Return m_qᵀ(p − n) of triplets, where `moved` maps row numbers to the vectors m of these rows."""
+        triplets = self.triplets if some is None else self.triplets[some]
+        scores = np.empty(len(triplets))
+        order = np.argsort(triplets[:, 0], kind="stable")
+        size = max(1, CHUNK // self.n_blocks)
+        for part in np.split(order, range(size, len(order), size)):
+            q, p, n = triplets[part].T
+            rows, place = np.unique(q, return_inverse=True)
+            left, difference = moved(rows)[place], self.X[p] - self.X[n]
+            if sp.issparse(difference):
+                scores[part] = np.asarray(difference.multiply(left).sum(axis=1)).ravel()
+            else:
+                scores[part] = np.einsum("ij,ij->i", left, difference)
+        return scores
+
+    def _pulled(self, weights: Array, k: int | None = None) -> Array:
+        """Return Σ weights · ½ (q(p − n)ᵀ + (p − n)qᵀ), or its column k."""
+        couplings = self._couplings(weights)
+        if k is not None:
+            return np.asarray(self.X.T @ (couplings @ self.rows[:, [k]].toarray())).ravel()
+        if not sp.issparse(self.X):
+            return self.X.T @ (couplings @ self.X)
+        (count, d), pulled = self.rows.shape, np.empty(self.shape)
+        size = max(1, CHUNK // count)
+        for first in range(0, d, size):
+            part = slice(first, first + size)
+            pulled[:, part] = self.X.T @ (couplings @ self.X[:, part].toarray())
+        return pulled
+
+    def _couplings(self, weights: Array) -> Any:
+        """Return C, of shape (N, N), with Xᵀ C X = Σ weights · ½ (q(p − n)ᵀ + (p − n)qᵀ)."""
+        q, p, n = self.triplets.T
+        count = self.rows.shape[0]
+        if count * count <= SMALL:
+            flat = np.bincount(q * count + p, weights, count * count)
+            flat -= np.bincount(q * count + n, weights, count * count)
+            return symmetric(flat.reshape(count, count))
+        entries = (np.concatenate([weights, -weights]), (np.concatenate([q, q]), np.concatenate([p, n])))
+        couplings = sp.csr_array(entries, shape=(count, count))
+        return 0.5 * (couplings + couplings.T)
+
+
+def _inverse(matrix: Array) -> Array:
+    return symmetric(cho_solve(cho_factor(matrix), np.eye(len(matrix))))

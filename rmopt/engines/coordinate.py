@@ -1,0 +1,161 @@
+"""Coordinate descent: the definition, for any manifold with blocks, any cost and any retraction."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.optimize import bisect
+
+from rmopt.core.ambient import Array, dense
+from rmopt.core.cost import BlockCost, Cost, HasProximalStep
+from rmopt.core.retraction import Retraction
+from rmopt.engines.base import Engine, diverged
+from rmopt.kernels.row_column import BEYOND, CLIP, EXACT, FIXED
+
+# In a schedule: the block with the longest gradient.
+GREEDY = -1
+
+
+class BlockEngine(Engine):
+    """An engine whose steps move one block, and which remembers the gradient of each block.
+
+    A schedule holds numbers of blocks, or `GREEDY`; `etas` hold what the search of the step length makes of them.
+    """
+
+    @abstractmethod
+    def gradients_of(self, state: Any) -> tuple[Array, Array]:
+        """Return for each block the length of its gradient when it was last seen, and what that is relative to."""
+
+    def residual(self, state: Any) -> float:
+        """Return the optimality residual: ‖gradient‖ relative to its parts, from when each block was last seen."""
+        lengths, scales = self.gradients_of(state)
+        scale = float(np.linalg.norm(scales))
+        return float(np.linalg.norm(lengths)) / scale if scale > 0.0 else float("inf")
+
+
+@dataclass(frozen=True)
+class CoordinateState:
+    """A point, and what was seen of each block's gradient (infinity before that)."""
+
+    point: Any
+    lengths: Array
+    scales: Array
+    steps: int = 0
+    updates: int = 0
+
+
+@dataclass(frozen=True)
+class CoordinateEngine(BlockEngine):
+    """Gradient of one block, a search along it, retraction.
+
+    Attributes
+    ----------
+    manifold : Manifold
+        With blocks (`HasBlocks`).
+    cost : Cost
+    retraction : Retraction
+        With a velocity (`HasVelocity`), unless steps are fixed.
+    search : int
+        `FIXED`, `FRACTION` or `EXACT` of `rmopt.kernels.row_column`.
+    """
+
+    manifold: Any
+    cost: Cost
+    retraction: Retraction
+    search: int
+
+    def load(self, point: Any) -> CoordinateState:
+        """Return a state that stands at a point."""
+        d = self.manifold.n_blocks
+        return CoordinateState(point, np.full(d, np.inf), np.ones(d))
+
+    def advance(self, state: CoordinateState, schedule: Array, etas: Array) -> CoordinateState:
+        """Do one step per row of the schedule (see `Engine.advance`)."""
+        # Overflow is reported once, by the length of the gradient.
+        with np.errstate(all="ignore"):
+            return self._advance(state, schedule, etas)
+
+    def _advance(self, state: CoordinateState, schedule: Array, etas: Array) -> CoordinateState:
+        point, lengths, scales = state.point, state.lengths.copy(), state.scales.copy()
+        updates = state.updates
+        for step, (row, wanted) in enumerate(zip(schedule, etas, strict=True), state.steps):
+            block = int(row[0])
+            if block == GREEDY:
+                block = int(np.argmax(np.linalg.norm(dense(self.cost.gradient(point)), axis=0)))
+            gradient = self._gradient(point, block)
+            length = float(np.linalg.norm(gradient.column))
+            if not np.isfinite(length):
+                raise diverged(step, wanted)
+            if isinstance(self.cost, BlockCost):
+                scales[block] = self.cost.block_scale(point, block)
+            elif not np.isfinite(lengths[block]):
+                scales[block] = max(length, np.finfo(float).tiny)
+            lengths[block] = length
+            eta = self._length(point, -gradient, wanted) if length > 0.0 else 0.0
+            if eta > 0.0:
+                point = self.retraction(self.manifold, point, -gradient, eta)
+                if not np.isfinite(point).all():
+                    raise diverged(step, wanted)
+                if isinstance(self.cost, HasProximalStep):
+                    point = self.cost.proximal_step(point, block, eta)
+                updates += 1
+        return CoordinateState(point, lengths, scales, state.steps + len(schedule), updates)
+
+    def _gradient(self, point: Any, block: int) -> Any:
+        if isinstance(self.cost, BlockCost):
+            return self.cost.block_gradient(point, block)
+        return self.manifold.block_of(self.cost.gradient(point), block)
+
+    def _length(self, point: Any, direction: Any, wanted: float) -> float:
+        """Return the length of the step, as `rmopt.kernels.row_column.step_length` does."""
+        bound = self.retraction.reach(self.manifold, point, direction)
+        if self.search == FIXED:
+            return float(min(wanted, CLIP * bound))
+        if self.search != EXACT and self.retraction.bounded and np.isfinite(bound):
+            return float(wanted * bound)
+        return self._minimiser(point, direction, wanted * bound)
+
+    def _minimiser(self, point: Any, direction: Any, upper: float) -> float:
+        """Return where the cost along the curve stops falling, at most `upper`."""
+
+        def slope(t: float) -> float:
+            there = self.retraction(self.manifold, point, direction, t)
+            velocity = self.retraction.velocity(self.manifold, point, direction, t)  # type: ignore[attr-defined]
+            try:
+                found = float(np.vdot(dense(self.cost.gradient(there)), velocity))
+            except (np.linalg.LinAlgError, ValueError):
+                found = np.nan
+            # Too far: singular to machine precision, or beyond the largest number.
+            return np.inf if np.isnan(found) else found
+
+        if slope(0.0) >= 0.0:
+            return 0.0
+        low, high = 0.0, min(upper, 1.0)
+        while slope(high) <= 0.0:
+            if high == upper:
+                return float(upper)
+            low, high = high, min(4.0 * high, upper)
+        tight = 4 * np.finfo(float).eps
+        return float(min(bisect(slope, low, high, xtol=1e-300, rtol=tight, maxiter=500) * BEYOND, upper))
+
+    def dump(self, state: CoordinateState) -> Any:
+        """Return the point."""
+        return state.point
+
+    def gradients_of(self, state: CoordinateState) -> tuple[Array, Array]:
+        """Return lengths and scales (see `BlockEngine.gradients_of`)."""
+        return state.lengths, state.scales
+
+    def pack(self, state: CoordinateState) -> dict[str, Array]:
+        """Return the arrays of the state."""
+        counters = np.array([state.steps, state.updates])
+        return {"point": state.point, "lengths": state.lengths, "scales": state.scales, "counters": counters}
+
+    def unpack(self, arrays: dict[str, Array], template: CoordinateState) -> CoordinateState:
+        """Return the state that `pack` took apart."""
+        parts = dict(arrays)
+        steps, updates = parts.pop("counters").tolist()
+        return replace(template, **parts, steps=steps, updates=updates)

@@ -1,0 +1,219 @@
+"""The compiled engine of coordinate descent on `LogDetTriplet`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.linalg import lapack
+
+from rmopt.core.ambient import Array
+from rmopt.core.errors import DivergedError
+from rmopt.core.retraction import Retraction
+from rmopt.costs.log_det import LogDetTriplet
+from rmopt.engines.base import diverged
+from rmopt.engines.coordinate import GREEDY, BlockEngine
+from rmopt.kernels import log_det, shifting_inverse
+from rmopt.kernels.log_det import Metric, Samples, Terms
+from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED
+from rmopt.kernels.shifting_inverse import PENDING, Inverse
+from rmopt.manifolds import PositiveDefinite
+
+# The inverses and the scores are probed after this many steps, and renewed when they are off by more than this.
+PROBE_EVERY = 100
+DRIFT_LIMIT = 1e-10
+PROBED_TRIPLETS = 8
+
+
+@dataclass
+class MetricState:
+    """W with its inverses and scores, and counters."""
+
+    metric: Metric
+    steps: int = 0
+    renewals: int = 0
+
+    @property
+    def updates(self) -> int:
+        """Number of steps that moved W."""
+        return int(self.metric.counts[0])
+
+
+@dataclass(frozen=True)
+class LogDetEngine(BlockEngine):
+    """Steps of `CoordinateEngine` on `LogDetTriplet`, compiled: O(nnz(X) + d²) and the triplets that feature k touches.
+
+    Scores and inverses are kept up to date. Every step tests one entry of W W⁻¹, and now and then a random vector
+    and some triplets are tried; where they are off, the inverse is made anew by a Cholesky factorisation.
+
+    Attributes
+    ----------
+    manifold : PositiveDefinite
+    cost : LogDetTriplet
+        With a built-in loss.
+    retraction : Retraction
+        One with a compiled twin.
+    search : int
+        `FIXED`, `FRACTION` or `EXACT` of `rmopt.kernels.row_column`.
+    """
+
+    manifold: PositiveDefinite
+    cost: LogDetTriplet
+    retraction: Retraction
+    search: int
+    samples: Samples = field(init=False, repr=False)
+    terms: Terms = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        cost = self.cost
+        object.__setattr__(self, "samples", _samples(cost))
+        assert cost.loss.code is not None
+        terms = Terms(cost.loss.code, cost.alpha, cost.beta, cost.kappa, cost.sparsity)
+        object.__setattr__(self, "terms", terms)
+
+    def load(self, point: Array) -> MetricState:
+        """Return a state that stands at a point."""
+        d = self.cost.n_blocks
+        W = np.array(point, dtype=float, order="C")
+        cone = _empty_inverse(d)
+        barrier = _empty_inverse(d) if self.cost.kappa > 0.0 else cone
+        metric = Metric(
+            W=W, cone=cone, barrier=barrier, scores=self.cost.scores(W), residuals=np.full(d, np.inf),
+            sizes=np.ones(d), counts=np.zeros(2, dtype=np.int64), limit=np.full(1, DRIFT_LIMIT),
+        )  # fmt: skip
+        self._invert(metric)
+        return MetricState(metric)
+
+    def advance(self, state: MetricState, schedule: Array, etas: Array) -> MetricState:
+        """Do one step per row of the schedule (see `Engine.advance`)."""
+        blocks = np.array(schedule[:, 0], dtype=np.int64)
+        etas = np.ascontiguousarray(etas, dtype=float)
+        greedy = np.append(np.flatnonzero(blocks == GREEDY), len(blocks))
+        position, first = 0, state.steps
+        for stop in greedy:
+            position = self._run(state, blocks[:stop], etas, position, first)
+            if stop < len(blocks):
+                blocks[stop] = np.argmax(np.linalg.norm(self.cost.gradient(state.metric.W), axis=0))
+        return state
+
+    def _run(self, state: MetricState, blocks: Array, etas: Array, position: int, first: int) -> int:
+        while True:
+            position, reason = log_det.run(
+                state.metric, self.samples, self.terms, self.retraction.kernel, self.search, blocks, etas,
+                position, PROBE_EVERY,
+            )  # fmt: skip
+            state.steps = first + position
+            if reason == FINISHED:
+                return position
+            if reason != CHECKPOINT_DUE:
+                raise diverged(state.steps, etas[position])
+            self._look_after(state)
+
+    def dump(self, state: MetricState) -> Array:
+        """Return a copy of W."""
+        return state.metric.W.copy()
+
+    def gradients_of(self, state: MetricState) -> tuple[Array, Array]:
+        """Return lengths and scales (see `BlockEngine.gradients_of`)."""
+        return state.metric.residuals, state.metric.sizes
+
+    def inverse(self, state: MetricState) -> Array:
+        """Return W⁻¹ as the state holds it."""
+        shifting_inverse.settle(state.metric.cone)
+        return state.metric.cone.base.copy()
+
+    def pack(self, state: MetricState) -> dict[str, Array]:
+        """Return all arrays of the state."""
+        arrays: dict[str, Array] = {"counters": np.array([state.steps, state.renewals])}
+        for name, part in state.metric._asdict().items():
+            if not isinstance(part, Inverse):
+                arrays[name] = part
+            elif name == "cone" or self.cost.kappa > 0.0:
+                arrays.update({f"{name}_{key}": array for key, array in part._asdict().items()})
+        return arrays
+
+    def unpack(self, arrays: dict[str, Array], template: MetricState) -> MetricState:
+        """Return the state that `pack` took apart."""
+
+        def inverse(name: str) -> Inverse:
+            return Inverse(*(np.ascontiguousarray(arrays[f"{name}_{key}"]) for key in Inverse._fields))
+
+        cone = inverse("cone")
+        parts: dict[str, Any] = {
+            "cone": cone,
+            "barrier": inverse("barrier") if self.cost.kappa > 0.0 else cone,
+        }
+        plain = {name: np.ascontiguousarray(arrays[name]) for name in Metric._fields if name not in parts}
+        return MetricState(Metric(**parts, **plain), *arrays["counters"].tolist())
+
+    def _look_after(self, state: MetricState) -> None:
+        """Try the kept inverses and scores; renew them when they drifted."""
+        metric = state.metric
+        rng = np.random.default_rng(state.steps)
+        some = rng.integers(len(metric.scores), size=PROBED_TRIPLETS)
+        true = self.cost.scores(metric.W, some)
+        off = np.abs(metric.scores[some] - true).max() / max(1.0, np.abs(true).max())
+        if self._drift(metric, rng) > metric.limit[0] or off > DRIFT_LIMIT:
+            self._invert(metric, state.steps)
+            metric.scores[:] = self.cost.scores(metric.W)
+            # What a fresh inverse reaches is the most that can be asked of an ill-conditioned W.
+            metric.limit[0] = max(DRIFT_LIMIT, 30.0 * self._drift(metric, rng))
+            state.renewals += 1
+        metric.counts[1] = 0
+
+    def _drift(self, metric: Metric, rng: np.random.Generator) -> float:
+        """Return how far W W⁻¹ r is from r, for a vector r of random signs, at most; of both inverses."""
+        signs = rng.integers(2, size=len(metric.W)) * 2.0 - 1.0
+        moved, worst = np.empty_like(signs), 0.0
+        for inverse, shift in self._inverses(metric):
+            shifting_inverse.apply(inverse, signs, moved)
+            worst = max(worst, float(np.abs(metric.W @ moved + shift * moved - signs).max()))
+        return worst
+
+    def _inverses(self, metric: Metric) -> list[tuple[Inverse, float]]:
+        both = [(metric.cone, 0.0)]
+        return both + ([(metric.barrier, self.cost.kappa)] if self.cost.kappa > 0.0 else [])
+
+    def _invert(self, metric: Metric, steps: int = 0) -> None:
+        """Make the inverses anew, in their own memory."""
+        for inverse, shift in self._inverses(metric):
+            base = inverse.base
+            base[:] = metric.W
+            if shift > 0.0:
+                base[np.diag_indices_from(base)] += shift
+            # LAPACK sees the transpose, which is the same matrix.
+            _, failed = lapack.dpotrf(base.T, lower=0, overwrite_a=1, clean=0)
+            if failed:
+                raise DivergedError(
+                    f"W is singular to machine precision after {steps} steps, so the run cannot go on. Likely causes: "
+                    "a fixed step size that is too large, or no barrier (alpha = 0).",
+                    steps,
+                )
+            lapack.dpotri(base.T, lower=0, overwrite_c=1)
+            shifting_inverse.mirror(base)
+            inverse.count[0] = 0
+
+
+def _empty_inverse(d: int) -> Inverse:
+    return Inverse(np.empty((d, d)), np.empty((PENDING, d)), np.empty(PENDING), np.zeros(1, dtype=np.int64))
+
+
+def _samples(cost: LogDetTriplet) -> Samples:
+    """Return the data in the form of the kernels."""
+    rows, no_numbers, no_indices = cost.rows, np.empty(0), np.empty(0, dtype=np.int32)
+    count = rows.shape[0]
+    q, p, n = (np.ascontiguousarray(column, dtype=np.int32) for column in cost.triplets.T)
+    if not cost.is_dense:
+        columns = rows.tocsc()
+        where = np.concatenate([q, p, n])
+        order = np.argsort(where, kind="stable")
+        first_of = np.searchsorted(where[order], np.arange(count + 1)).astype(np.int64)
+        return Samples(
+            np.empty((0, 0)), rows.indptr, rows.indices, rows.data, columns.indptr, columns.indices, columns.data,
+            first_of, (order % len(q)).astype(np.int32), q, p, n,
+        )  # fmt: skip
+    return Samples(
+        np.ascontiguousarray(cost.X), no_indices, no_indices, no_numbers, no_indices, no_indices, no_numbers,
+        np.zeros(count + 1, dtype=np.int64), no_indices, q, p, n,
+    )  # fmt: skip

@@ -1,0 +1,278 @@
+"""Coordinate descent for Σ φ(qᵀW(p − n), 1) − α log det(W + κI) + β/2 ‖W‖² over positive definite W."""
+
+from math import isfinite, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from rmopt.kernels import shifting_inverse
+from rmopt.kernels.losses import slope
+from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED, NOT_FINITE
+from rmopt.kernels.row_column import (
+    Line,
+    extra,
+    schur_along,
+    schur_at,
+    step_length,
+)
+from rmopt.kernels.vectors import dot, row_products, transposed_product
+
+
+class Samples(NamedTuple):
+    """The rows of X, as CSR and CSC or as one array, and the triplets of row numbers.
+
+    Of `dense` and the two sparse forms one is empty. `first_of` and `triplets_of` list the triplets of each row.
+    """
+
+    dense: np.ndarray  # (N, d) or (0, 0)
+    row_start: np.ndarray
+    row_index: np.ndarray
+    row_value: np.ndarray
+    column_start: np.ndarray
+    column_index: np.ndarray
+    column_value: np.ndarray
+    first_of: np.ndarray
+    triplets_of: np.ndarray
+    query: np.ndarray  # (T,) int32
+    positive: np.ndarray
+    negative: np.ndarray
+
+
+class Terms(NamedTuple):
+    """The weights of the cost."""
+
+    loss: int
+    alpha: float
+    beta: float
+    kappa: float
+    sparsity: float
+
+
+class Metric(NamedTuple):
+    """W with what is kept beside it."""
+
+    W: np.ndarray  # (d, d)
+    cone: shifting_inverse.Inverse  # of W
+    barrier: shifting_inverse.Inverse  # of W + κI; with κ = 0 the same arrays as `cone`
+    scores: np.ndarray  # (T,) qᵀW(p − n)
+    residuals: np.ndarray  # (d,) length of column k of the gradient when it was last seen
+    sizes: np.ndarray  # (d,) summed lengths of its three parts
+    counts: np.ndarray  # (2,) int64: steps that moved W; steps since the inverses were probed
+    limit: np.ndarray  # (1,): |WV − I| at the entry that a step looks at, beyond which a probe is due
+
+
+@njit(cache=True, nogil=True)
+def _column_of(samples, k, out):
+    """Add column k of X to the zeros of out."""
+    if samples.dense.shape[0]:
+        for i in range(samples.dense.shape[0]):
+            out[i] = samples.dense[i, k]
+    else:
+        for at in range(samples.column_start[k], samples.column_start[k + 1]):
+            out[samples.column_index[at]] = samples.column_value[at]
+
+
+@njit(cache=True, nogil=True)
+def _touched(samples, k, x, stamp, out):
+    """List the triplets of rows with a non-zero feature k; return their number. `stamp` is 0, and is 0 again."""
+    count = 0
+    if samples.dense.shape[0]:
+        for t in range(samples.query.shape[0]):
+            # Selections instead of branches.
+            out[count] = t
+            q, d = x[samples.query[t]], x[samples.positive[t]] - x[samples.negative[t]]
+            count += 1 if q != 0.0 or d != 0.0 else 0
+        return count
+    for at in range(samples.column_start[k], samples.column_start[k + 1]):
+        row = samples.column_index[at]
+        for place in range(samples.first_of[row], samples.first_of[row + 1]):
+            t = samples.triplets_of[place]
+            out[count] = t
+            count += 1 - stamp[t]
+            stamp[t] = 1
+    for at in range(count):
+        stamp[out[at]] = 0
+    return count
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _transposed_product(samples, c, out):
+    """Set out = Xᵀ c."""
+    if samples.dense.shape[0]:
+        transposed_product(samples.dense, c, out)
+        return
+    out[:] = 0.0
+    for i in range(c.shape[0]):
+        if c[i] != 0.0:
+            for at in range(samples.row_start[i], samples.row_start[i + 1]):
+                out[samples.row_index[at]] += c[i] * samples.row_value[at]
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _product(samples, u, out):
+    """Set out = X u."""
+    if samples.dense.shape[0]:
+        row_products(samples.dense, u, out)
+        return
+    for i in range(out.shape[0]):
+        total = 0.0
+        for at in range(samples.row_start[i], samples.row_start[i + 1]):
+            total += samples.row_value[at] * u[samples.row_index[at]]
+        out[i] = total
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _pull(samples, scores, loss, x, touched, c):
+    """Set c such that ½ Xᵀc is column k of the gradient of the losses."""
+    c[:] = 0.0
+    for t in touched:
+        q, p, n = samples.query[t], samples.positive[t], samples.negative[t]
+        descent = slope(loss, scores[t], 1.0)
+        if descent != 0.0:
+            c[q] += descent * (x[p] - x[n])
+            c[p] += descent * x[q]
+            c[n] -= descent * x[q]
+
+
+@njit(cache=True, nogil=True)
+def _move_inverse(inverse, schur, w, Vu, u, k, eta, shrink, corner, next_schur):
+    """Push the two changes of V for a step η along u, whose column was then multiplied by `shrink`."""
+    d = w.shape[0]
+    # x = D w; A⁻¹ū = V ū − w (wᵀū)/w_k, with (wᵀū)/w_k = b − u_k.
+    push_back = schur.b - u[k]
+    shifting_inverse.push(inverse, -schur.D, w)
+    x = np.empty(d)
+    for j in range(d):
+        x[j] = shrink * (schur.D * w[j] - eta * (Vu[j] - w[j] * push_back))
+    x[k] = 1.0
+    if shrink != 1.0:
+        next_schur = corner - shrink * shrink * (corner - next_schur)
+    shifting_inverse.push(inverse, 1.0 / next_schur, x)
+
+
+@njit(cache=True, nogil=True)
+def run(metric, samples, terms, retraction, search, blocks, wanted, position, probe_every):
+    """Do one step for each of the blocks from `position` on.
+
+    Parameters
+    ----------
+    metric : Metric
+        Changed in place.
+    samples : Samples
+    terms : Terms
+    retraction, search : int
+        Codes of `rmopt.kernels.row_column`.
+    blocks : int64 array
+        Row and column of each step.
+    wanted : float array
+        What `step_length` makes of the search.
+    position : int
+    probe_every : int
+        Steps after which the loop ends with CHECKPOINT_DUE.
+
+    Returns
+    -------
+    (int, int)
+        The number of the next step, and why the loop ended (`rmopt.kernels.outcomes`).
+    """
+    d, N, T = metric.W.shape[0], samples.first_of.shape[0] - 1, samples.query.shape[0]
+    W = metric.W
+    x, c, r = np.zeros(N), np.empty(N), np.empty(N)
+    g, u, w, Vu = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
+    w_barrier, Vu_barrier = (np.empty(d), np.empty(d)) if terms.kappa > 0.0 else (w, Vu)
+    stamp, places = np.zeros(T, dtype=np.int8), np.empty(T + 1, dtype=np.int64)
+    z, b, e_weight = np.empty(T), np.empty(T), np.empty(T)
+    for step in range(position, blocks.shape[0]):
+        if metric.counts[1] >= probe_every:
+            return step, CHECKPOINT_DUE
+        k = blocks[step]
+        # The inverse.
+        shifting_inverse.column(metric.cone, k, w)
+        if not abs(dot(W[k], w) - 1.0) < metric.limit[0] and metric.counts[1] > 0:
+            return step, CHECKPOINT_DUE
+        if terms.kappa > 0.0:
+            shifting_inverse.column(metric.barrier, k, w_barrier)
+        # The gradient.
+        x[:] = 0.0
+        _column_of(samples, k, x)
+        touched = places[: _touched(samples, k, x, stamp, places)]
+        _pull(samples, metric.scores, terms.loss, x, touched, c)
+        _transposed_product(samples, c, g)
+        loss_square = 0.25 * dot(g, g)
+        for j in range(d):
+            g[j] = 0.5 * g[j] - terms.alpha * w_barrier[j] + terms.beta * W[k, j]
+        length = sqrt(dot(g, g))
+        if not isfinite(length):
+            return step, NOT_FINITE
+        metric.residuals[k] = length
+        metric.sizes[k] = (
+            sqrt(loss_square)
+            + terms.alpha * sqrt(dot(w_barrier, w_barrier))
+            + terms.beta * sqrt(dot(W[k], W[k]))
+        )
+        metric.counts[1] += 1
+        if length == 0.0:
+            continue
+        for j in range(d):
+            u[j] = -g[j]
+        u[k] = 0.0
+        shifting_inverse.apply(metric.cone, u, Vu)
+        if terms.kappa > 0.0:
+            shifting_inverse.apply(metric.barrier, u, Vu_barrier)
+        cross, square = dot(W[k], u), dot(u, u)
+        u[k] = -0.5 * g[k]
+        # The scores along the direction.
+        _product(samples, u, r)
+        for at in range(touched.shape[0]):
+            t = touched[at]
+            q, p, n = samples.query[t], samples.positive[t], samples.negative[t]
+            z[at] = metric.scores[t]
+            b[at] = r[q] * (x[p] - x[n]) + x[q] * (r[p] - r[n])
+            e_weight[at] = x[q] * (x[p] - x[n])
+        m = touched.shape[0]
+        cone = schur_along(w, Vu, u, k)
+        barrier = schur_along(w_barrier, Vu_barrier, u, k) if terms.kappa > 0.0 else cone
+        line = Line(
+            retraction, terms.loss, z[:m], b[:m], e_weight[:m], terms.alpha, terms.beta, barrier, cone,
+            cross, square, W[k, k], u[k],
+        )  # fmt: skip
+        eta = step_length(search, line, wanted[step])
+        e = extra(retraction, cone, eta)[0]
+        if not (isfinite(eta) and isfinite(e)):
+            return step, NOT_FINITE
+        if eta <= 0.0:
+            continue
+        # The move.
+        corner, shrink = W[k, k] + 2.0 * eta * u[k] + e, 1.0
+        if terms.sparsity > 0.0:
+            off = 0.0
+            for j in range(d):
+                off += (W[k, j] + eta * u[j]) ** 2 if j != k else 0.0
+            shrink = max(0.0, 1.0 - eta * terms.sparsity / sqrt(off)) if off > 0.0 else 1.0
+        _move_inverse(metric.cone, cone, w, Vu, u, k, eta, shrink, corner, schur_at(cone, eta, e))
+        if terms.kappa > 0.0:
+            _move_inverse(
+                metric.barrier, barrier, w_barrier, Vu_barrier, u, k, eta, shrink, corner + terms.kappa,
+                schur_at(barrier, eta, e),
+            )  # fmt: skip
+        if shrink == 1.0:
+            for at in range(m):
+                metric.scores[touched[at]] = z[at] + eta * b[at] + e * e_weight[at]
+            for j in range(d):
+                W[k, j] += eta * u[j]
+        else:
+            for j in range(d):
+                moved = shrink * (W[k, j] + eta * u[j])
+                g[j], W[k, j] = moved - W[k, j], moved
+            g[k] = 0.0
+            _product(samples, g, r)
+            for t in touched:
+                q, p, n = samples.query[t], samples.positive[t], samples.negative[t]
+                change = r[q] * (x[p] - x[n]) + x[q] * (r[p] - r[n])
+                metric.scores[t] += change + (2.0 * eta * u[k] + e) * x[q] * (x[p] - x[n])
+        W[k, k] = corner
+        for j in range(d):
+            W[j, k] = W[k, j]
+        metric.counts[0] += 1
+    return blocks.shape[0], FINISHED

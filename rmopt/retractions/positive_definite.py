@@ -1,0 +1,132 @@
+"""Retractions of the positive definite matrices; none of them leaves the cone.
+
+Each knows the velocity of its curve, which an exact line search needs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+
+from rmopt.core.ambient import Array, dense
+from rmopt.core.retraction import Retraction
+from rmopt.core.row_column import RowColumn
+from rmopt.kernels import row_column
+from rmopt.linalg import symmetric
+from rmopt.retractions.euclidean import Additive
+
+
+class AffineExponential(Retraction):
+    """R(ξ) = W exp(W⁻¹ξ): the geodesics of the affine-invariant metric."""
+
+    order = 2
+    name = "affine-exponential"
+    point_type = np.ndarray
+
+    def __call__(self, manifold: Any, point: Array, tangent: Any, t: float = 1.0) -> Array:
+        """Return the point reached from `point` along t · `tangent`."""
+        return manifold.exp(point, t * dense(tangent))
+
+    def velocity(self, manifold: Any, point: Array, tangent: Any, t: float) -> Array:
+        """Return the derivative of the curve at t: ξ exp(t W⁻¹ξ)."""
+        tangent = dense(tangent)
+        return symmetric(tangent @ np.linalg.solve(point, self(manifold, point, tangent, t)))
+
+
+class SecondOrderPD(Retraction):
+    """R(ξ) = W + ξ + ½ ξ W⁻¹ ξ, which is ½ (W + (W + ξ) W⁻¹ (W + ξ))."""
+
+    order = 2
+    name = "second-order"
+    point_type = np.ndarray
+
+    def __call__(self, manifold: Any, point: Array, tangent: Any, t: float = 1.0) -> Array:
+        """Return the point reached from `point` along t · `tangent`."""
+        tangent = dense(tangent)
+        return symmetric(point + t * tangent + 0.5 * t * t * (tangent @ _solve(point, tangent)))
+
+    def velocity(self, manifold: Any, point: Array, tangent: Any, t: float) -> Array:
+        """Return the derivative of the curve at t."""
+        tangent = dense(tangent)
+        return symmetric(tangent + t * (tangent @ _solve(point, tangent)))
+
+
+class SchurExponential(Retraction):
+    """Moves a row and column linearly and its Schur complement multiplicatively.
+
+    For H = u e_kᵀ + e_k uᵀ the column k moves along the straight line except for its diagonal entry, which moves
+    such that the Schur complement S = W_kk − BᵀA⁻¹B becomes S exp(t Ṡ/S). For a general tangent vector the same is done to one row and
+    column after the other: the strictly lower part of the Cholesky factor moves linearly and its diagonal
+    multiplicatively (the log-Cholesky exponential of Lin 2019).
+    """
+
+    order = 1
+    kernel = row_column.SCHUR_EXPONENTIAL
+    name = "schur-exponential"
+    point_type = np.ndarray
+
+    def __call__(self, manifold: Any, point: Array, tangent: Any, t: float = 1.0) -> Array:
+        """Return the point reached from `point` along t · `tangent`."""
+        if isinstance(tangent, RowColumn):
+            return self._row_column(point, tangent, t)[0]
+        factor, lower, rate = _log_cholesky(point, tangent)
+        moved = np.tril(factor + t * lower, -1) + np.diag(np.diag(factor) * np.exp(t * rate))
+        return moved @ moved.T
+
+    def velocity(self, manifold: Any, point: Array, tangent: Any, t: float) -> Array:
+        """Return the derivative of the curve at t."""
+        if isinstance(tangent, RowColumn):
+            return self._row_column(point, tangent, t)[1]
+        factor, lower, rate = _log_cholesky(point, tangent)
+        grown = np.diag(factor) * np.exp(t * rate)
+        moved = np.tril(factor + t * lower, -1) + np.diag(grown)
+        change = np.tril(lower, -1) + np.diag(rate * grown)
+        return change @ moved.T + moved @ change.T
+
+    def reach(self, manifold: Any, point: Array, tangent: Any) -> float:
+        """Return how far a solver may go: there the Schur complement is as small as an inverse can bear."""
+        if not isinstance(tangent, RowColumn):
+            return float("inf")
+        schur = manifold.schur_along(point, tangent)
+        return float(row_column.reach(self.kernel, schur, point[tangent.k, tangent.k]))
+
+    @staticmethod
+    def _row_column(point: Array, tangent: RowColumn, t: float) -> tuple[Array, Array]:
+        """Return the point and the velocity for a row and column."""
+        k, rest = tangent.k, np.arange(len(point)) != tangent.k
+        others = cho_factor(point[np.ix_(rest, rest)]) if rest.any() else None
+        B, move = point[rest, k], tangent.u[rest]
+
+        def solve(v: Array) -> Array:
+            return cho_solve(others, v) if others is not None else v
+
+        schur = point[k, k] - B @ solve(B)
+        rate = 2.0 * (tangent.u[k] - move @ solve(B)) / schur
+        column = B + t * move
+        reached = solve(column)
+        end, velocity = point.copy(), np.zeros_like(point)
+        end[rest, k] = end[k, rest] = column
+        end[k, k] = schur * np.exp(t * rate) + column @ reached
+        velocity[rest, k] = velocity[k, rest] = move
+        velocity[k, k] = rate * schur * np.exp(t * rate) + 2.0 * (move @ reached)
+        return end, velocity
+
+
+def _solve(point: Array, tangent: Array) -> Array:
+    return cho_solve(cho_factor(point), tangent)
+
+
+def _log_cholesky(point: Array, tangent: Any) -> tuple[Array, Array, Array]:
+    """Return the Cholesky factor L, the velocity of its lower part, and the relative velocity of its diagonal."""
+    factor = np.linalg.cholesky(point)
+    inner = solve_triangular(factor, solve_triangular(factor, dense(tangent), lower=True).T, lower=True)
+    half = np.tril(inner, -1) + np.diag(0.5 * np.diag(inner))
+    return factor, factor @ half, 0.5 * np.diag(inner)
+
+
+POSITIVE_DEFINITE_RETRACTIONS: dict[str, Retraction] = {
+    retraction.name: retraction
+    for retraction in (Additive(), SchurExponential(), AffineExponential(), SecondOrderPD())
+}
