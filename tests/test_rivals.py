@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from problems.full_matrix import distance_targets
 from problems.ranking import GroupPerceptron, LabelRanking, MatrixPerceptron, WarpRanking
 from problems.ranking import PassiveAggressive as LabelPassiveAggressive
 from problems.ranking.rivals import FullRankEngine
@@ -19,7 +20,6 @@ from problems.similarity import (
     PassiveAggressive,
     PSDGradientDescent,
 )
-from problems.similarity.rivals import distance_targets
 from rmopt import InvalidInputError, Problem
 from rmopt.core import DivergedError
 from rmopt.costs import TripletSum, logistic
@@ -157,11 +157,10 @@ def test_lego_solves_its_problem_at_every_pair() -> None:
 
 def test_lego_by_hand() -> None:
     # One feature, z = 2, M = 1: distance 4, target 1, η = 1: (4 − 1 + √(9 + 64)) / 8 is reached.
-    from problems.similarity.kernels import _log_det_step
+    from problems._full_matrix import log_det_weight
 
-    M = np.array([[1.0]])
-    _log_det_step(M, np.array([2.0]), 4.0, 1.0, 1.0)
-    assert 4 * M[0, 0] == pytest.approx((3 + np.sqrt(73)) / 8)
+    moved = 1.0 - log_det_weight(4.0, 1.0, 1.0) * 2.0 * 2.0
+    assert 4 * moved == pytest.approx((3 + np.sqrt(73)) / 8)
 
 
 # Label ranking

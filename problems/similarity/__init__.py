@@ -4,16 +4,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from problems.full_matrix import Lego, Oasis
     from problems.similarity.estimator import LoretaSimilarity
     from problems.similarity.model import BilinearSimilarity
     from problems.similarity.rivals import (
         FactoredGradientDescent,
-        Lego,
-        Oasis,
         PassiveAggressive,
         PSDGradientDescent,
     )
-    from problems.similarity.sampling import ClassTriplets
+    from problems.triplets import ClassTriplets
 
 __all__ = [
     "BilinearSimilarity",
@@ -28,18 +27,18 @@ __all__ = [
 
 # scikit-learn and numba take long to import; only what is used is loaded.
 _HOMES = {
-    "BilinearSimilarity": "model",
-    "ClassTriplets": "sampling",
-    "FactoredGradientDescent": "rivals",
-    "Lego": "rivals",
-    "Oasis": "rivals",
-    "PSDGradientDescent": "rivals",
-    "LoretaSimilarity": "estimator",
-    "PassiveAggressive": "rivals",
+    "BilinearSimilarity": "problems.similarity.model",
+    "ClassTriplets": "problems.triplets",
+    "FactoredGradientDescent": "problems.similarity.rivals",
+    "Lego": "problems.full_matrix",
+    "Oasis": "problems.full_matrix",
+    "PSDGradientDescent": "problems.similarity.rivals",
+    "LoretaSimilarity": "problems.similarity.estimator",
+    "PassiveAggressive": "problems.similarity.rivals",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'problems.similarity' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"problems.similarity.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -14,9 +14,9 @@ from problems.evaluation import Retrieval, cosine_scores, evaluate_retrieval
 from problems.selection import select
 from problems.similarity.methods import Method
 from problems.similarity.model import save_point
-from problems.similarity.sampling import ClassTriplets
 from problems.similarity.training import initial_point
 from problems.text import prepare_text, select_terms
+from problems.triplets import ClassTriplets
 from rmopt.core import Problem
 from rmopt.costs import TripletSum
 from rmopt.experiments import Run

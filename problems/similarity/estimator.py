@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 
 from problems.evaluation import bilinear_scores, evaluate_retrieval
 from problems.similarity.model import BilinearSimilarity
-from problems.similarity.sampling import ClassTriplets
 from problems.similarity.training import initial_point, loreta_solver, natural_step_size
+from problems.triplets import ClassTriplets
 from rmopt.core import InvalidInputError, Problem, PSDPoint
 from rmopt.costs import LOSSES, TripletSum
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank

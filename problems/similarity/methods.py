@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from problems.evaluation import ScoreBlock, bilinear_scores
+from problems.full_matrix import Lego, Oasis
 from problems.similarity.rivals import (
     FactoredGradientDescent,
-    Lego,
-    Oasis,
     PassiveAggressive,
     PSDGradientDescent,
 )

@@ -28,8 +28,8 @@ CHUNK, SMALL = 4_000_000, 100_000
 class LogDetTriplet(BlockCost):
     """Σ_t φ(qᵀW(p − n), 1) − α log det(W + κI) + β/2 ‖W‖² over positive definite W (Atzmon et al. 2015, eq. 3).
 
-    Each triplet (q, p, n) says that the row q of X is more similar to the row p than to the row n. The paper prints the
-    barrier with a plus; with κ = 0 it keeps W away from the boundary of the cone. With κ > 0 and a smooth loss the
+    Each triplet (q, p, n) says that the row q of X is more similar to the row p than to the row n. The paper prints
+    the barrier with a plus; with κ = 0 it keeps W away from the boundary of the cone. With κ > 0 and a smooth loss the
     cost is smooth on the closed cone, as the convergence theorem of the paper asks.
 
     Parameters
@@ -139,7 +139,8 @@ class LogDetTriplet(BlockCost):
 
     def block_gradient(self, point: Array, block: int) -> RowColumn:
         """Return row and column k of the gradient."""
-        return RowColumn.from_column(block, sum(self._gradient_parts(point, block)))
+        losses, barrier, frobenius = self._gradient_parts(point, block)
+        return RowColumn.from_column(block, losses + barrier + frobenius)
 
     def block_scale(self, point: Array, block: int) -> float:
         """Return the summed lengths of column k of the gradients of losses, barrier and Frobenius term."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from scipy.linalg import lapack
@@ -14,10 +13,10 @@ from rmopt.core.retraction import Retraction
 from rmopt.costs.log_det import LogDetTriplet
 from rmopt.engines.base import diverged
 from rmopt.engines.coordinate import GREEDY, BlockEngine
-from rmopt.kernels import log_det, shifting_inverse
+from rmopt.kernels import log_det, pending
 from rmopt.kernels.log_det import Metric, Samples, Terms
 from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED
-from rmopt.kernels.shifting_inverse import PENDING, Inverse
+from rmopt.kernels.pending import Changing
 from rmopt.manifolds import PositiveDefinite
 
 # The inverses and the scores are probed after this many steps, and renewed when they are off by more than this.
@@ -42,7 +41,7 @@ class MetricState:
 
 @dataclass(frozen=True)
 class LogDetEngine(BlockEngine):
-    """Steps of `CoordinateEngine` on `LogDetTriplet`, compiled: O(nnz(X) + d²) and the triplets that feature k touches.
+    """Steps of `CoordinateEngine` on `LogDetTriplet`, compiled: O(nnz(X) + d²) and the triplets of feature k.
 
     Scores and inverses are kept up to date. Every step tests one entry of W W⁻¹, and now and then a random vector
     and some triplets are tried; where they are off, the inverse is made anew by a Cholesky factorisation.
@@ -76,8 +75,8 @@ class LogDetEngine(BlockEngine):
         """Return a state that stands at a point."""
         d = self.cost.n_blocks
         W = np.array(point, dtype=float, order="C")
-        cone = _empty_inverse(d)
-        barrier = _empty_inverse(d) if self.cost.kappa > 0.0 else cone
+        cone = pending.of(np.empty((d, d)))
+        barrier = pending.of(np.empty((d, d))) if self.cost.kappa > 0.0 else cone
         metric = Metric(
             W=W, cone=cone, barrier=barrier, scores=self.cost.scores(W), residuals=np.full(d, np.inf),
             sizes=np.ones(d), counts=np.zeros(2, dtype=np.int64), limit=np.full(1, DRIFT_LIMIT),
@@ -120,14 +119,14 @@ class LogDetEngine(BlockEngine):
 
     def inverse(self, state: MetricState) -> Array:
         """Return W⁻¹ as the state holds it."""
-        shifting_inverse.settle(state.metric.cone)
+        pending.settle(state.metric.cone)
         return state.metric.cone.base.copy()
 
     def pack(self, state: MetricState) -> dict[str, Array]:
         """Return all arrays of the state."""
         arrays: dict[str, Array] = {"counters": np.array([state.steps, state.renewals])}
         for name, part in state.metric._asdict().items():
-            if not isinstance(part, Inverse):
+            if not isinstance(part, Changing):
                 arrays[name] = part
             elif name == "cone" or self.cost.kappa > 0.0:
                 arrays.update({f"{name}_{key}": array for key, array in part._asdict().items()})
@@ -136,16 +135,17 @@ class LogDetEngine(BlockEngine):
     def unpack(self, arrays: dict[str, Array], template: MetricState) -> MetricState:
         """Return the state that `pack` took apart."""
 
-        def inverse(name: str) -> Inverse:
-            return Inverse(*(np.ascontiguousarray(arrays[f"{name}_{key}"]) for key in Inverse._fields))
+        def inverse(name: str) -> Changing:
+            return Changing(*(np.ascontiguousarray(arrays[f"{name}_{key}"]) for key in Changing._fields))
 
         cone = inverse("cone")
-        parts: dict[str, Any] = {
-            "cone": cone,
-            "barrier": inverse("barrier") if self.cost.kappa > 0.0 else cone,
+        barrier = inverse("barrier") if self.cost.kappa > 0.0 else cone
+        plain = {
+            name: np.ascontiguousarray(arrays[name])
+            for name in Metric._fields
+            if name not in ("cone", "barrier")
         }
-        plain = {name: np.ascontiguousarray(arrays[name]) for name in Metric._fields if name not in parts}
-        return MetricState(Metric(**parts, **plain), *arrays["counters"].tolist())
+        return MetricState(Metric(cone=cone, barrier=barrier, **plain), *arrays["counters"].tolist())
 
     def _look_after(self, state: MetricState) -> None:
         """Try the kept inverses and scores; renew them when they drifted."""
@@ -167,11 +167,11 @@ class LogDetEngine(BlockEngine):
         signs = rng.integers(2, size=len(metric.W)) * 2.0 - 1.0
         moved, worst = np.empty_like(signs), 0.0
         for inverse, shift in self._inverses(metric):
-            shifting_inverse.apply(inverse, signs, moved)
+            pending.apply(inverse, signs, moved)
             worst = max(worst, float(np.abs(metric.W @ moved + shift * moved - signs).max()))
         return worst
 
-    def _inverses(self, metric: Metric) -> list[tuple[Inverse, float]]:
+    def _inverses(self, metric: Metric) -> list[tuple[Changing, float]]:
         both = [(metric.cone, 0.0)]
         return both + ([(metric.barrier, self.cost.kappa)] if self.cost.kappa > 0.0 else [])
 
@@ -186,17 +186,13 @@ class LogDetEngine(BlockEngine):
             _, failed = lapack.dpotrf(base.T, lower=0, overwrite_a=1, clean=0)
             if failed:
                 raise DivergedError(
-                    f"W is singular to machine precision after {steps} steps, so the run cannot go on. Likely causes: "
-                    "a fixed step size that is too large, or no barrier (alpha = 0).",
+                    f"W is singular to machine precision after {steps} steps, so the run cannot go on. Likely "
+                    "causes: a fixed step size that is too large, or no barrier (alpha = 0).",
                     steps,
                 )
             lapack.dpotri(base.T, lower=0, overwrite_c=1)
-            shifting_inverse.mirror(base)
-            inverse.count[0] = 0
-
-
-def _empty_inverse(d: int) -> Inverse:
-    return Inverse(np.empty((d, d)), np.empty((PENDING, d)), np.empty(PENDING), np.zeros(1, dtype=np.int64))
+            pending.mirror(base)
+            inverse.waiting[0] = 0
 
 
 def _samples(cost: LogDetTriplet) -> Samples:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from rmopt.kernels import shifting_inverse
+from rmopt.kernels import pending
 from rmopt.kernels.losses import slope
 from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED, NOT_FINITE
 from rmopt.kernels.row_column import (
@@ -53,8 +53,8 @@ class Metric(NamedTuple):
     """W with what is kept beside it."""
 
     W: np.ndarray  # (d, d)
-    cone: shifting_inverse.Inverse  # of W
-    barrier: shifting_inverse.Inverse  # of W + κI; with κ = 0 the same arrays as `cone`
+    cone: pending.Changing  # of W
+    barrier: pending.Changing  # of W + κI; with κ = 0 the same arrays as `cone`
     scores: np.ndarray  # (T,) qᵀW(p − n)
     residuals: np.ndarray  # (d,) length of column k of the gradient when it was last seen
     sizes: np.ndarray  # (d,) summed lengths of its three parts
@@ -141,14 +141,14 @@ def _move_inverse(inverse, schur, w, Vu, u, k, eta, shrink, corner, next_schur):
     d = w.shape[0]
     # x = D w; A⁻¹ū = V ū − w (wᵀū)/w_k, with (wᵀū)/w_k = b − u_k.
     push_back = schur.b - u[k]
-    shifting_inverse.push(inverse, -schur.D, w)
+    pending.push(inverse, -schur.D, w)
     x = np.empty(d)
     for j in range(d):
         x[j] = shrink * (schur.D * w[j] - eta * (Vu[j] - w[j] * push_back))
     x[k] = 1.0
     if shrink != 1.0:
         next_schur = corner - shrink * shrink * (corner - next_schur)
-    shifting_inverse.push(inverse, 1.0 / next_schur, x)
+    pending.push(inverse, 1.0 / next_schur, x)
 
 
 @njit(cache=True, nogil=True)
@@ -188,11 +188,11 @@ def run(metric, samples, terms, retraction, search, blocks, wanted, position, pr
             return step, CHECKPOINT_DUE
         k = blocks[step]
         # The inverse.
-        shifting_inverse.column(metric.cone, k, w)
+        pending.column(metric.cone, k, w)
         if not abs(dot(W[k], w) - 1.0) < metric.limit[0] and metric.counts[1] > 0:
             return step, CHECKPOINT_DUE
         if terms.kappa > 0.0:
-            shifting_inverse.column(metric.barrier, k, w_barrier)
+            pending.column(metric.barrier, k, w_barrier)
         # The gradient.
         x[:] = 0.0
         _column_of(samples, k, x)
@@ -217,9 +217,9 @@ def run(metric, samples, terms, retraction, search, blocks, wanted, position, pr
         for j in range(d):
             u[j] = -g[j]
         u[k] = 0.0
-        shifting_inverse.apply(metric.cone, u, Vu)
+        pending.apply(metric.cone, u, Vu)
         if terms.kappa > 0.0:
-            shifting_inverse.apply(metric.barrier, u, Vu_barrier)
+            pending.apply(metric.barrier, u, Vu_barrier)
         cross, square = dot(W[k], u), dot(u, u)
         u[k] = -0.5 * g[k]
         # The scores along the direction.

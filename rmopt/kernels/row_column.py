@@ -1,7 +1,8 @@
 """Steps that move one row and column of a positive definite matrix, and the search for their length.
 
 The direction is H = u e_kᵀ + e_k uᵀ. With A the matrix without row and column k, B the column k without its
-diagonal entry and x = (−A⁻¹B, 1), the inverse is V = A⁻¹ + x xᵀ/D, where D is the Schur complement of A. A step η leads to
+diagonal entry and x = (−A⁻¹B, 1), the inverse is V = A⁻¹ + x xᵀ/D, where D is the Schur complement of A. A step η
+leads to
 
     B + η ū,   x − η (A⁻¹ū),   D + 2bη − aη² + e(η)
 
@@ -160,8 +161,8 @@ def derivatives(line, eta):
 def minimiser(line, upper):
     """Return where the cost along the curve stops falling, at most `upper`.
 
-    Along a straight line the cost is convex: a Newton iteration on its derivative, inside a bracket that shrinks at every
-    evaluation. Along other curves it may stop falling at several points, and bisection of a bracket found by
+    Along a straight line the cost is convex: a Newton iteration on its derivative, inside a bracket that shrinks at
+    every evaluation. Along other curves it may stop falling at several points, and bisection of a bracket found by
     doubling chooses among them as the reference does.
     """
     first, second = derivatives(line, 0.0)

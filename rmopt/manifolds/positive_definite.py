@@ -20,8 +20,8 @@ from rmopt.retractions.positive_definite import SecondOrderPD
 class PositiveDefinite(Manifold):
     """Positive definite d × d matrices with the metric ⟨ξ, η⟩ = tr(W⁻¹ξ W⁻¹η) (Bhatia 2007, chapter 6).
 
-    Points are symmetric arrays, tangent vectors symmetric arrays, or `RowColumn` directions where one row and column moves
-    alone. Geodesics, distances and parallel transport have closed forms.
+    Points are symmetric arrays, tangent vectors symmetric arrays, or `RowColumn` directions where one row and
+    column moves alone. Geodesics, distances and parallel transport have closed forms.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ class PositiveDefinite(Manifold):
         point : array, shape (d, d)
         direction : RowColumn or symmetric array
             For a row and column the bound is the root of a quadratic, the Schur complement along the line
-            (Atzmon, Shalit and Chechik 2015, eq. 10); in general it comes from the least eigenvalue of W⁻¹ · direction.
+            (Atzmon, Shalit and Chechik 2015); in general it comes from the least eigenvalue of W⁻¹ · direction.
         inverse : array, optional
             W⁻¹; with it the bound of a row and column costs O(d²).
         """

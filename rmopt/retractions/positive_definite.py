@@ -57,9 +57,9 @@ class SchurExponential(Retraction):
     """Moves a row and column linearly and its Schur complement multiplicatively.
 
     For H = u e_kᵀ + e_k uᵀ the column k moves along the straight line except for its diagonal entry, which moves
-    such that the Schur complement S = W_kk − BᵀA⁻¹B becomes S exp(t Ṡ/S). For a general tangent vector the same is done to one row and
-    column after the other: the strictly lower part of the Cholesky factor moves linearly and its diagonal
-    multiplicatively (the log-Cholesky exponential of Lin 2019).
+    such that the Schur complement S = W_kk − BᵀA⁻¹B becomes S exp(t Ṡ/S). For a general tangent vector the same is
+    done to one row and column after the other: the strictly lower part of the Cholesky factor moves linearly and its
+    diagonal multiplicatively (the log-Cholesky exponential of Lin 2019).
     """
 
     order = 1

@@ -28,8 +28,8 @@ ORDERS: dict[str, Callable[[int], Sampler]] = {
 class CoordinateDescent(Solver):
     """The gradient of one block, a search along it, retraction; again and again.
 
-    On `PositiveDefinite`, whose block k is row and column k, with `LogDetTriplet` this is COMET (Atzmon, Shalit and Chechik
-    2015, Algorithm 1).
+    On `PositiveDefinite`, whose block k is row and column k, with `LogDetTriplet` this is COMET (Atzmon, Shalit and
+    Chechik 2015, Algorithm 1).
 
     Parameters
     ----------
@@ -38,8 +38,8 @@ class CoordinateDescent(Solver):
     step_size : StepSize, float or callable
         `ExactLineSearch`, `FractionOfBound`, or fixed step sizes, which end short of the boundary.
     order : {"uniform", "shuffled", "cyclic", "gauss-southwell"}, Sampler or callable
-        Which block moves. "uniform" draws with replacement, as the paper does; "shuffled" takes each block once per pass;
-        "gauss-southwell" takes the longest gradient, at the price of a whole gradient a step.
+        Which block moves. "uniform" draws with replacement, as the paper does; "shuffled" takes each block
+        once per pass; "gauss-southwell" takes the longest gradient, at the price of a whole gradient a step.
     retraction : Retraction, optional
         The straight line, `Additive`, unless given.
     tol : float

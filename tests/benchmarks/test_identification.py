@@ -10,7 +10,7 @@ import numpy as np
 from problems.datasets import load
 from problems.similarity.bench import Bench, prepared
 from problems.similarity.methods import METHODS
-from problems.similarity.sampling import ClassTriplets
+from problems.triplets import ClassTriplets
 from rmopt import Problem
 from rmopt.core import DivergedError
 from rmopt.manifolds import FixedRankEmbedded

@@ -1,0 +1,141 @@
+"""Online learners of a full matrix from triplets: OASIS and LEGO."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from problems import _full_matrix
+from problems.online import OnlineEngine, OnlineSolver
+from rmopt.core import InvalidInputError, Problem
+from rmopt.costs import TripletSum, hinge
+from rmopt.engines.base import Engine
+from rmopt.kernels import pending
+from rmopt.kernels.terms import Rows, Terms
+
+Array = np.ndarray
+
+
+def rows_and_terms(cost: TripletSum, schedule: Array, etas: Array) -> tuple[Rows, Rows, Terms]:
+    """Return queries, documents and triplets in the form of the kernels."""
+    left, right = (Rows(rows.indptr, rows.indices, rows.data) for rows in (cost.left, cost.right))
+    return left, right, Terms(*cost.resolve(schedule.ravel()), etas)
+
+
+class TripletSolver(OnlineSolver):
+    """An online learner for a `TripletSum` with the hinge loss."""
+
+    # Whether queries and documents must be rows of one matrix.
+    one_space: bool = False
+
+    def engine(self, problem: Problem) -> Engine:
+        """Return the engine that does the steps."""
+        cost = problem.cost
+        if not isinstance(cost, TripletSum) or cost.loss is not hinge:
+            raise InvalidInputError(f"{type(self).__name__} is defined for a TripletSum with the hinge loss.")
+        if self.one_space and cost.left is not cost.right:
+            raise InvalidInputError(
+                f"{type(self).__name__} compares rows of one matrix; pass the same object as queries and documents."
+            )
+        return self.triplet_engine(cost)
+
+    @abstractmethod
+    def triplet_engine(self, cost: TripletSum) -> Engine:
+        """Return the engine for a checked cost."""
+
+
+@dataclass(frozen=True)
+class FullMatrix(OnlineEngine):
+    """OASIS steps on all n² numbers of W.
+
+    Attributes
+    ----------
+    cost : TripletSum
+    """
+
+    cost: TripletSum
+
+    def arrays_of(self, point: Array) -> dict[str, Array]:
+        """Return a copy of the point."""
+        return {"W": np.array(point, dtype=float, order="C")}
+
+    def point_of(self, arrays: dict[str, Array]) -> Array:
+        """Return a copy of W."""
+        return arrays["W"].copy()
+
+    def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
+        """Do one step per triplet (see `OnlineEngine.run`)."""
+        rows, _, terms = rows_and_terms(self.cost, schedule, etas)
+        return _full_matrix.oasis(arrays["W"], rows, terms, moves)
+
+
+@dataclass(frozen=True)
+class FullMetric(OnlineEngine):
+    """LEGO steps on a full Mahalanobis matrix.
+
+    Attributes
+    ----------
+    cost : TripletSum
+    near, far : float
+        The squared distances for similar and for dissimilar pairs.
+    """
+
+    cost: TripletSum
+    near: float
+    far: float
+
+    def arrays_of(self, point: Array) -> dict[str, Array]:
+        """Return a copy of the point, without pending changes."""
+        return pending.of(np.array(point, dtype=float, order="C"))._asdict()
+
+    def point_of(self, arrays: dict[str, Array]) -> Array:
+        """Return the matrix, pending changes included; these stay pending, so that later steps do not depend on it."""
+        matrix = pending.Changing(**arrays)
+        vectors, weights = (part[: matrix.waiting[0]] for part in (matrix.vectors, matrix.weights))
+        return matrix.base + (vectors.T * weights) @ vectors
+
+    def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
+        """Do one step per triplet (see `OnlineEngine.run`)."""
+        rows, _, terms = rows_and_terms(self.cost, schedule, etas)
+        return _full_matrix.lego(pending.Changing(**arrays), self.near, self.far, rows, terms, moves)
+
+
+class Oasis(TripletSolver):
+    """Passive–aggressive steps on a full matrix W (Chechik et al. 2010); `step_size` is the bound C.
+
+    Runs on `Euclidean(n, n)`, by custom from the identity; a step touches nnz(q) · nnz(d) numbers.
+    """
+
+    one_space = True
+
+    def triplet_engine(self, cost: TripletSum) -> Engine:
+        """Return the engine for a checked cost."""
+        return FullMatrix(cost)
+
+
+class Lego(TripletSolver):
+    """Online log-det steps on a full Mahalanobis matrix (Jain et al. 2008); `step_size` is η.
+
+    Jain et al. learn from pairs with target distances. Here each triplet gives two pairs: the positive should be
+    within the 5th percentile of the squared distances of random rows, the negative beyond the 95th, as is the
+    custom for log-det metric learning (Davis et al. 2007), and a pair moves the matrix only where it is not.
+    Runs on `Euclidean(n, n)` from the identity; the matrix stays positive definite. A step reads
+    the rows that a pair needs; the matrix changes for many steps at once.
+    """
+
+    one_space = True
+
+    def triplet_engine(self, cost: TripletSum) -> Engine:
+        """Return the engine for a checked cost."""
+        return FullMetric(cost, *distance_targets(cost.left))
+
+
+def distance_targets(rows: object, pairs: int = 1000) -> tuple[float, float]:
+    """Return the 5th and 95th percentile of the squared distances of random rows, drawn with a fixed seed."""
+    first, second = np.random.default_rng(0).integers(rows.shape[0], size=(2, pairs))  # type: ignore[attr-defined]
+    difference = rows[first] - rows[second]  # type: ignore[index]
+    squares = np.asarray(difference.multiply(difference).sum(axis=1)).ravel()
+    near, far = np.percentile(squares[first != second], [5, 95])
+    return float(near), float(far)

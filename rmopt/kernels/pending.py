@@ -1,0 +1,108 @@
+"""A symmetric matrix that every step changes by terms of rank one.
+
+V = base + Σ s_j v_j v_jᵀ: changes stay pending as a few vectors and are applied together, so that a step reads the
+d × d numbers at most once and writes them rarely.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from rmopt.kernels.vectors import dot, gather, transposed_product
+
+# Vectors that may be pending, and rows of the base that change together.
+PENDING = 32
+ROWS = 64
+
+
+class Changing(NamedTuple):
+    """V = base + Σ weights[j] · vectors[j] vectors[j]ᵀ over the first `waiting[0]` vectors."""
+
+    base: np.ndarray  # (d, d), symmetric
+    vectors: np.ndarray  # (PENDING, d)
+    weights: np.ndarray  # (PENDING,)
+    waiting: np.ndarray  # (1,) int64
+
+
+def of(base):
+    """Return a changing matrix that stands at an array, which it takes over."""
+    vectors = np.zeros((PENDING, base.shape[0]))
+    return Changing(base, vectors, np.zeros(PENDING), np.zeros(1, dtype=np.int64))
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def column(matrix, k, out):
+    """Set out = V e_k."""
+    d = out.shape[0]
+    for i in range(d):
+        out[i] = matrix.base[k, i]
+    for j in range(matrix.waiting[0]):
+        weight = matrix.weights[j] * matrix.vectors[j, k]
+        for i in range(d):
+            out[i] += weight * matrix.vectors[j, i]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def apply(matrix, x, out):
+    """Set out = V x."""
+    transposed_product(matrix.base, x, out)
+    for j in range(matrix.waiting[0]):
+        weight = matrix.weights[j] * dot(matrix.vectors[j], x)
+        for i in range(out.shape[0]):
+            out[i] += weight * matrix.vectors[j, i]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def apply_sparse(matrix, indices, values, length, out):
+    """Set out = V x for the sparse vector x in the first `length` places."""
+    gather(matrix.base, indices, values, 0, length, out)
+    for j in range(matrix.waiting[0]):
+        total = 0.0
+        for at in range(length):
+            total += values[at] * matrix.vectors[j, indices[at]]
+        weight = matrix.weights[j] * total
+        for i in range(out.shape[0]):
+            out[i] += weight * matrix.vectors[j, i]
+
+
+@njit(cache=True, nogil=True)
+def push(matrix, weight, vector):
+    """Add weight · vector vectorᵀ to V."""
+    if matrix.waiting[0] == matrix.weights.shape[0]:
+        settle(matrix)
+    place = matrix.waiting[0]
+    matrix.weights[place] = weight
+    matrix.vectors[place, :] = vector
+    matrix.waiting[0] = place + 1
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def settle(matrix):
+    """Apply what is pending to the base."""
+    count, d = matrix.waiting[0], matrix.base.shape[0]
+    if count == 0:
+        return
+    right = matrix.vectors[:count]
+    for first in range(0, d, ROWS):
+        last = min(first + ROWS, d)
+        left = np.empty((last - first, count))
+        for i in range(first, last):
+            for j in range(count):
+                left[i - first, j] = matrix.weights[j] * matrix.vectors[j, i]
+        change = np.dot(left, right)
+        for i in range(first, last):
+            for c in range(d):
+                matrix.base[i, c] += change[i - first, c]
+    matrix.waiting[0] = 0
+
+
+@njit(cache=True, nogil=True)
+def mirror(matrix):
+    """Copy the lower triangle to the upper one, in tiles."""
+    d = matrix.shape[0]
+    for top in range(0, d, ROWS):
+        for left in range(0, top + 1, ROWS):
+            for i in range(top, min(top + ROWS, d)):
+                for j in range(left, min(left + ROWS, i)):
+                    matrix[j, i] = matrix[i, j]
