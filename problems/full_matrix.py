@@ -91,7 +91,7 @@ class FullMetric(OnlineEngine):
         return pending.of(np.array(point, dtype=float, order="C"))._asdict()
 
     def point_of(self, arrays: dict[str, Array]) -> Array:
-        """Return the matrix, pending changes included; these stay pending, so that later steps do not depend on it."""
+        """Return the matrix with its pending changes, which stay pending: later steps do not depend on this."""
         matrix = pending.Changing(**arrays)
         vectors, weights = (part[: matrix.waiting[0]] for part in (matrix.vectors, matrix.weights))
         return matrix.base + (vectors.T * weights) @ vectors

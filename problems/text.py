@@ -162,6 +162,29 @@ def prepare_text(bundle: Bundle, n_features: int, *, sublinear: bool = False) ->
     return replace(bundle, X=tfidf(chosen, bundle.train, sublinear=sublinear))
 
 
+def informative_unit_rows(bundle: Bundle, n_features: int = 0) -> Bundle:
+    """Return the bundle with its most informative columns and rows of length 1; counts are weighted by tf-idf.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        A sparse X holds counts (`prepare_text`); the columns of a dense one are only chosen and its rows scaled.
+    n_features : int
+        Columns to keep, by information gain on the training part; 0: all.
+
+    Raises
+    ------
+    InvalidInputError
+        When `n_features` is out of range or the bundle does not hold what it should.
+    """
+    wanted = bundle.X.shape[1] if n_features == 0 else n_features
+    if issparse(bundle.X):
+        return prepare_text(bundle, wanted)
+    chosen = bundle.X[:, select_terms(bundle.X, bundle.y, bundle.train, wanted)]
+    lengths = np.linalg.norm(chosen, axis=1, keepdims=True)
+    return replace(bundle, X=chosen / np.where(lengths > 0, lengths, 1.0))
+
+
 def _as_counts(X: Any) -> csr_array:
     """Return X as canonical CSR in float64 without stored zeros; the argument is left as it is."""
     if getattr(X, "ndim", None) != 2 or X.dtype.kind not in "buif" or 0 in X.shape:

@@ -116,10 +116,9 @@ class Run:
             When the file cannot be written; an older file of that name is untouched.
         """
         path = self.path(name)
-        if "_drawing_process" in vars(self):
-            self._drawing_process.draw(path, size, fill, *arguments)
-        else:
-            draw(path, size, fill, *arguments)
+        # The prepared process draws one picture; matplotlib is loaded here only for a second one.
+        prepared = vars(self).pop("_drawing_process", None)
+        (draw if prepared is None else prepared.draw)(path, size, fill, *arguments)
         return path
 
 

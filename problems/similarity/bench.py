@@ -15,7 +15,7 @@ from problems.selection import select
 from problems.similarity.methods import Method
 from problems.similarity.model import save_point
 from problems.similarity.training import initial_point
-from problems.text import prepare_text, select_terms
+from problems.text import informative_unit_rows
 from problems.triplets import ClassTriplets
 from rmopt.core import Problem
 from rmopt.costs import TripletSum
@@ -40,14 +40,7 @@ def prepared(bundle: Bundle, features: int, split: int) -> Bundle:
     split : int
         Seed of a random 65/35 split; −1: the published one.
     """
-    if split >= 0:
-        bundle = bundle.resplit(split)
-    n_features = bundle.X.shape[1] if features == 0 else features
-    if not isinstance(bundle.X, np.ndarray):
-        return prepare_text(bundle, n_features)
-    chosen = bundle.X[:, select_terms(bundle.X, bundle.y, bundle.train, n_features)]
-    lengths = np.linalg.norm(chosen, axis=1, keepdims=True)
-    return replace(bundle, X=chosen / np.where(lengths > 0, lengths, 1.0))
+    return informative_unit_rows(bundle.resplit(split) if split >= 0 else bundle, features)
 
 
 MakeSolver = Callable[[float, int, Sampler], Solver]

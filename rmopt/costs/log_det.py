@@ -29,8 +29,8 @@ class LogDetTriplet(BlockCost):
     """Σ_t φ(qᵀW(p − n), 1) − α log det(W + κI) + β/2 ‖W‖² over positive definite W (Atzmon et al. 2015, eq. 3).
 
     Each triplet (q, p, n) says that the row q of X is more similar to the row p than to the row n. The paper prints
-    the barrier with a plus; with κ = 0 it keeps W away from the boundary of the cone. With κ > 0 and a smooth loss the
-    cost is smooth on the closed cone, as the convergence theorem of the paper asks.
+    the barrier with a plus; with κ = 0 it keeps W away from the boundary of the cone. With κ > 0 and a smooth loss
+    the cost is smooth on the closed cone, as the convergence theorem of the paper asks.
 
     Parameters
     ----------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy.linalg import lapack
@@ -66,7 +67,7 @@ class LogDetEngine(BlockEngine):
 
     def __post_init__(self) -> None:
         cost = self.cost
-        object.__setattr__(self, "samples", _samples(cost))
+        object.__setattr__(self, "samples", samples_of(cost.rows, cost.triplets, cost.is_dense))
         assert cost.loss.code is not None
         terms = Terms(cost.loss.code, cost.alpha, cost.beta, cost.kappa, cost.sparsity)
         object.__setattr__(self, "terms", terms)
@@ -195,21 +196,21 @@ class LogDetEngine(BlockEngine):
             inverse.waiting[0] = 0
 
 
-def _samples(cost: LogDetTriplet) -> Samples:
-    """Return the data in the form of the kernels."""
-    rows, no_numbers, no_indices = cost.rows, np.empty(0), np.empty(0, dtype=np.int32)
+def samples_of(rows: Any, triplets: Array, dense: bool) -> Samples:
+    """Return rows (CSR) and triplets in the form of the kernels; as an array when `dense`."""
+    no_numbers, no_indices = np.empty(0), np.empty(0, dtype=np.int32)
     count = rows.shape[0]
-    q, p, n = (np.ascontiguousarray(column, dtype=np.int32) for column in cost.triplets.T)
-    if not cost.is_dense:
-        columns = rows.tocsc()
-        where = np.concatenate([q, p, n])
-        order = np.argsort(where, kind="stable")
-        first_of = np.searchsorted(where[order], np.arange(count + 1)).astype(np.int64)
+    q, p, n = (np.ascontiguousarray(column, dtype=np.int32) for column in triplets.T)
+    if dense:
         return Samples(
-            np.empty((0, 0)), rows.indptr, rows.indices, rows.data, columns.indptr, columns.indices, columns.data,
-            first_of, (order % len(q)).astype(np.int32), q, p, n,
+            rows.toarray(), no_indices, no_indices, no_numbers, no_indices, no_indices, no_numbers,
+            np.zeros(count + 1, dtype=np.int64), no_indices, q, p, n,
         )  # fmt: skip
+    columns = rows.tocsc()
+    where = np.concatenate([q, p, n])
+    order = np.argsort(where, kind="stable")
+    first_of = np.searchsorted(where[order], np.arange(count + 1)).astype(np.int64)
     return Samples(
-        np.ascontiguousarray(cost.X), no_indices, no_indices, no_numbers, no_indices, no_indices, no_numbers,
-        np.zeros(count + 1, dtype=np.int64), no_indices, q, p, n,
+        np.empty((0, 0)), rows.indptr, rows.indices, rows.data, columns.indptr, columns.indices, columns.data,
+        first_of, (order % len(q)).astype(np.int32), q, p, n,
     )  # fmt: skip

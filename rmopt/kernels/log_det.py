@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from rmopt.kernels import pending
+from rmopt.kernels import pending, vectors
 from rmopt.kernels.losses import slope
 from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED, NOT_FINITE
 from rmopt.kernels.row_column import (
@@ -16,7 +16,7 @@ from rmopt.kernels.row_column import (
     schur_at,
     step_length,
 )
-from rmopt.kernels.vectors import dot, row_products, transposed_product
+from rmopt.kernels.vectors import dot
 
 
 class Samples(NamedTuple):
@@ -63,7 +63,7 @@ class Metric(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def _column_of(samples, k, out):
+def column_of(samples, k, out):
     """Add column k of X to the zeros of out."""
     if samples.dense.shape[0]:
         for i in range(samples.dense.shape[0]):
@@ -97,10 +97,10 @@ def _touched(samples, k, x, stamp, out):
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def _transposed_product(samples, c, out):
+def transposed_product(samples, c, out):
     """Set out = Xᵀ c."""
     if samples.dense.shape[0]:
-        transposed_product(samples.dense, c, out)
+        vectors.transposed_product(samples.dense, c, out)
         return
     out[:] = 0.0
     for i in range(c.shape[0]):
@@ -110,10 +110,10 @@ def _transposed_product(samples, c, out):
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _product(samples, u, out):
+def product(samples, u, out):
     """Set out = X u."""
     if samples.dense.shape[0]:
-        row_products(samples.dense, u, out)
+        vectors.row_products(samples.dense, u, out)
         return
     for i in range(out.shape[0]):
         total = 0.0
@@ -195,10 +195,10 @@ def run(metric, samples, terms, retraction, search, blocks, wanted, position, pr
             pending.column(metric.barrier, k, w_barrier)
         # The gradient.
         x[:] = 0.0
-        _column_of(samples, k, x)
+        column_of(samples, k, x)
         touched = places[: _touched(samples, k, x, stamp, places)]
         _pull(samples, metric.scores, terms.loss, x, touched, c)
-        _transposed_product(samples, c, g)
+        transposed_product(samples, c, g)
         loss_square = 0.25 * dot(g, g)
         for j in range(d):
             g[j] = 0.5 * g[j] - terms.alpha * w_barrier[j] + terms.beta * W[k, j]
@@ -223,7 +223,7 @@ def run(metric, samples, terms, retraction, search, blocks, wanted, position, pr
         cross, square = dot(W[k], u), dot(u, u)
         u[k] = -0.5 * g[k]
         # The scores along the direction.
-        _product(samples, u, r)
+        product(samples, u, r)
         for at in range(touched.shape[0]):
             t = touched[at]
             q, p, n = samples.query[t], samples.positive[t], samples.negative[t]
@@ -266,7 +266,7 @@ def run(metric, samples, terms, retraction, search, blocks, wanted, position, pr
                 moved = shrink * (W[k, j] + eta * u[j])
                 g[j], W[k, j] = moved - W[k, j], moved
             g[k] = 0.0
-            _product(samples, g, r)
+            product(samples, g, r)
             for t in touched:
                 q, p, n = samples.query[t], samples.positive[t], samples.negative[t]
                 change = r[q] * (x[p] - x[n]) + x[q] * (r[p] - r[n])

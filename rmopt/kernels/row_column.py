@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from rmopt.kernels.losses import HINGE, curvature, slope
+from rmopt.kernels.losses import HINGE, slope_and_curvature
 
 # Retractions of rows and columns.
 STRAIGHT, SCHUR_EXPONENTIAL = range(2)
@@ -134,9 +134,9 @@ def _loss_derivatives(line, eta, e, de, dde):
     for t in range(line.z.shape[0]):
         score = line.z[t] + eta * line.b[t] + e * line.c[t]
         velocity = line.b[t] + de * line.c[t]
-        descent = slope(line.loss, score, 1.0)
+        descent, bend = slope_and_curvature(line.loss, score, 1.0)
         first += descent * velocity
-        second += descent * dde * line.c[t] + curvature(line.loss, score, 1.0) * velocity * velocity
+        second += descent * dde * line.c[t] + bend * velocity * velocity
     return first, second
 
 

@@ -1,0 +1,144 @@
+"""What every learned Mahalanobis metric offers, in scikit-learn's and metric-learn's words."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from scipy.linalg import LinAlgError
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+
+from problems.triplets import ClassTriplets
+from rmopt.core import InvalidInputError
+from rmopt.costs.bilinear import checked_triplets
+
+Array = np.ndarray
+
+TRIPLETS_PER_ROW = 20
+
+
+class MahalanobisLearner(TransformerMixin, BaseEstimator):
+    """A metric (x − z)ᵀ W (x − z) learned from classes or from triplets.
+
+    A subclass has the parameters `n_triplets` and `random_state`, and learns W in `learn`.
+    """
+
+    n_triplets: int | None
+    random_state: Any
+    mahalanobis_: Array
+    components_: Array
+
+    @abstractmethod
+    def learn(self, X: Any, triplets: Array, seed: int) -> Array:
+        """Return W, of shape (d, d), symmetric and positive semidefinite.
+
+        Parameters
+        ----------
+        X : array or CSR array, shape (N, d)
+        triplets : int array, shape (T, 3)
+            Row numbers: query, positive, negative.
+        seed : int
+        """
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from class labels: rows of one class are closer than rows of different ones.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n_samples, n_features)
+        y : array, shape (n_samples,)
+
+        Returns
+        -------
+        self
+        """
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=3)
+        check_classification_targets(y)
+        count = TRIPLETS_PER_ROW * len(y) if self.n_triplets is None else self.n_triplets
+        if not isinstance(count, (int, np.integer)) or count < 1:
+            raise InvalidInputError(f"n_triplets = {count!r} must be a positive integer or None.")
+        sampler, seed = ClassTriplets(y), self._seed()
+        self.classes_ = np.unique(y)
+        return self._finish(X, sampler.draw(np.random.default_rng([seed, 2]), 0, int(count)), seed)
+
+    def fit_triplets(self, X: Any, triplets: Any) -> Self:
+        """Learn from given triplets.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n_samples, n_features)
+        triplets : int array, shape (T, 3)
+            Row numbers in X: query, positive, negative.
+
+        Returns
+        -------
+        self
+        """
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
+        return self._finish(X, checked_triplets(triplets, X.shape[0], X.shape[0]), self._seed())
+
+    def transform(self, X: Any) -> Array:
+        """Return X Lᵀ with W = LᵀL: there, the Euclidean distance is the learned metric."""
+        return np.asarray(self._seen(X) @ self.components_.T)
+
+    def pair_distance(self, pairs: Any) -> Array:
+        """Return the learned distance of each pair.
+
+        Parameters
+        ----------
+        pairs : array, shape (n_pairs, 2, n_features)
+
+        Returns
+        -------
+        array, shape (n_pairs,)
+        """
+        check_is_fitted(self, "components_")
+        pairs = np.asarray(pairs, dtype=float)
+        wanted = (2, self.components_.shape[1])
+        if pairs.ndim != 3 or pairs.shape[1:] != wanted or not np.isfinite(pairs).all():
+            raise InvalidInputError(
+                f"pairs must be finite numbers of shape (n_pairs, {wanted[0]}, {wanted[1]}), got {pairs.shape}."
+            )
+        return np.linalg.norm((pairs[:, 0] - pairs[:, 1]) @ self.components_.T, axis=1)
+
+    def pair_score(self, pairs: Any) -> Array:
+        """Return minus the learned distance of each pair: higher means more similar."""
+        return -self.pair_distance(pairs)
+
+    def get_mahalanobis_matrix(self) -> Array:
+        """Return a copy of W, of shape (n_features, n_features)."""
+        check_is_fitted(self, "components_")
+        return self.mahalanobis_.copy()
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
+
+    def _finish(self, X: Any, triplets: Array, seed: int) -> Self:
+        self.mahalanobis_ = self.learn(X, triplets, seed)
+        self.components_ = factor(self.mahalanobis_)
+        return self
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, (int, np.integer)):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31))
+
+    def _seen(self, X: Any) -> Any:
+        check_is_fitted(self, "components_")
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+
+
+def factor(W: Array) -> Array:
+    """Return L with W = LᵀL: the transposed Cholesky factor, or for a singular W the scaled eigenvectors."""
+    try:
+        return np.linalg.cholesky(W).T.copy()
+    except LinAlgError:
+        values, vectors = np.linalg.eigh(W)
+        return (vectors * np.sqrt(np.maximum(values, 0.0))).T

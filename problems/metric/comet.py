@@ -1,0 +1,167 @@
+"""COMET as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from problems.metric.base import MahalanobisLearner
+from rmopt.core import InvalidInputError, Problem, Retraction
+from rmopt.costs import LOSSES, LogDetTriplet, Loss
+from rmopt.manifolds import PositiveDefinite
+from rmopt.retractions import POSITIVE_DEFINITE_RETRACTIONS
+from rmopt.solvers import Checkpoint, CoordinateDescent, Recorder
+
+Array = np.ndarray
+
+INITS = ("scaled", "identity")
+
+
+class CometMetric(MahalanobisLearner):
+    """A metric learned by block coordinate descent over positive definite matrices (Atzmon et al. 2015).
+
+    Minimises the mean loss of qᵀW(p − n) over triplets (query, positive, negative), minus α log det(W + κI), plus
+    β/2 ‖W‖². Each step moves one row and column of W and knows how far it may go, so W stays positive definite
+    without a projection.
+
+    Parameters
+    ----------
+    n_passes : float
+        The budget, in steps over the number of features.
+    alpha, beta : float
+        Weights of the barrier and of ‖W‖²/2, relative to the mean loss; β must be positive.
+    kappa : float
+        What is added to the diagonal of W in the barrier.
+    sparsity : float
+        Weight of Σ_k ‖row k without its diagonal entry‖: whole features lose their ties to the others.
+    loss : {"logistic", "hinge", "squared_hinge"} or Loss
+        The loss of the score and the target 1; the paper's is the hinge.
+    n_triplets : int or None
+        Triplets that `fit` draws; None: 20 for each row.
+    step_size : StepSize, float, callable or None
+        None: an exact line search. See `rmopt.solvers.CoordinateDescent`.
+    order : {"shuffled", "uniform", "cyclic", "gauss-southwell"}
+        Which row and column moves; the paper draws uniformly.
+    retraction : {"additive", "schur-exponential", "affine-exponential", "second-order"} or Retraction
+        The curve that a step follows.
+    init : {"scaled", "identity"}
+        "scaled": the best multiple of the identity.
+    tol : float
+        Stop when the optimality residual is at most this after a pass.
+    engine : {"auto", "compiled", "reference"}
+        "reference" is the plain definition, slow.
+    checkpoint : path or None
+        Save the state there every half minute, and resume from it when the file exists.
+    random_state : int, RandomState or None
+        Equal integers give equal bits.
+    verbose : bool
+        Draw a progress bar on standard error.
+
+    Attributes
+    ----------
+    components_ : array, shape (n_features, n_features)
+        L with W = LᵀL, the transposed Cholesky factor.
+    mahalanobis_ : array, shape (n_features, n_features)
+        W.
+    classes_ : array
+        The classes seen by `fit`.
+    n_features_in_, n_steps_ : int
+    stopped_by_ : str
+        Why the run ended: the budget, or a small optimality residual.
+    history_ : list of dict
+        What the `recorder` of `learn` measured.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> metric = CometMetric(n_passes=3, random_state=0).fit(X[:500] / 16, y[:500])
+    >>> metric.transform(X[:2] / 16).shape
+    (2, 64)
+    """
+
+    def __init__(
+        self,
+        n_passes: float = 8.0,
+        *,
+        alpha: float = 1e-4,
+        beta: float = 1e-4,
+        kappa: float = 0.0,
+        sparsity: float = 0.0,
+        loss: Any = "logistic",
+        n_triplets: int | None = None,
+        step_size: Any = None,
+        order: str = "shuffled",
+        retraction: Any = "additive",
+        init: str = "scaled",
+        tol: float = 1e-4,
+        engine: str = "auto",
+        checkpoint: Path | str | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_passes = n_passes
+        self.alpha = alpha
+        self.beta = beta
+        self.kappa = kappa
+        self.sparsity = sparsity
+        self.loss = loss
+        self.n_triplets = n_triplets
+        self.step_size = step_size
+        self.order = order
+        self.retraction = retraction
+        self.init = init
+        self.tol = tol
+        self.engine = engine
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def learn(self, X: Any, triplets: Array, seed: int, recorder: Recorder | None = None) -> Array:
+        """Return W (see `MahalanobisLearner.learn`); a recorder measures it on the way."""
+        problem = self.problem(X, triplets)
+        if recorder is None:
+            recorder = Recorder(progress=bool(self.verbose), description="COMET")
+        if self.init not in INITS:
+            raise InvalidInputError(f"init = {self.init!r} is unknown; choose one of {', '.join(INITS)}.")
+        # The start is as large as W: no name holds it while the solver runs.
+        result = self.solver().run(
+            problem,
+            problem.cost.best_multiple_of_identity()  # type: ignore[attr-defined]
+            if self.init == "scaled"
+            else np.eye(X.shape[1]),
+            random_state=seed,
+            recorder=recorder,
+            checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),
+        )
+        self.n_steps_, self.history_, self.stopped_by_ = result.steps, result.history, result.stopped_by
+        return result.point
+
+    def problem(self, X: Any, triplets: Array) -> Problem:
+        """Return the problem that is solved: the sum of the losses, with weights that grow with their number."""
+        loss = LOSSES.get(self.loss) if isinstance(self.loss, str) else self.loss
+        if not isinstance(loss, Loss):
+            raise InvalidInputError(f"loss = {self.loss!r} is unknown; choose one of {', '.join(LOSSES)}.")
+        weights = {"alpha": self.alpha, "beta": self.beta, "sparsity": self.sparsity}
+        scaled = {name: weight * len(triplets) for name, weight in weights.items()}
+        cost = LogDetTriplet(X, triplets, loss, kappa=self.kappa, **scaled)
+        return Problem(PositiveDefinite(cost.n_blocks), cost)
+
+    def solver(self) -> CoordinateDescent:
+        """Return the solver."""
+        retraction = self.retraction
+        if not isinstance(retraction, Retraction):
+            if retraction not in POSITIVE_DEFINITE_RETRACTIONS:
+                known = ", ".join(POSITIVE_DEFINITE_RETRACTIONS)
+                raise InvalidInputError(f"retraction = {retraction!r} is unknown; choose one of {known}.")
+            retraction = POSITIVE_DEFINITE_RETRACTIONS[retraction]
+        return CoordinateDescent(
+            self.n_passes,
+            step_size=self.step_size,
+            order=self.order,
+            retraction=retraction,
+            tol=self.tol,
+            engine=self.engine,
+        )

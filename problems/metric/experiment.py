@@ -1,0 +1,157 @@
+"""The experiment ``rmopt run metric``: COMET beside its rivals (Atzmon et al. 2015, section 5)."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from problems.cells import Cells, chosen_from, mean_and_sem
+from problems.datasets import Bundle, load
+from problems.metric.bench import DEPTH, Bench
+from problems.metric.claims import metric_claims
+from problems.metric.figure import draw_convergence, draw_precision
+from problems.metric.methods import METHODS, USUAL, Method, Parameters
+from rmopt.core import InvalidInputError
+from rmopt.experiments import Outcome, Run
+
+Option = typer.Option
+
+SELECTIONS = ("none", "first", "each")
+RANKINGS = ("similarity", "distance")
+
+
+def metric(
+    run: Run,
+    *,
+    data: Annotated[str, Option(help="Data set; `rmopt list` names them.")] = "digits",
+    data_home: Annotated[Path | None, Option(help="Folder that holds the data sets.")] = None,
+    features: Annotated[int, Option(help="Features to keep, by information gain; 0: all.")] = 0,
+    rows: Annotated[int, Option(help="Rows to keep, with the shares of the classes; 0: all.")] = 0,
+    methods: Annotated[str, Option(help=f"Any of {', '.join(METHODS)}.")] = ",".join(USUAL),
+    triplets: Annotated[int, Option(help="Training triplets, the same for all methods; 0: 20 a row.")] = 0,
+    passes: Annotated[float, Option(help="Coordinate steps of COMET, over the number of features.")] = 8.0,
+    splits: Annotated[int, Option(help="Random 80/20 splits.")] = 5,
+    select: Annotated[
+        str,
+        Option(help="Parameters by cross-validation: none, first (on the first split) or each (two layers)."),
+    ] = "none",
+    folds: Annotated[int, Option(help="Folds of the cross-validation inside the training part.")] = 5,
+    rank_by: Annotated[str, Option(help="Rank test rows by similarity or distance.")] = "similarity",
+    resume: Annotated[bool, Option("--resume", help="Go on from the results in the --out folder.")] = False,
+) -> Outcome:
+    """Learn a metric: COMET beside LEGO, BoostMetric, HDSL and the plain Euclidean distance.
+
+    Triplets (query, similar, dissimilar) are drawn from the classes of the training part; each test row then ranks
+    the others, and the share of its class among the first k is measured (Atzmon et al. 2015, section 5).
+    """
+    chosen = chosen_from(METHODS, methods, "--methods")
+    _check(splits, folds, passes, select, rank_by)
+    bundle = _thinned(load(data, data_home), rows)
+    run.prepare_to_draw()
+    for method in chosen.values():
+        method.make(**method.defaults)
+    first = Bench(bundle, features, 0, 1, rank_by, run.seed)
+    count = triplets or 20 * len(first.y)
+    benches = [Bench(bundle, features, split, count, rank_by, run.seed) for split in range(splits)]
+    run.say(
+        f"{bundle.name} ({bundle.source}): {len(first.y):,} training, {len(first.y_test):,} test rows, {splits} "
+        f"splits; {first.X.shape[1]:,} features, {bundle.n_classes} classes, {count:,} triplets"
+    )
+    cells = Cells(run.path("cells.jsonl"), resume)
+    about = {"data": data, "features": features, "rows": rows, "triplets": count, "seed": run.seed}
+    used: dict[tuple[str, int], Parameters] = {}
+    for split, bench in enumerate(benches):
+        for name, method in chosen.items():
+            if not method.grid or select == "none":
+                used[name, split] = method.defaults
+            elif select == "first" and split > 0:
+                used[name, split] = used[name, 0]
+            else:
+                found = _selected(
+                    run, cells, bench, name, method, passes, folds, about | {"rank_by": rank_by}, split
+                )
+                used[name, split] = found
+    results: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
+    with run.ticks("models", len(chosen) * splits) as tick:
+        for split, bench in enumerate(benches):
+            for name, method in chosen.items():
+                parameters = used[name, split]
+                settings = about | {
+                    "method": name, "split": split, "parameters": parameters, "passes": passes, "rank_by": rank_by,
+                }  # fmt: skip
+                compute = partial(bench.train, method, parameters, passes, watched=name.startswith("comet"))
+                results[name].append(cells.get(settings, compute))
+                tick()
+    labels = {name: method.label for name, method in chosen.items()}
+    run.draw("precision.png", draw_precision, results, labels, bundle.name, size=(6.4, 4.4))
+    if any(cell["curve"] for found in results.values() for cell in found):
+        run.draw("convergence.png", draw_convergence, results, labels, bundle.name, size=(9.0, 4.0))
+    return Outcome(
+        data=bundle.name,
+        parameters={
+            "features": first.X.shape[1], "rows": rows, "triplets": count, "passes": passes, "splits": splits,
+            "select": select, "folds": folds, "rank_by": rank_by,
+            "used": {name: [used[name, split] for split in range(splits)] for name in chosen},
+        },
+        rows=[_row(labels[name], found) for name, found in results.items()],
+        headings={
+            "precision_at_1": "P@1", "sem_at_1": "± s.e.m.", "precision_at_10": "P@10", "sem_at_10": "±",
+            "precision_at_50": "P@50", "train_seconds": "train s",
+        },
+        claims=metric_claims(results, labels),
+    )  # fmt: skip
+
+
+def _selected(
+    run: Run, cells: Cells, bench: Bench, name: str, method: Method, passes: float, folds: int,
+    about: dict[str, Any], split: int,
+) -> Parameters:  # fmt: skip
+    def compute() -> dict[str, Any]:
+        with run.ticks(f"selecting for {method.label}", folds * len(method.grid)) as tick:
+            return bench.selected(method, passes, folds, tick)
+
+    settings = about | {"select": name, "split": split, "passes": passes, "folds": folds, "grid": method.grid}
+    found = cells.get(settings, compute)
+    said = ", ".join(f"{key} = {value:g}" for key, value in found.items())
+    run.say(f"{method.label}, split {split}: {said} by {folds}-fold cross-validation")
+    return found
+
+
+def _row(label: str, found: list[dict[str, Any]]) -> dict[str, Any]:
+    row: dict[str, Any] = {"method": label}
+    whole = all(cell["precision"] is not None for cell in found)
+    for k in (1, DEPTH, 50):
+        there = whole and all(len(cell["precision"]) >= k for cell in found)
+        mean, sem = mean_and_sem(cell["precision"][k - 1] for cell in found) if there else (None, None)
+        row[f"precision_at_{k}"] = mean
+        if k < 50:
+            row[f"sem_at_{k}"] = sem
+    row["map"] = mean_and_sem(cell["map"] for cell in found)[0] if whole else None
+    row["train_seconds"] = float(np.median([cell["seconds"] for cell in found])) if whole else None
+    return row
+
+
+def _thinned(bundle: Bundle, rows: int) -> Bundle:
+    """Return the bundle with about this many rows, drawn with a fixed seed from every class."""
+    from dataclasses import replace
+
+    if rows < 0:
+        raise InvalidInputError(f"--rows {rows} must be at least 0.")
+    if rows == 0 or rows >= len(bundle.y):
+        return bundle
+    kept = np.flatnonzero(bundle.resplit(0, rows / len(bundle.y)).test)
+    return replace(bundle, X=bundle.X[kept], y=bundle.y[kept], test=np.arange(len(kept)) % 5 == 4)
+
+
+def _check(splits: int, folds: int, passes: float, select: str, rank_by: str) -> None:
+    if splits < 1 or folds < 2 or not passes > 0:
+        raise InvalidInputError(
+            f"--splits {splits} must be at least 1, --folds {folds} at least 2, --passes {passes:g} positive."
+        )
+    for option, value, known in (("--select", select, SELECTIONS), ("--rank-by", rank_by, RANKINGS)):
+        if value not in known:
+            raise InvalidInputError(f"{option} {value!r} is unknown; choose one of {', '.join(known)}.")

@@ -1,0 +1,75 @@
+"""The methods that the metric experiment compares, with the parameters that cross-validation chooses among."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from problems.metric.base import MahalanobisLearner
+from problems.metric.comet import CometMetric
+from problems.metric.outside import OUTSIDE, outside_metric
+from problems.metric.rivals import BoostMetric, EuclideanMetric, HdslMetric, LegoMetric
+
+Parameters = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of the comparison.
+
+    Attributes
+    ----------
+    label : str
+    make : callable
+        Makes the estimator from parameters.
+    defaults : dict
+        The parameters without cross-validation.
+    grid : list of dict
+        What cross-validation chooses among; empty: nothing.
+    from_classes : bool
+        Learns from the classes instead of the triplets.
+    """
+
+    label: str
+    make: Callable[..., MahalanobisLearner]
+    defaults: Parameters
+    grid: list[Parameters]
+    from_classes: bool = False
+
+
+def _grid(**choices: tuple[Any, ...]) -> list[Parameters]:
+    return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
+
+
+METHODS: dict[str, Method] = {
+    "euclidean": Method("Euclidean", EuclideanMetric, {}, []),
+    "comet": Method(
+        "COMET",
+        CometMetric,
+        {"alpha": 1e-4, "beta": 1e-5},
+        _grid(alpha=(1e-5, 1e-4, 1e-3), beta=(1e-6, 1e-5, 1e-4)),
+    ),
+    "comet-hinge": Method(
+        "COMET, hinge",
+        lambda **given: CometMetric(loss="hinge", **given),
+        {"alpha": 1e-4, "beta": 1e-5},
+        _grid(alpha=(1e-5, 1e-4, 1e-3), beta=(1e-6, 1e-5, 1e-4)),
+    ),
+    "comet-sparse": Method(
+        "COMET, sparse",
+        CometMetric,
+        {"alpha": 1e-4, "beta": 1e-5, "sparsity": 1e-5},
+        _grid(alpha=(1e-4,), beta=(1e-5,), sparsity=(1e-6, 1e-5, 1e-4)),
+    ),
+    "lego": Method("LEGO", LegoMetric, {"step_size": 1.0}, _grid(step_size=(0.01, 0.1, 1.0, 10.0, 100.0))),
+    "boost": Method("BoostMetric", BoostMetric, {"n_learners": 100}, _grid(n_learners=(25, 50, 100, 200))),
+    "hdsl": Method("HDSL", HdslMetric, {"scale": 1000.0}, _grid(scale=(100.0, 1000.0, 10_000.0))),
+} | {
+    name: Method(name.upper(), lambda name=name, **given: outside_metric(name, **given), {}, [], True)
+    for name in OUTSIDE
+}
+
+# What is compared unless asked otherwise.
+USUAL = ("euclidean", "comet", "comet-hinge", "lego", "boost", "hdsl")

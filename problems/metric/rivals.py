@@ -1,0 +1,139 @@
+"""The rivals of COMET (Atzmon et al. 2015, section 5.1), behind the same interface."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from problems.full_matrix import Lego
+from problems.metric.base import MahalanobisLearner
+from problems.metric.boost import boost_metric
+from problems.metric.hdsl import hdsl
+from rmopt.core import Problem
+from rmopt.costs import TripletSum
+from rmopt.manifolds import Euclidean
+from rmopt.solvers import ShuffledEpochs
+
+Array = np.ndarray
+
+
+class EuclideanMetric(MahalanobisLearner):
+    """The plain Euclidean distance: W = I.
+
+    Parameters
+    ----------
+    n_triplets : int or None
+        Not looked at: nothing is learned.
+    random_state : int, RandomState or None
+    """
+
+    def __init__(self, *, n_triplets: int | None = None, random_state: Any = None) -> None:
+        self.n_triplets = n_triplets
+        self.random_state = random_state
+
+    def learn(self, X: Any, triplets: Array, seed: int) -> Array:
+        """Return the identity."""
+        return np.eye(X.shape[1])
+
+
+class LegoMetric(MahalanobisLearner):
+    """Online log-det metric learning (Jain et al. 2008) in its form for relative distances.
+
+    The positive of a triplet should be within the 5th percentile of the squared distances of random rows, the
+    negative beyond the 95th (`problems.full_matrix.Lego`).
+
+    Parameters
+    ----------
+    step_size : float
+        η, the weight of a pair against the present matrix.
+    n_epochs : int
+        Passes over the triplets.
+    n_triplets : int or None
+        Triplets that `fit` draws; None: 20 for each row.
+    random_state : int, RandomState or None
+    """
+
+    def __init__(
+        self,
+        step_size: float = 1.0,
+        *,
+        n_epochs: int = 1,
+        n_triplets: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.step_size = step_size
+        self.n_epochs = n_epochs
+        self.n_triplets = n_triplets
+        self.random_state = random_state
+
+    def learn(self, X: Any, triplets: Array, seed: int) -> Array:
+        """Return W (see `MahalanobisLearner.learn`)."""
+        d = X.shape[1]
+        sampler = ShuffledEpochs(triplets)
+        solver = Lego(self.step_size, n_steps=self.n_epochs * len(triplets), sampler=sampler)
+        return solver.run(Problem(Euclidean(d, d), TripletSum(X, X)), np.eye(d), random_state=seed).point
+
+
+class BoostMetric(MahalanobisLearner):
+    """A metric as a sum of rank-one matrices found by boosting (Shen et al. 2012).
+
+    Parameters
+    ----------
+    n_learners : int
+        The most weak learners.
+    penalty : float
+        v, the price of the trace.
+    n_triplets : int or None
+        Triplets that `fit` draws; None: 20 for each row.
+    random_state : int, RandomState or None
+    """
+
+    def __init__(
+        self,
+        n_learners: int = 100,
+        *,
+        penalty: float = 1e-7,
+        n_triplets: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_learners = n_learners
+        self.penalty = penalty
+        self.n_triplets = n_triplets
+        self.random_state = random_state
+
+    def learn(self, X: Any, triplets: Array, seed: int) -> Array:
+        """Return W (see `MahalanobisLearner.learn`)."""
+        return boost_metric(X, triplets, penalty=self.penalty, n_learners=self.n_learners)
+
+
+class HdslMetric(MahalanobisLearner):
+    """Sparse 2 × 2 bases added by Frank–Wolfe (HDSL: Liu, Bellet and Sha 2015).
+
+    Parameters
+    ----------
+    scale : float
+        λ, the size of the bases.
+    n_iterations : int
+        Number of bases added.
+    n_triplets : int or None
+        Triplets that `fit` draws; None: 20 for each row.
+    random_state : int, RandomState or None
+    """
+
+    def __init__(
+        self,
+        scale: float = 1000.0,
+        *,
+        n_iterations: int = 8000,
+        n_triplets: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.scale = scale
+        self.n_iterations = n_iterations
+        self.n_triplets = n_triplets
+        self.random_state = random_state
+
+    def learn(self, X: Any, triplets: Array, seed: int) -> Array:
+        """Return W (see `MahalanobisLearner.learn`)."""
+        return hdsl(X, triplets, scale=self.scale, n_iterations=self.n_iterations, seed=seed)
