@@ -12,7 +12,7 @@ from rmopt.core import DivergedError, InvalidInputError
 
 Array = np.ndarray
 
-Score = Callable[[float, Array, Array], float]
+Score = Callable[[float, Array, Array], float | Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,14 @@ class Selection:
         The values that were tried, ascending.
     scores : array, shape (V, F)
         Scores by value and fold; minus infinity where the training diverged.
+    alternative : int
+        Which of the scores of one training these are; the one with the best mean.
     """
 
     best: float
     values: Array
     scores: Array
+    alternative: int = 0
 
     def rows(self) -> list[dict[str, Any]]:
         """Return value, mean and standard error of the mean for each value; None where a fold diverged."""
@@ -63,7 +66,8 @@ def select(
     folds : sequence of (train, test) arrays
         Row numbers, for example ``list(StratifiedKFold(5).split(X, y))``.
     score : callable
-        ``score(value, train, test)`` trains on some rows and measures on others; higher is better. A
+        ``score(value, train, test)`` trains on some rows and measures on others; higher is better. It may return
+        several numbers, always as many: ways to use what was trained, among which is chosen too. A
         `DivergedError` counts as minus infinity. Runs in threads, so its hot loops should be compiled without the
         interpreter lock.
     n_jobs : int or None
@@ -86,19 +90,23 @@ def select(
     if len(folds) < 2:
         raise InvalidInputError(f"cross-validation needs at least 2 folds, got {len(folds)}.")
 
-    def one(value: float, train: Array, test: Array) -> float:
+    def one(value: float, train: Array, test: Array) -> Array:
         try:
-            found = float(score(value, train, test))
+            found = np.atleast_1d(np.asarray(score(value, train, test), dtype=float))
         except DivergedError:
-            found = -np.inf
+            found = np.array([-np.inf])
         tick()
-        return found if np.isfinite(found) else -np.inf
+        return np.where(np.isfinite(found), found, -np.inf)
 
     tasks = (delayed(one)(value, train, test) for value in grid.tolist() for train, test in folds)
-    scores = np.array(Parallel(n_jobs=n_jobs, prefer="threads")(tasks)).reshape(grid.size, len(folds))
+    found = Parallel(n_jobs=n_jobs, prefer="threads")(tasks)
+    ways = max(map(len, found))
+    scores = np.array([np.broadcast_to(part, ways) for part in found]).reshape(grid.size, len(folds), ways)
+    alternative = int(np.argmax(scores.mean(axis=1).max(axis=0)))
+    scores = scores[:, :, alternative]
     means = scores.mean(axis=1)
     if not np.isfinite(means).any():
         raise InvalidInputError(
             f"training diverged for every value of the grid {grid.tolist()}; try smaller values, or scale the rows."
         )
-    return Selection(float(grid[int(np.argmax(means))]), grid, scores)
+    return Selection(float(grid[int(np.argmax(means))]), grid, scores, alternative)

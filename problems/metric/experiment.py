@@ -14,7 +14,7 @@ from problems.datasets import Bundle, load
 from problems.metric.bench import DEPTH, Bench
 from problems.metric.claims import metric_claims
 from problems.metric.figure import draw_convergence, draw_precision
-from problems.metric.methods import METHODS, USUAL, Method, Parameters
+from problems.metric.methods import METHODS, USUAL, Method
 from rmopt.core import InvalidInputError
 from rmopt.experiments import Outcome, Run
 
@@ -40,7 +40,13 @@ def metric(
         Option(help="Parameters by cross-validation: none, first (on the first split) or each (two layers)."),
     ] = "none",
     folds: Annotated[int, Option(help="Folds of the cross-validation inside the training part.")] = 5,
-    rank_by: Annotated[str, Option(help="Rank test rows by similarity or distance.")] = "similarity",
+    rank_by: Annotated[
+        str,
+        Option(
+            help="Rank test rows by similarity or distance; auto: what cross-validation chooses, or "
+            "without it what a method's cost speaks of."
+        ),
+    ] = "auto",
     resume: Annotated[bool, Option("--resume", help="Go on from the results in the --out folder.")] = False,
 ) -> Outcome:
     """Learn a metric: COMET beside LEGO, BoostMetric, HDSL and the plain Euclidean distance.
@@ -54,36 +60,34 @@ def metric(
     run.prepare_to_draw()
     for method in chosen.values():
         method.make(**method.defaults)
-    first = Bench(bundle, features, 0, 1, rank_by, run.seed)
+    first = Bench(bundle, features, 0, 1, run.seed)
     count = triplets or 20 * len(first.y)
-    benches = [Bench(bundle, features, split, count, rank_by, run.seed) for split in range(splits)]
+    benches = [Bench(bundle, features, split, count, run.seed) for split in range(splits)]
     run.say(
         f"{bundle.name} ({bundle.source}): {len(first.y):,} training, {len(first.y_test):,} test rows, {splits} "
         f"splits; {first.X.shape[1]:,} features, {bundle.n_classes} classes, {count:,} triplets"
     )
     cells = Cells(run.path("cells.jsonl"), resume)
     about = {"data": data, "features": features, "rows": rows, "triplets": count, "seed": run.seed}
-    used: dict[tuple[str, int], Parameters] = {}
+    rankings = RANKINGS if rank_by == "auto" else (rank_by,)
+    used: dict[tuple[str, int], dict[str, Any]] = {}
     for split, bench in enumerate(benches):
         for name, method in chosen.items():
-            if not method.grid or select == "none":
-                used[name, split] = method.defaults
+            if select == "none" or name == "euclidean":
+                ranking = method.rank_by if rank_by == "auto" else rank_by
+                used[name, split] = {"parameters": method.defaults, "rank_by": ranking}
             elif select == "first" and split > 0:
                 used[name, split] = used[name, 0]
             else:
-                found = _selected(
-                    run, cells, bench, name, method, passes, folds, about | {"rank_by": rank_by}, split
-                )
-                used[name, split] = found
+                settings = about | {"select": name, "split": split, "rankings": list(rankings)}
+                used[name, split] = _selected(run, cells, bench, method, passes, folds, settings)
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
     with run.ticks("models", len(chosen) * splits) as tick:
         for split, bench in enumerate(benches):
             for name, method in chosen.items():
-                parameters = used[name, split]
-                settings = about | {
-                    "method": name, "split": split, "parameters": parameters, "passes": passes, "rank_by": rank_by,
-                }  # fmt: skip
-                compute = partial(bench.train, method, parameters, passes, watched=name.startswith("comet"))
+                settings = about | used[name, split] | {"method": name, "split": split, "passes": passes}
+                watched = name.startswith("comet")
+                compute = partial(bench.train, method, **used[name, split], passes=passes, watched=watched)
                 results[name].append(cells.get(settings, compute))
                 tick()
     labels = {name: method.label for name, method in chosen.items()}
@@ -107,17 +111,18 @@ def metric(
 
 
 def _selected(
-    run: Run, cells: Cells, bench: Bench, name: str, method: Method, passes: float, folds: int,
-    about: dict[str, Any], split: int,
-) -> Parameters:  # fmt: skip
-    def compute() -> dict[str, Any]:
-        with run.ticks(f"selecting for {method.label}", folds * len(method.grid)) as tick:
-            return bench.selected(method, passes, folds, tick)
+    run: Run, cells: Cells, bench: Bench, method: Method, passes: float, folds: int, about: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the parameters and the ranking of a method by cross-validation, and say them."""
+    rankings = about["rankings"]
 
-    settings = about | {"select": name, "split": split, "passes": passes, "folds": folds, "grid": method.grid}
-    found = cells.get(settings, compute)
-    said = ", ".join(f"{key} = {value:g}" for key, value in found.items())
-    run.say(f"{method.label}, split {split}: {said} by {folds}-fold cross-validation")
+    def compute() -> dict[str, Any]:
+        with run.ticks(f"selecting for {method.label}", folds * max(1, len(method.grid))) as tick:
+            return bench.selected(method, rankings, passes, folds, tick)
+
+    found = cells.get(about | {"passes": passes, "folds": folds, "grid": method.grid}, compute)
+    said = ", ".join(f"{key} = {value:g}" for key, value in found["parameters"].items()) or "no parameters"
+    run.say(f"{method.label}, split {about['split']}: {said}, ranked by {found['rank_by']} ({folds}-fold)")
     return found
 
 
@@ -152,6 +157,9 @@ def _check(splits: int, folds: int, passes: float, select: str, rank_by: str) ->
         raise InvalidInputError(
             f"--splits {splits} must be at least 1, --folds {folds} at least 2, --passes {passes:g} positive."
         )
-    for option, value, known in (("--select", select, SELECTIONS), ("--rank-by", rank_by, RANKINGS)):
+    for option, value, known in (
+        ("--select", select, SELECTIONS),
+        ("--rank-by", rank_by, ("auto", *RANKINGS)),
+    ):
         if value not in known:
             raise InvalidInputError(f"{option} {value!r} is unknown; choose one of {', '.join(known)}.")

@@ -32,8 +32,8 @@ def hdsl(
 
     The bases are λ (e_i ± e_j)(e_i ± e_j)ᵀ. Frank–Wolfe adds one pair of features at a time, the one along which the
     gradient is steepest, with step 2/(t + 2) (Algorithm 1 of the paper, without its removal steps). The whole
-    gradient would take nearly all the time: as the paper suggests for many features, i is sought among a few random features,
-    whose rows of the gradient are exact, and j among all.
+    gradient would take nearly all the time: as the paper suggests for many features, i is sought among
+    a few random ones, whose rows of the gradient are exact, and j among all.
 
     Parameters
     ----------

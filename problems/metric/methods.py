@@ -30,6 +30,8 @@ class Method:
         What cross-validation chooses among; empty: nothing.
     from_classes : bool
         Learns from the classes instead of the triplets.
+    rank_by : {"similarity", "distance"}
+        What its cost speaks of: qᵀWp, or (q − p)ᵀW(q − p).
     """
 
     label: str
@@ -37,11 +39,14 @@ class Method:
     defaults: Parameters
     grid: list[Parameters]
     from_classes: bool = False
+    rank_by: str = "distance"
 
 
 def _grid(**choices: tuple[Any, ...]) -> list[Parameters]:
     return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
 
+
+COMET_GRID = _grid(alpha=(3e-5, 1e-4, 3e-4), beta=(1e-6, 1e-5, 1e-4))
 
 METHODS: dict[str, Method] = {
     "euclidean": Method("Euclidean", EuclideanMetric, {}, []),
@@ -49,23 +54,28 @@ METHODS: dict[str, Method] = {
         "COMET",
         CometMetric,
         {"alpha": 1e-4, "beta": 1e-5},
-        _grid(alpha=(1e-5, 1e-4, 1e-3), beta=(1e-6, 1e-5, 1e-4)),
+        COMET_GRID,
+        rank_by="similarity",
     ),
     "comet-hinge": Method(
         "COMET, hinge",
         lambda **given: CometMetric(loss="hinge", **given),
         {"alpha": 1e-4, "beta": 1e-5},
-        _grid(alpha=(1e-5, 1e-4, 1e-3), beta=(1e-6, 1e-5, 1e-4)),
+        COMET_GRID,
+        rank_by="similarity",
     ),
     "comet-sparse": Method(
         "COMET, sparse",
         CometMetric,
         {"alpha": 1e-4, "beta": 1e-5, "sparsity": 1e-5},
         _grid(alpha=(1e-4,), beta=(1e-5,), sparsity=(1e-6, 1e-5, 1e-4)),
+        rank_by="similarity",
     ),
     "lego": Method("LEGO", LegoMetric, {"step_size": 1.0}, _grid(step_size=(0.01, 0.1, 1.0, 10.0, 100.0))),
     "boost": Method("BoostMetric", BoostMetric, {"n_learners": 100}, _grid(n_learners=(25, 50, 100, 200))),
-    "hdsl": Method("HDSL", HdslMetric, {"scale": 1000.0}, _grid(scale=(100.0, 1000.0, 10_000.0))),
+    "hdsl": Method(
+        "HDSL", HdslMetric, {"scale": 1000.0}, _grid(scale=(100.0, 1000.0, 10_000.0)), rank_by="similarity"
+    ),
 } | {
     name: Method(name.upper(), lambda name=name, **given: outside_metric(name, **given), {}, [], True)
     for name in OUTSIDE
