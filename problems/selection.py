@@ -81,6 +81,7 @@ def select(
         For an empty grid, fewer than two folds, or when every value diverged.
     """
     from joblib import Parallel, delayed
+    from threadpoolctl import threadpool_limits
 
     grid = np.unique(np.asarray(list(values), dtype=float))
     if grid.size == 0 or not np.isfinite(grid).all():
@@ -99,7 +100,9 @@ def select(
         return np.where(np.isfinite(found), found, -np.inf)
 
     tasks = (delayed(one)(value, train, test) for value in grid.tolist() for train, test in folds)
-    found = Parallel(n_jobs=n_jobs, prefer="threads")(tasks)
+    # The threads are many enough; those of BLAS would only be in their way.
+    with threadpool_limits(1, user_api="blas"):
+        found = Parallel(n_jobs=n_jobs, prefer="threads")(tasks)
     ways = max(map(len, found))
     scores = np.array([np.broadcast_to(part, ways) for part in found]).reshape(grid.size, len(folds), ways)
     alternative = int(np.argmax(scores.mean(axis=1).max(axis=0)))
