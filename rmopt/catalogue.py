@@ -19,11 +19,12 @@ from rmopt.core.manifold import FixedRankManifold, Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.psd import PSDPoint
 from rmopt.core.retraction import Retraction
-from rmopt.costs import LOSSES, BilinearSum, TripletSum
+from rmopt.costs import LOSSES, BilinearSum, LogDetTriplet, Loss, TripletSum
 from rmopt.linalg import symmetric
-from rmopt.manifolds import Euclidean, FixedRankEmbedded, PolarPSD, PSDFixedRank
+from rmopt.manifolds import Euclidean, FixedRankEmbedded, PolarPSD, PositiveDefinite, PSDFixedRank
 from rmopt.retractions import (
     FIXED_RANK_RETRACTIONS,
+    POSITIVE_DEFINITE_RETRACTIONS,
     PSD_RETRACTIONS,
     Additive,
     PolarFactors,
@@ -61,7 +62,7 @@ class Instance:
 
 def instances() -> list[Instance]:
     """Return all registered instances: rmopt's own and those of other packages."""
-    found = [*fixed_rank_instances(), *psd_instances(), *flat_instances()]
+    found = [*fixed_rank_instances(), *psd_instances(), *positive_definite_instances(), *flat_instances()]
     for entry in entry_points(group="rmopt.instances"):
         found.extend(entry.load()())
     return found
@@ -160,6 +161,37 @@ def psd_instances() -> list[Instance]:
     return made
 
 
+def positive_definite_instances() -> list[Instance]:
+    """Return instances of `PositiveDefinite`: one and many features, one that never occurs, uneven eigenvalues."""
+    retractions = list(POSITIVE_DEFINITE_RETRACTIONS.values())
+    compiled = [retraction for retraction in retractions if retraction.kernel is not None]
+    made = [
+        Instance(
+            f"positive-definite-{d}",
+            manifold,
+            retractions,
+            {
+                loss: _log_det_problem(manifold, share, LOSSES[loss], **weights)
+                for loss, weights in costs.items()
+            },
+            compiled=compiled,
+        )
+        for d, share, costs in (
+            (7, 0.2, {"squared_hinge": {}, "logistic": {"kappa": 0.2}}),
+            (6, 1.0, {"hinge": {"sparsity": 0.1}, "squared": {}}),
+            (1, 1.0, {"logistic": {}}),
+        )
+        for manifold in (PositiveDefinite(d),)
+    ]
+    spread = PositiveDefinite(8)
+
+    def steep(rng: np.random.Generator) -> np.ndarray:
+        turn = np.linalg.qr(rng.standard_normal((8, 8)))[0]
+        return symmetric((turn * np.geomspace(1.0, 1e-3, 8)) @ turn.T)
+
+    return [*made, Instance("positive-definite-spread", spread, retractions, point=steep)]
+
+
 def flat_instances() -> list[Instance]:
     """Return an instance of `Euclidean`."""
     return [Instance("euclidean-4x3", Euclidean(4, 3), [Additive()])]
@@ -192,6 +224,16 @@ def _with_singular_values(
         return LowRankPoint(point.U, left @ np.diag(sigma) @ right.T, point.V)
 
     return make
+
+
+def _log_det_problem(manifold: PositiveDefinite, share: float, loss: Loss, **weights: float) -> Problem:
+    d = manifold.shape[0]
+    rng = np.random.default_rng([d, 5])
+    rows = _rows(20, d, rng, share).toarray()
+    # A feature that never occurs.
+    rows[:, d // 2] *= float(d == 1)
+    triplets = rng.integers(20, size=(60, 3))
+    return Problem(manifold, LogDetTriplet(rows, triplets, loss, alpha=3.0, beta=1.0, **weights))
 
 
 def _rows(count: int, width: int, rng: np.random.Generator, share: float = 0.4) -> sp.csr_array:

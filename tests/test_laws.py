@@ -20,16 +20,24 @@ from rmopt.checks import (
     report,
     run_catalogue,
 )
-from rmopt.core import Cost, Factored, InvalidInputError, LowRankPoint, Retraction
+from rmopt.core import BlockCost, Cost, Factored, InvalidInputError, LowRankPoint, Retraction
 from rmopt.engines import (
     BatchEngine,
     BilinearEngine,
     BlockedEngine,
+    LogDetEngine,
     SymmetricBilinearEngine,
+    choose_block_engine,
     choose_engine,
 )
 from rmopt.manifolds import FixedRankEmbedded
-from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS, PolarFactors, SecondOrder
+from rmopt.retractions import (
+    FIXED_RANK_RETRACTIONS,
+    POSITIVE_DEFINITE_RETRACTIONS,
+    PSD_RETRACTIONS,
+    PolarFactors,
+    SecondOrder,
+)
 
 
 @pytest.mark.parametrize("name", [instance.name for instance in instances()])
@@ -54,15 +62,25 @@ def test_the_catalogue_has_no_case_only_at_a_degenerate_value() -> None:
 def test_the_catalogue_has_every_retraction_and_every_bilinear_engine() -> None:
     used = {type(retraction) for one in instances() for retraction in one.retractions}
     assert used >= {
-        type(r) for r in (*FIXED_RANK_RETRACTIONS.values(), *PSD_RETRACTIONS.values(), PolarFactors())
+        type(r)
+        for r in (
+            *FIXED_RANK_RETRACTIONS.values(),
+            *PSD_RETRACTIONS.values(),
+            *POSITIVE_DEFINITE_RETRACTIONS.values(),
+            PolarFactors(),
+        )
     }
     engines = {
-        type(choose_engine(problem, retraction, "compiled", one.batch_size))
+        type(
+            choose_block_engine(problem, retraction, "compiled")
+            if isinstance(problem.cost, BlockCost)
+            else choose_engine(problem, retraction, "compiled", one.batch_size)
+        )
         for one in instances()
         for problem in one.problems.values()
         for retraction in one.compiled
     }
-    assert engines >= {BatchEngine, BilinearEngine, BlockedEngine, SymmetricBilinearEngine}
+    assert engines >= {BatchEngine, BilinearEngine, BlockedEngine, LogDetEngine, SymmetricBilinearEngine}
 
 
 class FirstOrder(Retraction):

@@ -71,7 +71,7 @@ METHODS: dict[str, Method] = {
         _grid(alpha=(1e-4,), beta=(1e-5,), sparsity=(1e-6, 1e-5, 1e-4)),
         rank_by="similarity",
     ),
-    "lego": Method("LEGO", LegoMetric, {"step_size": 1.0}, _grid(step_size=(0.01, 0.1, 1.0, 10.0, 100.0))),
+    "lego": Method("LEGO", LegoMetric, {"step_size": 1.0}, _grid(step_size=(0.1, 1.0, 10.0, 100.0, 1000.0))),
     "boost": Method("BoostMetric", BoostMetric, {"n_learners": 100}, _grid(n_learners=(25, 50, 100, 200))),
     "hdsl": Method(
         "HDSL", HdslMetric, {"scale": 1000.0}, _grid(scale=(100.0, 1000.0, 10_000.0)), rank_by="similarity"

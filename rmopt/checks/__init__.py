@@ -5,14 +5,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from rmopt.checks.derivatives import check_gradient, check_hessian
-from rmopt.checks.engine import check_engine
+from rmopt.checks.engine import check_block_engine, check_engine
 from rmopt.checks.geometry import check_manifold, check_retraction
 from rmopt.checks.report import Check, report
-from rmopt.core import HasHessian, HasHessianAction, Problem
+from rmopt.core import BlockCost, HasHessian, HasHessianAction, Problem
 from rmopt.costs import Loss
 
 __all__ = [
     "Check",
+    "check_block_engine",
     "check_engine",
     "check_gradient",
     "check_hessian",
@@ -54,7 +55,10 @@ def run_catalogue(names: Sequence[str] = (), seed: int = 0) -> Iterator[Check]:
             if str(loss) not in KINKED + KINKED_SLOPE and _has_hessian(problem):
                 yield from check_hessian(problem, seed, point)
             for retraction in instance.compiled:
-                yield from check_engine(problem, retraction, seed, batch_size=instance.batch_size)
+                if isinstance(problem.cost, BlockCost):
+                    yield from check_block_engine(problem, retraction, seed)
+                else:
+                    yield from check_engine(problem, retraction, seed, batch_size=instance.batch_size)
 
 
 def _has_hessian(problem: Problem) -> bool:

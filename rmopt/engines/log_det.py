@@ -16,13 +16,12 @@ from rmopt.engines.base import diverged
 from rmopt.engines.coordinate import GREEDY, BlockEngine
 from rmopt.kernels import log_det, pending
 from rmopt.kernels.log_det import Metric, Samples, Terms
-from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED
+from rmopt.kernels.outcomes import FINISHED, NOT_FINITE, STEP_REFUSED
 from rmopt.kernels.pending import Changing
 from rmopt.manifolds import PositiveDefinite
 
-# The inverses and the scores are probed after this many steps, and renewed when they are off by more than this.
+# The inverses, and the scores of a few triplets, are tried after this many steps.
 PROBE_EVERY = 100
-DRIFT_LIMIT = 1e-10
 PROBED_TRIPLETS = 8
 
 
@@ -80,13 +79,18 @@ class LogDetEngine(BlockEngine):
         barrier = pending.of(np.empty((d, d))) if self.cost.kappa > 0.0 else cone
         metric = Metric(
             W=W, cone=cone, barrier=barrier, scores=self.cost.scores(W), residuals=np.full(d, np.inf),
-            sizes=np.ones(d), counts=np.zeros(2, dtype=np.int64), limit=np.full(1, DRIFT_LIMIT),
+            sizes=np.ones(d), counts=np.zeros(2, dtype=np.int64),
         )  # fmt: skip
         self._invert(metric)
         return MetricState(metric)
 
     def advance(self, state: MetricState, schedule: Array, etas: Array) -> MetricState:
         """Do one step per row of the schedule (see `Engine.advance`)."""
+        # Overflow is reported once, by the length of the gradient.
+        with np.errstate(all="ignore"):
+            return self._advance(state, schedule, etas)
+
+    def _advance(self, state: MetricState, schedule: Array, etas: Array) -> MetricState:
         blocks = np.array(schedule[:, 0], dtype=np.int64)
         etas = np.ascontiguousarray(etas, dtype=float)
         greedy = np.append(np.flatnonzero(blocks == GREEDY), len(blocks))
@@ -106,9 +110,13 @@ class LogDetEngine(BlockEngine):
             state.steps = first + position
             if reason == FINISHED:
                 return position
-            if reason != CHECKPOINT_DUE:
+            if reason == NOT_FINITE:
                 raise diverged(state.steps, etas[position])
-            self._look_after(state)
+            if reason == STEP_REFUSED or self._inverses_drifted(state):
+                self._invert(state.metric, state.steps)
+                state.renewals += 1
+            self._look_after_scores(state)
+            state.metric.counts[1] = 0
 
     def dump(self, state: MetricState) -> Array:
         """Return a copy of W."""
@@ -120,8 +128,9 @@ class LogDetEngine(BlockEngine):
 
     def inverse(self, state: MetricState) -> Array:
         """Return W⁻¹ as the state holds it."""
-        pending.settle(state.metric.cone)
-        return state.metric.cone.base.copy()
+        cone = state.metric.cone
+        vectors, weights = (part[: cone.waiting[0]] for part in (cone.vectors, cone.weights))
+        return cone.base + (vectors.T * weights) @ vectors
 
     def pack(self, state: MetricState) -> dict[str, Array]:
         """Return all arrays of the state."""
@@ -148,29 +157,26 @@ class LogDetEngine(BlockEngine):
         }
         return MetricState(Metric(cone=cone, barrier=barrier, **plain), *arrays["counters"].tolist())
 
-    def _look_after(self, state: MetricState) -> None:
-        """Try the kept inverses and scores; renew them when they drifted."""
+    def _inverses_drifted(self, state: MetricState) -> bool:
+        """Return whether the kept inverses are off at a vector of random signs."""
         metric = state.metric
-        rng = np.random.default_rng(state.steps)
-        some = rng.integers(len(metric.scores), size=PROBED_TRIPLETS)
-        true = self.cost.scores(metric.W, some)
-        off = np.abs(metric.scores[some] - true).max() / max(1.0, np.abs(true).max())
-        if self._drift(metric, rng) > metric.limit[0] or off > DRIFT_LIMIT:
-            self._invert(metric, state.steps)
-            metric.scores[:] = self.cost.scores(metric.W)
-            # What a fresh inverse reaches is the most that can be asked of an ill-conditioned W.
-            metric.limit[0] = max(DRIFT_LIMIT, 30.0 * self._drift(metric, rng))
-            state.renewals += 1
-        metric.counts[1] = 0
-
-    def _drift(self, metric: Metric, rng: np.random.Generator) -> float:
-        """Return how far W W⁻¹ r is from r, for a vector r of random signs, at most; of both inverses."""
-        signs = rng.integers(2, size=len(metric.W)) * 2.0 - 1.0
-        moved, worst = np.empty_like(signs), 0.0
+        signs = np.random.default_rng(state.steps).integers(2, size=len(metric.W)) * 2.0 - 1.0
+        moved = np.empty_like(signs)
         for inverse, shift in self._inverses(metric):
             pending.apply(inverse, signs, moved)
-            worst = max(worst, float(np.abs(metric.W @ moved + shift * moved - signs).max()))
-        return worst
+            off = np.abs(metric.W @ moved + shift * moved - signs).max()
+            lengths = float(np.linalg.norm(metric.W)) * float(np.linalg.norm(moved))
+            if off > max(log_det.DRIFT, log_det.ROUNDINGS * lengths):
+                return True
+        return False
+
+    def _look_after_scores(self, state: MetricState) -> None:
+        """Compare the scores of a few triplets with new ones; make all anew when they drifted."""
+        metric = state.metric
+        some = np.random.default_rng(state.steps).integers(len(metric.scores), size=PROBED_TRIPLETS)
+        true = self.cost.scores(metric.W, some)
+        if np.abs(metric.scores[some] - true).max() > log_det.DRIFT * max(1.0, np.abs(true).max()):
+            metric.scores[:] = self.cost.scores(metric.W)
 
     def _inverses(self, metric: Metric) -> list[tuple[Changing, float]]:
         both = [(metric.cone, 0.0)]

@@ -8,7 +8,7 @@ from numba import njit
 
 from rmopt.kernels import pending, vectors
 from rmopt.kernels.losses import slope
-from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED, NOT_FINITE
+from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED, NOT_FINITE, STEP_REFUSED
 from rmopt.kernels.row_column import (
     Line,
     extra,
@@ -17,6 +17,10 @@ from rmopt.kernels.row_column import (
     step_length,
 )
 from rmopt.kernels.vectors import dot
+
+# Where W V is off the identity by more than this, or than rounding explains this many times over, the inverse has
+# drifted.
+DRIFT, ROUNDINGS = 1e-10, 20.0 * 2.2e-16
 
 
 class Samples(NamedTuple):
@@ -58,8 +62,7 @@ class Metric(NamedTuple):
     scores: np.ndarray  # (T,) qᵀW(p − n)
     residuals: np.ndarray  # (d,) length of column k of the gradient when it was last seen
     sizes: np.ndarray  # (d,) summed lengths of its three parts
-    counts: np.ndarray  # (2,) int64: steps that moved W; steps since the inverses were probed
-    limit: np.ndarray  # (1,): |WV − I| at the entry that a step looks at, beyond which a probe is due
+    counts: np.ndarray  # (2,) int64: steps that moved W; steps since the inverses were probed or made
 
 
 @njit(cache=True, nogil=True)
@@ -136,6 +139,13 @@ def _pull(samples, scores, loss, x, touched, c):
 
 
 @njit(cache=True, nogil=True)
+def has_drifted(row, moved, expected, size):
+    """Return whether row · moved, a row of W times a vector that V gave, is off what it should be."""
+    allowed = max(DRIFT * size, ROUNDINGS * sqrt(dot(row, row) * dot(moved, moved)))
+    return not abs(dot(row, moved) - expected) <= allowed
+
+
+@njit(cache=True, nogil=True)
 def _move_inverse(inverse, schur, w, Vu, u, k, eta, shrink, corner, next_schur):
     """Push the two changes of V for a step η along u, whose column was then multiplied by `shrink`."""
     d = w.shape[0]
@@ -174,7 +184,8 @@ def run(metric, samples, terms, retraction, search, blocks, wanted, position, pr
     Returns
     -------
     (int, int)
-        The number of the next step, and why the loop ended (`rmopt.kernels.outcomes`).
+        The number of the next step, and why the loop ended (`rmopt.kernels.outcomes`): STEP_REFUSED where that step
+        found that the inverse has drifted.
     """
     d, N, T = metric.W.shape[0], samples.first_of.shape[0] - 1, samples.query.shape[0]
     W = metric.W
@@ -189,8 +200,8 @@ def run(metric, samples, terms, retraction, search, blocks, wanted, position, pr
         k = blocks[step]
         # The inverse.
         pending.column(metric.cone, k, w)
-        if not abs(dot(W[k], w) - 1.0) < metric.limit[0] and metric.counts[1] > 0:
-            return step, CHECKPOINT_DUE
+        if has_drifted(W[k], w, 1.0, 1.0) and metric.counts[1] > 0:
+            return step, STEP_REFUSED
         if terms.kappa > 0.0:
             pending.column(metric.barrier, k, w_barrier)
         # The gradient.
@@ -205,6 +216,13 @@ def run(metric, samples, terms, retraction, search, blocks, wanted, position, pr
         length = sqrt(dot(g, g))
         if not isfinite(length):
             return step, NOT_FINITE
+        for j in range(d):
+            u[j] = -g[j]
+        u[k] = 0.0
+        pending.apply(metric.cone, u, Vu)
+        # Row k of W times V ū is entry k of ū, which is 0.
+        if has_drifted(W[k], Vu, 0.0, length) and metric.counts[1] > 0:
+            return step, STEP_REFUSED
         metric.residuals[k] = length
         metric.sizes[k] = (
             sqrt(loss_square)
@@ -214,10 +232,6 @@ def run(metric, samples, terms, retraction, search, blocks, wanted, position, pr
         metric.counts[1] += 1
         if length == 0.0:
             continue
-        for j in range(d):
-            u[j] = -g[j]
-        u[k] = 0.0
-        pending.apply(metric.cone, u, Vu)
         if terms.kappa > 0.0:
             pending.apply(metric.barrier, u, Vu_barrier)
         cross, square = dot(W[k], u), dot(u, u)

@@ -1,0 +1,303 @@
+"""Coordinate descent on the log-det triplet cost: optimum, convergence, engines, inverse, errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from rmopt import DivergedError, InvalidInputError, Problem
+from rmopt.core import MissingCapabilityError
+from rmopt.costs import LogDetTriplet, Loss, hinge, logistic, squared_hinge
+from rmopt.engines import CoordinateEngine, LogDetEngine, choose_block_engine
+from rmopt.kernels.row_column import EXACT, FRACTION
+from rmopt.manifolds import FixedRankEmbedded, PositiveDefinite
+from rmopt.retractions import (
+    POSITIVE_DEFINITE_RETRACTIONS,
+    Additive,
+    AffineExponential,
+    SchurExponential,
+)
+from rmopt.solvers import Checkpoint, CoordinateDescent, ExactLineSearch, FractionOfBound, Recorder
+
+
+def triplet_cost(
+    d: int = 10, share: float = 0.4, seed: int = 0, count: int = 200, **weights: Any
+) -> LogDetTriplet:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((40, d)) * (rng.random((40, d)) < share)
+    X[:, 3] = 0.0
+    X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
+    return LogDetTriplet(X, rng.integers(40, size=(count, 3)), **({"alpha": 1.0, "beta": 0.3} | weights))
+
+
+def problem_of(cost: LogDetTriplet) -> Problem:
+    return Problem(PositiveDefinite(cost.n_blocks), cost)
+
+
+def least_value(cost: LogDetTriplet) -> float:
+    """Return the least cost by scipy's L-BFGS over a Cholesky factor."""
+    d = cost.n_blocks
+
+    def by_factor(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        L = np.zeros((d, d))
+        L[np.tril_indices(d)] = flat
+        W = L @ L.T
+        return cost.value(W), (2.0 * cost.gradient(W) @ L)[np.tril_indices(d)]
+
+    options = {"maxiter": 20_000, "maxfun": 50_000, "ftol": 1e-15, "gtol": 1e-9}
+    start = np.linalg.cholesky(cost.best_multiple_of_identity())[np.tril_indices(d)]
+    return float(minimize(by_factor, start, jac=True, method="L-BFGS-B", options=options).fun)
+
+
+@pytest.mark.parametrize(
+    ("loss", "weights"),
+    [
+        (logistic, {}),
+        (squared_hinge, {"alpha": 0.1, "beta": 0.05}),
+        (logistic, {"kappa": 0.5, "alpha": 5.0}),
+    ],
+)
+def test_the_optimum_is_that_of_an_independent_solver(loss: Loss, weights: dict[str, float]) -> None:
+    cost = triplet_cost(loss=loss, **weights)
+    found = CoordinateDescent(400, tol=1e-8, order="shuffled").run(
+        problem_of(cost), cost.best_multiple_of_identity(), random_state=0
+    )
+    least = least_value(cost)
+    assert cost.value(found.point) - least < 1e-6 * abs(least)
+    assert "residual" in found.stopped_by
+
+
+def test_a_hinge_comes_near_the_optimum() -> None:
+    # Not smooth and not separable: coordinate descent may stall at a kink, within a percent here.
+    cost = triplet_cost(loss=hinge)
+    found = CoordinateDescent(100, order="shuffled").run(problem_of(cost), random_state=0)
+    smooth = triplet_cost(loss=squared_hinge)
+    other = CoordinateDescent(100).run(problem_of(smooth), random_state=0)
+    assert cost.value(found.point) < cost.value(other.point)
+
+
+def test_smooth_costs_fall_at_a_linear_rate() -> None:
+    """The set-up of the convergence theorem: κ > 0 and a smooth loss."""
+    cost = triplet_cost(loss=logistic, kappa=0.5, alpha=5.0)
+    least = cost.value(CoordinateDescent(300).run(problem_of(cost), random_state=1).point)
+    recorder = Recorder({"cost": cost.value}, at=range(0, 400, 10))
+    start = PositiveDefinite(10).random_point(np.random.default_rng(0))
+    CoordinateDescent(40).run(problem_of(cost), start, random_state=0, recorder=recorder)
+    costs = np.array([row["cost"] for row in recorder.rows])
+    assert (np.diff(costs) <= 1e-12 * abs(least)).all()
+    gaps = costs - least
+    clear = gaps > 1e-11 * abs(least)
+    fit = np.polyfit(np.arange(len(costs))[clear], np.log(gaps[clear]), 1)
+    assert clear.sum() > 10
+    assert fit[0] < -0.1
+    line = np.polyval(fit, np.arange(len(costs))[clear])
+    assert np.corrcoef(line, np.log(gaps[clear]))[0, 1] > 0.98
+
+
+def test_without_a_barrier_at_the_boundary_blocks_may_stall() -> None:
+    """The theorem leaves the cone out: with κ > 0, rows and columns may stop at its boundary."""
+    cost = triplet_cost(loss=logistic, kappa=0.5, beta=1.0)
+    start = cost.best_multiple_of_identity()
+    found = CoordinateDescent(400, order="shuffled").run(problem_of(cost), start, random_state=0).point
+    assert np.linalg.eigvalsh(found)[0] < 1e-6
+    assert cost.value(found) > 1.01 * least_value(cost)
+
+
+@pytest.mark.parametrize("order", ["uniform", "shuffled", "cyclic", "gauss-southwell"])
+def test_orders_and_engines_reach_the_same_optimum(order: str) -> None:
+    cost = triplet_cost(d=6, loss=logistic, count=80)
+    ends = [
+        CoordinateDescent(200, order=order, tol=1e-6, engine=engine).run(problem_of(cost), random_state=0)
+        for engine in ("compiled", "reference")
+    ]
+    assert ends[0].steps == ends[1].steps < 200 * 6
+    assert np.allclose(ends[0].point, ends[1].point, rtol=1e-9)
+
+
+def test_the_longest_gradient_moves_first() -> None:
+    cost = triplet_cost(d=6, loss=logistic, count=80)
+    start = np.eye(6)
+    longest = int(np.argmax(np.linalg.norm(cost.gradient(start), axis=0)))
+    for engine in ("compiled", "reference"):
+        solver = CoordinateDescent(order="gauss-southwell", n_steps=1, engine=engine)
+        moved = solver.run(problem_of(cost), start).point - start
+        assert set(np.flatnonzero(np.abs(moved).sum(axis=0))) >= {longest}
+        assert not moved[np.ix_(*[np.arange(6) != longest] * 2)].any()
+
+
+@pytest.mark.parametrize("name", POSITIVE_DEFINITE_RETRACTIONS)
+def test_retractions_swap_and_the_path_changes(name: str) -> None:
+    cost = triplet_cost(d=4, loss=logistic, count=40)
+    retraction = POSITIVE_DEFINITE_RETRACTIONS[name]
+    solver = CoordinateDescent(20, retraction=retraction)
+    found = solver.run(problem_of(cost), random_state=0)
+    straight = CoordinateDescent(20).run(problem_of(cost), random_state=0)
+    assert cost.value(found.point) == pytest.approx(cost.value(straight.point), rel=1e-3)
+    few = [
+        CoordinateDescent(n_steps=3, retraction=one).run(problem_of(cost), random_state=0).point
+        for one in (retraction, Additive())
+    ]
+    assert (name == "additive") == np.array_equal(*few)
+    compiled = isinstance(solver.engine(problem_of(cost)), LogDetEngine)
+    assert compiled == (retraction.kernel is not None)
+
+
+def test_compiled_steps_follow_the_reference_for_500_steps() -> None:
+    for retraction in (Additive(), SchurExponential()):
+        cost = triplet_cost(d=7, loss=logistic, count=60, alpha=3.0, beta=1.0)
+        manifold, start = PositiveDefinite(7), np.eye(7)
+        schedule, etas = np.random.default_rng(0).integers(7, size=(500, 1)), np.full(500, 0.99)
+        reference = CoordinateEngine(manifold, cost, retraction, EXACT)
+        compiled = LogDetEngine(manifold, cost, retraction, EXACT)
+        expected = reference.advance(reference.load(start), schedule, etas).point
+        found = compiled.dump(compiled.advance(compiled.load(start), schedule, etas))
+        assert np.abs(found - expected).max() < 1e-10 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [{"alpha": 1.0, "beta": 0.1}, {"alpha": 0.01, "beta": 0.01}, {"alpha": 1.0, "beta": 0.1, "kappa": 0.1}],
+)
+def test_the_inverse_survives_100000_steps_at_the_boundary(weights: dict[str, float]) -> None:
+    cost = triplet_cost(d=15, loss=hinge, count=200, **weights)
+    engine = LogDetEngine(PositiveDefinite(15), cost, Additive(), FRACTION)
+    schedule = np.random.default_rng(0).integers(15, size=(100_000, 1))
+    state = engine.advance(engine.load(np.eye(15)), schedule, np.full(100_000, 0.99))
+    W, V = engine.dump(state), engine.inverse(state)
+    assert np.abs(V @ W - np.eye(15)).sum(axis=1).max() < 1e-8
+    assert np.allclose(state.metric.scores, cost.scores(W), atol=1e-9)
+    assert state.renewals > 0
+
+
+def test_a_run_that_is_interrupted_ends_with_the_same_bits(tmp_path: Path) -> None:
+    cost = triplet_cost(loss=hinge, kappa=0.1)
+    problem, start = problem_of(cost), cost.best_multiple_of_identity()
+
+    class InterruptionError(Exception):
+        pass
+
+    def stop(point: np.ndarray) -> float:
+        stop.calls += 1  # type: ignore[attr-defined]
+        if stop.calls == 2:  # type: ignore[attr-defined]
+            raise InterruptionError
+        return 0.0
+
+    for engine in ("compiled", "reference"):
+        solver = CoordinateDescent(6, engine=engine)
+        whole = solver.run(problem, start, random_state=0)
+        stop.calls = 0  # type: ignore[attr-defined]
+        checkpoint = Checkpoint(tmp_path / f"{engine}.npz", every_seconds=0.0)
+        with pytest.raises(InterruptionError):
+            solver.run(
+                problem, start, random_state=0, checkpoint=checkpoint, recorder=Recorder({"x": stop}, at=[37])
+            )
+        resumed = solver.run(problem, start, random_state=0, checkpoint=checkpoint)
+        assert np.array_equal(whole.point, resumed.point)
+        assert whole.updates == resumed.updates
+
+
+def test_a_fraction_of_the_bound_is_that_fraction() -> None:
+    cost = triplet_cost(loss=hinge)
+    manifold, start = PositiveDefinite(10), np.eye(10)
+    gradient = cost.block_gradient(start, 0)
+    bound = manifold.safe_step(start, -gradient)
+    found = CoordinateDescent(n_steps=1, order="cyclic", step_size=FractionOfBound(0.25)).run(
+        problem_of(cost), start
+    )
+    assert np.allclose(found.point, start - 0.25 * bound * gradient.toarray(), rtol=1e-12)
+    fixed = CoordinateDescent(n_steps=1, order="cyclic", step_size=1e-3).run(problem_of(cost), start)
+    assert np.allclose(fixed.point, start - 1e-3 * gradient.toarray(), rtol=1e-12)
+    clipped = CoordinateDescent(n_steps=1, order="cyclic", step_size=1e9).run(problem_of(cost), start)
+    assert np.allclose(clipped.point, start - 0.99 * bound * gradient.toarray(), rtol=1e-12)
+
+
+def test_sparsity_unties_features() -> None:
+    ties = []
+    for sparsity in (0.0, 0.3, 3.0, 10.0):
+        cost = triplet_cost(loss=logistic, sparsity=sparsity)
+        W = CoordinateDescent(40, order="shuffled").run(problem_of(cost), random_state=0).point
+        ties.append(np.abs(W - np.diag(np.diag(W))).max())
+        assert PositiveDefinite(10).check_point(W) is None
+    assert ties == sorted(ties, reverse=True)
+    assert ties[0] > 2 * ties[2] > 0.0
+    assert ties[3] == 0.0
+
+
+def test_any_cost_runs_on_blocks() -> None:
+    from rmopt.core import Cost
+
+    class ToIdentity(Cost):
+        def value(self, point: np.ndarray) -> float:
+            return float(np.trace(point) - np.linalg.slogdet(point)[1])
+
+        def gradient(self, point: np.ndarray) -> np.ndarray:
+            return np.eye(len(point)) - np.linalg.inv(point)
+
+    for retraction in (Additive(), AffineExponential()):
+        solver = CoordinateDescent(100, tol=1e-7, retraction=retraction)
+        found = solver.run(Problem(PositiveDefinite(4), ToIdentity()), random_state=0)
+        assert np.allclose(found.point, np.eye(4), atol=1e-5)
+
+
+def test_the_printed_signs_are_wrong() -> None:
+    """The draft prints +α log det W and p⁻ − p⁺: finite differences decide."""
+    cost = triplet_cost(loss=logistic)
+    W, k = 0.03 * PositiveDefinite(10).random_point(np.random.default_rng(0)), 2
+    direction = cost.block_gradient(W, k)
+    H, t = direction.toarray(), 1e-8
+    slope = (cost.value(W + t * H) - cost.value(W - t * H)) / (2 * t)
+    assert slope == pytest.approx(np.vdot(cost.gradient(W), H), rel=1e-5)
+    assert slope > 0
+    printed = cost.gradient(W) + 2.0 * cost.alpha * np.linalg.inv(W)
+    assert abs(np.vdot(printed, H) - slope) > 0.1 * abs(slope)
+
+
+def test_refusals_name_cause_and_cure() -> None:
+    X, triplets = np.eye(4), np.array([[0, 1, 2]])
+    with pytest.raises(InvalidInputError, match=r"beta = 0\.0 must be positive.*no minimum"):
+        LogDetTriplet(X, triplets, beta=0.0)
+    for name in ("alpha", "kappa", "sparsity"):
+        with pytest.raises(InvalidInputError, match=f"{name} = -1"):
+            LogDetTriplet(X, triplets, **{name: -1.0})
+    with pytest.raises(InvalidInputError, match="NaN"):
+        LogDetTriplet(np.full((4, 4), np.nan), triplets)
+    with pytest.raises(InvalidInputError, match="row numbers from 0 to 9"):
+        LogDetTriplet(X, [[0, 1, 9]])
+    with pytest.raises(InvalidInputError, match=r"shape \(T, 3\)"):
+        LogDetTriplet(X, np.empty((0, 3), dtype=int))
+    cost = LogDetTriplet(X, triplets)
+    with pytest.raises(MissingCapabilityError, match="needs blocks"):
+        CoordinateDescent().run(Problem(FixedRankEmbedded(4, 4, 2), cost))
+    with pytest.raises(MissingCapabilityError, match="no compiled twin"):
+        choose_block_engine(problem_of(cost), AffineExponential(), "compiled")
+    mine = Loss("mine", value=lambda z, y: 0.5 * (z - y) ** 2, slope=lambda z, y: z - y)
+    with pytest.raises(MissingCapabilityError, match="not one of the built-in"):
+        choose_block_engine(problem_of(LogDetTriplet(X, triplets, mine)), Additive(), "compiled")
+    CoordinateDescent(1).run(problem_of(LogDetTriplet(X, triplets, mine)))
+    for arguments in (
+        {"n_passes": -1},
+        {"tol": -1.0},
+        {"order": "backwards"},
+        {"engine": "fast"},
+        {"n_steps": -1},
+    ):
+        with pytest.raises(InvalidInputError, match=next(iter(arguments))):
+            CoordinateDescent(**arguments)
+    for rule in (ExactLineSearch, FractionOfBound):
+        with pytest.raises(InvalidInputError, match="between 0 and 1"):
+            rule(1.5)
+    with pytest.raises(InvalidInputError, match="not positive definite"):
+        CoordinateDescent().run(problem_of(cost), -np.eye(4))
+
+
+def test_a_matrix_that_became_singular_ends_the_run_with_a_sentence() -> None:
+    cost = triplet_cost(loss=hinge)
+    engine = LogDetEngine(PositiveDefinite(10), cost, Additive(), EXACT)
+    state = engine.load(np.eye(10))
+    state.metric.W[:] = 1.0
+    with pytest.raises(DivergedError, match=r"singular to machine precision.*alpha = 0"):
+        engine.advance(state, np.arange(10)[:, None].repeat(200, axis=0), np.full(2000, 0.99))

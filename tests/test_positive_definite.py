@@ -1,0 +1,188 @@
+"""The positive definite cone: geodesics against pymanopt, step bounds against eigenvalues, retractions by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pymanopt.manifolds import SymmetricPositiveDefinite
+
+from rmopt import InvalidInputError, Problem
+from rmopt.core import Cost, RowColumn
+from rmopt.interop import PymanoptSolver
+from rmopt.manifolds import PositiveDefinite
+from rmopt.retractions import Additive, AffineExponential, SchurExponential, SecondOrderPD
+
+
+def random_case(rng: np.random.Generator, d: int) -> tuple[np.ndarray, RowColumn]:
+    """Return a positive definite matrix and a direction; some features have no ties, some directions no column."""
+    W = PositiveDefinite(d).random_point(rng)
+    k, u = int(rng.integers(d)), rng.standard_normal(d)
+    kind = rng.integers(4)
+    others = np.arange(d) != k
+    if kind == 0:
+        W[k, others] = W[others, k] = 0.0
+    if kind in (0, 1):
+        u[others] *= float(kind == 1 and rng.random() < 0.5)
+    return W, RowColumn(k, u)
+
+
+def test_the_step_bound_is_sharp_in_ten_thousand_cases() -> None:
+    rng = np.random.default_rng(0)
+    finite = 0
+    sizes = [*rng.integers(2, 12, size=9_800).tolist(), *rng.integers(12, 201, size=200).tolist(), 2, 200]
+    for d in sizes:
+        W, H = random_case(rng, d)
+        manifold = PositiveDefinite(d)
+        bound = manifold.max_step(W, H, np.linalg.inv(W))
+        if np.isinf(bound):
+            far = W + 1e6 * H.toarray()
+            assert np.linalg.eigvalsh(far)[0] > 0
+            continue
+        finite += 1
+        inside, outside = (W + factor * bound * H.toarray() for factor in (0.999, 1.001))
+        np.linalg.cholesky(inside)
+        assert np.linalg.eigvalsh(outside)[0] < 0
+    assert finite > 7_500
+    assert finite < len(sizes)
+
+
+def test_the_two_ways_to_the_bound_agree() -> None:
+    rng = np.random.default_rng(1)
+    for d in (2, 5, 30):
+        W, H = random_case(rng, d)
+        manifold = PositiveDefinite(d)
+        bounds = (
+            manifold.max_step(W, H),
+            manifold.max_step(W, H, np.linalg.inv(W)),
+            manifold.max_step(W, H.toarray()),
+        )
+        assert bounds[0] == pytest.approx(bounds[1], rel=1e-10)
+        assert bounds[0] == pytest.approx(bounds[2], rel=1e-8)
+    # By hand: 1 + 2·(−½)t = 0 at t = 1 where nothing else moves; and [[1, t], [t, 1]] is singular at t = 1.
+    assert PositiveDefinite(2).max_step(np.eye(2), RowColumn(0, np.array([-0.5, 0.0]))) == pytest.approx(1.0)
+    assert PositiveDefinite(2).max_step(np.eye(2), RowColumn(0, np.array([0.0, 1.0]))) == pytest.approx(1.0)
+    assert PositiveDefinite(2).max_step(np.eye(2), RowColumn(0, np.array([0.5, 0.0]))) == np.inf
+
+
+def test_geodesics_agree_with_pymanopt() -> None:
+    rng = np.random.default_rng(2)
+    ours, theirs = PositiveDefinite(6), SymmetricPositiveDefinite(6)
+    A, B = ours.random_point(rng), ours.random_point(rng)
+    a, b = ours.random_tangent_vector(A, rng), ours.random_tangent_vector(A, rng)
+    assert np.allclose(ours.exp(A, a), theirs.exp(A, a), rtol=1e-12)
+    assert np.allclose(ours.log(A, B), theirs.log(A, B), rtol=1e-12)
+    assert ours.dist(A, B) == pytest.approx(theirs.dist(A, B), rel=1e-12)
+    assert ours.inner_product(A, a, b) == pytest.approx(theirs.inner_product(A, a, b), rel=1e-12)
+    G, H = (ours.projection(A, rng.standard_normal((6, 6))) for _ in range(2))
+    assert np.allclose(
+        ours.euclidean_to_riemannian_gradient(A, G), theirs.euclidean_to_riemannian_gradient(A, G), rtol=1e-12
+    )
+    assert np.allclose(
+        ours.euclidean_to_riemannian_hessian(A, G, H, a),
+        theirs.euclidean_to_riemannian_hessian(A, G, H, a),
+        rtol=1e-10,
+    )
+
+
+def test_transport_is_parallel() -> None:
+    rng = np.random.default_rng(3)
+    manifold = PositiveDefinite(5)
+    A, B = manifold.random_point(rng), manifold.random_point(rng)
+    a, b = manifold.random_tangent_vector(A, rng), manifold.random_tangent_vector(A, rng)
+    carried = manifold.transport(A, B, a), manifold.transport(A, B, b)
+    assert manifold.inner_product(B, *carried) == pytest.approx(manifold.inner_product(A, a, b), abs=1e-12)
+    # The velocity of a geodesic is parallel along it.
+    assert np.allclose(manifold.transport(A, B, manifold.log(A, B)), -manifold.log(B, A), atol=1e-12)
+    middle = manifold.pair_mean(A, B)
+    assert manifold.dist(A, middle) == pytest.approx(manifold.dist(A, B) / 2, rel=1e-12)
+    assert manifold.dist(B, middle) == pytest.approx(manifold.dist(A, B) / 2, rel=1e-12)
+
+
+@pytest.mark.parametrize("retraction", [SchurExponential(), AffineExponential(), SecondOrderPD()])
+def test_unbounded_retractions_never_leave_the_cone(retraction: SchurExponential) -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(50):
+        W, H = random_case(rng, 6)
+        manifold = PositiveDefinite(6)
+        for direction in (H, H.toarray()):
+            assert np.linalg.eigvalsh(retraction(manifold, W, direction, 3.0))[0] > 0
+
+
+def test_the_straight_line_refuses_to_leave_the_cone() -> None:
+    manifold, H = PositiveDefinite(2), RowColumn(0, np.array([0.0, 1.0]))
+    assert np.array_equal(Additive()(manifold, np.eye(2), H, 0.5), [[1, 0.5], [0.5, 1]])
+    for t in (1.5, -1.5):
+        with pytest.raises(InvalidInputError, match=r"leaves PositiveDefinite\(2\).*SchurExponential"):
+            Additive()(manifold, np.eye(2), H, t)
+
+
+def test_the_schur_exponential_moves_column_and_schur_complement_as_it_says() -> None:
+    rng = np.random.default_rng(5)
+    W, H = PositiveDefinite(5).random_point(rng), RowColumn(2, rng.standard_normal(5))
+    others = [0, 1, 3, 4]
+
+    def schur(M: np.ndarray) -> float:
+        return M[2, 2] - M[2, others] @ np.linalg.solve(M[np.ix_(others, others)], M[others, 2])
+
+    t = 0.7
+    end = SchurExponential()(PositiveDefinite(5), W, H, t)
+    assert np.allclose(end[2, others], W[2, others] + t * H.u[others], rtol=1e-13)
+    assert np.array_equal(end[np.ix_(others, others)], W[np.ix_(others, others)])
+    rate = (schur(W + 1e-6 * H.toarray()) - schur(W - 1e-6 * H.toarray())) / 2e-6
+    assert schur(end) == pytest.approx(schur(W) * np.exp(t * rate / schur(W)), rel=1e-7)
+    # With k last, the row and column form is the log-Cholesky form.
+    last = RowColumn(4, H.u)
+    dense = SchurExponential()(PositiveDefinite(5), W, last.toarray(), t)
+    assert np.allclose(SchurExponential()(PositiveDefinite(5), W, last, t), dense, rtol=1e-12)
+
+
+@pytest.mark.parametrize("retraction", [Additive(), SchurExponential(), AffineExponential(), SecondOrderPD()])
+@pytest.mark.parametrize("dense", [False, True])
+def test_velocities_are_derivatives(retraction: Additive, dense: bool) -> None:
+    rng = np.random.default_rng(6)
+    manifold = PositiveDefinite(5)
+    W, H = manifold.random_point(rng), RowColumn(1, 0.1 * rng.standard_normal(5))
+    direction = H.toarray() if dense else H
+    ahead, behind = (retraction(manifold, W, direction, t) for t in (0.5 + 1e-6, 0.5 - 1e-6))
+    assert np.allclose(retraction.velocity(manifold, W, direction, 0.5), (ahead - behind) / 2e-6, atol=1e-8)
+
+
+class ToIdentity(Cost):
+    """The cost tr W − log det W, least at the identity."""
+
+    def value(self, point: np.ndarray) -> float:
+        return float(np.trace(point) - np.linalg.slogdet(point)[1])
+
+    def gradient(self, point: np.ndarray) -> np.ndarray:
+        return np.eye(len(point)) - np.linalg.inv(point)
+
+
+@pytest.mark.parametrize("optimizer", ["ConjugateGradient", "SteepestDescent"])
+def test_pymanopt_runs_on_the_cone(optimizer: str) -> None:
+    manifold = PositiveDefinite(4)
+    for retraction in (SecondOrderPD(), AffineExponential(), SchurExponential()):
+        found = PymanoptSolver(optimizer).run(
+            Problem(manifold.using(retraction), ToIdentity()), random_state=0
+        )
+        assert np.allclose(found.point, np.eye(4), atol=1e-4)
+
+
+def test_bad_points_are_named() -> None:
+    manifold = PositiveDefinite(2)
+    assert "array of shape" in str(manifold.check_point(np.eye(3)))
+    assert "not symmetric" in str(manifold.check_point(np.array([[1.0, 0.1], [0.0, 1.0]])))
+    assert "least eigenvalue is -1" in str(manifold.check_point(np.array([[1.0, 2.0], [2.0, 1.0]])))
+    assert "NaN" in str(manifold.check_point(np.full((2, 2), np.nan)))
+    with pytest.raises(InvalidInputError, match="d = 0"):
+        PositiveDefinite(0)
+
+
+def test_row_column_acts_as_its_array() -> None:
+    rng = np.random.default_rng(7)
+    H = RowColumn(1, rng.standard_normal(4))
+    X = rng.standard_normal((4, 3))
+    assert np.allclose(H @ X, H.toarray() @ X)
+    assert np.allclose(H @ X[:, 0], H.toarray() @ X[:, 0])
+    assert np.allclose((2.0 * H).toarray(), 2.0 * H.toarray())
+    assert np.array_equal(RowColumn.from_column(1, H.column).u, H.u)
+    assert np.array_equal(H.toarray()[:, 1], H.column)
