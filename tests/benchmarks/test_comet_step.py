@@ -1,7 +1,7 @@
 """COMET's coordinate step beside its floor: two passes over X, one product and one rank-two update of a d × d matrix.
 
-Peer times are the authors' MATLAB code under Octave on another machine of this kind: 279 ms for the dense case, 26.7 ms for the
-sparse one, 72 ms for Caltech-101 with 10,000 triplets.
+Peer times are the authors' MATLAB code under Octave on another machine of this kind: 279 ms for the dense case and
+26.7 ms for the sparse one.
 
 Run with ``pytest -o addopts= -s tests/benchmarks/test_comet_step.py``.
 """

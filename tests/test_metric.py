@@ -1,0 +1,305 @@
+"""COMET and its rivals: estimators, oracles, data, experiment."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize
+from sklearn.datasets import load_digits
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from problems.datasets import load
+from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
+from problems.metric.bench import scores_of
+from problems.metric.boost import boost_metric
+from problems.metric.claims import metric_claims
+from problems.metric.hdsl import hdsl
+from problems.metric.outside import OUTSIDE, outside_metric
+from problems.text import informative_unit_rows
+from problems.triplets import ClassTriplets
+from rmopt import InvalidInputError
+from rmopt.cli import main
+from rmopt.core import MissingCapabilityError, StorageError
+
+SMALL = [
+    CometMetric(n_passes=2, random_state=0),
+    EuclideanMetric(),
+    LegoMetric(random_state=0),
+    BoostMetric(10, random_state=0),
+    HdslMetric(n_iterations=50, random_state=0),
+]
+
+
+@parametrize_with_checks(SMALL)
+def test_scikit_learn_accepts_it(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[np.ndarray, np.ndarray]:
+    X, y = load_digits(return_X_y=True)
+    X = X[:600] / np.linalg.norm(X[:600], axis=1, keepdims=True)
+    return X, y[:600]
+
+
+@pytest.mark.parametrize("estimator", SMALL, ids=lambda one: type(one).__name__)
+def test_distances_are_those_of_the_matrix(estimator: Any, digits: Any) -> None:
+    X, y = digits
+    metric = estimator.fit(X, y)
+    W, Z = metric.get_mahalanobis_matrix(), metric.transform(X[:5])
+    difference = X[0] - X[1]
+    distance = np.sqrt(difference @ W @ difference)
+    assert np.linalg.norm(Z[0] - Z[1]) == pytest.approx(distance, rel=1e-9)
+    pairs = np.array([[X[0], X[1]], [X[2], X[2]]])
+    assert metric.pair_distance(pairs) == pytest.approx([distance, 0.0], rel=1e-9)
+    assert np.array_equal(metric.pair_score(pairs), -metric.pair_distance(pairs))
+    assert np.allclose(metric.components_.T @ metric.components_, W, atol=1e-9 * np.abs(W).max())
+    assert np.linalg.eigvalsh(W)[0] > -1e-9 * np.abs(W).max()
+    again = estimator.fit(sp.csr_array(X), y)
+    assert np.allclose(again.get_mahalanobis_matrix(), W, rtol=1e-6, atol=1e-8 * np.abs(W).max())
+
+
+def precision_at_10(W: np.ndarray, X: np.ndarray, y: np.ndarray, rank_by: str) -> float:
+    from problems.evaluation import evaluate_retrieval
+
+    return evaluate_retrieval(scores_of(W, X, rank_by), y, ks=(10,)).precision_at[10]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "rank_by"),
+    [
+        (CometMetric(random_state=0), "similarity"),
+        (CometMetric(loss="hinge", random_state=0), "similarity"),
+        (LegoMetric(random_state=0), "distance"),
+        (BoostMetric(random_state=0), "distance"),
+        (HdslMetric(n_iterations=2000, random_state=0), "similarity"),
+    ],
+    ids=str,
+)
+def test_each_method_improves_on_the_plain_distance(estimator: Any, rank_by: str) -> None:
+    bundle = informative_unit_rows(load("digits").resplit(0, 0.2))
+    X, y = bundle.X[bundle.test], bundle.y[bundle.test]
+    W = estimator.fit(bundle.X[bundle.train], bundle.y[bundle.train]).get_mahalanobis_matrix()
+    assert precision_at_10(W, X, y, rank_by) > precision_at_10(np.eye(64), X, y, "distance") + 0.02
+
+
+def test_scores_rank_as_distances_do() -> None:
+    rng = np.random.default_rng(0)
+    X, root = rng.standard_normal((7, 4)), rng.standard_normal((4, 4))
+    W = root @ root.T
+    rows = np.arange(7)
+    squares = np.array([[(a - b) @ W @ (a - b) for b in X] for a in X])
+    for data in (X, sp.csr_array(X)):
+        assert np.array_equal(np.argsort(-scores_of(W, data, "distance")(rows)), np.argsort(squares))
+        assert np.allclose(scores_of(W, data, "similarity")(rows), X @ W @ X.T)
+
+
+def test_boosting_minimises_its_cost() -> None:
+    """The cost log Σ exp(−⟨A_t, W⟩) + v tr W over positive semidefinite W, against L-BFGS on a factor."""
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((30, 3)), rng.integers(3, size=30)
+    triplets = ClassTriplets(y).draw(rng, 0, 60)
+    q, p, n = (X[column] for column in triplets.T)
+
+    def cost(W: np.ndarray) -> float:
+        far, near = (np.einsum("ti,ij,tj->t", q - other, W, q - other) for other in (n, p))
+        return float(np.log(np.exp(near - far).sum()) + 0.3 * np.trace(W))
+
+    W = boost_metric(X, triplets, penalty=0.3, n_learners=2000)
+    least = min(
+        minimize(lambda flat: cost(flat.reshape(3, 3) @ flat.reshape(3, 3).T), rng.standard_normal(9)).fun
+        for _ in range(3)
+    )
+    assert cost(W) == pytest.approx(least, abs=1e-3)
+    assert cost(boost_metric(X, triplets, penalty=0.3, n_learners=1)) < cost(np.zeros((3, 3)))
+
+
+def test_hdsl_takes_the_best_basis_and_convex_steps() -> None:
+    rng = np.random.default_rng(2)
+    X, y = rng.standard_normal((30, 4)), rng.integers(3, size=30)
+    triplets = ClassTriplets(y).draw(rng, 0, 60)
+    q, p, n = (X[column] for column in triplets.T)
+
+    def slope(W: np.ndarray) -> np.ndarray:
+        return np.clip(np.einsum("ti,ij,tj->t", q, W, p - n) - 1.0, -1.0, 0.0)
+
+    expected = np.zeros((4, 4))
+    for number in range(5):
+        G = np.einsum("t,ti,tj->ij", slope(expected), q, p - n)
+        bases = [
+            2.0 * np.outer(v, v)
+            for i in range(4)
+            for j in range(i + 1, 4)
+            for v in (np.eye(4)[i] + np.eye(4)[j], np.eye(4)[i] - np.eye(4)[j])
+        ]
+        best = min(bases, key=lambda basis: np.vdot(G, basis))
+        share = 2.0 / (number + 2.0)
+        expected = (1.0 - share) * expected + share * best
+        # All features are candidates in an iteration with enough draws; the diagonal is new at the start only.
+        if number == 0:
+            found = hdsl(X, triplets, scale=2.0, n_iterations=1, n_candidates=400)
+            assert np.allclose(found, expected)
+    W = hdsl(sp.csr_array(X), triplets, scale=2.0, n_iterations=200)
+    assert np.trace(W) == pytest.approx(4.0)
+    assert np.linalg.eigvalsh(W)[0] > -1e-12
+    assert np.allclose(W, hdsl(X, triplets, scale=2.0, n_iterations=200))
+
+
+def test_metrics_learn_from_given_triplets(digits: Any) -> None:
+    X, y = digits
+    triplets = ClassTriplets(y).draw(np.random.default_rng(0), 0, 500)
+    for estimator in SMALL:
+        metric = estimator.fit_triplets(X, triplets)
+        assert metric.transform(X[:3]).shape == (3, 64)
+        with pytest.raises(InvalidInputError, match="row numbers"):
+            estimator.fit_triplets(X, [[0, 1, 600]])
+
+
+def test_comet_parameters_change_what_is_learned(digits: Any) -> None:
+    X, y = digits
+    base: dict[str, Any] = {"n_passes": 1, "random_state": 0, "n_triplets": 300}
+    plain = CometMetric(**base).fit(X, y).get_mahalanobis_matrix()
+    for change in (
+        {"alpha": 1e-2}, {"beta": 1e-2}, {"kappa": 0.1}, {"sparsity": 1e-4}, {"loss": "hinge"}, {"order": "cyclic"},
+        {"init": "identity"}, {"retraction": "schur-exponential"}, {"step_size": 1e-3}, {"n_triplets": 200},
+        {"random_state": 1}, {"n_passes": 2},
+    ):  # fmt: skip
+        changed = CometMetric(**(base | change)).fit(X, y)
+        assert not np.allclose(changed.get_mahalanobis_matrix(), plain), change
+    early = CometMetric(**(base | {"tol": 1e9, "n_passes": 3})).fit(X, y)
+    assert (early.n_steps_, changed.n_steps_) == (64, 128)
+    assert "residual" in early.stopped_by_
+
+
+def test_comet_refuses_bad_parameters(digits: Any) -> None:
+    X, y = digits
+    for parameters, message in (
+        ({"beta": 0.0}, "beta"), ({"loss": "cubic"}, "cubic"), ({"init": "zero"}, "init"),
+        ({"retraction": "polar"}, "polar"), ({"order": "random"}, "order"), ({"n_triplets": 0}, "n_triplets"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInputError, match=message):
+            CometMetric(**parameters).fit(X, y)
+    with pytest.raises(InvalidInputError, match="1 class"):
+        CometMetric().fit(X, np.zeros(len(y), dtype=int))
+    with pytest.raises(InvalidInputError, match=r"\(n_pairs, 2, 64\)"):
+        EuclideanMetric().fit(X, y).pair_distance(X)
+
+
+def test_comet_resumes(digits: Any, tmp_path: Path) -> None:
+    X, y = digits
+    checkpoint = tmp_path / "comet.npz"
+    settings: dict[str, Any] = {"n_passes": 2, "random_state": 0}
+    whole = CometMetric(**settings).fit(X, y)
+    first = CometMetric(checkpoint=checkpoint, **settings).fit(X, y)
+    again = CometMetric(checkpoint=checkpoint, **settings).fit(X, y)
+    assert checkpoint.exists()
+    for metric in (first, again):
+        assert np.array_equal(metric.mahalanobis_, whole.mahalanobis_)
+
+
+def test_outside_learners_need_their_package() -> None:
+    with pytest.raises(InvalidInputError, match="unknown"):
+        outside_metric("nca")
+    try:
+        import metric_learn  # noqa: F401
+    except ImportError:
+        for name in OUTSIDE:
+            with pytest.raises(MissingCapabilityError, match=r"metric-learn.*install"):
+                outside_metric(name)
+
+
+def test_claims_follow_the_numbers() -> None:
+    def cells(level: float, curve: list[list[float]]) -> list[dict[str, Any]]:
+        return [{"precision": [level + 0.01 * split] * 20, "curve": curve} for split in range(3)]
+
+    settled = [[float(number), 0.5, min(number, 5) / 10, 1.0] for number in range(17)]
+    late = [[float(number), 0.5, number / 20, 1.0] for number in range(17)]
+    labels = {"comet": "COMET", "comet-hinge": "COMET, hinge", "lego": "LEGO"}
+    results = {"comet": cells(0.5, settled), "comet-hinge": cells(0.4, late), "lego": cells(0.45, [])}
+    above, settles, not_settled = metric_claims(results, labels)
+    assert above.reproduced
+    assert "above at 20 of 20" in above.numbers
+    assert settles.reproduced
+    assert "from pass 5 on" in settles.numbers
+    assert not_settled.reproduced is False
+    results["lego"] = cells(0.6, [])
+    assert metric_claims(results, labels)[0].reproduced is False
+    results["comet"] = cells(0.5, settled[:9])
+    assert metric_claims(results, labels)[1].reproduced is None
+
+
+def rmopt(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "rmopt.cli", *arguments], capture_output=True, text=True, check=True
+    )
+
+
+def test_experiment_runs_and_resumes(tmp_path: Path) -> None:
+    command = ["run", "metric", "--rows", "300", "--splits", "2", "--passes", "2", "--triplets", "500"]
+    command += [
+        "--methods",
+        "euclidean,comet,lego",
+        "--select",
+        "first",
+        "--folds",
+        "2",
+        "--out",
+        str(tmp_path),
+    ]
+    rmopt(*command, "--quiet")
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert [row["method"] for row in result["rows"]] == ["Euclidean", "COMET", "LEGO"]
+    assert all(0.1 < row["precision_at_10"] <= 1.0 for row in result["rows"])
+    for picture in ("precision.png", "convergence.png"):
+        assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
+    cells = (tmp_path / "cells.jsonl").read_text()
+    again = json.loads(rmopt(*command, "--resume", "--json").stdout)
+    assert (tmp_path / "cells.jsonl").read_text() == cells
+    assert again["rows"] == result["rows"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--select", "often"], "--select"),
+        (["--rank-by", "size"], "--rank-by"),
+        (["--splits", "0"], "--splits 0"),
+        (["--methods", "svm"], "svm"),
+        (["--data", "delicious"], "MultilabelBundle"),
+        (["--rows", "-1"], "--rows"),
+    ],
+)
+def test_experiment_refuses(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if "delicious" in arguments and not os.environ.get("RMOPT_DATA_HOME"):
+        pytest.skip("RMOPT_DATA_HOME is not set: no Delicious.")
+    with pytest.raises(SystemExit):
+        main(["run", "metric", *arguments])
+    assert message in capsys.readouterr().err
+
+
+def test_image_sets(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="no public source"):
+        load("caltech101", tmp_path)
+    (tmp_path / "caltech101_bow1000_derived.npz").write_bytes(b"broken")
+    with pytest.raises(StorageError, match="damaged"):
+        load("caltech101", tmp_path)
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "mnist.npz", X=rng.integers(256, size=(30, 28, 28)), y=np.arange(30) % 10, n_train=20)
+    bundle = load("mnist", tmp_path)
+    assert bundle.X.shape == (30, 784)
+    assert bundle.test.sum() == 10
+    if not os.environ.get("RMOPT_DATA_HOME"):
+        pytest.skip("RMOPT_DATA_HOME is not set: no Caltech-101, no MNIST.")
+    caltech = load("caltech101")
+    assert caltech.X.shape == (3219, 1000)
+    assert caltech.n_classes == 50
+    assert np.bincount(caltech.y).max() == 65
+    assert load("mnist").X.shape == (70_000, 784)
