@@ -87,7 +87,7 @@ class CometMetric(MahalanobisLearner):
         n_passes: float = 8.0,
         *,
         alpha: float = 1e-4,
-        beta: float = 1e-4,
+        beta: float = 1e-5,
         kappa: float = 0.0,
         sparsity: float = 0.0,
         loss: Any = "logistic",
