@@ -157,6 +157,8 @@ def test_metrics_learn_from_given_triplets(digits: Any) -> None:
     X, y = digits
     triplets = ClassTriplets(y).draw(np.random.default_rng(0), 0, 500)
     for estimator in SMALL:
+        if isinstance(estimator, EuclideanMetric):
+            continue
         metric = estimator.fit_triplets(X, triplets)
         assert metric.transform(X[:3]).shape == (3, 64)
         with pytest.raises(InvalidInputError, match="row numbers"):

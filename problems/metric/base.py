@@ -21,16 +21,63 @@ Array = np.ndarray
 TRIPLETS_PER_ROW = 20
 
 
-class MahalanobisLearner(TransformerMixin, BaseEstimator):
-    """A metric (x − z)ᵀ W (x − z) learned from classes or from triplets.
+class MahalanobisMetric(TransformerMixin, BaseEstimator):
+    """A metric (x − z)ᵀ W (x − z); a subclass sets `mahalanobis_` = W and `components_` = L with W = LᵀL."""
+
+    mahalanobis_: Array
+    components_: Array
+
+    def transform(self, X: Any) -> Array:
+        """Return X Lᵀ with W = LᵀL: there, the Euclidean distance is the learned metric."""
+        return np.asarray(self._seen(X) @ self.components_.T)
+
+    def pair_distance(self, pairs: Any) -> Array:
+        """Return the learned distance of each pair.
+
+        Parameters
+        ----------
+        pairs : array, shape (n_pairs, 2, n_features)
+
+        Returns
+        -------
+        array, shape (n_pairs,)
+        """
+        check_is_fitted(self, "components_")
+        pairs = np.asarray(pairs, dtype=float)
+        wanted = (2, self.components_.shape[1])
+        if pairs.ndim != 3 or pairs.shape[1:] != wanted or not np.isfinite(pairs).all():
+            raise InvalidInputError(
+                f"pairs must be finite numbers of shape (n_pairs, {wanted[0]}, {wanted[1]}), got {pairs.shape}."
+            )
+        return np.linalg.norm((pairs[:, 0] - pairs[:, 1]) @ self.components_.T, axis=1)
+
+    def pair_score(self, pairs: Any) -> Array:
+        """Return minus the learned distance of each pair: higher means more similar."""
+        return -self.pair_distance(pairs)
+
+    def get_mahalanobis_matrix(self) -> Array:
+        """Return a copy of W, of shape (n_features, n_features)."""
+        check_is_fitted(self, "components_")
+        return self.mahalanobis_.copy()
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _seen(self, X: Any) -> Any:
+        check_is_fitted(self, "components_")
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+
+
+class TripletLearner(MahalanobisMetric):
+    """A metric learned from triplets, or from classes of which triplets are drawn.
 
     A subclass has the parameters `n_triplets` and `random_state`, and learns W in `learn`.
     """
 
     n_triplets: int | None
     random_state: Any
-    mahalanobis_: Array
-    components_: Array
 
     @abstractmethod
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
@@ -81,42 +128,8 @@ class MahalanobisLearner(TransformerMixin, BaseEstimator):
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
         return self._finish(X, checked_triplets(triplets, X.shape[0], X.shape[0]), self._seed())
 
-    def transform(self, X: Any) -> Array:
-        """Return X Lᵀ with W = LᵀL: there, the Euclidean distance is the learned metric."""
-        return np.asarray(self._seen(X) @ self.components_.T)
-
-    def pair_distance(self, pairs: Any) -> Array:
-        """Return the learned distance of each pair.
-
-        Parameters
-        ----------
-        pairs : array, shape (n_pairs, 2, n_features)
-
-        Returns
-        -------
-        array, shape (n_pairs,)
-        """
-        check_is_fitted(self, "components_")
-        pairs = np.asarray(pairs, dtype=float)
-        wanted = (2, self.components_.shape[1])
-        if pairs.ndim != 3 or pairs.shape[1:] != wanted or not np.isfinite(pairs).all():
-            raise InvalidInputError(
-                f"pairs must be finite numbers of shape (n_pairs, {wanted[0]}, {wanted[1]}), got {pairs.shape}."
-            )
-        return np.linalg.norm((pairs[:, 0] - pairs[:, 1]) @ self.components_.T, axis=1)
-
-    def pair_score(self, pairs: Any) -> Array:
-        """Return minus the learned distance of each pair: higher means more similar."""
-        return -self.pair_distance(pairs)
-
-    def get_mahalanobis_matrix(self) -> Array:
-        """Return a copy of W, of shape (n_features, n_features)."""
-        check_is_fitted(self, "components_")
-        return self.mahalanobis_.copy()
-
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.target_tags.required = True
         return tags
 
@@ -126,13 +139,14 @@ class MahalanobisLearner(TransformerMixin, BaseEstimator):
         return self
 
     def _seed(self) -> int:
-        if isinstance(self.random_state, (int, np.integer)):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31))
+        return seed_from(self.random_state)
 
-    def _seen(self, X: Any) -> Any:
-        check_is_fitted(self, "components_")
-        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+
+def seed_from(random_state: Any) -> int:
+    """Return an integer for a random state in scikit-learn's sense."""
+    if isinstance(random_state, (int, np.integer)):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31))
 
 
 def factor(W: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from problems.metric.base import MahalanobisLearner
+from problems.metric.base import TripletLearner
 from rmopt.core import InvalidInputError, Problem, Retraction
 from rmopt.costs import LOSSES, LogDetTriplet, Loss
 from rmopt.manifolds import PositiveDefinite
@@ -19,7 +19,7 @@ Array = np.ndarray
 INITS = ("scaled", "identity")
 
 
-class CometMetric(MahalanobisLearner):
+class CometMetric(TripletLearner):
     """A metric learned by block coordinate descent over positive definite matrices (Atzmon et al. 2015).
 
     Minimises the mean loss of qᵀW(p − n) over triplets (query, positive, negative), minus α log det(W + κI), plus
@@ -120,7 +120,7 @@ class CometMetric(MahalanobisLearner):
         self.verbose = verbose
 
     def learn(self, X: Any, triplets: Array, seed: int, recorder: Recorder | None = None) -> Array:
-        """Return W (see `MahalanobisLearner.learn`); a recorder measures it on the way."""
+        """Return W (see `TripletLearner.learn`); a recorder measures it on the way."""
         problem = self.problem(X, triplets)
         if recorder is None:
             recorder = Recorder(progress=bool(self.verbose), description="COMET")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from problems.metric.base import MahalanobisLearner
+from problems.metric.base import MahalanobisMetric
 from problems.metric.comet import CometMetric
 from problems.metric.outside import OUTSIDE, outside_metric
 from problems.metric.rivals import BoostMetric, EuclideanMetric, HdslMetric, LegoMetric
@@ -35,7 +35,7 @@ class Method:
     """
 
     label: str
-    make: Callable[..., MahalanobisLearner]
+    make: Callable[..., MahalanobisMetric]
     defaults: Parameters
     grid: list[Parameters]
     from_classes: bool = False
@@ -49,7 +49,7 @@ def _grid(**choices: tuple[Any, ...]) -> list[Parameters]:
 COMET_GRID = _grid(alpha=(3e-5, 1e-4, 3e-4), beta=(1e-6, 1e-5, 1e-4))
 
 METHODS: dict[str, Method] = {
-    "euclidean": Method("Euclidean", EuclideanMetric, {}, []),
+    "euclidean": Method("Euclidean", lambda random_state=None: EuclideanMetric(), {}, [], from_classes=True),
     "comet": Method(
         "COMET",
         CometMetric,

@@ -3,53 +3,52 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from sklearn.utils.validation import validate_data
 
-from problems.metric.base import MahalanobisLearner
+from problems.metric.base import MahalanobisMetric, seed_from
 from rmopt.core import InvalidInputError, MissingCapabilityError
-
-Array = np.ndarray
 
 OUTSIDE = {"lmnn": "LMNN", "itml": "ITML_Supervised", "scml": "SCML_Supervised"}
 
 
-class OutsideMetric(MahalanobisLearner):
+class OutsideMetric(MahalanobisMetric):
     """LMNN, ITML or SCML of metric-learn, learned from the classes.
 
     Parameters
     ----------
     name : {"lmnn", "itml", "scml"}
-    n_triplets : int or None
-        Not looked at: these learn from classes.
     random_state : int, RandomState or None
     """
 
-    def __init__(
-        self, name: str = "lmnn", *, n_triplets: int | None = None, random_state: Any = None
-    ) -> None:
+    def __init__(self, name: str = "lmnn", *, random_state: Any = None) -> None:
         self.name = name
-        self.n_triplets = n_triplets
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> OutsideMetric:
-        """Learn from class labels."""
-        learner = getattr(_package(), OUTSIDE[self.name])(random_state=self._seed())
-        dense = X.toarray() if hasattr(X, "toarray") else np.asarray(X, dtype=float)
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from class labels.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n_samples, n_features)
+        y : array, shape (n_samples,)
+
+        Returns
+        -------
+        self
+        """
+        learner = getattr(_package(), OUTSIDE[self.name])(random_state=seed_from(self.random_state))
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         try:
-            learner.fit(dense, np.asarray(y))
+            learner.fit(X.toarray() if hasattr(X, "toarray") else X, y)
         except TypeError as error:
             raise MissingCapabilityError(
                 f"metric-learn does not run with this scikit-learn ({error}); install one that it supports."
             ) from error
-        self.n_features_in_ = dense.shape[1]
         self.mahalanobis_, self.components_ = learner.get_mahalanobis_matrix(), learner.components_
         return self
-
-    def learn(self, X: Any, triplets: Array, seed: int) -> Array:
-        """Refuse: these methods learn from classes."""
-        raise MissingCapabilityError(f"{self.name} learns from classes; call fit(X, y).")
 
 
 def outside_metric(name: str, **given: Any) -> OutsideMetric:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from sklearn.utils.validation import validate_data
 
 from problems.full_matrix import Lego
-from problems.metric.base import MahalanobisLearner
+from problems.metric.base import MahalanobisMetric, TripletLearner
 from problems.metric.boost import boost_metric
 from problems.metric.hdsl import hdsl
 from rmopt.core import Problem
@@ -18,26 +19,27 @@ from rmopt.solvers import ShuffledEpochs
 Array = np.ndarray
 
 
-class EuclideanMetric(MahalanobisLearner):
-    """The plain Euclidean distance: W = I.
+class EuclideanMetric(MahalanobisMetric):
+    """The plain Euclidean distance, W = I."""
 
-    Parameters
-    ----------
-    n_triplets : int or None
-        Not looked at: nothing is learned.
-    random_state : int, RandomState or None
-    """
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Look at the number of features.
 
-    def __init__(self, *, n_triplets: int | None = None, random_state: Any = None) -> None:
-        self.n_triplets = n_triplets
-        self.random_state = random_state
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n_samples, n_features)
+        y : ignored
 
-    def learn(self, X: Any, triplets: Array, seed: int) -> Array:
-        """Return the identity."""
-        return np.eye(X.shape[1])
+        Returns
+        -------
+        self
+        """
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
+        self.mahalanobis_ = self.components_ = np.eye(X.shape[1])
+        return self
 
 
-class LegoMetric(MahalanobisLearner):
+class LegoMetric(TripletLearner):
     """Online log-det metric learning (Jain et al. 2008) in its form for relative distances.
 
     The positive of a triplet should be within the 5th percentile of the squared distances of random rows, the
@@ -68,14 +70,14 @@ class LegoMetric(MahalanobisLearner):
         self.random_state = random_state
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
-        """Return W (see `MahalanobisLearner.learn`)."""
+        """Return W (see `TripletLearner.learn`)."""
         d = X.shape[1]
         sampler = ShuffledEpochs(triplets)
         solver = Lego(self.step_size, n_steps=self.n_epochs * len(triplets), sampler=sampler)
         return solver.run(Problem(Euclidean(d, d), TripletSum(X, X)), np.eye(d), random_state=seed).point
 
 
-class BoostMetric(MahalanobisLearner):
+class BoostMetric(TripletLearner):
     """A metric as a sum of rank-one matrices found by boosting (Shen et al. 2012).
 
     Parameters
@@ -103,11 +105,11 @@ class BoostMetric(MahalanobisLearner):
         self.random_state = random_state
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
-        """Return W (see `MahalanobisLearner.learn`)."""
+        """Return W (see `TripletLearner.learn`)."""
         return boost_metric(X, triplets, penalty=self.penalty, n_learners=self.n_learners)
 
 
-class HdslMetric(MahalanobisLearner):
+class HdslMetric(TripletLearner):
     """Sparse 2 × 2 bases added by Frank–Wolfe (HDSL: Liu, Bellet and Sha 2015).
 
     Parameters
@@ -135,5 +137,5 @@ class HdslMetric(MahalanobisLearner):
         self.random_state = random_state
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
-        """Return W (see `MahalanobisLearner.learn`)."""
+        """Return W (see `TripletLearner.learn`)."""
         return hdsl(X, triplets, scale=self.scale, n_iterations=self.n_iterations, seed=seed)

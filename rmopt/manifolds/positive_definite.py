@@ -217,10 +217,6 @@ class PositiveDefinite(Manifold):
         Q, _ = np.linalg.qr(rng.standard_normal(self.shape))
         return symmetric((Q * rng.uniform(0.5, 1.5, self.shape[0])) @ Q.T)
 
-    def identity(self) -> Array:
-        """Return the identity matrix."""
-        return np.eye(self.shape[0])
-
 
 def _whitened(factor: Array, matrix: Array, triangular: bool = True) -> Array:
     """Return F⁻¹ M F⁻ᵀ."""
