@@ -122,7 +122,7 @@ def test_boosting_minimises_its_cost() -> None:
     assert cost(boost_metric(X, triplets, penalty=0.3, n_learners=1)) < cost(np.zeros((3, 3)))
 
 
-def test_hdsl_takes_the_best_basis_and_convex_steps() -> None:
+def test_hdsl_takes_the_best_basis_and_convex_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(2)
     X, y = rng.standard_normal((30, 4)), rng.integers(3, size=30)
     triplets = ClassTriplets(y).draw(rng, 0, 60)
@@ -132,21 +132,23 @@ def test_hdsl_takes_the_best_basis_and_convex_steps() -> None:
         return np.clip(np.einsum("ti,ij,tj->t", q, W, p - n) - 1.0, -1.0, 0.0)
 
     expected = np.zeros((4, 4))
+    bases = [
+        2.0 * np.outer(v, v)
+        for i in range(4)
+        for j in range(i + 1, 4)
+        for v in (np.eye(4)[i] + np.eye(4)[j], np.eye(4)[i] - np.eye(4)[j])
+    ]
+    # The diagonal of the gradient is new at every iteration here, and each feature is among so many candidates.
+    monkeypatch.setattr("problems.metric.hdsl.RENEW_EVERY", 1)
     for number in range(5):
         G = np.einsum("t,ti,tj->ij", slope(expected), q, p - n)
-        bases = [
-            2.0 * np.outer(v, v)
-            for i in range(4)
-            for j in range(i + 1, 4)
-            for v in (np.eye(4)[i] + np.eye(4)[j], np.eye(4)[i] - np.eye(4)[j])
-        ]
-        best = min(bases, key=lambda basis: np.vdot(G, basis))
         share = 2.0 / (number + 2.0)
+        best = min(bases, key=lambda basis: np.vdot(G, basis))
         expected = (1.0 - share) * expected + share * best
-        # All features are candidates in an iteration with enough draws; the diagonal is new at the start only.
-        if number == 0:
-            found = hdsl(X, triplets, scale=2.0, n_iterations=1, n_candidates=400)
-            assert np.allclose(found, expected)
+        draws = np.tile(np.arange(4), (number + 1, 1))
+        monkeypatch.setattr("problems.metric.hdsl.candidates", lambda *_, draws=draws: draws)
+        assert np.allclose(hdsl(X, triplets, scale=2.0, n_iterations=number + 1), expected)
+    monkeypatch.undo()
     W = hdsl(sp.csr_array(X), triplets, scale=2.0, n_iterations=200)
     assert np.trace(W) == pytest.approx(4.0)
     assert np.linalg.eigvalsh(W)[0] > -1e-12

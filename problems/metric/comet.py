@@ -129,9 +129,7 @@ class CometMetric(TripletLearner):
         # The start is as large as W: no name holds it while the solver runs.
         result = self.solver().run(
             problem,
-            problem.cost.best_multiple_of_identity()  # type: ignore[attr-defined]
-            if self.init == "scaled"
-            else np.eye(X.shape[1]),
+            self._start(problem.cost),
             random_state=seed,
             recorder=recorder,
             checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),
@@ -148,6 +146,9 @@ class CometMetric(TripletLearner):
         scaled = {name: weight * len(triplets) for name, weight in weights.items()}
         cost = LogDetTriplet(X, triplets, loss, kappa=self.kappa, **scaled)
         return Problem(PositiveDefinite(cost.n_blocks), cost)
+
+    def _start(self, cost: Any) -> Array:
+        return cost.best_multiple_of_identity() if self.init == "scaled" else np.eye(cost.n_blocks)
 
     def solver(self) -> CoordinateDescent:
         """Return the solver."""

@@ -70,8 +70,12 @@ def hdsl(
             f"got n_iterations = {n_iterations}, n_features = {d}."
         )
     samples = samples_of(rows, triplets, bool(rows.nnz > DENSE_SHARE * rows.shape[0] * d))
-    rng = np.random.default_rng(seed)
-    draws = rng.integers(d, size=(n_iterations, min(n_candidates, d)))
+    draws = candidates(d, n_iterations, n_candidates, seed)
     M, scores, diagonal = np.zeros((d, d)), np.zeros(len(triplets)), np.zeros(d)
     kernels.frank_wolfe(samples, M, scores, diagonal, draws, scale, 0, RENEW_EVERY)
     return M
+
+
+def candidates(d: int, n_iterations: int, count: int, seed: int) -> Array:
+    """Return the features that i is sought among: one row an iteration."""
+    return np.random.default_rng(seed).integers(d, size=(n_iterations, min(count, d)))

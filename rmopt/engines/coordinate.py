@@ -11,6 +11,7 @@ from scipy.optimize import bisect
 
 from rmopt.core.ambient import Array, dense
 from rmopt.core.cost import BlockCost, Cost, HasProximalStep
+from rmopt.core.errors import InvalidInputError
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, diverged
 from rmopt.kernels.row_column import BEYOND, CLIP, EXACT, FIXED
@@ -28,6 +29,17 @@ class BlockEngine(Engine):
     @abstractmethod
     def gradients_of(self, state: Any) -> tuple[Array, Array]:
         """Return for each block the length of its gradient when it was last seen, and what that is relative to."""
+
+    @staticmethod
+    def blocks_of(schedule: Array, n_blocks: int) -> Array:
+        """Return the blocks of a schedule, or refuse numbers that are none."""
+        blocks = np.array(schedule[:, 0], dtype=np.int64)
+        if blocks.size and not (blocks.min() >= GREEDY and blocks.max() < n_blocks):
+            raise InvalidInputError(
+                f"the order names blocks from {blocks.min()} to {blocks.max()}, and there are {n_blocks}; they count "
+                "from 0."
+            )
+        return blocks
 
     def residual(self, state: Any) -> float:
         """Return the optimality residual: ‖gradient‖ relative to its parts, from when each block was last seen."""
@@ -81,8 +93,8 @@ class CoordinateEngine(BlockEngine):
     def _advance(self, state: CoordinateState, schedule: Array, etas: Array) -> CoordinateState:
         point, lengths, scales = state.point, state.lengths.copy(), state.scales.copy()
         updates = state.updates
-        for step, (row, wanted) in enumerate(zip(schedule, etas, strict=True), state.steps):
-            block = int(row[0])
+        blocks = self.blocks_of(schedule, self.manifold.n_blocks).tolist()
+        for step, (block, wanted) in enumerate(zip(blocks, etas, strict=True), state.steps):
             if block == GREEDY:
                 block = int(np.argmax(np.linalg.norm(dense(self.cost.gradient(point)), axis=0)))
             gradient = self._gradient(point, block)

@@ -91,7 +91,7 @@ class LogDetEngine(BlockEngine):
             return self._advance(state, schedule, etas)
 
     def _advance(self, state: MetricState, schedule: Array, etas: Array) -> MetricState:
-        blocks = np.array(schedule[:, 0], dtype=np.int64)
+        blocks = self.blocks_of(schedule, self.cost.n_blocks)
         etas = np.ascontiguousarray(etas, dtype=float)
         greedy = np.append(np.flatnonzero(blocks == GREEDY), len(blocks))
         position, first = 0, state.steps

@@ -73,7 +73,7 @@ class CoordinateDescent(Solver):
         if isinstance(order, str) and order not in ORDERS:
             raise InvalidInputError(f"order = {order!r} is unknown; choose one of {', '.join(ORDERS)}.")
         self.n_passes, self.tol, self.order, self.engine_name = n_passes, float(tol), order, engine
-        self.step_size = ExactLineSearch() if step_size is None else as_step_size(step_size)
+        self.step_size = ExactLineSearch() if step_size is None else as_step_size(step_size, searches=True)
         self.retraction = Additive() if retraction is None else retraction
         self._n_steps = n_steps
 

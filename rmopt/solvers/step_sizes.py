@@ -151,9 +151,13 @@ class FromFunction(StepSize):
         return etas
 
 
-def as_step_size(rule: float | StepSize | Callable[[Array], Array]) -> StepSize:
-    """Return a rule: a number becomes `Constant`, a function `FromFunction`."""
+def as_step_size(rule: float | StepSize | Callable[[Array], Array], searches: bool = False) -> StepSize:
+    """Return a rule: a number becomes `Constant`, a function `FromFunction`; some solvers also take searches."""
     if isinstance(rule, StepSize):
+        if rule.search != FIXED and not searches:
+            raise InvalidInputError(
+                f"step_size = {rule} searches along blocks, for CoordinateDescent; give a number or a function."
+            )
         return rule
     if callable(rule):
         return FromFunction(rule)
