@@ -1,5 +1,7 @@
 """Small dense linear algebra: thin factorisations of sums and products of tall matrices."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 Array = np.ndarray
@@ -110,3 +112,24 @@ def rank_one_pinv_update(A: Array, A_pinv: Array, c: Array, d: Array) -> Array:
         growth = (v @ bent) / (vv * rr) * np.outer(v, row)
         growth -= np.outer(v, v @ A_pinv) / vv + np.outer(bent, row) / rr
     return A_pinv + growth
+
+
+def gram_functions(X: Array, *functions: Callable[[Array], Array]) -> list[Array]:
+    """Return the k × k matrices f(XᵀX) for functions of the squared singular values of a tall X.
+
+    For functions that are smooth at 0 this is as exact as a singular value decomposition of X, and cheaper.
+
+    Parameters
+    ----------
+    X : array, shape (n, k)
+    *functions : callable
+        Maps the squared singular values, shape (k,), to numbers.
+    """
+    squares, V = np.linalg.eigh(X.T @ X)
+    squares = np.maximum(squares, 0.0)
+    return [(V * function(squares)) @ V.T for function in functions]
+
+
+def orthonormalised(U: Array) -> Array:
+    """Return the nearest matrix with orthonormal columns to one that has them up to rounding."""
+    return U @ (1.5 * np.eye(U.shape[1]) - 0.5 * (U.T @ U))

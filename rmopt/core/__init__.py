@@ -1,7 +1,15 @@
 """The words of rmopt: manifold, retraction, ambient operator, cost, problem, errors."""
 
 from rmopt.core.ambient import Actions, Ambient, Factored, Sum
-from rmopt.core.cost import BlockCost, Cost, FiniteSum, HasHessianAction, HasProximalStep
+from rmopt.core.cost import (
+    AgentSum,
+    BlockCost,
+    Cost,
+    FiniteSum,
+    HasHessianAction,
+    HasPreconditioner,
+    HasProximalStep,
+)
 from rmopt.core.errors import (
     DivergedError,
     InvalidInputError,
@@ -9,25 +17,32 @@ from rmopt.core.errors import (
     RmoptError,
     StorageError,
 )
+from rmopt.core.graph import GRAPHS, Graph, as_graph
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
 from rmopt.core.manifold import FixedRankManifold, HasBlocks, HasHessian, HasStepBound, Manifold
 from rmopt.core.problem import Problem
+from rmopt.core.product import BlockDiagonal, Parts
 from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import HasVelocity, Retraction
 from rmopt.core.row_column import RowColumn
 
 __all__ = [
+    "GRAPHS",
     "Actions",
+    "AgentSum",
     "Ambient",
     "BlockCost",
+    "BlockDiagonal",
     "Cost",
     "DivergedError",
     "Factored",
     "FiniteSum",
     "FixedRankManifold",
+    "Graph",
     "HasBlocks",
     "HasHessian",
     "HasHessianAction",
+    "HasPreconditioner",
     "HasProximalStep",
     "HasStepBound",
     "HasVelocity",
@@ -38,10 +53,12 @@ __all__ = [
     "MissingCapabilityError",
     "PSDPoint",
     "PSDTangent",
+    "Parts",
     "Problem",
     "Retraction",
     "RmoptError",
     "RowColumn",
     "StorageError",
     "Sum",
+    "as_graph",
 ]

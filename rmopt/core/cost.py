@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from rmopt.core.ambient import Ambient
+from rmopt.core.ambient import Ambient, Sum
 
 
 class Cost(ABC):
@@ -47,6 +48,46 @@ class FiniteSum(Cost):
         """
 
 
+class AgentSum(FiniteSum):
+    """A sum over agents, each of which holds data of its own: a term is an agent.
+
+    Agents may be in other processes: only those in `here` can be asked.
+    """
+
+    @property
+    @abstractmethod
+    def n_terms(self) -> int:
+        """Number of agents."""
+
+    @property
+    def here(self) -> Sequence[int]:
+        """The agents whose data are in this process."""
+        return range(self.n_terms)
+
+    @abstractmethod
+    def agent_value(self, point: Any, agent: int) -> float:
+        """Return an agent's part of the cost."""
+
+    @abstractmethod
+    def agent_gradient(self, point: Any, agent: int) -> tuple[Ambient, np.ndarray]:
+        """Return the Euclidean gradient of an agent's part, and an r × r curvature for preconditioning.
+
+        The curvature is WᵀW for the inner solution W, so that ξ ↦ ξ WᵀW is near to the Hessian.
+        """
+
+    def value(self, point: Any) -> float:
+        """Return the sum over the agents."""
+        return float(sum(self.agent_value(point, agent) for agent in self.here))
+
+    def gradient(self, point: Any) -> Ambient:
+        """Return the Euclidean gradient of the sum."""
+        return self.term_gradient(point, np.arange(self.n_terms))
+
+    def term_gradient(self, point: Any, terms: np.ndarray) -> Ambient:
+        """Return the Euclidean gradient of the sum over some agents."""
+        return Sum(*(self.agent_gradient(point, int(agent))[0] for agent in terms))
+
+
 class BlockCost(Cost):
     """A cost whose gradient comes in blocks, for solvers that move one block a step.
 
@@ -81,3 +122,11 @@ class HasHessianAction(Protocol):
 
     def hessian(self, point: Any, direction: Ambient) -> Ambient:
         """Return the derivative of the Euclidean gradient along an ambient direction, as an operator."""
+
+
+@runtime_checkable
+class HasPreconditioner(Protocol):
+    """A cost that knows something near to the inverse of its Riemannian Hessian."""
+
+    def precondition(self, point: Any, tangent: Any) -> Any:
+        """Return the image of a tangent vector under a symmetric positive definite map of the tangent space."""

@@ -7,8 +7,11 @@ from rmopt.engines.blocked import BlockedEngine
 from rmopt.engines.choose import ENGINES, choose_block_engine, choose_engine
 from rmopt.engines.coordinate import GREEDY, BlockEngine, CoordinateEngine
 from rmopt.engines.gauged import GaugedEngine, GaugedState
+from rmopt.engines.gossip import GossipEngine, GossipState
 from rmopt.engines.log_det import LogDetEngine
+from rmopt.engines.mpi import MPIWorld
 from rmopt.engines.reference import ReferenceEngine
+from rmopt.engines.world import OneProcess, World
 
 __all__ = [
     "ENGINES",
@@ -21,9 +24,14 @@ __all__ = [
     "Engine",
     "GaugedEngine",
     "GaugedState",
+    "GossipEngine",
+    "GossipState",
     "LogDetEngine",
+    "MPIWorld",
+    "OneProcess",
     "ReferenceEngine",
     "SymmetricBilinearEngine",
+    "World",
     "choose_block_engine",
     "choose_engine",
 ]

@@ -10,6 +10,7 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.cost import FiniteSum
 from rmopt.core.manifold import Manifold
+from rmopt.core.points import arrays_of, rebuilt
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, diverged
 
@@ -69,17 +70,11 @@ class ReferenceEngine(Engine):
 
     def pack(self, state: ReferenceState) -> dict[str, Array]:
         """Return the arrays of the point and the counters."""
-        point = state.point
-        if dataclasses.is_dataclass(point):
-            arrays = {field.name: getattr(point, field.name) for field in dataclasses.fields(point)}
-        else:
-            arrays = {"point": np.asarray(point)}
+        arrays = {f"part_{number}": array for number, array in enumerate(arrays_of(state.point))}
         return arrays | {"counters": np.array([state.steps, state.updates])}
 
     def unpack(self, arrays: dict[str, Array], template: ReferenceState) -> ReferenceState:
         """Return the state that `pack` took apart."""
-        parts = dict(arrays)
-        steps, updates = parts.pop("counters").tolist()
-        point_class = type(template.point)
-        point = point_class(**parts) if dataclasses.is_dataclass(point_class) else parts["point"]
-        return ReferenceState(point, steps, updates)
+        steps, updates = arrays["counters"].tolist()
+        parts = [arrays[f"part_{number}"] for number in range(len(arrays) - 1)]
+        return ReferenceState(rebuilt(template.point, parts), steps, updates)

@@ -10,7 +10,7 @@ from pymanopt import optimizers
 from pymanopt.manifolds.manifold import Manifold as PymanoptManifold
 
 from rmopt.core.ambient import Ambient
-from rmopt.core.cost import HasHessianAction
+from rmopt.core.cost import HasHessianAction, HasPreconditioner
 from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import HasHessian, Manifold
 from rmopt.core.problem import Problem
@@ -22,7 +22,7 @@ PymanoptManifold.register(Manifold)
 
 
 def to_pymanopt(problem: Problem) -> pymanopt.Problem:
-    """Return a problem for pymanopt's optimizers: cost, Euclidean gradient and, where known, Hessian.
+    """Return a problem for pymanopt's optimizers: cost, gradient and, where known, Hessian and preconditioner.
 
     Parameters
     ----------
@@ -34,6 +34,8 @@ def to_pymanopt(problem: Problem) -> pymanopt.Problem:
     parts: dict[str, Any] = {"euclidean_gradient": wrap(lambda point: cost.gradient(point))}
     if _has_hessian(problem):
         parts["euclidean_hessian"] = wrap(lambda point, direction: _hessian(cost, point, direction))
+    if isinstance(cost, HasPreconditioner):
+        parts["preconditioner"] = cost.precondition
     return pymanopt.Problem(target, wrap(lambda point: cost.value(point)), **parts)
 
 

@@ -81,6 +81,22 @@ class Euclidean(Manifold):
         """Return the tangent vector itself."""
         return tangent_vector_a
 
+    def exp(self, point: Array, tangent_vector: Array) -> Array:
+        """Follow the straight line."""
+        return point + tangent_vector
+
+    def log(self, point_a: Array, point_b: Array) -> Array:
+        """Return the difference."""
+        return point_b - point_a
+
+    def dist(self, point_a: Array, point_b: Array) -> float:
+        """Return the Frobenius norm of the difference."""
+        return float(np.linalg.norm(point_b - point_a))
+
+    def pair_mean(self, point_a: Array, point_b: Array) -> Array:
+        """Return the midpoint."""
+        return 0.5 * (point_a + point_b)
+
     def check_point(self, point: Any) -> str | None:
         """Return why `point` is not on the manifold, or None when it is."""
         if not isinstance(point, np.ndarray) or point.shape != self.shape:

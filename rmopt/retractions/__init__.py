@@ -2,6 +2,7 @@
 
 from rmopt.retractions.euclidean import Additive
 from rmopt.retractions.fixed_rank import FIXED_RANK_RETRACTIONS, MetricProjection, Orthographic, SecondOrder
+from rmopt.retractions.grassmann import GRASSMANN_RETRACTIONS, QR, Exponential, Polar
 from rmopt.retractions.positive_definite import (
     POSITIVE_DEFINITE_RETRACTIONS,
     AffineExponential,
@@ -14,16 +15,22 @@ from rmopt.retractions.psd_fixed_rank import (
     PolarFactors,
     SecondOrderPSD,
 )
+from rmopt.retractions.product import Componentwise
 
 __all__ = [
     "FIXED_RANK_RETRACTIONS",
+    "GRASSMANN_RETRACTIONS",
     "POSITIVE_DEFINITE_RETRACTIONS",
     "PSD_RETRACTIONS",
+    "QR",
     "Additive",
     "AffineExponential",
+    "Componentwise",
+    "Exponential",
     "MetricProjection",
     "MetricProjectionPSD",
     "Orthographic",
+    "Polar",
     "PolarFactors",
     "SchurExponential",
     "SecondOrder",

@@ -12,9 +12,10 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.errors import InvalidInputError
+from rmopt.core.points import arrays_of
 from rmopt.core.problem import Problem
 from rmopt.engines.base import Engine, diverged
-from rmopt.solvers.checkpoint import Checkpoint, arrays_of, digest
+from rmopt.solvers.checkpoint import Checkpoint, digest
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.samplers import Sampler
 from rmopt.solvers.step_sizes import StepSize
@@ -174,7 +175,8 @@ class Solver(ABC):
 
         def next_pause(step: int) -> float:
             check = np.inf if check_every is None else (step // check_every + 1) * check_every
-            return min(recorder.next_after(step), check)
+            save_at = np.inf if checkpoint is None else checkpoint.pause_after(step)
+            return min(recorder.next_after(step), check, save_at)
 
         def here() -> Any:
             with np.errstate(all="ignore"):
@@ -217,7 +219,7 @@ class Solver(ABC):
                         if recorder.metrics and not due:
                             measure()
                         break
-                if checkpoint is not None and time.monotonic() - last_save >= checkpoint.every_seconds:
+                if checkpoint is not None and checkpoint.due(state.step, time.monotonic() - last_save):
                     save()
                     last_save = time.monotonic()
             point = here()

@@ -1,0 +1,1 @@
+"""Subspace learning: gossip between agents, matrix completion and multitask features, with rivals."""

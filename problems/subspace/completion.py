@@ -1,0 +1,280 @@
+"""Low-rank matrix completion as a search for the column space."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from problems.subspace import kernels
+from problems.subspace.memo import Memo
+from rmopt.core import AgentSum, InvalidInputError
+
+Array = np.ndarray
+
+# Pieces of columns that may run in parallel; a fixed number, so that rounding does not depend on the machine.
+PIECES = 8
+
+
+class MatrixCompletion(AgentSum):
+    """½ ‖P_Ω(U Wᵀ − Y)‖² + λ ‖U Wᵀ − P_Ω(U Wᵀ)‖², minimised over W; a function of the span of U (m × r).
+
+    Mishra et al. 2019, equations 9 to 12; Boumal and Absil 2015. W has a closed form, column by column:
+    ((1 − 2λ) Σ u_i u_iᵀ + 2λ UᵀU) w_j = Σ y_ij u_i, the sums over the known entries i of column j. The Euclidean
+    gradient is (P_Ω(U Wᵀ − Y) − 2λ P_Ω(U Wᵀ)) W + 2λ U WᵀW; the paper's Table 1 omits the second term, and the
+    third has no part in the tangent space of `Grassmann`. The columns are divided evenly among agents.
+
+    Parameters
+    ----------
+    ratings : sparse array, shape (m, n)
+        The known entries, among them stored zeros. Or, where the data of other agents are elsewhere, a mapping from
+        agents to their columns.
+    n_agents : int
+        Agents get consecutive columns, as many each as can be.
+    lam : float
+        λ, from 0 to below ½: how much entries that are not known are drawn to 0.
+
+    Raises
+    ------
+    InvalidInputError
+        When ratings are not finite or there are none, an agent would have none, or λ is out of range. From `value`
+        and `gradient`: when a column has no unique solution.
+    """
+
+    def __init__(self, ratings: Any, n_agents: int = 1, lam: float = 0.0) -> None:
+        if not 0.0 <= lam < 0.5:
+            raise InvalidInputError(f"lam = {lam} must be at least 0 and below 0.5.")
+        parts = ratings if isinstance(ratings, Mapping) else dealt(ratings, n_agents)
+        self.parts = {agent: known_entries(part) for agent, part in parts.items()}
+        self.lam, self._n_agents = float(lam), int(n_agents)
+        self.n_rows = next(iter(self.parts.values())).shape[0]
+        for agent, part in self.parts.items():
+            if part.shape[0] != self.n_rows or not 0 <= agent < n_agents:
+                raise InvalidInputError(
+                    f"agent {agent} has a matrix of shape {part.shape}; all need {self.n_rows} rows, and the agents "
+                    f"count from 0 to {n_agents - 1}."
+                )
+        self._solved = Memo(2)
+
+    @property
+    def n_terms(self) -> int:
+        """Number of agents."""
+        return self._n_agents
+
+    @property
+    def here(self) -> list[int]:
+        """The agents whose data are in this process."""
+        return sorted(self.parts)
+
+    def fingerprint(self) -> str:
+        """Return what tells this cost from others in a checkpoint."""
+        total = hashlib.sha256(f"{self.lam}, {self._n_agents}, {self.n_rows}".encode())
+        for agent in self.here:
+            part = self.parts[agent]
+            for array in (part.indptr, part.indices, part.data):
+                total.update(np.ascontiguousarray(array).data)
+        return total.hexdigest()[:12]
+
+    # One agent
+
+    def agent_value(self, point: Array, agent: int) -> float:
+        """Return an agent's part of the cost."""
+        return self._pass(point, agent, with_gradient=False)[0]
+
+    def agent_gradient(self, point: Array, agent: int) -> tuple[Array, Array]:
+        """Return the Euclidean gradient of an agent's part (m × r), and WᵀW."""
+        _, W, G = self._pass(point, agent, with_gradient=True)
+        curvature = W.T @ W
+        return self._with_rest(G, point, curvature), curvature
+
+    def weights(self, point: Array, agent: int) -> Array:
+        """Return the inner solution W for an agent's columns, shape (n_i, r)."""
+        return self._pass(point, agent, with_gradient=False)[1]
+
+    def residual_sum(self, point: Array, agent: int) -> tuple[float, int]:
+        """Return ‖P_Ω(U Wᵀ − Y)‖² of an agent, and the number of its known entries."""
+        part, W = self.parts[agent], self.weights(point, agent)
+        gaps = predictions(point, W, part.indices, columns_of(part)) - part.data
+        return float(gaps @ gaps), part.nnz
+
+    def _pass(self, point: Array, agent: int, with_gradient: bool) -> tuple[float, Array, Array]:
+        part, point = self._part(agent), np.ascontiguousarray(point)
+        r = point.shape[1]
+        W = np.empty((part.shape[1], r))
+        G = np.zeros((self.n_rows if with_gradient else 0, r))
+        total, failed = kernels.solve_columns(
+            part.indptr, part.indices, part.data, point, point.T @ point, self.lam, W, *_NOTHING(r), G
+        )
+        self._check_solved(part, failed, r, f"agent {agent}, ")
+        return total, W, G
+
+    def _part(self, agent: int) -> sp.csc_array:
+        if agent not in self.parts:
+            raise InvalidInputError(f"the data of agent {agent} are not in this process; here are {self.here}.")
+        return self.parts[agent]
+
+    # All columns at once, for batch solvers
+
+    def value(self, point: Array) -> float:
+        """Return the cost."""
+        return self._solve(point).total
+
+    def gradient(self, point: Array) -> Array:
+        """Return the Euclidean gradient, shape (m, r)."""
+        solved = self._solve(point)
+        if solved.gradient is None:
+            solved.gradient = self._with_rest(solved.parts.sum(axis=0), point, solved.curvature)
+        return solved.gradient
+
+    def hessian(self, point: Array, direction: Array) -> Array:
+        """Return the derivative of the Euclidean gradient along a direction, shape (m, r)."""
+        solved, whole = self._solve(point), self._whole
+        U, E = np.ascontiguousarray(point), np.ascontiguousarray(direction)
+        rates, parts = np.empty_like(solved.W), np.zeros_like(solved.parts)
+        turned = E.T @ U
+        kernels.turn_columns_in_pieces(
+            whole.indptr, whole.indices, U, turned + turned.T, self.lam, self._cuts, solved.W, solved.factors,
+            solved.residuals, E, rates, parts,
+        )  # fmt: skip
+        result = parts.sum(axis=0)
+        if self.lam != 0.0:
+            cross = rates.T @ solved.W
+            result += 2.0 * self.lam * (E @ solved.curvature + U @ (cross + cross.T))
+        return result
+
+    def precondition(self, point: Array, tangent: Array) -> Array:
+        """Return ξ (WᵀW)⁻¹ times the mean eigenvalue of WᵀW (Boumal and Absil 2015, section 5).
+
+        Where all entries are known, ξ ↦ ξ WᵀW is the Hessian of the fit alone. The scale keeps lengths comparable, as
+        trust regions need it.
+        """
+        curvature = self._solve(point).curvature
+        scale = np.trace(curvature) / len(curvature)
+        return np.linalg.solve(curvature / scale + 1e-12 * np.eye(len(curvature)), tangent.T).T
+
+    def root_mean_square(self, point: Array) -> float:
+        """Return the root mean square of the residuals at the known entries."""
+        whole, solved = self._whole, self._solve(point)
+        gaps = predictions(point, solved.W, whole.indices, columns_of(whole)) - whole.data
+        return float(np.sqrt(gaps @ gaps / whole.nnz))
+
+    @cached_property
+    def _whole(self) -> sp.csc_array:
+        if len(self.parts) < self._n_agents:
+            raise InvalidInputError(
+                f"this process has the data of {len(self.parts)} of {self._n_agents} agents, and a batch solver needs "
+                "all; use Gossip."
+            )
+        joined = known_entries(sp.hstack([self.parts[agent] for agent in self.here], format="csc"))
+        return joined if len(self.parts) > 1 else self.parts[self.here[0]]
+
+    @cached_property
+    def _cuts(self) -> Array:
+        """Where pieces with about the same number of entries begin."""
+        whole = self._whole
+        return np.searchsorted(whole.indptr, np.linspace(0, whole.nnz, PIECES + 1)).astype(np.int64)
+
+    def _solve(self, point: Array) -> Solved:
+        return self._solved.get(point, self._solve_anew)
+
+    def _solve_anew(self, point: Array) -> Solved:
+        whole, U = self._whole, np.ascontiguousarray(point)
+        if U.ndim != 2 or len(U) != self.n_rows:
+            raise InvalidInputError(f"a point needs {self.n_rows} rows, one per row of the ratings, got {U.shape}.")
+        r, n = U.shape[1], whole.shape[1]
+        solved = Solved(np.empty((n, r)), np.empty((n, r, r)), np.empty(whole.nnz), np.zeros((PIECES, *U.shape)))
+        solved.total, failed = kernels.solve_columns_in_pieces(
+            whole.indptr, whole.indices, whole.data, U, U.T @ U, self.lam, self._cuts, solved.W, solved.factors,
+            solved.residuals, solved.parts,
+        )  # fmt: skip
+        self._check_solved(whole, failed, r, "")
+        solved.curvature = solved.W.T @ solved.W
+        return solved
+
+    def _with_rest(self, G: Array, point: Array, curvature: Array) -> Array:
+        return G if self.lam == 0.0 else G + 2.0 * self.lam * (point @ curvature)
+
+    def _check_solved(self, part: sp.csc_array, failed: int, r: int, where: str) -> None:
+        if failed >= 0:
+            known = int(part.indptr[failed + 1] - part.indptr[failed])
+            raise InvalidInputError(
+                f"{where}column {failed} with {known} known entries has no unique solution at rank {r} and "
+                f"lam = {self.lam:g}; choose lam > 0, a smaller rank, or leave out columns with few entries."
+            )
+
+
+class Solved:
+    """What one pass over all columns found at a point."""
+
+    total: float
+    curvature: Array
+    gradient: Array | None = None
+
+    def __init__(self, W: Array, factors: Array, residuals: Array, parts: Array) -> None:
+        self.W, self.factors, self.residuals, self.parts = W, factors, residuals, parts
+
+
+def _NOTHING(r: int) -> tuple[Array, Array]:
+    return np.empty((0, r, r)), np.empty(0)
+
+
+def known_entries(ratings: Any) -> sp.csc_array:
+    """Return a sparse array by columns with sorted int32 row numbers and float64 values; stored zeros stay.
+
+    Raises
+    ------
+    InvalidInputError
+        When it is not sparse, has no entries, or an entry is not finite or comes twice.
+    """
+    if not sp.issparse(ratings):
+        raise InvalidInputError(
+            f"ratings must be a scipy.sparse array of the known entries, got {type(ratings).__name__}."
+        )
+    table = sp.coo_array(ratings)
+    found = sp.csc_array(table)
+    if found.nnz != table.nnz:
+        raise InvalidInputError(
+            f"{table.nnz - found.nnz} entries come twice; keep one value for each pair of row and column."
+        )
+    found.sort_indices()
+    if found.nnz == 0:
+        raise InvalidInputError(f"the ratings of shape {found.shape} hold no known entry.")
+    values = found.data.astype(np.float64)
+    if not np.isfinite(values).all():
+        raise InvalidInputError("the ratings hold NaN or infinity; leave unknown entries out instead.")
+    return sp.csc_array(
+        (values, found.indices.astype(np.int32), found.indptr.astype(np.int64)), shape=found.shape
+    )
+
+
+def dealt(ratings: Any, n_agents: int) -> dict[int, sp.csc_array]:
+    """Return consecutive columns for each agent, as many each as can be."""
+    whole = known_entries(ratings)
+    if not 1 <= n_agents <= whole.shape[1]:
+        raise InvalidInputError(
+            f"n_agents = {n_agents} must lie between 1 and the number of columns, {whole.shape[1]}."
+        )
+    cuts = np.arange(n_agents + 1) * whole.shape[1] // n_agents
+    for agent in range(n_agents):
+        if whole.indptr[cuts[agent]] == whole.indptr[cuts[agent + 1]]:
+            raise InvalidInputError(
+                f"agent {agent} (columns {cuts[agent]} to {cuts[agent + 1] - 1}) would have no known entry; "
+                "choose fewer agents."
+            )
+    return {agent: whole[:, cuts[agent] : cuts[agent + 1]] for agent in range(n_agents)}
+
+
+def columns_of(part: sp.csc_array) -> Array:
+    """Return the column number of each entry."""
+    return np.repeat(np.arange(part.shape[1], dtype=np.int32), np.diff(part.indptr))
+
+
+def predictions(U: Array, W: Array, rows: Array, columns: Array) -> Array:
+    """Return u_i · w_j for pairs of a row and a column."""
+    out = np.empty(len(rows))
+    kernels.predicted(rows, columns, np.ascontiguousarray(U), np.ascontiguousarray(W), out)
+    return out

@@ -1,0 +1,203 @@
+"""Compiled passes over the known entries of a matrix, one column after the other.
+
+For column j with known rows i and values y, the inner solution w solves A w = B y with A = (1 − 2λ) B Bᵀ + 2λ M, where the
+columns of B are the rows u_i of U, and M = UᵀU. The columns are independent: they are cut into pieces that may run in
+parallel, each with sums of its own, so that the number of pieces, not of threads, determines the rounding.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+# Sums may be reordered into vector instructions; nothing is assumed of NaN and infinity.
+VECTOR = {"reassoc", "contract", "nsz"}
+
+
+@njit(cache=True, nogil=True, fastmath=VECTOR, inline="always")
+def _gathered(U, rows, begin, end, out):
+    """Write the rows of U that a column knows into the columns of `out`."""
+    for t in range(begin, end):
+        i = rows[t]
+        for a in range(U.shape[1]):
+            out[a, t - begin] = U[i, a]
+
+
+@njit(cache=True, nogil=True, fastmath=VECTOR, inline="always")
+def _dot(x, y, count):
+    total = 0.0
+    for t in range(count):
+        total += x[t] * y[t]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _factorise(A):
+    """Overwrite the lower part of A by its Cholesky factor, with the inverses of the diagonal; False: not definite."""
+    r = A.shape[0]
+    for a in range(r):
+        for b in range(a):
+            total = A[a, b]
+            for c in range(b):
+                total -= A[a, c] * A[b, c]
+            A[a, b] = total * A[b, b]
+        corner = A[a, a]
+        total = corner
+        for c in range(a):
+            total -= A[a, c] * A[a, c]
+        if not total > 1e-14 * corner:
+            return False
+        A[a, a] = 1.0 / np.sqrt(total)
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _solve(L, x):
+    """Overwrite x by the solution for a factor from `_factorise`."""
+    r = L.shape[0]
+    for a in range(r):
+        total = x[a]
+        for c in range(a):
+            total -= L[a, c] * x[c]
+        x[a] = total * L[a, a]
+    for a in range(r - 1, -1, -1):
+        total = x[a]
+        for c in range(a + 1, r):
+            total -= L[c, a] * x[c]
+        x[a] = total * L[a, a]
+
+
+@njit(cache=True, nogil=True, fastmath=VECTOR)
+def _solve_piece(indptr, rows, values, U, gram, lam, first, last, W, factors, residuals, G):
+    """Solve the columns first … last − 1; add their part of the gradient to G (unless it is empty).
+
+    Returns the cost of these columns and the number of a column that has no unique solution, or −1.
+    """
+    r = U.shape[1]
+    longest = 0
+    for j in range(first, last):
+        longest = max(longest, indptr[j + 1] - indptr[j])
+    B, z = np.empty((r, longest)), np.empty(longest)
+    A, w = np.empty((r, r)), np.empty(r)
+    keep, weight, total = factors.shape[0] > 0, 1.0 - 2.0 * lam, 0.0
+    for j in range(first, last):
+        begin, end = indptr[j], indptr[j + 1]
+        count = end - begin
+        if count == 0:
+            W[j] = 0.0
+            if keep:
+                factors[j] = 0.0
+            continue
+        y = values[begin:end]
+        _gathered(U, rows, begin, end, B)
+        for a in range(r):
+            for b in range(a + 1):
+                A[a, b] = weight * _dot(B[a], B[b], count) + 2.0 * lam * gram[a, b]
+            w[a] = _dot(B[a], y, count)
+        if not _factorise(A):
+            return total, j
+        _solve(A, w)
+        if keep:
+            factors[j] = A
+        W[j] = w
+        z[:count] = 0.0
+        for a in range(r):
+            for t in range(count):
+                z[t] += w[a] * B[a, t]
+        square, shrink = 0.0, 0.0
+        for t in range(count):
+            square += (z[t] - y[t]) * (z[t] - y[t])
+            shrink += z[t] * z[t]
+            z[t] = weight * z[t] - y[t]
+        total += 0.5 * square
+        if lam != 0.0:
+            length = 0.0
+            for a in range(r):
+                for b in range(r):
+                    length += w[a] * gram[a, b] * w[b]
+            total += lam * (length - shrink)
+        if keep:
+            residuals[begin:end] = z[:count]
+        if G.shape[0] > 0:
+            for t in range(count):
+                i = rows[begin + t]
+                for a in range(r):
+                    G[i, a] += z[t] * w[a]
+    return total, -1
+
+
+@njit(cache=True, nogil=True)
+def solve_columns(indptr, rows, values, U, gram, lam, W, factors, residuals, G):
+    """Solve all columns in one piece; see `_solve_piece`."""
+    return _solve_piece(
+        indptr, rows, values, U, gram, lam, 0, indptr.shape[0] - 1, W, factors, residuals, G
+    )
+
+
+@njit(cache=True, parallel=True)
+def solve_columns_in_pieces(indptr, rows, values, U, gram, lam, cuts, W, factors, residuals, parts):
+    """Solve the columns between consecutive `cuts` in parallel; `parts` receives each piece's gradient."""
+    pieces = cuts.shape[0] - 1
+    totals, failed = np.zeros(pieces), np.zeros(pieces, dtype=np.int64)
+    for piece in prange(pieces):
+        totals[piece], failed[piece] = _solve_piece(
+            indptr, rows, values, U, gram, lam, cuts[piece], cuts[piece + 1], W, factors, residuals, parts[piece]
+        )
+    return totals.sum(), failed.max()
+
+
+@njit(cache=True, nogil=True, fastmath=VECTOR)
+def _turn_piece(indptr, rows, U, gram_rate, lam, first, last, W, factors, residuals, E, rates, H):
+    """Add to H the derivative of the columns' gradient along E, and write that of W into `rates`."""
+    r = U.shape[1]
+    longest = 0
+    for j in range(first, last):
+        longest = max(longest, indptr[j + 1] - indptr[j])
+    B, C, q = np.empty((r, longest)), np.empty((r, longest)), np.empty(longest)
+    x, weight = np.empty(r), 1.0 - 2.0 * lam
+    for j in range(first, last):
+        begin, end = indptr[j], indptr[j + 1]
+        count = end - begin
+        if count == 0:
+            rates[j] = 0.0
+            continue
+        w, s = W[j], residuals[begin:end]
+        _gathered(U, rows, begin, end, B)
+        _gathered(E, rows, begin, end, C)
+        q[:count] = 0.0
+        for a in range(r):
+            for t in range(count):
+                q[t] += w[a] * C[a, t]
+        for a in range(r):
+            x[a] = -_dot(C[a], s, count) - weight * _dot(B[a], q, count)
+            if lam != 0.0:
+                for b in range(r):
+                    x[a] -= 2.0 * lam * gram_rate[a, b] * w[b]
+        _solve(factors[j], x)
+        rates[j] = x
+        for a in range(r):
+            for t in range(count):
+                q[t] += x[a] * B[a, t]
+        for t in range(count):
+            i = rows[begin + t]
+            turn = weight * q[t]
+            for a in range(r):
+                H[i, a] += turn * w[a] + s[t] * x[a]
+
+
+@njit(cache=True, parallel=True)
+def turn_columns_in_pieces(indptr, rows, U, gram_rate, lam, cuts, W, factors, residuals, E, rates, parts):
+    """Find the derivative of the gradient along E, in parallel; `parts` receives that of each piece."""
+    for piece in prange(cuts.shape[0] - 1):
+        _turn_piece(
+            indptr, rows, U, gram_rate, lam, cuts[piece], cuts[piece + 1], W, factors, residuals, E, rates,
+            parts[piece],
+        )  # fmt: skip
+
+
+@njit(cache=True, nogil=True, fastmath=VECTOR)
+def predicted(rows, columns, U, W, out):
+    """Write u_i · w_j for pairs of a row and a column."""
+    for t in range(out.shape[0]):
+        total = 0.0
+        for a in range(U.shape[1]):
+            total += U[rows[t], a] * W[columns[t], a]
+        out[t] = total

@@ -1,0 +1,185 @@
+"""Who talks to whom: connected graphs of agents, and the rounds in which all can talk at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.core.errors import InvalidInputError
+
+
+class Graph:
+    """A connected graph without loops or repeated edges.
+
+    Parameters
+    ----------
+    n : int
+        Number of agents.
+    edges : sequence of (int, int)
+        Pairs of different agents, numbered from 0.
+    name : str
+        How it is called in messages.
+
+    Raises
+    ------
+    InvalidInputError
+        When a number is not one of an agent, an edge is a loop or comes twice, or the graph is not connected.
+    """
+
+    def __init__(self, n: int, edges: Sequence[Sequence[int]] | Array, name: str = "graph") -> None:
+        self.n, self.name = int(n), name
+        if self.n < 1:
+            raise InvalidInputError(f"a {name} needs at least one agent, got {n}.")
+        found = np.asarray(edges).reshape(-1, 2) if len(edges) else np.empty((0, 2), dtype=np.int64)
+        if not np.issubdtype(found.dtype, np.integer):
+            raise InvalidInputError(f"the edges of a {name} must be pairs of integers, got {found.dtype}.")
+        self.edges = np.sort(found.astype(np.int64), axis=1)
+        self._check()
+
+    def _check(self) -> None:
+        edges = self.edges
+        if len(edges) and not (edges.min() >= 0 and edges.max() < self.n):
+            raise InvalidInputError(
+                f"the edges name agents from {edges.min()} to {edges.max()}, and there are {self.n}; they count from 0."
+            )
+        loops = np.flatnonzero(edges[:, 0] == edges[:, 1])
+        if loops.size:
+            raise InvalidInputError(f"edge {loops[0]} joins agent {edges[loops[0], 0]} to itself; remove it.")
+        if len(np.unique(edges, axis=0)) != len(edges):
+            raise InvalidInputError("an edge comes twice; give each pair once.")
+        island = self._unreached()
+        if island.size:
+            raise InvalidInputError(
+                f"the {self.name} is not connected: no way leads from agent 0 to agent {island[0]} "
+                f"({island.size} of {self.n} cannot be reached); add edges."
+            )
+
+    def _unreached(self) -> Array:
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        links = coo_array((np.ones(len(self.edges)), self.edges.T), shape=(self.n, self.n))
+        _, island = connected_components(links, directed=False)
+        return np.flatnonzero(island != island[0])
+
+    def __repr__(self) -> str:
+        return f"Graph({self.name}, {self.n} agents, {len(self.edges)} edges)"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Graph) and self.n == other.n and np.array_equal(self.edges, other.edges)
+
+    def __hash__(self) -> int:
+        return hash((self.n, self.edges.tobytes()))
+
+    @cached_property
+    def degrees(self) -> Array:
+        """Number of neighbours of each agent, shape (n,)."""
+        return np.bincount(self.edges.ravel(), minlength=self.n)
+
+    @cached_property
+    def matchings(self) -> list[Array]:
+        """Groups of edges that share no agent, which together are all edges: numbers of edges, ascending.
+
+        The edges are coloured greedily in their order. On a path these are the odd and the even ones, the red–black
+        order of Mishra et al. 2019, section 5.3; in general at most 2 Δ − 1 groups for the largest degree Δ.
+        """
+        taken: list[set[int]] = [set() for _ in range(self.n)]
+        groups: list[list[int]] = []
+        for number, (i, j) in enumerate(self.edges.tolist()):
+            busy = taken[i] | taken[j]
+            colour = next(c for c in range(len(groups) + 1) if c not in busy)
+            if colour == len(groups):
+                groups.append([])
+            groups[colour].append(number)
+            taken[i].add(colour)
+            taken[j].add(colour)
+        return [np.array(group) for group in groups]
+
+    @cached_property
+    def averaging(self) -> Array:
+        """Metropolis weights, shape (n, n): symmetric, doubly stochastic, zero where there is no edge."""
+        weights = np.zeros((self.n, self.n))
+        for i, j in self.edges:
+            weights[i, j] = weights[j, i] = 1.0 / (1.0 + max(self.degrees[i], self.degrees[j]))
+        np.fill_diagonal(weights, 1.0 - weights.sum(axis=1))
+        return weights
+
+    @classmethod
+    def path(cls, n: int) -> Graph:
+        """Return agents in a line, as in the paper."""
+        return cls(n, [(i, i + 1) for i in range(n - 1)], "path")
+
+    @classmethod
+    def ring(cls, n: int) -> Graph:
+        """Return agents in a circle."""
+        closing = [(0, n - 1)] if n > 2 else []
+        return cls(n, [(i, i + 1) for i in range(n - 1)] + closing, "ring")
+
+    @classmethod
+    def star(cls, n: int) -> Graph:
+        """Return agent 0 joined to all others."""
+        return cls(n, [(0, i) for i in range(1, n)], "star")
+
+    @classmethod
+    def complete(cls, n: int) -> Graph:
+        """Return every agent joined to every other."""
+        return cls(n, [(i, j) for i in range(n) for j in range(i + 1, n)], "complete graph")
+
+    @classmethod
+    def grid(cls, n: int) -> Graph:
+        """Return n agents in rows as square as can be; the last row may be shorter."""
+        width = max(1, round(n**0.5))
+        across = [(i, i + 1) for i in range(n - 1) if (i + 1) % width]
+        return cls(n, across + [(i, i + width) for i in range(n - width)], "grid")
+
+    @classmethod
+    def erdos_renyi(cls, n: int, p: float | None = None, seed: int = 0) -> Graph:
+        """Return a random graph: each pair is joined with probability p; drawn again until it is connected.
+
+        Parameters
+        ----------
+        n : int
+        p : float, optional
+            2 ln(n) / n unless given.
+        seed : int
+        """
+        share = min(1.0, 2.0 * np.log(max(n, 2)) / n) if p is None else float(p)
+        if not 0.0 < share <= 1.0:
+            raise InvalidInputError(f"p = {p!r} must lie between 0 and 1.")
+        rng = np.random.default_rng(seed)
+        rows, columns = np.triu_indices(n, 1)
+        for _ in range(100):
+            joined = rng.random(len(rows)) < share
+            try:
+                return cls(n, np.column_stack([rows[joined], columns[joined]]), "Erdős–Rényi graph")
+            except InvalidInputError as error:
+                failure = error
+        raise InvalidInputError(
+            f"none of 100 random graphs with n = {n}, p = {share:.3g} is connected; choose a larger p."
+        ) from failure
+
+
+GRAPHS: dict[str, Any] = {
+    "path": Graph.path,
+    "ring": Graph.ring,
+    "grid": Graph.grid,
+    "star": Graph.star,
+    "complete": Graph.complete,
+    "erdos-renyi": Graph.erdos_renyi,
+}
+
+
+def as_graph(graph: Any, n: int) -> Graph:
+    """Return a graph of n agents: a name, a list of edges, or a `Graph` of that size."""
+    if isinstance(graph, str):
+        if graph not in GRAPHS:
+            raise InvalidInputError(f"graph = {graph!r} is unknown; choose one of {', '.join(GRAPHS)}.")
+        return GRAPHS[graph](n)
+    made = graph if isinstance(graph, Graph) else Graph(n, graph)
+    if made.n != n:
+        raise InvalidInputError(f"{made} is for {made.n} agents, and there are {n}.")
+    return made

@@ -1,0 +1,101 @@
+"""Agents that each fit their own data and agree with their neighbours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Array, dense
+from rmopt.core.cost import AgentSum, FiniteSum
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.graph import Graph
+from rmopt.core.manifold import Manifold
+from rmopt.core.product import BlockDiagonal, Parts
+
+
+class GossipCost(FiniteSum):
+    """Σ_i f_i(U_i) + ρ/2 Σ d²(U_i, U_j), the second sum over the edges (i, j) of a graph (Mishra et al. 2019, eq. 17).
+
+    A term is an edge: g = α_i f_i(U_i) + α_j f_j(U_j) + ρ/2 d²(U_i, U_j), where α_i is one over the number of
+    neighbours of i, so that the terms add up to the cost. (The paper prints the paths' 1 and ½, with f_k in place of
+    f_i, and d² = ½ ‖Log‖²; the gradient −ρ Log that it uses is that of d² = ‖Log‖².) Points are `Parts`, one per agent,
+    on ``Power(manifold, n)``.
+
+    Parameters
+    ----------
+    tasks : AgentSum
+        The agents' own costs f_i.
+    graph : Graph
+        Who talks to whom.
+    rho : float
+        Weight of the agreement; 0: every agent is on its own.
+    manifold : Manifold
+        That of one agent, with `log` and `dist`. `Euclidean` gives the rival of the paper's equation 22.
+
+    Raises
+    ------
+    InvalidInputError
+        When the graph is of another number of agents, or ρ is negative.
+    """
+
+    def __init__(self, tasks: AgentSum, graph: Graph, rho: float, manifold: Manifold) -> None:
+        if graph.n != tasks.n_terms:
+            raise InvalidInputError(f"{graph} does not fit the {tasks.n_terms} agents of {type(tasks).__name__}.")
+        if graph.n < 2:
+            raise InvalidInputError("gossip needs at least two agents; minimise the cost of one by itself.")
+        if not (np.isfinite(rho) and rho >= 0.0):
+            raise InvalidInputError(f"rho = {rho} must be a number of at least 0.")
+        self.tasks, self.graph, self.rho, self.manifold = tasks, graph, float(rho), manifold
+        self.shares = 1.0 / graph.degrees
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns of the block-diagonal matrix of all agents' points."""
+        return tuple(self.graph.n * size for size in self.manifold.shape)  # type: ignore[attr-defined]
+
+    @property
+    def n_terms(self) -> int:
+        """Number of edges."""
+        return len(self.graph.edges)
+
+    def fingerprint(self) -> str:
+        """Return what tells this cost from others in a checkpoint."""
+        tasks = self.tasks.fingerprint() if hasattr(self.tasks, "fingerprint") else type(self.tasks).__name__
+        return f"{tasks}, rho={self.rho}, edges={self.graph.edges.tolist()}"
+
+    def value(self, point: Parts) -> float:
+        """Return the cost."""
+        fits = sum(self.tasks.agent_value(part, agent) for agent, part in enumerate(point))
+        return float(fits + 0.5 * self.rho * np.sum(self.gaps(point) ** 2))
+
+    def gaps(self, point: Parts) -> Array:
+        """Return the distance along each edge."""
+        return np.array([self.manifold.dist(point[i], point[j]) for i, j in self.graph.edges])
+
+    def gradient(self, point: Parts) -> BlockDiagonal:
+        """Return the gradient (see `term_gradient`)."""
+        return self.term_gradient(point, np.arange(self.n_terms))
+
+    def term_gradient(self, point: Parts, terms: Array) -> BlockDiagonal:
+        """Return the gradient of the sum over some edges; numbers below 0 fill up and count for nothing.
+
+        The blocks are Euclidean gradients of f_i, plus the Riemannian gradient −ρ Log of the agreement.
+        """
+        blocks = {}
+        for agent, others in partners_of(self.graph, terms).items():
+            own, _ = self.tasks.agent_gradient(point[agent], agent)
+            pull = sum(self.manifold.log(point[agent], point[other]) for other in others)
+            blocks[agent] = len(others) * self.shares[agent] * dense(own) - self.rho * pull
+        return BlockDiagonal([tuple(part.shape) for part in point], blocks)
+
+
+def partners_of(graph: Graph, terms: Array) -> dict[int, list[int]]:
+    """Return for each agent at one of these edges the agents at the other ends."""
+    found: dict[int, list[int]] = {}
+    for term in terms:
+        if term >= 0:
+            i, j = graph.edges[term].tolist()
+            found.setdefault(i, []).append(j)
+            found.setdefault(j, []).append(i)
+    return found

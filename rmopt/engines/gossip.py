@@ -1,0 +1,142 @@
+"""Gossip: agents that move by their own gradient and towards the neighbours they hear from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.manifold import Manifold
+from rmopt.core.product import Parts
+from rmopt.core.retraction import Retraction
+from rmopt.costs.gossip import GossipCost, partners_of
+from rmopt.engines.base import Engine, diverged
+from rmopt.engines.world import OneProcess, World
+
+Rule = Callable[[Array], Array]
+
+
+@dataclass(frozen=True)
+class GossipState:
+    """The points of the agents in this process, and how often each agent (of all) moved."""
+
+    points: dict[int, Array]
+    counts: Array
+    steps: int = 0
+
+    @property
+    def updates(self) -> int:
+        """How many agents were moved, counted over the steps."""
+        return int(self.counts.sum())
+
+
+@dataclass(frozen=True)
+class GossipEngine(Engine):
+    """Algorithm 1 of Mishra et al. 2019: a step takes some edges and moves the agents at their ends.
+
+    An agent needs its own data and the points of its partners, nothing else. In a world of several processes each
+    engine moves the agents of its own process, all draw the same edges, and there is no coordinator.
+
+    Attributes
+    ----------
+    manifold : Manifold
+        That of one agent.
+    cost : GossipCost
+    retraction : Retraction
+    preconditioned : bool
+        Scale each agent's gradient by (WᵀW + ρI)⁻¹ (equation 20).
+    scales : array, shape (n_agents,)
+        A factor of each agent's step sizes.
+    own_clock : callable, optional
+        A rule of step sizes; each agent then counts its own updates, and the etas of `advance` are not looked at.
+    world : World
+        Where the agents are.
+    """
+
+    manifold: Manifold
+    cost: GossipCost
+    retraction: Retraction
+    preconditioned: bool = False
+    scales: Array | None = None
+    own_clock: Rule | None = None
+    world: World = OneProcess()
+
+    def load(self, point: Parts) -> GossipState:
+        """Return a state that stands at a point."""
+        n = self.cost.graph.n
+        return GossipState({agent: point[agent] for agent in self.world.mine(n)}, np.zeros(n, dtype=np.int64))
+
+    def advance(self, state: GossipState, schedule: Array, etas: Array) -> GossipState:
+        """Do one step per row of the schedule (see `Engine.advance`): numbers of edges, and −1 to fill up."""
+        self._check(schedule)
+        points, counts, steps = dict(state.points), state.counts.copy(), state.steps
+        with np.errstate(all="ignore"), self.world.guard():
+            for edges, eta in zip(schedule, etas, strict=True):
+                partners = partners_of(self.cost.graph, edges)
+                here = [agent for agent in partners if agent in points]
+                heard = self.world.exchange(points, partners, self.cost.graph.n)
+                # Each agent looks at its own data while the messages travel.
+                own = {agent: self.cost.tasks.agent_gradient(points[agent], agent) for agent in here}
+                others = heard()
+                moved = {
+                    agent: self._moved(
+                        agent,
+                        points[agent],
+                        own[agent],
+                        [others[other] for other in partners[agent]],
+                        self._eta(agent, eta, counts),
+                        steps,
+                    )
+                    for agent in here
+                }
+                points.update(moved)
+                counts[list(partners)] += 1
+                steps += 1
+        return GossipState(points, counts, steps)
+
+    def _moved(
+        self, agent: int, point: Array, own: Any, others: list[Array], eta: float, step: int
+    ) -> Array:
+        """Return where an agent goes from its point, its own gradient and its partners' points."""
+        gradient, curvature = own
+        share = len(others) * self.cost.shares[agent]
+        tangent = self.manifold.euclidean_to_riemannian_gradient(point, gradient) * share
+        if not np.isfinite(self.manifold.norm(point, tangent)):
+            raise diverged(step, eta)
+        if self.cost.rho > 0.0:
+            for other in others:
+                tangent = tangent - self.manifold.log(point, other) * self.cost.rho
+        if self.preconditioned:
+            tangent = np.linalg.solve(curvature + self.cost.rho * np.eye(len(curvature)), tangent.T).T
+        return self.retraction(self.manifold, point, tangent, -eta)
+
+    def _eta(self, agent: int, eta: float, counts: Array) -> float:
+        """Return an agent's step size."""
+        if self.own_clock is not None:
+            eta = float(self.own_clock(counts[agent : agent + 1])[0])
+        return float(eta if self.scales is None else eta * self.scales[agent])
+
+    def _check(self, schedule: Array) -> None:
+        if schedule.size and not (schedule.min() >= -1 and schedule.max() < self.cost.n_terms):
+            raise InvalidInputError(
+                f"the schedule names edges from {schedule.min()} to {schedule.max()}, and there are "
+                f"{self.cost.n_terms}; they count from 0."
+            )
+
+    def dump(self, state: GossipState) -> Parts:
+        """Return the points of all agents; those of other processes are sent here."""
+        return Parts(self.world.gather(state.points, self.cost.graph.n))
+
+    def pack(self, state: GossipState) -> dict[str, Array]:
+        """Return the arrays of the agents in this process and the counters."""
+        arrays = {f"agent_{agent}": point for agent, point in state.points.items()}
+        return arrays | {"counts": state.counts, "steps": np.array(state.steps)}
+
+    def unpack(self, arrays: dict[str, Array], template: GossipState) -> GossipState:
+        """Return the state that `pack` took apart."""
+        points = {agent: arrays[f"agent_{agent}"] for agent in template.points}
+        return replace(template, points=points, counts=arrays["counts"], steps=int(arrays["steps"]))

@@ -1,0 +1,75 @@
+"""The Fréchet mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.manifold import Manifold
+
+
+def frechet_mean(
+    manifold: Manifold,
+    points: Sequence[Any],
+    weights: Array | None = None,
+    *,
+    tol: float = 1e-12,
+    max_iterations: int = 200,
+) -> Any:
+    """Return the point with the least weighted sum of squared distances to some points, near the first.
+
+    Follows the mean of the logarithms until it vanishes (Karcher 1977); halves the step where that does not shrink.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        With `exp` and `log`.
+    points : sequence of points
+    weights : array, optional
+        Not negative; equal unless given.
+    tol : float
+        Stop when the mean logarithm is this short, relative to the manifold's `typical_dist`.
+    max_iterations : int
+
+    Raises
+    ------
+    InvalidInputError
+        When there are no points, or the weights do not fit them.
+    MissingCapabilityError
+        When the manifold has no logarithm.
+    """
+    points = list(points)
+    if not points:
+        raise InvalidInputError("frechet_mean needs at least one point.")
+    shares = np.ones(len(points)) if weights is None else np.asarray(weights, dtype=float)
+    if shares.shape != (len(points),) or not (np.isfinite(shares) & (shares >= 0)).all() or not shares.sum() > 0:
+        raise InvalidInputError(
+            f"weights must be {len(points)} numbers that are not negative, and not all zero, got {weights!r}."
+        )
+    shares = shares / shares.sum()
+
+    def pull(mean: Any) -> tuple[Any, float]:
+        total = manifold.zero_vector(mean)
+        for share, point in zip(shares, points, strict=True):
+            if share > 0.0:
+                total = total + manifold.log(mean, point) * share
+        return total, manifold.norm(mean, total)
+
+    mean, step = points[int(np.argmax(shares > 0.0))], 1.0
+    direction, length = pull(mean)
+    for _ in range(max_iterations):
+        if length <= tol * manifold.typical_dist:
+            break
+        moved = manifold.exp(mean, direction * step)
+        there, remaining = pull(moved)
+        if remaining < length:
+            mean, direction, length = moved, there, remaining
+        elif step < 1e-3:
+            break
+        else:
+            step *= 0.5
+    return mean

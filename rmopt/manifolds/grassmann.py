@@ -1,0 +1,193 @@
+"""The Grassmann manifold: subspaces, held by orthonormal bases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Ambient, Array, dense
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.manifold import Manifold
+from rmopt.core.retraction import Retraction
+from rmopt.linalg import gram_functions, leave_span, orthonormalised
+from rmopt.retractions.grassmann import Exponential
+
+
+class Grassmann(Manifold):
+    """The r-dimensional subspaces of ℝᵐ (Edelman, Arias and Smith 1998; Absil, Mahony and Sepulchre 2008).
+
+    A point is an orthonormal basis U (m × r), and so is U O for every orthogonal O. A tangent vector is the
+    horizontal matrix ξ with Uᵀξ = 0, with the metric ⟨ξ, η⟩ = tr(ξᵀη); it belongs to the basis U.
+
+    Parameters
+    ----------
+    m, r : int
+        Dimensions of the space and of the subspaces, 1 ≤ r < m.
+    retraction : Retraction, optional
+        The default retraction; `Exponential` unless given.
+
+    Raises
+    ------
+    InvalidInputError
+        For dimensions out of range.
+    """
+
+    point_type = np.ndarray
+
+    def __init__(self, m: int, r: int, retraction: Retraction | None = None) -> None:
+        if not 1 <= r < m:
+            raise InvalidInputError(f"Grassmann needs 1 ≤ r < m, got m = {m}, r = {r}; choose a smaller r.")
+        self.shape = (int(m), int(r))
+        self.default_retraction = self.fitting(Exponential() if retraction is None else retraction)
+
+    def __repr__(self) -> str:
+        return f"Grassmann({self.shape[0]}, {self.shape[1]})"
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the manifold, r (m − r)."""
+        m, r = self.shape
+        return r * (m - r)
+
+    @property
+    def typical_dist(self) -> float:
+        """Scale of the manifold; its diameter is π/2 √r."""
+        return float(np.sqrt(self.shape[1]))
+
+    # The tangent space
+
+    def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
+        """Return tr(ξᵀη)."""
+        return float(np.vdot(tangent_vector_a, tangent_vector_b))
+
+    def projection(self, point: Array, ambient: Ambient) -> Array:
+        """Return (I − U Uᵀ) G."""
+        return leave_span(point, dense(ambient))
+
+    def euclidean_to_riemannian_hessian(
+        self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
+    ) -> Array:
+        """Return (I − U Uᵀ) H − ξ UᵀG for the Euclidean gradient G and its derivative H along ξ."""
+        turn = point.T @ dense(euclidean_gradient)
+        return leave_span(point, dense(euclidean_hessian) - tangent_vector @ turn)
+
+    def embedding(self, point: Array, tangent_vector: Array) -> Array:
+        """Return the tangent vector itself."""
+        return tangent_vector
+
+    def embed_point(self, point: Array) -> Array:
+        """Return the basis."""
+        return point
+
+    def zero_vector(self, point: Array) -> Array:
+        """Return the zero matrix."""
+        return np.zeros(self.shape)
+
+    def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
+        """Return a tangent vector of norm 1 in a uniformly distributed direction."""
+        vector = leave_span(point, np.random.default_rng(rng).standard_normal(self.shape))
+        return vector / np.linalg.norm(vector)
+
+    # Geodesics
+
+    def exp(self, point: Array, tangent_vector: Array) -> Array:
+        """Follow the geodesic: U V cos(Σ) Vᵀ + W sin(Σ) Vᵀ for ξ = W Σ Vᵀ (Mishra et al. 2019, equation 6).
+
+        cos Σ and sin Σ / Σ are smooth functions of ξᵀξ, so no singular vectors of ξ are needed.
+        """
+        if not tangent_vector.any():
+            return point.copy()
+        cosine, sine = gram_functions(tangent_vector, _cosine, _sine)
+        return orthonormalised(point @ cosine + tangent_vector @ sine)
+
+    def log(self, point_a: Array, point_b: Array) -> Array:
+        """Return the initial velocity of the shortest geodesic from one subspace to another.
+
+        Where an angle between them is π/2 there are several shortest geodesics; this is one of them. The printed
+        form (Mishra et al. 2019, equation 7) inverts AᵀB, which is singular there.
+        """
+        P, cosines, beyond = _principal(point_a, point_b)
+        wide = _wide(cosines)
+        large, small = beyond[:, wide], beyond[:, ~wide]
+        sines = np.linalg.norm(large, axis=0)
+        velocity = (large * (np.arctan2(sines, cosines[wide]) / sines)) @ P[:, wide].T
+        if small.shape[1]:
+            # Small angles may share a cosine to rounding: they are told apart by their sines.
+            (stretch,) = gram_functions(small, _arc_over_sine)
+            velocity += small @ (stretch @ P[:, ~wide].T)
+        return velocity
+
+    def principal_angles(self, point_a: Array, point_b: Array) -> Array:
+        """Return the angles between two subspaces, ascending, each to rounding (Björck and Golub 1973)."""
+        _, cosines, beyond = _principal(point_a, point_b)
+        wide = _wide(cosines)
+        large = np.arctan2(np.linalg.norm(beyond[:, wide], axis=0), cosines[wide])
+        sines = np.linalg.svd(beyond[:, ~wide], compute_uv=False)
+        return np.sort(np.concatenate([np.arcsin(np.minimum(sines, 1.0)), large]))
+
+    def dist(self, point_a: Array, point_b: Array) -> float:
+        """Return the geodesic distance, the length of the vector of principal angles."""
+        return float(np.linalg.norm(self.principal_angles(point_a, point_b)))
+
+    def pair_mean(self, point_a: Array, point_b: Array) -> Array:
+        """Return the midpoint of a shortest geodesic."""
+        return self.exp(point_a, 0.5 * self.log(point_a, point_b))
+
+    def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
+        """Carry a tangent vector along the shortest geodesic, in parallel, to the basis of the end."""
+        velocity = self.log(point_a, point_b)
+        sine, bend = gram_functions(velocity, _sine, _versine)
+        along = velocity.T @ tangent_vector_a
+        carried = tangent_vector_a - velocity @ (bend @ along) - point_a @ (sine @ along)
+        return carried @ (self.exp(point_a, velocity).T @ point_b)
+
+    # Points
+
+    def check_point(self, point: Any) -> str | None:
+        """Return why `point` is not on the manifold, or None when it is."""
+        if not isinstance(point, np.ndarray) or point.shape != self.shape:
+            return f"a point of {self} is an array of shape {self.shape}"
+        if not np.isfinite(point).all():
+            return "the point holds NaN or infinity"
+        error = float(np.abs(point.T @ point - np.eye(self.shape[1])).max())
+        if error > 1e-10:
+            return f"its columns are not orthonormal: UᵀU − I reaches {error:.1e}; take np.linalg.qr(U)[0]"
+        return None
+
+    def random_point(self, rng: np.random.Generator | None = None) -> Array:
+        """Return a uniformly distributed subspace."""
+        return np.linalg.qr(np.random.default_rng(rng).standard_normal(self.shape))[0]
+
+
+def _principal(A: Array, B: Array) -> tuple[Array, Array, Array]:
+    """Return P, c and H: the principal directions of A, the cosines, and what of those of B lies outside of A."""
+    P, cosines, Qt = np.linalg.svd(A.T @ B)
+    beyond = B @ Qt.T - A @ (P * cosines)
+    # Twice: once leaves the rounding errors of A's orthonormality.
+    return P, cosines, leave_span(A, beyond)
+
+
+def _wide(cosines: Array) -> Array:
+    """Return which angles are above π/4: these are known by their cosines, the others by their sines."""
+    return cosines * cosines < 0.5
+
+
+def _cosine(squares: Array) -> Array:
+    return np.cos(np.sqrt(squares))
+
+
+def _sine(squares: Array) -> Array:
+    """Return sin(σ)/σ."""
+    return np.sinc(np.sqrt(squares) / np.pi)
+
+
+def _versine(squares: Array) -> Array:
+    """Return (1 − cos σ)/σ²."""
+    return 0.5 * np.sinc(0.5 * np.sqrt(squares) / np.pi) ** 2
+
+
+def _arc_over_sine(squares: Array) -> Array:
+    """Return arcsin(s)/s."""
+    sines = np.sqrt(np.minimum(squares, 1.0))
+    return np.divide(np.arcsin(sines), sines, out=np.ones_like(sines), where=sines > 0.0)

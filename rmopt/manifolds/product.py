@@ -1,0 +1,215 @@
+"""Products of manifolds, and powers of one; both may be nested."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Ambient
+from rmopt.core.errors import InvalidInputError, MissingCapabilityError
+from rmopt.core.manifold import HasHessian, Manifold
+from rmopt.core.product import BlockDiagonal, Parts, diagonal_blocks
+from rmopt.core.retraction import Retraction
+from rmopt.retractions.product import Componentwise
+
+
+class Product(Manifold):
+    """The product of some manifolds, with the sum of their metrics.
+
+    Points and tangent vectors are `Parts`. As ambient matrices they are block-diagonal, so the gradient of a cost
+    is a `BlockDiagonal`, of which only the blocks that are not zero need be given.
+
+    Parameters
+    ----------
+    factors : sequence of Manifold
+
+    Raises
+    ------
+    InvalidInputError
+        When there is no factor, or a factor is not a manifold.
+    """
+
+    point_type = Parts
+
+    def __init__(self, factors: Sequence[Manifold]) -> None:
+        self.factors = tuple(factors)
+        if not self.factors or not all(isinstance(factor, Manifold) for factor in self.factors):
+            raise InvalidInputError(f"{type(self).__name__} needs one or more manifolds, got {self.factors!r}.")
+        self.default_retraction = Componentwise([factor.default_retraction for factor in self.factors])
+
+    def __repr__(self) -> str:
+        return f"Product({', '.join(map(repr, self.factors))})"
+
+    def fitting(self, retraction: Retraction) -> Retraction:
+        """Return a retraction of the whole: one of a factor is applied to all of them."""
+        if isinstance(retraction, Componentwise) and len(retraction.retractions) == len(self.factors):
+            parts = zip(self.factors, retraction.retractions, strict=True)
+            return Componentwise([factor.fitting(part) for factor, part in parts])
+        return Componentwise([factor.fitting(retraction) for factor in self.factors])
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the manifold, the sum over the factors."""
+        return sum(factor.dim for factor in self.factors)
+
+    @property
+    def typical_dist(self) -> float:
+        """Scale of the manifold."""
+        return float(np.sqrt(sum(factor.typical_dist**2 for factor in self.factors)))
+
+    # The tangent space
+
+    def inner_product(self, point: Parts, tangent_vector_a: Parts, tangent_vector_b: Parts) -> float:
+        """Return the sum of the factors' inner products."""
+        parts = zip(self.factors, point, tangent_vector_a, tangent_vector_b, strict=True)
+        return float(sum(factor.inner_product(*vectors) for factor, *vectors in parts))
+
+    def projection(self, point: Parts, ambient: Ambient) -> Parts:
+        """Return the projections of the blocks on the diagonal."""
+        return self._of_blocks("projection", point, ambient)
+
+    def to_tangent_space(self, point: Parts, vector: Parts) -> Parts:
+        """Remove the rounding errors that lead a tangent vector out of the tangent space."""
+        return self._each("to_tangent_space", point, vector)
+
+    def euclidean_to_riemannian_gradient(self, point: Parts, euclidean_gradient: Ambient) -> Parts:
+        """Return the Riemannian gradients of the factors for the blocks on the diagonal."""
+        return self._of_blocks("euclidean_to_riemannian_gradient", point, euclidean_gradient)
+
+    def euclidean_to_riemannian_hessian(
+        self, point: Parts, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Parts
+    ) -> Parts:
+        """Return the Riemannian Hessians of the factors along a tangent vector.
+
+        Raises
+        ------
+        MissingCapabilityError
+            When a factor has none.
+        """
+        shapes = self._shapes(point)
+        gradients, hessians = (
+            diagonal_blocks(ambient, shapes) for ambient in (euclidean_gradient, euclidean_hessian)
+        )
+        found = []
+        for i, (factor, part, along) in enumerate(zip(self.factors, point, tangent_vector, strict=True)):
+            if not isinstance(factor, HasHessian):
+                raise MissingCapabilityError(
+                    f"{factor} has no `euclidean_to_riemannian_hessian`; use a first-order solver on {self}."
+                )
+            zero = np.zeros(shapes[i])
+            pair = gradients.get(i, zero), hessians.get(i, zero)
+            found.append(factor.euclidean_to_riemannian_hessian(part, *pair, along))
+        return Parts(found)
+
+    def embedding(self, point: Parts, tangent_vector: Parts) -> BlockDiagonal:
+        """Return a tangent vector as a block-diagonal matrix."""
+        return self._blocks(self._each("embedding", point, tangent_vector))
+
+    def embed_point(self, point: Parts) -> BlockDiagonal:
+        """Return a point as a block-diagonal matrix."""
+        return self._blocks(self._each("embed_point", point))
+
+    def zero_vector(self, point: Parts) -> Parts:
+        """Return the zero of the tangent space."""
+        return self._each("zero_vector", point)
+
+    def random_tangent_vector(self, point: Parts, rng: np.random.Generator | None = None) -> Parts:
+        """Return a random tangent vector of norm 1, evenly spread over the dimensions of the factors."""
+        rng = np.random.default_rng(rng)
+        shares = np.sqrt(rng.chisquare([max(factor.dim, 1) for factor in self.factors]))
+        shares /= np.linalg.norm(shares)
+        parts = zip(self.factors, point, shares, strict=True)
+        return Parts([factor.random_tangent_vector(part, rng) * share for factor, part, share in parts])
+
+    def transport(self, point_a: Parts, point_b: Parts, tangent_vector_a: Parts) -> Parts:
+        """Carry a tangent vector at one point to the tangent space at another, part by part."""
+        return self._each("transport", point_a, point_b, tangent_vector_a)
+
+    # Geodesics
+
+    @property
+    def knows_geodesics(self) -> bool:
+        """Whether all factors have a closed form of `exp`."""
+        return all(factor.knows_geodesics for factor in self.factors)
+
+    def exp(self, point: Parts, tangent_vector: Parts) -> Parts:
+        """Follow the geodesics of the factors."""
+        return self._each("exp", point, tangent_vector)
+
+    def log(self, point_a: Parts, point_b: Parts) -> Parts:
+        """Return the initial velocities of the geodesics of the factors."""
+        return self._each("log", point_a, point_b)
+
+    def dist(self, point_a: Parts, point_b: Parts) -> float:
+        """Return the geodesic distance, the root of the sum of the factors' squared ones."""
+        return float(np.linalg.norm(list(self._each("dist", point_a, point_b))))
+
+    def pair_mean(self, point_a: Parts, point_b: Parts) -> Parts:
+        """Return the midpoints of the factors' geodesics."""
+        return self._each("pair_mean", point_a, point_b)
+
+    # Points
+
+    def check_point(self, point: Any) -> str | None:
+        """Return why `point` is not on the manifold, or None when it is."""
+        if not isinstance(point, Parts) or len(point) != len(self.factors):
+            return f"a point of {self} is a rmopt.core.Parts with {len(self.factors)} parts"
+        for i, (factor, part) in enumerate(zip(self.factors, point, strict=True)):
+            reason = factor.check_point(part)
+            if reason is not None:
+                return f"part {i}: {reason}"
+        return None
+
+    def random_point(self, rng: np.random.Generator | None = None) -> Parts:
+        """Return independent random points of the factors."""
+        rng = np.random.default_rng(rng)
+        return Parts([factor.random_point(rng) for factor in self.factors])
+
+    def _each(self, method: str, *arguments: Parts) -> Parts:
+        """Return what a method of every factor makes of its parts."""
+        parts = zip(self.factors, *arguments, strict=True)
+        return Parts([getattr(factor, method)(*of_factor) for factor, *of_factor in parts])
+
+    def _of_blocks(self, method: str, point: Parts, ambient: Any) -> Parts:
+        """Return what a method of every factor makes of its block of an ambient matrix; zero where it has none."""
+        blocks = diagonal_blocks(ambient, self._shapes(point))
+        return Parts(
+            [
+                getattr(factor, method)(part, blocks[i]) if i in blocks else factor.zero_vector(part)
+                for i, (factor, part) in enumerate(zip(self.factors, point, strict=True))
+            ]
+        )
+
+    def _shapes(self, point: Parts) -> list[tuple[int, int]]:
+        return [tuple(part.shape) for part in self._each("embed_point", point)]
+
+    @staticmethod
+    def _blocks(parts: Parts) -> BlockDiagonal:
+        return BlockDiagonal([tuple(part.shape) for part in parts], dict(enumerate(parts)))
+
+
+class Power(Product):
+    """The product of a manifold with itself: a point has one part for each of n agents, say.
+
+    Parameters
+    ----------
+    base : Manifold
+    n : int
+        Number of factors.
+
+    Raises
+    ------
+    InvalidInputError
+        When n is not positive, or `base` is not a manifold.
+    """
+
+    def __init__(self, base: Manifold, n: int) -> None:
+        if n < 1:
+            raise InvalidInputError(f"Power needs n of at least 1, got n = {n}.")
+        super().__init__([base] * int(n))
+        self.base = base
+
+    def __repr__(self) -> str:
+        return f"Power({self.base}, {len(self.factors)})"

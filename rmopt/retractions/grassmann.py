@@ -1,0 +1,68 @@
+"""Retractions of subspaces, given by orthonormal bases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.core.errors import MissingCapabilityError
+from rmopt.core.retraction import Retraction
+from rmopt.linalg import gram_functions
+
+
+class Exponential(Retraction):
+    """Follows the geodesic, on any manifold that knows its exponential map."""
+
+    order = 2
+    name = "exponential"
+
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        """Return the point reached from `point` along t · `tangent`.
+
+        Raises
+        ------
+        MissingCapabilityError
+            When the manifold has no closed form of its exponential map.
+        """
+        if not manifold.knows_geodesics:
+            raise MissingCapabilityError(
+                f"{manifold} has no closed form of an exponential map; use {manifold.default_retraction}."
+            )
+        return manifold.exp(point, t * tangent)
+
+
+class QR(Retraction):
+    """R(ξ) = the orthonormal factor of U + ξ = Q R, where R has a positive diagonal.
+
+    The same subspace as that of `Polar`, in another basis.
+    """
+
+    order = 2
+    name = "qr"
+    point_type = np.ndarray
+
+    def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
+        """Return the point reached from `point` along t · `tangent`."""
+        Q, R = np.linalg.qr(point + t * tangent)
+        return Q * np.where(np.diag(R) < 0.0, -1.0, 1.0)
+
+
+class Polar(Retraction):
+    """R(ξ) = (U + ξ)(I + ξᵀξ)^−½, the orthonormal factor nearest to U + ξ."""
+
+    order = 2
+    name = "polar"
+    point_type = np.ndarray
+
+    def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
+        """Return the point reached from `point` along t · `tangent`."""
+        moved = point + t * tangent
+        (root,) = gram_functions(moved, lambda squares: squares**-0.5)
+        return moved @ root
+
+
+GRASSMANN_RETRACTIONS: dict[str, Retraction] = {
+    retraction.name: retraction for retraction in (Exponential(), QR(), Polar())
+}

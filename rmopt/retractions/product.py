@@ -1,0 +1,47 @@
+"""Retractions of product manifolds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rmopt.core.product import Parts
+from rmopt.core.retraction import Retraction
+
+
+class Componentwise(Retraction):
+    """Moves every part of a point by the retraction of its factor.
+
+    Parameters
+    ----------
+    retractions : sequence of Retraction
+        One per factor.
+    """
+
+    name = "componentwise"
+    point_type = Parts
+
+    def __init__(self, retractions: Sequence[Retraction]) -> None:
+        self.retractions = tuple(retractions)
+        self.order = min(retraction.order for retraction in self.retractions)  # type: ignore[misc]
+        self.bounded = any(retraction.bounded for retraction in self.retractions)  # type: ignore[misc]
+
+    def __repr__(self) -> str:
+        kinds = list(dict.fromkeys(str(retraction) for retraction in self.retractions))
+        return f"Componentwise({', '.join(kinds)})"
+
+    def __call__(self, manifold: Any, point: Parts, tangent: Parts, t: float = 1.0) -> Parts:
+        """Return the point reached from `point` along t · `tangent`."""
+        return Parts(
+            [
+                retraction(factor, part, along, t)
+                for retraction, factor, part, along in zip(
+                    self.retractions, manifold.factors, point, tangent, strict=True
+                )
+            ]
+        )
+
+    def reach(self, manifold: Any, point: Parts, tangent: Parts) -> float:
+        """Return how far all parts may follow their curves."""
+        parts = zip(self.retractions, manifold.factors, point, tangent, strict=True)
+        return min(retraction.reach(*of_factor) for retraction, *of_factor in parts)

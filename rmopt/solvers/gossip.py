@@ -1,0 +1,165 @@
+"""Gossip between agents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.core.errors import InvalidInputError, MissingCapabilityError
+from rmopt.core.graph import Graph
+from rmopt.core.problem import Problem
+from rmopt.core.retraction import Retraction
+from rmopt.costs.gossip import GossipCost
+from rmopt.engines.base import Engine
+from rmopt.engines.gossip import GossipEngine
+from rmopt.engines.world import OneProcess, World
+from rmopt.manifolds import Power
+from rmopt.solvers.base import Solver
+from rmopt.solvers.samplers import FromDraw, Sampler, Uniform
+from rmopt.solvers.step_sizes import StepSize, as_step_size
+
+CLOCKS = ("shared", "own")
+
+
+class Matchings(Sampler):
+    """One of a graph's matchings at every step, each equally likely: its edges share no agent.
+
+    Parameters
+    ----------
+    graph : Graph
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        groups = graph.matchings
+        self._table = np.full((len(groups), max(map(len, groups))), -1)
+        for number, group in enumerate(groups):
+            self._table[number, : len(group)] = group
+        self.batch_size = self._table.shape[1]
+
+    def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
+        """Return edges, and −1 where a matching is smaller than the largest (see `Sampler.draw`)."""
+        return self._table[rng.integers(len(self._table), size=size)]
+
+
+ORDERS: dict[str, Callable[[Graph], Sampler]] = {
+    "stochastic": lambda graph: Uniform(len(graph.edges)),
+    "parallel": Matchings,
+}
+
+
+class Gossip(Solver):
+    """Riemannian gossip (Mishra et al. 2019, Algorithm 1 and its variants) for a `GossipCost` on a `Power` manifold.
+
+    A step takes an edge, or edges that share no agent; the agents at their ends move along the gradients of the sum
+    over these edges. Swap the manifold for a power of `Euclidean` to get the paper's Euclidean rival (equation 22).
+
+    Parameters
+    ----------
+    step_size : float, StepSize or callable
+        Of the number of the step, or of an agent's own updates with ``clock="own"``.
+    n_updates : float
+        The budget: how often each edge is expected to be taken. An agent moves that often for each neighbour.
+    order : {"stochastic", "parallel"}, Sampler or callable
+        "stochastic": one random edge a step. "parallel": a random matching, on a path the odd or the even edges.
+    preconditioned : bool
+        Scale gradients by (WᵀW + ρI)⁻¹ (equation 20).
+    clock : {"shared", "own"}
+        "own": each agent counts its own updates, so no clock is shared.
+    scales : array, optional
+        A factor of the step sizes of each agent.
+    retraction : Retraction, optional
+        The manifold's default retraction unless given.
+    n_steps : int, optional
+        The budget in steps, instead of `n_updates`.
+    world : World, optional
+        Where the agents are; `rmopt.engines.MPIWorld` spreads them over processes. Each process then runs the same
+        solver, with the same `random_state`.
+    """
+
+    def __init__(
+        self,
+        step_size: float | StepSize | Callable[[Array], Array],
+        *,
+        n_updates: float = 200.0,
+        order: str | Sampler | Callable[..., Any] = "stochastic",
+        preconditioned: bool = False,
+        clock: str = "shared",
+        scales: Array | None = None,
+        retraction: Retraction | None = None,
+        n_steps: int | None = None,
+        world: World | None = None,
+    ) -> None:
+        if not (np.isfinite(n_updates) and n_updates >= 0):
+            raise InvalidInputError(f"n_updates = {n_updates!r} must be a number of at least 0.")
+        if n_steps is not None and (not isinstance(n_steps, int) or n_steps < 0):
+            raise InvalidInputError(f"n_steps = {n_steps!r} must be an integer of at least 0.")
+        if isinstance(order, str) and order not in ORDERS:
+            raise InvalidInputError(f"order = {order!r} is unknown; choose one of {', '.join(ORDERS)}.")
+        if clock not in CLOCKS:
+            raise InvalidInputError(f"clock = {clock!r} is unknown; choose one of {', '.join(CLOCKS)}.")
+        self.step_size, self.n_updates, self.order = as_step_size(step_size), float(n_updates), order
+        self.preconditioned, self.clock, self.retraction = bool(preconditioned), clock, retraction
+        self.scales = None if scales is None else np.asarray(scales, dtype=float)
+        self.world = OneProcess() if world is None else world
+        self._n_steps = n_steps
+
+    def __repr__(self) -> str:
+        order = self.order if isinstance(self.order, str) else type(self.order).__name__
+        budget = f"n_updates={self.n_updates:g}" if self._n_steps is None else f"n_steps={self._n_steps}"
+        scales = None if self.scales is None else self.scales.tolist()
+        return (
+            f"Gossip({self.step_size}, {budget}, order={order!r}, preconditioned={self.preconditioned}, "
+            f"clock={self.clock!r}, scales={scales}, retraction={self.retraction})"
+        )
+
+    def engine(self, problem: Problem) -> Engine:
+        """Return the engine that does the steps.
+
+        Raises
+        ------
+        MissingCapabilityError
+            When the cost is no `GossipCost`, or the manifold no `Power` of the agents' one.
+        InvalidInputError
+            When `scales` are not one positive number per agent.
+        """
+        cost, manifold = problem.cost, problem.manifold
+        if not isinstance(cost, GossipCost) or not isinstance(manifold, Power):
+            raise MissingCapabilityError(
+                f"Gossip cannot run {type(cost).__name__} on {manifold}: it needs a GossipCost on Power(manifold, n)."
+            )
+        n = cost.graph.n
+        if self.scales is not None and not (self.scales.shape == (n,) and (self.scales > 0).all()):
+            raise InvalidInputError(f"scales must be {n} positive numbers, one per agent, got {self.scales}.")
+        base = manifold.base
+        return GossipEngine(
+            base,
+            cost,
+            base.default_retraction if self.retraction is None else base.fitting(self.retraction),
+            self.preconditioned,
+            self.scales,
+            self.step_size if self.clock == "own" else None,
+            self.world,
+        )
+
+    def budget(self, problem: Problem) -> int:
+        """Return the number of steps."""
+        if self._n_steps is not None:
+            return self._n_steps
+        graph: Graph = problem.cost.graph  # type: ignore[attr-defined]
+        rounds = len(graph.matchings) if self.order == "parallel" else len(graph.edges)
+        return round(self.n_updates * rounds)
+
+    def sampler_for(self, problem: Problem) -> Sampler:
+        """Return the sampler of the schedule."""
+        if isinstance(self.order, Sampler):
+            return self.order
+        if isinstance(self.order, str):
+            return ORDERS[self.order](problem.cost.graph)  # type: ignore[attr-defined]
+        return FromDraw(self.order)
+
+    def step_size_rule(self) -> StepSize:
+        """Return the rule of the step sizes."""
+        return self.step_size
