@@ -1,0 +1,193 @@
+"""Features that several regressions share, as a search for their span."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from problems.subspace.memo import Memo
+from rmopt.core import AgentSum, InvalidInputError
+
+Array = np.ndarray
+Task = tuple[Array, Array]
+
+
+class MultitaskFeatures(AgentSum):
+    """Σ_t min over w_t of ½ ‖X_t U w_t − y_t‖² + λ ‖w_t‖², a function of the span of U (m × r).
+
+    Mishra et al. 2019, equation 14; the paper's equations 15 and 16 leave λ ‖w_t‖² out of the outer cost, but its
+    gradient Σ X_tᵀ(X_t U w_t − y_t) w_tᵀ is that of equation 14. The inner solution is
+    (UᵀX_tᵀX_t U + 2λ I) w_t = UᵀX_tᵀ y_t.
+
+    Parameters
+    ----------
+    tasks : sequence of (array, array)
+        Examples X_t, shape (d_t, m), and labels y_t, shape (d_t,). Or, where the data of other agents are elsewhere, a
+        mapping from agents to such sequences.
+    n_agents : int
+        Agents get consecutive tasks, as many each as can be.
+    lam : float
+        λ, not negative.
+
+    Raises
+    ------
+    InvalidInputError
+        For tasks without examples, of different widths, or with numbers that are not finite; for fewer tasks than
+        agents. From `value` and `gradient`: when a task has no unique solution.
+    """
+
+    def __init__(
+        self, tasks: Sequence[Task] | Mapping[int, Sequence[Task]], n_agents: int = 1, lam: float = 0.0
+    ) -> None:
+        if not (np.isfinite(lam) and lam >= 0.0):
+            raise InvalidInputError(f"lam = {lam} must be a number of at least 0.")
+        parts = tasks if isinstance(tasks, Mapping) else dealt_tasks(tasks, n_agents)
+        self.parts = {agent: TaskGroup(part, f"agent {agent}, ") for agent, part in parts.items()}
+        self.lam, self._n_agents = float(lam), int(n_agents)
+        widths = {part.X.shape[1] for part in self.parts.values()}
+        if len(widths) != 1:
+            raise InvalidInputError(f"the tasks have {sorted(widths)} features; all need the same number.")
+        self.n_rows = widths.pop()
+        self._solved = {agent: Memo(2) for agent in self.parts}
+
+    @property
+    def n_terms(self) -> int:
+        """Number of agents."""
+        return self._n_agents
+
+    @property
+    def here(self) -> list[int]:
+        """The agents whose data are in this process."""
+        return sorted(self.parts)
+
+    def fingerprint(self) -> str:
+        """Return what tells this cost from others in a checkpoint."""
+        total = hashlib.sha256(f"{self.lam}, {self._n_agents}".encode())
+        for agent in self.here:
+            part = self.parts[agent]
+            for array in (part.X, part.y, part.starts):
+                total.update(np.ascontiguousarray(array).data)
+        return total.hexdigest()[:12]
+
+    def agent_value(self, point: Array, agent: int) -> float:
+        """Return an agent's part of the cost."""
+        return self._solve(point, agent).total
+
+    def agent_gradient(self, point: Array, agent: int) -> tuple[Array, Array]:
+        """Return the Euclidean gradient of an agent's part (m × r), and WᵀW."""
+        solved, group = self._solve(point, agent), self.parts[agent]
+        return group.X.T @ (solved.gaps[:, None] * solved.W[group.task]), solved.W.T @ solved.W
+
+    def weights(self, point: Array, agent: int) -> Array:
+        """Return the inner solutions w_t of an agent's tasks, shape (n_tasks, r)."""
+        return self._solve(point, agent).W
+
+    def hessian(self, point: Array, direction: Array) -> Array:
+        """Return the derivative of the Euclidean gradient along a direction, shape (m, r)."""
+        return sum(self._turned(point, np.asarray(direction), agent) for agent in self.here)  # type: ignore[return-value]
+
+    def precondition(self, point: Array, tangent: Array) -> Array:
+        """Return ξ (WᵀW)⁻¹ times the mean eigenvalue of WᵀW."""
+        curvature = sum(W.T @ W for W in (self.weights(point, agent) for agent in self.here))
+        scale = np.trace(curvature) / len(curvature)
+        return np.linalg.solve(curvature / scale + 1e-12 * np.eye(len(curvature)), tangent.T).T
+
+    def _solve(self, point: Array, agent: int) -> Solution:
+        if agent not in self.parts:
+            raise InvalidInputError(f"the data of agent {agent} are not in this process; here are {self.here}.")
+        return self._solved[agent].get(point, lambda U: Solution(self.parts[agent], U, self.lam, agent))
+
+    def _turned(self, point: Array, E: Array, agent: int) -> Array:
+        """Return an agent's part of the Hessian along E."""
+        group, solved = self.parts[agent], self._solve(point, agent)
+        W, V, moved = solved.W[group.task], solved.V, group.X @ E
+        along = np.einsum("ij,ij->i", moved, W)
+        rates = np.linalg.solve(
+            solved.systems, -group.sums(moved * solved.gaps[:, None] + V * along[:, None])[..., None]
+        )[..., 0][group.task]
+        gap_rates = along + np.einsum("ij,ij->i", V, rates)
+        return group.X.T @ (gap_rates[:, None] * W + solved.gaps[:, None] * rates)
+
+
+class TaskGroup:
+    """The tasks of one agent, stacked.
+
+    Attributes
+    ----------
+    X : array, shape (D, m)
+    y : array, shape (D,)
+    task : int array, shape (D,)
+        The task of each row, from 0.
+    starts : int array, shape (n_tasks,)
+        The first row of each task.
+    """
+
+    def __init__(self, tasks: Sequence[Task], where: str) -> None:
+        if not tasks:
+            raise InvalidInputError(f"{where}there are no tasks; choose fewer agents.")
+        for number, (X, y) in enumerate(tasks):
+            if np.ndim(X) != 2 or np.ndim(y) != 1 or len(X) != len(y) or len(y) == 0:
+                raise InvalidInputError(
+                    f"{where}task {number}: examples of shape {np.shape(X)} and labels of shape {np.shape(y)} do not "
+                    "belong together; each task needs one row and one label per example, and at least one."
+                )
+            if np.shape(X)[1] != np.shape(tasks[0][0])[1]:
+                raise InvalidInputError(
+                    f"{where}task {number} has {np.shape(X)[1]} features, task 0 {np.shape(tasks[0][0])[1]}."
+                )
+        self.X = np.concatenate([np.asarray(X, dtype=float) for X, _ in tasks])
+        self.y = np.concatenate([np.asarray(y, dtype=float) for _, y in tasks])
+        if not (np.isfinite(self.X).all() and np.isfinite(self.y).all()):
+            raise InvalidInputError(f"{where}the examples or labels hold NaN or infinity; clean them first.")
+        sizes = np.array([len(y) for _, y in tasks])
+        self.starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        self.task = np.repeat(np.arange(len(sizes)), sizes)
+
+    def sums(self, rows: Array) -> Array:
+        """Return the sums of the rows of each task."""
+        return np.add.reduceat(rows, self.starts, axis=0)
+
+
+class Solution:
+    """The inner solutions of one agent at a point.
+
+    Attributes
+    ----------
+    V : array, shape (D, r)
+        X U.
+    systems : array, shape (n_tasks, r, r)
+    W : array, shape (n_tasks, r)
+    gaps : array, shape (D,)
+        X_t U w_t − y_t.
+    total : float
+        The agent's cost.
+    """
+
+    def __init__(self, group: TaskGroup, U: Array, lam: float, agent: int) -> None:
+        self.V = group.X @ U
+        r = U.shape[1]
+        self.systems = group.sums(self.V[:, :, None] * self.V[:, None, :]) + 2.0 * lam * np.eye(r)
+        singular = np.linalg.cond(self.systems) > 1e14
+        if singular.any():
+            number = int(np.argmax(singular))
+            raise InvalidInputError(
+                f"agent {agent}, task {number} with {int(np.sum(group.task == number))} examples has no unique "
+                f"solution at rank {r} and lam = {lam:g}; choose lam > 0 or a smaller rank."
+            )
+        right = group.sums(self.V * group.y[:, None])
+        self.W = np.linalg.solve(self.systems, right[..., None])[..., 0]
+        self.gaps = np.einsum("ij,ij->i", self.V, self.W[group.task]) - group.y
+        self.total = float(0.5 * self.gaps @ self.gaps + lam * np.sum(self.W**2))
+
+
+def dealt_tasks(tasks: Sequence[Task], n_agents: int) -> dict[int, Sequence[Task]]:
+    """Return consecutive tasks for each agent, as many each as can be."""
+    if not 1 <= n_agents <= len(tasks):
+        raise InvalidInputError(
+            f"n_agents = {n_agents} must lie between 1 and the number of tasks, {len(tasks)}."
+        )
+    cuts = np.arange(n_agents + 1) * len(tasks) // n_agents
+    return {agent: tasks[cuts[agent] : cuts[agent + 1]] for agent in range(n_agents)}
