@@ -1,13 +1,12 @@
 """Labelled sets of images."""
 
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from problems.arrays import read_npz
 from problems.datasets import Bundle, data_folder
 from rmopt.core.errors import StorageError
 
@@ -100,11 +99,7 @@ def _arrays(file: str, data_home: Path | str | None, names: tuple[str, ...]) -> 
             f"{path} does not exist, and there is no public source to fetch it from; pass as --data-home (or set "
             f"RMOPT_DATA_HOME to) a folder that holds {file}."
         )
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-            return {name: stored[name] for name in names}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise StorageError(f"{path} is damaged ({error}); replace or remove it.") from error
+    return read_npz(path, names)
 
 
 def _names(stored: Any) -> list[str]:

@@ -10,8 +10,9 @@ from scipy.linalg import LinAlgError
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from problems.seeds import seed_from
 from problems.triplets import ClassTriplets
 from rmopt.core import InvalidInputError
 from rmopt.costs.bilinear import checked_triplets
@@ -140,13 +141,6 @@ class TripletLearner(MahalanobisMetric):
 
     def _seed(self) -> int:
         return seed_from(self.random_state)
-
-
-def seed_from(random_state: Any) -> int:
-    """Return an integer for a random state in scikit-learn's sense."""
-    if isinstance(random_state, (int, np.integer)):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31))
 
 
 def factor(W: Array) -> Array:

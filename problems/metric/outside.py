@@ -8,7 +8,8 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from problems.metric.base import MahalanobisMetric, seed_from
+from problems.metric.base import MahalanobisMetric
+from problems.seeds import seed_from
 from rmopt.core import InvalidInputError, MissingCapabilityError
 
 OUTSIDE = {"lmnn": "LMNN", "itml": "ITML_Supervised", "scml": "SCML_Supervised"}

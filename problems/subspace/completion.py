@@ -132,7 +132,7 @@ class MatrixCompletion(AgentSum):
 
     def hessian(self, point: Array, direction: Array) -> Array:
         """Return the derivative of the Euclidean gradient along a direction, shape (m, r)."""
-        solved, whole = self._solve(point), self._whole
+        solved, whole = self._solve(point), self.whole
         U, E = np.ascontiguousarray(point), np.ascontiguousarray(direction)
         rates, parts = np.empty_like(solved.W), np.zeros_like(solved.parts)
         turned = E.T @ U
@@ -158,12 +158,12 @@ class MatrixCompletion(AgentSum):
 
     def root_mean_square(self, point: Array) -> float:
         """Return the root mean square of the residuals at the known entries."""
-        whole, solved = self._whole, self._solve(point)
+        whole, solved = self.whole, self._solve(point)
         gaps = predictions(point, solved.W, whole.indices, columns_of(whole)) - whole.data
         return float(np.sqrt(gaps @ gaps / whole.nnz))
 
     @cached_property
-    def _whole(self) -> sp.csc_array:
+    def whole(self) -> sp.csc_array:
         if len(self.parts) < self._n_agents:
             raise InvalidInputError(
                 f"this process has the data of {len(self.parts)} of {self._n_agents} agents, and a batch solver needs "
@@ -175,14 +175,14 @@ class MatrixCompletion(AgentSum):
     @cached_property
     def _cuts(self) -> Array:
         """Where pieces with about the same number of entries begin."""
-        whole = self._whole
+        whole = self.whole
         return np.searchsorted(whole.indptr, np.linspace(0, whole.nnz, PIECES + 1)).astype(np.int64)
 
     def _solve(self, point: Array) -> Solved:
         return self._solved.get(point, self._solve_anew)
 
     def _solve_anew(self, point: Array) -> Solved:
-        whole, U = self._whole, np.ascontiguousarray(point)
+        whole, U = self.whole, np.ascontiguousarray(point)
         if U.ndim != 2 or len(U) != self.n_rows:
             raise InvalidInputError(f"a point needs {self.n_rows} rows, one per row of the ratings, got {U.shape}.")
         r, n = U.shape[1], whole.shape[1]

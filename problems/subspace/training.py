@@ -1,0 +1,221 @@
+"""How agents of this family gossip: their start, their step sizes, and the subspace that they end with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rmopt.core import AgentSum, InvalidInputError, Parts, Problem, as_graph
+from rmopt.costs import GossipCost
+from rmopt.engines import OneProcess, World
+from rmopt.manifolds import Grassmann, Power, frechet_mean
+from rmopt.retractions import GRASSMANN_RETRACTIONS
+from rmopt.solvers import (
+    Checkpoint,
+    Constant,
+    Gossip,
+    InverseTime,
+    Recorder,
+    Result,
+    SharedCheckpoint,
+    StepSize,
+)
+
+Array = np.ndarray
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "stochastic": {"order": "stochastic", "preconditioned": False},
+    "parallel": {"order": "parallel", "preconditioned": False},
+    "precon-stochastic": {"order": "stochastic", "preconditioned": True},
+    "precon-parallel": {"order": "parallel", "preconditioned": True},
+}
+INITS = ("common", "independent")
+
+# The agreement's weight relative to the agents' curvatures, where none is given.
+AGREEMENT = 0.1
+POWER_STEPS = 12
+
+
+@dataclass(frozen=True)
+class GossipPlan:
+    """How agents gossip.
+
+    Attributes
+    ----------
+    rho : float or "auto"
+        Weight ρ of the agreement; "auto": a tenth of the mean curvature of the agents' shares α_i f_i.
+    variant : str
+        One of `VARIANTS`.
+    graph : str, Graph or list of edges
+        Who talks to whom.
+    step_size : float
+        a, in units of one over an agent's largest curvature at the start, which it finds from its own data.
+    decay : float
+        The step sizes of the last step are a / (1 + decay); in between a / (1 + b k).
+    n_updates : float
+        How often each edge is expected to be taken.
+    clock : {"shared", "own"}
+        "own": each agent counts its own updates.
+    retraction : str
+        One of `GRASSMANN_RETRACTIONS`.
+    init : {"common", "independent"}
+        Do all agents start with the same random subspace, which they draw from the common seed, or each with one of
+        its own.
+    """
+
+    rho: float | str = "auto"
+    variant: str = "stochastic"
+    graph: Any = "path"
+    step_size: float = 1.0
+    decay: float = 1.0
+    n_updates: float = 200.0
+    clock: str = "shared"
+    retraction: str = "exponential"
+    init: str = "common"
+
+    def __post_init__(self) -> None:
+        for name, known in (("variant", VARIANTS), ("retraction", GRASSMANN_RETRACTIONS), ("init", INITS)):
+            if getattr(self, name) not in known:
+                raise InvalidInputError(
+                    f"{name} = {getattr(self, name)!r} is unknown; choose one of {', '.join(known)}."
+                )
+        for name in ("rho", "decay"):
+            value = getattr(self, name)
+            if not (name == "rho" and value == "auto") and not _is_not_negative(value):
+                raise InvalidInputError(f"{name} = {value!r} must be a number of at least 0.")
+        if not (_is_not_negative(self.step_size) and self.step_size > 0):
+            raise InvalidInputError(f"step_size = {self.step_size!r} must be a positive number.")
+
+
+def _is_not_negative(value: Any) -> bool:
+    return isinstance(value, (int, float, np.number)) and bool(np.isfinite(value)) and value >= 0
+
+
+@dataclass(frozen=True)
+class Gossiped:
+    """What agents ended with.
+
+    Attributes
+    ----------
+    points : Parts
+        Each agent's basis.
+    mean : array, shape (m, r)
+        The Fréchet mean of their subspaces, which predicts.
+    rho : float
+    disagreement : float
+        The largest distance between the subspaces of neighbours.
+    messages, bytes : int
+        What went from process to process.
+    result : Result
+    """
+
+    points: Parts
+    mean: Array
+    rho: float
+    disagreement: float
+    messages: int
+    bytes: int
+    result: Result
+
+
+def gossip(
+    tasks: AgentSum,
+    rank: int,
+    plan: GossipPlan,
+    seed: int,
+    *,
+    start: Array | None = None,
+    recorder: Recorder | None = None,
+    checkpoint: Path | str | None = None,
+    world: World | None = None,
+) -> Gossiped:
+    """Let agents find a common subspace.
+
+    Parameters
+    ----------
+    tasks : AgentSum
+        With `n_rows`; in a world of several processes each holds the data of its own agents.
+    rank : int
+    plan : GossipPlan
+    seed : int
+        The same in all processes.
+    start : array, optional
+        A basis at which all agents start; see `GossipPlan.init` otherwise.
+    recorder : Recorder, optional
+    checkpoint : path, optional
+        Save there, and resume from it.
+    world : World, optional
+    """
+    world = OneProcess() if world is None else world
+    n = tasks.n_terms
+    manifold = Grassmann(tasks.n_rows, rank)  # type: ignore[attr-defined]
+    graph, power = as_graph(plan.graph, n), Power(manifold, n)
+    rng = np.random.default_rng([seed, 0])
+    if start is None and plan.init == "independent":
+        begin = power.random_point(rng)
+    else:
+        begin = Parts([manifold.random_point(rng) if start is None else start] * n)
+    preconditioned = VARIANTS[plan.variant]["preconditioned"]
+    mine = world.mine(n)
+    rho = plan.rho
+    if rho == "auto":
+        alone = GossipCost(tasks, graph, 0.0, manifold)
+        shares = [largest_curvature(alone, agent, begin[agent], False, seed) for agent in mine]
+        rho = AGREEMENT * float(world.total(np.sum(shares))) / n
+    cost = GossipCost(tasks, graph, float(rho), manifold)
+    scales = np.ones(n)
+    for agent in mine:
+        scales[agent] = 1.0 / largest_curvature(cost, agent, begin[agent], preconditioned, seed)
+    problem = Problem(power, cost)
+    solver = Gossip(
+        1.0,
+        n_updates=plan.n_updates,
+        **VARIANTS[plan.variant],
+        clock=plan.clock,
+        scales=scales,
+        retraction=GRASSMANN_RETRACTIONS[plan.retraction],
+        world=world,
+    )
+    # An agent's own clock counts its updates, two for each edge where it has two neighbours.
+    steps = solver.budget(problem) if plan.clock == "shared" else plan.n_updates * graph.degrees.mean()
+    solver.step_size = _rule(plan, max(1.0, steps))
+    saving = None
+    if checkpoint is not None:
+        every = max(1, solver.budget(problem) // 20)
+        saving = Checkpoint(checkpoint) if world.size == 1 else SharedCheckpoint(checkpoint, every, world=world)
+    result = solver.run(problem, begin, random_state=seed, recorder=recorder, checkpoint=saving)
+    mean = frechet_mean(manifold, list(result.point), tol=1e-9)
+    disagreement = float(cost.gaps(result.point).max())
+    return Gossiped(result.point, mean, cost.rho, disagreement, *world.traffic, result)
+
+
+def _rule(plan: GossipPlan, steps: float) -> StepSize:
+    return Constant(plan.step_size) if plan.decay == 0.0 else InverseTime(plan.step_size, plan.decay / steps)
+
+
+def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned: bool, seed: int) -> float:
+    """Return the largest eigenvalue of the Hessian of an agent's share α f plus ρ/2 d², by power iteration.
+
+    Hessian actions are differences of gradients; preconditioned, they are followed by (WᵀW + ρI)⁻¹. An agent needs its
+    own data alone.
+    """
+    manifold, tasks = cost.manifold, cost.tasks
+    rng = np.random.default_rng([seed, 3, agent])
+    gradient, curvature = tasks.agent_gradient(point, agent)
+    inverse = np.eye(point.shape[1])
+    if preconditioned:
+        inverse = np.linalg.inv(curvature + max(cost.rho, 1e-12 * np.trace(curvature)) * inverse)
+    turn = point.T @ gradient
+    vector, found = manifold.random_tangent_vector(point, rng), 0.0
+    for _ in range(POWER_STEPS):
+        moved, _ = tasks.agent_gradient(point + 1e-6 * vector, agent)
+        change = manifold.projection(point, (moved - gradient) / 1e-6 - vector @ turn)
+        image = (cost.shares[agent] * change + cost.rho * vector) @ inverse
+        found = float(np.linalg.norm(image))
+        if not found > 0.0:
+            raise InvalidInputError(f"the cost of agent {agent} does not depend on the subspace; check its data.")
+        vector = image / found
+    return found
