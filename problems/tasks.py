@@ -92,8 +92,8 @@ def parkinsons(data_home: Path | str | None = None) -> TaskBundle:
     else:
         raise StorageError(
             f"neither {PARKINSONS_FILE} nor {PARKINSONS_TEXT} is in {folder}; put the latter there from "
-            "https://archive.ics.uci.edu/dataset/189, or pass as --data-home (or set RMOPT_DATA_HOME to) a folder that "
-            "holds one of them."
+            "https://archive.ics.uci.edu/dataset/189, or pass as --data-home (or set RMOPT_DATA_HOME to) a folder "
+            "that holds one of them."
         )
     if table.ndim != 2 or table.shape[1] != 22:
         raise StorageError(f"{folder / source} has shape {table.shape}, not 22 columns; replace it.")

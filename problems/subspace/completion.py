@@ -79,6 +79,19 @@ class MatrixCompletion(AgentSum):
                 total.update(np.ascontiguousarray(array).data)
         return total.hexdigest()[:12]
 
+    def check_rank(self, rank: int) -> None:
+        """Refuse a rank at which some column has no unique solution, as far as its number of entries tells.
+
+        Raises
+        ------
+        InvalidInputError
+        """
+        for agent in self.here if self.lam == 0.0 else ():
+            counts = np.diff(self.parts[agent].indptr)
+            short = np.flatnonzero((counts > 0) & (counts < rank))
+            if short.size:
+                self._check_solved(self.parts[agent], int(short[0]), rank, f"agent {agent}, ")
+
     # One agent
 
     def agent_value(self, point: Array, agent: int) -> float:
@@ -114,7 +127,9 @@ class MatrixCompletion(AgentSum):
 
     def _part(self, agent: int) -> sp.csc_array:
         if agent not in self.parts:
-            raise InvalidInputError(f"the data of agent {agent} are not in this process; here are {self.here}.")
+            raise InvalidInputError(
+                f"the data of agent {agent} are not in this process; here are {self.here}."
+            )
         return self.parts[agent]
 
     # All columns at once, for batch solvers
@@ -164,10 +179,11 @@ class MatrixCompletion(AgentSum):
 
     @cached_property
     def whole(self) -> sp.csc_array:
+        """The columns of all agents, side by side."""
         if len(self.parts) < self._n_agents:
             raise InvalidInputError(
-                f"this process has the data of {len(self.parts)} of {self._n_agents} agents, and a batch solver needs "
-                "all; use Gossip."
+                f"this process has the data of {len(self.parts)} of {self._n_agents} agents, and a batch solver "
+                "needs all; use Gossip."
             )
         joined = known_entries(sp.hstack([self.parts[agent] for agent in self.here], format="csc"))
         return joined if len(self.parts) > 1 else self.parts[self.here[0]]
@@ -184,9 +200,13 @@ class MatrixCompletion(AgentSum):
     def _solve_anew(self, point: Array) -> Solved:
         whole, U = self.whole, np.ascontiguousarray(point)
         if U.ndim != 2 or len(U) != self.n_rows:
-            raise InvalidInputError(f"a point needs {self.n_rows} rows, one per row of the ratings, got {U.shape}.")
+            raise InvalidInputError(
+                f"a point needs {self.n_rows} rows, one per row of the ratings, got {U.shape}."
+            )
         r, n = U.shape[1], whole.shape[1]
-        solved = Solved(np.empty((n, r)), np.empty((n, r, r)), np.empty(whole.nnz), np.zeros((PIECES, *U.shape)))
+        solved = Solved(
+            np.empty((n, r)), np.empty((n, r, r)), np.empty(whole.nnz), np.zeros((PIECES, *U.shape))
+        )
         solved.total, failed = kernels.solve_columns_in_pieces(
             whole.indptr, whole.indices, whole.data, U, U.T @ U, self.lam, self._cuts, solved.W, solved.factors,
             solved.residuals, solved.parts,

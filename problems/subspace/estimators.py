@@ -130,10 +130,18 @@ class CompletionEstimator(BaseEstimator):
         rows, columns = np.atleast_1d(rows), np.atleast_1d(columns)
         sizes = len(self.components_), len(self.weights_)
         for name, numbers, size in (("rows", rows, sizes[0]), ("columns", columns, sizes[1])):
-            if numbers.shape != rows.shape or numbers.ndim != 1 or not np.issubdtype(numbers.dtype, np.integer):
-                raise InvalidInputError(f"rows and columns must be equally many integers, got {name} = {numbers!r}.")
+            if (
+                numbers.shape != rows.shape
+                or numbers.ndim != 1
+                or not np.issubdtype(numbers.dtype, np.integer)
+            ):
+                raise InvalidInputError(
+                    f"rows and columns must be equally many integers, got {name} = {numbers!r}."
+                )
             if len(numbers) and not (numbers.min() >= 0 and numbers.max() < size):
-                raise InvalidInputError(f"{name} must lie between 0 and {size - 1}; fit saw a matrix of {sizes}.")
+                raise InvalidInputError(
+                    f"{name} must lie between 0 and {size - 1}; fit saw a matrix of {sizes}."
+                )
         found = predictions(self.components_, self.weights_, rows, columns)
         found += self.mean_ + self.row_effects_[rows] + self.column_effects_[columns]
         return found if self.limits is None else np.clip(found, *self.limits)
@@ -202,7 +210,7 @@ class GossipMatrixCompletion(CompletionEstimator):
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 60))
     >>> known = sp.csc_array(truth * (rng.random((40, 60)) < 0.6))
-    >>> model = GossipMatrixCompletion(rank=3, n_agents=3, lam=0.0, random_state=0).fit(known)
+    >>> model = GossipMatrixCompletion(rank=2, n_agents=3, lam=0.0, random_state=0).fit(known)
     >>> bool(np.abs(model.predict([0, 5], [7, 9]) - truth[[0, 5], [7, 9]]).max() < 1e-3)
     True
     """
@@ -262,7 +270,9 @@ class GossipMatrixCompletion(CompletionEstimator):
     def learn(self, tasks: MatrixCompletion, start: Array | None, seed: int) -> Array:
         """Return the basis of the mean of the agents' subspaces (see `CompletionEstimator.learn`)."""
         if self.checkpoint is not None and self.bias:
-            raise InvalidInputError("checkpoint holds one run, and bias makes several; give only one of them.")
+            raise InvalidInputError(
+                "checkpoint holds one run, and bias makes several; give only one of them."
+            )
         recorder = Recorder(progress=bool(self.verbose), description="gossip")
         found = gossip(
             tasks, self.rank, self.plan(), seed, start=start, recorder=recorder, checkpoint=self.checkpoint

@@ -1,8 +1,8 @@
 """Compiled passes over the known entries of a matrix, one column after the other.
 
-For column j with known rows i and values y, the inner solution w solves A w = B y with A = (1 − 2λ) B Bᵀ + 2λ M, where the
-columns of B are the rows u_i of U, and M = UᵀU. The columns are independent: they are cut into pieces that may run in
-parallel, each with sums of its own, so that the number of pieces, not of threads, determines the rounding.
+For column j with known rows i and values y, the inner solution w solves A w = B y with A = (1 − 2λ) B Bᵀ + 2λ M,
+where the columns of B are the rows u_i of U, and M = UᵀU. The columns are independent: they are cut into pieces that
+may run in parallel, each with sums of its own, so that the number of pieces, not of threads, determines the rounding.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ def _dot(x, y, count):
 
 @njit(cache=True, nogil=True)
 def _factorise(A):
-    """Overwrite the lower part of A by its Cholesky factor, with the inverses of the diagonal; False: not definite."""
+    """Overwrite A by its Cholesky factor L, with 1 / L_ii in place of L_ii; False when it is not definite."""
     r = A.shape[0]
     for a in range(r):
         for b in range(a):
@@ -127,9 +127,7 @@ def _solve_piece(indptr, rows, values, U, gram, lam, first, last, W, factors, re
 @njit(cache=True, nogil=True)
 def solve_columns(indptr, rows, values, U, gram, lam, W, factors, residuals, G):
     """Solve all columns in one piece; see `_solve_piece`."""
-    return _solve_piece(
-        indptr, rows, values, U, gram, lam, 0, indptr.shape[0] - 1, W, factors, residuals, G
-    )
+    return _solve_piece(indptr, rows, values, U, gram, lam, 0, indptr.shape[0] - 1, W, factors, residuals, G)
 
 
 @njit(cache=True, parallel=True)
@@ -139,7 +137,18 @@ def solve_columns_in_pieces(indptr, rows, values, U, gram, lam, cuts, W, factors
     totals, failed = np.zeros(pieces), np.zeros(pieces, dtype=np.int64)
     for piece in prange(pieces):
         totals[piece], failed[piece] = _solve_piece(
-            indptr, rows, values, U, gram, lam, cuts[piece], cuts[piece + 1], W, factors, residuals, parts[piece]
+            indptr,
+            rows,
+            values,
+            U,
+            gram,
+            lam,
+            cuts[piece],
+            cuts[piece + 1],
+            W,
+            factors,
+            residuals,
+            parts[piece],
         )
     return totals.sum(), failed.max()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -25,8 +24,8 @@ class MultitaskFeatures(AgentSum):
     Parameters
     ----------
     tasks : sequence of (array, array)
-        Examples X_t, shape (d_t, m), and labels y_t, shape (d_t,). Or, where the data of other agents are elsewhere, a
-        mapping from agents to such sequences.
+        Examples X_t, shape (d_t, m), and labels y_t, shape (d_t,). Or, where the data of other agents are elsewhere,
+        a mapping from agents to such sequences.
     n_agents : int
         Agents get consecutive tasks, as many each as can be.
     lam : float
@@ -97,7 +96,9 @@ class MultitaskFeatures(AgentSum):
 
     def _solve(self, point: Array, agent: int) -> Solution:
         if agent not in self.parts:
-            raise InvalidInputError(f"the data of agent {agent} are not in this process; here are {self.here}.")
+            raise InvalidInputError(
+                f"the data of agent {agent} are not in this process; here are {self.here}."
+            )
         return self._solved[agent].get(point, lambda U: Solution(self.parts[agent], U, self.lam, agent))
 
     def _turned(self, point: Array, E: Array, agent: int) -> Array:

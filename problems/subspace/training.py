@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.core import AgentSum, InvalidInputError, Parts, Problem, as_graph
+from rmopt.core import AgentSum, Graph, InvalidInputError, Parts, Problem, as_graph
+from rmopt.core.ambient import dense
 from rmopt.costs import GossipCost
 from rmopt.engines import OneProcess, World
 from rmopt.manifolds import Grassmann, Power, frechet_mean
@@ -91,7 +92,7 @@ class GossipPlan:
 
 
 def _is_not_negative(value: Any) -> bool:
-    return isinstance(value, (int, float, np.number)) and bool(np.isfinite(value)) and value >= 0
+    return isinstance(value, (int, float, np.number)) and bool(np.isfinite(value) and value >= 0)
 
 
 @dataclass(frozen=True)
@@ -159,15 +160,9 @@ def gossip(
     else:
         begin = Parts([manifold.random_point(rng) if start is None else start] * n)
     preconditioned = VARIANTS[plan.variant]["preconditioned"]
-    mine = world.mine(n)
-    rho = plan.rho
-    if rho == "auto":
-        alone = GossipCost(tasks, graph, 0.0, manifold)
-        shares = [largest_curvature(alone, agent, begin[agent], False, seed) for agent in mine]
-        rho = AGREEMENT * float(world.total(np.sum(shares))) / n
-    cost = GossipCost(tasks, graph, float(rho), manifold)
+    cost = GossipCost(tasks, graph, agreement(plan.rho, tasks, graph, begin, seed, world), manifold)
     scales = np.ones(n)
-    for agent in mine:
+    for agent in world.mine(n):
         scales[agent] = 1.0 / largest_curvature(cost, agent, begin[agent], preconditioned, seed)
     problem = Problem(power, cost)
     solver = Gossip(
@@ -181,41 +176,62 @@ def gossip(
     )
     # An agent's own clock counts its updates, two for each edge where it has two neighbours.
     steps = solver.budget(problem) if plan.clock == "shared" else plan.n_updates * graph.degrees.mean()
-    solver.step_size = _rule(plan, max(1.0, steps))
+    solver.step_size = step_sizes(plan, max(1.0, steps))
     saving = None
     if checkpoint is not None:
         every = max(1, solver.budget(problem) // 20)
-        saving = Checkpoint(checkpoint) if world.size == 1 else SharedCheckpoint(checkpoint, every, world=world)
+        saving = (
+            Checkpoint(checkpoint) if world.size == 1 else SharedCheckpoint(checkpoint, every, world=world)
+        )
     result = solver.run(problem, begin, random_state=seed, recorder=recorder, checkpoint=saving)
     mean = frechet_mean(manifold, list(result.point), tol=1e-9)
     disagreement = float(cost.gaps(result.point).max())
     return Gossiped(result.point, mean, cost.rho, disagreement, *world.traffic, result)
 
 
-def _rule(plan: GossipPlan, steps: float) -> StepSize:
+def agreement(
+    rho: float | str, tasks: AgentSum, graph: Graph, start: Parts, seed: int, world: World
+) -> float:
+    """Return the weight of the agreement: what was asked for, or for "auto" a tenth of the agents' mean curvature."""
+    if rho != "auto":
+        return float(rho)
+    alone = GossipCost(tasks, graph, 0.0, Grassmann(*start[0].shape))
+    found = [largest_curvature(alone, agent, start[agent], False, seed) for agent in world.mine(graph.n)]
+    return AGREEMENT * float(world.total(np.sum(found))) / graph.n
+
+
+def step_sizes(plan: GossipPlan, steps: float) -> StepSize:
+    """Return the rule of a plan for a number of steps."""
     return Constant(plan.step_size) if plan.decay == 0.0 else InverseTime(plan.step_size, plan.decay / steps)
 
 
 def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned: bool, seed: int) -> float:
     """Return the largest eigenvalue of the Hessian of an agent's share α f plus ρ/2 d², by power iteration.
 
-    Hessian actions are differences of gradients; preconditioned, they are followed by (WᵀW + ρI)⁻¹. An agent needs its
-    own data alone.
+    Hessian actions are differences of gradients; preconditioned, they are followed by (WᵀW + ρI)⁻¹. An agent needs
+    its own data alone.
     """
     manifold, tasks = cost.manifold, cost.tasks
     rng = np.random.default_rng([seed, 3, agent])
-    gradient, curvature = tasks.agent_gradient(point, agent)
+
+    def slope(at: Array) -> tuple[Array, Array]:
+        gradient, curvature = tasks.agent_gradient(at, agent)
+        return dense(gradient), curvature
+
+    gradient, curvature = slope(point)
     inverse = np.eye(point.shape[1])
     if preconditioned:
         inverse = np.linalg.inv(curvature + max(cost.rho, 1e-12 * np.trace(curvature)) * inverse)
     turn = point.T @ gradient
     vector, found = manifold.random_tangent_vector(point, rng), 0.0
     for _ in range(POWER_STEPS):
-        moved, _ = tasks.agent_gradient(point + 1e-6 * vector, agent)
+        moved, _ = slope(point + 1e-6 * vector)
         change = manifold.projection(point, (moved - gradient) / 1e-6 - vector @ turn)
         image = (cost.shares[agent] * change + cost.rho * vector) @ inverse
         found = float(np.linalg.norm(image))
         if not found > 0.0:
-            raise InvalidInputError(f"the cost of agent {agent} does not depend on the subspace; check its data.")
+            raise InvalidInputError(
+                f"the cost of agent {agent} does not depend on the subspace; check its data."
+            )
         vector = image / found
     return found

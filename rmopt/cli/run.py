@@ -1,6 +1,7 @@
 """``rmopt run NAME``: import one experiment, give it its options, show and keep what it returns."""
 
 import sys
+import tempfile
 from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
 from functools import partial
@@ -12,6 +13,7 @@ import typer
 from rmopt.cli.failures import fail, told_in_a_sentence
 from rmopt.cli.output import OutputFolder
 from rmopt.cli.plugins import EXPERIMENTS, load_experiment, registered
+from rmopt.cli.processes import rank
 from rmopt.cli.signature import as_command
 from rmopt.core.errors import InvalidInputError
 
@@ -51,6 +53,9 @@ def _execute(
 ) -> None:
     from rmopt.experiments import Outcome, Run
 
+    if rank() > 0:
+        _follow(name, experiment, seed, out, options)
+        return
     with told_in_a_sentence():
         folder = OutputFolder(out, name)
     this_run = Run(name, seed, folder.path, quiet, json)
@@ -64,6 +69,16 @@ def _execute(
                 "it must return an rmopt.experiments.Outcome."
             )
         _keep_and_show(this_run, outcome, folder)
+
+
+def _follow(
+    name: str, experiment: Callable[..., Any], seed: int, out: Path | None, options: dict[str, Any]
+) -> None:
+    """Take part as another process than the first, which alone shows and keeps the outcome."""
+    from rmopt.experiments import Run
+
+    with tempfile.TemporaryDirectory() as own, told_in_a_sentence():
+        experiment(Run(name, seed, Path(own) if out is None else out, quiet=True), **options)
 
 
 def _keep_and_show(this_run: "Run", outcome: "Outcome", folder: OutputFolder) -> None:

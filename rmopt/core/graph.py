@@ -44,7 +44,8 @@ class Graph:
         edges = self.edges
         if len(edges) and not (edges.min() >= 0 and edges.max() < self.n):
             raise InvalidInputError(
-                f"the edges name agents from {edges.min()} to {edges.max()}, and there are {self.n}; they count from 0."
+                f"the edges name agents from {edges.min()} to {edges.max()}, and there are {self.n}; they count "
+                "from 0."
             )
         loops = np.flatnonzero(edges[:, 0] == edges[:, 1])
         if loops.size:

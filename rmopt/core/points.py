@@ -27,9 +27,9 @@ def rebuilt(template: Any, arrays: list[Array]) -> Any:
 
 
 def _rebuilt(template: Any, arrays: Iterator[Array]) -> Any:
-    if is_dataclass(template):
-        values = [_rebuilt(getattr(template, field.name), arrays) for field in fields(template)]
-        return type(template)(*values)  # type: ignore[operator]
+    made = type(template)
+    if is_dataclass(made):
+        return made(*(_rebuilt(getattr(template, field.name), arrays) for field in fields(made)))
     if isinstance(template, list | tuple | Parts):
-        return type(template)([_rebuilt(part, arrays) for part in template])
+        return made([_rebuilt(part, arrays) for part in template])
     return next(arrays)

@@ -78,7 +78,9 @@ class BlockDiagonal:
     @property
     def T(self) -> BlockDiagonal:
         """The transposed operator."""
-        return BlockDiagonal([(m, n) for n, m in self.shapes], {i: block.T for i, block in self.blocks.items()})
+        return BlockDiagonal(
+            [(m, n) for n, m in self.shapes], {i: block.T for i, block in self.blocks.items()}
+        )
 
     def __matmul__(self, other: Array) -> Array:
         result = np.zeros((self.shape[0], *np.shape(other)[1:]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rmopt.core.ambient import Array, dense
@@ -15,12 +13,12 @@ from rmopt.core.product import BlockDiagonal, Parts
 
 
 class GossipCost(FiniteSum):
-    """Σ_i f_i(U_i) + ρ/2 Σ d²(U_i, U_j), the second sum over the edges (i, j) of a graph (Mishra et al. 2019, eq. 17).
+    """Σ_i f_i(U_i) + ρ/2 Σ d²(U_i, U_j), the second sum over the edges of a graph (Mishra et al. 2019, equation 17).
 
     A term is an edge: g = α_i f_i(U_i) + α_j f_j(U_j) + ρ/2 d²(U_i, U_j), where α_i is one over the number of
     neighbours of i, so that the terms add up to the cost. (The paper prints the paths' 1 and ½, with f_k in place of
-    f_i, and d² = ½ ‖Log‖²; the gradient −ρ Log that it uses is that of d² = ‖Log‖².) Points are `Parts`, one per agent,
-    on ``Power(manifold, n)``.
+    f_i, and d² = ½ ‖Log‖²; the gradient −ρ Log that it uses is that of d² = ‖Log‖².) Points are `Parts`, one per
+    agent, on ``Power(manifold, n)``.
 
     Parameters
     ----------
@@ -41,7 +39,9 @@ class GossipCost(FiniteSum):
 
     def __init__(self, tasks: AgentSum, graph: Graph, rho: float, manifold: Manifold) -> None:
         if graph.n != tasks.n_terms:
-            raise InvalidInputError(f"{graph} does not fit the {tasks.n_terms} agents of {type(tasks).__name__}.")
+            raise InvalidInputError(
+                f"{graph} does not fit the {tasks.n_terms} agents of {type(tasks).__name__}."
+            )
         if graph.n < 2:
             raise InvalidInputError("gossip needs at least two agents; minimise the cost of one by itself.")
         if not (np.isfinite(rho) and rho >= 0.0):

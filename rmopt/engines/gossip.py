@@ -15,7 +15,7 @@ from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
 from rmopt.costs.gossip import GossipCost, partners_of
 from rmopt.engines.base import Engine, diverged
-from rmopt.engines.world import OneProcess, World
+from rmopt.engines.world import ONE_PROCESS, World
 
 Rule = Callable[[Array], Array]
 
@@ -63,7 +63,7 @@ class GossipEngine(Engine):
     preconditioned: bool = False
     scales: Array | None = None
     own_clock: Rule | None = None
-    world: World = OneProcess()
+    world: World = ONE_PROCESS
 
     def load(self, point: Parts) -> GossipState:
         """Return a state that stands at a point."""
@@ -98,9 +98,7 @@ class GossipEngine(Engine):
                 steps += 1
         return GossipState(points, counts, steps)
 
-    def _moved(
-        self, agent: int, point: Array, own: Any, others: list[Array], eta: float, step: int
-    ) -> Array:
+    def _moved(self, agent: int, point: Array, own: Any, others: list[Array], eta: float, step: int) -> Array:
         """Return where an agent goes from its point, its own gradient and its partners' points."""
         gradient, curvature = own
         share = len(others) * self.cost.shares[agent]

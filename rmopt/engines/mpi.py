@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -79,6 +80,10 @@ class MPIWorld(World):
         """Return the sum of some numbers over all processes."""
         return np.sum(self.communicator.allgather(np.asarray(numbers, dtype=float)), axis=0)
 
+    def first(self, value: Any) -> Any:
+        """Return the value of process 0."""
+        return self.communicator.bcast(value)
+
     def least(self, number: int) -> int:
         """Return the least of the processes' numbers."""
         return min(self.communicator.allgather(number))
@@ -95,11 +100,13 @@ class MPIWorld(World):
         try:
             yield
         except BaseException as error:
-            if self.size == 1:
+            if self.size == 1 or isinstance(error, SystemExit):
                 raise
+            # Where all processes fail alike, the first one speaks, and ends the others.
+            time.sleep(min(self.rank, 1))
             if isinstance(error, RmoptError):
-                print(f"rank {self.rank}: {error}", file=sys.stderr, flush=True)
+                print(f"rmopt: process {self.rank}: {error}", file=sys.stderr, flush=True)
             else:
-                sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+                sys.excepthook(*sys.exc_info())
             self.communicator.Abort(1)
             raise

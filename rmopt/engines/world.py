@@ -50,6 +50,10 @@ class World(ABC):
     def least(self, number: int) -> int:
         """Return the least of the processes' numbers."""
 
+    @abstractmethod
+    def first(self, value: Any) -> Any:
+        """Return the value of process 0."""
+
     @property
     @abstractmethod
     def traffic(self) -> tuple[int, int]:
@@ -81,7 +85,14 @@ class OneProcess(World):
         """Return the number."""
         return number
 
+    def first(self, value: Any) -> Any:
+        """Return the value."""
+        return value
+
     @property
     def traffic(self) -> tuple[int, int]:
         """Nothing is sent."""
         return 0, 0
+
+
+ONE_PROCESS = OneProcess()

@@ -46,7 +46,11 @@ def frechet_mean(
     if not points:
         raise InvalidInputError("frechet_mean needs at least one point.")
     shares = np.ones(len(points)) if weights is None else np.asarray(weights, dtype=float)
-    if shares.shape != (len(points),) or not (np.isfinite(shares) & (shares >= 0)).all() or not shares.sum() > 0:
+    if (
+        shares.shape != (len(points),)
+        or not (np.isfinite(shares) & (shares >= 0)).all()
+        or not shares.sum() > 0
+    ):
         raise InvalidInputError(
             f"weights must be {len(points)} numbers that are not negative, and not all zero, got {weights!r}."
         )

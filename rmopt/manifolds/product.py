@@ -36,7 +36,9 @@ class Product(Manifold):
     def __init__(self, factors: Sequence[Manifold]) -> None:
         self.factors = tuple(factors)
         if not self.factors or not all(isinstance(factor, Manifold) for factor in self.factors):
-            raise InvalidInputError(f"{type(self).__name__} needs one or more manifolds, got {self.factors!r}.")
+            raise InvalidInputError(
+                f"{type(self).__name__} needs one or more manifolds, got {self.factors!r}."
+            )
         self.default_retraction = Componentwise([factor.default_retraction for factor in self.factors])
 
     def __repr__(self) -> str:

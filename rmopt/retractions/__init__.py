@@ -9,13 +9,13 @@ from rmopt.retractions.positive_definite import (
     SchurExponential,
     SecondOrderPD,
 )
+from rmopt.retractions.product import Componentwise
 from rmopt.retractions.psd_fixed_rank import (
     PSD_RETRACTIONS,
     MetricProjectionPSD,
     PolarFactors,
     SecondOrderPSD,
 )
-from rmopt.retractions.product import Componentwise
 
 __all__ = [
     "FIXED_RANK_RETRACTIONS",

@@ -12,7 +12,7 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.files import load_arrays, save_arrays
-from rmopt.engines.world import OneProcess, World
+from rmopt.engines.world import ONE_PROCESS, World
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class SharedCheckpoint(Checkpoint):
     """
 
     every_steps: int = 1000
-    world: World = OneProcess()
+    world: World = ONE_PROCESS
 
     def __post_init__(self) -> None:
         if self.every_steps < 1:

@@ -1,0 +1,99 @@
+"""What section 6 of the gossip paper says, held against numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rmopt.experiments import Claim
+
+Traces = Mapping[str, Any]
+
+# Synthetic entries have noise of standard deviation 1e-6.
+NOISE_LEVEL = 1e-12
+NEAR_NOISE = 100.0
+
+
+def case_claims(case: int, traces: Traces) -> list[Claim]:
+    """Return the claims about a synthetic case."""
+    ends = {label: np.array(rows)[-1] for label, rows in traces.items()}
+    if case == 1:
+        return [_settled(label, end, learns="1e+10" not in label) for label, end in ends.items()]
+    made = [
+        _settled(label, end) for label, end in ends.items() if "Gossip" in label and "Euclid" not in label
+    ]
+    if case == 3 and len(ends) > 1:
+        made.append(_ahead(traces, "Precon Stochastic Gossip", "Stochastic Gossip"))
+    if case == 4:
+        rivals = [label for label in ends if label != "Stochastic Gossip"]
+        made += [
+            _ahead(traces, "Stochastic Gossip", rival) for rival in rivals if "Stochastic Gossip" in ends
+        ]
+    return made
+
+
+def _settled(label: str, end: Any, learns: bool = True) -> Claim:
+    _, error, gap = end
+    if not learns:
+        return Claim(
+            f"{label}: agents only agree",
+            bool(gap < 1e-2 and error > 1e-4),
+            f"distance {gap:.1e}, MSE {error:.1e}",
+        )
+    return Claim(
+        f"{label}: agents agree, and the error falls to the level of the noise",
+        bool(gap < 1e-2 and error < NEAR_NOISE * NOISE_LEVEL),
+        f"distance {gap:.1e}, MSE {error:.1e}, noise {NOISE_LEVEL:.0e}",
+    )
+
+
+def _ahead(traces: Traces, ours: str, theirs: str) -> Claim:
+    """Compare errors at the updates that both traces reached."""
+    claim = f"{ours} is ahead of {theirs} per update"
+    if ours not in traces or theirs not in traces:
+        return Claim(claim, None, "one of them did not run")
+    (x, mine, _), (z, other, _) = (np.array(traces[label]).T for label in (ours, theirs))
+    at = np.geomspace(10.0, min(x[-1], z[-1]), 5)
+    a, b = (
+        np.exp(np.interp(at, updates, np.log(np.maximum(errors, 1e-34))))
+        for updates, errors in ((x, mine), (z, other))
+    )
+    return Claim(
+        claim,
+        bool((a <= b).all()),
+        "; ".join(f"{u:.0f} updates: {p:.1e} against {q:.1e}" for u, p, q in zip(at, a, b, strict=True)),
+    )
+
+
+def table_claims(found: Mapping[tuple[str, int, int], list[dict[str, Any]]]) -> list[Claim]:
+    """Return the claims of Tables 2 and 3: gossip is comparable to the batch method, and falls off with agents."""
+    errors = {key: float(np.mean([cell["test_rmse"] for cell in cells])) for key, cells in found.items()}
+    made = []
+    for rank in sorted({rank for _, _, rank in errors}):
+        batch = [error for (name, _, r), error in errors.items() if name == "rtrmc" and r == rank]
+        for name in dict.fromkeys(name for name, _, r in errors if r == rank and "stochastic" in name):
+            by_agents = sorted(
+                (n, error) for (other, n, r), error in errors.items() if (other, r) == (name, rank)
+            )
+            if batch:
+                worst = max(error for _, error in by_agents)
+                made.append(
+                    Claim(
+                        f"rank {rank}: {name} gossip is within 0.03 of RTRMC",
+                        bool(worst - batch[0] <= 0.03),
+                        f"RTRMC {batch[0]:.3f}; "
+                        + ", ".join(f"N = {n}: {error:.3f}" for n, error in by_agents),
+                    )
+                )
+            if len(by_agents) > 1:
+                values = [error for _, error in by_agents]
+                made.append(
+                    Claim(
+                        f"rank {rank}: the more agents, the harder ({name})",
+                        bool(np.all(np.diff(values) > 0.0)),
+                        ", ".join(f"N = {n}: {error:.3f}" for n, error in by_agents),
+                    )
+                )
+    return made

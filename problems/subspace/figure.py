@@ -1,0 +1,99 @@
+"""The pictures of the subspace experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from problems.palette import COLOURS, MARKERS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Traces = Mapping[str, Sequence[Sequence[float]]]
+
+
+def draw_traces(figure: Figure, traces: Traces, title: str) -> None:
+    """Draw the error on training entries and the distance between neighbours against updates of an agent.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        Empty.
+    traces : mapping
+        From labels to rows of updates per agent, mean squared error, and distance.
+    title : str
+    """
+    figure.set_layout_engine("constrained")
+    left, right = figure.subplots(1, 2)
+    for number, (label, rows) in enumerate(traces.items()):
+        updates, errors, gaps = np.array(rows).T
+        style = {
+            "color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 4,
+            "label": label,
+        }  # fmt: skip
+        left.plot(updates, np.maximum(errors, 1e-34), **style)
+        right.plot(updates, np.maximum(gaps, 1e-17), **style)
+    for axes, name in ((left, "mean squared error (train)"), (right, "mean distance between neighbours")):
+        axes.set_yscale("log")
+        axes.set_xlabel("updates per agent")
+        axes.set_ylabel(name)
+        axes.grid(alpha=0.3)
+    left.legend(fontsize="small")
+    figure.suptitle(title)
+
+
+def draw_errors(
+    figure: Figure, curves: Mapping[str, Sequence[tuple[float, float, float | None]]], title: str
+) -> None:
+    """Draw test errors against rank or number of agents, with standard errors of the mean.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        Empty.
+    curves : mapping
+        From labels to (rank or agents, mean, standard error).
+    title : str
+    """
+    figure.set_layout_engine("constrained")
+    axes = figure.subplots()
+    for number, (label, points) in enumerate(curves.items()):
+        x, mean, sem = zip(*sorted(points), strict=True)
+        axes.errorbar(
+            x, mean, yerr=[0.0 if error is None else error for error in sem], capsize=3, label=label,
+            color=COLOURS[number % len(COLOURS)], marker=MARKERS[number % len(MARKERS)],
+        )  # fmt: skip
+    several = any(len(points) > 1 for points in curves.values())
+    axes.set_xlabel("rank, or number of agents" if several else "number of agents")
+    axes.locator_params(axis="x", integer=True)
+    axes.set_ylabel("root mean squared error (test)")
+    axes.set_title(title)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
+
+
+def draw_completed(figure: Figure, whole: Any, known: Any, completed: Mapping[str, Any]) -> None:
+    """Draw a picture, what is known of it, and how methods complete it.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        Empty.
+    whole, known : array, shape (height, width, 3)
+    completed : mapping
+        From names of methods to pictures.
+    """
+    figure.set_layout_engine("constrained")
+    frames = {"known pixels": known, **completed, "the photograph": whole}
+    columns = 2 if len(frames) <= 4 else 3
+    height, width, _ = whole.shape
+    figure.set_size_inches(9.0, (9.0 / columns * height / width + 0.3) * -(-len(frames) // columns))
+    grid = figure.subplots(-(-len(frames) // columns), columns, squeeze=False)
+    for axes, (label, frame) in zip(grid.flat, frames.items(), strict=False):
+        axes.imshow(frame)
+        axes.set_title(label, fontsize="small")
+    for axes in grid.flat:
+        axes.set_axis_off()

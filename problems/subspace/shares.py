@@ -1,0 +1,149 @@
+"""What each agent holds of a matrix to complete: training and test entries of its columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from problems.ratings import Ratings
+from problems.subspace.completion import MatrixCompletion, columns_of, dealt, known_entries, predictions
+from rmopt.core import InvalidInputError
+from rmopt.engines import World
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Matrix completion between agents, with what it takes to measure it.
+
+    Attributes
+    ----------
+    tasks : MatrixCompletion
+        The training entries, minus `mean`, of the agents in this process.
+    test : mapping from int to sparse array
+        The same agents' held-out entries.
+    mean : float
+        Of all training entries.
+    limits : (float, float) or None
+        Predictions are clipped to them.
+    world : World
+    """
+
+    tasks: MatrixCompletion
+    test: dict[int, sp.csc_array]
+    mean: float
+    limits: tuple[float, float] | None
+    world: World
+
+    def train_mse(self, points: Any) -> float:
+        """Return the mean squared error of each agent's subspace on its own training entries."""
+        sums = [self.tasks.residual_sum(points[agent], agent) for agent in self.tasks.here]
+        total, count = self.world.total(np.sum(sums, axis=0))
+        return float(total / count)
+
+    def test_rmse(self, points: Any) -> float:
+        """Return the root mean squared error on all held-out entries; one basis, or one for each agent."""
+        total, count = 0.0, 0
+        for agent, part in self.test.items():
+            U = points if isinstance(points, np.ndarray) else points[agent]
+            found = predictions(U, self.tasks.weights(U, agent), part.indices, columns_of(part)) + self.mean
+            gaps = (found if self.limits is None else np.clip(found, *self.limits)) - part.data
+            total, count = total + float(gaps @ gaps), count + part.nnz
+        total, count = self.world.total([total, count])
+        return float(np.sqrt(total / count))
+
+
+def shares_of(ratings: Ratings, test: Array, n_agents: int, lam: float, world: World, rank: int) -> Shares:
+    """Divide ratings among agents by columns; this process keeps those of its own agents.
+
+    Parameters
+    ----------
+    ratings : Ratings
+    test : bool array
+        The entries that are held out.
+    n_agents : int
+    lam : float
+    world : World
+    rank : int
+        For an early word about columns with too few entries.
+    """
+    mine = world.mine(n_agents)
+    train = dealt(ratings.table(~test), n_agents)
+    held = known_entries(ratings.table(test))
+    cuts = np.cumsum([0, *(train[agent].shape[1] for agent in range(n_agents))])
+    sums = [(train[agent].data.sum(), train[agent].nnz) for agent in mine]
+    total, count = world.total(np.sum(sums, axis=0))
+    mean = float(total / count)
+    parts = {
+        agent: sp.csc_array((part.data - mean, part.indices, part.indptr), shape=part.shape)
+        for agent, part in train.items()
+        if agent in mine
+    }
+    tasks = MatrixCompletion(parts, n_agents, lam)
+    tasks.check_rank(rank)
+    return Shares(
+        tasks, {agent: held[:, cuts[agent] : cuts[agent + 1]] for agent in mine}, mean, ratings.limits, world
+    )
+
+
+def low_rank_shares(
+    m: int,
+    n: int,
+    rank: int,
+    n_agents: int,
+    world: World,
+    *,
+    oversampling: float = 6.0,
+    condition: float = 1.0,
+    noise: float = 1e-6,
+    seed: int = 0,
+) -> Shares:
+    """Make a random matrix of low rank with few known entries (Mishra et al. 2019, section 6.2).
+
+    The matrix is A diag(σ) Bᵀ with standard normal A (m × r) and B (n × r), with σ falling exponentially from 1 to
+    1 / condition. Every agent draws its own columns, as many known entries each, in its own process.
+
+    Parameters
+    ----------
+    m, n, rank, n_agents : int
+    world : World
+    oversampling : float
+        Known entries over degrees of freedom, r (m + n − r).
+    condition : float
+        Where it is not 1, A is orthogonalised, so that this is the condition number.
+    noise : float
+        Standard deviation of what is added to known entries.
+    seed : int
+    """
+    A = np.random.default_rng([seed, 5]).standard_normal((m, rank))
+    if condition != 1.0:
+        A = np.linalg.qr(A)[0] * np.sqrt(m)
+    A = A * np.geomspace(1.0, 1.0 / condition, rank)
+    count = int(oversampling * rank * (m + n - rank) / n_agents)
+    cuts = np.arange(n_agents + 1) * n // n_agents
+    train, test = {}, {}
+    for agent in world.mine(n_agents):
+        rng, width = np.random.default_rng([seed, 6, agent]), int(cuts[agent + 1] - cuts[agent])
+        if count > 0.9 * m * width:
+            raise InvalidInputError(
+                f"an oversampling of {oversampling:g} asks for {count:,} of the {m * width:,} entries of agent "
+                f"{agent}; choose a larger matrix or a lower rank."
+            )
+        B = rng.standard_normal((width, rank))
+        cells = np.unique(rng.integers(m * width, size=int(1.2 * count) + 100))
+        cells = rng.permutation(cells)
+        train[agent] = _entries(A, B, cells[:count], noise, rng)
+        test[agent] = _entries(A, B, cells[count:][: max(1, count // 10)], 0.0, rng)
+    tasks = MatrixCompletion(train, n_agents, 0.0)
+    tasks.check_rank(rank)
+    return Shares(tasks, test, 0.0, None, world)
+
+
+def _entries(A: Array, B: Array, cells: Array, noise: float, rng: np.random.Generator) -> sp.csc_array:
+    columns, rows = np.divmod(cells, len(A))
+    values = np.einsum("ij,ij->i", A[rows], B[columns]) + noise * rng.standard_normal(len(cells))
+    return known_entries(sp.coo_array((values, (rows, columns)), shape=(len(A), len(B))))
