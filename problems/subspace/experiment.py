@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from threadpoolctl import threadpool_limits
 
 from problems.cells import Cells, chosen_from, mean_and_sem, whole_numbers
 from problems.datasets import load
@@ -52,7 +53,7 @@ def completion(
     hidden: Annotated[float, Option(help="Share of the entries that is held out; 0: the usual one.")] = 0.0,
     splits: Annotated[int, Option(help="Random splits.")] = 1,
     select: Annotated[
-        bool, Option("--select", help="Step size and decay by cross-validation on the first split.")
+        bool, Option("--select", help="Step sizes by cross-validation on the first split.")
     ] = False,
     folds: Annotated[int, Option(help="Folds of the cross-validation.")] = 5,
     resume: Annotated[bool, Option("--resume", help="Go on from the results in the --out folder.")] = False,
@@ -64,7 +65,8 @@ def completion(
     """
     world: World = MPIWorld() if agents == "mpi" else OneProcess()
     run = replace(run, out=world.first(run.out))
-    with world.guard():
+    # Several BLAS threads would stand in the way of other processes, and of the compiled passes.
+    with world.guard(), threadpool_limits(1, user_api="blas"):
         if case == 5:
             case, data = 0, "ml1m"
         if case and case not in CASES:
@@ -84,11 +86,17 @@ def completion(
             )
         maker = _Experiment(run, world, plan, iterations, resume)
         if case:
-            return maker.case(case, scale, list(chosen), counts[0], rho != "auto")
+            outcome = maker.case(case, scale, list(chosen), counts[0], rho != "auto", folds if select else 0)
+            maker.finish()
+            return outcome
         bundle = load(data, data_home, Ratings)
         share = hidden or (0.6 if data == "picture" else 0.2)
         wanted = whole_numbers(ranks or ("20" if data == "picture" else "10"), "--ranks")
-        return maker.table(bundle, list(chosen), counts, wanted, lam, share, splits, folds if select else 0)
+        outcome = maker.table(
+            bundle, list(chosen), counts, wanted, lam, share, splits, folds if select else 0
+        )
+        maker.finish()
+        return outcome
 
 
 def _weight(rho: str) -> float | str:
@@ -104,18 +112,24 @@ class _Experiment:
     def __init__(self, run: Run, world: World, plan: GossipPlan, iterations: int, resume: bool) -> None:
         self.run, self.world, self.plan, self.iterations = run, world, plan, iterations
         # Several processes go on from their checkpoints alone, of which all have the same.
-        several = f".process{world.rank}" if world.size > 1 else ""
-        self.cells = Cells(run.path(f"cells{several}.jsonl"), resume and world.size == 1)
+        self.cells = Cells(run.path("cells.jsonl"), resume) if world.size == 1 else None
         if not resume:
             self._remove_checkpoints()
             # Nobody saves before all have tidied up.
             world.least(0)
 
+    def finish(self) -> None:
+        """Remove what only an interrupted run needs, when all processes have come this far."""
+        self.world.least(0)
+        self._remove_checkpoints()
+
     def _remove_checkpoints(self) -> None:
         for old in self.run.out.glob("checkpoint-*.npz"):
             old.unlink(missing_ok=True)
 
-    def case(self, number: int, scale: float, methods: list[str], n_agents: int, fixed: bool) -> Outcome:
+    def case(
+        self, number: int, scale: float, methods: list[str], n_agents: int, fixed: bool, folds: int
+    ) -> Outcome:
         """Train on a synthetic case and keep the traces."""
         case, run = CASES[number], self.run
         m, n = case.size(scale)
@@ -138,8 +152,11 @@ class _Experiment:
         for name in methods:
             for rho in rhos:
                 label = METHODS[name].label + (f", ρ = {rho:g}" if len(rhos) > 1 else "")
-                settings = {"case": number, "m": m, "n": n, "method": name, "rho": rho, "agents": n_agents}
-                cell = self.cell(settings, name, shares, RANK, replace(self.plan, rho=rho), traced=True)
+                about = {"case": number, "m": m, "n": n, "method": name, "rho": rho, "agents": n_agents}
+                plan = replace(self.plan, rho=rho)
+                if folds and "gossip" in METHODS[name].label.lower():
+                    plan = self.selected(about, name, shares, RANK, folds, plan)
+                cell = self.cell(about, name, shares, RANK, plan, traced=True)
                 rows.append({"method": label} | _shown(cell))
                 traces[label] = cell["trace"]
         if self.world.rank == 0:
@@ -186,8 +203,8 @@ class _Experiment:
                 about |= {"method": name, "agents": n, "rank": rank}
                 for split, mask in enumerate(masks):
                     shares = shares_of(bundle, mask, n, lam, self.world, rank)
-                    if split == 0 and folds and METHODS[name].decentral:
-                        plan = self.selected(about, name, shares, rank, folds)
+                    if split == 0 and folds and "gossip" in METHODS[name].label.lower():
+                        plan = self.selected(about, name, shares, rank, folds, plan)
                     traced = split == 0
                     cell = self.cell(about | {"split": split}, name, shares, rank, plan, traced, last)
                     found.setdefault((name, n, rank), []).append(cell)
@@ -198,7 +215,8 @@ class _Experiment:
             if cells[0]["trace"] and METHODS[name].decentral
         }
         if self.world.rank == 0:
-            run.draw("errors.png", draw_errors, _points(found), bundle.name, size=(6.4, 4.4))
+            across = "rank" if len(ranks) > 1 else "number of agents"
+            run.draw("errors.png", draw_errors, _points(found), bundle.name, across, size=(6.4, 4.4))
             if traces:
                 run.draw("traces.png", draw_traces, traces, bundle.name, size=(9.0, 4.0))
             if bundle.name == "picture" and last and self.world.size == 1:
@@ -228,7 +246,9 @@ class _Experiment:
             claims=table_claims(found) if self.world.size == 1 else [],
         )
 
-    def selected(self, about: dict[str, Any], name: str, shares: Shares, rank: int, folds: int) -> GossipPlan:
+    def selected(
+        self, about: dict[str, Any], name: str, shares: Shares, rank: int, folds: int, plan: GossipPlan
+    ) -> GossipPlan:
         """Return the plan with the step size and decay that cross-validation likes best, and say them."""
 
         def score(part: Shares, plan: GossipPlan) -> float:
@@ -236,11 +256,15 @@ class _Experiment:
             return part.test_rmse(METHODS[name].train(job).mean)
 
         settings = about | self.settings() | {"folds": folds, "selecting": True}
-        best = self.cells.get(settings, lambda: selected_plan(shares, self.plan, folds, self.run.seed, score))
+
+        def compute() -> dict[str, Any]:
+            return selected_plan(shares, plan, folds, self.run.seed, score)
+
+        best = compute() if self.cells is None else self.cells.get(settings, compute)
         self.run.say(
             f"{METHODS[name].label}, rank {rank}: step size {best['step_size']:g}, decay {best['decay']:g}"
         )
-        return replace(self.plan, **best)
+        return replace(plan, **best)
 
     def cell(
         self,
@@ -295,9 +319,10 @@ class _Experiment:
                 "trace": [[row["updates"] / n, row["train_mse"], row["gap"]] for row in recorder.rows],
             }
 
+        if self.cells is None:
+            return compute()
         found = self.cells.get(settings, compute)
-        if self.world.size == 1:
-            self._remove_checkpoints()
+        self._remove_checkpoints()
         return found
 
     def settings(self) -> dict[str, Any]:

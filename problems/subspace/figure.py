@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 Traces = Mapping[str, Sequence[Sequence[float]]]
 
 
-def draw_traces(figure: Figure, traces: Traces, title: str) -> None:
+def draw_traces(
+    figure: Figure, traces: Traces, title: str, error: str = "mean squared error (train)"
+) -> None:
     """Draw the error on training entries and the distance between neighbours against updates of an agent.
 
     Parameters
@@ -23,8 +25,10 @@ def draw_traces(figure: Figure, traces: Traces, title: str) -> None:
     figure : matplotlib.figure.Figure
         Empty.
     traces : mapping
-        From labels to rows of updates per agent, mean squared error, and distance.
+        From labels to rows of updates per agent, error, and distance.
     title : str
+    error : str
+        What the error is.
     """
     figure.set_layout_engine("constrained")
     left, right = figure.subplots(1, 2)
@@ -36,7 +40,7 @@ def draw_traces(figure: Figure, traces: Traces, title: str) -> None:
         }  # fmt: skip
         left.plot(updates, np.maximum(errors, 1e-34), **style)
         right.plot(updates, np.maximum(gaps, 1e-17), **style)
-    for axes, name in ((left, "mean squared error (train)"), (right, "mean distance between neighbours")):
+    for axes, name in ((left, error), (right, "mean distance between neighbours")):
         axes.set_yscale("log")
         axes.set_xlabel("updates per agent")
         axes.set_ylabel(name)
@@ -46,17 +50,22 @@ def draw_traces(figure: Figure, traces: Traces, title: str) -> None:
 
 
 def draw_errors(
-    figure: Figure, curves: Mapping[str, Sequence[tuple[float, float, float | None]]], title: str
+    figure: Figure,
+    curves: Mapping[str, Sequence[tuple[float, float, float | None]]],
+    title: str,
+    across: str = "number of agents",
+    error: str = "root mean squared error (test)",
 ) -> None:
-    """Draw test errors against rank or number of agents, with standard errors of the mean.
+    """Draw test errors, with standard errors of the mean.
 
     Parameters
     ----------
     figure : matplotlib.figure.Figure
         Empty.
     curves : mapping
-        From labels to (rank or agents, mean, standard error).
-    title : str
+        From labels to (x, mean, standard error).
+    title, across, error : str
+        What is on top, and along the axes.
     """
     figure.set_layout_engine("constrained")
     axes = figure.subplots()
@@ -66,10 +75,9 @@ def draw_errors(
             x, mean, yerr=[0.0 if error is None else error for error in sem], capsize=3, label=label,
             color=COLOURS[number % len(COLOURS)], marker=MARKERS[number % len(MARKERS)],
         )  # fmt: skip
-    several = any(len(points) > 1 for points in curves.values())
-    axes.set_xlabel("rank, or number of agents" if several else "number of agents")
+    axes.set_xlabel(across)
     axes.locator_params(axis="x", integer=True)
-    axes.set_ylabel("root mean squared error (test)")
+    axes.set_ylabel(error)
     axes.set_title(title)
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")

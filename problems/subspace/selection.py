@@ -14,7 +14,10 @@ from problems.subspace.shares import Shares
 from problems.subspace.training import GossipPlan
 from rmopt.core import RmoptError
 
-STEP_SIZES, DECAYS = (0.5, 1.0, 2.0, 4.0), (1.0, 10.0)
+# First step sizes with their decay: the larger, the faster they must fall.
+STEPS = (
+    (0.5, 0.2), (1.0, 0.2), (1.5, 0.2), (1.0, 2.0), (2.0, 2.0), (4.0, 5.0), (10.0, 30.0), (30.0, 100.0),
+)  # fmt: skip
 
 
 def selected_plan(
@@ -37,14 +40,13 @@ def selected_plan(
     """
     parts = [fold_of(shares, fold, folds, seed) for fold in range(folds)]
     errors = {}
-    for step_size in STEP_SIZES:
-        for decay in DECAYS:
-            wanted = replace(plan, step_size=step_size, decay=decay)
-            try:
-                errors[step_size, decay] = float(np.mean([score(part, wanted) for part in parts]))
-            except RmoptError:
-                # A step size that diverges on some fold is out.
-                errors[step_size, decay] = float("inf")
+    for step_size, decay in STEPS:
+        wanted = replace(plan, step_size=step_size, decay=decay)
+        try:
+            errors[step_size, decay] = float(np.mean([score(part, wanted) for part in parts]))
+        except RmoptError:
+            # A step size that diverges on some fold is out.
+            errors[step_size, decay] = float("inf")
     step_size, decay = min(errors, key=errors.__getitem__)
     return {"step_size": step_size, "decay": decay}
 

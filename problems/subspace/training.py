@@ -206,7 +206,9 @@ def step_sizes(plan: GossipPlan, steps: float) -> StepSize:
 
 
 def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned: bool, seed: int) -> float:
-    """Return the largest eigenvalue of the Hessian of an agent's share α f plus ρ/2 d², by power iteration.
+    """Return the largest eigenvalue of the Hessian of an agent's share α f plus ρ d², by power iteration.
+
+    An edge moves both its ends, so the curvature of ρ/2 d² along their difference is 2ρ.
 
     Hessian actions are differences of gradients; preconditioned, they are followed by (WᵀW + ρI)⁻¹. An agent needs
     its own data alone.
@@ -227,7 +229,7 @@ def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned
     for _ in range(POWER_STEPS):
         moved, _ = slope(point + 1e-6 * vector)
         change = manifold.projection(point, (moved - gradient) / 1e-6 - vector @ turn)
-        image = (cost.shares[agent] * change + cost.rho * vector) @ inverse
+        image = (cost.shares[agent] * change + 2.0 * cost.rho * vector) @ inverse
         found = float(np.linalg.norm(image))
         if not found > 0.0:
             raise InvalidInputError(

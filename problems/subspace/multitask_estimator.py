@@ -1,0 +1,218 @@
+"""Related regressions in a common subspace, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
+
+from problems.seeds import seed_from
+from problems.subspace.multitask import MultitaskFeatures
+from problems.subspace.training import GossipPlan, gossip
+from rmopt.core import InvalidInputError, Problem
+from rmopt.interop import PymanoptSolver
+from rmopt.manifolds import Grassmann
+from rmopt.solvers import Recorder
+
+Array = np.ndarray
+
+SOLVERS = ("gossip", "batch")
+CENTRES = ("none", "tasks")
+SCALES = ("none", "standard")
+
+
+class MultitaskSubspace(BaseEstimator):
+    """Linear regressions of several tasks, whose coefficients U w_t share an r-dimensional subspace.
+
+    Mishra et al. 2019, equation 14; the tasks belong to agents who gossip about the subspace, or are all in one place.
+
+    Parameters
+    ----------
+    rank : int
+    lam : float
+        Weight λ of ‖w_t‖².
+    solver : {"gossip", "batch"}
+        "batch": trust regions on all tasks.
+    n_agents : int
+        Of "gossip"; agents get consecutive tasks, as many each as can be.
+    rho, variant, graph, n_updates, step_size, decay, clock
+        Of "gossip"; see `GossipMatrixCompletion`.
+    scale : {"standard", "none"}
+        "standard": subtract the mean of each feature over all examples, and divide by its standard deviation.
+    centre : {"tasks", "none"}
+        "tasks": subtract each task's mean from its examples and labels, which fits an intercept for each.
+    max_iterations : int
+        Of "batch".
+    random_state : int, RandomState or None
+    verbose : bool
+        Draw a progress bar on standard error.
+
+    Attributes
+    ----------
+    components_ : array, shape (n_features, rank)
+        U, orthonormal.
+    coef_ : array, shape (n_tasks, n_features)
+        Coefficients of the features as they were given.
+    intercept_ : array, shape (n_tasks,)
+    tasks_ : array
+        The names of the tasks, sorted.
+    agents_ : Parts
+        Each agent's basis; of "gossip".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X, tasks = rng.standard_normal((300, 8)), np.repeat(np.arange(10), 30)
+    >>> coef = rng.standard_normal((10, 2)) @ rng.standard_normal((2, 8))
+    >>> y = np.einsum("ij,ij->i", X, coef[tasks])
+    >>> model = MultitaskSubspace(rank=2, lam=1e-6, solver="batch").fit(X, y, tasks=tasks)
+    >>> model.score(X, y, tasks=tasks) > 0.999
+    True
+    """
+
+    def __init__(
+        self,
+        rank: int = 5,
+        *,
+        lam: float = 0.1,
+        solver: str = "gossip",
+        n_agents: int = 6,
+        rho: float | str = "auto",
+        variant: str = "stochastic",
+        graph: Any = "path",
+        n_updates: float = 200.0,
+        step_size: float = 1.0,
+        decay: float = 1.0,
+        clock: str = "shared",
+        scale: str = "standard",
+        centre: str = "tasks",
+        max_iterations: int = 100,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.rank = rank
+        self.lam = lam
+        self.solver = solver
+        self.n_agents = n_agents
+        self.rho = rho
+        self.variant = variant
+        self.graph = graph
+        self.n_updates = n_updates
+        self.step_size = step_size
+        self.decay = decay
+        self.clock = clock
+        self.scale = scale
+        self.centre = centre
+        self.max_iterations = max_iterations
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, tasks: Any) -> Self:
+        """Fit the regressions.
+
+        Parameters
+        ----------
+        X : array, shape (n_samples, n_features)
+        y : array, shape (n_samples,)
+        tasks : array, shape (n_samples,)
+            The name or number of each example's task.
+
+        Returns
+        -------
+        self
+        """
+        for name, known in (("solver", SOLVERS), ("scale", SCALES), ("centre", CENTRES)):
+            if getattr(self, name) not in known:
+                raise InvalidInputError(
+                    f"{name} = {getattr(self, name)!r} is unknown; choose one of {', '.join(known)}."
+                )
+        X, y = check_X_y(X, y, y_numeric=True, dtype=np.float64)
+        X = validate_data(self, X)
+        if not isinstance(self.rank, (int, np.integer)) or not 1 <= self.rank < X.shape[1]:
+            raise InvalidInputError(
+                f"rank = {self.rank!r} must be an integer from 1 to below the number of features, {X.shape[1]}."
+            )
+        self.tasks_, which = np.unique(self._checked_tasks(tasks, len(y)), return_inverse=True)
+        spread = X.std(axis=0) if self.scale == "standard" else np.ones(X.shape[1])
+        spread = np.where(spread > 0.0, spread, 1.0)
+        middle = X.mean(axis=0) if self.scale == "standard" else np.zeros(X.shape[1])
+        scaled = (X - middle) / spread
+        members = [np.flatnonzero(which == number) for number in range(len(self.tasks_))]
+        centred = self.centre == "tasks"
+        means = [scaled[rows].mean(axis=0) * centred for rows in members]
+        levels = [float(y[rows].mean()) * centred for rows in members]
+        parts = [
+            (scaled[rows] - mean, y[rows] - level)
+            for rows, mean, level in zip(members, means, levels, strict=True)
+        ]
+        seed = seed_from(self.random_state)
+        cost = MultitaskFeatures(parts, self.n_agents if self.solver == "gossip" else 1, self.lam)
+        self.components_ = self._gossiped(cost, seed) if self.solver == "gossip" else self._batch(cost, seed)
+        W = np.concatenate([cost.weights(self.components_, agent) for agent in cost.here])
+        self.coef_ = W @ self.components_.T / spread
+        inner = np.array([mean * spread + middle for mean in means])
+        self.intercept_ = np.array(levels) - np.einsum("ij,ij->i", self.coef_, inner)
+        return self
+
+    def _gossiped(self, cost: MultitaskFeatures, seed: int) -> Array:
+        plan = GossipPlan(
+            self.rho, self.variant, self.graph, self.step_size, self.decay, self.n_updates, self.clock
+        )
+        recorder = Recorder(progress=bool(self.verbose), description="gossip")
+        found = gossip(cost, self.rank, plan, seed, recorder=recorder)
+        self.agents_ = found.points
+        return found.mean
+
+    def _batch(self, cost: MultitaskFeatures, seed: int) -> Array:
+        """Return the minimiser that trust regions find from the span of ridge regressions of each task."""
+        manifold = Grassmann(cost.n_rows, self.rank)
+        group = cost.parts[0]
+        grams = group.sums(group.X[:, :, None] * group.X[:, None, :])
+        rights = group.sums(group.X * group.y[:, None])
+        ridge = 2.0 * max(self.lam, 1e-6) * np.eye(cost.n_rows)
+        alone = np.linalg.solve(grams + ridge, rights[..., None])[..., 0]
+        start = np.linalg.svd(alone.T, full_matrices=True)[0][:, : self.rank].copy()
+        problem = Problem(manifold, cost)
+        length = manifold.norm(start, problem.riemannian_gradient(start))
+        solver = PymanoptSolver(
+            "TrustRegions", max_iterations=self.max_iterations, min_gradient_norm=1e-6 * length
+        )
+        return solver.run(problem, start, random_state=seed).point
+
+    def predict(self, X: Any, tasks: Any) -> Array:
+        """Return the predictions of examples of tasks that `fit` saw.
+
+        Parameters
+        ----------
+        X : array, shape (n_samples, n_features)
+        tasks : array, shape (n_samples,)
+        """
+        check_is_fitted(self, "coef_")
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        tasks = self._checked_tasks(tasks, len(X))
+        which = np.minimum(np.searchsorted(self.tasks_, tasks), len(self.tasks_) - 1)
+        unknown = np.flatnonzero(self.tasks_[which] != tasks)
+        if unknown.size:
+            raise InvalidInputError(
+                f"task {tasks[unknown[0]]!r} was not seen by fit; fit it with the others."
+            )
+        return np.einsum("ij,ij->i", X, self.coef_[which]) + self.intercept_[which]
+
+    def score(self, X: Any, y: Any, tasks: Any) -> float:
+        """Return 1 minus the normalised mean squared error, averaged over the tasks: higher is better."""
+        from sklearn.metrics import r2_score
+
+        predicted, tasks, y = self.predict(X, tasks), np.asarray(tasks), np.asarray(y, dtype=float)
+        return float(np.mean([r2_score(y[tasks == t], predicted[tasks == t]) for t in np.unique(tasks)]))
+
+    @staticmethod
+    def _checked_tasks(tasks: Any, count: int) -> Array:
+        tasks = np.asarray(tasks)
+        if tasks.shape != (count,):
+            raise InvalidInputError(
+                f"tasks must name one task for each of {count} examples, got shape {tasks.shape}."
+            )
+        return tasks

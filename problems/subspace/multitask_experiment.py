@@ -1,0 +1,251 @@
+"""The experiment ``rmopt run multitask``: features that tasks share (Mishra et al. 2019, section 6.3)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from threadpoolctl import threadpool_limits
+
+from problems.cells import Cells, chosen_from, mean_and_sem, whole_numbers
+from problems.datasets import load
+from problems.subspace.alt_min import alt_min
+from problems.subspace.claims import multitask_claims, shared_features_claims
+from problems.subspace.figure import draw_errors, draw_traces
+from problems.subspace.multitask import MultitaskFeatures
+from problems.subspace.multitask_estimator import MultitaskSubspace
+from problems.subspace.training import VARIANTS, GossipPlan, gossip
+from problems.tasks import TaskBundle
+from rmopt.core import InvalidInputError, Parts
+from rmopt.experiments import Outcome, Run
+from rmopt.manifolds import Grassmann
+from rmopt.solvers import Recorder
+
+Array = np.ndarray
+Option = typer.Option
+
+LABELS = {name: f"{name.replace('-', ' ').title()} Gossip" for name in VARIANTS} | {
+    "batch": "Trust regions (batch)", "alt-min": "Alt-Min (batch)",
+}  # fmt: skip
+HEADINGS = {"nmse": "NMSE", "sem": "± s.e.m.", "nmse_test": "by test var.", "train_seconds": "train s"}
+
+# Case 6 of the paper.
+N_TASKS, N_FEATURES, EXAMPLES, CASE_RANK, NOISE = 1000, 100, (10, 50), 5, 1e-6
+
+
+def multitask(
+    run: Run,
+    *,
+    data: Annotated[str, Option(help="case6: the paper's synthetic case; or parkinsons.")] = "case6",
+    data_home: Annotated[Path | None, Option(help="Folder that holds the data sets.")] = None,
+    methods: Annotated[str, Option(help=f"Any of {', '.join(LABELS)}; case6: gossip only.")] = "",
+    agents: Annotated[int, Option(help="Number of agents.")] = 6,
+    ranks: Annotated[str, Option(help="Ranks of the subspace.")] = "3,5,7,9",
+    rho: Annotated[str, Option(help="Weight of the agreement: a number, or auto; case6: 1000.")] = "auto",
+    graph: Annotated[str, Option(help="path, ring, grid, star, complete or erdos-renyi.")] = "path",
+    lam: Annotated[float, Option(help="Weight of the squared coefficients; case6: 0.")] = 0.1,
+    trace_lam: Annotated[float, Option(help="Weight of the squared trace norm, of Alt-Min.")] = 0.1,
+    updates: Annotated[float, Option(help="How often each edge is expected to be taken.")] = 200.0,
+    step_size: Annotated[float, Option(help="In units of one over an agent's curvature.")] = 1.0,
+    decay: Annotated[float, Option(help="The last step size is the first over 1 + decay.")] = 1.0,
+    scale: Annotated[str, Option(help="Features: none (as they are) or standard.")] = "none",
+    centre: Annotated[str, Option(help="none, or tasks: subtract each task's means.")] = "none",
+    splits: Annotated[int, Option(help="Random 80/20 splits within each task.")] = 3,
+    resume: Annotated[bool, Option("--resume", help="Go on from the results in the --out folder.")] = False,
+) -> Outcome:
+    """Learn features that regressions share: gossip between agents beside Alt-Min and the batch optimum.
+
+    The error of a task is its mean squared error on the test part over the variance of all its labels; the table also
+    has it over the variance of the test labels alone.
+    """
+    if splits < 1:
+        raise InvalidInputError(f"--splits {splits} must be at least 1.")
+    try:
+        weight: float | str = "auto" if rho == "auto" else float(rho)
+    except ValueError:
+        raise InvalidInputError(f"--rho {rho!r} must be a number or auto.") from None
+    run.prepare_to_draw()
+    with threadpool_limits(1, user_api="blas"):
+        if data == "case6":
+            gossips = {name: name for name in VARIANTS}
+            names = chosen_from(gossips, methods or "stochastic,parallel", "--methods")
+            wanted = 1e3 if weight == "auto" else weight
+            plans = {
+                name: GossipPlan(wanted, name, graph, step_size, decay, updates, init="independent")
+                for name in names
+            }
+            return _shared_features(run, plans, agents)
+        chosen = chosen_from(LABELS, methods or "stochastic,precon-stochastic,batch,alt-min", "--methods")
+        shared = {
+            "lam": lam, "n_agents": agents, "rho": weight, "graph": graph, "n_updates": updates,
+            "step_size": step_size, "decay": decay, "scale": scale, "centre": centre,
+        }  # fmt: skip
+        bundle = load(data, data_home, TaskBundle)
+        cells = Cells(run.path("cells.jsonl"), resume)
+        return _table(
+            run, bundle, list(chosen), whole_numbers(ranks, "--ranks"), shared, trace_lam, splits, cells
+        )
+
+
+def _table(
+    run: Run,
+    bundle: TaskBundle,
+    methods: list[str],
+    ranks: list[int],
+    shared: dict[str, Any],
+    trace_lam: float,
+    splits: int,
+    cells: Cells,
+) -> Outcome:
+    n_tasks = int(bundle.task.max()) + 1
+    run.say(
+        f"{bundle.name} ({bundle.source}): {len(bundle.y):,} examples of {n_tasks} tasks, "
+        f"{bundle.X.shape[1]} features, {splits} split{'s' * (splits > 1)}"
+    )
+    models = [(name, rank) for rank in ranks for name in methods if name != "alt-min"]
+    models += [(name, 0) for name in methods if name == "alt-min"]
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    with run.ticks("models", len(models) * splits) as tick:
+        for name, rank in models:
+            for split in range(splits):
+                test = bundle.held_out(run.seed + split)
+
+                def compute(name: str = name, rank: int = rank, test: Array = test) -> dict[str, Any]:
+                    begun = perf_counter()
+                    if name == "alt-min":
+                        predicted = _alt_min(bundle, test, trace_lam, shared)
+                    else:
+                        solver: dict[str, Any] = {"solver": "batch"} if name == "batch" else {"variant": name}
+                        model = MultitaskSubspace(rank, random_state=run.seed, **solver, **shared)
+                        model.fit(bundle.X[~test], bundle.y[~test], bundle.task[~test])
+                        predicted = model.predict(bundle.X[test], bundle.task[test])
+                    seconds = perf_counter() - begun
+                    return _errors(bundle, test, predicted) | {"seconds": seconds}
+
+                about = {"data": bundle.name, "method": name, "rank": rank, "split": split, "seed": run.seed}
+                settings = about | shared | {"trace_lam": trace_lam}
+                found.setdefault((name, rank), []).append(cells.get(settings, compute))
+                tick()
+    curves: dict[str, Any] = {}
+    for (name, rank), results in found.items():
+        point = mean_and_sem(cell["nmse"] for cell in results)
+        # Alt-Min has no rank: a level.
+        curves.setdefault(LABELS[name], []).extend((at, *point) for at in ([rank] if rank else ranks))
+    run.draw(
+        "errors.png", draw_errors, curves, bundle.name, "rank", "normalised mean squared error (test)",
+        size=(6.4, 4.4),
+    )  # fmt: skip
+    return Outcome(
+        data=bundle.name,
+        parameters=shared | {"trace_lam": trace_lam, "splits": splits, "ranks": ranks},
+        rows=[_row(name, rank, results) for (name, rank), results in found.items()],
+        headings=HEADINGS,
+        claims=multitask_claims(found),
+    )
+
+
+def _row(name: str, rank: int, results: list[dict[str, Any]]) -> dict[str, Any]:
+    mean, sem = mean_and_sem(cell["nmse"] for cell in results)
+    return {
+        "method": LABELS[name], "rank": rank or None, "nmse": mean, "sem": sem,
+        "nmse_test": mean_and_sem(cell["nmse_test"] for cell in results)[0],
+        "train_seconds": float(np.median([cell["seconds"] for cell in results])),
+    }  # fmt: skip
+
+
+def _alt_min(bundle: TaskBundle, test: Array, lam: float, shared: dict[str, Any]) -> Array:
+    """Return the predictions of Alt-Min, with features and labels as the other methods see them."""
+    train = ~test
+    X = bundle.X
+    if shared["scale"] == "standard":
+        X = (X - X[train].mean(axis=0)) / X[train].std(axis=0)
+    members = [
+        np.flatnonzero(train & (bundle.task == number)) for number in range(int(bundle.task.max()) + 1)
+    ]
+    centred = shared["centre"] == "tasks"
+    means = np.array([X[rows].mean(axis=0) * centred for rows in members])
+    levels = np.array([bundle.y[rows].mean() * centred for rows in members])
+    parts = [
+        (X[rows] - mean, bundle.y[rows] - level)
+        for rows, mean, level in zip(members, means, levels, strict=True)
+    ]
+    A, _ = alt_min(parts, lam)
+    which = bundle.task[test]
+    return np.einsum("ij,ij->i", X[test] - means[which], A.T[which]) + levels[which]
+
+
+def _errors(bundle: TaskBundle, test: Array, predicted: Array) -> dict[str, float]:
+    """Return the mean over tasks of squared error over variance: of all labels of a task, and of its test ones."""
+    whole, part = [], []
+    for number in range(int(bundle.task.max()) + 1):
+        rows = bundle.task[test] == number
+        labels = bundle.y[test][rows]
+        error = float(np.mean((predicted[rows] - labels) ** 2))
+        whole.append(error / bundle.y[bundle.task == number].var())
+        part.append(error / labels.var() if labels.var() > 0 else np.nan)
+    return {"nmse": float(np.mean(whole)), "nmse_test": float(np.nanmean(part))}
+
+
+def shared_features_tasks(seed: int) -> tuple[list[tuple[Array, Array]], Array]:
+    """Return the tasks of Case 6, and the subspace that they share.
+
+    y_t = X_t U* w_t plus noise; the paper prints X_t U* U*ᵀ w_tᵀ, whose shapes do not fit a w_t of five entries.
+    """
+    rng = np.random.default_rng([seed, 8])
+    U = np.linalg.qr(rng.standard_normal((N_FEATURES, CASE_RANK)))[0]
+    tasks = []
+    for count in rng.integers(EXAMPLES[0], EXAMPLES[1] + 1, size=N_TASKS):
+        X = rng.standard_normal((count, N_FEATURES))
+        y = X @ (U @ rng.standard_normal(CASE_RANK)) + NOISE * rng.standard_normal(count)
+        tasks.append((X, y))
+    return tasks, U
+
+
+def _shared_features(run: Run, plans: dict[str, GossipPlan], n_agents: int) -> Outcome:
+    """Train on Case 6, and follow the agents on their way to the true subspace."""
+    tasks, truth = shared_features_tasks(run.seed)
+    cost, manifold = MultitaskFeatures(tasks, n_agents), Grassmann(*truth.shape)
+    run.say(f"case 6: {N_TASKS} tasks with {N_FEATURES} features, {n_agents} agents, rank {CASE_RANK}")
+
+    def off(points: Parts) -> float:
+        return max(manifold.dist(point, truth) for point in points)
+
+    def gap(points: Parts) -> float:
+        return float(np.mean([manifold.dist(points[i], points[i + 1]) for i in range(n_agents - 1)]))
+
+    rows: list[dict[str, Any]] = []
+    traces = {}
+    for name, plan in plans.items():
+        steps = np.geomspace(5, max(6.0, plan.n_updates * (n_agents - 1)), 16)
+        recorder = Recorder(
+            {"off": off, "gap": gap},
+            at=[round(step) for step in steps],
+            progress=run.progress,
+            description=LABELS[name],
+        )
+        found = gossip(cost, CASE_RANK, plan, run.seed, recorder=recorder)
+        history = found.result.history
+        traces[LABELS[name]] = [[row["updates"] / n_agents, row["off"], row["gap"]] for row in history]
+        rows.append(
+            {
+                "method": LABELS[name], "distance": off(found.points), "gap": gap(found.points),
+                "updates": found.result.updates / n_agents, "train_seconds": found.result.seconds,
+            }
+        )  # fmt: skip
+    run.draw(
+        "traces.png", draw_traces, traces, "case 6", "largest distance to the true subspace", size=(9.0, 4.0)
+    )
+    first = next(iter(plans.values()))
+    return Outcome(
+        data="case6",
+        parameters={
+            "agents": n_agents, "rho": first.rho, "graph": first.graph, "updates": first.n_updates,
+            "step_size": first.step_size, "decay": first.decay,
+        },
+        rows=rows,
+        headings={"distance": "distance to U*", "gap": "between neighbours", "train_seconds": "train s"},
+        claims=shared_features_claims(traces),
+    )  # fmt: skip
