@@ -21,9 +21,19 @@ from rmopt.core.psd import PSDPoint
 from rmopt.core.retraction import Retraction
 from rmopt.costs import LOSSES, BilinearSum, LogDetTriplet, Loss, TripletSum
 from rmopt.linalg import symmetric
-from rmopt.manifolds import Euclidean, FixedRankEmbedded, PolarPSD, PositiveDefinite, PSDFixedRank
+from rmopt.manifolds import (
+    Euclidean,
+    FixedRankEmbedded,
+    Grassmann,
+    PolarPSD,
+    PositiveDefinite,
+    Power,
+    Product,
+    PSDFixedRank,
+)
 from rmopt.retractions import (
     FIXED_RANK_RETRACTIONS,
+    GRASSMANN_RETRACTIONS,
     POSITIVE_DEFINITE_RETRACTIONS,
     PSD_RETRACTIONS,
     Additive,
@@ -62,7 +72,8 @@ class Instance:
 
 def instances() -> list[Instance]:
     """Return all registered instances: rmopt's own and those of other packages."""
-    found = [*fixed_rank_instances(), *psd_instances(), *positive_definite_instances(), *flat_instances()]
+    found = [*fixed_rank_instances(), *psd_instances(), *positive_definite_instances()]
+    found += [*flat_instances(), *grassmann_instances(), *product_instances()]
     for entry in entry_points(group="rmopt.instances"):
         found.extend(entry.load()())
     return found
@@ -195,6 +206,26 @@ def positive_definite_instances() -> list[Instance]:
 def flat_instances() -> list[Instance]:
     """Return an instance of `Euclidean`."""
     return [Instance("euclidean-4x3", Euclidean(4, 3), [Additive()])]
+
+
+def grassmann_instances() -> list[Instance]:
+    """Return instances of `Grassmann`: lines, subspaces below and above half the dimension."""
+    return [
+        Instance(f"grassmann-{m}-{r}", Grassmann(m, r), list(GRASSMANN_RETRACTIONS.values()))
+        for m, r in ((9, 3), (12, 1), (8, 6))
+    ]
+
+
+def product_instances() -> list[Instance]:
+    """Return products: of curved and flat factors, nested, and one whose factors differ in shape and in kind."""
+    power = Power(Grassmann(6, 2), 3)
+    mixed = Product([PositiveDefinite(3), Power(Euclidean(2, 3), 2), FixedRankEmbedded(5, 4, 2)])
+    nested = Product([Grassmann(7, 2), Product([PositiveDefinite(2), power]), Euclidean(3, 1)])
+    return [
+        Instance("power-grassmann", power, [power.fitting(one) for one in GRASSMANN_RETRACTIONS.values()]),
+        Instance("product-mixed", mixed, [mixed.default_retraction]),
+        Instance("product-nested", nested, [nested.default_retraction]),
+    ]
 
 
 def _square_problems(manifold: PSDFixedRank) -> dict[str, Problem]:

@@ -33,6 +33,7 @@ from rmopt.engines import (
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import (
     FIXED_RANK_RETRACTIONS,
+    GRASSMANN_RETRACTIONS,
     POSITIVE_DEFINITE_RETRACTIONS,
     PSD_RETRACTIONS,
     PolarFactors,
@@ -67,6 +68,7 @@ def test_the_catalogue_has_every_retraction_and_every_bilinear_engine() -> None:
             *FIXED_RANK_RETRACTIONS.values(),
             *PSD_RETRACTIONS.values(),
             *POSITIVE_DEFINITE_RETRACTIONS.values(),
+            *GRASSMANN_RETRACTIONS.values(),
             PolarFactors(),
         )
     }

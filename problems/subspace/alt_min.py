@@ -12,12 +12,18 @@ Array = np.ndarray
 
 
 def alt_min(
-    tasks: Sequence[tuple[Array, Array]], lam: float, *, tol: float = 1e-8, max_iterations: int = 2000
+    tasks: Sequence[tuple[Array, Array]],
+    lam: float,
+    *,
+    tol: float = 1e-8,
+    max_iterations: int = 2000,
+    smoothing: float = 1e-8,
 ) -> tuple[Array, list[float]]:
-    """Minimise ½ Σ_t ‖X_t a_t − y_t‖² + λ ‖A‖₊² over all a_t, where ‖A‖₊ is the trace norm.
+    """Minimise ½ Σ_t ‖X_t a_t − y_t‖² + λ ‖A‖₊² over all a_t, where ‖A‖₊ is the trace norm, a little smoothed.
 
     The convex form of equation 13 of Mishra et al. 2019 (Argyriou, Evgeniou and Pontil 2008, Algorithm 1): ‖A‖₊² is
-    the least Σ a_tᵀ D⁻¹ a_t over D ⪰ 0 of trace 1, and the minimum over A and over D has a closed form each.
+    the least Σ a_tᵀ D⁻¹ a_t over D ⪰ 0 of trace 1, and the minimum over A and over D has a closed form each. With
+    ε > 0 in D = (A Aᵀ + ε I)^½ / tr, directions that A has lost can come back; ‖A‖₊ becomes Σ √(σ² + ε).
 
     Parameters
     ----------
@@ -28,6 +34,8 @@ def alt_min(
     tol : float
         Stop when the objective changes by less than this, relative.
     max_iterations : int
+    smoothing : float
+        ε, relative to the mean squared singular value after the first iteration.
 
     Returns
     -------
@@ -46,13 +54,19 @@ def alt_min(
     rights = np.array([X.T @ y for X, y in tasks])
     squares = sum(float(y @ y) for _, y in tasks)
     m = grams.shape[1]
-    root, history = np.eye(m) / np.sqrt(m), []
+    root, eps = np.eye(m) / np.sqrt(m), None
+    history: list[float] = []
     for _ in range(max_iterations):
         # a = D^½ b with (D^½ XᵀX D^½ + 2λ I) b = D^½ Xᵀy: no inverse of D, which loses rank.
         b = np.linalg.solve(root @ grams @ root + 2.0 * lam * np.eye(m), (rights @ root)[..., None])[..., 0]
         A = root @ b.T
-        U, sigma, _ = np.linalg.svd(A, full_matrices=False)
-        root = (U * np.sqrt(sigma / sigma.sum())) @ U.T if sigma.sum() > 0.0 else root
+        spectrum, U = np.linalg.eigh(A @ A.T)
+        eps = smoothing * float(np.mean(spectrum)) if eps is None else eps
+        sigma = np.sqrt(np.maximum(spectrum, 0.0) + eps)
+        if not sigma.any():
+            # No label depends on any feature.
+            return A, [*history, 0.5 * squares]
+        root = (U * np.sqrt(sigma / sigma.sum())) @ U.T
         fit = 0.5 * (np.einsum("jt,tjk,kt->", A, grams, A) - 2.0 * np.sum(rights.T * A) + squares)
         history.append(float(fit + lam * sigma.sum() ** 2))
         if len(history) > 1 and history[-2] - history[-1] <= tol * abs(history[-1]):

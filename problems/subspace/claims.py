@@ -14,6 +14,7 @@ Traces = Mapping[str, Any]
 # Synthetic entries have noise of standard deviation 1e-6.
 NOISE_LEVEL = 1e-12
 NEAR_NOISE = 100.0
+FIRST_COMPARED = 25.0
 
 
 def case_claims(case: int, traces: Traces) -> list[Claim]:
@@ -51,11 +52,11 @@ def _settled(label: str, end: Any, learns: bool = True) -> Claim:
 
 def _ahead(traces: Traces, ours: str, theirs: str) -> Claim:
     """Compare errors at the updates that both traces reached."""
-    claim = f"{ours} is ahead of {theirs} per update"
+    claim = f"{ours} is ahead of {theirs} per update, from {FIRST_COMPARED:.0f} updates on"
     if ours not in traces or theirs not in traces:
         return Claim(claim, None, "one of them did not run")
     (x, mine, _), (z, other, _) = (np.array(traces[label]).T for label in (ours, theirs))
-    at = np.geomspace(10.0, min(x[-1], z[-1]), 5)
+    at = np.geomspace(FIRST_COMPARED, min(x[-1], z[-1]), 4)
     a, b = (
         np.exp(np.interp(at, updates, np.log(np.maximum(errors, 1e-34))))
         for updates, errors in ((x, mine), (z, other))

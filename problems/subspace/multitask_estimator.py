@@ -26,7 +26,7 @@ SCALES = ("none", "standard")
 class MultitaskSubspace(BaseEstimator):
     """Linear regressions of several tasks, whose coefficients U w_t share an r-dimensional subspace.
 
-    Mishra et al. 2019, equation 14; the tasks belong to agents who gossip about the subspace, or are all in one place.
+    Mishra et al. 2019, equation 14; the tasks belong to agents who gossip about the subspace, or are in one place.
 
     Parameters
     ----------

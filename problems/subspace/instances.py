@@ -1,0 +1,53 @@
+"""Matrix completion, multitask features and gossip in the catalogue of laws."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from problems.subspace.completion import MatrixCompletion
+from problems.subspace.multitask import MultitaskFeatures
+from rmopt.catalogue import Instance
+from rmopt.core import AgentSum, Graph, Manifold, Problem
+from rmopt.costs import GossipCost
+from rmopt.manifolds import Euclidean, Grassmann, Power
+from rmopt.retractions import GRASSMANN_RETRACTIONS
+
+
+def instances() -> list[Instance]:
+    """Return both costs with and without λ, alone and between agents on a graph with a branch and a circle."""
+    made = []
+    graph = Graph(5, [(0, 1), (1, 2), (2, 3), (3, 1), (3, 4)])
+    for name, tasks in agent_sums(5).items():
+        manifold = Grassmann(tasks.n_rows, 3)  # type: ignore[attr-defined]
+        made.append(
+            Instance(
+                name, manifold, list(GRASSMANN_RETRACTIONS.values()), {"batch": Problem(manifold, tasks)}
+            )
+        )
+        bases: tuple[Manifold, ...] = (manifold, Euclidean(*manifold.shape))
+        for base in bases:
+            power = Power(base, graph.n)
+            problem = Problem(power, GossipCost(tasks, graph, 2.0, base))
+            kind = type(base).__name__.lower()
+            made.append(
+                Instance(f"gossip-{kind}-{name}", power, [power.default_retraction], {"gossip": problem})
+            )
+    return made
+
+
+def agent_sums(n_agents: int) -> dict[str, AgentSum]:
+    """Return small costs of both kinds; a column and a row without entries, tasks of different sizes."""
+    rng = np.random.default_rng(9)
+    known = rng.random((14, 23)) < 0.6
+    known[:, 4] = known[6] = False
+    ratings = sp.csc_array(np.where(known, rng.standard_normal(known.shape), 0.0))
+    tasks = [
+        (rng.standard_normal((count, 8)), rng.standard_normal(count)) for count in rng.integers(4, 12, size=7)
+    ]
+    return {
+        "completion": MatrixCompletion(ratings, n_agents),
+        "completion-ridge": MatrixCompletion(ratings, n_agents, lam=0.1),
+        "multitask": MultitaskFeatures(tasks, n_agents),
+        "multitask-ridge": MultitaskFeatures(tasks, n_agents, lam=0.3),
+    }

@@ -1,0 +1,303 @@
+"""Gossip: the cost as a sum over edges, Algorithm 1 in plain numpy, variants, clocks, checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from problems.subspace.instances import agent_sums
+from rmopt import Problem
+from rmopt.core import AgentSum, DivergedError, Graph, InvalidInputError, MissingCapabilityError, Parts
+from rmopt.costs import GossipCost
+from rmopt.engines import GossipEngine, OneProcess
+from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Power
+from rmopt.retractions import GRASSMANN_RETRACTIONS, Exponential
+from rmopt.solvers import (
+    SGD,
+    Checkpoint,
+    Constant,
+    Gossip,
+    InverseTime,
+    Matchings,
+    Recorder,
+    SharedCheckpoint,
+)
+
+N = 5
+GRAPH = Graph(N, [(0, 1), (1, 2), (2, 3), (3, 1), (3, 4)])
+
+
+def problem_of(name: str, rho: float = 2.0, graph: Graph = GRAPH) -> Problem:
+    tasks: Any = agent_sums(graph.n)[name]
+    manifold = Grassmann(tasks.n_rows, 3)
+    return Problem(Power(manifold, graph.n), GossipCost(tasks, graph, rho, manifold))
+
+
+def distance(a: Parts, b: Parts) -> float:
+    return float(max(np.abs(x - y).max() for x, y in zip(a, b, strict=True)))
+
+
+@pytest.mark.parametrize("name", agent_sums(N))
+def test_the_terms_add_up_to_the_cost(name: str) -> None:
+    problem = problem_of(name)
+    cost: Any = problem.cost
+    point = problem.manifold.random_point(np.random.default_rng(0))
+    whole = cost.gradient(point)
+    parts = [cost.term_gradient(point, np.array([edge])) for edge in range(cost.n_terms)]
+    for agent in range(N):
+        total = sum(part.blocks[agent] for part in parts if agent in part.blocks)
+        np.testing.assert_allclose(total, whole.blocks[agent], atol=1e-12)
+    assert set(parts[0].blocks) == {0, 1}
+
+
+def algorithm_one(
+    cost: Any, point: Parts, schedule: Any, etas: Any, preconditioned: bool
+) -> list[np.ndarray]:
+    """Do the steps of Algorithm 1 of the paper, in plain numpy, with the corrected Table 1."""
+    U = [part.copy() for part in point]
+    r = U[0].shape[1]
+
+    def log(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+        inner = A.T @ B
+        P, S, Qt = np.linalg.svd((B - A @ inner) @ np.linalg.inv(inner), full_matrices=False)
+        return P @ np.diag(np.arctan(S)) @ Qt
+
+    for edges, eta in zip(schedule, etas, strict=True):
+        moved = {}
+        for edge in edges[edges >= 0]:
+            for i, j in (cost.graph.edges[edge], cost.graph.edges[edge][::-1]):
+                G, curvature = cost.tasks.agent_gradient(U[i], i)
+                xi = (G - U[i] @ (U[i].T @ G)) / cost.graph.degrees[i] - cost.rho * log(U[i], U[j])
+                if preconditioned:
+                    xi = xi @ np.linalg.inv(curvature + cost.rho * np.eye(r))
+                W, sigma, Vt = np.linalg.svd(-eta * xi, full_matrices=False)
+                moved[i] = (U[i] @ Vt.T * np.cos(sigma) + W * np.sin(sigma)) @ Vt
+        for i, new in moved.items():
+            U[i] = new
+    return U
+
+
+@pytest.mark.parametrize("preconditioned", [False, True])
+@pytest.mark.parametrize("order", ["stochastic", "parallel"])
+@pytest.mark.parametrize("name", agent_sums(N))
+def test_the_engine_is_algorithm_one(name: str, order: str, preconditioned: bool) -> None:
+    problem = problem_of(name)
+    cost: Any = problem.cost
+    solver = Gossip(0.02, order=order, preconditioned=preconditioned)
+    engine, rng = solver.engine(problem), np.random.default_rng(1)
+    schedule = solver.sampler_for(problem).draw(rng, 0, 60)[:60]
+    # Near each other: the printed logarithm is not exact far away.
+    middle = problem.manifold.random_point(rng)[0]
+    base: Any = problem.manifold.base  # type: ignore[attr-defined]
+    start = Parts([base.exp(middle, 0.1 * base.random_tangent_vector(middle, rng)) for _ in range(N)])
+    etas = np.full(60, 0.02)
+    found = engine.dump(engine.advance(engine.load(start), schedule, etas))
+    wanted = algorithm_one(cost, start, schedule, etas, preconditioned)
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-11)
+    assert distance(found, start) > 1e-2
+
+
+@pytest.mark.parametrize("retraction", GRASSMANN_RETRACTIONS.values(), ids=repr)
+def test_sgd_on_the_power_manifold_does_the_same_steps(retraction: Any) -> None:
+    problem = problem_of("completion-ridge")
+    schedule = Matchings(GRAPH)
+    gossip = Gossip(0.05, n_steps=80, order=schedule, retraction=retraction)
+    sgd = SGD(0.05, n_steps=80, sampler=schedule, retraction=retraction)
+    a, b = (solver.run(problem, random_state=3).point for solver in (gossip, sgd))
+    assert distance(a, b) < 1e-12
+
+
+@pytest.mark.parametrize("order", ["stochastic", "parallel"])
+def test_the_engine_splits_exactly_also_through_pack(order: str) -> None:
+    problem = problem_of("multitask-ridge")
+    solver = Gossip(InverseTime(0.05, 0.1), order=order, clock="own")
+    engine, rng = solver.engine(problem), np.random.default_rng(4)
+    schedule = solver.sampler_for(problem).draw(rng, 0, 50)[:50]
+    etas, start = np.zeros(50), problem.manifold.random_point(rng)
+    whole = engine.advance(engine.load(start), schedule, etas)
+    half = engine.advance(engine.load(start), schedule[:20], etas[:20])
+    half = engine.unpack(engine.pack(half), half)
+    pieces = engine.advance(half, schedule[20:], etas[20:])
+    assert distance(engine.dump(whole), engine.dump(pieces)) == 0.0
+    assert whole.steps == pieces.steps == 50
+    assert whole.updates == pieces.updates == 2 * int((schedule >= 0).sum())
+
+
+def test_own_clocks_count_an_agents_own_updates() -> None:
+    problem = problem_of("multitask-ridge")
+    rule = InverseTime(0.05, 1.0)
+    shared, own = (
+        GossipEngine(problem.manifold.base, problem.cost, Exponential(), own_clock=clock)  # type: ignore[attr-defined, arg-type]
+        for clock in (None, rule)
+    )
+    start = problem.manifold.random_point(np.random.default_rng(5))
+    # Edge 4 joins agents 3 and 4, edge 0 agents 0 and 1.
+    schedule = np.array([[4], [4], [0]])
+    moved = own.dump(own.advance(own.load(start), schedule, np.zeros(3)))
+    same = shared.dump(shared.advance(shared.load(start), schedule, np.array([0.05, 0.025, 0.05])))
+    assert distance(moved, same) == 0.0
+    fixed = shared.dump(shared.advance(shared.load(start), schedule, rule(np.arange(3))))
+    assert distance(moved, fixed) > 1e-6
+
+
+def test_scales_are_factors_of_the_agents_step_sizes() -> None:
+    problem = problem_of("completion-ridge")
+    start = problem.manifold.random_point(np.random.default_rng(6))
+    path = Gossip(0.03, n_steps=1, order=lambda rng, start, size: np.zeros((size, 1), dtype=int))
+    scaled = Gossip(0.03, n_steps=1, order=path.order, scales=[1.0, 2.0, 1.0, 1.0, 1.0])
+    doubled = Gossip(0.06, n_steps=1, order=path.order)
+    one, two, both = (s.run(problem, start, random_state=0).point for s in (path, scaled, doubled))
+    assert np.array_equal(two[0], one[0])
+    assert np.array_equal(two[1], both[1])
+    assert not np.array_equal(two[1], one[1])
+
+
+def test_without_agreement_everyone_is_alone_and_with_much_of_it_all_agree() -> None:
+    alone, close = problem_of("completion-ridge", 0.0), problem_of("completion-ridge", 50.0)
+    start = alone.manifold.random_point(np.random.default_rng(7))
+    for rho, problem in ((0.0, alone), (50.0, close)):
+        end = Gossip(0.01, n_updates=300).run(problem, start, random_state=1).point
+        gaps = problem.cost.gaps(end)  # type: ignore[attr-defined]
+        assert (gaps.max() < 0.2) == (rho > 0.0)
+
+
+def test_budgets_and_matchings() -> None:
+    problem = problem_of("multitask")
+    assert Gossip(0.1, n_updates=30).budget(problem) == 30 * 5
+    assert Gossip(0.1, n_updates=30, order="parallel").budget(problem) == 30 * len(GRAPH.matchings)
+    assert Gossip(0.1, n_steps=7).budget(problem) == 7
+    drawn = Matchings(Graph.path(6)).draw(np.random.default_rng(0), 0, 1000)
+    assert drawn.shape == (1000, 3)
+    red = (drawn == [0, 2, 4]).all(axis=1)
+    assert ((drawn == [1, 3, -1]).all(axis=1) | red).all()
+    assert 400 < red.sum() < 600
+
+
+def test_the_euclidean_rival_agrees_by_plain_differences() -> None:
+    tasks: Any = agent_sums(N)["completion"]
+    flat = Euclidean(tasks.n_rows, 3)
+    cost = GossipCost(tasks, GRAPH, 3.0, flat)
+    point = Power(flat, N).random_point(np.random.default_rng(8))
+    squares = sum(np.sum((point[i] - point[j]) ** 2) for i, j in GRAPH.edges)
+    fits = sum(tasks.agent_value(part, i) for i, part in enumerate(point))
+    np.testing.assert_allclose(cost.value(point), fits + 1.5 * squares, rtol=1e-13)
+    result = Gossip(1e-3, n_updates=20).run(Problem(Power(flat, N), cost), point, random_state=0)
+    assert cost.value(result.point) < cost.value(point)
+
+
+def test_a_run_that_is_interrupted_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    problem = problem_of("completion-ridge")
+    solver, recorder = Gossip(0.05, n_updates=40), Recorder({"cost": problem.cost.value}, at=[50, 100])
+    whole = solver.run(problem, random_state=9, recorder=recorder)
+
+    class InterruptedError(Exception):
+        pass
+
+    def interrupt(rows: list[dict[str, Any]]) -> None:
+        if rows[-1]["step"] == 100:
+            raise InterruptedError
+
+    for make in (Checkpoint, lambda path: SharedCheckpoint(path, every_steps=30)):
+        path = tmp_path / f"{getattr(make, '__name__', 'shared')}.npz"
+        saving = make(path) if make is not Checkpoint else Checkpoint(path, every_seconds=0.0)
+        with pytest.raises(InterruptedError):
+            solver.run(
+                problem, random_state=9, recorder=Recorder({"cost": problem.cost.value}, at=[50, 100]),
+                checkpoint=saving, stop=interrupt,
+            )  # fmt: skip
+        again = solver.run(
+            problem,
+            random_state=9,
+            recorder=Recorder({"cost": problem.cost.value}, at=[50, 100]),
+            checkpoint=saving,
+        )
+        assert distance(again.point, whole.point) == 0.0
+        assert [row["cost"] for row in again.history] == [row["cost"] for row in whole.history]
+
+
+def test_a_shared_checkpoint_keeps_two_generations_and_goes_back_to_the_common_one(tmp_path: Path) -> None:
+    problem, solver = problem_of("completion-ridge"), Gossip(0.05, n_steps=100)
+    solver.run(problem, random_state=9, checkpoint=SharedCheckpoint(tmp_path / "run.npz", every_steps=30))
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["run.rank0.step100.npz", "run.rank0.step90.npz"]
+
+    class Behind(OneProcess):
+        """Another process has only the save of step 90."""
+
+        def least(self, number: int) -> int:
+            return min(number, 90)
+
+    behind = SharedCheckpoint(tmp_path / "run.npz", every_steps=30, world=Behind())
+    again = solver.run(problem, random_state=9, checkpoint=behind)
+    assert distance(again.point, solver.run(problem, random_state=9).point) == 0.0
+    with pytest.raises(InvalidInputError, match="belongs to another run"):
+        Gossip(0.06, n_steps=100).run(problem, random_state=9, checkpoint=behind)
+
+
+def test_many_agents_on_a_random_graph_reach_consensus() -> None:
+    class Middle(AgentSum):
+        """½ ‖U − A_i‖² for each agent, whose subspaces lie around one."""
+
+        n_terms = 200
+        n_rows = 6
+
+        def __init__(self) -> None:
+            manifold, rng = Grassmann(6, 2), np.random.default_rng(10)
+            self.middle = manifold.random_point(rng)
+            self.seen = [
+                manifold.exp(self.middle, 0.3 * manifold.random_tangent_vector(self.middle, rng))
+                for _ in range(200)
+            ]
+
+        def agent_value(self, point: Any, agent: int) -> float:
+            return -0.5 * float(np.sum((self.seen[agent].T @ point) ** 2))
+
+        def agent_gradient(self, point: Any, agent: int) -> tuple[Any, np.ndarray]:
+            return -self.seen[agent] @ (self.seen[agent].T @ point), np.eye(2)
+
+    tasks, manifold = Middle(), Grassmann(6, 2)
+    graph = Graph.erdos_renyi(200, seed=0)
+    problem = Problem(Power(manifold, 200), GossipCost(tasks, graph, 5.0, manifold))
+    start = Parts([tasks.seen[agent] for agent in range(200)])
+    result = Gossip(InverseTime(0.08, 1e-3), n_updates=20, order="parallel").run(
+        problem, start, random_state=0
+    )
+    off = [manifold.dist(part, tasks.middle) for part in result.point]
+    assert max(off) < 0.1
+    assert problem.cost.gaps(result.point).max() < 0.15  # type: ignore[attr-defined]
+
+
+def test_bad_input() -> None:
+    problem = problem_of("completion")
+    cost: Any = problem.cost
+    tasks, manifold = cost.tasks, cost.manifold
+    with pytest.raises(InvalidInputError, match="does not fit the 5 agents"):
+        GossipCost(tasks, Graph.path(4), 1.0, manifold)
+    for rho in (-1.0, np.nan):
+        with pytest.raises(InvalidInputError, match="at least 0"):
+            GossipCost(tasks, GRAPH, rho, manifold)
+    with pytest.raises(InvalidInputError, match="at least two agents"):
+        GossipCost(agent_sums(1)["completion"], Graph.path(1), 1.0, manifold)
+    with pytest.raises(MissingCapabilityError, match="needs a GossipCost on Power"):
+        Gossip(0.1).run(Problem(FixedRankEmbedded(5, 4, 2), tasks))
+    for options in ({"n_updates": -1}, {"n_steps": -1}, {"order": "odd"}, {"clock": "sun"}):
+        with pytest.raises(InvalidInputError):
+            Gossip(0.1, **options)  # type: ignore[arg-type]
+    for scales in ([1.0], [1.0, 1.0, 0.0, 1.0, 1.0]):
+        with pytest.raises(InvalidInputError, match="scales must be 5 positive"):
+            Gossip(0.1, scales=scales).run(problem)  # type: ignore[arg-type]
+    wrong = Gossip(0.1, n_steps=3, order=lambda rng, start, size: np.full((size, 1), 7))
+    with pytest.raises(InvalidInputError, match="edges from 7 to 7, and there are 5"):
+        wrong.run(problem)
+    with pytest.raises(InvalidInputError, match="every_steps = 0"):
+        SharedCheckpoint("x.npz", every_steps=0)
+    spoiled = Parts(
+        [np.full_like(part, 1e200) for part in problem.manifold.random_point(np.random.default_rng(0))]
+    )
+    engine = Gossip(Constant(0.1)).engine(problem)
+    with pytest.raises((DivergedError, InvalidInputError)):
+        engine.advance(engine.load(spoiled), np.array([[0]]), np.array([0.1]))

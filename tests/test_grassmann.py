@@ -1,0 +1,194 @@
+"""Grassmann against closed forms, at every angle, and against pymanopt."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymanopt.manifolds
+import pytest
+
+from rmopt.core import Cost, InvalidInputError, MissingCapabilityError, Problem
+from rmopt.interop import PymanoptSolver
+from rmopt.manifolds import FixedRankEmbedded, Grassmann, frechet_mean
+from rmopt.retractions import GRASSMANN_RETRACTIONS, QR, Exponential, Polar
+
+M, R = 40, 5
+
+
+def pair(angles: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return bases of two subspaces with these angles, and the logarithm from the first to the second."""
+    r = len(angles)
+    Q = np.linalg.qr(rng.standard_normal((M, 2 * r)))[0]
+    turn, other = (np.linalg.qr(rng.standard_normal((r, r)))[0] for _ in range(2))
+    A = Q[:, :r] @ turn
+    B = (Q[:, :r] * np.cos(angles) + Q[:, r:] * np.sin(angles)) @ other
+    return A, B, (Q[:, r:] * angles) @ turn
+
+
+def all_angles(rng: np.random.Generator) -> np.ndarray:
+    """Return angles from 1e-12 to π/2 − 1e-8, evenly spread over the orders of magnitude at both ends."""
+    ends = np.concatenate([10.0 ** rng.uniform(-12, 0, R), np.pi / 2 - 10.0 ** rng.uniform(-8, 0, R)])
+    return np.sort(rng.choice(ends, R, replace=False))
+
+
+def test_angles_and_distances_are_exact_at_every_angle() -> None:
+    manifold, rng = Grassmann(M, R), np.random.default_rng(0)
+    for _ in range(300):
+        angles = all_angles(rng)
+        A, B, _ = pair(angles, rng)
+        assert np.abs(manifold.principal_angles(A, B) - angles).max() < 1e-14
+        assert abs(manifold.dist(A, B) - np.linalg.norm(angles)) < 1e-14
+        velocity = manifold.log(A, B)
+        assert abs(np.linalg.norm(velocity) - np.linalg.norm(angles)) < 1e-14
+        assert np.abs(A.T @ velocity).max() < 1e-14
+        # The logarithm of the second subspace, not of one nearby.
+        assert manifold.dist(manifold.exp(A, velocity), B) < 2e-14
+
+
+@pytest.mark.parametrize("angle", [1e-12, 1e-8, 1e-4, 0.3, np.pi / 4, 1.2, np.pi / 2 - 1e-3])
+def test_logarithms_away_from_the_cut_locus_are_exact(angle: float) -> None:
+    # Near π/2 the logarithm itself is ill-conditioned, by 1 / cos.
+    manifold, rng = Grassmann(M, R), np.random.default_rng(1)
+    for spread in (np.full(R, angle), angle * np.linspace(0.2, 1.0, R)):
+        A, B, wanted = pair(spread, rng)
+        assert np.abs(manifold.log(A, B) - wanted).max() < 3e-15 / np.cos(angle)
+
+
+def test_the_distance_to_oneself_is_zero() -> None:
+    manifold, rng = Grassmann(500, 7), np.random.default_rng(2)
+    for _ in range(20):
+        Q = manifold.random_point(rng)
+        turned = Q @ np.linalg.qr(rng.standard_normal((7, 7)))[0]
+        assert manifold.dist(Q, Q) < 1e-15 * np.sqrt(7)
+        assert manifold.dist(Q, turned) < 2e-15 * np.sqrt(7)
+        assert np.linalg.norm(manifold.log(Q, Q)) < 1e-15 * np.sqrt(7)
+
+
+def test_at_the_cut_locus_one_of_the_shortest_geodesics_is_chosen() -> None:
+    manifold, rng = Grassmann(M, R), np.random.default_rng(3)
+    for angles in ([np.pi / 2] * R, [0.0, 0.1, 1.0, np.pi / 2, np.pi / 2]):
+        A, B, _ = pair(np.array(angles), rng)
+        velocity = manifold.log(A, B)
+        assert np.isfinite(velocity).all()
+        np.testing.assert_allclose(np.linalg.norm(velocity), np.linalg.norm(angles), rtol=1e-14)
+        assert manifold.dist(manifold.exp(A, velocity), B) < 1e-14
+        middle = manifold.pair_mean(A, B)
+        np.testing.assert_allclose(manifold.dist(A, middle), manifold.dist(middle, B), atol=1e-14)
+
+
+def test_exp_and_log_agree_with_pymanopt_where_that_is_exact() -> None:
+    ours, theirs, rng = Grassmann(12, 3), pymanopt.manifolds.Grassmann(12, 3), np.random.default_rng(4)
+    for _ in range(20):
+        x = ours.random_point(rng)
+        xi = 0.7 * ours.random_tangent_vector(x, rng)
+        y = ours.exp(x, xi)
+        assert ours.dist(y, theirs.exp(x, xi)) < 1e-14
+        np.testing.assert_allclose(ours.log(x, y), xi, atol=1e-14)
+        np.testing.assert_allclose(theirs.log(x, y), xi, atol=1e-12)
+
+
+def test_the_exponential_is_the_printed_formula() -> None:
+    manifold, rng = Grassmann(11, 4), np.random.default_rng(5)
+    x = manifold.random_point(rng)
+    for length in (1e-9, 0.5, 3.0, 100.0):
+        xi = length * manifold.random_tangent_vector(x, rng)
+        W, sigma, Vt = np.linalg.svd(xi, full_matrices=False)
+        printed = (x @ Vt.T * np.cos(sigma) + W * np.sin(sigma)) @ Vt
+        np.testing.assert_allclose(manifold.exp(x, xi), printed, atol=1e-14 * max(1.0, length))
+
+
+def test_transport_is_parallel() -> None:
+    manifold, rng = Grassmann(15, 3), np.random.default_rng(6)
+    x, y = (manifold.random_point(rng) for _ in range(2))
+    a, b = (manifold.random_tangent_vector(x, rng) for _ in range(2))
+    moved, other = (manifold.transport(x, y, vector) for vector in (a, b))
+    np.testing.assert_allclose(
+        manifold.inner_product(y, moved, other), manifold.inner_product(x, a, b), atol=1e-14
+    )
+    assert np.abs(y.T @ moved).max() < 1e-14
+    # The velocity of a geodesic is carried to its velocity at the end, which points away from the start.
+    velocity = manifold.log(x, y)
+    np.testing.assert_allclose(manifold.transport(x, y, velocity), -manifold.log(y, x), atol=1e-13)
+    # What is carried does not depend on the basis at the end but for that basis.
+    turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    np.testing.assert_allclose(manifold.transport(x, y @ turn, a), moved @ turn, atol=1e-14)
+
+
+def test_qr_and_polar_are_one_retraction_in_two_bases() -> None:
+    manifold, rng = Grassmann(20, 4), np.random.default_rng(7)
+    x = manifold.random_point(rng)
+    xi = 2.0 * manifold.random_tangent_vector(x, rng)
+    by_qr, by_polar = QR()(manifold, x, xi), Polar()(manifold, x, xi)
+    assert manifold.dist(by_qr, by_polar) < 1e-14
+    assert np.linalg.norm(by_qr - by_polar) > 1e-3
+    assert manifold.dist(by_qr, Exponential()(manifold, x, xi)) > 1e-3
+
+
+@pytest.mark.parametrize("retraction", GRASSMANN_RETRACTIONS.values(), ids=repr)
+def test_bases_stay_orthonormal_over_many_steps(retraction: object) -> None:
+    manifold, rng = Grassmann(30, 6).using(retraction), np.random.default_rng(8)  # type: ignore[arg-type]
+    x = manifold.random_point(rng)
+    for step in range(3000):
+        x = manifold.retraction(x, 10.0 ** (-(step % 7)) * manifold.random_tangent_vector(x, rng))
+    assert np.abs(x.T @ x - np.eye(6)).max() < 1e-13
+
+
+class Rayleigh(Cost):
+    """−½ tr(UᵀAU), whose minimum is the leading eigenspace."""
+
+    def __init__(self, A: np.ndarray) -> None:
+        self.A = A
+
+    def value(self, point: np.ndarray) -> float:
+        return -0.5 * float(np.vdot(point, self.A @ point))
+
+    def gradient(self, point: np.ndarray) -> np.ndarray:
+        return -self.A @ point
+
+    def hessian(self, point: np.ndarray, direction: np.ndarray) -> np.ndarray:
+        return -self.A @ direction
+
+
+@pytest.mark.parametrize("retraction", GRASSMANN_RETRACTIONS.values(), ids=repr)
+@pytest.mark.parametrize("optimizer", ["SteepestDescent", "ConjugateGradient", "TrustRegions"])
+def test_pymanopt_optimizers_find_eigenspaces(optimizer: str, retraction: object) -> None:
+    rng = np.random.default_rng(9)
+    Q = np.linalg.qr(rng.standard_normal((20, 20)))[0]
+    A = (Q * np.linspace(1.0, 20.0, 20)) @ Q.T
+    manifold = Grassmann(20, 3).using(retraction)  # type: ignore[arg-type]
+    solver = PymanoptSolver(optimizer, max_iterations=500, min_gradient_norm=1e-7)
+    result = solver.run(Problem(manifold, Rayleigh(A)), random_state=0)
+    assert manifold.dist(result.point, Q[:, -3:]) < 1e-5
+
+
+def test_the_mean_of_subspaces_around_one_is_that_one() -> None:
+    manifold, rng = Grassmann(12, 3), np.random.default_rng(10)
+    middle = manifold.random_point(rng)
+    vectors = [0.4 * manifold.random_tangent_vector(middle, rng) for _ in range(4)]
+    vectors += [-vector for vector in vectors]
+    points = [manifold.exp(middle, vector) for vector in vectors]
+    assert manifold.dist(frechet_mean(manifold, points), middle) < 1e-11
+    heavy = frechet_mean(manifold, points[:2], [3.0, 1.0])
+    np.testing.assert_allclose(
+        3.0 * manifold.dist(heavy, points[0]), manifold.dist(heavy, points[1]), rtol=1e-9
+    )
+
+
+def test_bad_input() -> None:
+    for m, r in ((5, 5), (5, 0), (3, 4)):
+        with pytest.raises(InvalidInputError, match="1 ≤ r < m"):
+            Grassmann(m, r)
+    manifold = Grassmann(6, 2)
+    U = manifold.random_point(np.random.default_rng(0))
+    assert manifold.check_point(U) is None
+    assert "shape" in str(manifold.check_point(U.T))
+    assert "orthonormal" in str(manifold.check_point(2.0 * U))
+    assert "NaN" in str(manifold.check_point(U * np.nan))
+    embedded = FixedRankEmbedded(5, 4, 2)
+    x = embedded.random_point(np.random.default_rng(0))
+    with pytest.raises(MissingCapabilityError, match="no closed form of an exponential"):
+        Exponential()(embedded, x, embedded.zero_vector(x))
+    for weights in ([1.0], [0.0, 0.0], [1.0, np.nan], [1.0, -1.0]):
+        with pytest.raises(InvalidInputError, match="weights must be"):
+            frechet_mean(manifold, [U, U], weights)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="at least one point"):
+        frechet_mean(manifold, [])

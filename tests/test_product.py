@@ -1,0 +1,188 @@
+"""Products and powers: parts, block-diagonal gradients, nesting, pymanopt, Fréchet means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rmopt import Problem
+from rmopt.checks import check_gradient, check_hessian
+from rmopt.core import (
+    Actions,
+    BlockDiagonal,
+    Cost,
+    Factored,
+    InvalidInputError,
+    MissingCapabilityError,
+    Parts,
+    Sum,
+)
+from rmopt.core.points import arrays_of, rebuilt
+from rmopt.core.product import diagonal_blocks
+from rmopt.engines.reference import ReferenceEngine
+from rmopt.interop import PymanoptSolver
+from rmopt.manifolds import (
+    Euclidean,
+    FixedRankEmbedded,
+    Grassmann,
+    PolarPSD,
+    PositiveDefinite,
+    Power,
+    Product,
+    frechet_mean,
+)
+from rmopt.retractions import QR, Componentwise, Polar
+
+SHAPES = [(2, 3), (4, 1), (3, 3)]
+
+
+def blocks() -> dict[int, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return {0: rng.standard_normal((2, 3)), 2: rng.standard_normal((3, 3))}
+
+
+def test_block_diagonal_is_the_matrix_that_it_says() -> None:
+    made, rng = BlockDiagonal(SHAPES, blocks()), np.random.default_rng(1)
+    whole = made.toarray()
+    assert whole.shape == made.shape == (9, 7)
+    np.testing.assert_array_equal(whole[2:6], 0.0)
+    X, Z = rng.standard_normal((7, 2)), rng.standard_normal((9, 2))
+    np.testing.assert_allclose(made @ X, whole @ X, atol=1e-15)
+    np.testing.assert_allclose(made.T @ Z, whole.T @ Z, atol=1e-15)
+    np.testing.assert_allclose((made * 2.0).toarray(), 2.0 * whole)
+    np.testing.assert_allclose((-made).toarray(), -whole)
+
+
+def test_the_blocks_of_any_ambient_matrix() -> None:
+    made, rng = BlockDiagonal(SHAPES, blocks()), np.random.default_rng(2)
+    dense = rng.standard_normal((9, 7))
+    factored = Factored(rng.standard_normal((9, 2)), rng.standard_normal((7, 2)))
+    acting = Actions((9, 7), lambda X: dense @ X, lambda X: dense.T @ X)
+    whole = Sum(made, dense, factored, acting)
+    found = diagonal_blocks(whole, SHAPES)
+    wanted = made.toarray() + 2.0 * dense + factored.left @ factored.right.T
+    for i, (rows, columns) in enumerate([((0, 2), (0, 3)), ((2, 6), (3, 4)), ((6, 9), (4, 7))]):
+        block = wanted[slice(*rows), slice(*columns)]
+        np.testing.assert_allclose(found[i] @ np.eye(SHAPES[i][1]), block, atol=1e-14)
+        np.testing.assert_allclose(found[i].T @ np.eye(SHAPES[i][0]), block.T, atol=1e-14)
+
+
+class Apart(Cost):
+    """Rayleigh quotients on a Grassmannian, and ½ tr(W) − log det W on positive definite matrices."""
+
+    def __init__(self, A: np.ndarray) -> None:
+        self.A = A
+
+    def value(self, point: Parts) -> float:
+        U, W = point
+        return (
+            -0.5 * float(np.vdot(U, self.A @ U)) + 0.5 * float(np.trace(W)) - float(np.linalg.slogdet(W)[1])
+        )
+
+    def gradient(self, point: Parts) -> BlockDiagonal:
+        U, W = point
+        return self._blocks(point, -self.A @ U, 0.5 * np.eye(len(W)) - np.linalg.inv(W))
+
+    def hessian(self, point: Parts, direction: BlockDiagonal) -> BlockDiagonal:
+        inverse = np.linalg.inv(point[1])
+        return self._blocks(point, -self.A @ direction.blocks[0], inverse @ direction.blocks[1] @ inverse)
+
+    @staticmethod
+    def _blocks(point: Parts, *parts: np.ndarray) -> BlockDiagonal:
+        return BlockDiagonal([part.shape for part in point], dict(enumerate(parts)))
+
+
+@pytest.fixture
+def problem() -> Problem:
+    Q = np.linalg.qr(np.random.default_rng(3).standard_normal((8, 8)))[0]
+    return Problem(Product([Grassmann(8, 2), PositiveDefinite(3)]), Apart((Q * np.arange(1.0, 9.0)) @ Q.T))
+
+
+def test_derivatives_on_a_product(problem: Problem) -> None:
+    assert check_gradient(problem)
+    assert all(check_hessian(problem))
+
+
+@pytest.mark.parametrize("optimizer", ["SteepestDescent", "ConjugateGradient", "TrustRegions"])
+def test_pymanopt_optimizers_run_on_products(problem: Problem, optimizer: str) -> None:
+    solver = PymanoptSolver(optimizer, max_iterations=500, min_gradient_norm=1e-8)
+    result = solver.run(problem, random_state=0)
+    np.testing.assert_allclose(problem.cost.value(result.point), -7.5 + 3.0 - 3.0 * np.log(2.0), rtol=1e-10)
+    np.testing.assert_allclose(result.point[1], 2.0 * np.eye(3), atol=1e-5)
+
+
+def test_a_block_that_is_not_given_does_not_move() -> None:
+    manifold, rng = Power(Grassmann(6, 2), 3), np.random.default_rng(4)
+    point = manifold.random_point(rng)
+    gradient = BlockDiagonal([(6, 2)] * 3, {1: rng.standard_normal((6, 2))})
+    moved = manifold.retraction(point, -manifold.euclidean_to_riemannian_gradient(point, gradient))
+    assert np.array_equal(moved[0], point[0])
+    assert np.array_equal(moved[2], point[2])
+    assert not np.array_equal(moved[1], point[1])
+
+
+def test_one_retraction_for_all_factors_or_one_for_each() -> None:
+    power = Power(Grassmann(6, 2), 3).using(QR())
+    assert power.default_retraction == Componentwise([QR()] * 3)
+    mixed = Product([Grassmann(6, 2), Grassmann(5, 1)]).using(Componentwise([QR(), Polar()]))
+    assert str(mixed.default_retraction) == "Componentwise(QR(), Polar())"
+    with pytest.raises(InvalidInputError, match="moves points of type"):
+        Product([Grassmann(6, 2), FixedRankEmbedded(5, 4, 2)]).using(QR())
+
+
+def test_geodesics_of_a_product_are_those_of_its_factors() -> None:
+    manifold, rng = Product([PositiveDefinite(3), Power(Grassmann(6, 2), 2)]), np.random.default_rng(5)
+    a, b = (manifold.random_point(rng) for _ in range(2))
+    assert manifold.knows_geodesics
+    assert manifold.dist(manifold.exp(a, manifold.log(a, b)), b) < 1e-12
+    np.testing.assert_allclose(manifold.dist(a, b), manifold.norm(a, manifold.log(a, b)), rtol=1e-12)
+    middle = manifold.pair_mean(a, b)
+    np.testing.assert_allclose(manifold.dist(a, middle), 0.5 * manifold.dist(a, b), rtol=1e-12)
+    assert not Product([FixedRankEmbedded(5, 4, 2)]).knows_geodesics
+
+
+def test_frechet_means_with_closed_forms() -> None:
+    rng = np.random.default_rng(6)
+    flat, cone = Euclidean(3, 2), PositiveDefinite(3)
+    points = [flat.random_point(rng) for _ in range(5)]
+    np.testing.assert_allclose(frechet_mean(flat, points), np.mean(points, axis=0), atol=1e-14)
+    a, b = cone.random_point(rng), cone.random_point(rng)
+    np.testing.assert_allclose(frechet_mean(cone, [a, b]), cone.pair_mean(a, b), atol=1e-10)
+    both = Product([flat, cone])
+    mean = frechet_mean(both, [Parts([points[0], a]), Parts([points[1], b])])
+    np.testing.assert_allclose(mean[1], cone.pair_mean(a, b), atol=1e-10)
+    embedded = FixedRankEmbedded(5, 4, 2)
+    pair = [embedded.random_point(rng) for _ in range(2)]
+    with pytest.raises(MissingCapabilityError, match="logarithm"):
+        frechet_mean(embedded, pair)
+
+
+def test_points_of_any_class_are_taken_apart_and_put_together() -> None:
+    manifold = Product([FixedRankEmbedded(5, 4, 2), Power(Grassmann(6, 2), 2)])
+    point = manifold.random_point(np.random.default_rng(7))
+    arrays = arrays_of(point)
+    assert len(arrays) == 5
+    again = rebuilt(point, arrays)
+    assert manifold.check_point(again) is None
+    assert all(np.array_equal(a, b) for a, b in zip(arrays, arrays_of(again), strict=True))
+    engine = ReferenceEngine(manifold, None, manifold.default_retraction)  # type: ignore[arg-type]
+    state = engine.load(point)
+    assert manifold.check_point(engine.unpack(engine.pack(state), state).point) is None
+
+
+def test_bad_input() -> None:
+    for factors in ([], [3]):
+        with pytest.raises(InvalidInputError, match="one or more manifolds"):
+            Product(factors)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="n of at least 1"):
+        Power(Grassmann(4, 1), 0)
+    manifold = Power(Grassmann(4, 1), 2)
+    assert "2 parts" in str(manifold.check_point(np.zeros((4, 2))))
+    point = manifold.random_point(np.random.default_rng(0))
+    assert str(manifold.check_point(Parts([point[0], 2 * point[1]]))).startswith("part 1: ")
+    nobody: Any = Product([PolarPSD(4, 2)])
+    start = nobody.random_point(np.random.default_rng(0))
+    with pytest.raises(MissingCapabilityError, match="first-order solver"):
+        nobody.euclidean_to_riemannian_hessian(start, np.eye(4), np.eye(4), nobody.zero_vector(start))

@@ -1,0 +1,529 @@
+"""Matrix completion and multitask features: inner solutions, corrected gradients, estimators, rivals, data."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize
+from sklearn.base import clone
+
+from problems.ratings import Ratings, ml1m, ml100k, picture
+from problems.subspace import (
+    RCGMC,
+    RTRMC,
+    DLMaFit,
+    GossipMatrixCompletion,
+    MatrixCompletion,
+    MultitaskFeatures,
+    MultitaskSubspace,
+    alt_min,
+)
+from problems.subspace.completion import dealt, known_entries
+from problems.subspace.instances import agent_sums
+from problems.subspace.multitask_experiment import shared_features_tasks
+from problems.subspace.shares import low_rank_shares, shares_of
+from problems.subspace.training import GossipPlan, gossip, largest_curvature
+from problems.tasks import TaskBundle, parkinsons
+from rmopt import Problem
+from rmopt.core import Graph, InvalidInputError, MissingCapabilityError, StorageError
+from rmopt.costs import GossipCost
+from rmopt.engines import OneProcess
+from rmopt.interop import PymanoptSolver
+from rmopt.manifolds import Euclidean, Grassmann, Power
+
+M, N, R = 14, 23, 3
+REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
+
+
+def real(file: str) -> Any:
+    return pytest.mark.skipif(
+        not (REAL / file).is_file(), reason=f"RMOPT_DATA_HOME does not name a folder with {file}."
+    )
+
+
+def instance(seed: int = 0, stretched: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return a mask of known entries, values, and a matrix U that is orthonormal or not."""
+    rng = np.random.default_rng(seed)
+    known = rng.random((M, N)) < 0.6
+    U = rng.standard_normal((M, R))
+    return known, rng.standard_normal((M, N)) * known, U if stretched else np.linalg.qr(U)[0]
+
+
+def table(known: np.ndarray, values: np.ndarray) -> sp.csc_array:
+    rows, columns = np.nonzero(known)
+    return sp.csc_array(sp.coo_array((values[known], (rows, columns)), shape=known.shape))
+
+
+def inner(known: np.ndarray, Y: np.ndarray, W: np.ndarray, U: np.ndarray, lam: float) -> float:
+    """Return the inner objective of equation 10, entry by entry."""
+    Z = U @ W.T
+    return 0.5 * float(np.sum((Z - Y)[known] ** 2)) + lam * float(np.sum(Z[~known] ** 2))
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.07, 0.3])
+@pytest.mark.parametrize("stretched", [False, True])
+def test_the_inner_solution_minimises_the_printed_objective(lam: float, stretched: bool) -> None:
+    known, Y, U = instance(stretched=stretched)
+    cost = MatrixCompletion(table(known, Y), 4, lam)
+    W = np.concatenate([cost.weights(U, agent) for agent in range(4)])
+    best = minimize(
+        lambda w: inner(known, Y, w.reshape(N, R), U, lam),
+        W.ravel(),
+        method="L-BFGS-B",
+        options={"gtol": 1e-12},
+    )
+    np.testing.assert_allclose(best.fun, inner(known, Y, W, U, lam), rtol=1e-13)
+    np.testing.assert_allclose(cost.value(U), inner(known, Y, W, U, lam), rtol=1e-13)
+    np.testing.assert_allclose(sum(cost.agent_value(U, i) for i in range(4)), cost.value(U), rtol=1e-13)
+    moved = inner(known, Y, W + 1e-3 * np.random.default_rng(1).standard_normal(W.shape), U, lam)
+    assert moved > cost.value(U)
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.07])
+def test_the_gradient_has_the_term_that_table_1_omits(lam: float) -> None:
+    known, Y, U = instance()
+    cost = MatrixCompletion(table(known, Y), 3, lam)
+    W = np.concatenate([cost.weights(U, agent) for agent in range(3)])
+    Z = (U @ W.T) * known
+    printed, corrected = (Z - Y) @ W, (Z - Y - 2.0 * lam * Z) @ W
+
+    def project(G: np.ndarray) -> np.ndarray:
+        return G - U @ (U.T @ G)
+
+    # Finite differences of the value, with W solved anew, along tangent directions.
+    manifold, rng = Grassmann(M, R), np.random.default_rng(2)
+    for _ in range(3):
+        xi = manifold.random_tangent_vector(U, rng)
+        ahead, behind = (cost.value(manifold.exp(U, sign * 1e-5 * xi)) for sign in (1.0, -1.0))
+        slope = (ahead - behind) / 2e-5
+        np.testing.assert_allclose(np.vdot(corrected, xi), slope, atol=1e-8)
+        assert (abs(np.vdot(printed, xi) - slope) > 1e-4) == (lam > 0.0)
+    np.testing.assert_allclose(project(cost.gradient(U)), project(corrected), atol=1e-13)
+    assert (np.abs(project(printed - corrected)).max() > 1e-3) == (lam > 0.0)
+    by_agents = sum(cost.agent_gradient(U, agent)[0] for agent in range(3))
+    np.testing.assert_allclose(by_agents, cost.gradient(U), atol=1e-13)
+
+
+@pytest.mark.parametrize("name", agent_sums(3))
+def test_gradient_and_hessian_also_where_the_basis_is_not_orthonormal(name: str) -> None:
+    cost: Any = agent_sums(3)[name]
+    rng = np.random.default_rng(3)
+    U, E = (rng.standard_normal((cost.n_rows, R)) for _ in range(2))
+    h = 1e-6
+    slope = (cost.value(U + h * E) - cost.value(U - h * E)) / (2 * h)
+    gradient = np.asarray(cost.gradient(U) @ np.eye(R))
+    np.testing.assert_allclose(np.vdot(gradient, E), slope, rtol=1e-7)
+    ahead, behind = (np.asarray(cost.gradient(U + sign * h * E) @ np.eye(R)) for sign in (1.0, -1.0))
+    scale = np.abs(gradient).max()
+    np.testing.assert_allclose(cost.hessian(U, E), (ahead - behind) / (2 * h), atol=1e-6 * scale)
+    curvature = cost.agent_gradient(U, 1)[1]
+    W = cost.weights(U, 1)
+    np.testing.assert_allclose(curvature, W.T @ W, rtol=1e-13)
+
+
+def test_multitask_is_equation_14_and_not_15() -> None:
+    rng = np.random.default_rng(4)
+    tasks = [(rng.standard_normal((d, 8)), rng.standard_normal(d)) for d in (5, 9, 4)]
+    U, lam = np.linalg.qr(rng.standard_normal((8, 3)))[0], 0.4
+    cost, total, fits = MultitaskFeatures(tasks, 2, lam), 0.0, 0.0
+    W = np.concatenate([cost.weights(U, agent) for agent in range(2)])
+    for (X, y), w in zip(tasks, W, strict=True):
+        V = np.vstack([X @ U, np.sqrt(2 * lam) * np.eye(3)])
+        np.testing.assert_allclose(
+            w, np.linalg.lstsq(V, np.append(y, np.zeros(3)), rcond=None)[0], atol=1e-12
+        )
+        fit = 0.5 * np.sum((X @ U @ w - y) ** 2)
+        total, fits = total + fit + lam * np.sum(w**2), fits + fit
+    np.testing.assert_allclose(cost.value(U), total, rtol=1e-13)
+    assert abs(fits - total) > 1e-2
+    # The printed gradient belongs to equation 14: it does not match the slope of the fits alone.
+    xi = Grassmann(8, 3).random_tangent_vector(U, rng)
+
+    def fit_at(basis: np.ndarray) -> float:
+        return sum(
+            0.5 * np.sum((X @ basis @ w - y) ** 2)
+            for (X, y), w in zip(tasks, np.concatenate([cost.weights(basis, i) for i in (0, 1)]), strict=True)
+        )
+
+    manifold, printed = Grassmann(8, 3), np.vdot(np.asarray(cost.gradient(U) @ np.eye(3)), xi)
+    slopes = [
+        (f(manifold.exp(U, 1e-5 * xi)) - f(manifold.exp(U, -1e-5 * xi))) / 2e-5 for f in (cost.value, fit_at)
+    ]
+    np.testing.assert_allclose(printed, slopes[0], atol=1e-8)
+    assert abs(printed - slopes[1]) > 1e-3
+
+
+@pytest.mark.parametrize("preconditioned", [False, True])
+def test_the_largest_curvature_is_an_eigenvalue(preconditioned: bool) -> None:
+    tasks: Any = agent_sums(2)["multitask-ridge"]
+    manifold = Grassmann(tasks.n_rows, R)
+    group = tasks.parts[0]
+    alone = MultitaskFeatures(
+        [(group.X[group.task == t], group.y[group.task == t]) for t in range(3)], 1, 0.3
+    )
+    cost = GossipCost(tasks, Graph.path(2), 1.5, manifold)
+    U = manifold.random_point(np.random.default_rng(5))
+    found = largest_curvature(cost, 0, U, preconditioned, 0)
+    basis, problem = [], Problem(manifold, alone)
+    for column in np.eye(U.size):
+        basis.append(manifold.projection(U, column.reshape(U.shape)))
+    P = np.eye(R)
+    if preconditioned:
+        P = np.linalg.inv(tasks.agent_gradient(U, 0)[1] + 1.5 * np.eye(R))
+    images = [(problem.riemannian_hessian(U, xi) + 3.0 * xi) @ P for xi in basis]
+    largest = np.abs(np.linalg.eigvals(np.array([image.ravel() for image in images]))).max()
+    assert 0.7 * largest < found < 1.01 * largest
+
+
+def low_rank(
+    seed: int = 0, m: int = 40, n: int = 60, r: int = 2, share: float = 0.5
+) -> tuple[Any, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    truth = (1.0 + rng.standard_normal((m, r))) @ (1.0 + rng.standard_normal((r, n)))
+    known = rng.random((m, n)) < share
+    return table(known, truth), truth
+
+
+@pytest.mark.parametrize("make", [RTRMC, RCGMC, GossipMatrixCompletion])
+def test_estimators_complete_a_matrix(make: Any) -> None:
+    ratings, truth = low_rank()
+    options = {} if make is not GossipMatrixCompletion else {"n_agents": 3, "variant": "parallel"}
+    if make is not GossipMatrixCompletion:
+        options = {"max_iterations": 60, "tol": 1e-9}
+    # The mean is subtracted, so a matrix of rank 2 becomes one of rank 3.
+    model = make(rank=3, lam=0.0, random_state=0, **options).fit(ratings)
+    rows, columns = np.divmod(np.arange(truth.size), truth.shape[1])
+    np.testing.assert_allclose(model.predict(rows, columns), truth.ravel(), atol=2e-3)
+    assert model.score(ratings) == -model.rmse(ratings) > -1e-3
+    assert model.components_.shape == (40, 3)
+    assert model.weights_.shape == (60, 3)
+    again = clone(model).fit(ratings)
+    assert np.array_equal(again.components_, model.components_)
+
+
+def test_effects_of_rows_and_columns_are_found() -> None:
+    rng = np.random.default_rng(1)
+    truth = 3.0 + rng.standard_normal((60, 1)) + rng.standard_normal((1, 80))
+    truth = truth + 0.5 * rng.standard_normal((60, 1)) @ rng.standard_normal((1, 80))
+    known = rng.random(truth.shape) < 0.4
+    ratings, test = table(known, truth), table(~known, truth)
+    plain, biased = (
+        RCGMC(1, lam=0.01, bias=bias, random_state=0).fit(ratings).rmse(test) for bias in (False, True)
+    )
+    assert biased < 0.5
+    assert biased < 0.4 * plain
+
+
+def test_predictions_stay_within_limits_and_empty_columns_get_the_mean() -> None:
+    ratings, truth = low_rank()
+    wide = sp.csc_array(sp.hstack([ratings, sp.csc_array((40, 1))]))
+    model = RTRMC(2, lam=0.01, limits=(2.0, 4.0)).fit(wide)
+    rows, columns = np.divmod(np.arange(truth.size), truth.shape[1])
+    found = model.predict(rows, columns)
+    assert found.min() == 2.0
+    assert found.max() == 4.0
+    np.testing.assert_allclose(model.predict([7], [60]), model.mean_)
+
+
+def test_gossip_on_other_graphs_with_own_clocks_and_a_checkpoint(tmp_path: Path) -> None:
+    ratings, _ = low_rank()
+    for graph in ("ring", "star", "erdos-renyi", [(0, 1), (1, 2), (2, 3), (1, 3)]):
+        model = GossipMatrixCompletion(
+            3, 4, lam=0.0, graph=graph, clock="own", n_updates=100, init="independent", random_state=0
+        ).fit(ratings)
+        assert model.disagreement_ < 0.05
+        assert model.rmse(ratings) < 0.05
+    path = tmp_path / "gossip.npz"
+    saved = GossipMatrixCompletion(3, 4, n_updates=10, checkpoint=path, random_state=0).fit(ratings)
+    assert path.is_file()
+    again = clone(saved).fit(ratings)
+    assert np.array_equal(again.components_, saved.components_)
+
+
+def test_multitask_estimator_finds_the_shared_features() -> None:
+    rng = np.random.default_rng(2)
+    X, tasks = (
+        2.0 + rng.standard_normal((400, 8)) * np.geomspace(1, 100, 8),
+        np.repeat(list("abcdefghij"), 40),
+    )
+    coef = rng.standard_normal((10, 2)) @ rng.standard_normal((2, 8)) / np.geomspace(1, 100, 8)
+    levels = rng.standard_normal(10)
+    which = np.repeat(np.arange(10), 40)
+    y = np.einsum("ij,ij->i", X, coef[which]) + levels[which]
+    shuffled = rng.permutation(400)
+    X, tasks, y = X[shuffled], tasks[shuffled], y[shuffled]
+    for options in ({"solver": "batch"}, {"n_agents": 3}, {"n_agents": 3, "variant": "precon-parallel"}):
+        model = MultitaskSubspace(2, lam=1e-6, random_state=0, **options).fit(X, y, tasks=tasks)
+        assert model.score(X, y, tasks=tasks) > 0.999
+        if options == {"solver": "batch"}:
+            np.testing.assert_allclose(model.coef_, coef, atol=1e-4)
+            np.testing.assert_allclose(model.intercept_, levels, atol=1e-2)
+    with pytest.raises(InvalidInputError, match=r"task .*'z'.* was not seen"):
+        model.predict(X[:1], ["z"])
+    with pytest.raises(InvalidInputError, match="one task for each of 400"):
+        model.fit(X, y, tasks=tasks[:5])
+    for options in ({"rank": 8}, {"solver": "newton"}, {"scale": "log"}, {"centre": "all"}):
+        with pytest.raises(InvalidInputError):
+            MultitaskSubspace(**options).fit(X, y, tasks=tasks)
+
+
+def test_alt_min_descends_to_the_convex_optimum() -> None:
+    rng = np.random.default_rng(3)
+    tasks = [(rng.standard_normal((d, 6)), rng.standard_normal(d)) for d in (9, 12, 7, 10)]
+    A, history = alt_min(tasks, 0.3, tol=1e-14, max_iterations=5000)
+    assert (np.diff(history) <= 1e-12).all()
+
+    def objective(a: np.ndarray) -> float:
+        table = a.reshape(6, 4)
+        fit = sum(0.5 * np.sum((X @ column - y) ** 2) for (X, y), column in zip(tasks, table.T, strict=True))
+        return float(fit + 0.3 * np.linalg.norm(table, "nuc") ** 2)
+
+    # Smoothing costs a little.
+
+    np.testing.assert_allclose(objective(A.ravel()), history[-1], rtol=1e-4)
+    for _ in range(50):
+        step = rng.standard_normal(24) * 10.0 ** rng.uniform(-4, 0)
+        assert objective(A.ravel() + step) >= history[-1] * (1.0 - 1e-4)
+    with pytest.raises(InvalidInputError, match="must be a positive number"):
+        alt_min(tasks, 0.0)
+
+
+def test_d_lmafit_converges_and_gossip_is_ahead_of_it() -> None:
+    shares = low_rank_shares(60, 600, 2, 4, OneProcess())
+    manifold = Grassmann(60, 2)
+    problem = Problem(Power(manifold, 4), GossipCost(shares.tasks, Graph.path(4), 0.0, manifold))
+    errors = []
+    for steps in (20, 100, 400):
+        result = DLMaFit(steps).run(problem, random_state=0)
+        errors.append(shares.train_mse(result.point))
+    assert errors[0] > 10.0 * errors[1] > 100.0 * errors[2]
+    assert problem.cost.gaps(result.point).max() < 1e-3  # type: ignore[attr-defined]
+    ours = gossip(shares.tasks, 2, GossipPlan(1.0, "parallel", n_updates=50, init="independent"), 0)
+    # 77 updates of each agent against 100.
+    assert shares.train_mse(ours.points) < 0.5 * errors[1]
+    cost = GossipCost(MatrixCompletion(low_rank()[0], 4, 0.1), Graph.path(4), 0.0, Grassmann(40, 2))
+    with pytest.raises(MissingCapabilityError, match="lam = 0"):
+        DLMaFit(1).run(Problem(Power(Grassmann(40, 2), 4), cost))
+
+
+def test_lmafit_of_one_agent_is_lmafit() -> None:
+    ratings, _ = low_rank(r=1)
+    cost = GossipCost(MatrixCompletion(ratings, 2), Graph.path(2), 0.0, Grassmann(40, 1))
+    engine = DLMaFit().engine(Problem(Power(Grassmann(40, 1), 2), cost))
+    X = Grassmann(40, 1).random_point(np.random.default_rng(0))
+    share, Y = engine._renewed(0, X, np.zeros((1, 30)))
+    known = np.asarray((ratings[:, :30] != 0).todense())
+    values = ratings[:, :30].toarray()
+    Z = np.where(known, values, X @ np.zeros((1, 30)))
+    wanted = X.T @ Z
+    np.testing.assert_allclose(Y, wanted, atol=1e-12)
+    np.testing.assert_allclose(share, np.where(known, values, X @ wanted) @ wanted.T, atol=1e-12)
+
+
+def test_rtrmc_meets_an_independent_optimum() -> None:
+    known, Y, _ = instance(7)
+    cost = MatrixCompletion(table(known, Y), 1, 0.1)
+    problem = Problem(Grassmann(M, R), cost)
+    ours = PymanoptSolver("TrustRegions", min_gradient_norm=1e-9).run(problem, random_state=0).point
+    rng = np.random.default_rng(0)
+
+    def factors(x: np.ndarray) -> float:
+        A, B = x[: M * R].reshape(M, R), x[M * R :].reshape(N, R)
+        return inner(known, Y, B, A, 0.1)
+
+    found = [
+        minimize(factors, rng.standard_normal((M + N) * R), method="L-BFGS-B", options={"maxfun": 10**6}).fun
+        for _ in range(2)
+    ]
+    assert cost.value(ours) < min(found) * 1.05
+    assert problem.manifold.norm(ours, problem.riemannian_gradient(ours)) < 1e-8
+
+
+# Data
+
+
+def test_the_picture_hides_whole_pixels() -> None:
+    bundle = picture()
+    assert bundle.shape == (427, 1920)
+    hidden = bundle.held_out(0, 0.3)
+    assert 0.29 < hidden.mean() < 0.31
+    planes = hidden.reshape(427, 3, 640)
+    assert np.array_equal(planes[:, 0], planes[:, 1])
+    assert np.array_equal(planes[:, 0], planes[:, 2])
+    again = bundle.table(~hidden)
+    assert again.nnz == (~hidden).sum()
+
+
+def test_ratings_as_grouplens_publishes_them(tmp_path: Path) -> None:
+    for folder, file, line in (
+        ("ml-1m", "ratings.dat", "{}::{}::{}::978300760\n"),
+        ("ml-100k", "u.data", "{}\t{}\t{}\t88\n"),
+    ):
+        (tmp_path / folder).mkdir()
+        entries = [(1, 10, 5), (1, 30, 3), (2, 10, 1), (4, 77, 4)]
+        (tmp_path / folder / file).write_text("".join(line.format(*entry) for entry in entries))
+    for load in (ml1m, ml100k):
+        bundle = load(tmp_path)
+        assert bundle.shape == (3, 3)
+        assert bundle.table(np.ones(4, dtype=bool)).toarray().tolist() == [[5, 1, 0], [3, 0, 0], [0, 0, 4]]
+    (tmp_path / "ml-1m" / "ratings.dat").write_text("spoiled")
+    with pytest.raises(StorageError, match="is damaged"):
+        ml1m(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(StorageError, match=r"ml-1m\.zip"):
+        ml1m(tmp_path / "empty")
+    with pytest.raises(StorageError, match="parkinsons_updrs"):
+        parkinsons(tmp_path / "empty")
+
+
+def test_parkinsons_as_uci_publishes_it(tmp_path: Path) -> None:
+    rows = [[subject, 60, 1, 0.5, 20.0, 30.0 + subject, *range(16)] for subject in (3, 3, 8, 8)]
+    text = "\n".join(",".join(map(str, row)) for row in rows)
+    (tmp_path / "parkinsons_updrs.data").write_text("header\n" + text + "\n")
+    bundle = parkinsons(tmp_path)
+    assert bundle.X.shape == (4, 19)
+    assert bundle.task.tolist() == [0, 0, 1, 1]
+    assert bundle.y.tolist() == [33.0, 33.0, 38.0, 38.0]
+    test = bundle.held_out(0)
+    assert [int(test[bundle.task == t].sum()) for t in (0, 1)] == [1, 1]
+
+
+def test_synthetic_entries_are_those_of_a_matrix_of_the_rank_wanted() -> None:
+    world = OneProcess()
+    shares = low_rank_shares(60, 300, 3, 3, world, condition=10.0, noise=0.0, oversampling=5.0)
+    assert sum(part.nnz for part in shares.tasks.parts.values()) == pytest.approx(5 * 3 * 357, abs=3)
+    U = RTRMC(3, max_iterations=100, tol=1e-12).learn(shares.tasks, None, 0)
+    assert shares.test_rmse(U) < 1e-6
+    tasks, truth = shared_features_tasks(0)
+    assert len(tasks) == 1000
+    cost = MultitaskFeatures(tasks[:100], 2)
+    assert cost.value(truth) < 1e-8
+
+
+@real("ml100k.npz")
+def test_ml100k() -> None:
+    bundle = ml100k(REAL)
+    assert bundle.shape == (1682, 943)
+    hidden = bundle.held_out(0)
+    model = RCGMC(5, lam=0.01, bias=True, limits=bundle.limits, max_iterations=8).fit(bundle.table(~hidden))
+    assert model.rmse(bundle.table(hidden)) < 0.95
+    shares = shares_of(bundle, hidden, 4, 0.01, OneProcess(), 5)
+    found = gossip(shares.tasks, 5, GossipPlan(n_updates=60), 0)
+    assert shares.test_rmse(found.mean) < 1.0
+
+
+@real("ml1m.npz")
+def test_rtrmc_on_ml1m_reaches_the_published_level() -> None:
+    bundle = ml1m(REAL)
+    hidden = bundle.held_out(0)
+    model = RTRMC(10, lam=0.005, limits=bundle.limits, max_iterations=12).fit(bundle.table(~hidden))
+    assert model.rmse(bundle.table(hidden)) < 0.872
+
+
+@real("parkinsons_telemonitoring.npz")
+def test_gossip_on_parkinsons_is_near_alt_min_and_the_batch_optimum() -> None:
+    bundle = parkinsons(REAL)
+    hidden = bundle.held_out(0)
+    part = bundle.X[~hidden], bundle.y[~hidden], bundle.task[~hidden]
+    scores = [
+        MultitaskSubspace(5, scale="none", centre="none", random_state=0, **options)
+        .fit(*part)
+        .score(bundle.X[hidden], bundle.y[hidden], bundle.task[hidden])
+        for options in ({}, {"solver": "batch"})
+    ]
+    assert 1.0 - scores[0] < 0.37
+    assert abs(scores[0] - scores[1]) < 0.01
+
+
+# Bad input
+
+
+def test_bad_input_is_told_in_a_sentence() -> None:
+    ratings, _ = low_rank()
+    for lam in (-0.1, 0.5, np.nan):
+        with pytest.raises(InvalidInputError, match="lam = "):
+            MatrixCompletion(ratings, 2, lam)
+    with pytest.raises(InvalidInputError, match=r"scipy\.sparse array of the known entries, got ndarray"):
+        MatrixCompletion(ratings.toarray(), 2)
+    with pytest.raises(InvalidInputError, match="hold NaN"):
+        MatrixCompletion(ratings * np.nan, 2)
+    with pytest.raises(InvalidInputError, match="hold no known entry"):
+        MatrixCompletion(sp.csc_array((4, 5)), 2)
+    with pytest.raises(InvalidInputError, match="1 entries come twice"):
+        MatrixCompletion(sp.coo_array(([1.0, 2.0], ([0, 0], [1, 1])), shape=(2, 2)))
+    with pytest.raises(InvalidInputError, match="between 1 and the number of columns, 60"):
+        MatrixCompletion(ratings, 61)
+    with pytest.raises(InvalidInputError, match=r"agent 1 \(columns 60 to 119\) would have no known entry"):
+        MatrixCompletion(sp.csc_array(sp.hstack([ratings, sp.csc_array((40, 60))])), 2)
+    parts = dealt(ratings, 3)
+    with pytest.raises(InvalidInputError, match="all need 40 rows"):
+        MatrixCompletion({0: parts[0], 1: parts[1][:5]}, 3)
+    some = MatrixCompletion({0: parts[0], 2: parts[2]}, 3)
+    U = Grassmann(40, 2).random_point(np.random.default_rng(0))
+    with pytest.raises(InvalidInputError, match="agent 1 are not in this process"):
+        some.agent_value(U, 1)
+    with pytest.raises(InvalidInputError, match="2 of 3 agents, and a batch solver needs all"):
+        some.value(U)
+    thin = known_entries(sp.csc_array(ratings.toarray() * (np.arange(40) < 3)[:, None]))
+    with pytest.raises(InvalidInputError, match="has no unique solution at rank 4 and lam = 0"):
+        MatrixCompletion(thin, 1).value(np.linalg.qr(np.random.default_rng(0).standard_normal((40, 4)))[0])
+    with pytest.raises(InvalidInputError, match="known entries has no unique solution at rank 30"):
+        MatrixCompletion(ratings, 2).check_rank(30)
+    with pytest.raises(InvalidInputError, match="needs 40 rows"):
+        MatrixCompletion(ratings).value(np.eye(5)[:, :2])
+    for options in ({"rank": 0}, {"rank": 40}, {"rank": 2.5}):
+        with pytest.raises(InvalidInputError, match="rank = "):
+            RTRMC(**options).fit(ratings)
+    for options in (
+        {"n_agents": 1}, {"variant": "red"}, {"rho": -1.0}, {"rho": "much"}, {"graph": "line"}, {"step_size": 0.0},
+        {"decay": -1.0}, {"retraction": "linear"}, {"init": "zero"}, {"graph": [(0, 1)]},
+        {"bias": True, "checkpoint": "x.npz"},
+    ):  # fmt: skip
+        with pytest.raises(InvalidInputError):
+            GossipMatrixCompletion(2, **{"n_agents": 3, **options}).fit(ratings)
+    model = RTRMC(2, max_iterations=1).fit(ratings)
+    for rows, columns in (([40], [0]), ([0], [60]), ([-1], [0]), ([0.5], [1]), ([0, 1], [1])):
+        with pytest.raises(InvalidInputError, match=r"rows|columns"):
+            model.predict(rows, columns)
+
+
+def test_bad_tasks_are_told_in_a_sentence() -> None:
+    good = (np.ones((4, 3)), np.ones(4))
+    for tasks, words in (
+        ([good, (np.ones((4, 2)), np.ones(4))], "has 2 features"),
+        ([good, (np.ones((4, 3)), np.ones(3))], "do not belong together"),
+        ([good, (np.ones((0, 3)), np.ones(0))], "at least one"),
+        ([good, (np.full((4, 3), np.nan), np.ones(4))], "NaN"),
+    ):
+        with pytest.raises(InvalidInputError, match=words):
+            MultitaskFeatures(tasks)
+    with pytest.raises(InvalidInputError, match="between 1 and the number of tasks, 1"):
+        MultitaskFeatures([good], 2)
+    with pytest.raises(InvalidInputError, match="at least 0"):
+        MultitaskFeatures([good], 1, -1.0)
+    with pytest.raises(InvalidInputError, match="no unique solution at rank 2 and lam = 0"):
+        MultitaskFeatures([good]).value(np.eye(3)[:, :2])
+    with pytest.raises(InvalidInputError, match="there are no tasks"):
+        MultitaskFeatures({0: []}, 1)
+    X = np.ones((3, 2))
+    for y, task, words in (
+        (np.ones(3), np.array([0, 0, 2]), "two examples"),
+        (np.ones(2), np.zeros(3, dtype=int), "one row per example"),
+        (np.full(3, np.inf), np.zeros(3, dtype=int), "NaN or infinity"),
+    ):
+        with pytest.raises(InvalidInputError, match=words):
+            TaskBundle("x", "here", X, y, task)
+    with pytest.raises(InvalidInputError, match="outside of"):
+        Ratings("x", "here", np.array([5], np.int32), np.array([0], np.int32), np.ones(1), (3, 3), (0.0, 1.0))
+    with pytest.raises(InvalidInputError, match="equally many finite numbers"):
+        Ratings("x", "here", np.array([0], np.int32), np.array([0], np.int32), np.ones(2), (3, 3), (0.0, 1.0))
+    with pytest.raises(InvalidInputError, match="between 0 and 1"):
+        picture().held_out(0, 1.0)
+    with pytest.raises(InvalidInputError, match="asks for"):
+        low_rank_shares(20, 20, 5, 2, OneProcess(), oversampling=6.0)
+    assert Euclidean(3, 2).dist(np.zeros((3, 2)), np.ones((3, 2))) == pytest.approx(6**0.5)
