@@ -132,9 +132,11 @@ class GossipEngine(Engine):
     def pack(self, state: GossipState) -> dict[str, Array]:
         """Return the arrays of the agents in this process and the counters."""
         arrays = {f"agent_{agent}": point for agent, point in state.points.items()}
-        return arrays | {"counts": state.counts, "steps": np.array(state.steps)}
+        rest = {"counts": state.counts, "steps": np.array(state.steps), "sent": self.world.sent}
+        return arrays | rest
 
     def unpack(self, arrays: dict[str, Array], template: GossipState) -> GossipState:
         """Return the state that `pack` took apart."""
         points = {agent: arrays[f"agent_{agent}"] for agent in template.points}
+        self.world.sent[:] = arrays["sent"]
         return replace(template, points=points, counts=arrays["counts"], steps=int(arrays["steps"]))

@@ -30,6 +30,7 @@ class MPIWorld(World):
     """
 
     def __init__(self, communicator: Any = None) -> None:
+        super().__init__()
         try:
             from mpi4py import MPI
         except (ImportError, RuntimeError) as error:
@@ -40,7 +41,6 @@ class MPIWorld(World):
         # A communicator of our own: messages of others cannot be taken for ours.
         self.communicator = (MPI.COMM_WORLD if communicator is None else communicator).Dup()
         self.rank, self.size = self.communicator.Get_rank(), self.communicator.Get_size()
-        self._sent = np.zeros(2, dtype=np.int64)
 
     def __repr__(self) -> str:
         return f"MPIWorld({self.size} processes)"
@@ -61,7 +61,7 @@ class MPIWorld(World):
         for agent, target in sorted(sending):
             point = np.ascontiguousarray(points[agent])
             waiting.append(self.communicator.Isend(point, dest=target, tag=agent))
-            self._sent += (1, point.nbytes)
+            self.sent += (1, point.nbytes)
 
         def receive() -> Mapping[int, Array]:
             self._mpi.Request.Waitall(waiting)
@@ -87,12 +87,6 @@ class MPIWorld(World):
     def least(self, number: int) -> int:
         """Return the least of the processes' numbers."""
         return min(self.communicator.allgather(number))
-
-    @property
-    def traffic(self) -> tuple[int, int]:
-        """Messages and bytes that all processes sent to partners so far; all processes ask together."""
-        messages, sent = np.sum(self.communicator.allgather(self._sent), axis=0).tolist()
-        return messages, sent
 
     @contextmanager
     def guard(self) -> Iterator[None]:

@@ -19,10 +19,15 @@ class World(ABC):
     ----------
     rank, size : int
         The number of this process, and of all.
+    sent : int array, shape (2,)
+        Messages and bytes that this process sent to partners so far.
     """
 
     rank: int = 0
     size: int = 1
+
+    def __init__(self) -> None:
+        self.sent = np.zeros(2, dtype=np.int64)
 
     def owners(self, n_agents: int) -> Array:
         """Return the process of each agent: consecutive agents together, evenly."""
@@ -55,9 +60,10 @@ class World(ABC):
         """Return the value of process 0."""
 
     @property
-    @abstractmethod
     def traffic(self) -> tuple[int, int]:
-        """Messages and bytes that all processes sent to partners so far."""
+        """Messages and bytes that all processes sent to partners so far; all processes ask together."""
+        messages, sent = self.total(self.sent)
+        return int(messages), int(sent)
 
     def guard(self) -> AbstractContextManager[Any]:
         """Return what to do when this process fails: nobody may wait for it forever."""
@@ -88,11 +94,6 @@ class OneProcess(World):
     def first(self, value: Any) -> Any:
         """Return the value."""
         return value
-
-    @property
-    def traffic(self) -> tuple[int, int]:
-        """Nothing is sent."""
-        return 0, 0
 
 
 ONE_PROCESS = OneProcess()

@@ -1,0 +1,140 @@
+"""Agents on separate processes: the same bits as in one, few bytes, and a killed process can be resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rmopt.core import MissingCapabilityError
+from rmopt.engines import MPIWorld
+
+pytest.importorskip("mpi4py", reason="mpi4py is not installed.")
+MPIEXEC = Path(sys.executable).with_name("mpiexec")
+if not MPIEXEC.exists():
+    pytest.skip(
+        "mpiexec is not beside the interpreter: install mpich from the package index.",
+        allow_module_level=True,
+    )
+
+SCRIPT = """
+import json, sys
+import numpy as np
+from problems.subspace import GossipPlan, gossip
+from problems.subspace.shares import low_rank_shares
+from rmopt.engines import MPIWorld, OneProcess
+
+world = MPIWorld() if sys.argv[1] == "mpi" else OneProcess()
+shares = low_rank_shares(40, 240, 2, 6, world, seed=3)
+out = {}
+for variant in ("stochastic", "precon-parallel"):
+    plan = GossipPlan(variant=variant, graph="ring", n_updates=30, init="independent")
+    found = gossip(shares.tasks, 2, plan, 1, world=world)
+    out[variant] = [point.tolist() for point in found.points]
+    out[variant + " traffic"] = [found.messages, found.bytes, found.result.steps]
+    out[variant + " error"] = shares.test_rmse(found.mean)
+out["here"] = shares.tasks.here
+if world.rank == 0:
+    json.dump(out, open(sys.argv[2], "w"))
+"""
+
+
+def run(tmp_path: Path, processes: int) -> dict:
+    script, out = tmp_path / "agents.py", tmp_path / f"{processes}.json"
+    script.write_text(SCRIPT)
+    command = [sys.executable, str(script), "mpi" if processes else "one", str(out)]
+    if processes:
+        command = [str(MPIEXEC), "-n", str(processes), *command]
+    subprocess.run(
+        command, check=True, capture_output=True, timeout=300, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
+    return json.loads(out.read_text())
+
+
+def test_any_number_of_processes_gives_the_points_of_one(tmp_path: Path) -> None:
+    alone = run(tmp_path, 0)
+    assert alone["here"] == [0, 1, 2, 3, 4, 5]
+    for processes in (2, 6):
+        found = run(tmp_path, processes)
+        assert found["here"] == list(range(6 // processes))
+        for variant in ("stochastic", "precon-parallel"):
+            gap = np.abs(np.array(found[variant]) - np.array(alone[variant])).max()
+            assert gap < 1e-12
+            np.testing.assert_allclose(found[variant + " error"], alone[variant + " error"], rtol=1e-9)
+            messages, sent, _ = found[variant + " traffic"]
+            # A message is one basis, and nothing else.
+            assert sent == messages * 8 * 40 * 2
+        messages, _, steps = found["stochastic traffic"]
+        if processes == 6:
+            assert messages == 2 * steps
+        else:
+            assert 0 < messages < steps
+
+
+def command(out: Path, *more: str) -> list[str]:
+    options = [
+        "--case",
+        "4",
+        "--scale",
+        "0.2",
+        "--updates",
+        "2000",
+        "--methods",
+        "stochastic",
+        "--out",
+        str(out),
+    ]
+    return [
+        str(MPIEXEC), "-n", "3", sys.executable, "-m", "rmopt.cli", "run", "completion", "--agents", "mpi",
+        *options, *more,
+    ]  # fmt: skip
+
+
+def rows(out: Path) -> list[dict]:
+    found = json.loads((out / "result.json").read_text())["rows"]
+    return [{key: value for key, value in row.items() if key != "train_seconds"} for row in found]
+
+
+def test_a_killed_process_and_a_resumed_run_end_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    done = subprocess.run(command(whole), capture_output=True, text=True, timeout=300, check=True)
+    # The first process alone speaks.
+    assert done.stdout.count("completion on case 4") == 1
+    with subprocess.Popen(command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
+        deadline = time.monotonic() + 120
+        while len(list(killed.glob("checkpoint-*.rank2.*.npz"))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.002)
+        agents = subprocess.run(
+            ["pgrep", "-f", f"{Path(sys.executable).name}.* run completion.*{killed}"],
+            capture_output=True,
+            text=True,
+        )
+        os.kill(max(int(pid) for pid in agents.stdout.split() if int(pid) != started.pid), signal.SIGKILL)
+        assert started.wait(timeout=120) != 0
+    assert not (killed / "result.json").exists()
+    saved = list(killed.glob("checkpoint-*.npz"))
+    assert saved
+    subprocess.run(command(killed, "--resume"), capture_output=True, timeout=300, check=True)
+    assert rows(killed) == rows(whole)
+    assert not list(killed.glob("checkpoint-*.npz"))
+
+
+def test_bad_input_is_told_once_and_ends_all_processes(tmp_path: Path) -> None:
+    done = subprocess.run(
+        command(tmp_path / "bad", "--rho", "much"), capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode != 0
+    assert done.stderr.count("--rho 'much' must be a number or auto") == 1
+
+
+def test_without_mpi4py_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(MissingCapabilityError, match=r'pip install "rmopt\[mpi\]"'):
+        MPIWorld()
