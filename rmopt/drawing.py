@@ -77,6 +77,10 @@ class DrawingProcess:
             # Whatever went wrong there is raised here.
             draw(path, size, fill, *arguments)
 
+    def close(self) -> None:
+        """End the process; nothing is drawn."""
+        self._child.communicate(b"")
+
 
 def serve() -> None:
     """Import matplotlib, then draw the picture that standard input describes."""

@@ -93,6 +93,12 @@ class Run:
         """Start the process that will draw, so that it is ready when `draw` needs it."""
         _ = self._drawing_process
 
+    def close(self) -> None:
+        """End the process that was to draw, where nothing was drawn."""
+        prepared = vars(self).pop("_drawing_process", None)
+        if prepared is not None:
+            prepared.close()
+
     def draw(
         self, name: str, fill: Callable[..., None], *arguments: Any, size: tuple[float, float] = (6.4, 4.0)
     ) -> Path:

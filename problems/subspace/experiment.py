@@ -20,7 +20,7 @@ from problems.subspace.methods import METHODS, Job, Trained
 from problems.subspace.selection import selected_plan
 from problems.subspace.shares import Shares, low_rank_shares, shares_of
 from problems.subspace.training import GossipPlan
-from rmopt.core import InvalidInputError, Parts
+from rmopt.core import InvalidInputError, Parts, as_graph
 from rmopt.engines import MPIWorld, OneProcess, World
 from rmopt.experiments import Outcome, Run
 from rmopt.manifolds import Grassmann
@@ -64,7 +64,8 @@ def completion(
     With --agents mpi each process that mpiexec starts is an agent: mpiexec -n 6 rmopt run completion --agents mpi.
     """
     world: World = MPIWorld() if agents == "mpi" else OneProcess()
-    run = replace(run, out=world.first(run.out))
+    folder = world.first(run.out)
+    run = run if world.rank == 0 else replace(run, out=folder)
     # Several BLAS threads would stand in the way of other processes, and of the compiled passes.
     with world.guard(), threadpool_limits(1, user_api="blas"):
         if case == 5:
@@ -278,6 +279,7 @@ class _Experiment:
     ) -> dict[str, Any]:
         """Return what is measured of one model; trained now unless it is known."""
         manifold, n = Grassmann(shares.tasks.n_rows, rank), shares.tasks.n_terms
+        graph = as_graph(plan.graph, n)
         settings = (
             about | self.settings() | {"step_size": plan.step_size, "decay": plan.decay, "rho": plan.rho}
         )
@@ -285,10 +287,10 @@ class _Experiment:
         def compute() -> dict[str, Any]:
             def gap(points: Parts) -> float:
                 bases = [np.linalg.qr(point)[0] for point in points]
-                return float(np.mean([manifold.dist(bases[i], bases[i + 1]) for i in range(n - 1)]))
+                return float(np.mean([manifold.dist(bases[i], bases[j]) for i, j in graph.edges]))
 
             metrics = {"train_mse": shares.train_mse, "gap": gap} if traced else {}
-            steps = _measured(plan.n_updates * (n - 1))
+            steps = _measured(plan.n_updates * len(graph.edges))
             recorder = Recorder(
                 metrics, at=steps, progress=self.run.progress, description=METHODS[name].label
             )

@@ -19,7 +19,7 @@ from problems.subspace.multitask import MultitaskFeatures
 from problems.subspace.multitask_estimator import MultitaskSubspace
 from problems.subspace.training import VARIANTS, GossipPlan, gossip
 from problems.tasks import TaskBundle
-from rmopt.core import InvalidInputError, Parts
+from rmopt.core import InvalidInputError, Parts, as_graph
 from rmopt.experiments import Outcome, Run
 from rmopt.manifolds import Grassmann
 from rmopt.solvers import Recorder
@@ -214,12 +214,13 @@ def _shared_features(run: Run, plans: dict[str, GossipPlan], n_agents: int) -> O
         return max(manifold.dist(point, truth) for point in points)
 
     def gap(points: Parts) -> float:
-        return float(np.mean([manifold.dist(points[i], points[i + 1]) for i in range(n_agents - 1)]))
+        return float(np.mean([manifold.dist(points[i], points[j]) for i, j in graph.edges]))
 
+    graph = as_graph(next(iter(plans.values())).graph, n_agents)
     rows: list[dict[str, Any]] = []
     traces = {}
     for name, plan in plans.items():
-        steps = np.geomspace(5, max(6.0, plan.n_updates * (n_agents - 1)), 16)
+        steps = np.geomspace(5, max(6.0, plan.n_updates * len(graph.edges)), 16)
         recorder = Recorder(
             {"off": off, "gap": gap},
             at=[round(step) for step in steps],

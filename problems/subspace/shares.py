@@ -128,13 +128,15 @@ def low_rank_shares(
     train, test = {}, {}
     for agent in world.mine(n_agents):
         rng, width = np.random.default_rng([seed, 6, agent]), int(cuts[agent + 1] - cuts[agent])
-        if count > 0.9 * m * width:
+        if count > 0.8 * m * width:
             raise InvalidInputError(
                 f"an oversampling of {oversampling:g} asks for {count:,} of the {m * width:,} entries of agent "
                 f"{agent}; choose a larger matrix or a lower rank."
             )
         B = rng.standard_normal((width, rank))
         cells = np.unique(rng.integers(m * width, size=int(1.2 * count) + 100))
+        while len(cells) < 1.1 * count:
+            cells = np.unique(np.append(cells, rng.integers(m * width, size=count)))
         cells = rng.permutation(cells)
         train[agent] = _entries(A, B, cells[:count], noise, rng)
         test[agent] = _entries(A, B, cells[count:][: max(1, count // 10)], 0.0, rng)

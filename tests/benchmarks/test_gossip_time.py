@@ -1,0 +1,129 @@
+"""An agent's update beside one plain pass over its ratings plus its column solves; two processes beside one.
+
+Run with ``pytest -o addopts= -s tests/benchmarks/test_gossip_time.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import njit
+from threadpoolctl import threadpool_limits
+
+from problems.ratings import ml1m
+from problems.subspace.shares import shares_of
+from rmopt import Problem
+from rmopt.core import Graph
+from rmopt.costs import GossipCost
+from rmopt.engines import OneProcess
+from rmopt.manifolds import Grassmann, Power
+from rmopt.retractions import GRASSMANN_RETRACTIONS
+from rmopt.solvers import Gossip
+
+RANK, AGENTS = 10, 5
+
+
+@njit(fastmath=True)
+def plain_update(indptr: Any, rows: Any, values: Any, U: Any, lam: float, W: Any, G: Any) -> None:
+    """Solve each column, then add its part of the gradient; as one would write it down."""
+    r = U.shape[1]
+    A, b = np.empty((r, r)), np.empty(r)
+    for j in range(indptr.shape[0] - 1):
+        A[:] = 2.0 * lam * np.eye(r)
+        b[:] = 0.0
+        for t in range(indptr[j], indptr[j + 1]):
+            u = U[rows[t]]
+            for a in range(r):
+                b[a] += values[t] * u[a]
+                for c in range(r):
+                    A[a, c] += (1.0 - 2.0 * lam) * u[a] * u[c]
+        W[j] = np.linalg.solve(A, b)
+        for t in range(indptr[j], indptr[j + 1]):
+            i, z = rows[t], -values[t]
+            for a in range(r):
+                z += (1.0 - 2.0 * lam) * U[i, a] * W[j, a]
+            for a in range(r):
+                G[i, a] += z * W[j, a]
+
+
+def test_an_update_on_movielens() -> None:
+    if not os.environ.get("RMOPT_DATA_HOME"):
+        pytest.skip("RMOPT_DATA_HOME is not set: no MovieLens.")
+    bundle = ml1m()
+    tasks = shares_of(bundle, bundle.held_out(0), AGENTS, 0.005, OneProcess(), RANK).tasks
+    manifold = Grassmann(tasks.n_rows, RANK)
+    problem = Problem(Power(manifold, AGENTS), GossipCost(tasks, Graph.path(AGENTS), 1e4, manifold))
+    start = problem.manifold.random_point(np.random.default_rng(0))
+    part, U = tasks.parts[1], start[1]
+    W, G = np.empty((part.shape[1], RANK)), np.zeros_like(U)
+    schedule = np.arange(40)[:, None] % (AGENTS - 1)
+    times: dict[str, list[float]] = {}
+    with threadpool_limits(1, user_api="blas"):
+        plain_update(part.indptr, part.indices, part.data, U, 0.005, W, G)
+        for _ in range(7):
+            begun = time.perf_counter()
+            plain_update(part.indptr, part.indices, part.data, U, 0.005, W, G)
+            times.setdefault("plain", []).append(time.perf_counter() - begun)
+            begun = time.perf_counter()
+            tasks.agent_gradient(U, 1)
+            times.setdefault("gradient", []).append(time.perf_counter() - begun)
+            for name, retraction in GRASSMANN_RETRACTIONS.items():
+                for preconditioned in (False, True):
+                    engine = Gossip(1e-6, retraction=retraction, preconditioned=preconditioned).engine(
+                        problem
+                    )
+                    begun = time.perf_counter()
+                    engine.advance(engine.load(start), schedule, np.full(40, 1e-6))
+                    label = f"update, {name}" + (", preconditioned" if preconditioned else "")
+                    times.setdefault(label, []).append((time.perf_counter() - begun) / 80)
+    floor = float(np.median(times["plain"]))
+    print(
+        f"\nMovieLens-1M, {AGENTS} agents, rank {RANK}, {part.nnz:,} ratings of an agent; wanted ≤ 3 × the plain pass"
+    )
+    for label, seconds in times.items():
+        print(f"  {label:36} {1e3 * np.median(seconds):6.2f} ms = {np.median(seconds) / floor:.2f} × plain")
+
+
+SCRIPT = """
+import json, sys
+from threadpoolctl import threadpool_limits
+from problems.subspace import GossipPlan, gossip
+from problems.subspace.shares import low_rank_shares
+from rmopt.engines import MPIWorld
+with threadpool_limits(1):
+    world = MPIWorld()
+    shares = low_rank_shares(5000, 50000, 5, 6, world, condition=500.0)
+    plan = GossipPlan(1e3, "parallel", n_updates=30, init="independent")
+    found = gossip(shares.tasks, 5, plan, 0, world=world)
+    if world.rank == 0:
+        print(json.dumps([found.result.seconds, found.bytes]))
+"""
+
+
+def test_two_processes(tmp_path: Path) -> None:
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    if not mpiexec.exists():
+        pytest.skip("mpiexec is not installed.")
+    script = tmp_path / "agents.py"
+    script.write_text(SCRIPT)
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    for _ in range(3):
+        for processes in (1, 2):
+            done = subprocess.run(
+                [str(mpiexec), "-n", str(processes), sys.executable, str(script)],
+                capture_output=True, text=True, check=True, env=environment,
+            )  # fmt: skip
+            seconds[processes].append(json.loads(done.stdout)[0])
+    one, two = (float(np.median(seconds[processes])) for processes in (1, 2))
+    print(
+        f"\ncase 3, 5,000 × 50,000, parallel, 60 steps: one process {one:.2f} s, two {two:.2f} s: {one / two:.2f} times"
+    )

@@ -1,0 +1,200 @@
+"""The experiments ``completion`` and ``multitask`` from the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from problems.subspace.claims import case_claims, multitask_claims, table_claims
+from problems.subspace.methods import METHODS
+from rmopt.cli import main
+
+REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", *arguments])
+    return int(ended.value.code or 0)
+
+
+def result(out: Path) -> dict[str, Any]:
+    return json.loads((out / "result.json").read_text())
+
+
+def test_a_case_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--case", "4", "--scale", "0.15", "--updates", "80", "--agents", "4", "--out", str(tmp_path)]
+    assert run("completion", *options) == 0
+    said = capsys.readouterr().out
+    assert "Stochastic Gossip is ahead of D-LMaFit" in said
+    found = result(tmp_path)
+    assert [row["method"] for row in found["rows"]] == ["Stochastic Gossip", "D-LMaFit", "Euclidean Gossip"]
+    assert found["rows"][0]["train_mse"] < 1e-10
+    assert found["rows"][0]["disagreement"] < 1e-4
+    assert all(claim["reproduced"] for claim in found["claims"])
+    assert (tmp_path / "traces.png").read_bytes().startswith(b"\x89PNG")
+    assert not list(tmp_path.glob("checkpoint-*"))
+    # Everything is known already.
+    seconds = [row["train_seconds"] for row in found["rows"]]
+    assert run("completion", *options, "--resume", "--quiet") == 0
+    assert [row["train_seconds"] for row in result(tmp_path)["rows"]] == seconds
+
+
+@pytest.mark.parametrize("case", ["1", "2", "3"])
+def test_the_other_cases_run(tmp_path: Path, case: str) -> None:
+    options = [
+        "--case",
+        case,
+        "--scale",
+        "0.01",
+        "--updates",
+        "5",
+        "--agents",
+        "3",
+        "--quiet",
+        "--out",
+        str(tmp_path),
+    ]
+    assert run("completion", *options) == 0
+    found = result(tmp_path)
+    assert len(found["rows"]) == 2
+    assert found["parameters"]["case"] == int(case)
+    assert len({row["train_mse"] for row in found["rows"]}) == 2
+
+
+def test_selection_takes_what_the_folds_like(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [
+        "--case", "2", "--scale", "0.01", "--updates", "10", "--agents", "3", "--methods", "stochastic", "--select",
+        "--folds", "2", "--out", str(tmp_path),
+    ]  # fmt: skip
+    assert run("completion", *options) == 0
+    assert "step size" in capsys.readouterr().out
+    cells = [json.loads(line) for line in (tmp_path / "cells.jsonl").read_text().splitlines()]
+    chosen = cells[0]["result"]
+    assert cells[1]["settings"]["step_size"] == chosen["step_size"]
+    assert cells[1]["settings"]["decay"] == chosen["decay"]
+
+
+def test_the_picture_is_completed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--ranks", "6", "--updates", "8", "--agents", "3", "--out", str(tmp_path)]
+    assert run("completion", *options) == 0
+    found = result(tmp_path)
+    errors = {row["method"]: row["test_rmse"] for row in found["rows"]}
+    assert errors["RTRMC (batch)"] < 0.13
+    assert max(errors.values()) < 0.3
+    for name in ("picture.png", "errors.png", "traces.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    assert "picture (scikit-learn, china.jpg)" in capsys.readouterr().out
+
+
+def test_every_method_trains_on_ratings(tmp_path: Path) -> None:
+    folder = tmp_path / "ml-100k"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    rows, columns = np.nonzero(rng.random((30, 40)) < 0.6)
+    lines = [f"{j}\t{i}\t{rng.integers(1, 6)}\t0" for i, j in zip(rows, columns, strict=True)]
+    (folder / "u.data").write_text("\n".join(lines) + "\n")
+    options = [
+        "--data", "ml100k", "--data-home", str(tmp_path), "--methods", ",".join(METHODS), "--ranks", "2,3",
+        "--agents", "2,4", "--updates", "5", "--splits", "2", "--lam", "0", "--quiet", "--out", str(tmp_path / "out"),
+    ]  # fmt: skip
+    assert run("completion", *options) == 0
+    found = result(tmp_path / "out")
+    decentral = sum(method.decentral for method in METHODS.values())
+    assert len(found["rows"]) == 2 * (2 * decentral + len(METHODS) - decentral)
+    assert all(row["sem"] is not None for row in found["rows"])
+    assert {row["rank"] for row in found["rows"]} == {2, 3}
+
+
+def test_multitask_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        run("multitask", "--methods", "stochastic", "--updates", "60", "--out", str(tmp_path / "case6")) == 0
+    )
+    found = result(tmp_path / "case6")
+    assert found["rows"][0]["distance"] < 1e-3
+    assert found["claims"][0]["reproduced"]
+    capsys.readouterr()
+    rng, folder = np.random.default_rng(1), tmp_path / "home"
+    folder.mkdir()
+    table = np.column_stack([np.repeat(np.arange(6), 20), rng.standard_normal((120, 21))])
+    table[:, 5] = table[:, [1, 7, 9]].sum(axis=1)
+    np.savetxt(folder / "parkinsons_updrs.data", table, delimiter=",", header="names")
+    options = [
+        "--data",
+        "parkinsons",
+        "--data-home",
+        str(folder),
+        "--ranks",
+        "2,3",
+        "--agents",
+        "3",
+        "--updates",
+        "30",
+    ]
+    assert run("multitask", *options, "--splits", "2", "--out", str(tmp_path / "out")) == 0
+    rows = result(tmp_path / "out")["rows"]
+    assert len(rows) == 7
+    assert {row["method"] for row in rows} >= {
+        "Alt-Min (batch)",
+        "Trust regions (batch)",
+        "Stochastic Gossip",
+    }
+    assert all(row["nmse"] < 0.6 for row in rows if row["method"] != "Alt-Min (batch)")
+    assert (tmp_path / "out" / "errors.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("experiment", "options", "words"),
+    [
+        ("completion", ["--case", "9"], "--case 9 is unknown"),
+        ("completion", ["--case", "1", "--scale", "2"], "--scale 2 must be"),
+        ("completion", ["--rho", "much"], "--rho 'much'"),
+        ("completion", ["--agents", "1"], "--agents '1'"),
+        ("completion", ["--methods", "als"], "als is not known"),
+        ("completion", ["--graph", "line"], "graph = 'line' is unknown"),
+        ("completion", ["--hidden", "1.5"], "must lie between 0 and 1"),
+        ("completion", ["--splits", "0"], "--splits 0"),
+        ("completion", ["--data", "digits"], "needs one whose loader returns a Ratings"),
+        ("multitask", ["--data", "digits"], "needs one whose loader returns a TaskBundle"),
+        ("multitask", ["--splits", "0"], "--splits 0"),
+        ("multitask", ["--methods", "alt-min"], "alt-min is not known"),
+        ("multitask", ["--agents", "1"], "at least two agents"),
+    ],
+)  # fmt: skip
+def test_bad_options(
+    experiment: str, options: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(experiment, *options, "--out", str(tmp_path / "out")) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert "Traceback" not in error
+
+
+def test_claims_say_no_where_the_numbers_do() -> None:
+    good = [[0.0, 1.0, 1.0], [50.0, 1e-6, 1e-3], [100.0, 1e-12, 1e-6]]
+    bad = [[0.0, 1.0, 1.0], [50.0, 1e-3, 1e-1], [100.0, 1e-4, 1e-1]]
+    ahead = case_claims(4, {"Stochastic Gossip": good, "D-LMaFit": bad})
+    assert [claim.reproduced for claim in ahead] == [True, True]
+    behind = case_claims(4, {"Stochastic Gossip": bad, "D-LMaFit": good})
+    assert [claim.reproduced for claim in behind] == [False, False]
+    assert [claim.reproduced for claim in case_claims(1, {"a, ρ = 1000": good, "b, ρ = 1e+10": bad})] == [
+        True,
+        False,
+    ]
+
+    def cells(error: float) -> list[dict[str, Any]]:
+        return [{"test_rmse": error, "nmse": error}]
+
+    table = {
+        ("stochastic", 5, 3): cells(0.8),
+        ("stochastic", 10, 3): cells(0.85),
+        ("rtrmc", 5, 3): cells(0.81),
+    }
+    assert [claim.reproduced for claim in table_claims(table)] == [False, True]
+    tasks = {("stochastic", 3): cells(0.345), ("alt-min", 0): cells(0.3), ("stochastic", 5): cells(0.34)}
+    assert [claim.reproduced for claim in multitask_claims(tasks)] == [False, True]
