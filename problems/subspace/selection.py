@@ -16,7 +16,8 @@ from rmopt.core import RmoptError
 
 # First step sizes with their decay: the larger, the faster they must fall.
 STEPS = (
-    (0.5, 0.2), (1.0, 0.2), (1.5, 0.2), (1.0, 2.0), (2.0, 2.0), (4.0, 5.0), (10.0, 30.0), (30.0, 100.0), (100.0, 300.0),
+    (0.5, 0.2), (1.0, 0.2), (1.5, 0.2), (1.0, 2.0), (2.0, 2.0), (4.0, 5.0), (10.0, 30.0), (30.0, 100.0),
+    (100.0, 300.0),
 )  # fmt: skip
 
 
