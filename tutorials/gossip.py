@@ -11,7 +11,7 @@ Grassmann manifold says what it means for subspaces to agree (Mishra, Kasai, Jaw
 # Completing a matrix together
 # ----------------------------
 #
-# The estimator deals the columns to agents. After `fit`, `predict` gives any entry. It subtracts the mean of the known
+# The estimator deals the columns to agents. After `fit`, `predict` gives any entry. It subtracts the mean of known
 # entries, so a matrix of rank 3 becomes one of rank 4.
 
 import numpy as np
@@ -60,7 +60,7 @@ from rmopt.retractions import QR
 from rmopt.solvers import SGD, Gossip, InverseTime, Recorder
 
 # %%
-# Six agents in a ring, and a matrix of rank 3 without a level. The estimator chooses ρ and the step sizes by the agents'
+# Six agents in a ring, and a matrix of rank 3 without a level. The estimator chooses ρ and step sizes by the agents'
 # curvatures; here they are numbers.
 
 centred = rng.standard_normal((100, 3)) @ rng.standard_normal((3, 300))
@@ -79,7 +79,7 @@ again = SGD(InverseTime(5e-4, 1e-3), n_steps=1000).run(problem, random_state=0)
 same = max(manifold.dist(a, b) for a, b in zip(result.point, again.point, strict=True))
 print(f"SGD on the power manifold ends {same:.0e} away from it")
 
-preconditioned = Gossip(6.0, n_updates=100, order="parallel", preconditioned=True, retraction=QR())
+preconditioned = Gossip(3.0, n_updates=200, order="parallel", preconditioned=True, retraction=QR())
 faster = preconditioned.run(problem, random_state=0)
 mean = frechet_mean(manifold, list(faster.point))
 
