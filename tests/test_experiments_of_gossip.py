@@ -55,7 +55,7 @@ def test_the_other_cases_run(tmp_path: Path, case: str) -> None:
         "--updates",
         "5",
         "--agents",
-        "3",
+        "4",
         "--quiet",
         "--out",
         str(tmp_path),

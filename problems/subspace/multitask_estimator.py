@@ -60,6 +60,8 @@ class MultitaskSubspace(BaseEstimator):
         The names of the tasks, sorted.
     agents_ : Parts
         Each agent's basis; of "gossip".
+    agents_coef_, agents_intercept_ : array, shape (n_agents, n_tasks, n_features) and (n_agents, n_tasks)
+        What the regressions would be in each agent's own subspace.
 
     Examples
     --------
@@ -151,10 +153,17 @@ class MultitaskSubspace(BaseEstimator):
         seed = seed_from(self.random_state)
         cost = MultitaskFeatures(parts, self.n_agents if self.solver == "gossip" else 1, self.lam)
         self.components_ = self._gossiped(cost, seed) if self.solver == "gossip" else self._batch(cost, seed)
-        W = np.concatenate([cost.weights(self.components_, agent) for agent in cost.here])
-        self.coef_ = W @ self.components_.T / spread
         inner = np.array([mean * spread + middle for mean in means])
-        self.intercept_ = np.array(levels) - np.einsum("ij,ij->i", self.coef_, inner)
+
+        def regressions(basis: Array) -> tuple[Array, Array]:
+            W = np.concatenate([cost.weights(basis, agent) for agent in cost.here])
+            coef = W @ basis.T / spread
+            return coef, np.array(levels) - np.einsum("ij,ij->i", coef, inner)
+
+        self.coef_, self.intercept_ = regressions(self.components_)
+        if self.solver == "gossip":
+            own = [regressions(basis) for basis in self.agents_]
+            self.agents_coef_, self.agents_intercept_ = (np.array(part) for part in zip(*own, strict=True))
         return self
 
     def _gossiped(self, cost: MultitaskFeatures, seed: int) -> Array:

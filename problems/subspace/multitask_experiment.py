@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -30,7 +31,14 @@ Option = typer.Option
 LABELS = {name: f"{name.replace('-', ' ').title()} Gossip" for name in VARIANTS} | {
     "batch": "Trust regions (batch)", "alt-min": "Alt-Min (batch)",
 }  # fmt: skip
-HEADINGS = {"nmse": "NMSE", "sem": "± s.e.m.", "nmse_test": "by test var.", "train_seconds": "train s"}
+HEADINGS = {
+    "nmse": "NMSE",
+    "sem": "± s.e.m.",
+    "nmse_test": "by test var.",
+    "agents_best": "best agent",
+    "agents_worst": "worst",
+    "train_seconds": "train s",
+}
 
 # Case 6 of the paper.
 N_TASKS, N_FEATURES, EXAMPLES, CASE_RANK, NOISE = 1000, 100, (10, 50), 5, 1e-6
@@ -123,7 +131,8 @@ def _table(
                         model.fit(bundle.X[~test], bundle.y[~test], bundle.task[~test])
                         predicted = model.predict(bundle.X[test], bundle.task[test])
                     seconds = perf_counter() - begun
-                    return _errors(bundle, test, predicted) | {"seconds": seconds}
+                    found = _errors(bundle, test, predicted) | {"seconds": seconds}
+                    return found | {"agents": _by_agents(bundle, test, model) if name in VARIANTS else []}
 
                 about = {"data": bundle.name, "method": name, "rank": rank, "split": split, "seed": run.seed}
                 settings = about | shared | {"trace_lam": trace_lam}
@@ -152,8 +161,14 @@ def _row(name: str, rank: int, results: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "method": LABELS[name], "rank": rank or None, "nmse": mean, "sem": sem,
         "nmse_test": mean_and_sem(cell["nmse_test"] for cell in results)[0],
+        "agents_best": _over(results, min), "agents_worst": _over(results, max),
         "train_seconds": float(np.median([cell["seconds"] for cell in results])),
     }  # fmt: skip
+
+
+def _over(results: list[dict[str, Any]], choose: Callable[[list[float]], float]) -> float | None:
+    """Return the best or the worst agent's error, averaged over the splits."""
+    return float(np.mean([choose(cell["agents"]) for cell in results])) if results[0]["agents"] else None
 
 
 def _alt_min(bundle: TaskBundle, test: Array, lam: float, shared: dict[str, Any]) -> Array:
@@ -175,6 +190,14 @@ def _alt_min(bundle: TaskBundle, test: Array, lam: float, shared: dict[str, Any]
     A, _ = alt_min(parts, lam)
     which = bundle.task[test]
     return np.einsum("ij,ij->i", X[test] - means[which], A.T[which]) + levels[which]
+
+
+def _by_agents(bundle: TaskBundle, test: Array, model: MultitaskSubspace) -> list[float]:
+    """Return the error that each agent's own subspace would make on all tasks."""
+    X, which = bundle.X[test], bundle.task[test]
+    parts = zip(model.agents_coef_, model.agents_intercept_, strict=True)
+    predicted = [np.einsum("ij,ij->i", X, coef[which]) + levels[which] for coef, levels in parts]
+    return [_errors(bundle, test, by_agent)["nmse"] for by_agent in predicted]
 
 
 def _errors(bundle: TaskBundle, test: Array, predicted: Array) -> dict[str, float]:
