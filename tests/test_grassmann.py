@@ -142,10 +142,10 @@ class Rayleigh(Cost):
         return -0.5 * float(np.vdot(point, self.A @ point))
 
     def gradient(self, point: np.ndarray) -> np.ndarray:
-        return -self.A @ point
+        return -(self.A @ point)
 
     def hessian(self, point: np.ndarray, direction: np.ndarray) -> np.ndarray:
-        return -self.A @ direction
+        return -(self.A @ direction)
 
 
 @pytest.mark.parametrize("retraction", GRASSMANN_RETRACTIONS.values(), ids=repr)

@@ -41,7 +41,7 @@ class Rayleigh(Cost):
 
     def hessian(self, point: np.ndarray, direction: np.ndarray) -> np.ndarray:
         self.products += 1
-        return -self.A @ direction
+        return -(self.A @ direction)
 
 
 def test_leading_eigenspace() -> None:
@@ -72,8 +72,8 @@ def test_leading_eigenspace() -> None:
     problem = pymanopt.Problem(
         theirs,
         wrap(lambda U: -0.5 * np.vdot(U, A @ U)),
-        euclidean_gradient=wrap(lambda U: -A @ U),
-        euclidean_hessian=wrap(lambda U, xi: -A @ xi),
+        euclidean_gradient=wrap(lambda U: -(A @ U)),
+        euclidean_hessian=wrap(lambda U, xi: -(A @ xi)),
     )
     begun = time.perf_counter()
     TrustRegions(min_gradient_norm=1e-6, verbosity=0).run(problem, initial_point=start)
