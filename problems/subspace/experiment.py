@@ -34,17 +34,19 @@ def completion(
     scale: Annotated[float, Option(help="Size of a synthetic case; 1: as in the paper.")] = 0.1,
     methods: Annotated[str, Option(help=f"Any of {', '.join(METHODS)}; empty: the usual ones.")] = "",
     agents: Annotated[str, Option(help="Numbers of agents, or mpi: as many as mpiexec started.")] = "6",
-    ranks: Annotated[str, Option(help="Ranks of the subspace.")] = "",
+    ranks: Annotated[str, Option(help="Ranks of the subspace; not with --case.")] = "",
     rho: Annotated[str, Option(help="Weight of the agreement: a number, or auto.")] = "auto",
     graph: Annotated[str, Option(help="path, ring, grid, star, complete or erdos-renyi.")] = "path",
-    lam: Annotated[float, Option(help="Draws entries that are not known to 0.")] = 0.005,
+    lam: Annotated[float, Option(help="Draws entries that are not known to 0; cases: 0.")] = 0.005,
     updates: Annotated[float, Option(help="How often each edge is expected to be taken.")] = 100.0,
     step_size: Annotated[float, Option(help="In units of one over an agent's curvature.")] = 1.0,
     decay: Annotated[float, Option(help="The last step size is the first over 1 + decay.")] = 1.0,
     clock: Annotated[str, Option(help="shared, or own: each agent counts its own updates.")] = "shared",
     iterations: Annotated[int, Option(help="Of batch solvers.")] = 15,
-    hidden: Annotated[float, Option(help="Share of the entries that is held out; 0: the usual one.")] = 0.0,
-    splits: Annotated[int, Option(help="Random splits.")] = 1,
+    hidden: Annotated[
+        float, Option(help="Share of the entries that is held out; 0: the usual one; not with --case.")
+    ] = 0.0,
+    splits: Annotated[int, Option(help="Random splits; not with --case.")] = 1,
     select: Annotated[
         bool, Option("--select", help="Step sizes by cross-validation on the first split.")
     ] = False,
@@ -69,7 +71,11 @@ def completion(
         # Several processes gossip, and do nothing else.
         usual = tuple(name for name in usual if world.size == 1 or name in VARIANTS)
         chosen = chosen_from(METHODS, methods or ",".join(usual), "--methods")
-        counts = [max(2, world.size)] if agents == "mpi" else whole_numbers(agents, "--agents", 2)
+        if agents == "mpi" and world.size < 2:
+            raise InvalidInputError(
+                "--agents mpi needs two or more processes: mpiexec -n 6 rmopt run completion --agents mpi"
+            )
+        counts = [world.size] if agents == "mpi" else whole_numbers(agents, "--agents", 2)
         plan = GossipPlan(
             _weight(rho), graph=graph, step_size=step_size, decay=decay, n_updates=updates, clock=clock,
             init="independent",
@@ -77,6 +83,11 @@ def completion(
         if splits < 1 or folds < 2 or iterations < 1:
             raise InvalidInputError(
                 f"--splits {splits} and --iterations {iterations} must be at least 1, --folds {folds} at least 2."
+            )
+        if case and (ranks or hidden or splits > 1 or len(counts) > 1):
+            raise InvalidInputError(
+                f"--case {case} has one rank, one split and its own test entries; leave out --ranks, --hidden and "
+                "--splits, and give one number of --agents."
             )
         maker = CompletionRuns(run, world, plan, iterations, resume)
         if case:

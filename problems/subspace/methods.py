@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -109,9 +110,9 @@ def _euclidean(job: Job) -> Trained:
     rho = agreement(job.plan.rho, tasks, graph, start, job.seed, job.shares.world)
     curved_cost = GossipCost(tasks, graph, rho, curved)
     scales = [1.0 / largest_curvature(curved_cost, i, start[i], False, job.seed) for i in range(n)]
-    solver = Gossip(1.0, n_updates=job.plan.n_updates, scales=np.array(scales))
+    planned = partial(Gossip, n_updates=job.plan.n_updates, scales=np.array(scales))
     problem = Problem(Power(flat, n), GossipCost(tasks, graph, rho, flat))
-    solver.step_size = step_sizes(job.plan, max(1, solver.budget(problem)))
+    solver = planned(step_sizes(job.plan, max(1, planned(1.0).budget(problem))))
     result = solver.run(problem, start, random_state=job.seed, recorder=job.recorder)
     return _averaged(job, _bases(result.point), result, {"rho": rho, "updates": result.updates})
 

@@ -51,17 +51,21 @@ def multitask(
     data_home: Annotated[Path | None, Option(help="Folder that holds the data sets.")] = None,
     methods: Annotated[str, Option(help=f"Any of {', '.join(LABELS)}; case6: gossip only.")] = "",
     agents: Annotated[int, Option(help="Number of agents.")] = 6,
-    ranks: Annotated[str, Option(help="Ranks of the subspace.")] = "3,5,7,9",
+    ranks: Annotated[str, Option(help="Ranks of the subspace; case6: 5.")] = "3,5,7,9",
     rho: Annotated[str, Option(help="Weight of the agreement: a number, or auto; case6: 1000.")] = "auto",
     graph: Annotated[str, Option(help="path, ring, grid, star, complete or erdos-renyi.")] = "path",
     lam: Annotated[float, Option(help="Weight of the squared coefficients; case6: 0.")] = 0.1,
-    trace_lam: Annotated[float, Option(help="Weight of the squared trace norm, of Alt-Min.")] = 0.1,
+    trace_lam: Annotated[
+        float, Option(help="Weight of the squared trace norm, of Alt-Min; not for case6.")
+    ] = 0.1,
     updates: Annotated[float, Option(help="How often each edge is expected to be taken.")] = 200.0,
     step_size: Annotated[float, Option(help="In units of one over an agent's curvature.")] = 1.0,
     decay: Annotated[float, Option(help="The last step size is the first over 1 + decay.")] = 1.0,
-    scale: Annotated[str, Option(help="Features: none (as they are) or standard.")] = "none",
-    centre: Annotated[str, Option(help="none, or tasks: subtract each task's means.")] = "none",
-    splits: Annotated[int, Option(help="Random 80/20 splits within each task.")] = 3,
+    scale: Annotated[str, Option(help="Features: none (as they are) or standard; not for case6.")] = "none",
+    centre: Annotated[
+        str, Option(help="none, or tasks: subtract each task's means; not for case6.")
+    ] = "none",
+    splits: Annotated[int, Option(help="Random 80/20 splits within each task; not for case6.")] = 3,
     resume: Annotated[bool, Option("--resume", help="Go on from the results in the --out folder.")] = False,
 ) -> Outcome:
     """Learn features that regressions share: gossip between agents beside Alt-Min and the batch optimum.

@@ -36,11 +36,14 @@ def error_curves(
 ) -> dict[str, list[tuple[float, float, float | None]]]:
     """Return for each method its errors by rank, or by number of agents where there is one rank."""
     ranks = {rank for _, _, rank in found}
+    counts = sorted({n for _, n, _ in found})
     curves: dict[str, list[tuple[float, float, float | None]]] = {}
     for (name, n, rank), cells in found.items():
         label = METHODS[name].label
         if len(ranks) > 1 and METHODS[name].decentral:
             label += f", N = {n}"
         mean, sem = mean_and_sem(cell["test_rmse"] for cell in cells)
-        curves.setdefault(label, []).append((rank if len(ranks) > 1 else n, mean, sem))
+        # A batch solver has no agents: a level.
+        places = [rank] if len(ranks) > 1 else [n] if METHODS[name].decentral else counts
+        curves.setdefault(label, []).extend((place, mean, sem) for place in places)
     return curves

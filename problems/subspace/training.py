@@ -38,6 +38,8 @@ INITS = ("common", "independent")
 # The agreement's weight relative to the agents' curvatures, where none is given.
 AGREEMENT = 0.1
 POWER_STEPS = 12
+# How often several processes save in a run.
+SAVES = 20
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,20 @@ def gossip(
     world : World, optional
     """
     world = OneProcess() if world is None else world
+    with world.guard():
+        return _gossiped(tasks, rank, plan, seed, start, recorder, checkpoint, world)
+
+
+def _gossiped(
+    tasks: AgentSum,
+    rank: int,
+    plan: GossipPlan,
+    seed: int,
+    start: Array | None,
+    recorder: Recorder | None,
+    checkpoint: Path | str | None,
+    world: World,
+) -> Gossiped:
     n = tasks.n_terms
     manifold = Grassmann(tasks.n_rows, rank)  # type: ignore[attr-defined]
     graph, power = as_graph(plan.graph, n), Power(manifold, n)
@@ -165,23 +181,28 @@ def gossip(
     for agent in world.mine(n):
         scales[agent] = 1.0 / largest_curvature(cost, agent, begin[agent], preconditioned, seed)
     problem = Problem(power, cost)
-    solver = Gossip(
-        1.0,
-        n_updates=plan.n_updates,
-        **VARIANTS[plan.variant],
-        clock=plan.clock,
-        scales=scales,
-        retraction=GRASSMANN_RETRACTIONS[plan.retraction],
-        world=world,
-    )
+
+    def planned(rule: StepSize | float) -> Gossip:
+        return Gossip(
+            rule,
+            n_updates=plan.n_updates,
+            **VARIANTS[plan.variant],
+            clock=plan.clock,
+            scales=scales,
+            retraction=GRASSMANN_RETRACTIONS[plan.retraction],
+            world=world,
+        )
+
+    budget = planned(1.0).budget(problem)
     # An agent's own clock counts its updates, two for each edge where it has two neighbours.
-    steps = solver.budget(problem) if plan.clock == "shared" else plan.n_updates * graph.degrees.mean()
-    solver.step_size = step_sizes(plan, max(1.0, steps))
+    steps = budget if plan.clock == "shared" else plan.n_updates * graph.degrees.mean()
+    solver = planned(step_sizes(plan, max(1.0, steps)))
     saving = None
     if checkpoint is not None:
-        every = max(1, solver.budget(problem) // 20)
+        alone = world.size == 1
+        every = max(1, budget // SAVES)
         saving = (
-            Checkpoint(checkpoint) if world.size == 1 else SharedCheckpoint(checkpoint, every, world=world)
+            Checkpoint(checkpoint) if alone else SharedCheckpoint(checkpoint, every_steps=every, world=world)
         )
     result = solver.run(problem, begin, random_state=seed, recorder=recorder, checkpoint=saving)
     mean = frechet_mean(manifold, list(result.point), tol=1e-9)

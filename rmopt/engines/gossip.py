@@ -109,7 +109,9 @@ class GossipEngine(Engine):
             for other in others:
                 tangent = tangent - self.manifold.log(point, other) * self.cost.rho
         if self.preconditioned:
-            tangent = np.linalg.solve(curvature + self.cost.rho * np.eye(len(curvature)), tangent.T).T
+            # Without agreement, and with fewer columns than the rank, WᵀW alone is singular.
+            weight = max(self.cost.rho, 1e-12 * float(np.trace(curvature)), np.finfo(float).tiny)
+            tangent = np.linalg.solve(curvature + weight * np.eye(len(curvature)), tangent.T).T
         return self.retraction(self.manifold, point, tangent, -eta)
 
     def _eta(self, agent: int, eta: float, counts: Array) -> float:
