@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -11,8 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from problems.subspace import kernels
+from problems.subspace.agents import OwnedData, scaled_inverse
 from problems.subspace.memo import Memo
-from rmopt.core import AgentSum, InvalidInputError
+from rmopt.core import InvalidInputError
 
 Array = np.ndarray
 
@@ -20,7 +20,7 @@ Array = np.ndarray
 PIECES = 8
 
 
-class MatrixCompletion(AgentSum):
+class MatrixCompletion(OwnedData):
     """½ ‖P_Ω(U Wᵀ − Y)‖² + λ ‖U Wᵀ − P_Ω(U Wᵀ)‖², minimised over W; a function of the span of U (m × r).
 
     Mishra et al. 2019, equations 9 to 12; Boumal and Absil 2015. W has a closed form, column by column:
@@ -60,24 +60,9 @@ class MatrixCompletion(AgentSum):
                 )
         self._solved = Memo(2)
 
-    @property
-    def n_terms(self) -> int:
-        """Number of agents."""
-        return self._n_agents
-
-    @property
-    def here(self) -> list[int]:
-        """The agents whose data are in this process."""
-        return sorted(self.parts)
-
-    def fingerprint(self) -> str:
-        """Return what tells this cost from others in a checkpoint."""
-        total = hashlib.sha256(f"{self.lam}, {self._n_agents}, {self.n_rows}".encode())
-        for agent in self.here:
-            part = self.parts[agent]
-            for array in (part.indptr, part.indices, part.data):
-                total.update(np.ascontiguousarray(array).data)
-        return total.hexdigest()[:12]
+    @staticmethod
+    def _arrays_of(part: sp.csc_array) -> tuple[Array, ...]:
+        return part.indptr, part.indices, part.data
 
     def check_rank(self, rank: int) -> None:
         """Refuse a rank at which some column has no unique solution, as far as its number of entries tells.
@@ -125,13 +110,6 @@ class MatrixCompletion(AgentSum):
         self._check_solved(part, failed, r, f"agent {agent}, ")
         return total, W, G
 
-    def _part(self, agent: int) -> sp.csc_array:
-        if agent not in self.parts:
-            raise InvalidInputError(
-                f"the data of agent {agent} are not in this process; here are {self.here}."
-            )
-        return self.parts[agent]
-
     # All columns at once, for batch solvers
 
     def value(self, point: Array) -> float:
@@ -164,12 +142,9 @@ class MatrixCompletion(AgentSum):
     def precondition(self, point: Array, tangent: Array) -> Array:
         """Return ξ (WᵀW)⁻¹ times the mean eigenvalue of WᵀW (Boumal and Absil 2015, section 5).
 
-        Where all entries are known, ξ ↦ ξ WᵀW is the Hessian of the fit alone. The scale keeps lengths comparable, as
-        trust regions need it.
+        Where all entries are known, ξ ↦ ξ WᵀW is the Hessian of the fit alone.
         """
-        curvature = self._solve(point).curvature
-        scale = np.trace(curvature) / len(curvature)
-        return np.linalg.solve(curvature / scale + 1e-12 * np.eye(len(curvature)), tangent.T).T
+        return scaled_inverse(self._solve(point).curvature, tangent)
 
     def root_mean_square(self, point: Array) -> float:
         """Return the root mean square of the residuals at the known entries."""

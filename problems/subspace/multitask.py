@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from problems.subspace.agents import OwnedData, scaled_inverse
 from problems.subspace.memo import Memo
-from rmopt.core import AgentSum, InvalidInputError
+from rmopt.core import InvalidInputError
 
 Array = np.ndarray
 Task = tuple[Array, Array]
 
 
-class MultitaskFeatures(AgentSum):
+class MultitaskFeatures(OwnedData):
     """Σ_t min over w_t of ½ ‖X_t U w_t − y_t‖² + λ ‖w_t‖², a function of the span of U (m × r).
 
     Mishra et al. 2019, equation 14; the paper's equations 15 and 16 leave λ ‖w_t‖² out of the outer cost, but its
@@ -52,24 +52,9 @@ class MultitaskFeatures(AgentSum):
         self.n_rows = widths.pop()
         self._solved = {agent: Memo(2) for agent in self.parts}
 
-    @property
-    def n_terms(self) -> int:
-        """Number of agents."""
-        return self._n_agents
-
-    @property
-    def here(self) -> list[int]:
-        """The agents whose data are in this process."""
-        return sorted(self.parts)
-
-    def fingerprint(self) -> str:
-        """Return what tells this cost from others in a checkpoint."""
-        total = hashlib.sha256(f"{self.lam}, {self._n_agents}".encode())
-        for agent in self.here:
-            part = self.parts[agent]
-            for array in (part.X, part.y, part.starts):
-                total.update(np.ascontiguousarray(array).data)
-        return total.hexdigest()[:12]
+    @staticmethod
+    def _arrays_of(part: TaskGroup) -> tuple[Array, ...]:
+        return part.X, part.y, part.starts
 
     def agent_value(self, point: Array, agent: int) -> float:
         """Return an agent's part of the cost."""
@@ -91,15 +76,11 @@ class MultitaskFeatures(AgentSum):
     def precondition(self, point: Array, tangent: Array) -> Array:
         """Return ξ (WᵀW)⁻¹ times the mean eigenvalue of WᵀW."""
         curvature = sum(W.T @ W for W in (self.weights(point, agent) for agent in self.here))
-        scale = np.trace(curvature) / len(curvature)
-        return np.linalg.solve(curvature / scale + 1e-12 * np.eye(len(curvature)), tangent.T).T
+        return scaled_inverse(curvature, tangent)
 
     def _solve(self, point: Array, agent: int) -> Solution:
-        if agent not in self.parts:
-            raise InvalidInputError(
-                f"the data of agent {agent} are not in this process; here are {self.here}."
-            )
-        return self._solved[agent].get(point, lambda U: Solution(self.parts[agent], U, self.lam, agent))
+        group = self._part(agent)
+        return self._solved[agent].get(point, lambda U: Solution(group, U, self.lam, agent))
 
     def _turned(self, point: Array, E: Array, agent: int) -> Array:
         """Return an agent's part of the Hessian along E."""

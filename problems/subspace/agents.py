@@ -1,0 +1,67 @@
+"""Common ground of the family's costs: data that belong to agents, some of them elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+
+from rmopt.core import AgentSum, InvalidInputError
+
+Array = np.ndarray
+
+
+class OwnedData(AgentSum):
+    """A sum over agents, minimised over inner weights W; a subclass sets the attributes.
+
+    Attributes
+    ----------
+    parts : dict
+        The data of the agents in this process.
+    lam : float
+    n_rows : int
+        Number of rows of a point, m.
+    """
+
+    parts: dict[int, Any]
+    lam: float
+    n_rows: int
+    _n_agents: int
+
+    @staticmethod
+    @abstractmethod
+    def _arrays_of(part: Any) -> tuple[Array, ...]:
+        """Return the arrays that an agent's data are made of."""
+
+    @property
+    def n_terms(self) -> int:
+        """Number of agents."""
+        return self._n_agents
+
+    @property
+    def here(self) -> list[int]:
+        """The agents whose data are in this process."""
+        return sorted(self.parts)
+
+    def fingerprint(self) -> str:
+        """Return what tells this cost from others in a checkpoint."""
+        total = hashlib.sha256(f"{self.lam}, {self._n_agents}, {self.n_rows}".encode())
+        for agent in self.here:
+            for array in self._arrays_of(self.parts[agent]):
+                total.update(np.ascontiguousarray(array).data)
+        return total.hexdigest()[:12]
+
+    def _part(self, agent: int) -> Any:
+        if agent not in self.parts:
+            raise InvalidInputError(
+                f"the data of agent {agent} are not in this process; here are {self.here}."
+            )
+        return self.parts[agent]
+
+
+def scaled_inverse(curvature: Array, tangent: Array) -> Array:
+    """Return ξ C⁻¹ times the mean eigenvalue of C, so that lengths stay comparable, as trust regions need it."""
+    scale = np.trace(curvature) / len(curvature)
+    return np.linalg.solve(curvature / scale + 1e-12 * np.eye(len(curvature)), tangent.T).T

@@ -1,0 +1,170 @@
+"""Multitask features: the corrected cost, the estimator, Alt-Min, the data of patients."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from problems.ratings import Ratings, picture
+from problems.subspace import (
+    MultitaskFeatures,
+    MultitaskSubspace,
+    alt_min,
+)
+from problems.subspace.shares import low_rank_shares
+from problems.tasks import TaskBundle, parkinsons
+from rmopt.core import InvalidInputError
+from rmopt.engines import OneProcess
+from rmopt.manifolds import Euclidean, Grassmann
+
+REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
+
+
+def test_multitask_is_equation_14_and_not_15() -> None:
+    rng = np.random.default_rng(4)
+    tasks = [(rng.standard_normal((d, 8)), rng.standard_normal(d)) for d in (5, 9, 4)]
+    U, lam = np.linalg.qr(rng.standard_normal((8, 3)))[0], 0.4
+    cost, total, fits = MultitaskFeatures(tasks, 2, lam), 0.0, 0.0
+    W = np.concatenate([cost.weights(U, agent) for agent in range(2)])
+    for (X, y), w in zip(tasks, W, strict=True):
+        V = np.vstack([X @ U, np.sqrt(2 * lam) * np.eye(3)])
+        np.testing.assert_allclose(
+            w, np.linalg.lstsq(V, np.append(y, np.zeros(3)), rcond=None)[0], atol=1e-12
+        )
+        fit = 0.5 * np.sum((X @ U @ w - y) ** 2)
+        total, fits = total + fit + lam * np.sum(w**2), fits + fit
+    np.testing.assert_allclose(cost.value(U), total, rtol=1e-13)
+    assert abs(fits - total) > 1e-2
+    # The printed gradient belongs to equation 14: it does not match the slope of the fits alone.
+    xi = Grassmann(8, 3).random_tangent_vector(U, rng)
+
+    def fit_at(basis: np.ndarray) -> float:
+        return sum(
+            0.5 * np.sum((X @ basis @ w - y) ** 2)
+            for (X, y), w in zip(tasks, np.concatenate([cost.weights(basis, i) for i in (0, 1)]), strict=True)
+        )
+
+    manifold, printed = Grassmann(8, 3), np.vdot(np.asarray(cost.gradient(U) @ np.eye(3)), xi)
+    slopes = [
+        (f(manifold.exp(U, 1e-5 * xi)) - f(manifold.exp(U, -1e-5 * xi))) / 2e-5 for f in (cost.value, fit_at)
+    ]
+    np.testing.assert_allclose(printed, slopes[0], atol=1e-8)
+    assert abs(printed - slopes[1]) > 1e-3
+
+
+def test_multitask_estimator_finds_the_shared_features() -> None:
+    rng = np.random.default_rng(2)
+    X, tasks = (
+        2.0 + rng.standard_normal((400, 8)) * np.geomspace(1, 100, 8),
+        np.repeat(list("abcdefghij"), 40),
+    )
+    coef = rng.standard_normal((10, 2)) @ rng.standard_normal((2, 8)) / np.geomspace(1, 100, 8)
+    levels = rng.standard_normal(10)
+    which = np.repeat(np.arange(10), 40)
+    y = np.einsum("ij,ij->i", X, coef[which]) + levels[which]
+    shuffled = rng.permutation(400)
+    X, tasks, y = X[shuffled], tasks[shuffled], y[shuffled]
+    for options in ({"solver": "batch"}, {"n_agents": 3}, {"n_agents": 3, "variant": "precon-parallel"}):
+        model = MultitaskSubspace(2, lam=1e-6, random_state=0, **options).fit(X, y, tasks=tasks)
+        assert model.score(X, y, tasks=tasks) > 0.999
+        if options == {"solver": "batch"}:
+            np.testing.assert_allclose(model.coef_, coef, atol=1e-4)
+            np.testing.assert_allclose(model.intercept_, levels, atol=1e-2)
+    with pytest.raises(InvalidInputError, match=r"task .*'z'.* was not seen"):
+        model.predict(X[:1], ["z"])
+    with pytest.raises(InvalidInputError, match="one task for each of 400"):
+        model.fit(X, y, tasks=tasks[:5])
+    for options in ({"rank": 8}, {"solver": "newton"}, {"scale": "log"}, {"centre": "all"}):
+        with pytest.raises(InvalidInputError):
+            MultitaskSubspace(**options).fit(X, y, tasks=tasks)
+
+
+def test_alt_min_descends_to_the_convex_optimum() -> None:
+    rng = np.random.default_rng(3)
+    tasks = [(rng.standard_normal((d, 6)), rng.standard_normal(d)) for d in (9, 12, 7, 10)]
+    A, history = alt_min(tasks, 0.3, tol=1e-14, max_iterations=5000)
+    assert (np.diff(history) <= 1e-12).all()
+
+    def objective(a: np.ndarray) -> float:
+        table = a.reshape(6, 4)
+        fit = sum(0.5 * np.sum((X @ column - y) ** 2) for (X, y), column in zip(tasks, table.T, strict=True))
+        return float(fit + 0.3 * np.linalg.norm(table, "nuc") ** 2)
+
+    # Smoothing costs a little.
+
+    np.testing.assert_allclose(objective(A.ravel()), history[-1], rtol=1e-4)
+    for _ in range(50):
+        step = rng.standard_normal(24) * 10.0 ** rng.uniform(-4, 0)
+        assert objective(A.ravel() + step) >= history[-1] * (1.0 - 1e-4)
+    with pytest.raises(InvalidInputError, match="must be a positive number"):
+        alt_min(tasks, 0.0)
+
+
+def test_parkinsons_as_uci_publishes_it(tmp_path: Path) -> None:
+    rows = [[subject, 60, 1, 0.5, 20.0, 30.0 + subject, *range(16)] for subject in (3, 3, 8, 8)]
+    text = "\n".join(",".join(map(str, row)) for row in rows)
+    (tmp_path / "parkinsons_updrs.data").write_text("header\n" + text + "\n")
+    bundle = parkinsons(tmp_path)
+    assert bundle.X.shape == (4, 19)
+    assert bundle.task.tolist() == [0, 0, 1, 1]
+    assert bundle.y.tolist() == [33.0, 33.0, 38.0, 38.0]
+    test = bundle.held_out(0)
+    assert [int(test[bundle.task == t].sum()) for t in (0, 1)] == [1, 1]
+
+
+@pytest.mark.skipif(
+    not (REAL / "parkinsons_telemonitoring.npz").is_file(),
+    reason="RMOPT_DATA_HOME does not name a folder with parkinsons_telemonitoring.npz.",
+)
+def test_gossip_on_parkinsons_is_near_alt_min_and_the_batch_optimum() -> None:
+    bundle = parkinsons(REAL)
+    hidden = bundle.held_out(0)
+    part = bundle.X[~hidden], bundle.y[~hidden], bundle.task[~hidden]
+    scores = [
+        MultitaskSubspace(5, scale="none", centre="none", random_state=0, **options)
+        .fit(*part)
+        .score(bundle.X[hidden], bundle.y[hidden], bundle.task[hidden])
+        for options in ({}, {"solver": "batch"})
+    ]
+    assert 1.0 - scores[0] < 0.37
+    assert abs(scores[0] - scores[1]) < 0.01
+
+
+def test_bad_tasks_are_told_in_a_sentence() -> None:
+    good = (np.ones((4, 3)), np.ones(4))
+    for tasks, words in (
+        ([good, (np.ones((4, 2)), np.ones(4))], "has 2 features"),
+        ([good, (np.ones((4, 3)), np.ones(3))], "do not belong together"),
+        ([good, (np.ones((0, 3)), np.ones(0))], "at least one"),
+        ([good, (np.full((4, 3), np.nan), np.ones(4))], "NaN"),
+    ):
+        with pytest.raises(InvalidInputError, match=words):
+            MultitaskFeatures(tasks)
+    with pytest.raises(InvalidInputError, match="between 1 and the number of tasks, 1"):
+        MultitaskFeatures([good], 2)
+    with pytest.raises(InvalidInputError, match="at least 0"):
+        MultitaskFeatures([good], 1, -1.0)
+    with pytest.raises(InvalidInputError, match="no unique solution at rank 2 and lam = 0"):
+        MultitaskFeatures([good]).value(np.eye(3)[:, :2])
+    with pytest.raises(InvalidInputError, match="there are no tasks"):
+        MultitaskFeatures({0: []}, 1)
+    X = np.ones((3, 2))
+    for y, task, words in (
+        (np.ones(3), np.array([0, 0, 2]), "two examples"),
+        (np.ones(2), np.zeros(3, dtype=int), "one row per example"),
+        (np.full(3, np.inf), np.zeros(3, dtype=int), "NaN or infinity"),
+    ):
+        with pytest.raises(InvalidInputError, match=words):
+            TaskBundle("x", "here", X, y, task)
+    with pytest.raises(InvalidInputError, match="outside of"):
+        Ratings("x", "here", np.array([5], np.int32), np.array([0], np.int32), np.ones(1), (3, 3), (0.0, 1.0))
+    with pytest.raises(InvalidInputError, match="equally many finite numbers"):
+        Ratings("x", "here", np.array([0], np.int32), np.array([0], np.int32), np.ones(2), (3, 3), (0.0, 1.0))
+    with pytest.raises(InvalidInputError, match="between 0 and 1"):
+        picture().held_out(0, 1.0)
+    with pytest.raises(InvalidInputError, match="asks for"):
+        low_rank_shares(20, 20, 5, 2, OneProcess(), oversampling=6.0)
+    assert Euclidean(3, 2).dist(np.zeros((3, 2)), np.ones((3, 2))) == pytest.approx(6**0.5)
