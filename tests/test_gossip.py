@@ -280,6 +280,8 @@ def test_bad_input() -> None:
     for rho in (-1.0, np.nan):
         with pytest.raises(InvalidInputError, match="at least 0"):
             GossipCost(tasks, GRAPH, rho, manifold)
+    with pytest.raises(InvalidInputError, match="has 14 rows, and points of Grassmann"):
+        GossipCost(tasks, GRAPH, 1.0, Grassmann(9, 3))
     with pytest.raises(InvalidInputError, match="at least two agents"):
         GossipCost(agent_sums(1)["completion"], Graph.path(1), 1.0, manifold)
     with pytest.raises(MissingCapabilityError, match="needs a GossipCost on Power"):

@@ -149,6 +149,8 @@ def test_bad_tasks_are_told_in_a_sentence() -> None:
         MultitaskFeatures([good], 1, -1.0)
     with pytest.raises(InvalidInputError, match="no unique solution at rank 2 and lam = 0"):
         MultitaskFeatures([good]).value(np.eye(3)[:, :2])
+    with pytest.raises(InvalidInputError, match="needs 3 rows"):
+        MultitaskFeatures([good]).value(np.eye(2))
     with pytest.raises(InvalidInputError, match="there are no tasks"):
         MultitaskFeatures({0: []}, 1)
     X = np.ones((3, 2))

@@ -365,8 +365,9 @@ def test_bad_input_is_told_in_a_sentence() -> None:
         MatrixCompletion(thin, 1).value(np.linalg.qr(np.random.default_rng(0).standard_normal((40, 4)))[0])
     with pytest.raises(InvalidInputError, match="known entries has no unique solution at rank 30"):
         MatrixCompletion(ratings, 2).check_rank(30)
-    with pytest.raises(InvalidInputError, match="needs 40 rows"):
-        MatrixCompletion(ratings).value(np.eye(5)[:, :2])
+    for call in (MatrixCompletion(ratings).value, lambda U: MatrixCompletion(ratings).agent_gradient(U, 0)):
+        with pytest.raises(InvalidInputError, match="needs 40 rows"):
+            call(np.eye(5)[:, :2])
     for options in ({"rank": 0}, {"rank": 40}, {"rank": 2.5}):
         with pytest.raises(InvalidInputError, match="rank = "):
             RTRMC(**options).fit(ratings)

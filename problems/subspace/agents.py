@@ -53,6 +53,15 @@ class OwnedData(AgentSum):
                 total.update(np.ascontiguousarray(array).data)
         return total.hexdigest()[:12]
 
+    def _checked(self, point: Any) -> Array:
+        """Return a point as a C-contiguous array, or refuse one with other rows than the data."""
+        U = np.ascontiguousarray(point, dtype=float)
+        if U.ndim != 2 or len(U) != self.n_rows:
+            raise InvalidInputError(
+                f"a point needs {self.n_rows} rows, one per row of the data, got {U.shape}."
+            )
+        return U
+
     def _part(self, agent: int) -> Any:
         if agent not in self.parts:
             raise InvalidInputError(

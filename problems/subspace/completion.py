@@ -100,7 +100,7 @@ class MatrixCompletion(OwnedData):
         return float(gaps @ gaps), part.nnz
 
     def _pass(self, point: Array, agent: int, with_gradient: bool) -> tuple[float, Array, Array]:
-        part, point = self._part(agent), np.ascontiguousarray(point)
+        part, point = self._part(agent), self._checked(point)
         r = point.shape[1]
         W = np.empty((part.shape[1], r))
         G = np.zeros((self.n_rows if with_gradient else 0, r))
@@ -173,11 +173,7 @@ class MatrixCompletion(OwnedData):
         return self._solved.get(point, self._solve_anew)
 
     def _solve_anew(self, point: Array) -> Solved:
-        whole, U = self.whole, np.ascontiguousarray(point)
-        if U.ndim != 2 or len(U) != self.n_rows:
-            raise InvalidInputError(
-                f"a point needs {self.n_rows} rows, one per row of the ratings, got {U.shape}."
-            )
+        whole, U = self.whole, self._checked(point)
         r, n = U.shape[1], whole.shape[1]
         solved = Solved(
             np.empty((n, r)), np.empty((n, r, r)), np.empty(whole.nnz), np.zeros((PIECES, *U.shape))

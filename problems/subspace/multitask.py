@@ -80,7 +80,7 @@ class MultitaskFeatures(OwnedData):
 
     def _solve(self, point: Array, agent: int) -> Solution:
         group = self._part(agent)
-        return self._solved[agent].get(point, lambda U: Solution(group, U, self.lam, agent))
+        return self._solved[agent].get(point, lambda U: Solution(group, self._checked(U), self.lam, agent))
 
     def _turned(self, point: Array, E: Array, agent: int) -> Array:
         """Return an agent's part of the Hessian along E."""

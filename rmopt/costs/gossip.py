@@ -44,6 +44,11 @@ class GossipCost(FiniteSum):
             )
         if graph.n < 2:
             raise InvalidInputError("gossip needs at least two agents; minimise the cost of one by itself.")
+        rows, wanted = getattr(tasks, "n_rows", None), getattr(manifold, "shape", (None,))[0]
+        if None not in (rows, wanted) and rows != wanted:
+            raise InvalidInputError(
+                f"{type(tasks).__name__} has {rows} rows, and points of {manifold} have {wanted}; make them agree."
+            )
         if not (np.isfinite(rho) and rho >= 0.0):
             raise InvalidInputError(f"rho = {rho} must be a number of at least 0.")
         self.tasks, self.graph, self.rho, self.manifold = tasks, graph, float(rho), manifold
