@@ -67,6 +67,16 @@ def test_the_other_cases_run(tmp_path: Path, case: str) -> None:
     assert len({row["train_mse"] for row in found["rows"]}) == 2
 
 
+@pytest.mark.parametrize("methods", ["rtrmc", "precon-stochastic,rcg"])
+def test_cases_take_batch_solvers_too(tmp_path: Path, methods: str) -> None:
+    options = ["--case", "3", "--scale", "0.02", "--updates", "5", "--methods", methods, "--quiet"]
+    assert run("completion", *options, "--out", str(tmp_path)) == 0
+    rows = result(tmp_path)["rows"]
+    assert len(rows) == 1 + methods.count(",")
+    assert rows[-1]["disagreement"] is None
+    assert (tmp_path / "traces.png").exists() == ("precon" in methods)
+
+
 def test_selection_takes_what_the_folds_like(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = [
         "--case", "2", "--scale", "0.01", "--updates", "10", "--agents", "3", "--methods", "stochastic", "--select",

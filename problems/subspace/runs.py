@@ -92,8 +92,10 @@ class CompletionRuns:
                     plan = self.selected(about, name, shares, RANK, folds, plan)
                 cell = self.cell(about, name, shares, RANK, plan, traced=True)
                 rows.append({"method": label} | shown(cell))
-                traces[label] = cell["trace"]
-        if self.world.rank == 0:
+                # A batch solver has no trace.
+                if cell["trace"]:
+                    traces[label] = cell["trace"]
+        if self.world.rank == 0 and traces:
             run.draw("traces.png", draw_traces, traces, f"case {number}: {case.about}", size=(9.0, 4.0))
         return Outcome(
             data=f"case {number}, {m:,} × {n:,}",
