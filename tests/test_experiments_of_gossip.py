@@ -88,6 +88,7 @@ def test_selection_takes_what_the_folds_like(tmp_path: Path, capsys: pytest.Capt
     chosen = cells[0]["result"]
     assert cells[1]["settings"]["step_size"] == chosen["step_size"]
     assert cells[1]["settings"]["decay"] == chosen["decay"]
+    assert result(tmp_path)["parameters"]["used"] == {"Stochastic Gossip": {"rho": 1000.0, **chosen}}
 
 
 def test_the_picture_is_completed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,6 +120,9 @@ def test_every_method_trains_on_ratings(tmp_path: Path) -> None:
     assert len(found["rows"]) == 2 * (2 * decentral + len(METHODS) - decentral)
     assert all(row["sem"] is not None for row in found["rows"])
     assert {row["rank"] for row in found["rows"]} == {2, 3}
+    used = found["parameters"]["used"]
+    assert used["Stochastic Gossip, N = 4, r = 3"][1]["rho"] > 0.0
+    assert used["RTRMC (batch), N = 2, r = 3"] == [None, None]
 
 
 def test_multitask_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,8 +94,7 @@ def _gossip(variant: str) -> Callable[[Job], Trained]:
             checkpoint=job.checkpoint, world=job.shares.world,
         )  # fmt: skip
         about = {
-            "rho": found.rho, "disagreement": found.disagreement, "updates": found.result.updates,
-            "messages": found.messages, "bytes": found.bytes,
+            "rho": found.rho, "updates": found.result.updates, "bytes": found.bytes,
         }  # fmt: skip
         return Trained(found.mean, found.points, found.result.seconds, about)
 
@@ -140,7 +139,7 @@ def _batch(estimator: Any) -> Callable[[Job], Trained]:
             begun = perf_counter()
             U = solver.learn(tasks, None, job.seed)
             seconds = perf_counter() - begun
-        return Trained(U, Parts([U] * n), seconds, {"iterations": solver.n_iter_})
+        return Trained(U, Parts([U] * n), seconds, {})
 
     return train
 

@@ -81,7 +81,7 @@ class CompletionRuns:
             condition=case.condition,
             seed=run.seed,
         )
-        rows, traces = [], {}
+        rows, traces, used = [], {}, {}
         for name in methods:
             for rho in rhos:
                 label = METHODS[name].label + (f", ρ = {rho:g}" if len(rhos) > 1 else "")
@@ -92,6 +92,7 @@ class CompletionRuns:
                     plan = self.selected(about, name, shares, RANK, folds, plan)
                 cell = self.cell(about, name, shares, RANK, plan, traced=True)
                 rows.append({"method": label} | shown(cell))
+                used[label] = cell["used"]
                 # A batch solver has no trace.
                 if cell["trace"]:
                     traces[label] = cell["trace"]
@@ -99,7 +100,9 @@ class CompletionRuns:
             run.draw("traces.png", draw_traces, traces, f"case {number}: {case.about}", size=(9.0, 4.0))
         return Outcome(
             data=f"case {number}, {m:,} × {n:,}",
-            parameters=self.settings() | {"case": number, "scale": scale, "rank": RANK, "agents": n_agents},
+            parameters=self.settings()
+            | {"case": number, "scale": scale, "rank": RANK, "agents": n_agents}
+            | {"used": used},
             rows=rows,
             headings=HEADINGS,
             claims=case_claims(number, traces),
@@ -175,6 +178,10 @@ class CompletionRuns:
                 "folds": folds,
                 "agents": counts,
                 "ranks": ranks,
+                "used": {
+                    f"{METHODS[name].label}, N = {n}, r = {rank}": [cell["used"] for cell in cells]
+                    for (name, n, rank), cells in found.items()
+                },
             },
             rows=rows,
             headings=HEADINGS,
@@ -252,6 +259,7 @@ class CompletionRuns:
                 "disagreement": gap(trained.points) if METHODS[name].decentral else None,
                 "updates": per_agent,
                 "seconds": trained.seconds,
+                "used": _used(plan, trained),
                 "kilobytes_sent": trained.about.get("bytes", 0) / 1e3 or None,
                 "trace": [[row["updates"] / n, row["train_mse"], row["gap"]] for row in recorder.rows],
             }
@@ -270,6 +278,13 @@ class CompletionRuns:
             "step_size": plan.step_size, "decay": plan.decay, "iterations": self.iterations,
             "processes": self.world.size,
         }  # fmt: skip
+
+
+def _used(plan: GossipPlan, trained: Trained) -> dict[str, float] | None:
+    """Return what "auto" and cross-validation came to; None for methods without a ρ."""
+    if "rho" not in trained.about:
+        return None
+    return {"rho": trained.about["rho"], "step_size": plan.step_size, "decay": plan.decay}
 
 
 def _measured(steps: float) -> list[int]:

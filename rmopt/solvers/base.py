@@ -15,7 +15,7 @@ from rmopt.core.errors import InvalidInputError
 from rmopt.core.points import arrays_of
 from rmopt.core.problem import Problem
 from rmopt.engines.base import Engine, diverged
-from rmopt.solvers.checkpoint import Checkpoint, digest
+from rmopt.solvers.checkpoint import Saving, digest
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.samplers import Sampler
 from rmopt.solvers.step_sizes import StepSize
@@ -106,7 +106,7 @@ class Solver(ABC):
         *,
         random_state: int | np.random.Generator | None = None,
         recorder: Recorder | None = None,
-        checkpoint: Checkpoint | None = None,
+        checkpoint: Saving | None = None,
         stop: Stop | None = None,
         first_step: int = 0,
     ) -> Result:
@@ -121,7 +121,7 @@ class Solver(ABC):
             Equal integers give equal bits.
         recorder : Recorder, optional
             What to measure on the way, and whether to draw a progress bar.
-        checkpoint : Checkpoint, optional
+        checkpoint : Checkpoint or SharedCheckpoint, optional
             Save on the way, and resume when the file is there already.
         stop : callable, optional
             Sees the recorder's rows after each measurement; returns a reason to stop, or None.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,36 @@ from rmopt.core.files import load_arrays, save_arrays
 from rmopt.engines.world import ONE_PROCESS, World
 
 
+class Saving(ABC):
+    """Where and when a run saves its state."""
+
+    @abstractmethod
+    def pause_after(self, step: int) -> float:
+        """Return the next step at which the run must pause to save (infinity: saves go by the clock)."""
+
+    @abstractmethod
+    def due(self, step: int, seconds: float) -> bool:
+        """Return whether to save after a step, this long after the last time."""
+
+    @abstractmethod
+    def save(self, arrays: dict[str, Array], about: dict[str, Any]) -> None:
+        """Write a state and its description."""
+
+    @abstractmethod
+    def load(self, identity: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:
+        """Return the saved state and its description, or None when there is none.
+
+        Raises
+        ------
+        InvalidInputError
+            When the file is not a checkpoint, or belongs to a run with another identity; the message
+            names what differs.
+        """
+
+
 @dataclass(frozen=True)
-class Checkpoint:
-    """Where and how often a run saves its state.
+class Checkpoint(Saving):
+    """A checkpoint of a run in one process, saved by the clock.
 
     A run that finds a checkpoint of itself goes on from there and ends with the same bits as a run
     that was never interrupted. Files are replaced atomically.
@@ -34,11 +62,11 @@ class Checkpoint:
     every_seconds: float = 30.0
 
     def pause_after(self, step: int) -> float:
-        """Return the next step at which the run must pause to save (infinity: saves go by the clock)."""
+        """Return infinity: saves go by the clock."""
         return float("inf")
 
     def due(self, step: int, seconds: float) -> bool:
-        """Return whether to save, this long after the last time."""
+        """Return whether enough time has gone by."""
         return seconds >= self.every_seconds
 
     def save(self, arrays: dict[str, Array], about: dict[str, Any]) -> None:
@@ -46,19 +74,12 @@ class Checkpoint:
         save_arrays(self.path, arrays, about)
 
     def load(self, identity: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:
-        """Return the saved state and its description, or None when there is none.
-
-        Raises
-        ------
-        InvalidInputError
-            When the file is not a checkpoint, or belongs to a run with another identity; the message
-            names what differs.
-        """
+        """Return the saved state and its description, or None when there is none (see `Saving.load`)."""
         return _loaded(Path(self.path), identity) if Path(self.path).exists() else None
 
 
 @dataclass(frozen=True)
-class SharedCheckpoint(Checkpoint):
+class SharedCheckpoint(Saving):
     """A checkpoint of a run on several processes: each saves its own part, all at the same steps.
 
     The two latest generations are kept, so that a process that dies while it saves leaves one that is whole
@@ -73,6 +94,7 @@ class SharedCheckpoint(Checkpoint):
         The processes.
     """
 
+    path: Path | str
     every_steps: int = 1000
     world: World = ONE_PROCESS
 
