@@ -9,6 +9,7 @@ from rmopt.core.cost import (
     HasHessianAction,
     HasPreconditioner,
     HasProximalStep,
+    WholeCost,
 )
 from rmopt.core.errors import (
     DivergedError,
@@ -60,5 +61,6 @@ __all__ = [
     "RowColumn",
     "StorageError",
     "Sum",
+    "WholeCost",
     "as_graph",
 ]

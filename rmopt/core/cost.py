@@ -48,6 +48,32 @@ class FiniteSum(Cost):
         """
 
 
+class WholeCost(FiniteSum):
+    """A cost as a sum of one term, so that solvers of sums take its whole gradient each step.
+
+    Parameters
+    ----------
+    cost : Cost
+    """
+
+    n_terms = 1
+
+    def __init__(self, cost: Cost) -> None:
+        self.cost = cost
+
+    def value(self, point: Any) -> float:
+        """Return the cost at a point."""
+        return self.cost.value(point)
+
+    def gradient(self, point: Any) -> Ambient:
+        """Return the Euclidean gradient at a point."""
+        return self.cost.gradient(point)
+
+    def term_gradient(self, point: Any, terms: np.ndarray) -> Ambient:
+        """Return the Euclidean gradient: there is one term."""
+        return self.cost.gradient(point)
+
+
 class AgentSum(FiniteSum):
     """A sum over agents, each of which holds data of its own: a term is an agent.
 

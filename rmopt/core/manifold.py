@@ -155,6 +155,10 @@ class FixedRankManifold(Manifold):
     shape: tuple[int, int]
     rank: int
 
+    @abstractmethod
+    def with_rank(self, k: int) -> Self:
+        """Return the manifold of matrices of the same shape and another rank, with the same retraction."""
+
 
 @runtime_checkable
 class HasHessian(Protocol):

@@ -1,17 +1,30 @@
-"""Costs to minimise: scalar losses and sums over bilinear scores."""
+"""Costs to minimise: scalar losses, sums over bilinear scores, convex functions of embeddings."""
 
 from rmopt.costs.bilinear import Bilinear, BilinearSum, TripletSum
+from rmopt.costs.convex import ConvexCost, HasFactorPreconditioner, LocalModel, SumOfCosts, Trace
+from rmopt.costs.embedded import EmbeddedCost
 from rmopt.costs.gossip import GossipCost
 from rmopt.costs.log_det import LogDetTriplet
 from rmopt.costs.losses import LOSSES, Loss, absolute, hinge, logistic, squared, squared_hinge
+from rmopt.costs.pairwise import Grid, Pairing, Pairs, PairwiseDistance
 
 __all__ = [
     "LOSSES",
     "Bilinear",
     "BilinearSum",
+    "ConvexCost",
+    "EmbeddedCost",
     "GossipCost",
+    "Grid",
+    "HasFactorPreconditioner",
+    "LocalModel",
     "LogDetTriplet",
     "Loss",
+    "Pairing",
+    "Pairs",
+    "PairwiseDistance",
+    "SumOfCosts",
+    "Trace",
     "TripletSum",
     "absolute",
     "hinge",

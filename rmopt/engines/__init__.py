@@ -4,12 +4,14 @@ from rmopt.engines.base import Engine
 from rmopt.engines.batch import BatchEngine
 from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine
 from rmopt.engines.blocked import BlockedEngine
+from rmopt.engines.certificate import Certificate, certify
 from rmopt.engines.choose import ENGINES, choose_block_engine, choose_engine
 from rmopt.engines.coordinate import GREEDY, BlockEngine, CoordinateEngine
 from rmopt.engines.gauged import GaugedEngine, GaugedState
 from rmopt.engines.gossip import GossipEngine, GossipState
 from rmopt.engines.log_det import LogDetEngine
 from rmopt.engines.mpi import MPIWorld
+from rmopt.engines.rank_incremental import Growth, RankEngine, RankState
 from rmopt.engines.reference import ReferenceEngine
 from rmopt.engines.world import OneProcess, World
 
@@ -20,18 +22,23 @@ __all__ = [
     "BilinearEngine",
     "BlockEngine",
     "BlockedEngine",
+    "Certificate",
     "CoordinateEngine",
     "Engine",
     "GaugedEngine",
     "GaugedState",
     "GossipEngine",
     "GossipState",
+    "Growth",
     "LogDetEngine",
     "MPIWorld",
     "OneProcess",
+    "RankEngine",
+    "RankState",
     "ReferenceEngine",
     "SymmetricBilinearEngine",
     "World",
+    "certify",
     "choose_block_engine",
     "choose_engine",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -56,6 +56,10 @@ class FixedRankEmbedded(FixedRankManifold):
 
     def __repr__(self) -> str:
         return f"FixedRankEmbedded({self.shape[0]}, {self.shape[1]}, {self.rank})"
+
+    def with_rank(self, k: int) -> Self:
+        """Return the manifold of matrices of the same shape and rank k."""
+        return type(self)(*self.shape, k, self.default_retraction)
 
     @property
     def dim(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -51,6 +51,10 @@ class PSDMatrices(FixedRankManifold):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.shape[0]}, {self.rank})"
+
+    def with_rank(self, k: int) -> Self:
+        """Return the manifold of matrices of the same size and rank k."""
+        return type(self)(self.shape[0], k, self.default_retraction)
 
     @property
     def dim(self) -> int:

@@ -3,8 +3,12 @@
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.checkpoint import Checkpoint, SharedCheckpoint
 from rmopt.solvers.coordinate_descent import CoordinateDescent
+from rmopt.solvers.factor import LBFGS, FactorSolver
 from rmopt.solvers.gossip import Gossip, Matchings
+from rmopt.solvers.growth import Exponential, Linear
 from rmopt.solvers.identification import ManifoldIdentification
+from rmopt.solvers.newton import NewtonCG
+from rmopt.solvers.rank_incremental import CertifiedResult, RankIncremental
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.samplers import Cyclic, FromDraw, GaussSouthwell, Sampler, ShuffledEpochs, Uniform
 from rmopt.solvers.sgd import SGD
@@ -19,12 +23,16 @@ from rmopt.solvers.step_sizes import (
 )
 
 __all__ = [
+    "LBFGS",
     "SGD",
+    "CertifiedResult",
     "Checkpoint",
     "Constant",
     "CoordinateDescent",
     "Cyclic",
     "ExactLineSearch",
+    "Exponential",
+    "FactorSolver",
     "FractionOfBound",
     "FromDraw",
     "FromFunction",
@@ -32,8 +40,11 @@ __all__ = [
     "Gossip",
     "InverseSqrt",
     "InverseTime",
+    "Linear",
     "ManifoldIdentification",
     "Matchings",
+    "NewtonCG",
+    "RankIncremental",
     "Recorder",
     "Result",
     "Sampler",

@@ -99,6 +99,22 @@ class Solver(ABC):
         """Return why the run may stop at an engine's state, or None."""
         return None
 
+    def start(self, problem: Problem, rng: np.random.Generator) -> Any:
+        """Return the initial point of a run that is given none: a random one."""
+        return problem.manifold.random_point(rng)
+
+    def check_start(self, problem: Problem, point: Any) -> str | None:
+        """Return why a run cannot begin at a point, or None."""
+        return problem.manifold.check_point(point)
+
+    def observe(self, engine: Engine, state: Any) -> dict[str, float]:
+        """Return what the solver itself knows of its progress; where it knows something, each step has a row."""
+        return {}
+
+    def conclude(self, result: Result, engine: Engine, state: Any) -> Result:
+        """Return the result with what the solver adds to it."""
+        return result
+
     def run(
         self,
         problem: Problem,
@@ -144,8 +160,8 @@ class Solver(ABC):
         engine = self.engine(problem)
         random_start = initial_point is None
         if random_start:
-            initial_point = problem.manifold.random_point(np.random.default_rng([seed, 0]))
-        reason = problem.manifold.check_point(initial_point)
+            initial_point = self.start(problem, np.random.default_rng([seed, 0]))
+        reason = self.check_start(problem, initial_point)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
         identity = {"solver": repr(self), "manifold": repr(problem.manifold), "seed": seed}
@@ -170,11 +186,14 @@ class Solver(ABC):
         last, check_every = first_step + n_steps, self.check_every(problem)
         # No steps: compiled loops are loaded or compiled before the clock starts.
         state.engine_state = engine.advance(state.engine_state, np.empty((0, 1), dtype=np.int64), np.empty(0))
+        observes = bool(self.observe(engine, state.engine_state))
+        measures = observes or bool(recorder.metrics)
         recorder.begin(state.step, last, rows)
         stopped_by = f"the budget of {n_steps} steps"
 
         def next_pause(step: int) -> float:
             check = np.inf if check_every is None else (step // check_every + 1) * check_every
+            check = step + 1 if observes else check
             save_at = np.inf if checkpoint is None else checkpoint.pause_after(step)
             return min(recorder.next_after(step), check, save_at)
 
@@ -192,6 +211,7 @@ class Solver(ABC):
                 step=state.step,
                 updates=state.engine_state.updates,
                 seconds=state.seconds,
+                observed=self.observe(engine, state.engine_state),
             )
             return stop(recorder.rows) if stop is not None else None
 
@@ -202,12 +222,12 @@ class Solver(ABC):
 
         last_save = time.monotonic()
         try:
-            if not recorder.rows and recorder.metrics:
+            if not recorder.rows and measures:
                 measure()
             for _ in self._iterate(engine, problem, state, seed, next_pause, last):
                 recorder.advance(state.step)
-                due = state.step == last or recorder.next_after(state.step - 1) == state.step
-                if recorder.metrics and due:
+                due = observes or state.step == last or recorder.next_after(state.step - 1) == state.step
+                if measures and due:
                     early = measure()
                     if early is not None and state.step < last:
                         stopped_by = early
@@ -216,7 +236,7 @@ class Solver(ABC):
                     early = self.converged(engine, state.engine_state)
                     if early is not None:
                         stopped_by = early
-                        if recorder.metrics and not due:
+                        if measures and not due:
                             measure()
                         break
                 if checkpoint is not None and checkpoint.due(state.step, time.monotonic() - last_save):
@@ -227,7 +247,7 @@ class Solver(ABC):
                 save()
         finally:
             recorder.end()
-        return Result(
+        result = Result(
             point=point,
             steps=state.step - first_step,
             updates=state.engine_state.updates,
@@ -236,6 +256,7 @@ class Solver(ABC):
             seed=seed,
             history=recorder.rows,
         )
+        return self.conclude(result, engine, state.engine_state)
 
     def _iterate(
         self,

@@ -84,9 +84,19 @@ class Recorder:
         if self._bar is not None:
             self._bar.begin(step, n_steps)
 
-    def measure(self, point: Any, *, step: int, updates: int, seconds: float) -> dict[str, Any]:
-        """Measure the metrics at a point and return the new row."""
-        row: dict[str, Any] = {"step": step, "updates": updates, "seconds": seconds}
+    def measure(
+        self,
+        point: Any,
+        *,
+        step: int,
+        updates: int,
+        seconds: float,
+        observed: Mapping[str, float] | None = None,
+    ) -> dict[str, Any]:
+        """Measure the metrics at a point and return the new row, with what the solver observed itself."""
+        row: dict[str, Any] = {"step": step, "updates": updates, "seconds": seconds, **(observed or {})}
+        if self._bar is not None and observed:
+            self._bar.note(", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in observed.items()))
         for name, metric in self.metrics.items():
             value = metric(point)
             if isinstance(value, Mapping):
@@ -146,6 +156,10 @@ class ProgressBar:
         self._task = self._progress.add_task(self.description, total=n_steps, completed=step, rate="")
         self._begun = (step, time.perf_counter())
         self._progress.start()
+
+    def note(self, text: str) -> None:
+        """Show some text beside the label."""
+        self._progress.update(self._task, description=f"{self.description}: {text}")
 
     def advance(self, step: int) -> None:
         """Move the bar."""

@@ -1,0 +1,86 @@
+"""Metric regression: inner products under the metric are to equal those without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rmopt.core import InvalidInputError
+from rmopt.costs import EmbeddedCost
+
+Array = np.ndarray
+
+
+class MetricRegression(EmbeddedCost):
+    """‖XᵀX − XᵀWX‖² (Mirzazadeh et al. 2015, equation 12 without its trace term).
+
+    With more samples than features, X is exchanged for the triangle R of Xᵀ = QR: RᵀR = XXᵀ, and the norms are the
+    same, so that only n × min(n, t) numbers matter.
+
+    Parameters
+    ----------
+    X : array, shape (n_features, n_samples)
+
+    Raises
+    ------
+    InvalidInputError
+        When X is not a table of finite numbers.
+    """
+
+    def __init__(self, X: Any) -> None:
+        X = np.asarray(X, dtype=float)
+        if X.ndim != 2 or X.size == 0 or not np.isfinite(X).all():
+            raise InvalidInputError(f"X must be a table of finite numbers, got one of shape {X.shape}.")
+        n, t = X.shape
+        self.features = np.linalg.qr(X.T, mode="r") if t > n else np.ascontiguousarray(X.T)
+        self.target = self.features @ self.features.T
+
+    def measure(self, A: Array, B: Array) -> Array:
+        """Return the symmetric part of ABᵀ: all inner products of samples."""
+        product = A @ B.T
+        return product if B is A else 0.5 * (product + product.T)
+
+    def spread(self, slopes: Array, Z: Array) -> Array:
+        """Return the slopes times Z."""
+        return slopes @ Z
+
+    def loss(self, measurements: Array) -> tuple[float, Array]:
+        """Return the squared distance to the inner products without the metric."""
+        residual = measurements - self.target
+        return float(np.vdot(residual, residual)), 2.0 * residual
+
+    def curvature(self, measurements: Array, change: Array) -> Array:
+        """Return the change of the slopes."""
+        return 2.0 * change
+
+    def preconditioner(self, Y: Array, floor: float = 0.0) -> Callable[[Array], Array] | None:
+        """Return the inverse of 4 (FᵀF + ε I) ⊗ (YᵀFᵀF Y), with ε such that it is about `floor` where F is blind."""
+        if not Y.shape[1]:
+            return None
+        F = self.features
+        Z = F @ Y
+        right = Z.T @ Z
+        right += 1e-12 * np.trace(right) * np.eye(len(right))
+        mean = np.trace(right) / len(right)
+        ridge = max(floor / (4.0 * mean), 1e-14 * float(np.vdot(F, F)))
+        right_inverse = np.linalg.inv(right) / (4.0 * ridge)
+        # (FᵀF + ε I)⁻¹ by the smaller of the two Gram matrices.
+        core = np.linalg.inv(F @ F.T + ridge * np.eye(len(F)))
+
+        def precondition(V: Array) -> Array:
+            return (V - F.T @ (core @ (F @ V))) @ right_inverse
+
+        return precondition
+
+
+def closed_form(X: Array, beta: float) -> tuple[Array, float]:
+    """Return the minimiser of ‖XᵀX − XᵀWX‖² + β tr W for X of full rank, and the minimum.
+
+    With X = U S Vᵀ it is U diag(max(0, 1 − β/(2 sᵢ⁴))) Uᵀ; an oracle for tests.
+    """
+    U, s, _ = np.linalg.svd(np.asarray(X, dtype=float), full_matrices=False)
+    kept = np.maximum(0.0, 1.0 - beta / (2.0 * s**4))
+    value = float(np.sum((s**2 * (1.0 - kept)) ** 2) + beta * kept.sum())
+    return (U * kept) @ U.T, value

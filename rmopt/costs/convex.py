@@ -1,0 +1,255 @@
+"""Convex functions of a positive semidefinite matrix W, evaluated at a factor Y of W = YYᵀ.
+
+Nothing here is of size p × p: a cost sees the p × d factor, and its gradient ∇f(W) is an operator.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import scipy.sparse as sp
+
+from rmopt.core.ambient import Actions, Ambient, Array, Factored, dense
+from rmopt.core.cost import Cost
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.psd import PSDPoint
+
+# f at a mixture Σ cᵢ YᵢYᵢᵀ, and its derivatives with respect to the weights c.
+Mixture = Callable[[Array], tuple[float, Array]]
+
+
+class LocalModel(ABC):
+    """What is known of f around W = YYᵀ.
+
+    Attributes
+    ----------
+    factor : array, shape (p, d)
+        Y.
+    value : float
+        f(YYᵀ).
+    """
+
+    factor: Array
+    value: float
+
+    @abstractmethod
+    def apply(self, V: Array) -> Array:
+        """Return ∇f(W) V for a (p, j) array."""
+
+    @abstractmethod
+    def along(self, A: Array, B: Array) -> Ambient:
+        """Return the derivative of ∇f at W along ABᵀ + BAᵀ, as an operator."""
+
+    def factor_gradient(self) -> Array:
+        """Return the gradient of Y ↦ f(YYᵀ): 2 ∇f(W) Y, shape (p, d)."""
+        return 2.0 * self.apply(self.factor)
+
+    def factor_hessian(self, D: Array) -> Array:
+        """Return the derivative of the factor's gradient along D, shape (p, d)."""
+        return 2.0 * (self.along(self.factor, D) @ self.factor + self.apply(D))
+
+
+class ConvexCost(Cost):
+    """A convex function f of W ⪰ 0 that is known at factors Y of W = YYᵀ. Costs can be added.
+
+    Attributes
+    ----------
+    shape : (int, int)
+        The numbers of rows and columns of W, (p, p).
+    lower_bound, trace_weight : float
+        f(W) ≥ lower_bound + trace_weight · tr W for every W ⪰ 0; what a certificate of optimality rests on.
+    """
+
+    shape: tuple[int, int]
+    lower_bound: float = 0.0
+    trace_weight: float = 0.0
+
+    @abstractmethod
+    def at(self, Y: Array) -> LocalModel:
+        """Return value and derivatives around YYᵀ for a factor of shape (p, d)."""
+
+    @abstractmethod
+    def mixture(self, factors: Sequence[Array]) -> Mixture:
+        """Return the function of weights c ↦ (f(Σ cᵢ YᵢYᵢᵀ), its gradient) for factors Yᵢ."""
+
+    def value(self, point: PSDPoint) -> float:
+        """Return the cost at a point."""
+        return self.at(point.factor()).value
+
+    def gradient(self, point: PSDPoint) -> Actions:
+        """Return ∇f at a point, as an operator."""
+        apply = self.at(point.factor()).apply
+        return Actions(self.shape, apply, apply)
+
+    def hessian(self, point: PSDPoint, direction: Any) -> Ambient:
+        """Return the derivative of ∇f along the symmetric part of an ambient direction, best given by factors."""
+        if not isinstance(direction, Factored):
+            direction = Factored(dense(direction), np.eye(self.shape[0]))
+        return self.at(point.factor()).along(0.5 * direction.left, direction.right)
+
+    def __add__(self, other: ConvexCost) -> SumOfCosts:
+        return SumOfCosts(*_parts(self), *_parts(other))
+
+    def fingerprint(self) -> str:
+        """Return a digest of the data and settings; two equal costs have the same."""
+        total = hashlib.sha256(type(self).__name__.encode())
+        for name, part in sorted(vars(self).items()):
+            total.update(name.encode())
+            _digest(total, part)
+        return total.hexdigest()
+
+
+def _parts(cost: ConvexCost) -> tuple[ConvexCost, ...]:
+    return cost.parts if isinstance(cost, SumOfCosts) else (cost,)
+
+
+def _digest(total: Any, part: Any) -> None:
+    if isinstance(part, ConvexCost):
+        total.update(part.fingerprint().encode())
+    elif sp.issparse(part):
+        rows = part.tocsr()
+        _digest(total, [rows.shape, rows.data, rows.indices, rows.indptr])
+    elif isinstance(part, np.ndarray):
+        total.update(np.ascontiguousarray(part).data)
+    elif isinstance(part, list | tuple):
+        for one in part:
+            _digest(total, one)
+    elif isinstance(part, dict):
+        _digest(total, list(part.items()))
+    elif hasattr(part, "__dict__") and not callable(part):
+        _digest(total, list(vars(part).items()))
+    else:
+        total.update(repr(part).encode())
+
+
+class SumOfCosts(ConvexCost):
+    """The sum of convex costs, made by ``+``.
+
+    Raises
+    ------
+    InvalidInputError
+        When the parts are of matrices of different sizes.
+    """
+
+    def __init__(self, *parts: ConvexCost) -> None:
+        shapes = {part.shape for part in parts if not isinstance(part, Trace)}
+        if len(shapes) != 1:
+            raise InvalidInputError(
+                "a sum of costs needs a loss that knows its size, and all of one size; "
+                f"got {', '.join(str(shape) for shape in sorted(shapes)) or 'only Trace'}."
+            )
+        self.parts = parts
+        self.shape = shapes.pop()
+        self.lower_bound = sum(part.lower_bound for part in parts)
+        self.trace_weight = sum(part.trace_weight for part in parts)
+
+    def at(self, Y: Array) -> LocalModel:
+        """Return value and derivatives around YYᵀ."""
+        return _SumModel(Y, [part.at(Y) for part in self.parts])
+
+    def mixture(self, factors: Sequence[Array]) -> Mixture:
+        """Return f as a function of weights (see `ConvexCost.mixture`)."""
+        functions = [part.mixture(factors) for part in self.parts]
+
+        def total(weights: Array) -> tuple[float, Array]:
+            values, slopes = zip(*(function(weights) for function in functions), strict=True)
+            return float(sum(values)), np.sum(slopes, axis=0)
+
+        return total
+
+    def preconditioner(self, Y: Array, floor: float = 0.0) -> Callable[[Array], Array] | None:
+        """Return the preconditioner of the first part that has one (see `HasFactorPreconditioner`)."""
+        for part in self.parts:
+            if isinstance(part, HasFactorPreconditioner):
+                return part.preconditioner(Y, floor + 2.0 * self.trace_weight)
+        return None
+
+
+class _SumModel(LocalModel):
+    def __init__(self, Y: Array, parts: list[LocalModel]) -> None:
+        self.factor, self.parts = Y, parts
+        self.value = float(sum(part.value for part in parts))
+
+    def apply(self, V: Array) -> Array:
+        return np.sum([part.apply(V) for part in self.parts], axis=0)
+
+    def along(self, A: Array, B: Array) -> Ambient:
+        actions = [part.along(A, B) for part in self.parts]
+
+        def apply(V: Array) -> Array:
+            return np.sum([action @ V for action in actions], axis=0)
+
+        n = len(self.factor)
+        return Actions((n, n), apply, apply)
+
+    def factor_gradient(self) -> Array:
+        return np.sum([part.factor_gradient() for part in self.parts], axis=0)
+
+    def factor_hessian(self, D: Array) -> Array:
+        return np.sum([part.factor_hessian(D) for part in self.parts], axis=0)
+
+
+@runtime_checkable
+class HasFactorPreconditioner(Protocol):
+    """A cost that knows something near to the inverse of the factor's Hessian."""
+
+    def preconditioner(self, Y: Array, floor: float = 0.0) -> Callable[[Array], Array] | None:
+        """Return a symmetric positive definite map of (p, d) arrays at a factor, or None.
+
+        Parameters
+        ----------
+        Y : array, shape (p, d)
+        floor : float
+            Curvature that other parts of the cost add in every direction.
+        """
+
+
+class Trace(ConvexCost):
+    """β tr W, which is β ‖Y‖²: the trace norm of a positive semidefinite matrix. It fits every size.
+
+    Parameters
+    ----------
+    beta : float
+        Positive.
+
+    Raises
+    ------
+    InvalidInputError
+        For another β.
+    """
+
+    shape = (0, 0)
+
+    def __init__(self, beta: float) -> None:
+        if not (np.isfinite(beta) and beta > 0.0):
+            raise InvalidInputError(f"beta = {beta!r} must be a positive number: the weight of the trace.")
+        self.beta = self.trace_weight = float(beta)
+
+    def at(self, Y: Array) -> LocalModel:
+        """Return value and derivatives around YYᵀ."""
+        return _TraceModel(Y, self.beta)
+
+    def mixture(self, factors: Sequence[Array]) -> Mixture:
+        """Return f as a function of weights (see `ConvexCost.mixture`)."""
+        slopes = self.beta * np.array([np.vdot(Y, Y) for Y in factors])
+        return lambda weights: (float(slopes @ weights), slopes)
+
+
+class _TraceModel(LocalModel):
+    def __init__(self, Y: Array, beta: float) -> None:
+        self.factor, self.beta = Y, beta
+        self.value = beta * float(np.vdot(Y, Y))
+
+    def apply(self, V: Array) -> Array:
+        return self.beta * V
+
+    def along(self, A: Array, B: Array) -> Ambient:
+        n = len(self.factor)
+        return Actions((n, n), np.zeros_like, np.zeros_like)
+
+    def factor_hessian(self, D: Array) -> Array:
+        return 2.0 * self.beta * D

@@ -1,0 +1,214 @@
+"""Rounds of rank-incremental optimisation over the positive semidefinite cone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.optimize import minimize
+
+from rmopt.core.ambient import Array
+from rmopt.core.psd import PSDPoint
+from rmopt.costs.convex import ConvexCost
+from rmopt.engines.base import Engine, diverged
+from rmopt.engines.certificate import Certificate, certify
+
+# Columns of the factor that are shorter than this share of the longest are dropped.
+NEGLIGIBLE = 1e-8
+# Candidates with more than this share of their length in the span of the factor bring nothing new.
+OVERLAP = 0.5
+# How exactly a round is solved, relative to the eigenvalue that the round before it left.
+INEXACTNESS = 1e-3
+# A round that lowers the objective by less than this share, and the gap by less than a tenth, counts as idle.
+IDLE = 1e-12
+
+
+class Growth(Protocol):
+    """How many columns a round adds at most."""
+
+    def first(self) -> int:
+        """Return the number for the first round."""
+
+    def after(self, added: int) -> int:
+        """Return the number for the next round, when the last one added so many."""
+
+
+# From a factor and a bound on the length of its gradient to a better factor.
+Inner = Callable[[Array, float], Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class RankState:
+    """A factor with its certificate, and the directions for the next round.
+
+    Attributes
+    ----------
+    Y : array, shape (p, d)
+    certificate : Certificate
+    values, vectors : array
+        Positive eigenvalues of −∇f and their eigenvectors.
+    added : int
+        Columns that the last round added.
+    idle : int
+        Consecutive rounds without progress.
+    """
+
+    Y: Array
+    certificate: Certificate
+    values: Array
+    vectors: Array
+    added: int = 0
+    idle: int = 0
+    steps: int = 0
+    updates: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class RankEngine(Engine):
+    """Algorithm 1 of Mirzazadeh et al. (2015): each step of the schedule is one round.
+
+    A round looks along the leading positive eigenvectors U of −∇f(YYᵀ), finds the best a YYᵀ + b UUᵀ, minimises from
+    [√a Y, √b U] over factors, and drops columns that vanished. Every round lowers the objective, so that no loop of
+    growing and shrinking can arise but one of rounding, which is counted in `idle`.
+
+    Attributes
+    ----------
+    cost : ConvexCost
+    inner : callable or None
+        Minimises over factors of one size; None: no local optimisation (boosting).
+    growth : Growth
+    tol : float
+        The relative gap at which the run is done.
+    max_rank : int
+    rescale : bool
+        Search a and b; otherwise a = 1 (Journée et al. 2010).
+    """
+
+    cost: ConvexCost
+    inner: Inner | None
+    growth: Growth
+    tol: float
+    max_rank: int
+    rescale: bool = True
+
+    def load(self, point: PSDPoint) -> RankState:
+        """Return a state at a point of any rank, with its certificate and directions."""
+        return self._certified(shrunk(point.factor()), self.growth.first())
+
+    def advance(self, state: RankState, schedule: Array, etas: Array) -> RankState:
+        """Do one round for each row of the schedule; step sizes are not looked at."""
+        for _ in schedule:
+            state = self._round(state)
+        return state
+
+    def _round(self, state: RankState) -> RankState:
+        Y, U = state.Y, self._fresh(state)
+        start = self._mixed(Y, U)
+        better = start
+        if self.inner is not None and start.shape[1] > 0:
+            better = self.inner(start, self._gradient_tolerance(state, start))
+            if not np.isfinite(better).all():
+                raise diverged(state.steps, 0.0)
+            if self.cost.at(better).value > self.cost.at(start).value:
+                better = start
+        found = self._certified(shrunk(better), self.growth.after(U.shape[1]))
+        if found.certificate.objective > state.certificate.objective:
+            # Rounding alone: the last point was better.
+            found = dataclasses.replace(
+                found, Y=Y, certificate=state.certificate, values=state.values, vectors=state.vectors
+            )
+        before, after = state.certificate, found.certificate
+        progress = before.objective - after.objective > IDLE * abs(before.objective)
+        idle = 0 if progress or after.gap < 0.9 * before.gap else state.idle + 1
+        return dataclasses.replace(
+            found, added=U.shape[1], idle=idle, steps=state.steps + 1, updates=state.updates + 1
+        )
+
+    def _certified(self, Y: Array, n_candidates: int) -> RankState:
+        certificate, values, vectors = certify(self.cost, Y, min(n_candidates, len(Y)))
+        if not np.isfinite(certificate.objective):
+            raise diverged(0, 0.0)
+        return RankState(Y, certificate, values, vectors)
+
+    def _fresh(self, state: RankState) -> Array:
+        """Return the candidate columns that leave the span of Y, as many as may be added.
+
+        Without local optimisation those inside the span are progress too.
+        """
+        Y, U = state.Y, state.vectors
+        if self.inner is None:
+            return U
+        room = min(self.max_rank, len(Y)) - Y.shape[1]
+        if Y.shape[1]:
+            Q = np.linalg.qr(Y)[0]
+            inside = Q.T @ U
+            U = (U - Q @ inside)[:, (inside**2).sum(axis=0) <= OVERLAP]
+        return np.linalg.qr(U[:, : max(room, 0)])[0]
+
+    def _mixed(self, Y: Array, U: Array) -> Array:
+        """Return [√a Y, √b U] with the a, b ≥ 0 that minimise f(a YYᵀ + b UUᵀ)."""
+        if not U.shape[1]:
+            return Y
+        function = self.cost.mixture([Y, U])
+        fixed = not (self.rescale and Y.shape[1])
+        bounds = [(1.0, 1.0) if fixed else (0.0, None), (0.0, None)]
+        value, slopes = function(np.array([1.0, 0.0]))
+        # In units in which the slope is that of a step of length 1.
+        unit = max(float(np.vdot(Y, Y)) / U.shape[1], abs(value) / max(-slopes[1], 1e-300) * 1e-3)
+
+        def scaled(weights: Array) -> tuple[float, Array]:
+            value, slopes = function(weights * [1.0, unit])
+            return value, slopes * [1.0, unit]
+
+        found = minimize(scaled, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B", bounds=bounds)
+        a, b = found.x * [1.0, unit] if found.fun <= value else (1.0, 0.0)
+        # A little of each direction, for the local optimiser to hold on to.
+        b = max(b, 1e-8 * max(float((Y**2).sum(axis=0).max(initial=0.0)), 1e-8 * unit))
+        if self.inner is None and function(np.array([a, b]))[0] > value:
+            return Y
+        return np.hstack([np.sqrt(a) * Y, np.sqrt(b) * U]) if a > 0.0 else np.sqrt(b) * U
+
+    def _gradient_tolerance(self, state: RankState, start: Array) -> float:
+        """Return how short the factor's gradient is to become in this round."""
+        now = state.certificate
+        wanted = self.tol * abs(now.objective) / max(now.trace_bound, 1e-300)
+        eigenvalue = max(INEXACTNESS * now.eigenvalue, 0.05 * wanted) * 0.1**state.idle
+        return 2.0 * eigenvalue * float(np.linalg.norm(start, 2))
+
+    def dump(self, state: RankState) -> PSDPoint:
+        """Return the point; its rank may be 0."""
+        return point_of(state.Y)
+
+    def pack(self, state: RankState) -> dict[str, Array]:
+        """Return all that a state holds."""
+        numbers = dataclasses.astuple(state.certificate)
+        counters = [state.added, state.idle, state.steps, state.updates]
+        return {
+            "Y": state.Y, "values": state.values, "vectors": state.vectors,
+            "certificate": np.array(numbers), "counters": np.array(counters),
+        }  # fmt: skip
+
+    def unpack(self, arrays: dict[str, Array], template: Any) -> RankState:
+        """Return the state that `pack` took apart."""
+        certificate = Certificate(*arrays["certificate"].tolist())
+        return RankState(
+            arrays["Y"], certificate, arrays["values"], arrays["vectors"], *arrays["counters"].tolist()
+        )
+
+
+def shrunk(Y: Array) -> Array:
+    """Return a factor of the same product with orthogonal columns, without those that vanished."""
+    if not Y.shape[1]:
+        return Y
+    Q, lengths, _ = np.linalg.svd(Y, full_matrices=False)
+    kept = lengths > NEGLIGIBLE * lengths[0]
+    return Q[:, kept] * lengths[kept]
+
+
+def point_of(Y: Array) -> PSDPoint:
+    """Return YYᵀ as a point, for a factor with orthogonal columns or any other."""
+    Q, triangle = np.linalg.qr(Y)
+    S = triangle @ triangle.T
+    return PSDPoint(Q, 0.5 * (S + S.T))

@@ -1,0 +1,150 @@
+"""Batch solvers that move the factor Y of W = YYᵀ: what they share, and scipy's L-BFGS."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from rmopt.core.ambient import Array
+from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilityError
+from rmopt.core.problem import Problem
+from rmopt.costs.convex import ConvexCost
+from rmopt.engines.rank_incremental import point_of, shrunk
+from rmopt.manifolds.psd_matrices import PSDMatrices
+from rmopt.solvers.base import Result, seed_of
+
+
+@dataclass(frozen=True)
+class FactorSolver(ABC):
+    """A solver of min f(YYᵀ) over p × d factors Y: the form of Burer and Monteiro (2003).
+
+    The end may have a smaller rank than the manifold of the problem, for factors can lose rank.
+
+    Parameters
+    ----------
+    max_iterations : int
+    tol : float
+        Stop when the factor's gradient is at most this long, relative to the first one.
+    gradient_norm : float, optional
+        Stop when it is at most this long; in place of `tol`.
+
+    Raises
+    ------
+    InvalidInputError
+        For a parameter out of range.
+    """
+
+    max_iterations: int = 1000
+    tol: float = 1e-6
+    gradient_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.max_iterations, (int, np.integer)) or self.max_iterations < 0:
+            raise InvalidInputError(
+                f"max_iterations = {self.max_iterations!r} must be an integer of at least 0."
+            )
+        for name in ("tol", "gradient_norm"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0.0:
+                raise InvalidInputError(f"{name} = {value!r} must be a number of at least 0.")
+
+    @abstractmethod
+    def minimise(self, cost: ConvexCost, Y: Array) -> tuple[Array, int, str]:
+        """Return a better factor, the number of iterations and why they ended."""
+
+    def with_gradient_norm(self, norm: float) -> Self:
+        """Return the solver that stops at a gradient of this length."""
+        return replace(self, gradient_norm=norm)
+
+    def run(
+        self,
+        problem: Problem,
+        initial_point: Any = None,
+        *,
+        random_state: int | np.random.Generator | None = None,
+    ) -> Result:
+        """Minimise the cost; `steps` and `updates` count iterations, and the history is empty.
+
+        Raises
+        ------
+        MissingCapabilityError
+            When the problem is not of a `ConvexCost` on positive semidefinite matrices.
+        InvalidInputError
+            When the initial point is not on the manifold, or for a wrong `random_state`.
+        DivergedError
+            When the cost at the end is not finite.
+        """
+        cost, manifold, seed = problem.cost, problem.manifold, seed_of(random_state)
+        if not isinstance(cost, ConvexCost) or not isinstance(manifold, PSDMatrices):
+            raise MissingCapabilityError(
+                f"{type(self).__name__} moves factors of positive semidefinite matrices: it needs a ConvexCost on "
+                f"PSDFixedRank or PolarPSD, not {type(cost).__name__} on {manifold}."
+            )
+        if initial_point is None:
+            initial_point = manifold.random_point(np.random.default_rng([seed, 0]))
+        reason = manifold.check_point(initial_point)
+        if reason is not None:
+            raise InvalidInputError(f"the initial point is not on {manifold}: {reason}.")
+        begun = time.perf_counter()
+        Y, iterations, reason = self.minimise(cost, initial_point.factor())
+        if not np.isfinite(Y).all():
+            raise DivergedError(
+                f"{type(self).__name__} left the finite numbers after {iterations} iterations; check that the cost "
+                "is finite and bounded below.",
+                iterations,
+            )
+        return Result(
+            point=point_of(shrunk(Y)),
+            steps=iterations,
+            updates=iterations,
+            seconds=time.perf_counter() - begun,
+            stopped_by=reason,
+            seed=seed,
+            history=[],
+        )
+
+    def _target(self, gradient: Array) -> float:
+        """Return the length at which the gradient is short enough."""
+        length = float(np.linalg.norm(gradient))
+        return self.tol * length if self.gradient_norm is None else self.gradient_norm
+
+
+@dataclass(frozen=True)
+class LBFGS(FactorSolver):
+    """scipy's L-BFGS-B on the factor.
+
+    Parameters
+    ----------
+    max_iterations, tol, gradient_norm
+        See `FactorSolver`.
+    memory : int
+        Pairs of steps and gradients that are kept.
+    """
+
+    memory: int = 20
+
+    def minimise(self, cost: ConvexCost, Y: Array) -> tuple[Array, int, str]:
+        """Return a better factor, the number of iterations and why they ended."""
+        from scipy.optimize import minimize
+
+        shape = Y.shape
+        target = self._target(cost.at(Y).factor_gradient())
+
+        def value_and_gradient(y: Array) -> tuple[float, Array]:
+            local = cost.at(y.reshape(shape))
+            return local.value, local.factor_gradient().ravel()
+
+        # scipy measures the largest entry of the gradient.
+        options = {
+            "maxcor": self.memory, "maxiter": self.max_iterations, "maxfun": 10 * self.max_iterations + 10,
+            "ftol": 1e-15, "gtol": target / np.sqrt(Y.size) if Y.size else 0.0,
+        }  # fmt: skip
+        # The pools of numpy and scipy would fight over the cores.
+        with threadpool_limits(1, user_api="blas"):
+            found = minimize(value_and_gradient, Y.ravel(), jac=True, method="L-BFGS-B", options=options)
+        return found.x.reshape(shape), int(found.nit), str(found.message)

@@ -1,0 +1,65 @@
+"""How many columns a rank-incremental solver adds in each round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rmopt.core.errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """Twice as many as the round before: 1, 2, 4, … (Mirzazadeh et al. 2015, Algorithm 1).
+
+    Parameters
+    ----------
+    columns : int
+        In the first round.
+    factor : int
+        From round to round.
+    """
+
+    columns: int = 1
+    factor: int = 2
+
+    def __post_init__(self) -> None:
+        _check("columns", self.columns, 1)
+        _check("factor", self.factor, 2)
+
+    def first(self) -> int:
+        """Return the number for the first round."""
+        return self.columns
+
+    def after(self, added: int) -> int:
+        """Return the number for the next round, when the last one added so many."""
+        return self.factor * max(added, 1)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Always as many: one by default (Journée et al. 2010; Zhang et al. 2012).
+
+    Parameters
+    ----------
+    columns : int
+    """
+
+    columns: int = 1
+
+    def __post_init__(self) -> None:
+        _check("columns", self.columns, 1)
+
+    def first(self) -> int:
+        """Return the number for the first round."""
+        return self.columns
+
+    def after(self, added: int) -> int:
+        """Return the number for the next round."""
+        return self.columns
+
+
+def _check(name: str, value: int, least: int) -> None:
+    if not isinstance(value, (int, np.integer)) or value < least:
+        raise InvalidInputError(f"{name} = {value!r} must be an integer of at least {least}.")
