@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 
 from rmopt.core.ambient import Array
 from rmopt.core.psd import PSDPoint
@@ -95,12 +96,15 @@ class RankEngine(Engine):
 
     def load(self, point: PSDPoint) -> RankState:
         """Return a state at a point of any rank, with its certificate and directions."""
-        return self._certified(shrunk(point.factor()), self.growth.first())
+        with threadpool_limits(1, user_api="blas"):
+            return self._certified(shrunk(point.factor()), self.growth.first())
 
     def advance(self, state: RankState, schedule: Array, etas: Array) -> RankState:
         """Do one round for each row of the schedule; step sizes are not looked at."""
-        for _ in schedule:
-            state = self._round(state)
+        # The pools of numpy and scipy would fight over the cores: two threads are two to four times slower than one.
+        with threadpool_limits(1, user_api="blas"):
+            for _ in schedule:
+                state = self._round(state)
         return state
 
     def _round(self, state: RankState) -> RankState:
@@ -156,7 +160,7 @@ class RankEngine(Engine):
         bounds = [(1.0, 1.0) if fixed else (0.0, None), (0.0, None)]
         value, slopes = function(np.array([1.0, 0.0]))
         # In units in which the slope is that of a step of length 1.
-        unit = max(float(np.vdot(Y, Y)) / U.shape[1], abs(value) / max(-slopes[1], 1e-300) * 1e-3)
+        unit = float(np.vdot(Y, Y)) / U.shape[1] if Y.shape[1] else 1e-3 * abs(value / slopes[1])
 
         def scaled(weights: Array) -> tuple[float, Array]:
             value, slopes = function(weights * [1.0, unit])

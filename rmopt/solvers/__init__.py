@@ -5,9 +5,9 @@ from rmopt.solvers.checkpoint import Checkpoint, SharedCheckpoint
 from rmopt.solvers.coordinate_descent import CoordinateDescent
 from rmopt.solvers.factor import LBFGS, FactorSolver
 from rmopt.solvers.gossip import Gossip, Matchings
-from rmopt.solvers.growth import Exponential, Linear
+from rmopt.solvers.growth import Exponential, Growth, Linear
 from rmopt.solvers.identification import ManifoldIdentification
-from rmopt.solvers.newton import NewtonCG
+from rmopt.solvers.newton import Hybrid, NewtonCG
 from rmopt.solvers.rank_incremental import CertifiedResult, RankIncremental
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.samplers import Cyclic, FromDraw, GaussSouthwell, Sampler, ShuffledEpochs, Uniform
@@ -37,6 +37,8 @@ __all__ = [
     "FromDraw",
     "FromFunction",
     "GaussSouthwell",
+    "Growth",
+    "Hybrid",
     "Gossip",
     "InverseSqrt",
     "InverseTime",

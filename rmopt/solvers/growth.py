@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rmopt.core.errors import InvalidInputError
+from rmopt.engines.rank_incremental import Growth as Growth
 
 
 @dataclass(frozen=True)

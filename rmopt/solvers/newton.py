@@ -9,7 +9,7 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.costs.convex import ConvexCost, HasFactorPreconditioner, LocalModel
-from rmopt.solvers.factor import FactorSolver
+from rmopt.solvers.factor import LBFGS, FactorSolver
 
 Map = Callable[[Array], Array]
 
@@ -56,7 +56,11 @@ class NewtonCG(FactorSolver):
             ratio = (local.value - there.value + noise) / (promised + noise)
             if promised <= noise:
                 if not np.linalg.norm(new_gradient) < length:
-                    return Y, iteration, "rounding"
+                    if size < 0.99 * radius:
+                        return Y, iteration, "rounding"
+                    # The radius was too short for a step that the gradient can be judged by.
+                    radius *= 10.0
+                    continue
             elif not ratio >= ACCEPTED:
                 radius = 0.25 * min(radius, size)
                 continue
@@ -117,3 +121,30 @@ def _new_radius(radius: float, size: float, ratio: float) -> float:
     if ratio < 0.25:
         return 0.25 * min(radius, size)
     return max(radius, 2.0 * size) if ratio > 0.75 else radius
+
+
+@dataclass(frozen=True)
+class Hybrid(FactorSolver):
+    """`LBFGS` from afar, `NewtonCG` when it is near; Newton alone where the cost has a preconditioner.
+
+    L-BFGS goes along curved valleys with the cheaper steps; Newton brings the gradient down to what a certificate needs.
+
+    Parameters
+    ----------
+    max_iterations, tol, gradient_norm
+        See `FactorSolver`; the iterations of each of the two.
+    switch : float
+        Share of the first gradient's length at which Newton takes over.
+    """
+
+    switch: float = 1e-3
+
+    def minimise(self, cost: ConvexCost, Y: Array) -> tuple[Array, int, str]:
+        """Return a better factor, the number of iterations and why they ended."""
+        first = cost.at(Y).factor_gradient()
+        target, done = self._target(first), 0
+        if _preconditioner(cost, Y) is np.copy:
+            near = max(target, self.switch * float(np.linalg.norm(first)))
+            Y, done, _ = LBFGS(self.max_iterations, gradient_norm=near).minimise(cost, Y)
+        Y, more, reason = NewtonCG(min(self.max_iterations, 200), gradient_norm=target).minimise(cost, Y)
+        return Y, done + more, reason

@@ -20,7 +20,7 @@ from rmopt.manifolds.psd_matrices import PSDMatrices
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.factor import FactorSolver
 from rmopt.solvers.growth import Exponential
-from rmopt.solvers.newton import NewtonCG
+from rmopt.solvers.newton import Hybrid
 from rmopt.solvers.samplers import Cyclic, Sampler
 from rmopt.solvers.step_sizes import Constant, StepSize
 
@@ -68,8 +68,9 @@ class RankIncremental(Solver):
     ----------
     growth : Growth
         `Exponential()` or `Linear()`, or anything with their two methods.
-    inner : FactorSolver, Solver, PymanoptSolver or None
+    inner : "auto", FactorSolver, Solver, PymanoptSolver or None
         The local optimiser: anything with ``run(problem, initial_point, random_state=…)`` on matrices of one rank.
+        "auto" is `Hybrid`. None: only new columns and their scale.
     tol : float
         The relative gap at which the minimum counts as global.
     max_rounds : int
@@ -94,7 +95,7 @@ class RankIncremental(Solver):
         self,
         growth: Growth | None = None,
         *,
-        inner: Any = "newton",
+        inner: Any = "auto",
         tol: float = 1e-6,
         max_rounds: int = 1000,
         max_rank: int | None = None,
@@ -105,8 +106,8 @@ class RankIncremental(Solver):
         for name, value, least in (("max_rounds", max_rounds, 0), ("max_rank", max_rank, 1)):
             if value is not None and (not isinstance(value, (int, np.integer)) or value < least):
                 raise InvalidInputError(f"{name} = {value!r} must be an integer of at least {least}.")
-        if isinstance(inner, str) and inner == "newton":
-            inner = NewtonCG()
+        if isinstance(inner, str) and inner == "auto":
+            inner = Hybrid()
         if inner is not None and not callable(getattr(inner, "run", None)):
             raise InvalidInputError(
                 f"inner = {inner!r} must be a solver, for example NewtonCG(), LBFGS() or "

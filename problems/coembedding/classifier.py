@@ -1,0 +1,265 @@
+"""Multi-label classification by co-embedding, as scikit-learn estimators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.metrics import check_scoring, get_scorer
+from sklearn.model_selection import KFold
+from sklearn.preprocessing import LabelBinarizer
+from sklearn.utils.multiclass import type_of_target, unique_labels
+from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
+
+from problems.coembedding.multilabel import MultilabelCoembedding
+from problems.coembedding.training import BETAS, checked_betas, minimise, path
+from rmopt.core import InvalidInputError
+from rmopt.solvers import CertifiedResult, Exponential, Growth, RankIncremental, Recorder
+
+Array = np.ndarray
+
+
+class CoembeddingClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
+    """Samples, labels and a threshold in one Euclidean space: a label applies where it is nearer than the threshold.
+
+    Mirzazadeh et al. (2015), section 6: the convex equation 13, minimised by `RankIncremental` to a certified global
+    minimum. Features should be standardised and rows scaled to unit length.
+
+    Parameters
+    ----------
+    beta : float
+        Weight of the trace: larger ones give smaller ranks.
+    growth : Growth, optional
+        `Exponential()` unless given.
+    max_rank : int, optional
+        Where the rank stops to grow.
+    tol : float
+        Relative gap to the global minimum at which training ends.
+    verbose : bool
+        Draw a progress bar on standard error.
+
+    Attributes
+    ----------
+    classes_ : array, shape (n_labels,)
+        Names of the classes; for indicators their column numbers.
+    components_ : array, shape (rank, n_features)
+        Uᵀ: a sample x is embedded at U x.
+    label_embedding_ : array, shape (n_labels, rank)
+    threshold_embedding_ : array, shape (rank,)
+    rank_ : int
+    n_iter_ : int
+        Rounds.
+    objective_, gap_ : float
+        The objective, and how far above the global minimum it can be at most.
+    is_global_ : bool
+        Whether the gap is within `tol`.
+    history_ : list of dict
+        Rank, objective, eigenvalue and gap by round.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_multilabel_classification
+    >>> from sklearn.preprocessing import Normalizer, StandardScaler
+    >>> from sklearn.pipeline import make_pipeline
+    >>> X, Y = make_multilabel_classification(n_samples=300, n_classes=4, random_state=0)
+    >>> model = make_pipeline(StandardScaler(), Normalizer(), CoembeddingClassifier(beta=2.0)).fit(X[:200], Y[:200])
+    >>> bool((model.predict(X[200:]) == Y[200:]).mean() > 0.75)
+    True
+    """
+
+    def __init__(
+        self,
+        beta: float = 5.0,
+        *,
+        growth: Growth | None = None,
+        max_rank: int | None = None,
+        tol: float = 1e-4,
+        verbose: bool = False,
+    ) -> None:
+        self.beta = beta
+        self.growth = growth
+        self.max_rank = max_rank
+        self.tol = tol
+        self.verbose = verbose
+
+    def fit(self, X: Any, Y: Any) -> Self:
+        """Fit the embeddings.
+
+        Parameters
+        ----------
+        X : array or sparse array, shape (n_samples, n_features)
+        Y : array or sparse array, shape (n_samples, n_labels), or array, shape (n_samples,)
+            Indicators of labels, or one class for each sample.
+
+        Returns
+        -------
+        self
+        """
+        X, table = self._checked(X, Y)
+        checked_betas([self.beta])
+        loss = MultilabelCoembedding(X, table)
+        recorder = Recorder(progress=bool(self.verbose), description="rounds")
+        return self._take(minimise(loss, self.beta, self._solver(), recorder=recorder))
+
+    def _solver(self) -> RankIncremental:
+        return RankIncremental(self.growth or Exponential(), tol=self.tol, max_rank=self.max_rank)
+
+    def _checked(self, X: Any, Y: Any) -> tuple[Any, Array]:
+        """Return X, and the indicators of the labels."""
+        kind = type_of_target(Y, input_name="Y")
+        if kind not in ("multilabel-indicator", "multiclass", "binary"):
+            raise ValueError(
+                f"Unknown label type: {kind}. Y must be a table of indicators, or one class for each sample."
+            )
+        X, Y = validate_data(self, X, Y, accept_sparse="csr", dtype=np.float64, multi_output=True)
+        self._single = kind != "multilabel-indicator"
+        if not self._single:
+            table = np.asarray(Y.toarray() if sp.issparse(Y) else Y)
+            self.classes_ = np.arange(table.shape[1])
+            return X, table
+        self.classes_ = unique_labels(Y)
+        if len(self.classes_) < 2:
+            raise ValueError(f"CoembeddingClassifier needs 2 classes or more, got 1 class: {self.classes_}.")
+        table = LabelBinarizer().fit(self.classes_).transform(Y)
+        return X, np.hstack([1 - table, table]) if table.shape[1] == 1 else table
+
+    def _take(self, result: CertifiedResult) -> Self:
+        """Keep what a result says of features, labels and threshold."""
+        Y, n = result.point.factor(), self.n_features_in_
+        self.components_ = np.ascontiguousarray(Y[:n].T)
+        self.label_embedding_, self.threshold_embedding_ = Y[n:-1], Y[-1]
+        self.rank_, self.n_iter_ = Y.shape[1], max(result.steps, 1)
+        self.objective_, self.gap_ = result.certificate.objective, result.gap
+        self.is_global_, self.history_ = result.is_global, result.history
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Return the embeddings of samples, shape (n_samples, rank)."""
+        check_is_fitted(self, "components_")
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        return np.asarray(X @ self.components_.T)
+
+    def decision_function(self, X: Any) -> Array:
+        """Return t(x) − d(x, y) for every sample and label, shape (n_samples, n_labels); for two classes the difference.
+
+        Positive where a label applies.
+        """
+        embedded, labels, threshold = self.transform(X), self.label_embedding_, self.threshold_embedding_
+        # The squared lengths of the samples cancel.
+        scores = 2.0 * embedded @ (labels - threshold).T + threshold @ threshold - (labels**2).sum(axis=1)
+        return scores[:, 1] - scores[:, 0] if self._single and len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> Array:
+        """Return indicators of labels, shape (n_samples, n_labels), or the nearest class of each sample."""
+        scores = self.decision_function(X)
+        if not self._single:
+            return (scores > 0.0).astype(int)
+        which = (scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        return self.classes_[which]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        tags.input_tags.sparse = True
+        return tags
+
+
+def coembedding_path(
+    X: Any, Y: Any, betas: Sequence[float] = BETAS, **options: Any
+) -> list[CoembeddingClassifier]:
+    """Return a classifier for each weight, ascending; each is trained from the one with the next larger weight.
+
+    Parameters
+    ----------
+    X, Y
+        See `CoembeddingClassifier.fit`.
+    betas : sequence of float
+    **options : object
+        Parameters of `CoembeddingClassifier`, but for `beta`.
+    """
+    first = CoembeddingClassifier(**options)
+    loss = MultilabelCoembedding(*first._checked(X, Y))
+    models = []
+    for beta, result in path(loss, betas, first._solver()):
+        model = CoembeddingClassifier(beta, **options)
+        model._checked(X, Y)
+        models.append(model._take(result))
+    return models[::-1]
+
+
+class CoembeddingClassifierCV(CoembeddingClassifier):
+    """`CoembeddingClassifier` with its weight chosen by cross-validation, along warm-started paths.
+
+    Parameters
+    ----------
+    betas : sequence of float
+    cv : int or splitter
+        Folds; shuffled with a fixed seed for a number.
+    scoring : str or callable
+        In scikit-learn's words: "f1_micro", "f1_macro", "accuracy", …; or a scorer.
+    n_jobs : int or None
+        Threads, one for a fold.
+    growth, max_rank, tol, verbose
+        See `CoembeddingClassifier`; paths are trained to a tolerance of at least `path_tol`.
+    path_tol : float
+        Relative gap at which the models of the paths are good enough to be compared.
+
+    Attributes
+    ----------
+    beta_ : float
+        The chosen weight: the largest of those with the best mean score.
+    scores_ : array, shape (n_betas, n_folds)
+        By weight, ascending.
+    """
+
+    def __init__(
+        self,
+        betas: Sequence[float] = BETAS,
+        *,
+        cv: Any = 5,
+        scoring: str | Callable[..., float] = "f1_micro",
+        n_jobs: int | None = None,
+        growth: Growth | None = None,
+        max_rank: int | None = None,
+        tol: float = 1e-4,
+        path_tol: float = 1e-2,
+        verbose: bool = False,
+    ) -> None:
+        self.betas = betas
+        self.cv = cv
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+        self.growth = growth
+        self.max_rank = max_rank
+        self.tol = tol
+        self.path_tol = path_tol
+        self.verbose = verbose
+
+    def fit(self, X: Any, Y: Any) -> Self:
+        """Choose the weight and fit the embeddings (see `CoembeddingClassifier.fit`)."""
+        X, table = self._checked(X, Y)
+        betas = checked_betas(self.betas)
+        scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else check_scoring(self, self.scoring)
+        cv = KFold(self.cv, shuffle=True, random_state=0) if isinstance(self.cv, (int, np.integer)) else self.cv
+        given = Y if self._single else table
+        options = {"growth": self.growth, "max_rank": self.max_rank, "tol": max(self.tol, self.path_tol)}
+
+        def scores(train: Array, test: Array) -> list[float]:
+            models = coembedding_path(X[train], np.asarray(given)[train], betas, **options)
+            return [scorer(model, X[test], np.asarray(given)[test]) for model in models]
+
+        folds = list(cv.split(X, given))
+        if len(folds) < 2:
+            raise InvalidInputError(f"cross-validation needs 2 folds or more, got {len(folds)}.")
+        with threadpool_limits(1, user_api="blas"):
+            found = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(scores)(*fold) for fold in folds)
+        self.scores_ = np.array(found).T
+        means = self.scores_.mean(axis=1)
+        self.beta_ = betas[int(np.flatnonzero(means == means.max())[-1])]
+        recorder = Recorder(progress=bool(self.verbose), description="rounds")
+        return self._take(minimise(MultilabelCoembedding(X, table), self.beta_, self._solver(), recorder=recorder))

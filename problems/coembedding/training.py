@@ -1,0 +1,72 @@
+"""Training of a co-embedding: one weight of the trace, or a path of them with warm starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from rmopt.core import InvalidInputError, Problem, PSDPoint
+from rmopt.costs import ConvexCost, Trace
+from rmopt.manifolds import PSDFixedRank
+from rmopt.solvers import CertifiedResult, RankIncremental, Recorder
+
+# The paper's weights, and larger ones, which standardised rows of length 1 need.
+BETAS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+
+
+def minimise(
+    loss: ConvexCost,
+    beta: float,
+    solver: RankIncremental,
+    start: PSDPoint | None = None,
+    recorder: Recorder | None = None,
+) -> CertifiedResult:
+    """Return the minimum of loss + β trace over positive semidefinite matrices.
+
+    Parameters
+    ----------
+    loss : ConvexCost
+    beta : float
+    solver : RankIncremental
+    start : PSDPoint, optional
+        A warm start, of any rank.
+    recorder : Recorder, optional
+    """
+    problem = Problem(PSDFixedRank(loss.shape[0], 1), loss + Trace(beta))
+    result = solver.run(problem, start, random_state=0, recorder=recorder)
+    assert isinstance(result, CertifiedResult)
+    return result
+
+
+def path(
+    loss: ConvexCost, betas: Iterable[float], solver: RankIncremental
+) -> Iterator[tuple[float, CertifiedResult]]:
+    """Yield the minima for weights from the largest to the smallest, each from the one before.
+
+    Parameters
+    ----------
+    loss : ConvexCost
+    betas : iterable of float
+    solver : RankIncremental
+    """
+    start: PSDPoint | None = None
+    for beta in checked_betas(betas)[::-1]:
+        result = minimise(loss, beta, solver, start)
+        start = result.point
+        yield beta, result
+
+
+def checked_betas(betas: Any) -> list[float]:
+    """Return the weights of a grid, ascending.
+
+    Raises
+    ------
+    InvalidInputError
+        For an empty grid, or weights that are not positive.
+    """
+    values = np.unique(np.asarray(list(betas), dtype=float))
+    if values.size == 0 or not np.isfinite(values).all() or values[0] <= 0.0:
+        raise InvalidInputError(f"betas must be positive numbers, at least one; got {values.tolist()}.")
+    return [float(value) for value in values]
