@@ -68,17 +68,29 @@ class MultilabelBundle:
         """Return the same samples with a new random split, the parts as large as they are."""
         return replace(self, test=np.random.default_rng(seed).permutation(self.test))
 
-    def scaled(self) -> MultilabelBundle:
-        """Return the samples with unit rows: counts after tf-idf, other features after standardisation.
+    def with_training_rows(self, n_train: int, seed: int) -> MultilabelBundle:
+        """Return the same samples with a new random split that has so many training rows."""
+        test = np.ones(len(self.test), dtype=bool)
+        test[np.random.default_rng(seed).permutation(len(test))[:n_train]] = False
+        return replace(self, test=test)
+
+    def scaled(self, unit_rows: bool = True) -> MultilabelBundle:
+        """Return the samples scaled: counts by tf-idf, other features standardised, then rows to unit length.
 
         Weights, means and deviations are those of the training part.
+
+        Parameters
+        ----------
+        unit_rows : bool
+            Scale rows to unit length; those of counts are in any case.
         """
         from sklearn.feature_extraction.text import TfidfTransformer
         from sklearn.preprocessing import Normalizer, StandardScaler
 
         scaler = TfidfTransformer() if issparse(self.X) else StandardScaler()
         scaler.fit(self.X[self.train])
-        return replace(self, X=Normalizer().fit_transform(scaler.transform(self.X)))
+        X = scaler.transform(self.X)
+        return replace(self, X=Normalizer().fit_transform(X) if unit_rows or issparse(X) else X)
 
 
 def digits_labels(data_home: Path | str | None = None) -> MultilabelBundle:

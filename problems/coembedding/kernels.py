@@ -18,7 +18,7 @@ def smooth_hinge_slope(z):
     return min(max(0.5 * (2.0 + z), 0.0), 1.0)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def multilabel_loss(distances, labels, slopes):
     """Write the slopes of both soft maxima of every row, and return their sum.
 
@@ -52,7 +52,7 @@ def multilabel_loss(distances, labels, slopes):
     return total
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def multilabel_curvature(distances, labels, change, bent):
     """Write the change of the slopes of `multilabel_loss` along a change of the distances."""
     n, m = labels.shape

@@ -50,7 +50,9 @@ class Certificate:
         return self.relative_gap <= tol
 
 
-def certify(cost: ConvexCost, Y: Array, n_candidates: int = 1) -> tuple[Certificate, Array, Array]:
+def certify(
+    cost: ConvexCost, Y: Array, n_candidates: int = 1, tol: float = 1e-8
+) -> tuple[Certificate, Array, Array]:
     """Return the certificate at YYᵀ, and the directions that lead down from there.
 
     Parameters
@@ -60,6 +62,8 @@ def certify(cost: ConvexCost, Y: Array, n_candidates: int = 1) -> tuple[Certific
     Y : array, shape (p, d)
     n_candidates : int
         How many directions to look for.
+    tol : float
+        How exactly eigenvalues are to be known, relative to `trace_weight`; more where this is below rounding.
 
     Returns
     -------
@@ -71,7 +75,7 @@ def certify(cost: ConvexCost, Y: Array, n_candidates: int = 1) -> tuple[Certific
     """
     local = cost.at(Y)
     values, vectors, bound = leading_eigenpairs(
-        lambda V: -local.apply(V), len(Y), n_candidates, cost.trace_weight
+        lambda V: -local.apply(V), len(Y), n_candidates, cost.trace_weight, tol
     )
     found = Certificate(
         objective=local.value,

@@ -131,7 +131,9 @@ class RankEngine(Engine):
         )
 
     def _certified(self, Y: Array, n_candidates: int) -> RankState:
-        certificate, values, vectors = certify(self.cost, Y, min(n_candidates, len(Y)))
+        certificate, values, vectors = certify(
+            self.cost, Y, min(n_candidates, len(Y)), max(1e-10, 0.05 * self.tol)
+        )
         if not np.isfinite(certificate.objective):
             raise diverged(0, 0.0)
         return RankState(Y, certificate, values, vectors)

@@ -15,7 +15,7 @@ SMALL = 200
 
 
 def leading_eigenpairs(
-    apply: Callable[[Array], Array], p: int, k: int, scale: float, tol: float = 1e-10
+    apply: Callable[[Array], Array], p: int, k: int, scale: float, tol: float
 ) -> tuple[Array, Array, float]:
     """Return up to k eigenpairs of a symmetric operator with the largest eigenvalues, and a bound on all of them.
 
@@ -48,12 +48,18 @@ def leading_eigenpairs(
     # Shifted, so that a largest eigenvalue near 0, which an optimum has, is found to a sensible precision.
     shifted = LinearOperator((p, p), matvec=lambda v: apply(v.reshape(p, 1)).ravel() + scale * v, dtype=float)
     start = np.random.default_rng(0).standard_normal(p)
-    try:
-        values, vectors = eigsh(shifted, k=k, which="LA", v0=start, tol=tol, ncv=min(p, max(2 * k + 1, 40)))
-    except ArpackNoConvergence as partial:
-        values, vectors = partial.eigenvalues, partial.eigenvectors
-        if not len(values):
-            return np.empty(0), np.empty((p, 0)), np.inf
+    while True:
+        try:
+            values, vectors = eigsh(
+                shifted, k=k, which="LA", v0=start, tol=tol, ncv=min(p, max(2 * k + 1, 40))
+            )
+            break
+        except ArpackNoConvergence as partial:
+            values, vectors = partial.eigenvalues, partial.eigenvectors
+            # The operator's own rounding may be larger than what was asked for.
+            if len(values):
+                break
+            tol *= 100.0
     order = np.argsort(-values)
     values, vectors = values[order] - scale, np.linalg.qr(vectors[:, order])[0]
     lead = vectors[:, :1]

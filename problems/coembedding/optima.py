@@ -1,0 +1,47 @@
+"""The values of local optima from many random starts, against the number of columns (Burer and Monteiro 2003)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from rmopt.costs import ConvexCost
+from rmopt.solvers import LBFGS
+
+Array = np.ndarray
+
+
+def local_optima(
+    cost: ConvexCost,
+    ranks: list[int],
+    n_starts: int,
+    seed: int,
+    tick: Callable[[], None] = lambda: None,
+    tol: float = 1e-5,
+) -> dict[int, Array]:
+    """Return the objectives at which local optimisation ends, for factors with so many columns.
+
+    Parameters
+    ----------
+    cost : ConvexCost
+    ranks : list of int
+        Numbers of columns.
+    n_starts : int
+        Starts with standard normal entries, for each rank.
+    seed : int
+    tick : callable
+        Called after each start.
+    tol : float
+        Relative length of the gradient at which a local optimisation ends.
+    """
+    found = {}
+    for rank in ranks:
+        values = []
+        for start in range(n_starts):
+            Y = np.random.default_rng([seed, rank, start]).standard_normal((cost.shape[0], rank))
+            Y, _, _ = LBFGS(5000, tol).minimise(cost, Y)
+            values.append(cost.at(Y).value)
+            tick()
+        found[rank] = np.array(values)
+    return found

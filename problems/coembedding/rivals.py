@@ -1,0 +1,119 @@
+"""Multi-label classifiers that the paper compares itself to: binary relevance, chains, calibrated label ranking."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
+from sklearn.svm import LinearSVC
+from sklearn.utils.validation import check_is_fitted
+
+from rmopt.core import InvalidInputError
+
+Array = np.ndarray
+
+BASES = {
+    "svm": lambda: LinearSVC(random_state=0, max_iter=5000),
+    "lr": lambda: LogisticRegression(max_iter=2000),
+}
+
+
+class Guarded(ClassifierMixin, BaseEstimator):
+    """A binary classifier that also learns from labels that are all equal: it repeats them.
+
+    Parameters
+    ----------
+    estimator : classifier
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit the classifier, or a constant."""
+        self.classes_ = np.unique(y)
+        single = len(self.classes_) == 1
+        self.fitted_ = (DummyClassifier(strategy="most_frequent") if single else clone(self.estimator)).fit(X, y)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return the predicted labels."""
+        check_is_fitted(self, "fitted_")
+        return self.fitted_.predict(X)
+
+
+class CalibratedLabelRanking(ClassifierMixin, BaseEstimator):
+    """Votes between pairs of labels, and against a virtual one that says where the relevant labels end.
+
+    Fürnkranz et al. (2008): the classifier of a pair learns from the samples that have just one of the two; that of a
+    label and the virtual one is the label's classifier of binary relevance. A label with more votes than the virtual
+    one applies.
+
+    Parameters
+    ----------
+    estimator : classifier
+        The binary classifier.
+
+    Attributes
+    ----------
+    n_labels_ : int
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+
+    def fit(self, X: Any, Y: Any) -> Self:
+        """Fit a classifier for each pair of labels, and one for each label.
+
+        Parameters
+        ----------
+        X : array or sparse array, shape (n_samples, n_features)
+        Y : array, shape (n_samples, n_labels)
+        """
+        Y = np.asarray(Y)
+        if Y.ndim != 2 or not np.isin(Y, (0, 1)).all():
+            raise InvalidInputError("Y must be a table of 0 and 1, one column for each label.")
+        self.n_labels_ = Y.shape[1]
+        self.single_ = [Guarded(self.estimator).fit(X, Y[:, j]) for j in range(self.n_labels_)]
+        self.pairs_ = {}
+        for i, j in combinations(range(self.n_labels_), 2):
+            differ = np.flatnonzero(Y[:, i] != Y[:, j])
+            if differ.size:
+                self.pairs_[i, j] = Guarded(self.estimator).fit(X[differ], Y[differ, i])
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return indicators of the labels with more votes than the virtual label."""
+        check_is_fitted(self, "single_")
+        relevant = np.column_stack([model.predict(X) for model in self.single_]).astype(float)
+        votes, virtual = relevant.copy(), (1.0 - relevant).sum(axis=1)
+        for (i, j), model in self.pairs_.items():
+            first = model.predict(X)
+            votes[:, i] += first
+            votes[:, j] += 1.0 - first
+        return (votes > virtual[:, None]).astype(int)
+
+
+def rival(scheme: str, base: str, seed: int) -> Any:
+    """Return a multi-label classifier.
+
+    Parameters
+    ----------
+    scheme : {"br", "clr", "cc"}
+        Binary relevance, calibrated label ranking, or a classifier chain in a random order (Read et al. 2011).
+    base : {"svm", "lr"}
+        A linear support vector machine, or logistic regression.
+    seed : int
+        Of the order of the chain.
+    """
+    binary = BASES[base]()
+    if scheme == "br":
+        return MultiOutputClassifier(Guarded(binary))
+    if scheme == "clr":
+        return CalibratedLabelRanking(binary)
+    return ClassifierChain(Guarded(binary), order="random", random_state=seed)
