@@ -244,8 +244,14 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         """Choose the weight and fit the embeddings (see `CoembeddingClassifier.fit`)."""
         X, table = self._checked(X, Y)
         betas = checked_betas(self.betas)
-        scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else check_scoring(self, self.scoring)
-        cv = KFold(self.cv, shuffle=True, random_state=0) if isinstance(self.cv, (int, np.integer)) else self.cv
+        scorer = (
+            get_scorer(self.scoring) if isinstance(self.scoring, str) else check_scoring(self, self.scoring)
+        )
+        cv = (
+            KFold(self.cv, shuffle=True, random_state=0)
+            if isinstance(self.cv, (int, np.integer))
+            else self.cv
+        )
         given = Y if self._single else table
         options = {"growth": self.growth, "max_rank": self.max_rank, "tol": max(self.tol, self.path_tol)}
 
@@ -262,4 +268,6 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         means = self.scores_.mean(axis=1)
         self.beta_ = betas[int(np.flatnonzero(means == means.max())[-1])]
         recorder = Recorder(progress=bool(self.verbose), description="rounds")
-        return self._take(minimise(MultilabelCoembedding(X, table), self.beta_, self._solver(), recorder=recorder))
+        return self._take(
+            minimise(MultilabelCoembedding(X, table), self.beta_, self._solver(), recorder=recorder)
+        )

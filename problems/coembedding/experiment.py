@@ -86,7 +86,13 @@ def coembedding(
         for split in range(splits):
             part = bundle.with_training_rows(n_train, run.seed + split)
             for name, method in chosen.items():
-                about = {"data": bundle.name, "method": name, "split": split, "seed": run.seed, "rows": n_train}
+                about = {
+                    "data": bundle.name,
+                    "method": name,
+                    "split": split,
+                    "seed": run.seed,
+                    "rows": n_train,
+                }
                 if method.make is None:
                     about |= {"betas": weights, "folds": folds, "select_by": select_by}
                 compute = partial(trained, part, method, weights, folds, select_by, run.seed + split)

@@ -40,7 +40,9 @@ def draw_scores(
         theirs = printed.get(measure, {})
         at = [(theirs[name], place) for name, place in zip(found, places, strict=True) if name in theirs]
         if at:
-            axes.plot(*zip(*at, strict=True), linestyle="", marker="D", mfc="none", color=COLOURS[1], label="paper")
+            axes.plot(
+                *zip(*at, strict=True), linestyle="", marker="D", mfc="none", color=COLOURS[1], label="paper"
+            )
         axes.set_yticks(places, list(found))
         axes.set_ylim(-0.6, len(found) - 0.4)
         axes.set_xlabel(f"{measure} (test, %)")

@@ -38,7 +38,9 @@ class Guarded(ClassifierMixin, BaseEstimator):
         """Fit the classifier, or a constant."""
         self.classes_ = np.unique(y)
         single = len(self.classes_) == 1
-        self.fitted_ = (DummyClassifier(strategy="most_frequent") if single else clone(self.estimator)).fit(X, y)
+        self.fitted_ = (DummyClassifier(strategy="most_frequent") if single else clone(self.estimator)).fit(
+            X, y
+        )
         return self
 
     def predict(self, X: Any) -> Array:

@@ -47,7 +47,9 @@ class Pairs(Pairing):
             )
         both = np.concatenate([left, right])
         if not np.issubdtype(both.dtype, np.integer) or both.min() < 0 or both.max() >= n_objects:
-            raise InvalidInputError(f"pairs must hold integers from 0 to {n_objects - 1}: numbers of objects.")
+            raise InvalidInputError(
+                f"pairs must hold integers from 0 to {n_objects - 1}: numbers of objects."
+            )
         rows = np.tile(np.arange(left.size), 2)
         signs = np.repeat([1.0, -1.0], left.size)
         self.incidence = sp.csr_array((signs, (rows, both)), shape=(left.size, n_objects))
@@ -73,7 +75,9 @@ class Grid(Pairing):
 
     def __init__(self, rows: range, columns: range) -> None:
         if not rows or not columns or set(rows) & set(columns):
-            raise InvalidInputError(f"a grid needs two ranges of objects that do not overlap, got {rows}, {columns}.")
+            raise InvalidInputError(
+                f"a grid needs two ranges of objects that do not overlap, got {rows}, {columns}."
+            )
         self.rows, self.columns = slice(rows.start, rows.stop), slice(columns.start, columns.stop)
 
     def distances(self, A: Array, B: Array) -> Array:

@@ -21,7 +21,7 @@ NEGLIGIBLE = 1e-8
 # Candidates with more than this share of their length in the span of the factor bring nothing new.
 OVERLAP = 0.5
 # How exactly a round is solved, relative to the eigenvalue that the round before it left.
-INEXACTNESS = 1e-3
+INEXACTNESS = 1e-2
 # A round that lowers the objective by less than this share, and the gap by less than a tenth, counts as idle.
 IDLE = 1e-12
 
@@ -180,7 +180,7 @@ class RankEngine(Engine):
         """Return how short the factor's gradient is to become in this round."""
         now = state.certificate
         wanted = self.tol * abs(now.objective) / max(now.trace_bound, 1e-300)
-        eigenvalue = max(INEXACTNESS * now.eigenvalue, 0.05 * wanted) * 0.1**state.idle
+        eigenvalue = max(INEXACTNESS * now.eigenvalue, 0.2 * wanted) * 0.1**state.idle
         return 2.0 * eigenvalue * float(np.linalg.norm(start, 2))
 
     def dump(self, state: RankState) -> PSDPoint:

@@ -135,16 +135,33 @@ class LBFGS(FactorSolver):
         shape = Y.shape
         target = self._target(cost.at(Y).factor_gradient())
 
-        def value_and_gradient(y: Array) -> tuple[float, Array]:
-            local = cost.at(y.reshape(shape))
-            return local.value, local.factor_gradient().ravel()
+        length = np.inf
 
-        # scipy measures the largest entry of the gradient.
+        def value_and_gradient(y: Array) -> tuple[float, Array]:
+            nonlocal length
+            local = cost.at(y.reshape(shape))
+            gradient = local.factor_gradient().ravel()
+            length = float(np.linalg.norm(gradient))
+            return local.value, gradient
+
+        def stop_when_short(intermediate_result: Any) -> None:
+            # scipy itself would look at the largest entry.
+            if length <= target:
+                raise StopIteration
+
         options = {
             "maxcor": self.memory, "maxiter": self.max_iterations, "maxfun": 10 * self.max_iterations + 10,
             "ftol": 1e-15, "gtol": target / np.sqrt(Y.size) if Y.size else 0.0,
         }  # fmt: skip
         # The pools of numpy and scipy would fight over the cores.
         with threadpool_limits(1, user_api="blas"):
-            found = minimize(value_and_gradient, Y.ravel(), jac=True, method="L-BFGS-B", options=options)
-        return found.x.reshape(shape), int(found.nit), str(found.message)
+            found = minimize(
+                value_and_gradient,
+                Y.ravel(),
+                jac=True,
+                method="L-BFGS-B",
+                options=options,
+                callback=stop_when_short,
+            )
+        reason = f"a gradient of length {length:.1e}" if length <= target else str(found.message)
+        return found.x.reshape(shape), int(found.nit), reason

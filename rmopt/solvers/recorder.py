@@ -96,7 +96,9 @@ class Recorder:
         """Measure the metrics at a point and return the new row, with what the solver observed itself."""
         row: dict[str, Any] = {"step": step, "updates": updates, "seconds": seconds, **(observed or {})}
         if self._bar is not None and observed:
-            self._bar.note(", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in observed.items()))
+            self._bar.note(
+                ", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in observed.items())
+            )
         for name, metric in self.metrics.items():
             value = metric(point)
             if isinstance(value, Mapping):

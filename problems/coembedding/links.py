@@ -1,0 +1,256 @@
+"""The cost of predicting links of an undirected graph, and its estimator."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.metrics import roc_auc_score
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from problems.coembedding.training import checked_betas, minimise
+from problems.seeds import seed_from
+from rmopt.core import BlockDiagonal, InvalidInputError
+from rmopt.costs import Pairs, PairwiseDistance
+from rmopt.solvers import Exponential, Growth, RankIncremental, Recorder
+
+Array = np.ndarray
+
+
+def smooth_hinge(z: Array) -> Array:
+    """Return (2 + z)²/4 for −2 ≤ z ≤ 0, 0 below and 1 + z above (Mirzazadeh et al. 2015, corrected)."""
+    return np.where(z > 0.0, 1.0 + z, 0.25 * np.maximum(2.0 + z, 0.0) ** 2)
+
+
+def smooth_hinge_slope(z: Array) -> Array:
+    """Return its derivative."""
+    return np.clip(0.5 * (2.0 + z), 0.0, 1.0)
+
+
+def smooth_hinge_curvature(z: Array) -> Array:
+    """Return its second derivative, which jumps at −2 and 0."""
+    return np.where((z > -2.0) & (z < 0.0), 0.5, 0.0)
+
+
+class LinkPrediction(PairwiseDistance):
+    """A loss of the scores min(t(x), t(y)) − d(x, y) of pairs, which are positive for a link.
+
+    Mirzazadeh et al. (2015), section 3, predict links by the sign of the score, with t(x) the squared distance of x and
+    an embedded threshold; they print no loss. Here a link costs ln(exp h̃(d − t(x)) + exp h̃(d − t(y))), the soft maximum
+    of the smooth hinges to both thresholds as in their equation 13. For a pair without a link, h̃(min(t(x), t(y)) − d) is
+    not convex; it costs h̃(½ t(x) + ½ t(y) − d), which is convex and no smaller.
+
+    W = YYᵀ is p × p with p = n_features + 1: features and threshold.
+
+    Parameters
+    ----------
+    X : array or sparse array, shape (n_objects, n_features)
+    pairs : int array, shape (n_pairs, 2)
+        Numbers of two different objects.
+    linked : array, shape (n_pairs,)
+        True or 1 for a link.
+
+    Raises
+    ------
+    InvalidInputError
+        When the parts do not belong together, or an object is paired with itself.
+    """
+
+    def __init__(self, X: Any, pairs: Any, linked: Any) -> None:
+        X = X.tocsr().astype(float) if sp.issparse(X) else np.ascontiguousarray(X, dtype=float)
+        pairs, linked = np.asarray(pairs), np.asarray(linked)
+        if len(X.shape) != 2 or not np.isfinite(X.data if sp.issparse(X) else X).all():
+            raise InvalidInputError("X must be a table of finite numbers, one row for each object.")
+        if pairs.ndim != 2 or pairs.shape[1:] != (2,) or linked.shape != (len(pairs),):
+            raise InvalidInputError(
+                f"pairs must have two columns and linked one number for each row, got shapes {pairs.shape}, "
+                f"{linked.shape}."
+            )
+        if (pairs[:, 0] == pairs[:, 1]).any() or not np.isin(linked, (0, 1)).all():
+            raise InvalidInputError("a pair needs two different objects, and linked must hold only 0 and 1.")
+        n = X.shape[0]
+        self.linked = linked.astype(bool)
+        self.n_pairs = len(pairs)
+        threshold = np.full(self.n_pairs, n)
+        # Distances of the pairs, then those of the left and of the right objects to the threshold.
+        left, right = (
+            np.concatenate(part) for part in ((pairs[:, 0], *pairs.T), (pairs[:, 1], threshold, threshold))
+        )
+        Pairs(*pairs.T, n)
+        features = BlockDiagonal([X.shape, (1, 1)], {0: X, 1: np.ones((1, 1))})
+        super().__init__(features, Pairs(left, right, n + 1))
+        self.lower_bound = float(self.linked.sum() * np.log(2.0))
+
+    def _margins(self, distances: Array) -> tuple[Array, Array, Array]:
+        """Return d − t(x) and d − t(y) of the links, and ½ t(x) + ½ t(y) − d of the others."""
+        d, t, s = distances.reshape(3, self.n_pairs)
+        return (d - t)[self.linked], (d - s)[self.linked], (0.5 * (t + s) - d)[~self.linked]
+
+    def _returned(self, first: Array, second: Array, others: Array) -> Array:
+        """Return the adjoint of `_margins`."""
+        out = np.zeros((3, self.n_pairs))
+        out[0, self.linked], out[1, self.linked], out[2, self.linked] = first + second, -first, -second
+        out[0, ~self.linked], out[1, ~self.linked], out[2, ~self.linked] = -others, 0.5 * others, 0.5 * others
+        return out.ravel()
+
+    def loss(self, distances: Array) -> tuple[float, Array]:
+        """Return the loss of all pairs, and its slopes."""
+        a, b, c = self._margins(distances)
+        both = np.logaddexp(smooth_hinge(a), smooth_hinge(b))
+        share = np.exp(smooth_hinge(a) - both)
+        slopes = share * smooth_hinge_slope(a), (1.0 - share) * smooth_hinge_slope(b), smooth_hinge_slope(c)
+        return float(both.sum() + smooth_hinge(c).sum()), self._returned(*slopes)
+
+    def curvature(self, distances: Array, change: Array) -> Array:
+        """Return the change of the slopes along a change of the distances."""
+        a, b, c = self._margins(distances)
+        da, db, dc = self._margins(change)
+        share = np.exp(smooth_hinge(a) - np.logaddexp(smooth_hinge(a), smooth_hinge(b)))
+        slope_a, slope_b = smooth_hinge_slope(a), smooth_hinge_slope(b)
+        shift = share * (1.0 - share) * (slope_a * da - slope_b * db)
+        return self._returned(
+            shift * slope_a + share * smooth_hinge_curvature(a) * da,
+            -shift * slope_b + (1.0 - share) * smooth_hinge_curvature(b) * db,
+            smooth_hinge_curvature(c) * dc,
+        )
+
+
+class LinkPredictor(TransformerMixin, BaseEstimator):
+    """Objects in a Euclidean space: two are linked when they are nearer to each other than to the threshold.
+
+    Mirzazadeh et al. (2015), section 3, with the convex loss of `LinkPrediction`, minimised by `RankIncremental`.
+
+    Parameters
+    ----------
+    beta : float
+        Weight of the trace.
+    negatives : float
+        Pairs without a link that are drawn for each link where `fit` gets a graph.
+    growth : Growth, optional
+        `Exponential()` unless given.
+    max_rank : int, optional
+        Where the rank stops to grow.
+    tol : float
+        Relative gap to the global minimum at which training ends.
+    random_state : int, RandomState or None
+        Of the drawn pairs.
+    verbose : bool
+        Draw a progress bar on standard error.
+
+    Attributes
+    ----------
+    components_ : array, shape (rank, n_features)
+    threshold_embedding_ : array, shape (rank,)
+    rank_, n_iter_, objective_, gap_, is_global_, history_
+        See `CoembeddingClassifier`.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((80, 5))
+    >>> near = ((X[:, None, :2] - X[None, :, :2]) ** 2).sum(axis=2) < 0.5
+    >>> model = LinkPredictor(beta=0.5, random_state=0).fit(X, near & ~np.eye(80, dtype=bool))
+    >>> pairs = np.argwhere(np.triu(np.ones((80, 80)), 1))
+    >>> model.score(X, near[tuple(pairs.T)], pairs=pairs) > 0.9
+    True
+    """
+
+    def __init__(
+        self,
+        beta: float = 1.0,
+        *,
+        negatives: float = 2.0,
+        growth: Growth | None = None,
+        max_rank: int | None = None,
+        tol: float = 1e-4,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.beta = beta
+        self.negatives = negatives
+        self.growth = growth
+        self.max_rank = max_rank
+        self.tol = tol
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, links: Any) -> Self:
+        """Fit the embedding.
+
+        Parameters
+        ----------
+        X : array or sparse array, shape (n_objects, n_features)
+        links : array or sparse array, shape (n_objects, n_objects), or a pair of arrays
+            The symmetric table of links, of which pairs without a link are drawn; or ``(pairs, linked)``, integers of
+            shape (n_pairs, 2) and 0 or 1 for each.
+
+        Returns
+        -------
+        self
+        """
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
+        checked_betas([self.beta])
+        pairs, linked = links if isinstance(links, tuple) else self._drawn(links, X.shape[0])
+        solver = RankIncremental(self.growth or Exponential(), tol=self.tol, max_rank=self.max_rank)
+        recorder = Recorder(progress=bool(self.verbose), description="rounds")
+        result = minimise(LinkPrediction(X, pairs, linked), self.beta, solver, recorder=recorder)
+        Y = result.point.factor()
+        self.components_, self.threshold_embedding_ = np.ascontiguousarray(Y[:-1].T), Y[-1]
+        self.rank_, self.n_iter_ = Y.shape[1], max(result.steps, 1)
+        self.objective_, self.gap_ = result.certificate.objective, result.gap
+        self.is_global_, self.history_ = result.is_global, result.history
+        return self
+
+    def _drawn(self, graph: Any, n: int) -> tuple[Array, Array]:
+        """Return all links of a graph, and as many random pairs without a link as wanted."""
+        table = sp.csr_array(graph, dtype=bool) if len(np.shape(graph)) == 2 else None
+        if table is None or table.shape != (n, n) or (table != table.T).nnz:
+            raise InvalidInputError(
+                f"links must be a symmetric {n} × {n} table, or a tuple (pairs, linked); got {np.shape(graph)}."
+            )
+        if not (np.isfinite(self.negatives) and self.negatives > 0.0):
+            raise InvalidInputError(f"negatives = {self.negatives!r} must be a positive number.")
+        upper = sp.triu(table, 1).tocoo()
+        there = set((upper.row.astype(np.int64) * n + upper.col).tolist())
+        if not there or len(there) == n * (n - 1) // 2:
+            raise InvalidInputError(
+                "links must have some pairs with a link and some without; a graph has both."
+            )
+        rng = np.random.default_rng(seed_from(self.random_state))
+        wanted = min(round(self.negatives * len(there)), n * (n - 1) // 2 - len(there))
+        drawn: set[int] = set()
+        while len(drawn) < wanted:
+            i, j = np.sort(rng.integers(n, size=(2, 2 * wanted)), axis=0)
+            new = [key for key, apart in zip((i * n + j).tolist(), (i < j).tolist(), strict=True) if apart]
+            for key in new:
+                if key not in there and len(drawn) < wanted:
+                    drawn.add(key)
+        keys = np.array(sorted(there) + sorted(drawn))
+        return np.column_stack(np.divmod(keys, n)), np.arange(len(keys)) < len(there)
+
+    def transform(self, X: Any) -> Array:
+        """Return the embeddings of objects, shape (n_objects, rank)."""
+        check_is_fitted(self, "components_")
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        return np.asarray(X @ self.components_.T)
+
+    def decision_function(self, X: Any, pairs: Any) -> Array:
+        """Return min(t(x), t(y)) − d(x, y) for pairs of rows of X, shape (n_pairs,); positive for a link."""
+        Z, pairs = self.transform(X), np.asarray(pairs)
+        if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
+            raise InvalidInputError(f"pairs must be integers with two columns, got shape {pairs.shape}.")
+        if len(pairs) and not (pairs.min() >= 0 and pairs.max() < len(Z)):
+            raise InvalidInputError(f"pairs must name rows of X, from 0 to {len(Z) - 1}.")
+        thresholds = ((Z - self.threshold_embedding_) ** 2).sum(axis=1)
+        x, y = pairs.T
+        return np.minimum(thresholds[x], thresholds[y]) - ((Z[x] - Z[y]) ** 2).sum(axis=1)
+
+    def predict(self, X: Any, pairs: Any) -> Array:
+        """Return 1 for pairs that are linked, else 0."""
+        return (self.decision_function(X, pairs) > 0.0).astype(int)
+
+    def score(self, X: Any, linked: Any, pairs: Any) -> float:
+        """Return the area under the receiver operating characteristic of the scores of pairs."""
+        return float(roc_auc_score(np.asarray(linked), self.decision_function(X, pairs)))

@@ -1,0 +1,253 @@
+"""Recommendation of tags, as scikit-learn estimators: by co-embedding, and by pairwise interactions."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from problems.coembedding import kernels
+from problems.coembedding.tagging import TagRanking
+from problems.coembedding.training import checked_betas, minimise
+from problems.seeds import seed_from
+from rmopt.core import InvalidInputError
+from rmopt.solvers import Exponential, Growth, RankIncremental, Recorder
+
+Array = np.ndarray
+
+
+class TagModel(BaseEstimator):
+    """A recommender of tags for pairs of a user and an item; a subclass learns scores.
+
+    Parameters
+    ----------
+    n_tags : int
+        How many tags `predict` names.
+
+    Attributes
+    ----------
+    users_, items_, tags_ : array
+        The names that `fit` saw, sorted.
+    """
+
+    n_tags: int
+
+    @abstractmethod
+    def learn(self, triples: Array, counts: tuple[int, int, int]) -> None:
+        """Learn from numbered triples (user, item, tag)."""
+
+    @abstractmethod
+    def scores(self, users: Array, items: Array) -> Array:
+        """Return how well every tag suits pairs of numbered users and items, shape (n_pairs, n_tags)."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from tags that users gave to items.
+
+        Parameters
+        ----------
+        X : array, shape (n_samples, 2)
+            Names or numbers of users and items.
+        y : array, shape (n_samples,)
+            Names or numbers of tags, one for each row; a post with three tags has three rows.
+
+        Returns
+        -------
+        self
+        """
+        X, y = np.asarray(X), np.asarray(y)
+        if X.ndim != 2 or X.shape[1] != 2 or y.shape != (len(X),) or not len(y):
+            raise InvalidInputError(
+                f"X must have two columns (user, item) and y one tag for each row, got shapes {X.shape}, {y.shape}."
+            )
+        columns = []
+        for name, column in (("users_", X[:, 0]), ("items_", X[:, 1]), ("tags_", y)):
+            if np.issubdtype(column.dtype, np.floating) and not np.isfinite(column).all():
+                raise InvalidInputError(
+                    "X or y holds NaN or infinity; every row needs a user, an item and a tag."
+                )
+            known, numbers = np.unique(column, return_inverse=True)
+            setattr(self, name, known)
+            columns.append(numbers.ravel())
+        if not isinstance(self.n_tags, (int, np.integer)) or self.n_tags < 1:
+            raise InvalidInputError(f"n_tags = {self.n_tags!r} must be a positive integer.")
+        self.n_features_in_ = 2
+        self.learn(np.column_stack(columns), (len(self.users_), len(self.items_), len(self.tags_)))
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the scores of all `tags_` for pairs of a user and an item, shape (n_samples, n_tags)."""
+        check_is_fitted(self, "tags_")
+        X = np.asarray(X)
+        if X.ndim != 2 or X.shape[1] != 2:
+            raise InvalidInputError(f"X must have two columns (user, item), got shape {X.shape}.")
+        return self.scores(_numbers(self.users_, X[:, 0], "user"), _numbers(self.items_, X[:, 1], "item"))
+
+    def predict(self, X: Any) -> Array:
+        """Return the `n_tags` best tags for pairs of a user and an item, the best first."""
+        best = np.argsort(-self.decision_function(X), axis=1, kind="stable")[:, : self.n_tags]
+        return self.tags_[best]
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the F1 measure of the predicted tags, as the ECML/PKDD challenge 2009 has it.
+
+        Precision and recall are averaged over the posts, and F1 is their harmonic mean.
+        """
+        X, y = np.asarray(X), np.asarray(y)
+        pairs, which = np.unique(X, axis=0, return_inverse=True)
+        predicted = self.predict(pairs)
+        precision, recall = [], []
+        for number, names in enumerate(predicted):
+            true = set(y[which.ravel() == number].tolist())
+            hits = len(true & set(names.tolist()))
+            precision.append(hits / len(names))
+            recall.append(hits / len(true))
+        p, r = float(np.mean(precision)), float(np.mean(recall))
+        return 2.0 * p * r / (p + r) if p + r > 0.0 else 0.0
+
+
+def _numbers(known: Array, names: Array, what: str) -> Array:
+    where = np.minimum(np.searchsorted(known, names), len(known) - 1)
+    unknown = np.flatnonzero(known[where] != names)
+    if unknown.size:
+        raise InvalidInputError(f"{what} {names[unknown[0]]!r} was not seen by fit; fit it with the others.")
+    return where
+
+
+class TagRecommender(TagModel):
+    """Users, items and tags in one space: the best tags are those next to both the user and the item.
+
+    Mirzazadeh et al. (2015), section 7: the convex equation 14, minimised by `RankIncremental`.
+
+    Parameters
+    ----------
+    beta : float
+        Weight of the trace.
+    n_tags : int
+        How many tags `predict` names.
+    growth : Growth, optional
+        `Exponential()` unless given.
+    max_rank : int, optional
+        Where the rank stops to grow.
+    tol : float
+        Relative gap to the global minimum at which training ends.
+    verbose : bool
+        Draw a progress bar on standard error.
+
+    Attributes
+    ----------
+    users_, items_, tags_ : array
+        The names that `fit` saw, sorted.
+    user_embedding_, item_embedding_, tag_embedding_ : array, shape (n, rank)
+    rank_, n_iter_, objective_, gap_, is_global_, history_
+        See `CoembeddingClassifier`.
+    """
+
+    def __init__(
+        self,
+        beta: float = 1.0,
+        *,
+        n_tags: int = 5,
+        growth: Growth | None = None,
+        max_rank: int | None = None,
+        tol: float = 1e-3,
+        verbose: bool = False,
+    ) -> None:
+        self.beta = beta
+        self.n_tags = n_tags
+        self.growth = growth
+        self.max_rank = max_rank
+        self.tol = tol
+        self.verbose = verbose
+
+    def learn(self, triples: Array, counts: tuple[int, int, int]) -> None:
+        """Minimise equation 14."""
+        checked_betas([self.beta])
+        solver = RankIncremental(self.growth or Exponential(), tol=self.tol, max_rank=self.max_rank)
+        recorder = Recorder(progress=bool(self.verbose), description="rounds")
+        result = minimise(TagRanking(triples, counts), self.beta, solver, recorder=recorder)
+        self.embed(result.point.factor(), counts)
+        self.rank_, self.n_iter_ = result.point.rank, max(result.steps, 1)
+        self.objective_, self.gap_ = result.certificate.objective, result.gap
+        self.is_global_, self.history_ = result.is_global, result.history
+
+    def embed(self, Y: Array, counts: tuple[int, int, int]) -> None:
+        """Take the embeddings from a factor."""
+        ends = np.cumsum(counts)
+        self.user_embedding_, self.item_embedding_, self.tag_embedding_ = (
+            Y[start:stop] for start, stop in zip([0, *ends], ends, strict=False)
+        )
+
+    def scores(self, users: Array, items: Array) -> Array:
+        """Return minus the sum of both squared distances, up to a number for each pair."""
+        both, tags = self.user_embedding_[users] + self.item_embedding_[items], self.tag_embedding_
+        return 2.0 * (both @ tags.T - (tags**2).sum(axis=1))
+
+
+class PairwiseInteractionTags(TagModel):
+    """Factors of users and items, each with their own factors of tags: ŷ = ⟨T^U_t, U_u⟩ + ⟨T^I_t, I_i⟩.
+
+    The winner of the ECML/PKDD challenge 2009 (Rendle and Schmidt-Thieme 2009): stochastic gradient ascent on pairs of
+    a tag of a post and another one.
+
+    Parameters
+    ----------
+    rank : int
+    n_tags : int
+        How many tags `predict` names.
+    n_epochs : int
+        Passes over the triples.
+    step_size, penalty, scale : float
+        Of the ascent, of the squared factors, and of the random start.
+    random_state : int, RandomState or None
+    """
+
+    def __init__(
+        self,
+        rank: int = 64,
+        *,
+        n_tags: int = 5,
+        n_epochs: int = 200,
+        step_size: float = 0.05,
+        penalty: float = 5e-3,
+        scale: float = 0.1,
+        random_state: Any = None,
+    ) -> None:
+        self.rank = rank
+        self.n_tags = n_tags
+        self.n_epochs = n_epochs
+        self.step_size = step_size
+        self.penalty = penalty
+        self.scale = scale
+        self.random_state = random_state
+
+    def learn(self, triples: Array, counts: tuple[int, int, int]) -> None:
+        """Do the ascent."""
+        for name in ("rank", "n_epochs"):
+            if not isinstance(getattr(self, name), (int, np.integer)) or getattr(self, name) < 1:
+                raise InvalidInputError(f"{name} = {getattr(self, name)!r} must be a positive integer.")
+        rng = np.random.default_rng(seed_from(self.random_state))
+        n_users, n_items, n_tags = counts
+        U, I, TU, TI = (
+            self.scale * rng.standard_normal((n, self.rank)) for n in (n_users, n_items, n_tags, n_tags)
+        )
+        posts = triples[:, 0] * n_items + triples[:, 1]
+        taken = set(zip(posts.tolist(), triples[:, 2].tolist(), strict=True))
+        for _ in range(self.n_epochs):
+            order = rng.permutation(len(triples))
+            others = rng.integers(n_tags, size=len(triples))
+            # A tag of the post itself is no contrast.
+            valid = np.array([(posts[n], other) not in taken for n, other in zip(order, others, strict=True)])
+            kernels.pairwise_interaction(
+                U, I, TU, TI, triples[order][valid], others[valid], self.step_size, self.penalty
+            )
+        self.user_factors_, self.item_factors_, self.tag_user_factors_, self.tag_item_factors_ = U, I, TU, TI
+
+    def scores(self, users: Array, items: Array) -> Array:
+        """Return the interactions."""
+        return (
+            self.user_factors_[users] @ self.tag_user_factors_.T
+            + self.item_factors_[items] @ self.tag_item_factors_.T
+        )

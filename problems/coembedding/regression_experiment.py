@@ -1,0 +1,201 @@
+"""The experiment ``rmopt run metric-regression``: how fast factors should grow (Mirzazadeh et al. 2015, section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from threadpoolctl import threadpool_limits
+
+from problems.cells import Cells, chosen_from, whole_numbers
+from problems.coembedding.figure import draw_curves
+from problems.coembedding.regression import MetricRegression, closed_form
+from rmopt.core import InvalidInputError, Problem
+from rmopt.costs import SumOfCosts, Trace
+from rmopt.engines import certify
+from rmopt.experiments import Claim, Outcome, Run
+from rmopt.manifolds import PSDFixedRank
+from rmopt.solvers import LBFGS, Exponential, Linear, RankIncremental
+
+Array = np.ndarray
+Option = typer.Option
+Solution = dict[str, Any]
+
+
+def _rounds(make: Callable[[float], RankIncremental]) -> Callable[[SumOfCosts, float, float, int], Solution]:
+    def solve(cost: SumOfCosts, tol: float, limit: float, seed: int) -> Solution:
+        def late(rows: list[dict[str, Any]]) -> str | None:
+            return "the time limit" if rows[-1]["seconds"] > limit else None
+
+        problem = Problem(PSDFixedRank(cost.shape[0], 1), cost)
+        result = make(tol).run(problem, random_state=0, stop=late)
+        found = result.certificate  # type: ignore[attr-defined]
+        return {
+            "rounds": result.steps, "rank": result.point.rank, "objective": found.objective,
+            "gap": found.relative_gap, "ended": result.stopped_by,
+        }  # fmt: skip
+
+    return solve
+
+
+def _one_shot(cost: SumOfCosts, tol: float, limit: float, seed: int) -> Solution:
+    """Minimise over all n columns at once, from a random start; it knows no time limit."""
+    n = cost.shape[0]
+    Y = np.random.default_rng([seed, n]).standard_normal((n, n)) / np.sqrt(n)
+    Y, iterations, reason = LBFGS(20_000, 1e-12).minimise(cost, Y)
+    found, _, _ = certify(cost, Y)
+    lengths = np.linalg.svd(Y, compute_uv=False)
+    return {
+        "rounds": iterations, "rank": int((lengths > 1e-6 * lengths[0]).sum()), "objective": found.objective,
+        "gap": found.relative_gap, "ended": reason,
+    }  # fmt: skip
+
+
+METHODS: dict[str, tuple[str, Callable[[SumOfCosts, float, float, int], Solution]]] = {
+    "exponential": ("exponential", _rounds(lambda tol: RankIncremental(Exponential(), tol=tol))),
+    "linear": ("linear (Zhang et al.)", _rounds(lambda tol: RankIncremental(Linear(), tol=tol))),
+    "journee": (
+        "linear (Journée et al.)",
+        _rounds(lambda tol: RankIncremental(Linear(), tol=tol, rescale=False)),
+    ),
+    "boosting": (
+        "boosting, not local",
+        _rounds(lambda tol: RankIncremental(Linear(), tol=tol, inner=None)),
+    ),
+    "one-shot": ("all columns at once", _one_shot),
+}
+HEADINGS = {"relative_error": "rel. error", "gap": "rel. gap", "train_seconds": "seconds"}
+
+
+def metric_regression(
+    run: Run,
+    *,
+    sizes: Annotated[str, Option(help="Numbers of features n.")] = "10,50,100,200",
+    samples: Annotated[str, Option(help="Numbers of samples t.")] = "250,1000,2000",
+    beta: Annotated[float, Option(help="Weight of the trace.")] = 0.5,
+    methods: Annotated[str, Option(help=f"Any of {', '.join(METHODS)}.")] = "exponential,linear",
+    tol: Annotated[float, Option(help="Relative certified gap at which a method is done.")] = 1e-5,
+    time_limit: Annotated[
+        float, Option(help="Seconds after which a method ends with its round; not one-shot, which has none.")
+    ] = 600.0,
+    repeats: Annotated[int, Option(help="Runs of each, of which the median time counts.")] = 1,
+    resume: Annotated[bool, Option("--resume", help="Go on from the results in the --out folder.")] = False,
+) -> Outcome:
+    """Compare growing a factor exponentially, linearly and not at all, on a problem with a known minimum.
+
+    The metric W ⪰ 0 is to keep the inner products of t standard normal samples of n features, at a price for its
+    trace. The relative error is that to the closed form of the minimum.
+    """
+    chosen = chosen_from(METHODS, methods, "--methods")
+    numbers, counts = whole_numbers(sizes, "--sizes"), whole_numbers(samples, "--samples")
+    if not (beta > 0.0 and tol > 0.0 and time_limit > 0.0) or repeats < 1:
+        raise InvalidInputError(
+            f"--beta {beta:g}, --tol {tol:g} and --time-limit {time_limit:g} must be positive, --repeats {repeats} at "
+            "least 1."
+        )
+    run.prepare_to_draw()
+    # Libraries are loaded before the clock starts.
+    small = MetricRegression(np.eye(3)) + Trace(beta)
+    for _, solve in chosen.values():
+        solve(small, tol, time_limit, run.seed)
+    cells = Cells(run.path("cells.jsonl"), resume)
+    rows: list[dict[str, Any]] = []
+    curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    with (
+        run.ticks("solutions", len(chosen) * len(numbers) * len(counts)) as tick,
+        threadpool_limits(1, user_api="blas"),
+    ):
+        for t in counts:
+            for n in numbers:
+                X = np.random.default_rng([run.seed, n, t]).standard_normal((n, t))
+                cost, minimum = MetricRegression(X) + Trace(beta), closed_form(X, beta)[1]
+                for name, (label, solve) in chosen.items():
+
+                    def compute(
+                        cost: SumOfCosts = cost, solve: Callable[..., Solution] = solve
+                    ) -> dict[str, Any]:
+                        seconds = []
+                        for _ in range(repeats):
+                            begun = perf_counter()
+                            found = solve(cost, tol, time_limit, run.seed)
+                            seconds.append(perf_counter() - begun)
+                        return found | {"seconds": float(np.median(seconds))}
+
+                    about = {
+                        "method": name, "n": n, "t": t, "beta": beta, "tol": tol, "limit": time_limit,
+                        "repeats": repeats, "seed": run.seed,
+                    }  # fmt: skip
+                    cell = cells.get(about, compute)
+                    rows.append(
+                        {
+                            "method": label, "t": t, "n": n, "rank": cell["rank"], "rounds": cell["rounds"],
+                            "relative_error": cell["objective"] / minimum - 1.0, "gap": cell["gap"],
+                            "train_seconds": cell["seconds"],
+                        }
+                    )  # fmt: skip
+                    curves.setdefault(f"t = {t:,}", {}).setdefault(label, []).append((n, cell["seconds"]))
+                    tick()
+    run.draw(
+        "times.png",
+        draw_curves,
+        curves,
+        "n, number of features",
+        "seconds",
+        f"β = {beta:g}",
+        True,
+        size=(9.0, 3.8),
+    )
+    return Outcome(
+        data="standard normal",
+        parameters={
+            "sizes": numbers, "samples": counts, "beta": beta, "tol": tol, "time_limit": time_limit,
+            "repeats": repeats,
+        },
+        rows=rows,
+        headings=HEADINGS,
+        claims=_claims(curves),
+    )  # fmt: skip
+
+
+def _claims(curves: dict[str, dict[str, list[tuple[float, float]]]]) -> list[Claim]:
+    """Return the claims of Figure 2 with the verdict of the times."""
+    fast, slow = METHODS["exponential"][0], METHODS["linear"][0]
+    ratios = {
+        t: {n: b / a for (n, a), (_, b) in zip(found[fast], found[slow], strict=True)}
+        for t, found in curves.items()
+        if {fast, slow} <= set(found)
+    }
+    if not ratios:
+        return []
+    largest = max(next(iter(ratios.values())))
+    at_largest = {t: found[largest] for t, found in ratios.items()}
+    text = "; ".join(
+        f"{t}: " + ", ".join(f"n = {n:g} {ratio:.1f}" for n, ratio in found.items())
+        for t, found in ratios.items()
+    )
+    grows_with_n = [list(found.values()) for found in ratios.values()]
+    made = [
+        Claim(
+            f"exponential growth is faster than linear growth at n = {largest:g}",
+            all(ratio > 1.0 for ratio in at_largest.values()),
+            ", ".join(f"{t}: {ratio:.1f} times" for t, ratio in at_largest.items()),
+        ),
+        Claim(
+            "the advantage grows with n",
+            all(found[-1] > found[0] for found in grows_with_n) if len(grows_with_n[0]) > 1 else None,
+            f"linear / exponential, {text}",
+        ),
+    ]
+    if len(at_largest) > 1:
+        order = list(at_largest.values())
+        made.append(
+            Claim(
+                "the advantage grows with t",
+                bool((np.diff(order) > 0).all()),
+                f"at n = {largest:g}: " + ", ".join(f"{ratio:.1f} ({t})" for t, ratio in at_largest.items()),
+            )
+        )
+    return made
