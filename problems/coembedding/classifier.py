@@ -145,9 +145,9 @@ class CoembeddingClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         return np.asarray(X @ self.components_.T)
 
     def decision_function(self, X: Any) -> Array:
-        """Return t(x) − d(x, y) for every sample and label, shape (n_samples, n_labels); for two classes the difference.
+        """Return t(x) − d(x, y), shape (n_samples, n_labels), which is positive where a label applies.
 
-        Positive where a label applies.
+        For two classes it is the difference of their scores, shape (n_samples,).
         """
         embedded, labels, threshold = self.transform(X), self.label_embedding_, self.threshold_embedding_
         # The squared lengths of the samples cancel.

@@ -32,6 +32,7 @@ HEADINGS = {
     "micro_f1_paper": "paper", "macro_f1": "macro-F1", "macro_f1_sem": "±", "macro_f1_paper": "paper",
     "train_seconds": "train s",
 }  # fmt: skip
+GRID = ",".join(f"{beta:g}" for beta in BETAS)
 SCORINGS = ("f1_micro", "f1_macro", "hamming")
 
 
@@ -45,9 +46,7 @@ def coembedding(
     methods: Annotated[str, Option(help=f"Any of {', '.join(METHODS)}.")] = ",".join(METHODS),
     splits: Annotated[int, Option(help="Random splits.")] = 3,
     rows: Annotated[int, Option(help="Training rows; 0: 1,000, or two thirds of the smaller sets.")] = 0,
-    betas: Annotated[str, Option(help="Weights of the trace, with commas between.")] = ",".join(
-        f"{beta:g}" for beta in BETAS
-    ),
+    betas: Annotated[str, Option(help="Weights of the trace, with commas between.")] = GRID,
     folds: Annotated[int, Option(help="Folds of the cross-validation of the weight.")] = 5,
     select_by: Annotated[str, Option(help=f"What it maximises: {', '.join(SCORINGS)}.")] = "f1_micro",
     starts: Annotated[int, Option(help="Random starts for the picture of local optima; 0: none.")] = 200,

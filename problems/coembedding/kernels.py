@@ -210,23 +210,23 @@ def ranking_curvature(distances, posts, n_users, starts, tags, change, bent):
 
 
 @njit(cache=True, nogil=True)
-def pairwise_interaction(U, I, TU, TI, triples, others, step_size, penalty):
+def pairwise_interaction(U, V, TU, TI, triples, others, step_size, penalty):
     """Do a step of stochastic gradient ascent of ln σ(ŷ(t) − ŷ(t̄)) for each triple and another tag of its row.
 
-    ŷ(u, i, t) = ⟨TU[t], U[u]⟩ + ⟨TI[t], I[i]⟩ (Rendle and Schmidt-Thieme 2009).
+    ŷ(u, i, t) = ⟨TU[t], U[u]⟩ + ⟨TI[t], V[i]⟩ (Rendle and Schmidt-Thieme 2009).
     """
     k = U.shape[1]
     for n in range(triples.shape[0]):
         u, i, t, other = triples[n, 0], triples[n, 1], triples[n, 2], others[n]
         margin = 0.0
         for a in range(k):
-            margin += (TU[t, a] - TU[other, a]) * U[u, a] + (TI[t, a] - TI[other, a]) * I[i, a]
+            margin += (TU[t, a] - TU[other, a]) * U[u, a] + (TI[t, a] - TI[other, a]) * V[i, a]
         push = sigmoid(-margin)
         for a in range(k):
-            x, y = U[u, a], I[i, a]
+            x, y = U[u, a], V[i, a]
             p, q, r, s = TU[t, a], TU[other, a], TI[t, a], TI[other, a]
             U[u, a] += step_size * (push * (p - q) - penalty * x)
-            I[i, a] += step_size * (push * (r - s) - penalty * y)
+            V[i, a] += step_size * (push * (r - s) - penalty * y)
             TU[t, a] += step_size * (push * x - penalty * p)
             TU[other, a] += step_size * (-push * x - penalty * q)
             TI[t, a] += step_size * (push * y - penalty * r)

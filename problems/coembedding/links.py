@@ -37,10 +37,10 @@ def smooth_hinge_curvature(z: Array) -> Array:
 class LinkPrediction(PairwiseDistance):
     """A loss of the scores min(t(x), t(y)) − d(x, y) of pairs, which are positive for a link.
 
-    Mirzazadeh et al. (2015), section 3, predict links by the sign of the score, with t(x) the squared distance of x and
-    an embedded threshold; they print no loss. Here a link costs ln(exp h̃(d − t(x)) + exp h̃(d − t(y))), the soft maximum
-    of the smooth hinges to both thresholds as in their equation 13. For a pair without a link, h̃(min(t(x), t(y)) − d) is
-    not convex; it costs h̃(½ t(x) + ½ t(y) − d), which is convex and no smaller.
+    Mirzazadeh et al. (2015), section 3, predict links by the sign of the score, with t(x) the squared distance of x
+    and an embedded threshold; they print no loss. Here a link costs ln(exp h̃(d − t(x)) + exp h̃(d − t(y))), the soft
+    maximum of the smooth hinges to both thresholds as in their equation 13. For a pair without a link,
+    h̃(min(t(x), t(y)) − d) is not convex; it costs h̃(½ t(x) + ½ t(y) − d), which is convex and no smaller.
 
     W = YYᵀ is p × p with p = n_features + 1: features and threshold.
 
@@ -57,6 +57,9 @@ class LinkPrediction(PairwiseDistance):
     InvalidInputError
         When the parts do not belong together, or an object is paired with itself.
     """
+
+    # The hinge is parabolic between −2 and 0 and straight elsewhere.
+    smooth_slope = False
 
     def __init__(self, X: Any, pairs: Any, linked: Any) -> None:
         X = X.tocsr().astype(float) if sp.issparse(X) else np.ascontiguousarray(X, dtype=float)
@@ -78,7 +81,7 @@ class LinkPrediction(PairwiseDistance):
         left, right = (
             np.concatenate(part) for part in ((pairs[:, 0], *pairs.T), (pairs[:, 1], threshold, threshold))
         )
-        Pairs(*pairs.T, n)
+        Pairs(pairs[:, 0], pairs[:, 1], n)
         features = BlockDiagonal([X.shape, (1, 1)], {0: X, 1: np.ones((1, 1))})
         super().__init__(features, Pairs(left, right, n + 1))
         self.lower_bound = float(self.linked.sum() * np.log(2.0))

@@ -18,9 +18,9 @@ class MultilabelCoembedding(PairwiseDistance):
     """Σₓ sftmax over the labels of x of h̃(d(x, y) − t(x)) + sftmax over the others of h̃(t(x) − d(x, ȳ)).
 
     Mirzazadeh et al. (2015), equation 13 without its trace term. d is the squared distance of the embeddings of a
-    sample and a label, t(x) that of a sample and the embedded threshold; sftmax z = ln Σ exp z; a sample without labels,
-    or with all, has one term only. The smooth hinge is h̃(z) = (2 + z)²/4 for −2 ≤ z ≤ 0, 0 below and 1 + z above. (The
-    paper prints 0 ≤ z ≤ 2, where h̃ would jump at 2 and not be smooth.)
+    sample and a label, t(x) that of a sample and the embedded threshold; sftmax z = ln Σ exp z; a sample without
+    labels, or with all, has one term only. The smooth hinge is h̃(z) = (2 + z)²/4 for −2 ≤ z ≤ 0, 0 below and 1 + z
+    above. (The paper prints 0 ≤ z ≤ 2, where h̃ would jump at 2 and not be smooth.)
 
     W = YYᵀ is p × p with p = n_features + n_labels + 1: features, labels, threshold.
 
@@ -35,6 +35,9 @@ class MultilabelCoembedding(PairwiseDistance):
     InvalidInputError
         For values that are not finite, labels that are not 0 or 1, or numbers of rows that differ.
     """
+
+    # The hinge is parabolic between −2 and 0 and straight elsewhere.
+    smooth_slope = False
 
     def __init__(self, X: Any, Y: Any) -> None:
         X = X.tocsr().astype(float) if sp.issparse(X) else np.ascontiguousarray(X, dtype=float)

@@ -189,8 +189,8 @@ class TagRecommender(TagModel):
 class PairwiseInteractionTags(TagModel):
     """Factors of users and items, each with their own factors of tags: ŷ = ⟨T^U_t, U_u⟩ + ⟨T^I_t, I_i⟩.
 
-    The winner of the ECML/PKDD challenge 2009 (Rendle and Schmidt-Thieme 2009): stochastic gradient ascent on pairs of
-    a tag of a post and another one.
+    The winner of the ECML/PKDD challenge 2009 (Rendle and Schmidt-Thieme 2009): stochastic gradient ascent on pairs
+    of a tag of a post and another one.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ class PairwiseInteractionTags(TagModel):
                 raise InvalidInputError(f"{name} = {getattr(self, name)!r} must be a positive integer.")
         rng = np.random.default_rng(seed_from(self.random_state))
         n_users, n_items, n_tags = counts
-        U, I, TU, TI = (
+        U, V, TU, TI = (
             self.scale * rng.standard_normal((n, self.rank)) for n in (n_users, n_items, n_tags, n_tags)
         )
         posts = triples[:, 0] * n_items + triples[:, 1]
@@ -241,9 +241,9 @@ class PairwiseInteractionTags(TagModel):
             # A tag of the post itself is no contrast.
             valid = np.array([(posts[n], other) not in taken for n, other in zip(order, others, strict=True)])
             kernels.pairwise_interaction(
-                U, I, TU, TI, triples[order][valid], others[valid], self.step_size, self.penalty
+                U, V, TU, TI, triples[order][valid], others[valid], self.step_size, self.penalty
             )
-        self.user_factors_, self.item_factors_, self.tag_user_factors_, self.tag_item_factors_ = U, I, TU, TI
+        self.user_factors_, self.item_factors_, self.tag_user_factors_, self.tag_item_factors_ = U, V, TU, TI
 
     def scores(self, users: Array, items: Array) -> Array:
         """Return the interactions."""

@@ -1,4 +1,4 @@
-"""The experiment ``rmopt run metric-regression``: how fast factors should grow (Mirzazadeh et al. 2015, section 5)."""
+"""The experiment ``rmopt run metric-regression``: how fast factors should grow (Mirzazadeh et al. 2015, §5)."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def metric_regression(
     numbers, counts = whole_numbers(sizes, "--sizes"), whole_numbers(samples, "--samples")
     if not (beta > 0.0 and tol > 0.0 and time_limit > 0.0) or repeats < 1:
         raise InvalidInputError(
-            f"--beta {beta:g}, --tol {tol:g} and --time-limit {time_limit:g} must be positive, --repeats {repeats} at "
-            "least 1."
+            f"--beta {beta:g}, --tol {tol:g} and --time-limit {time_limit:g} must be positive, --repeats {repeats} "
+            "at least 1."
         )
     run.prepare_to_draw()
     # Libraries are loaded before the clock starts.

@@ -67,8 +67,8 @@ def tagging(
     run.prepare_to_draw()
     users, items, tags = bundle.counts
     run.say(
-        f"{bundle.name} ({bundle.source}): {users} users, {items} items, {tags} tags, {len(bundle.triples):,} triples "
-        f"in {bundle.posts().max() + 1:,} posts; {splits} split{'s' * (splits > 1)}"
+        f"{bundle.name} ({bundle.source}): {users} users, {items} items, {tags} tags, {len(bundle.triples):,} "
+        f"triples in {bundle.posts().max() + 1:,} posts; {splits} split{'s' * (splits > 1)}"
     )
     cells = Cells(run.path("cells.jsonl"), resume)
     about = {"data": bundle.name, "growth": growth, "columns": columns, "tol": tol, "seed": run.seed}
@@ -101,7 +101,9 @@ def tagging(
     run.draw(
         "ranks.png", draw_curves,
         {
-            "F1 of the five best tags (test)": {name: levels(rows[1:], "rank", "f1") for name, rows in embedded.items()},
+            "F1 of the five best tags (test)": {
+                name: levels(rows[1:], "rank", "f1") for name, rows in embedded.items()
+            },
             "objective / last objective": {
                 name: [(row["rank"], row["objective"] / rows[-1]["objective"]) for row in rows[1:]]
                 for name, rows in embedded.items()

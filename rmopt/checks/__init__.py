@@ -52,7 +52,8 @@ def run_catalogue(names: Sequence[str] = (), seed: int = 0) -> Iterator[Check]:
             loss = getattr(problem.cost, "loss", None)
             if str(loss) not in KINKED:
                 yield check_gradient(problem, seed, point)
-            if str(loss) not in KINKED + KINKED_SLOPE and _has_hessian(problem):
+            bent = str(loss) in KINKED + KINKED_SLOPE or not getattr(problem.cost, "smooth_slope", True)
+            if not bent and _has_hessian(problem):
                 yield from check_hessian(problem, seed, point)
             for retraction in instance.compiled:
                 if isinstance(problem.cost, BlockCost):

@@ -8,6 +8,7 @@ import numpy as np
 
 from rmopt.checks.report import Check, bounded, slope_check
 from rmopt.core.problem import Problem
+from rmopt.costs import Loss
 
 
 def check_gradient(problem: Problem, rng: Any = 0, point: Any = None) -> Check:
@@ -53,6 +54,8 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None) -> list[Che
 
 
 def _subject(problem: Problem) -> str:
-    loss = getattr(problem.cost, "loss", None)
-    name = type(problem.cost).__name__ + ("" if loss is None else f"({loss})")
+    cost = problem.cost
+    loss = getattr(cost, "loss", None)
+    named = type(cost).__repr__ is not object.__repr__
+    name = repr(cost) if named else type(cost).__name__ + (f"({loss})" if isinstance(loss, Loss) else "")
     return f"{name} on {problem.manifold}"

@@ -62,11 +62,17 @@ class ConvexCost(Cost):
         The numbers of rows and columns of W, (p, p).
     lower_bound, trace_weight : float
         f(W) ≥ lower_bound + trace_weight · tr W for every W ⪰ 0; what a certificate of optimality rests on.
+    smooth_slope : bool
+        Whether second derivatives are continuous.
     """
 
     shape: tuple[int, int]
     lower_bound: float = 0.0
     trace_weight: float = 0.0
+    smooth_slope: bool = True
+
+    def __repr__(self) -> str:
+        return type(self).__name__
 
     @abstractmethod
     def at(self, Y: Array) -> LocalModel:
@@ -146,6 +152,10 @@ class SumOfCosts(ConvexCost):
         self.shape = shapes.pop()
         self.lower_bound = sum(part.lower_bound for part in parts)
         self.trace_weight = sum(part.trace_weight for part in parts)
+        self.smooth_slope = all(part.smooth_slope for part in parts)
+
+    def __repr__(self) -> str:
+        return " + ".join(map(repr, self.parts))
 
     def at(self, Y: Array) -> LocalModel:
         """Return value and derivatives around YYᵀ."""
@@ -228,6 +238,9 @@ class Trace(ConvexCost):
         if not (np.isfinite(beta) and beta > 0.0):
             raise InvalidInputError(f"beta = {beta!r} must be a positive number: the weight of the trace.")
         self.beta = self.trace_weight = float(beta)
+
+    def __repr__(self) -> str:
+        return f"Trace({self.beta:g})"
 
     def at(self, Y: Array) -> LocalModel:
         """Return value and derivatives around YYᵀ."""

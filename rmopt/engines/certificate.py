@@ -15,8 +15,9 @@ from rmopt.engines.spectrum import leading_eigenpairs
 class Certificate:
     """A bound on f(W) − f(W*), from the dual certificate S = ∇f(W).
 
-    For convex f, f(W) − f(W*) ≤ ⟨S, W⟩ − ⟨S, W*⟩ ≤ ⟨S, W⟩ + λ tr W* with λ = max(0, −λ_min(S)); and tr W* ≤ (f(W) − b)/β
-    where f ≥ b + β tr everywhere (Mirzazadeh et al. 2015, equation 10, weighted).
+    For convex f, f(W) − f(W*) ≤ ⟨S, W⟩ − ⟨S, W*⟩ ≤ ⟨S, W⟩ + λ tr W* with λ = max(0, −λ_min(S)); and
+    tr W* ≤ (f(W) − b)/β where f ≥ b + β tr everywhere. At a global minimum both terms vanish (Mirzazadeh et al. 2015,
+    equation 10).
 
     Attributes
     ----------
@@ -75,11 +76,11 @@ def certify(
     """
     local = cost.at(Y)
     values, vectors, bound = leading_eigenpairs(
-        lambda V: -local.apply(V), len(Y), n_candidates, cost.trace_weight, tol
+        lambda V: -local.apply(V), np.linalg.qr(Y)[0], n_candidates, cost.trace_weight, tol
     )
     found = Certificate(
         objective=local.value,
-        eigenvalue=max(0.0, bound),
+        eigenvalue=max(0.0, float(bound)),
         complementarity=0.5 * float(np.vdot(local.factor_gradient(), Y)),
         trace_bound=max(0.0, local.value - cost.lower_bound) / cost.trace_weight,
     )

@@ -18,12 +18,16 @@ from rmopt.engines.certificate import Certificate, certify
 
 # Columns of the factor that are shorter than this share of the longest are dropped.
 NEGLIGIBLE = 1e-8
+# Shares of the longest column below which columns are tried to be left out.
+SHORT = (0.1, 1e-2, 1e-3, 1e-4, 1e-6)
 # Candidates with more than this share of their length in the span of the factor bring nothing new.
 OVERLAP = 0.5
 # How exactly a round is solved, relative to the eigenvalue that the round before it left.
 INEXACTNESS = 1e-2
 # A round that lowers the objective by less than this share, and the gap by less than a tenth, counts as idle.
 IDLE = 1e-12
+# Differences of the objective below this share of it are rounding.
+ROUNDING = 1e-13
 
 
 class Growth(Protocol):
@@ -115,11 +119,11 @@ class RankEngine(Engine):
             better = self.inner(start, self._gradient_tolerance(state, start))
             if not np.isfinite(better).all():
                 raise diverged(state.steps, 0.0)
-            if self.cost.at(better).value > self.cost.at(start).value:
+            level = self.cost.at(start).value
+            if self.cost.at(better).value > level + ROUNDING * abs(level):
                 better = start
-        found = self._certified(shrunk(better), self.growth.after(U.shape[1]))
-        if found.certificate.objective > state.certificate.objective:
-            # Rounding alone: the last point was better.
+        found = self._certified(self._pruned(shrunk(better)), self.growth.after(U.shape[1]))
+        if _is_worse(found.certificate, state.certificate):
             found = dataclasses.replace(
                 found, Y=Y, certificate=state.certificate, values=state.values, vectors=state.vectors
             )
@@ -129,6 +133,24 @@ class RankEngine(Engine):
         return dataclasses.replace(
             found, added=U.shape[1], idle=idle, steps=state.steps + 1, updates=state.updates + 1
         )
+
+    def _pruned(self, Y: Array) -> Array:
+        """Return the factor without its shortest columns, as many as can go without raising the objective.
+
+        Where a factor has more columns than the minimum needs, the superfluous ones vanish only slowly.
+        """
+        if Y.shape[1] < 2:
+            return Y
+        lengths = np.sqrt((Y**2).sum(axis=0))
+        level = None
+        for share in SHORT:
+            kept = lengths > share * lengths.max()
+            if kept.all():
+                continue
+            level = self.cost.at(Y).value if level is None else level
+            if self.cost.at(Y[:, kept]).value <= level + ROUNDING * abs(level):
+                return Y[:, kept]
+        return Y
 
     def _certified(self, Y: Array, n_candidates: int) -> RankState:
         certificate, values, vectors = certify(
@@ -202,6 +224,12 @@ class RankEngine(Engine):
         return RankState(
             arrays["Y"], certificate, arrays["values"], arrays["vectors"], *arrays["counters"].tolist()
         )
+
+
+def _is_worse(new: Certificate, old: Certificate) -> bool:
+    """Return whether the objective rose; by rounding alone it may, where the gap falls."""
+    rise = new.objective - old.objective
+    return rise > ROUNDING * abs(old.objective) or (rise > 0.0 and new.gap >= old.gap)
 
 
 def shrunk(Y: Array) -> Array:

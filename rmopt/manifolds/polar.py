@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 
 from rmopt.core.ambient import Ambient
@@ -43,6 +45,10 @@ class PolarPSD(PSDMatrices):
         if not 0.0 < weight < 1.0:
             raise InvalidInputError(f"weight = {weight} must lie between 0 and 1.")
         self.weight = float(weight)
+
+    def with_rank(self, k: int) -> Self:
+        """Return the manifold of matrices of the same size and rank k."""
+        return type(self)(self.shape[0], k, self.weight, self.default_retraction)
 
     def __repr__(self) -> str:
         return f"PolarPSD({self.shape[0]}, {self.rank}, weight={self.weight})"

@@ -25,8 +25,8 @@ class NewtonCG(FactorSolver):
 
     The Hessian of Y ↦ f(YYᵀ) vanishes along the rotations of Y, where the gradient has no part; conjugate gradients
     never go there. Directions of negative curvature lead out of saddle points. Where the cost has a `preconditioner`,
-    the trust region and the iteration are measured by it. Close to the minimum, where differences of the cost drown in
-    rounding, steps are judged by the gradient, so that it can become as short as a certificate needs.
+    the trust region and the iteration are measured by it. Close to the minimum, where differences of the cost drown
+    in rounding, steps are judged by the gradient, so that it can become as short as a certificate needs.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def _first_radius(local: LocalModel, z: Array, rz: float, curvature: float) -> f
     """Return ten steepest-descent steps, or the length of the factor where there is no curvature to tell."""
     if curvature > 0.0:
         return 10.0 * (rz / curvature) * rz**0.5
-    return rz**0.5 * float(np.linalg.norm(local.factor) / max(np.linalg.norm(z), 1e-300))
+    return rz**0.5 * float(np.linalg.norm(local.factor)) / max(float(np.linalg.norm(z)), 1e-300)
 
 
 def _new_radius(radius: float, size: float, ratio: float) -> float:
@@ -127,7 +127,8 @@ def _new_radius(radius: float, size: float, ratio: float) -> float:
 class Hybrid(FactorSolver):
     """`LBFGS` from afar, `NewtonCG` when it is near; Newton alone where the cost has a preconditioner.
 
-    L-BFGS goes along curved valleys with the cheaper steps; Newton brings the gradient down to what a certificate needs.
+    L-BFGS goes along curved valleys with the cheaper steps; Newton brings the gradient down to what a certificate
+    needs.
 
     Parameters
     ----------

@@ -1,0 +1,52 @@
+"""The costs of co-embeddings in the catalogue of laws."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from problems.coembedding.links import LinkPrediction
+from problems.coembedding.multilabel import MultilabelCoembedding
+from problems.coembedding.regression import MetricRegression
+from problems.coembedding.tagging import TagRanking
+from rmopt.catalogue import Instance
+from rmopt.core import Manifold, Problem
+from rmopt.costs import EmbeddedCost, Trace
+from rmopt.manifolds import PolarPSD, PSDFixedRank
+from rmopt.retractions import PSD_RETRACTIONS
+
+
+def instances() -> list[Instance]:
+    """Return every cost plus a trace, on both geometries of positive semidefinite matrices."""
+    made = []
+    for name, cost in convex_costs().items():
+        p = cost.shape[0]
+        embedded, polar = PSDFixedRank(p, 3), PolarPSD(p, 2)
+        problems: list[tuple[Manifold, list]] = [
+            (embedded, list(PSD_RETRACTIONS.values())),
+            (polar, [polar.default_retraction]),
+        ]
+        for manifold, retractions in problems:
+            kind = type(manifold).__name__.lower()
+            problem = Problem(manifold, cost + Trace(0.3))
+            made.append(Instance(f"coembedding-{name}-{kind}", manifold, retractions, {name: problem}))
+    return made
+
+
+def convex_costs() -> dict[str, EmbeddedCost]:
+    """Return small costs: a sample without labels and one with all, sparse features, more and fewer samples."""
+    rng = np.random.default_rng(11)
+    X = rng.standard_normal((25, 6))
+    Y = rng.random((25, 4)) < 0.4
+    Y[3], Y[4] = False, True
+    triples = np.argwhere(rng.random((4, 5, 6)) < 0.3)
+    pairs = np.argwhere(np.triu(rng.random((25, 25)) < 0.3, 1))
+    thin = sp.csr_array(X * (rng.random(X.shape) < 0.5))
+    return {
+        "regression-wide": MetricRegression(rng.standard_normal((7, 12))),
+        "regression-tall": MetricRegression(rng.standard_normal((9, 5))),
+        "multilabel": MultilabelCoembedding(X, Y),
+        "multilabel-sparse": MultilabelCoembedding(thin, sp.csr_array(Y)),
+        "tags": TagRanking(triples, (4, 5, 6)),
+        "links": LinkPrediction(thin, pairs, rng.random(len(pairs)) < 0.5),
+    }

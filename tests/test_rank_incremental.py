@@ -1,0 +1,534 @@
+"""Rank-incremental optimisation: closed forms, interior points, the certificate, and what may go wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from problems.coembedding import MetricRegression, MultilabelCoembedding
+from problems.coembedding.instances import convex_costs
+from problems.coembedding.regression import closed_form
+from problems.coembedding.training import minimise
+from rmopt import Problem
+from rmopt.core import InvalidInputError, MissingCapabilityError, PSDPoint, WholeCost
+from rmopt.costs import ConvexCost, Grid, Pairs, PairwiseDistance, Trace
+from rmopt.engines import RankEngine, certify
+from rmopt.engines.rank_incremental import point_of
+from rmopt.engines.spectrum import leading_eigenpairs
+from rmopt.interop import PymanoptSolver
+from rmopt.manifolds import Grassmann, PolarPSD, PSDFixedRank
+from rmopt.solvers import (
+    LBFGS,
+    SGD,
+    CertifiedResult,
+    Checkpoint,
+    Exponential,
+    Hybrid,
+    Linear,
+    NewtonCG,
+    RankIncremental,
+    Recorder,
+)
+
+Array = np.ndarray
+
+
+def regression(n: int, t: int, beta: float = 0.5, seed: int = 0) -> tuple[Array, ConvexCost, float]:
+    X = np.random.default_rng([seed, n, t]).standard_normal((n, t))
+    return X, MetricRegression(X) + Trace(beta), closed_form(X, beta)[1]
+
+
+def run(cost: ConvexCost, solver: RankIncremental, start: Any = None, **options: Any) -> CertifiedResult:
+    result = solver.run(Problem(PSDFixedRank(cost.shape[0], 1), cost), start, random_state=0, **options)
+    assert isinstance(result, CertifiedResult)
+    return result
+
+
+@pytest.mark.parametrize(("n", "t", "beta"), [(1, 4, 0.5), (12, 30, 0.5), (20, 8, 2.0), (15, 15, 300.0)])
+@pytest.mark.parametrize("growth", [Exponential(), Exponential(2, 3), Linear(), Linear(4)])
+def test_the_closed_form_of_equation_12(n: int, t: int, beta: float, growth: Any) -> None:
+    X, cost, minimum = regression(n, t, beta)
+    result = run(cost, RankIncremental(growth, tol=1e-7))
+    W, _ = closed_form(X, beta)
+    assert result.is_global
+    assert result.gap <= 1e-7 * result.certificate.objective
+    np.testing.assert_allclose(result.certificate.objective, minimum, rtol=1e-10)
+    np.testing.assert_allclose(result.point.Q @ result.point.S @ result.point.Q.T, W, atol=2e-4)
+    assert result.point.rank == np.linalg.matrix_rank(W)
+    assert "certified" in result.stopped_by
+
+
+def test_the_closed_form_is_a_minimum() -> None:
+    X, cost, minimum = regression(6, 9, 40.0)
+    W, _ = closed_form(X, 40.0)
+    values, vectors = np.linalg.eigh(W)
+    Y = vectors * np.sqrt(np.maximum(values, 0.0))
+    np.testing.assert_allclose(cost.at(Y).value, minimum, rtol=1e-12)
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        assert cost.at(Y + 1e-2 * rng.standard_normal(Y.shape)).value > minimum
+
+
+def test_interior_point_solutions() -> None:
+    oracles = pytest.importorskip("convex_oracles", reason="needs cvxpy, which the extra [test] brings.")
+    X, cost, _ = regression(12, 30)
+    found = run(cost, RankIncremental()).certificate
+    theirs = oracles.metric_regression(X, 0.5)
+    assert abs(found.objective - theirs) <= 1e-6 * theirs
+    rng = np.random.default_rng(1)
+    X, Y = rng.standard_normal((15, 4)), rng.random((15, 3)) < 0.4
+    for beta in (0.3, 2.0):
+        ours = minimise(MultilabelCoembedding(X, Y), beta, RankIncremental(tol=1e-8))
+        theirs = oracles.multilabel(X, Y, beta)
+        assert abs(ours.certificate.objective - theirs) <= 1e-6 * theirs
+        assert ours.certificate.objective <= theirs * (1 + 1e-8)
+
+
+def test_the_certified_gap_is_never_below_the_true_one() -> None:
+    """200 points, near the minimum and far from it, of problems whose minimum is known."""
+    rng = np.random.default_rng(5)
+    close = 0
+    for trial in range(200):
+        n, t = rng.integers(2, 12, size=2)
+        beta = float(10.0 ** rng.uniform(-2, 2))
+        X, cost, minimum = regression(int(n), int(t), beta, trial)
+        W, _ = closed_form(X, beta)
+        values, vectors = np.linalg.eigh(W)
+        Y = vectors * np.sqrt(np.maximum(values, 0.0))
+        Y = Y[:, rng.random(int(n)) < 0.9] if trial % 2 else Y
+        Y = Y + 10.0 ** rng.uniform(-9, 0) * rng.standard_normal(Y.shape)
+        found, _, _ = certify(cost, Y)
+        true = found.objective - minimum
+        assert found.gap >= true - 1e-12 * minimum
+        close += found.gap <= 1e-6 * found.objective
+    assert 10 <= close <= 190
+
+
+@pytest.mark.parametrize("name", sorted(convex_costs()))
+def test_the_certificate_holds_for_every_cost(name: str) -> None:
+    """The minimum of a tight run takes the place of the closed form."""
+    loss = convex_costs()[name]
+    cost = loss + Trace(0.7)
+    best = run(cost, RankIncremental(tol=1e-9))
+    assert best.is_global
+    assert best.certificate.relative_gap <= 1e-9
+    rng = np.random.default_rng(2)
+    Y = best.point.factor()
+    for size in (1e-5, 1e-3, 0.1, 1.0):
+        for columns in (Y.shape[1], max(1, Y.shape[1] - 1)):
+            moved = Y[:, :columns] + size * rng.standard_normal((len(Y), columns))
+            found, _, _ = certify(cost, moved)
+            assert found.gap >= found.objective - best.certificate.objective - 1e-9 * found.objective
+    lower = cost.lower_bound + cost.trace_weight * np.vdot(Y, Y)
+    assert best.certificate.objective >= lower
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        NewtonCG(),
+        LBFGS(),
+        Hybrid(),
+        PymanoptSolver("ConjugateGradient", max_iterations=200, min_gradient_norm=1e-9),
+        PymanoptSolver("TrustRegions", max_iterations=50, min_gradient_norm=1e-9),
+        SGD(0.002, n_steps=400),
+    ],
+    ids=lambda inner: type(inner).__name__ + type(getattr(inner, "optimizer", inner)).__name__,
+)
+def test_any_local_optimiser(inner: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = np.linalg.qr(rng.standard_normal((9, 9)))[0] * np.linspace(1.0, 2.0, 9)
+    cost, minimum = MetricRegression(X) + Trace(1.5), closed_form(X, 1.5)[1]
+    result = run(cost, RankIncremental(inner=inner, tol=1e-5, max_rounds=40))
+    assert result.is_global, result.stopped_by
+    assert result.certificate.objective <= minimum * (1 + 1e-5)
+
+
+def test_first_order_solvers_take_the_whole_cost() -> None:
+    _, cost, _ = regression(5, 5)
+    manifold, whole = PSDFixedRank(5, 2), WholeCost(cost)
+    point = manifold.random_point(np.random.default_rng(0))
+    assert whole.value(point) == cost.value(point)
+    X = np.random.default_rng(1).standard_normal((5, 3))
+    np.testing.assert_array_equal(whole.term_gradient(point, np.array([0])) @ X, cost.gradient(point) @ X)
+
+
+def test_strategies_differ_as_their_descriptions_say() -> None:
+    _, cost, minimum = regression(16, 40)
+    rows = {
+        name: run(cost, solver).history
+        for name, solver in {
+            "exponential": RankIncremental(),
+            "linear": RankIncremental(Linear()),
+            "journee": RankIncremental(Linear(), rescale=False),
+            "boosting": RankIncremental(Linear(), inner=None, max_rounds=400),
+        }.items()
+    }
+    assert [row["rank"] for row in rows["exponential"]][:5] == [0, 1, 3, 7, 15]
+    assert [row["rank"] for row in rows["linear"]][:5] == [0, 1, 2, 3, 4]
+    assert len(rows["exponential"]) < len(rows["linear"]) / 2
+    for found in rows.values():
+        objectives = [row["objective"] for row in found]
+        assert all(np.diff(objectives) <= 1e-12 * objectives[0])
+        np.testing.assert_allclose(objectives[-1], minimum, rtol=1e-5)
+
+
+def test_rescaling_the_old_columns_matters() -> None:
+    """Without local optimisation only the search over a and b can shrink old columns."""
+    rng = np.random.default_rng(3)
+    X, Y = rng.standard_normal((40, 5)), rng.random((40, 3)) < 0.5
+    loss = MultilabelCoembedding(X, Y)
+    ends = {
+        rescale: minimise(loss, 2.0, RankIncremental(Linear(), inner=None, rescale=rescale, max_rounds=15))
+        for rescale in (True, False)
+    }
+    assert ends[True].certificate.objective < ends[False].certificate.objective * (1 - 1e-6)
+
+
+def test_a_large_weight_gives_the_zero_matrix() -> None:
+    X, cost, _ = regression(6, 10, 1e9)
+    result = run(cost, RankIncremental())
+    assert result.point.rank == 0
+    assert result.point.Q.shape == (6, 0)
+    assert result.is_global
+    assert result.steps <= 1
+    np.testing.assert_allclose(result.certificate.objective, np.sum((X.T @ X) ** 2))
+
+
+def test_the_rank_may_shrink() -> None:
+    _, cost, minimum = regression(10, 20, 3e3)
+    best = run(cost, RankIncremental())
+    assert 0 < best.point.rank < 10
+    wide = PSDFixedRank(10, 10).random_point(np.random.default_rng(0))
+    result = run(cost, RankIncremental(), wide)
+    assert result.point.rank == best.point.rank
+    np.testing.assert_allclose(result.certificate.objective, minimum, rtol=1e-6)
+
+
+def test_saddle_points_are_left() -> None:
+    """The minimum over fewer columns, padded by zeros, is a critical point of any width."""
+    _, cost, minimum = regression(8, 20)
+    W, _ = closed_form(np.random.default_rng([0, 8, 20]).standard_normal((8, 20)), 0.5)
+    values, vectors = np.linalg.eigh(W)
+    saddle = vectors[:, :3] * np.sqrt(values[:3])
+    padded = np.hstack([saddle, np.zeros((8, 5))])
+    assert np.linalg.norm(cost.at(padded).factor_gradient()) < 1e-6
+    stuck, _, _ = NewtonCG().minimise(cost, padded)
+    assert cost.at(stuck).value > 1.5 * minimum
+    result = run(cost, RankIncremental(), point_of(saddle))
+    assert result.is_global
+    np.testing.assert_allclose(result.certificate.objective, minimum, rtol=1e-8)
+
+
+class Idle:
+    """A local optimiser that does nothing, and one that makes matters worse."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def run(self, problem: Problem, initial_point: PSDPoint, *, random_state: int) -> Any:
+        moved = PSDPoint(initial_point.Q, self.factor * initial_point.S)
+        return dataclasses.make_dataclass("Found", ["point"])(moved)
+
+
+@pytest.mark.parametrize("factor", [1.0, 50.0])
+def test_rounds_without_progress_end_the_run(factor: float) -> None:
+    rng = np.random.default_rng(3)
+    loss = MultilabelCoembedding(rng.standard_normal((30, 4)), rng.random((30, 3)) < 0.5)
+    result = minimise(loss, 1.0, RankIncremental(inner=Idle(factor), tol=0.0, max_rounds=500))
+    assert "without progress" in result.stopped_by
+    assert result.steps < 500
+    objectives = [row["objective"] for row in result.history]
+    assert all(np.diff(objectives) <= 1e-12 * objectives[0])
+
+
+def test_the_largest_rank() -> None:
+    _, cost, minimum = regression(10, 30)
+    result = run(cost, RankIncremental(max_rank=3))
+    assert result.point.rank == 3
+    assert result.stopped_by == "max_rank = 3"
+    assert not result.is_global
+    assert result.certificate.objective > minimum
+    assert result.gap >= result.certificate.objective - minimum
+
+
+def test_every_round_is_recorded_and_metrics_with_it() -> None:
+    _, cost, _ = regression(9, 20)
+    recorder = Recorder({"trace": lambda point: float(np.trace(point.S))})
+    result = run(cost, RankIncremental(), recorder=recorder)
+    assert [row["step"] for row in result.history] == list(range(result.steps + 1))
+    assert set(result.history[0]) == {
+        "step", "updates", "seconds", "rank", "objective", "eigenvalue", "gap", "trace",
+    }  # fmt: skip
+    assert result.history[-1]["gap"] == result.gap
+    assert result.history[-1]["trace"] > 0.0
+
+
+def test_a_run_that_was_cut_off_ends_with_the_same_bits(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    loss = MultilabelCoembedding(rng.standard_normal((50, 6)), rng.random((50, 4)) < 0.4)
+    whole = run(loss + Trace(0.5), RankIncremental())
+    assert whole.steps >= 3
+    path = tmp_path / "run.npz"
+    part = run(
+        loss + Trace(0.5),
+        RankIncremental(),
+        checkpoint=Checkpoint(path, 0.0),
+        stop=lambda rows: "cut" if len(rows) == 3 else None,
+    )
+    assert part.stopped_by == "cut"
+    resumed = run(loss + Trace(0.5), RankIncremental(), checkpoint=Checkpoint(path))
+    np.testing.assert_array_equal(resumed.point.Q, whole.point.Q)
+    np.testing.assert_array_equal(resumed.point.S, whole.point.S)
+    assert [row["objective"] for row in resumed.history] == [row["objective"] for row in whole.history]
+    with pytest.raises(InvalidInputError, match="another run"):
+        run(loss + Trace(0.6), RankIncremental(), checkpoint=Checkpoint(path))
+
+
+def test_both_geometries_carry_it() -> None:
+    _, cost, minimum = regression(7, 12)
+    for manifold in (PSDFixedRank(7, 1), PolarPSD(7, 3)):
+        inner = PymanoptSolver("ConjugateGradient", max_iterations=300, min_gradient_norm=1e-10)
+        result = RankIncremental(inner=inner, tol=1e-4, max_rounds=30).run(
+            Problem(manifold, cost), random_state=0
+        )
+        assert result.certificate.objective <= minimum * 1.05  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("p", "k"), [(30, 4), (700, 5), (700, 300)])
+@pytest.mark.parametrize("top", [3.0, 1e-7, -0.2])
+def test_leading_eigenpairs(p: int, k: int, top: float) -> None:
+    """Some directions are known, with eigenvalues near 0, as at an optimum; the others have a spread."""
+    rng = np.random.default_rng(p)
+    V = np.linalg.qr(rng.standard_normal((p, p)))[0]
+    others = np.concatenate([[top], top - np.linspace(0.1, 2.0, 7), -rng.uniform(2.3, 50, p - 14)])
+    matrix = (V * np.concatenate([1e-9 * rng.standard_normal(6), others])) @ V.T
+    found, vectors, bound = leading_eigenpairs(lambda X: matrix @ X, V[:, :6], k, 1.0, 1e-8)
+    exact = float(np.linalg.eigvalsh(matrix)[-1])
+    assert exact - 1e-13 <= bound <= exact + 1e-6
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(len(found)), atol=1e-12)
+    assert 1 <= len(found) <= k
+    # Rough ones, but of the leading space.
+    if top > 1.0:
+        wanted = np.sort(others)[::-1][: min(k, 8)]
+        np.testing.assert_allclose(found[: len(wanted)], wanted, atol=0.05 * top)
+        np.testing.assert_allclose(found[len(wanted) :], 0.0, atol=1e-8)
+
+
+class Thin:
+    """Features that refuse to be multiplied with anything but a few columns."""
+
+    def __init__(self, features: Any, widest: int) -> None:
+        self.features, self.widest = features, widest
+        self.shape = features.shape
+
+    @property
+    def T(self) -> Thin:
+        return Thin(self.features.T, self.widest)
+
+    def __matmul__(self, other: Array) -> Array:
+        assert np.ndim(other) == 2
+        assert other.shape[1] <= self.widest
+        return self.features @ other
+
+
+def test_nothing_of_size_p_by_p_is_formed() -> None:
+    import scipy.sparse as sp
+
+    rng = np.random.default_rng(0)
+    X = sp.random_array((60, 3000), density=0.01, rng=rng, format="csr")
+    loss = MultilabelCoembedding(X, rng.random((60, 4)) < 0.4)
+    loss.features = Thin(loss.features, 20)
+    result = minimise(loss, 0.2, RankIncremental(tol=1e-5))
+    assert result.is_global
+    assert result.point.rank > 1
+
+
+def test_sums_mixtures_and_fingerprints() -> None:
+    rng = np.random.default_rng(0)
+    for name, loss in convex_costs().items():
+        cost = Trace(0.3) + loss + Trace(0.2)
+        p = loss.shape[0]
+        A, B = rng.standard_normal((p, 2)), rng.standard_normal((p, 3))
+        assert cost.trace_weight == pytest.approx(0.5)
+        assert repr(cost) == f"Trace(0.3) + {type(loss).__name__} + Trace(0.2)"
+        np.testing.assert_allclose(cost.at(A).value, loss.at(A).value + 0.5 * np.vdot(A, A), rtol=1e-13)
+        mixture = cost.mixture([A, B])
+        weights = np.array([0.7, 1.9])
+        value, slopes = mixture(weights)
+        whole = cost.at(np.hstack([np.sqrt(0.7) * A, np.sqrt(1.9) * B]))
+        np.testing.assert_allclose(value, whole.value, rtol=1e-12)
+        np.testing.assert_allclose(slopes, [np.vdot(Y, whole.apply(Y)) for Y in (A, B)], rtol=1e-9)
+        assert cost.fingerprint() == (Trace(0.3) + convex_costs()[name] + Trace(0.2)).fingerprint()
+        assert cost.fingerprint() != (loss + Trace(0.5)).fingerprint()
+
+
+@pytest.mark.parametrize("name", sorted(convex_costs()))
+def test_factor_derivatives_by_finite_differences(name: str) -> None:
+    cost = convex_costs()[name] + Trace(0.4)
+    rng = np.random.default_rng(4)
+    Y, D = rng.standard_normal((2, cost.shape[0], 3))
+    h = 1e-6
+    slope = (cost.at(Y + h * D).value - cost.at(Y - h * D).value) / (2 * h)
+    local = cost.at(Y)
+    np.testing.assert_allclose(np.vdot(local.factor_gradient(), D), slope, rtol=1e-6)
+    bent = (cost.at(Y + h * D).factor_gradient() - cost.at(Y - h * D).factor_gradient()) / (2 * h)
+    np.testing.assert_allclose(local.factor_hessian(D), bent, atol=1e-6 * np.abs(bent).max())
+    # Both forms of the second derivative.
+    plain = 2.0 * (local.along(Y, D) @ Y + local.apply(D))
+    np.testing.assert_allclose(local.factor_hessian(D), plain, rtol=1e-9, atol=1e-9 * np.abs(plain).max())
+
+
+@pytest.mark.parametrize("name", sorted(convex_costs()))
+def test_costs_are_convex(name: str) -> None:
+    loss, rng = convex_costs()[name], np.random.default_rng(6)
+    p = loss.shape[0]
+    for _ in range(20):
+        mixture = loss.mixture([rng.uniform(0.1, 2) * rng.standard_normal((p, 2)) for _ in range(2)])
+        ends = mixture(np.array([1.0, 0.0]))[0], mixture(np.array([0.0, 1.0]))[0]
+        for share in (0.2, 0.5, 0.9):
+            between = mixture(np.array([1 - share, share]))[0]
+            assert between <= (1 - share) * ends[0] + share * ends[1] + 1e-9 * max(ends)
+            assert between >= loss.lower_bound
+
+
+def test_the_preconditioner_is_symmetric_and_positive() -> None:
+    rng = np.random.default_rng(0)
+    for n, t in ((8, 20), (20, 6)):
+        cost = MetricRegression(rng.standard_normal((n, t))) + Trace(0.5)
+        Y = rng.standard_normal((n, 4))
+        precondition = cost.preconditioner(Y)
+        assert precondition is not None
+        A, B = rng.standard_normal((2, n, 4))
+        np.testing.assert_allclose(np.vdot(A, precondition(B)), np.vdot(precondition(A), B), rtol=1e-9)
+        assert np.vdot(A, precondition(A)) > 0.0
+
+
+def test_newton_needs_the_preconditioner_less_than_it_gains() -> None:
+    """With it, ill-conditioned regressions take a fraction of the products with the Hessian."""
+
+    class Plain(MetricRegression):
+        def preconditioner(self, Y: Array, floor: float = 0.0) -> None:
+            return None
+
+    X = np.random.default_rng(0).standard_normal((30, 34))
+    Y = np.random.default_rng(1).standard_normal((30, 30)) / 5
+    iterations = {}
+    for kind in (MetricRegression, Plain):
+        cost = kind(X) + Trace(0.5)
+        end, count, _ = NewtonCG(max_inner=50, gradient_norm=1e-6).minimise(cost, Y)
+        iterations[kind.__name__] = count
+        if kind is MetricRegression:
+            np.testing.assert_allclose(cost.at(end).value, closed_form(X, 0.5)[1], rtol=1e-10)
+    assert iterations["MetricRegression"] < iterations["Plain"]
+
+
+def test_a_new_loss_is_ten_lines() -> None:
+    class Contrastive(PairwiseDistance):
+        def __init__(self, X: Array, left: Array, right: Array, linked: Array) -> None:
+            super().__init__(X, Pairs(left, right, len(X)))
+            self.linked = linked
+
+        def loss(self, distances: Array) -> tuple[float, Array]:
+            short = np.maximum(1.0 - distances, 0.0) * ~self.linked
+            return float((distances * self.linked).sum() + short.sum()), self.linked - 1.0 * (short > 0.0)
+
+    rng = np.random.default_rng(0)
+    X, (left, right) = rng.standard_normal((30, 5)), np.triu_indices(30, 1)
+    linked = np.abs(X[left, 0] - X[right, 0]) < 0.5
+    cost = Contrastive(X, left, right, linked) + Trace(1.0)
+    result = run(cost, RankIncremental(inner=LBFGS(300), tol=1e-3, max_rounds=15))
+    weights = np.diag(result.point.Q @ result.point.S @ result.point.Q.T)
+    assert weights.argmax() == 0
+    assert result.certificate.objective < cost.at(np.zeros((5, 0))).value
+    with pytest.raises(MissingCapabilityError, match="curvature"):
+        run(cost, RankIncremental(inner=NewtonCG()))
+
+
+def test_grids_and_lists_of_pairs_agree() -> None:
+    rng = np.random.default_rng(0)
+    A, B, V = rng.standard_normal((3, 9, 2))
+    grid, table = Grid(range(5), range(5, 9)), np.argwhere(np.ones((5, 4)))
+    pairs = Pairs(table[:, 0], table[:, 1] + 5, 9)
+    weights = rng.standard_normal((5, 4))
+    np.testing.assert_allclose(grid.distances(A, B).ravel(), pairs.distances(A, B), atol=1e-13)
+    np.testing.assert_allclose(grid.distances(A, A).ravel(), pairs.distances(A, A), atol=1e-13)
+    np.testing.assert_allclose(grid.laplacian(weights, V), pairs.laplacian(weights.ravel(), V), atol=1e-12)
+    by_hand = [np.sum((A[i] - A[5 + j]) ** 2) for i, j in table]
+    np.testing.assert_allclose(pairs.distances(A, A), by_hand, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: Trace(0.0), "beta = 0.0 must be a positive number"),
+        (lambda: Trace(float("nan")), "must be a positive number"),
+        (lambda: RankIncremental(tol=-1.0), "tol = -1.0"),
+        (lambda: RankIncremental(max_rank=0), "max_rank = 0"),
+        (lambda: RankIncremental(growth="fast"), "growth = 'fast'"),  # type: ignore[arg-type]
+        (lambda: RankIncremental(inner="newtown"), "inner = 'newtown'"),
+        (lambda: Exponential(factor=1), "factor = 1"),
+        (lambda: Linear(0), "columns = 0"),
+        (lambda: NewtonCG(max_iterations=-1), "max_iterations = -1"),
+        (lambda: LBFGS(tol=-1.0), "tol = -1.0"),
+        (lambda: MetricRegression(np.array([[np.nan]])), "finite"),
+        (lambda: Pairs([0], [3], 3), "from 0 to 2"),
+        (lambda: Pairs([0, 1], [1], 3), "equally long"),
+        (lambda: Grid(range(3), range(2, 4)), "do not overlap"),
+        (lambda: run(regression(5, 5)[1].parts[0], RankIncremental()), "add Trace"),  # type: ignore[attr-defined]
+        (lambda: Trace(1.0) + Trace(2.0), "only Trace"),
+        (lambda: regression(5, 5)[1] + regression(6, 5)[1], "all of one size"),
+        (lambda: run(regression(5, 5)[1], RankIncremental(), np.eye(5)), "a point of"),
+        (
+            lambda: run(regression(5, 5)[1], RankIncremental(), PSDPoint(np.zeros((4, 0)), np.zeros((0, 0)))),
+            "shapes",
+        ),
+    ],
+)
+def test_bad_input_is_named(call: Any, words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        call()
+
+
+def test_wrong_problems_are_refused() -> None:
+    _, cost, _ = regression(6, 6)
+    for solver in (RankIncremental(), NewtonCG()):
+        with pytest.raises(MissingCapabilityError, match="needs a ConvexCost"):
+            solver.run(Problem(Grassmann(6, 2), WholeCost(cost)), random_state=0)
+    with pytest.raises(InvalidInputError, match="make the manifold as large"):
+        Problem(PSDFixedRank(5, 1), cost)
+    with pytest.raises(InvalidInputError, match="not on"):
+        NewtonCG().run(Problem(PSDFixedRank(6, 2), cost), PSDFixedRank(6, 3).random_point(), random_state=0)
+
+
+def test_factor_solvers_run_alone() -> None:
+    """Burer and Monteiro: from a random start over enough columns the minimum is global; over fewer it is not."""
+    _, cost, minimum = regression(10, 30)
+    for solver in (LBFGS(5000, 1e-9), NewtonCG(tol=1e-9), Hybrid(tol=1e-9)):
+        result = solver.run(Problem(PSDFixedRank(10, 10), cost), random_state=1)
+        np.testing.assert_allclose(cost.value(result.point), minimum, rtol=1e-7)
+        less = solver.run(Problem(PSDFixedRank(10, 4), cost), random_state=1)
+        assert less.point.rank == 4
+        assert cost.value(less.point) > 1.5 * minimum
+        assert result.steps > 0
+    capped = NewtonCG(max_iterations=1).run(Problem(PSDFixedRank(10, 4), cost), random_state=1)
+    assert capped.stopped_by == "max_iterations = 1"
+
+
+def test_engines_split_exactly() -> None:
+    _, cost, _ = regression(12, 30)
+    engine = RankIncremental(Linear()).engine(Problem(PSDFixedRank(12, 1), cost))
+    assert isinstance(engine, RankEngine)
+    start = PSDPoint(np.zeros((12, 0)), np.zeros((0, 0)))
+    schedule, etas = np.zeros((6, 1), dtype=int), np.ones(6)
+    once = engine.advance(engine.load(start), schedule, etas)
+    first = engine.advance(engine.load(start), schedule[:2], etas[:2])
+    again = engine.unpack(engine.pack(first), first)
+    twice = engine.advance(again, schedule[2:], etas[2:])
+    np.testing.assert_array_equal(once.Y, twice.Y)
+    assert once.certificate == twice.certificate
+    assert (once.steps, once.updates) == (6, 6)
