@@ -104,18 +104,54 @@ def sigmoid(z):
 
 # Sums of distances of one post within this range let exponentials be factored: exp(a − b) = exp(a) exp(−b).
 FACTORED = 250.0
-# A product of terms 1 + exp(·) is turned into a logarithm before it can overflow.
-FULL = 1e150
+# Logarithm of a product that is far from overflow.
+FULL = 600.0
 
 
-@njit(inline="always")
-def gathered(distances, user, item, out):
-    """Write the sum of two rows; return its least and its largest entry."""
-    low, high = np.inf, -np.inf
-    for j in range(out.shape[0]):
-        out[j] = distances[user, j] + distances[item, j]
-        low, high = min(low, out[j]), max(high, out[j])
-    return low, high
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def odds_slopes(scale, odds, moved):
+    """Subtract x / (1 + x) for x = scale · odds from `moved`, and return the sum."""
+    total = 0.0
+    for j in range(odds.shape[0]):
+        x = scale * odds[j]
+        slope = x / (1.0 + x)
+        moved[j] -= slope
+        total += slope
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def odds_product(scale, odds):
+    """Return the product of 1 + scale · odds."""
+    product = 1.0
+    for j in range(odds.shape[0]):
+        product *= 1.0 + scale * odds[j]
+    return product
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def odds_bends(scale, odds, step, steps, moved):
+    """Subtract x / (1 + x)² (step − steps) for x = scale · odds from `moved`, and return the sum."""
+    total = 0.0
+    for j in range(odds.shape[0]):
+        x = scale * odds[j]
+        push = x / ((1.0 + x) * (1.0 + x)) * (step - steps[j])
+        moved[j] -= push
+        total += push
+    return total
+
+
+@njit(cache=True, nogil=True)
+def row_odds(distances):
+    """Return exp(least − d) for the entries of each row, the least entries, and how far the largest are above."""
+    n, m = distances.shape
+    odds, least, spread = np.empty((n, m)), np.empty(n), np.empty(n)
+    for i in range(n):
+        least[i] = distances[i].min()
+        spread[i] = distances[i].max() - least[i]
+        for j in range(m):
+            odds[i, j] = np.exp(least[i] - distances[i, j])
+    return odds, least, spread
 
 
 @njit(cache=True, nogil=True)
@@ -128,39 +164,32 @@ def ranking_loss(distances, posts, n_users, starts, tags, slopes):
     n_tags = distances.shape[1]
     total = 0.0
     slopes[:] = 0.0
-    sums, odds, moved = np.empty(n_tags), np.empty(n_tags), np.empty(n_tags)
+    single, least, spread = row_odds(distances)
+    odds, moved = np.empty(n_tags), np.empty(n_tags)
     for p in range(posts.shape[0]):
         user, item = posts[p, 0], n_users + posts[p, 1]
         mine = tags[starts[p] : starts[p + 1]]
-        low, high = gathered(distances, user, item, sums)
+        wide = spread[user] + spread[item]
         moved[:] = 0.0
-        if high - low < FACTORED:
+        if wide < FACTORED:
             for j in range(n_tags):
-                odds[j] = np.exp(low - sums[j])
+                odds[j] = single[user, j] * single[item, j]
             # No odds: tags of the post are not ranked against each other.
             odds[mine] = 0.0
+            # So many terms 1 + exp(·) can be multiplied before their logarithm has to be taken.
+            chunk = max(1, int(FULL / (wide + 1.0)))
             for y in mine:
-                scale, gathered_slope = np.exp(sums[y] - low), 0.0
-                for j in range(n_tags):
-                    x = scale * odds[j]
-                    slope = x / (1.0 + x)
-                    moved[j] -= slope
-                    gathered_slope += slope
-                product = 1.0
-                for j in range(n_tags):
-                    product *= 1.0 + scale * odds[j]
-                    if product > FULL:
-                        total += np.log(product)
-                        product = 1.0
-                total += np.log(product)
-                moved[y] += gathered_slope
+                scale = np.exp(distances[user, y] + distances[item, y] - least[user] - least[item])
+                moved[y] += odds_slopes(scale, odds, moved)
+                for j in range(0, n_tags, chunk):
+                    total += np.log(odds_product(scale, odds[j : j + chunk]))
         else:
             odds[:] = 1.0
             odds[mine] = 0.0
             for y in mine:
                 for j in range(n_tags):
                     if odds[j] > 0.0:
-                        z = sums[y] - sums[j]
+                        z = distances[user, y] + distances[item, y] - distances[user, j] - distances[item, j]
                         total += softplus(z)
                         moved[y] += sigmoid(z)
                         moved[j] -= sigmoid(z)
@@ -175,31 +204,27 @@ def ranking_curvature(distances, posts, n_users, starts, tags, change, bent):
     """Write the change of the slopes of `ranking_loss` along a change of the distances."""
     n_tags = distances.shape[1]
     bent[:] = 0.0
-    sums, steps = np.empty(n_tags), np.empty(n_tags)
-    odds, moved = np.empty(n_tags), np.empty(n_tags)
+    single, least, spread = row_odds(distances)
+    steps, odds, moved = np.empty(n_tags), np.empty(n_tags), np.empty(n_tags)
     for p in range(posts.shape[0]):
         user, item = posts[p, 0], n_users + posts[p, 1]
         mine = tags[starts[p] : starts[p + 1]]
-        low, high = gathered(distances, user, item, sums)
-        gathered(change, user, item, steps)
-        moved[:] = 0.0
-        factored = high - low < FACTORED
+        factored = spread[user] + spread[item] < FACTORED
         for j in range(n_tags):
-            odds[j] = np.exp(low - sums[j]) if factored else 1.0
+            odds[j] = single[user, j] * single[item, j] if factored else 1.0
+            steps[j] = change[user, j] + change[item, j]
         odds[mine] = 0.0
+        moved[:] = 0.0
         for y in mine:
             pushed = 0.0
             if factored:
-                scale = np.exp(sums[y] - low)
-                for j in range(n_tags):
-                    x = scale * odds[j]
-                    push = x / ((1.0 + x) * (1.0 + x)) * (steps[y] - steps[j])
-                    moved[j] -= push
-                    pushed += push
+                scale = np.exp(distances[user, y] + distances[item, y] - least[user] - least[item])
+                pushed = odds_bends(scale, odds, steps[y], steps, moved)
             else:
                 for j in range(n_tags):
                     if odds[j] > 0.0:
-                        share = sigmoid(sums[y] - sums[j])
+                        z = distances[user, y] + distances[item, y] - distances[user, j] - distances[item, j]
+                        share = sigmoid(z)
                         push = share * (1.0 - share) * (steps[y] - steps[j])
                         moved[j] -= push
                         pushed += push
