@@ -13,7 +13,7 @@ from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils.multiclass import type_of_target, unique_labels
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from threadpoolctl import threadpool_limits
 
 from problems.coembedding.multilabel import MultilabelCoembedding
@@ -118,6 +118,8 @@ class CoembeddingClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
             )
         X, Y = validate_data(self, X, Y, accept_sparse="csr", dtype=np.float64, multi_output=True)
         self._single = kind != "multilabel-indicator"
+        if self._single and np.ndim(Y) == 2:
+            Y = column_or_1d(Y, warn=True)
         if not self._single:
             table = np.asarray(Y.toarray() if sp.issparse(Y) else Y)
             self.classes_ = np.arange(table.shape[1])

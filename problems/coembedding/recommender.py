@@ -112,7 +112,9 @@ def _numbers(known: Array, names: Array, what: str) -> Array:
     where = np.minimum(np.searchsorted(known, names), len(known) - 1)
     unknown = np.flatnonzero(known[where] != names)
     if unknown.size:
-        raise InvalidInputError(f"{what} {names[unknown[0]]!r} was not seen by fit; fit it with the others.")
+        raise InvalidInputError(
+            f"{what} {names[unknown[0]].item()!r} was not seen by fit; fit it with the others."
+        )
     return where
 
 

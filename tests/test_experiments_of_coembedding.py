@@ -1,0 +1,140 @@
+"""The experiments of the co-embedding family, end to end and small."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from problems.coembedding.claims import optima_claims, table_claims
+from problems.coembedding.experiment import coembedding
+from problems.coembedding.regression_experiment import METHODS as STRATEGIES
+from problems.coembedding.regression_experiment import metric_regression
+from problems.coembedding.tagging_experiment import tagging
+from rmopt.core import InvalidInputError
+from rmopt.experiments import Outcome, Run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Any:
+    made = Run("test", 0, tmp_path, quiet=True)
+    yield made
+    made.close()
+
+
+def test_classification_beside_rivals_and_local_optima(run: Run) -> None:
+    options: dict[str, Any] = {
+        "splits": 2, "rows": 150, "methods": "ila,br-lr,cc-svm", "betas": "1,5", "folds": 2, "starts": 4,
+        "optima_rows": 40,
+    }  # fmt: skip
+    outcome = coembedding(run, **options)
+    assert [row["method"] for row in outcome.rows] == ["ILA", "BR, LR", "CC, SVM"]
+    assert all(50.0 < row["hamming"] <= 100.0 for row in outcome.rows)
+    used = outcome.parameters["used"]
+    assert len(used["beta"]) == len(used["rank"]) == 2
+    assert max(used["gap"]) <= 1e-4
+    assert run.path("scores.png").stat().st_size > 5000
+    assert run.path("optima.png").stat().st_size > 5000
+    assert len(outcome.claims) == 5
+    lines = run.path("cells.jsonl").read_text().splitlines()
+    assert len(lines) == 6
+    again = coembedding(run, **options, resume=True)
+    assert again.rows == outcome.rows
+    assert run.path("cells.jsonl").read_text().splitlines() == lines
+
+
+def test_rivals_alone_and_no_random_starts(run: Run) -> None:
+    outcome = coembedding(run, splits=1, rows=100, methods="br-lr", starts=0)
+    assert len(outcome.rows) == 1
+    assert outcome.claims == []
+    assert outcome.parameters["used"] == {}
+    assert not run.path("optima.png").exists()
+
+
+def test_selection_by_hamming_score(run: Run) -> None:
+    outcome = coembedding(
+        run, splits=1, rows=100, methods="ila", betas="1,1000", folds=2, select_by="hamming", starts=0
+    )
+    assert outcome.parameters["used"]["beta"] == [1.0]
+
+
+def test_strategies_of_growth(run: Run) -> None:
+    outcome = metric_regression(run, sizes="4,9", samples="12", methods=",".join(STRATEGIES), time_limit=20.0)
+    assert len(outcome.rows) == 2 * len(STRATEGIES)
+    for row in outcome.rows:
+        assert abs(row["relative_error"]) < 1e-4
+        assert row["rank"] == row["n"]
+    rounds = {row["method"]: row["rounds"] for row in outcome.rows if row["n"] == 9}
+    assert rounds["exponential"] < rounds["linear (Zhang et al.)"]
+    assert len(outcome.claims) == 2
+    assert run.path("times.png").stat().st_size > 5000
+
+
+def test_a_time_limit_ends_a_strategy(run: Run) -> None:
+    outcome = metric_regression(run, sizes="12", samples="30", methods="linear", time_limit=1e-9)
+    assert outcome.rows[0]["rounds"] == 1
+    assert outcome.rows[0]["relative_error"] > 1.0
+    assert outcome.claims == []
+
+
+@pytest.mark.parametrize("growth", ["linear", "exponential"])
+def test_tags(run: Run, growth: str) -> None:
+    outcome = tagging(run, betas="30,300", growth=growth, columns=2, tol=0.2, splits=1, factors=4)
+    names = [row["method"] for row in outcome.rows]
+    assert names == ["ILA, β = 30", "ILA, β = 300", "Pairwise interactions, k = 4"]
+    assert outcome.rows[0]["rank"] > outcome.rows[1]["rank"]
+    assert all(0.0 < row["f1"] < 1.0 for row in outcome.rows)
+    assert outcome.rows[0]["best_f1"] >= outcome.rows[0]["f1"]
+    assert len(outcome.claims) == 3
+    assert run.path("ranks.png").stat().st_size > 5000
+    alone: Outcome = tagging(run, betas="300", growth=growth, columns=2, tol=0.2, splits=1, factors=0)
+    assert len(alone.rows) == len(alone.claims) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda run: coembedding(run, methods="svm"), "--methods 'svm'"),
+        (lambda run: coembedding(run, betas="1,x"), "--betas '1,x'"),
+        (lambda run: coembedding(run, betas="0"), "--betas '0'"),
+        (lambda run: coembedding(run, rows=99_999), "--rows 99999 leaves no test rows"),
+        (lambda run: coembedding(run, folds=1), "--folds 1"),
+        (lambda run: coembedding(run, select_by="luck"), "--select-by 'luck'"),
+        (lambda run: coembedding(run, optima_beta=0.0), "--optima-beta 0"),
+        (lambda run: coembedding(run, data="digits"), "MultilabelBundle"),
+        (lambda run: metric_regression(run, sizes="0"), "--sizes '0'"),
+        (lambda run: metric_regression(run, beta=0.0), "--beta 0"),
+        (lambda run: metric_regression(run, methods="slow"), "--methods 'slow'"),
+        (lambda run: tagging(run, betas=""), "--betas ''"),
+        (lambda run: tagging(run, growth="fast"), "--growth 'fast'"),
+        (lambda run: tagging(run, splits=0), "--splits 0"),
+        (lambda run: tagging(run, data="digits"), "TagBundle"),
+    ],
+)
+def test_bad_options_are_named(run: Run, call: Any, words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        call(run)
+
+
+def test_claims_follow_the_numbers() -> None:
+    cell = {"hamming": 80.0, "micro_f1": 66.0, "macro_f1": 64.0}
+    better = {name: value + 5.0 for name, value in cell.items()}
+    lost = table_claims({"ila": [cell], "br-lr": [better]}, "none")
+    won = table_claims({"ila": [better], "br-lr": [cell]}, "none")
+    assert [claim.reproduced for claim in lost] == [False] * 3
+    assert [claim.reproduced for claim in won] == [True] * 3
+    assert table_claims({"ila": [cell]}, "scene")[0].reproduced is False
+    assert table_claims({"ila": [better]}, "emotions")[0].reproduced is True
+    single = optima_claims({1: [1.2, 1.3], 2: [1.1, 1.1], 3: [1.0, 1.0]}, 1.0, 3)
+    assert [claim.reproduced for claim in single] == [True, True]
+    spread = optima_claims({1: [1.2, 1.3], 2: [1.1, 1.0], 3: [1.0, 1.1]}, 1.0, 3)
+    assert [claim.reproduced for claim in spread] == [False, False]
+    assert optima_claims({1: [1.2, 1.3]}, 1.0, 3)[0].reproduced is None
+
+
+def test_resumed_results_are_json(run: Run) -> None:
+    coembedding(run, splits=1, rows=100, methods="br-lr", starts=0)
+    for line in run.path("cells.jsonl").read_text().splitlines():
+        assert set(json.loads(line)) == {"settings", "result"}
