@@ -8,13 +8,13 @@ from typing import Any, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
-from threadpoolctl import threadpool_limits
 
 from rmopt.core.ambient import Array
 from rmopt.core.psd import PSDPoint
 from rmopt.costs.convex import ConvexCost
 from rmopt.engines.base import Engine, diverged
 from rmopt.engines.certificate import Certificate, certify
+from rmopt.engines.threads import one_blas_thread
 
 # Columns of the factor that are shorter than this share of the longest are dropped.
 NEGLIGIBLE = 1e-8
@@ -24,8 +24,9 @@ SHORT = (0.1, 1e-2, 1e-3, 1e-4, 1e-6)
 OVERLAP = 0.5
 # How exactly a round is solved, relative to the eigenvalue that the round before it left.
 INEXACTNESS = 1e-2
-# A round that lowers the objective by less than this share, and the gap by less than a tenth, counts as idle.
-IDLE = 1e-12
+# A round is idle that lowers the objective by less than this share of the gap to the target, and the gap itself by
+# less than a tenth.
+IDLE = 1e-2
 # Differences of the objective below this share of it are rounding.
 ROUNDING = 1e-13
 
@@ -100,13 +101,13 @@ class RankEngine(Engine):
 
     def load(self, point: PSDPoint) -> RankState:
         """Return a state at a point of any rank, with its certificate and directions."""
-        with threadpool_limits(1, user_api="blas"):
+        with one_blas_thread():
             return self._certified(shrunk(point.factor()), self.growth.first())
 
     def advance(self, state: RankState, schedule: Array, etas: Array) -> RankState:
         """Do one round for each row of the schedule; step sizes are not looked at."""
         # The pools of numpy and scipy would fight over the cores: two threads are two to four times slower than one.
-        with threadpool_limits(1, user_api="blas"):
+        with one_blas_thread():
             for _ in schedule:
                 state = self._round(state)
         return state
@@ -128,7 +129,8 @@ class RankEngine(Engine):
                 found, Y=Y, certificate=state.certificate, values=state.values, vectors=state.vectors
             )
         before, after = state.certificate, found.certificate
-        progress = before.objective - after.objective > IDLE * abs(before.objective)
+        fall, wanted = before.objective - after.objective, self.tol * abs(before.objective)
+        progress = fall > max(IDLE * wanted, ROUNDING * abs(before.objective))
         idle = 0 if progress or after.gap < 0.9 * before.gap else state.idle + 1
         return dataclasses.replace(
             found, added=U.shape[1], idle=idle, steps=state.steps + 1, updates=state.updates + 1
@@ -203,6 +205,9 @@ class RankEngine(Engine):
         now = state.certificate
         wanted = self.tol * abs(now.objective) / max(now.trace_bound, 1e-300)
         eigenvalue = max(INEXACTNESS * now.eigenvalue, 0.2 * wanted) * 0.1**state.idle
+        if not state.vectors.shape[1]:
+            # What is left comes from columns that are there already.
+            eigenvalue *= 0.1
         return 2.0 * eigenvalue * float(np.linalg.norm(start, 2))
 
     def dump(self, state: RankState) -> PSDPoint:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from rmopt.core.ambient import Array
 from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.core.problem import Problem
 from rmopt.costs.convex import ConvexCost
 from rmopt.engines.rank_incremental import point_of, shrunk
+from rmopt.engines.threads import one_blas_thread
 from rmopt.manifolds.psd_matrices import PSDMatrices
 from rmopt.solvers.base import Result, seed_of
 
@@ -154,7 +154,7 @@ class LBFGS(FactorSolver):
             "ftol": 1e-15, "gtol": target / np.sqrt(Y.size) if Y.size else 0.0,
         }  # fmt: skip
         # The pools of numpy and scipy would fight over the cores.
-        with threadpool_limits(1, user_api="blas"):
+        with one_blas_thread():
             found = minimize(
                 value_and_gradient,
                 Y.ravel(),
