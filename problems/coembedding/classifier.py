@@ -19,9 +19,12 @@ from threadpoolctl import threadpool_limits
 from problems.coembedding.multilabel import MultilabelCoembedding
 from problems.coembedding.training import BETAS, checked_betas, minimise, path
 from rmopt.core import InvalidInputError
-from rmopt.solvers import CertifiedResult, Exponential, Growth, RankIncremental, Recorder
+from rmopt.solvers import LBFGS, CertifiedResult, Exponential, Growth, RankIncremental, Recorder
 
 Array = np.ndarray
+
+# On the paths of a cross-validation.
+PATH_TOL, PATH_ROUNDS = 1e-2, 5
 
 
 class CoembeddingClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
@@ -184,10 +187,15 @@ def coembedding_path(
     **options : object
         Parameters of `CoembeddingClassifier`, but for `beta`.
     """
-    first = CoembeddingClassifier(**options)
-    loss = MultilabelCoembedding(*first._checked(X, Y))
+    return _path(X, Y, betas, CoembeddingClassifier(**options)._solver(), options)
+
+
+def _path(
+    X: Any, Y: Any, betas: Sequence[float], solver: RankIncremental, options: dict[str, Any]
+) -> list[CoembeddingClassifier]:
+    loss = MultilabelCoembedding(*CoembeddingClassifier(**options)._checked(X, Y))
     models = []
-    for beta, result in path(loss, betas, first._solver()):
+    for beta, result in path(loss, betas, solver):
         model = CoembeddingClassifier(beta, **options)
         model._checked(X, Y)
         models.append(model._take(result))
@@ -207,9 +215,10 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     n_jobs : int or None
         Threads, one for a fold.
     growth, max_rank, tol, verbose
-        See `CoembeddingClassifier`; paths are trained to a tolerance of at least `path_tol`.
-    path_tol : float
-        Relative gap at which the models of the paths are good enough to be compared.
+        See `CoembeddingClassifier`; `tol` is for the chosen weight.
+    path_iterations : int
+        Iterations of L-BFGS in each of at most five rounds on the paths, where models need only be good enough to
+        be compared.
 
     Attributes
     ----------
@@ -229,7 +238,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         growth: Growth | None = None,
         max_rank: int | None = None,
         tol: float = 1e-4,
-        path_tol: float = 1e-2,
+        path_iterations: int = 200,
         verbose: bool = False,
     ) -> None:
         self.betas = betas
@@ -239,7 +248,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         self.growth = growth
         self.max_rank = max_rank
         self.tol = tol
-        self.path_tol = path_tol
+        self.path_iterations = path_iterations
         self.verbose = verbose
 
     def fit(self, X: Any, Y: Any) -> Self:
@@ -255,10 +264,18 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
             else self.cv
         )
         given = Y if self._single else table
-        options = {"growth": self.growth, "max_rank": self.max_rank, "tol": max(self.tol, self.path_tol)}
+        tol = max(self.tol, PATH_TOL)
+        options = {"growth": self.growth, "max_rank": self.max_rank, "tol": tol}
+        rough = RankIncremental(
+            self.growth or Exponential(),
+            inner=LBFGS(self.path_iterations),
+            tol=tol,
+            max_rank=self.max_rank,
+            max_rounds=PATH_ROUNDS,
+        )
 
         def scores(train: Array, test: Array) -> list[float]:
-            models = coembedding_path(X[train], np.asarray(given)[train], betas, **options)
+            models = _path(X[train], np.asarray(given)[train], betas, rough, options)
             return [scorer(model, X[test], np.asarray(given)[test]) for model in models]
 
         folds = list(cv.split(X, given))

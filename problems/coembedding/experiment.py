@@ -116,6 +116,12 @@ def coembedding(
     )  # fmt: skip
 
 
+def _watched(rank: int) -> list[int]:
+    """Return at most nine numbers of columns: from 1 on, and just below, at and above the optimal rank."""
+    below = np.linspace(1, max(rank - 1, 1), 7).round().astype(int)
+    return sorted({*below.tolist(), max(rank, 1), rank + 1})
+
+
 def _weights(text: str) -> list[float]:
     try:
         return checked_betas([float(part) for part in text.split(",") if part.strip()])
@@ -168,7 +174,7 @@ def _optima(
     with threadpool_limits(1, user_api="blas"):
         best = minimise(loss, beta, RankIncremental(tol=1e-7))
         rank, minimum = best.point.rank, best.certificate.objective
-        ranks = list(range(1, rank + 2))
+        ranks = _watched(rank)
         run.say(
             f"global minimum of {len(kept)} rows at beta = {beta:g}: {minimum:.6f}, rank {rank}, certified relative "
             f"gap {best.certificate.relative_gap:.1e}"
