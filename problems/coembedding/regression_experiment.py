@@ -182,7 +182,10 @@ def _claims(
         f"{t}: " + ", ".join(f"n = {n:g} {_text(t, n, ratio, cut_off)}" for n, ratio in found.items())
         for t, found in ratios.items()
     )
-    grows_with_n = [list(found.values()) for found in ratios.values()]
+    # Ratios of runs that were not cut off.
+    grows_with_n = [
+        [ratio for n, ratio in found.items() if (t, n) not in cut_off] for t, found in ratios.items()
+    ]
     made = [
         Claim(
             f"exponential growth is faster than linear growth at n = {largest:g}",
@@ -191,7 +194,7 @@ def _claims(
         ),
         Claim(
             "the advantage grows with n",
-            all(found[-1] > found[0] for found in grows_with_n) if len(grows_with_n[0]) > 1 else None,
+            all(found[-1] > found[0] for found in grows_with_n) if min(map(len, grows_with_n)) > 1 else None,
             f"linear / exponential, {text}",
         ),
     ]
