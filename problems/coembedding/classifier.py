@@ -16,10 +16,11 @@ from sklearn.utils.multiclass import type_of_target, unique_labels
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from threadpoolctl import threadpool_limits
 
+from problems.coembedding.certified import Certified
 from problems.coembedding.multilabel import MultilabelCoembedding
-from problems.coembedding.training import BETAS, checked_betas, minimise, path
+from problems.coembedding.training import BETAS, checked_betas, path
 from rmopt.core import InvalidInputError
-from rmopt.solvers import LBFGS, CertifiedResult, Exponential, Growth, RankIncremental, Recorder
+from rmopt.solvers import LBFGS, Exponential, Growth, RankIncremental
 
 Array = np.ndarray
 
@@ -27,7 +28,7 @@ Array = np.ndarray
 PATH_TOL, PATH_ROUNDS = 1e-2, 5
 
 
-class CoembeddingClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
+class CoembeddingClassifier(Certified, TransformerMixin, ClassifierMixin, BaseEstimator):
     """Samples, labels and a threshold in one Euclidean space: a label applies where it is nearer than the threshold.
 
     Mirzazadeh et al. (2015), section 6: the convex equation 13, minimised by `RankIncremental` to a certified global
@@ -104,13 +105,7 @@ class CoembeddingClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         self
         """
         X, table = self._checked(X, Y)
-        checked_betas([self.beta])
-        loss = MultilabelCoembedding(X, table)
-        recorder = Recorder(progress=bool(self.verbose), description="rounds")
-        return self._take(minimise(loss, self.beta, self._solver(), recorder=recorder))
-
-    def _solver(self) -> RankIncremental:
-        return RankIncremental(self.growth or Exponential(), tol=self.tol, max_rank=self.max_rank)
+        return self._take(self.minimised(MultilabelCoembedding(X, table), self.beta))
 
     def _checked(self, X: Any, Y: Any) -> tuple[Any, Array]:
         """Return X, and the indicators of the labels."""
@@ -133,14 +128,11 @@ class CoembeddingClassifier(TransformerMixin, ClassifierMixin, BaseEstimator):
         table = LabelBinarizer().fit(self.classes_).transform(Y)
         return X, np.hstack([1 - table, table]) if table.shape[1] == 1 else table
 
-    def _take(self, result: CertifiedResult) -> Self:
-        """Keep what a result says of features, labels and threshold."""
-        Y, n = result.point.factor(), self.n_features_in_
+    def _take(self, Y: Array) -> Self:
+        """Take the embeddings of features, labels and threshold from a factor."""
+        n = self.n_features_in_
         self.components_ = np.ascontiguousarray(Y[:n].T)
         self.label_embedding_, self.threshold_embedding_ = Y[n:-1], Y[-1]
-        self.rank_, self.n_iter_ = Y.shape[1], max(result.steps, 1)
-        self.objective_, self.gap_ = result.certificate.objective, result.gap
-        self.is_global_, self.history_ = result.is_global, result.history
         return self
 
     def transform(self, X: Any) -> Array:
@@ -187,7 +179,7 @@ def coembedding_path(
     **options : object
         Parameters of `CoembeddingClassifier`, but for `beta`.
     """
-    return _path(X, Y, betas, CoembeddingClassifier(**options)._solver(), options)
+    return _path(X, Y, betas, CoembeddingClassifier(**options).solver(), options)
 
 
 def _path(
@@ -198,7 +190,7 @@ def _path(
     for beta, result in path(loss, betas, solver):
         model = CoembeddingClassifier(beta, **options)
         model._checked(X, Y)
-        models.append(model._take(result))
+        models.append(model._take(model.keep(result)))
     return models[::-1]
 
 
@@ -286,7 +278,4 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         self.scores_ = np.array(found).T
         means = self.scores_.mean(axis=1)
         self.beta_ = betas[int(np.flatnonzero(means == means.max())[-1])]
-        recorder = Recorder(progress=bool(self.verbose), description="rounds")
-        return self._take(
-            minimise(MultilabelCoembedding(X, table), self.beta_, self._solver(), recorder=recorder)
-        )
+        return self._take(self.minimised(MultilabelCoembedding(X, table), self.beta_))

@@ -10,11 +10,11 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.metrics import roc_auc_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from problems.coembedding.training import checked_betas, minimise
+from problems.coembedding.certified import Certified
 from problems.seeds import seed_from
 from rmopt.core import BlockDiagonal, InvalidInputError
 from rmopt.costs import Pairs, PairwiseDistance
-from rmopt.solvers import Exponential, Growth, RankIncremental, Recorder
+from rmopt.solvers import Growth
 
 Array = np.ndarray
 
@@ -120,7 +120,7 @@ class LinkPrediction(PairwiseDistance):
         )
 
 
-class LinkPredictor(TransformerMixin, BaseEstimator):
+class LinkPredictor(Certified, TransformerMixin, BaseEstimator):
     """Objects in a Euclidean space: two are linked when they are nearer to each other than to the threshold.
 
     Mirzazadeh et al. (2015), section 3, with the convex loss of `LinkPrediction`, minimised by `RankIncremental`.
@@ -194,16 +194,9 @@ class LinkPredictor(TransformerMixin, BaseEstimator):
         self
         """
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
-        checked_betas([self.beta])
         pairs, linked = links if isinstance(links, tuple) else self._drawn(links, X.shape[0])
-        solver = RankIncremental(self.growth or Exponential(), tol=self.tol, max_rank=self.max_rank)
-        recorder = Recorder(progress=bool(self.verbose), description="rounds")
-        result = minimise(LinkPrediction(X, pairs, linked), self.beta, solver, recorder=recorder)
-        Y = result.point.factor()
+        Y = self.minimised(LinkPrediction(X, pairs, linked), self.beta)
         self.components_, self.threshold_embedding_ = np.ascontiguousarray(Y[:-1].T), Y[-1]
-        self.rank_, self.n_iter_ = Y.shape[1], max(result.steps, 1)
-        self.objective_, self.gap_ = result.certificate.objective, result.gap
-        self.is_global_, self.history_ = result.is_global, result.history
         return self
 
     def _drawn(self, graph: Any, n: int) -> tuple[Array, Array]:

@@ -10,11 +10,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from problems.coembedding import kernels
+from problems.coembedding.certified import Certified
 from problems.coembedding.tagging import TagRanking
-from problems.coembedding.training import checked_betas, minimise
 from problems.seeds import seed_from
 from rmopt.core import InvalidInputError
-from rmopt.solvers import Exponential, Growth, RankIncremental, Recorder
+from rmopt.solvers import Growth
 
 Array = np.ndarray
 
@@ -118,7 +118,7 @@ def _numbers(known: Array, names: Array, what: str) -> Array:
     return where
 
 
-class TagRecommender(TagModel):
+class TagRecommender(Certified, TagModel):
     """Users, items and tags in one space: the best tags are those next to both the user and the item.
 
     Mirzazadeh et al. (2015), section 7: the convex equation 14, minimised by `RankIncremental`.
@@ -166,14 +166,7 @@ class TagRecommender(TagModel):
 
     def learn(self, triples: Array, counts: tuple[int, int, int]) -> None:
         """Minimise equation 14."""
-        checked_betas([self.beta])
-        solver = RankIncremental(self.growth or Exponential(), tol=self.tol, max_rank=self.max_rank)
-        recorder = Recorder(progress=bool(self.verbose), description="rounds")
-        result = minimise(TagRanking(triples, counts), self.beta, solver, recorder=recorder)
-        self.embed(result.point.factor(), counts)
-        self.rank_, self.n_iter_ = result.point.rank, max(result.steps, 1)
-        self.objective_, self.gap_ = result.certificate.objective, result.gap
-        self.is_global_, self.history_ = result.is_global, result.history
+        self.embed(self.minimised(TagRanking(triples, counts), self.beta), counts)
 
     def embed(self, Y: Array, counts: tuple[int, int, int]) -> None:
         """Take the embeddings from a factor."""

@@ -142,15 +142,9 @@ def metric_regression(
                     if cell["ended"] == LATE:
                         cut_off.add((f"t = {t:,}", n))
                     tick()
+    title = f"β = {beta:g}" + f", cut off after {time_limit:g} s" * bool(cut_off)
     run.draw(
-        "times.png",
-        draw_curves,
-        curves,
-        "n, number of features",
-        "seconds",
-        f"β = {beta:g}",
-        True,
-        size=(9.0, 3.8),
+        "times.png", draw_curves, curves, "n, number of features", "seconds", title, True, size=(9.0, 3.8)
     )
     return Outcome(
         data="standard normal",
