@@ -19,6 +19,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from problems.coembedding import CoembeddingClassifier, MetricRegression
+from problems.coembedding.conic import conic_metric
 from problems.coembedding.regression import closed_form
 from problems.coembedding.rivals import rival
 from problems.coembedding.training import minimise
@@ -67,14 +68,9 @@ def pymanopt_trust_regions(X: np.ndarray) -> float:
 
 
 def conic(X: np.ndarray, solver: str) -> float:
-    import cvxpy as cp
-
-    n = len(X)
-    W = cp.Variable((n, n), PSD=True)
-    R = np.linalg.qr(X.T, mode="r")
-    problem = cp.Problem(cp.Minimize(cp.sum_squares(R @ R.T - R @ W @ R.T) + BETA * cp.trace(W)))
-    options = {"eps": 1e-9, "max_iters": 20_000} if solver == "SCS" else {}
-    return float(problem.solve(solver=solver, **options))
+    loss = MetricRegression(X)
+    W, _ = conic_metric(loss, BETA, solver)
+    return loss.loss(loss.features @ W @ loss.features.T)[0] + BETA * float(np.trace(W))
 
 
 @pytest.mark.parametrize("n", [50, 100, 200, 500])
