@@ -14,7 +14,7 @@ from problems.coembedding.instances import convex_costs
 from problems.coembedding.regression import closed_form
 from problems.coembedding.training import minimise
 from rmopt import Problem
-from rmopt.core import InvalidInputError, MissingCapabilityError, PSDPoint, WholeCost
+from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, PSDPoint, WholeCost
 from rmopt.costs import ConvexCost, Grid, Pairs, PairwiseDistance, Trace
 from rmopt.engines import RankEngine, certify
 from rmopt.engines.rank_incremental import point_of
@@ -244,6 +244,12 @@ def test_rounds_without_progress_end_the_run(factor: float) -> None:
     assert result.steps < 500
     objectives = [row["objective"] for row in result.history]
     assert all(np.diff(objectives) <= 1e-12 * objectives[0])
+
+
+def test_numbers_that_are_not_finite_end_the_run() -> None:
+    _, cost, _ = regression(6, 10)
+    with pytest.raises(DivergedError, match="round 0 left the finite numbers; scale the data"):
+        run(cost, RankIncremental(inner=Idle(np.nan)))
 
 
 def test_the_largest_rank() -> None:

@@ -10,9 +10,10 @@ import numpy as np
 from scipy.optimize import minimize
 
 from rmopt.core.ambient import Array
+from rmopt.core.errors import DivergedError
 from rmopt.core.psd import PSDPoint
 from rmopt.costs.convex import ConvexCost
-from rmopt.engines.base import Engine, diverged
+from rmopt.engines.base import Engine
 from rmopt.engines.certificate import Certificate, certify
 from rmopt.engines.threads import one_blas_thread
 
@@ -119,7 +120,7 @@ class RankEngine(Engine):
         if self.inner is not None and start.shape[1] > 0:
             better = self.inner(start, self._gradient_tolerance(state, start))
             if not np.isfinite(better).all():
-                raise diverged(state.steps, 0.0)
+                raise _not_finite(state.steps)
             level = self.cost.at(start).value
             if self.cost.at(better).value > level + ROUNDING * abs(level):
                 better = start
@@ -159,7 +160,7 @@ class RankEngine(Engine):
             self.cost, Y, min(n_candidates, len(Y)), max(1e-10, 0.05 * self.tol)
         )
         if not np.isfinite(certificate.objective):
-            raise diverged(0, 0.0)
+            raise _not_finite(0)
         return RankState(Y, certificate, values, vectors)
 
     def _fresh(self, state: RankState) -> Array:
@@ -229,6 +230,14 @@ class RankEngine(Engine):
         return RankState(
             arrays["Y"], certificate, arrays["values"], arrays["vectors"], *arrays["counters"].tolist()
         )
+
+
+def _not_finite(step: int) -> DivergedError:
+    return DivergedError(
+        f"round {step} left the finite numbers; scale the data (try unit rows or standardised features), or choose "
+        "another local optimiser.",
+        step,
+    )
 
 
 def _is_worse(new: Certificate, old: Certificate) -> bool:
