@@ -39,7 +39,7 @@ def tagging(
     *,
     data: Annotated[str, Option(help="toy-tags or ml10m-tags.")] = "toy-tags",
     data_home: Annotated[Path | None, Option(help="Folder that holds the data sets.")] = None,
-    betas: Annotated[str, Option(help="Weights of the trace, with commas between.")] = "0.01,0.1,1",
+    betas: Annotated[str, Option(help="Weights of the trace, with commas between.")] = "0.1,1,10,100",
     growth: Annotated[str, Option(help="Columns of each round: linear or exponential.")] = "linear",
     columns: Annotated[int, Option(help="Columns of the first round.")] = 4,
     tol: Annotated[float, Option(help="Relative gap to the global minimum.")] = 1e-2,
