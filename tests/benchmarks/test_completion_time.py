@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pymanopt
 import pytest
+from conftest import median
 from numba import njit
 from pymanopt.manifolds import FixedRankEmbedded as PymanoptFixedRank
 from pymanopt.optimizers import ConjugateGradient
@@ -42,15 +42,6 @@ def fused_pass(rows: Any, columns: Any, values: Any, U: Any, W: Any, G: Any) -> 
         for a in range(U.shape[1]):
             G[i, a] += z * W[j, a]
     return total
-
-
-def median(run: Callable[[], Any], rounds: int) -> tuple[float, Any]:
-    seconds, found = [], None
-    for _ in range(rounds):
-        begun = time.perf_counter()
-        found = run()
-        seconds.append(time.perf_counter() - begun)
-    return float(np.median(seconds)), found
 
 
 def relative_residual(tasks: MatrixCompletion, U: np.ndarray) -> float:
@@ -86,7 +77,13 @@ def pymanopt_cg(whole: Any) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize(("size", "slow_peer"), [(5_000, True), (10_000, False)])
-def test_random_matrices(size: int, slow_peer: bool) -> None:
+def test_random_matrices(measured: Any, size: int, slow_peer: bool) -> None:
+    """Random matrices of rank 5, oversampling 6, to a relative residual of 1e-6, start included."""
+    rows = measured(complete, size, slow_peer)
+    assert all(row["residual"] < WANTED for row in rows if row["method"] in ("RTRMC", "RCGMC"))
+
+
+def complete(size: int, slow_peer: bool) -> list[dict[str, Any]]:
     tasks = low_rank_shares(size, size, RANK, 1, OneProcess(), noise=0.0).tasks
     whole = tasks.whole
     rows, columns = whole.indices, columns_of(whole)
@@ -95,7 +92,7 @@ def test_random_matrices(size: int, slow_peer: bool) -> None:
     G = np.zeros_like(U)
     fused_pass(rows, columns, whole.data, U, W, G)
     floor, _ = median(lambda: fused_pass(rows, columns, whole.data, U, W, G), 9)
-    print(f"\n{size} × {size}, rank {RANK}, {whole.nnz:,} entries; one fused pass {1e3 * floor:.2f} ms")
+    found = [{"method": "one fused pass", "seconds": floor}]
     with threadpool_limits(1, user_api="blas"):
         for make in (RTRMC, RCGMC):
             model = make(RANK, max_iterations=100, tol=2e-6)
@@ -105,49 +102,74 @@ def test_random_matrices(size: int, slow_peer: bool) -> None:
 
             run()
             seconds, basis = median(run, 5)
-            residual = relative_residual(tasks, basis)
-            print(
-                f"  {make.__name__:7} {seconds:.3f} s = {seconds / floor:.0f} passes, {model.n_iter_} iterations, "
-                f"relative residual {residual:.1e}"
+            found.append(
+                {
+                    "method": make.__name__,
+                    "seconds": seconds,
+                    "iterations": model.n_iter_,
+                    "residual": float(relative_residual(tasks, basis)),
+                }
             )
-            assert residual < WANTED
+    for threads in (1, 2):
+        seconds, residual = cmfrec_als(whole, threads)
+        if seconds is not None:
+            found.append({"method": f"cmfrec, {threads} threads", "seconds": seconds, "residual": residual})
+    if slow_peer:
+        seconds, residual = pymanopt_cg(whole)
+        found.append({"method": "pymanopt CG, fixed rank", "seconds": seconds, "residual": residual})
+    size_of = {"n = m": size, "entries": int(whole.nnz)}
+    return [size_of | row | {"passes": row["seconds"] / floor} for row in found]
+
+
+def cmfrec_als(whole: Any, threads: int) -> tuple[float | None, float | None]:
+    """Return seconds and residual of alternating least squares, or Nones without the package."""
     try:
         import cmfrec
         import pandas as pd
     except ImportError:
-        print("  cmfrec is not installed")
-    else:
-        frame = pd.DataFrame({"UserId": rows, "ItemId": columns, "Rating": whole.data})
-        for threads in (1, 2):
-            begun = time.perf_counter()
-            model = cmfrec.CMF(
-                k=RANK, lambda_=1e-9, niter=25, use_cg=False, user_bias=False, item_bias=False, center=False,
-                nthreads=threads, verbose=False,
-            ).fit(frame)  # fmt: skip
-            seconds = time.perf_counter() - begun
-            gaps = model.predict(rows, columns) - whole.data
-            residual = np.linalg.norm(gaps) / np.linalg.norm(whole.data)
-            print(f"  cmfrec ALS, {threads} threads {seconds:.3f} s, relative residual {residual:.1e}")
-    if slow_peer:
-        seconds, residual = pymanopt_cg(whole)
-        print(f"  pymanopt CG, fixed rank {seconds:.1f} s, relative residual {residual:.1e}")
+        return None, None
+    rows, columns = whole.indices, columns_of(whole)
+    frame = pd.DataFrame({"UserId": rows, "ItemId": columns, "Rating": whole.data})
+    begun = time.perf_counter()
+    model = cmfrec.CMF(
+        k=RANK, lambda_=1e-9, niter=25, use_cg=False, user_bias=False, item_bias=False, center=False,
+        nthreads=threads, verbose=False,
+    ).fit(frame)  # fmt: skip
+    seconds = time.perf_counter() - begun
+    gaps = model.predict(rows, columns) - whole.data
+    return seconds, float(np.linalg.norm(gaps) / np.linalg.norm(whole.data))
 
 
-def test_movielens() -> None:
+@pytest.mark.parametrize(
+    ("share", "wanted"), [(0.2, "0.870; with effects 0.855"), (0.1, "with effects 0.850")]
+)
+def test_movielens(measured: Any, share: float, wanted: str) -> None:
+    """MovieLens-1M at rank 10, to be done in 2 seconds."""
     if not os.environ.get("RMOPT_DATA_HOME"):
         pytest.skip("RMOPT_DATA_HOME is not set: no MovieLens.")
+    measured(movielens, share, wanted)
+
+
+def movielens(share: float, wanted: str) -> list[dict[str, Any]]:
     bundle = ml1m()
-    for share, wanted in ((0.2, "≤ 0.870 and ≤ 0.855 with effects"), (0.1, "≤ 0.850 with effects")):
-        hidden = bundle.held_out(0, share)
-        train, test = bundle.table(~hidden), bundle.table(hidden)
-        print(f"\nMovieLens-1M, {share:.0%} held out; wanted {wanted}, in ≤ 2 s")
-        for make, lam, options in (
-            (RTRMC, 0.005, {"max_iterations": 12}),
-            (RCGMC, 0.005, {"max_iterations": 20}),
-            (RCGMC, 0.03, {"max_iterations": 6, "bias": True}),
-        ):
-            model = make(10, lam=lam, limits=bundle.limits, random_state=0, **options)
-            seconds, _ = median(partial(model.fit, train), 3)
-            print(
-                f"  {make.__name__:7} lam = {lam:g}, {options}: {seconds:.2f} s, RMSE {model.rmse(test):.4f}"
-            )
+    hidden = bundle.held_out(0, share)
+    train, test = bundle.table(~hidden), bundle.table(hidden)
+    rows = []
+    for make, lam, options in (
+        (RTRMC, 0.005, {"max_iterations": 12}),
+        (RCGMC, 0.005, {"max_iterations": 20}),
+        (RCGMC, 0.03, {"max_iterations": 6, "bias": True}),
+    ):
+        model = make(10, lam=lam, limits=bundle.limits, random_state=0, **options)
+        seconds, _ = median(partial(model.fit, train))
+        rows.append(
+            {
+                "held out": f"{share:.0%}",
+                "method": make.__name__ + (", with effects" if "bias" in options else ""),
+                "iterations": options["max_iterations"],
+                "seconds": seconds,
+                "RMSE": f"{model.rmse(test):.4f}",
+                "wanted": f"≤ {wanted}",
+            }
+        )
+    return rows

@@ -7,6 +7,7 @@ the pools of numpy's and of scipy's BLAS, which the peer uses, do not get on.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,12 @@ def memory_bound(A: np.ndarray, B: np.ndarray, p: np.ndarray, q: np.ndarray) -> 
 
 
 @pytest.mark.parametrize(("n", "k", "steps"), [(5000, 50, 1000), (1000, 30, 4000), (256, 20, 8000)])
-def test_dense_steps(n: int, k: int, steps: int) -> None:
+def test_dense_steps(measured: Any, n: int, k: int, steps: int) -> None:
+    """A step on dense examples in blocks of 32; the floor of a single step is one gemv and one ger a side."""
+    measured(dense_steps, n, k, steps)
+
+
+def dense_steps(n: int, k: int, steps: int) -> list[dict[str, Any]]:
     rng = np.random.default_rng(0)
     left, right = (rng.standard_normal((ROWS, n)) / np.sqrt(n) for _ in range(2))
     cost, manifold = BilinearSum(left, right, absolute, rng.standard_normal(ROWS)), FixedRankEmbedded(n, n, k)
@@ -51,9 +57,14 @@ def test_dense_steps(n: int, k: int, steps: int) -> None:
             times[kind] = median_seconds(partial(engine.advance, state, schedule, etas), 5) / steps
     blocks, loop = times.values()
     share = 8 * n * k / blocks / peak
-    print(
-        f"\nn = {n}, k = {k}: {1e6 * blocks:.1f} µs a step in blocks; "
-        f"gemv and ger {1e6 * memory:.1f} ({memory / blocks:.2f} times), "
-        f"loop over stored numbers {1e6 * loop:.1f} ({loop / blocks:.2f} times); "
-        f"8nk operations at {share:.0%} of dgemm's {peak / 1e9:.0f} Gflop/s"
-    )
+    return [
+        {
+            "n = m": n,
+            "k": k,
+            "a step, µs": 1e6 * blocks,
+            "gemv and ger, µs": 1e6 * memory,
+            "gemv and ger / step": memory / blocks,
+            "loop over stored numbers / step": loop / blocks,
+            "8nk operations, % of dgemm": 100.0 * share,
+        }
+    ]

@@ -54,9 +54,14 @@ def plain_update(indptr: Any, rows: Any, values: Any, U: Any, lam: float, W: Any
                 G[i, a] += z * W[j, a]
 
 
-def test_an_update_on_movielens() -> None:
+def test_an_update_on_movielens(measured: Any) -> None:
+    """One update of an agent, MovieLens-1M, 5 agents, rank 10 (wanted: at most 3 plain passes)."""
     if not os.environ.get("RMOPT_DATA_HOME"):
         pytest.skip("RMOPT_DATA_HOME is not set: no MovieLens.")
+    measured(updates)
+
+
+def updates() -> list[dict[str, Any]]:
     bundle = ml1m()
     tasks = shares_of(bundle, bundle.held_out(0), AGENTS, 0.005, OneProcess(), RANK).tasks
     manifold = Grassmann(tasks.n_rows, RANK)
@@ -85,11 +90,15 @@ def test_an_update_on_movielens() -> None:
                     label = f"update, {name}" + (", preconditioned" if preconditioned else "")
                     times.setdefault(label, []).append((time.perf_counter() - begun) / 80)
     floor = float(np.median(times["plain"]))
-    print(
-        f"\nMovieLens-1M, {AGENTS} agents, rank {RANK}, {part.nnz:,} ratings of an agent; wanted ≤ 3 × the plain pass"
-    )
-    for label, seconds in times.items():
-        print(f"  {label:36} {1e3 * np.median(seconds):6.2f} ms = {np.median(seconds) / floor:.2f} × plain")
+    return [
+        {
+            "work": label,
+            "ratings of the agent": int(part.nnz),
+            "ms": 1e3 * float(np.median(taken)),
+            "of the plain pass": float(np.median(taken)) / floor,
+        }
+        for label, taken in times.items()
+    ]
 
 
 SCRIPT = """
@@ -108,11 +117,16 @@ with threadpool_limits(1):
 """
 
 
-def test_two_processes(tmp_path: Path) -> None:
+def test_two_processes(measured: Any, tmp_path: Path) -> None:
+    """Case 3, 5,000 × 50,000, parallel variant, 60 steps, in one process and in two."""
     mpiexec = Path(sys.executable).with_name("mpiexec")
     if not mpiexec.exists():
         pytest.skip("mpiexec is not installed.")
-    script = tmp_path / "agents.py"
+    measured(in_processes, mpiexec, tmp_path)
+
+
+def in_processes(mpiexec: Path, folder: Path) -> list[dict[str, Any]]:
+    script = folder / "agents.py"
     script.write_text(SCRIPT)
     seconds: dict[int, list[float]] = {1: [], 2: []}
     environment = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
@@ -123,5 +137,8 @@ def test_two_processes(tmp_path: Path) -> None:
                 capture_output=True, text=True, check=True, env=environment,
             )  # fmt: skip
             seconds[processes].append(json.loads(done.stdout)[0])
-    one, two = (float(np.median(seconds[processes])) for processes in (1, 2))
-    print(f"\ncase 3, parallel, 60 steps: one process {one:.2f} s, two {two:.2f} s, {one / two:.2f} ×")
+    one = float(np.median(seconds[1]))
+    return [
+        {"processes": count, "seconds": float(np.median(taken)), "speed-up": one / float(np.median(taken))}
+        for count, taken in seconds.items()
+    ]

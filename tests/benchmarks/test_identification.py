@@ -5,6 +5,8 @@ Run by hand: ``pytest -o addopts= -s tests/benchmarks/test_identification.py``.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from problems.datasets import load
@@ -19,28 +21,32 @@ from rmopt.solvers import SGD, ManifoldIdentification, Solver
 TRIPLETS, INNER = 50_000, 10
 
 
-def outcome(bench: Bench, solver: Solver) -> str:
+def outcome(bench: Bench, solver: Solver) -> dict[str, Any]:
     """Return mean average precision and effective rank (Σσ)² / Σσ² at the end of a run."""
     problem = Problem(FixedRankEmbedded(64, 64, 10), bench.cost)
     try:
         point = solver.run(problem, problem.manifold.identity(), random_state=0).point
     except DivergedError as error:
-        return f"diverged at step {error.step}"
+        return {"diverged in round": error.step}
     sigma = point.singular_values()
     found = bench.measured(METHODS["loreta"], point).map
-    return f"mAP {found:.3f}, effective rank {sigma.sum() ** 2 / np.sum(sigma**2):.1f}"
+    return {"mAP": found, "effective rank": float(sigma.sum() ** 2 / np.sum(sigma**2))}
 
 
-def test_forms() -> None:
+def test_forms(measured: Any) -> None:
+    """Digits, rank 10: LORETA-1, and rounds of one outer and ten inner steps (section 5 of the paper)."""
+    measured(forms)
+
+
+def forms() -> list[dict[str, Any]]:
     bench = Bench(prepared(load("digits"), 0, -1), TRIPLETS, 0)
     rounds = ClassTriplets(bench.y, batch_size=1 + INNER)
     n_rounds = TRIPLETS // (1 + INNER)
-    print(
-        f"\nLORETA-1, {TRIPLETS} triplets: {outcome(bench, SGD(10.0, n_steps=TRIPLETS, sampler=bench.sampler))}"
-    )
-    print(
-        f"its {n_rounds} outer steps alone: {outcome(bench, SGD(10.0, n_steps=n_rounds, sampler=bench.sampler))}"
-    )
+    rows = [
+        {"form": "LORETA-1", "steps": steps, "step size": 10.0}
+        | outcome(bench, SGD(10.0, n_steps=steps, sampler=bench.sampler))
+        for steps in (TRIPLETS, n_rounds)
+    ]
     for step_size, n_steps in ((10.0, n_rounds), (1.0, 60), (1.0, 200)):
         for form in ("paper", "gauge"):
             for inner_step_size in (0.01, 0.03, 0.3):
@@ -48,6 +54,6 @@ def test_forms() -> None:
                     step_size, inner_step_size=inner_step_size, inner_steps=INNER, inner=form, n_steps=n_steps,
                     sampler=rounds,
                 )  # fmt: skip
-                print(
-                    f"{form}, {n_steps} rounds, {step_size:g} and {inner_step_size}: {outcome(bench, solver)}"
-                )
+                row = {"form": form, "steps": n_steps, "step size": step_size, "inner": inner_step_size}
+                rows.append(row | outcome(bench, solver))
+    return rows

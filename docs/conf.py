@@ -1,0 +1,85 @@
+"""How Sphinx builds these pages: ``sphinx-build -W docs docs/_build/html``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import rmopt
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "_ext"))
+# Tutorials use the BLAS and numba side by side; one BLAS thread keeps them from fighting.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+project = "rmopt"
+author = "the rmopt developers"
+project_copyright = author
+release = version = rmopt.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+    "numpydoc",
+    "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
+    "sphinxcontrib.bibtex",
+    "error_messages",
+    "measured",
+]
+exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+# A word in single backticks is code, and a link where the code has a page.
+default_role = "py:obj"
+nitpicky = False
+
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 3
+bibtex_bibfiles = ["references.bib"]
+bibtex_default_style = "unsrtalpha"
+
+autosummary_generate = True
+autosummary_ignore_module_all = False
+autosummary_imported_members = True
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": [str(HERE.parent / "tutorials")],
+    "gallery_dirs": ["tutorials"],
+    "filename_pattern": r"\.py$",
+    "within_subsection_order": "FileNameSortKey",
+    "capture_repr": (),
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_memory": False,
+    "min_reported_time": 1e9,
+    "remove_config_comments": True,
+    "plot_gallery": "True",
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "rmopt"
+html_static_path = ["_static"]
+html_css_files = ["rmopt.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "header_links_before_dropdown": 7,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+
+# Addresses of papers behind a gate for machines.
+linkcheck_ignore = [r"https://doi\.org/.*"]
+linkcheck_timeout = 20

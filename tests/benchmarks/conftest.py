@@ -1,0 +1,90 @@
+"""What benchmarks share: each measures rows of a table, which is printed, and kept for the docs with ``--keep``."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+KEPT = Path(__file__).parents[2] / "docs" / "measured"
+
+Row = dict[str, Any]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--keep", action="store_true", help="write the tables to docs/measured, for the docs")
+
+
+@pytest.fixture
+def measured(benchmark: Any, request: pytest.FixtureRequest) -> Callable[..., list[Row]]:
+    """Return a function that measures rows, prints them, and keeps them with ``--keep``.
+
+    The docstring of the test is the table's title; its parameters name the part of the table that the rows are.
+    """
+
+    def measure(work: Callable[..., list[Row]], *arguments: Any) -> list[Row]:
+        rows = benchmark.pedantic(work, arguments, rounds=1, iterations=1)
+        benchmark.extra_info["rows"] = rows
+        title = " ".join((request.function.__doc__ or request.function.__name__).split())
+        show(title, rows)
+        if request.config.getoption("--keep"):
+            keep(request, title, rows)
+        return rows
+
+    return measure
+
+
+def median(work: Callable[[], Any], rounds: int = 3) -> tuple[float, Any]:
+    """Return the median time of some calls, and what the last one returned."""
+    seconds, found = [], None
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        found = work()
+        seconds.append(time.perf_counter() - begun)
+    return float(np.median(seconds)), found
+
+
+def cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def show(title: str, rows: list[Row]) -> None:
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    table = Table(*columns, title=title, title_justify="left", box=None)
+    for row in rows:
+        table.add_row(*(cell(row.get(key)) for key in columns))
+    print()
+    Console(highlight=False, width=150).print(table)
+
+
+def keep(request: pytest.FixtureRequest, title: str, rows: list[Row]) -> None:
+    """Replace this part of this table in the file of its module."""
+    path = KEPT / f"{request.path.stem.removeprefix('test_')}.json"
+    about = " ".join(request.module.__doc__.split("\n\n")[0].split())
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"tables": {}}
+    kept["about"] = about
+    table = kept["tables"].setdefault(request.function.__name__, {"parts": {}})
+    table["title"] = title
+    part = request.node.name.partition("[")[2].rstrip("]") or "all"
+    packages = ("numpy", "scipy", "numba", "pymanopt", "scikit-learn")
+    table["parts"][part] = {
+        "rows": rows,
+        "date": date.today().isoformat(),
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
+    }
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
