@@ -64,11 +64,12 @@ def cell(value: Any) -> str:
 
 def show(title: str, rows: list[Row]) -> None:
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    table = Table(*columns, title=title, title_justify="left", box=None)
+    table = Table(*columns, box=None)
     for row in rows:
         table.add_row(*(cell(row.get(key)) for key in columns))
-    print()
-    Console(highlight=False, width=150).print(table)
+    console = Console(highlight=False, width=150)
+    console.print(f"\n{title}", markup=False)
+    console.print(table)
 
 
 def keep(request: pytest.FixtureRequest, title: str, rows: list[Row]) -> None:

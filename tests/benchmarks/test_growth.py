@@ -1,6 +1,6 @@
 """How time and memory grow: features, non-zeros, rank, triplets, agents, columns and MPI processes.
 
-Run with ``pytest -o addopts= -s tests/benchmarks/test_growth.py``. One thread, medians; ``docs/scaling.md`` shows the tables.
+Run with ``pytest -o addopts= -s tests/benchmarks/test_growth.py``. One thread, medians; the docs show the tables.
 """
 
 from __future__ import annotations
