@@ -14,4 +14,7 @@ Out = Annotated[
 ]
 OptionalOut = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write the result there as well.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print only what a script needs.")]
+Report = Annotated[
+    bool, typer.Option("--report", help="Write report.html as well: table, pictures, parameters.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]

@@ -1,5 +1,6 @@
 """``rmopt run NAME``: import one experiment, give it its options, show and keep what it returns."""
 
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable
@@ -47,6 +48,7 @@ def _execute(
     *,
     seed: int,
     out: Path | None,
+    report: bool,
     quiet: bool,
     json: bool,
     **options: Any,
@@ -68,7 +70,7 @@ def _execute(
                 f"experiment {name!r} returned a {type(outcome).__name__}; "
                 "it must return an rmopt.experiments.Outcome."
             )
-        _keep_and_show(this_run, outcome, folder)
+        _keep_and_show(this_run, outcome, folder, report)
 
 
 def _follow(
@@ -81,13 +83,19 @@ def _follow(
         experiment(Run(name, seed, Path(own) if out is None else out, quiet=True), **options)
 
 
-def _keep_and_show(this_run: "Run", outcome: "Outcome", folder: OutputFolder) -> None:
+def _keep_and_show(this_run: "Run", outcome: "Outcome", folder: OutputFolder, report: bool) -> None:
     from rmopt.cli.result import as_json, result_of
     from rmopt.cli.table import print_rows
     from rmopt.core.files import write_json
 
     result = result_of(this_run.experiment, this_run.seed, outcome)
     write_json(this_run.path("result.json"), result)
+    if report:
+        from rmopt.cli.report import write_report
+
+        command = shlex.join(["rmopt", *sys.argv[1:]])
+        pictures = [this_run.path(name) for name in folder.written() if name.endswith(".png")]
+        write_report(this_run.path("report.html"), result, outcome, command, pictures)
     if this_run.json:
         typer.echo(as_json(result))
     elif this_run.quiet:

@@ -5,13 +5,15 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, get_type_hints
 
-from rmopt.cli.options import Json, Out, Quiet, Seed
+from rmopt.cli.options import Json, Out, Quiet, Report, Seed
 from rmopt.core.errors import InvalidInputError
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def _common_options(*, seed: Seed = 0, out: Out = None, quiet: Quiet = False, json: Json = False) -> None:
+def _common_options(
+    *, seed: Seed = 0, out: Out = None, report: Report = False, quiet: Quiet = False, json: Json = False
+) -> None:
     """Carry the signature that every experiment receives."""
 
 

@@ -44,9 +44,7 @@ def print_rows(console: Console, rows: Sequence[Row], headings: Mapping[str, str
     headings : mapping, optional
         Headings that replace the automatic ones.
     """
-    longest_first = sorted(rows, key=len, reverse=True)
-    keys = dict.fromkeys(key for row in longest_first for key in row)
-    columns = [_column(rows, key, (headings or {}).get(key, heading_of(key))) for key in keys]
+    columns = cells_of(rows, headings)
     if not columns:
         return
     for number, group in enumerate(_side_by_side(columns, console.width)):
@@ -56,13 +54,24 @@ def print_rows(console: Console, rows: Sequence[Row], headings: Mapping[str, str
 
 
 @dataclass(frozen=True)
-class _Column:
+class Column:
+    """A column of a table as text.
+
+    Attributes
+    ----------
+    heading : str
+    cells : sequence of str
+    numeric : bool
+        Whether to align it on the right.
+    """
+
     heading: str
     cells: Sequence[str]
     numeric: bool
 
     @property
     def natural_width(self) -> int:
+        """The width at which nothing is broken."""
         return max(map(cell_len, (self.heading, *self.cells)))
 
     @property
@@ -73,12 +82,19 @@ class _Column:
         return max(*map(cell_len, words), *whole, 1)
 
 
-def _column(rows: Sequence[Row], key: str, heading: str) -> _Column:
+def cells_of(rows: Sequence[Row], headings: Mapping[str, str] | None = None) -> list[Column]:
+    """Return the columns of rows, in the order of the longest row, with headings and formatted cells."""
+    longest_first = sorted(rows, key=len, reverse=True)
+    keys = dict.fromkeys(key for row in longest_first for key in row)
+    return [_column(rows, key, (headings or {}).get(key, heading_of(key))) for key in keys]
+
+
+def _column(rows: Sequence[Row], key: str, heading: str) -> Column:
     values = [row.get(key) for row in rows]
     present = [value for value in values if value is not None]
     numeric = bool(present) and all(map(_is_number, present))
     texts = iter(format_numbers(present, key) if numeric else map(_text, present))
-    return _Column(heading, [MISSING if value is None else next(texts) for value in values], numeric)
+    return Column(heading, [MISSING if value is None else next(texts) for value in values], numeric)
 
 
 def _is_number(value: Any) -> bool:
@@ -91,7 +107,7 @@ def _text(value: Any) -> str:
     return str(value) or MISSING
 
 
-def _side_by_side(columns: Sequence[_Column], width: int) -> Iterator[Sequence[_Column]]:
+def _side_by_side(columns: Sequence[Column], width: int) -> Iterator[Sequence[Column]]:
     """Split the columns into groups that fit the width, each led by the first column."""
     name, *rest = columns
     group, used = [name], name.least_width
@@ -104,7 +120,7 @@ def _side_by_side(columns: Sequence[_Column], width: int) -> Iterator[Sequence[_
     yield group
 
 
-def _table(columns: Sequence[_Column], width: int) -> Table:
+def _table(columns: Sequence[Column], width: int) -> Table:
     table = Table(
         box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold"
     )
