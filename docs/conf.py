@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import rmopt
 
@@ -26,9 +27,12 @@ extensions = [
     "sphinx.ext.viewcode",
     "numpydoc",
     "sphinx_copybutton",
+    "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "sphinxcontrib.bibtex",
     "error_messages",
+    "growth",
+    "house",
     "measured",
 ]
 exclude_patterns = ["_build"]
@@ -83,3 +87,14 @@ html_theme_options = {
 # Addresses of papers behind a gate for machines.
 linkcheck_ignore = [r"https://doi\.org/.*"]
 linkcheck_timeout = 20
+
+
+def skip_inherited(app: Any, what: str, name: str, *_: Any) -> bool | None:
+    """Leave out what scikit-learn adds to every estimator: its own docs tell of it."""
+    inherited = ("get_metadata_routing", "set_output", "get_params", "set_params", "fit_transform")
+    return True if name in inherited or (name.startswith("set_") and name.endswith("_request")) else None
+
+
+def setup(app: Any) -> None:
+    """Connect the above."""
+    app.connect("autodoc-skip-member", skip_inherited)

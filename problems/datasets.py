@@ -20,6 +20,8 @@ from scipy.sparse import csr_array, issparse
 from rmopt.core.errors import InvalidInputError, StorageError
 from rmopt.core.files import save_arrays
 
+__all__ = ["Bundle", "data_folder", "digits", "load", "news20", "news20_full"]
+
 B = TypeVar("B")
 
 DIGITS_TEST_FRACTION = 0.3

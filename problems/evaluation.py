@@ -12,6 +12,8 @@ from scipy.sparse import csr_array, issparse
 from problems._ranking import add_products, average_precision, precisions_at
 from rmopt.core.errors import InvalidInputError
 
+__all__ = ["Retrieval", "bilinear_scores", "cosine_scores", "evaluate_retrieval"]
+
 ScoreBlock = Callable[[NDArray[np.int64]], NDArray[np.floating]]
 
 

@@ -10,6 +10,8 @@ from problems.arrays import read_npz
 from problems.datasets import Bundle, data_folder
 from rmopt.core.errors import StorageError
 
+__all__ = ["caltech101", "mnist"]
+
 CALTECH_FILE, MNIST_FILE = "caltech101_bow1000_derived.npz", "mnist.npz"
 CALTECH_CLASSES, CALTECH_IMAGES = 50, 65
 BACKGROUND = "BACKGROUND_Google"

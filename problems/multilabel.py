@@ -15,6 +15,8 @@ from scipy.sparse import csr_array, issparse
 from problems.datasets import data_folder, digits
 from rmopt.core.errors import InvalidInputError, StorageError
 
+__all__ = ["MultilabelBundle", "bibtex", "delicious", "digits_labels", "emotions", "enron", "scene"]
+
 
 @dataclass(frozen=True, eq=False)
 class MultilabelBundle:

@@ -14,6 +14,8 @@ from problems.arrays import read_npz, read_text_table
 from problems.datasets import data_folder
 from rmopt.core.errors import InvalidInputError, StorageError
 
+__all__ = ["Ratings", "ml1m", "ml100k", "picture"]
+
 PICTURE = "china.jpg"
 
 

@@ -13,6 +13,8 @@ from problems.arrays import read_npz
 from problems.datasets import data_folder
 from rmopt.core.errors import InvalidInputError, StorageError
 
+__all__ = ["TagBundle", "ml10m_tags", "numbered", "post_core", "toy_tags"]
+
 ML10M_FILE, ML10M_TEXT = "ml10m_tags.npz", "tags.dat"
 # The level of the post core that is nearest in size to the data of the ECML/PKDD challenge 2009.
 ML10M_CORE = 15

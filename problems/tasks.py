@@ -12,6 +12,8 @@ from problems.arrays import read_npz, read_text_table
 from problems.datasets import data_folder
 from rmopt.core.errors import InvalidInputError, StorageError
 
+__all__ = ["TaskBundle", "parkinsons"]
+
 PARKINSONS_FILE, PARKINSONS_TEXT = "parkinsons_telemonitoring.npz", "parkinsons_updrs.data"
 
 

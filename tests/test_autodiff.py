@@ -10,8 +10,8 @@ import pytest
 import rmopt
 from rmopt import InvalidInputError, Problem
 from rmopt.checks import check_gradient, check_hessian
-from rmopt.core import Factored, LowRankPoint
-from rmopt.manifolds import FixedRankEmbedded
+from rmopt.core import Factored, LowRankPoint, Manifold
+from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, PositiveDefinite, PSDFixedRank
 
 N, M, K = 12, 9, 3
 MANIFOLD = FixedRankEmbedded(N, M, K)
@@ -142,7 +142,7 @@ def test_costs_of_the_factors_are_refused_whatever_is_asked_first(act: str) -> N
         for function in functions:
             with pytest.raises(InvalidInputError, match=sentence):
                 getattr(rmopt.autograd_cost(function), act)(points()["free"])
-    with pytest.raises(InvalidInputError, match=r"needs a function of the factors A and B, got 3"):
+    with pytest.raises(InvalidInputError, match=r"needs a function of the factors A and B.*got 3"):
         rmopt.autograd_cost(3)  # type: ignore[arg-type]
 
 
@@ -166,3 +166,60 @@ def test_costs_that_are_none_are_named() -> None:
         vector.value(point)
     with pytest.raises(InvalidInputError, match=r"the cost infinite is inf at the first point"):
         infinite.value(point)
+
+
+@pytest.mark.parametrize(
+    ("manifold", "second_order"),
+    [
+        (Grassmann(7, 2), True),
+        (PositiveDefinite(4), True),
+        (Euclidean(4, 3), True),
+        (PSDFixedRank(6, 2), True),
+    ],
+    ids=str,
+)
+def test_costs_on_other_manifolds(manifold: Manifold, second_order: bool) -> None:
+    n, m = manifold.shape  # type: ignore[attr-defined]
+    rng = np.random.default_rng(5)
+    square, target = rng.standard_normal((n, n)), rng.standard_normal((n, m))
+    square = square @ square.T
+    costs = {
+        # It depends on the subspace alone.
+        Grassmann: lambda X: anp.sum(anp.dot(X.T, anp.dot(square, X)) ** 2),
+        PositiveDefinite: lambda X: anp.sum((X - target) ** 2) - anp.log(anp.linalg.det(X)),
+        Euclidean: lambda X: anp.sum(anp.sin(X) * target),
+        PSDFixedRank: lambda A, B: anp.sum((anp.dot(A, B.T) - target) ** 2),
+    }
+    problem = Problem(manifold, rmopt.autograd_cost(costs[type(manifold)]))
+    assert check_gradient(problem)
+    if second_order:
+        assert all(check_hessian(problem))
+
+
+def test_a_linear_cost_of_an_array_has_the_zero_hessian() -> None:
+    cost = rmopt.autograd_cost(lambda X: anp.sum(2.0 * X))
+    X = np.ones((3, 2))
+    np.testing.assert_array_equal(cost.gradient(X), 2.0 * X)
+    np.testing.assert_array_equal(cost.hessian(X, X), np.zeros((3, 2)))
+    np.testing.assert_array_equal(rmopt.autograd_cost(lambda X: 3.0).gradient(X), np.zeros((3, 2)))
+
+
+def test_a_function_that_does_not_fit_the_points_is_named() -> None:
+    @rmopt.autograd_cost
+    def of_factors(A: np.ndarray, B: np.ndarray) -> float:
+        return anp.sum(anp.dot(A, B.T))
+
+    @rmopt.autograd_cost
+    def of_a_point(X: np.ndarray) -> float:
+        return anp.sum(X)
+
+    with pytest.raises(
+        InvalidInputError, match=r"of_factors .* of type ndarray; write a function of the point"
+    ):
+        of_factors.value(np.eye(3))
+    with pytest.raises(InvalidInputError, match=r"of_a_point .* of type LowRankPoint; .* of A and B"):
+        of_a_point.gradient(points()["free"])
+    with pytest.raises(InvalidInputError, match=r"takes 3 arguments"):
+        rmopt.autograd_cost(lambda A, B, C: 0.0)
+    with pytest.raises(InvalidInputError, match=r"array of shape \(3,\)"):
+        rmopt.autograd_cost(lambda X: anp.sum(X, axis=0)).value(np.eye(3))

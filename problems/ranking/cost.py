@@ -123,7 +123,7 @@ class WarpRanking(LabelRanking):
 
     A term is a pair (row, draw). The draw seeds small random numbers: they pick a true label, then wrong labels
     one after another until one violates the margin, at most as many as there are. If it took N tries, the true
-    label's rank is estimated as r = ⌊(L − |y|) / N⌋ and the subgradient of its loss is weighted by
+    label's rank is estimated as r = ⌊(L − number of true labels) / N⌋ and the subgradient of its loss is weighted by
     1 + 1/2 + … + 1/r. No step scores all labels.
 
     The value of this cost is that of `LabelRanking`.

@@ -1,16 +1,18 @@
-"""Costs by automatic differentiation of a function of the factors of W = A Bᵀ."""
+"""Costs by automatic differentiation: of the factors of W = A Bᵀ, or of a point that is an array."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from rmopt.core.ambient import Actions, Array, Factored
+from rmopt.core.ambient import Actions, Array, Factored, dense
 from rmopt.core.cost import Cost
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.psd import PSDPoint
 
 
 class AutogradCost(Cost):
@@ -28,38 +30,25 @@ class AutogradCost(Cost):
     Raises
     ------
     InvalidInputError
-        When `function` is not callable; from `value`, `gradient` and `hessian`, when it returns no
-        finite number at the first point or depends on more than A Bᵀ.
+        From `value`, `gradient` and `hessian`, when the function returns no finite number at the first point or
+        depends on more than A Bᵀ.
     """
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
-        if not callable(function):
-            raise InvalidInputError(
-                f"autograd_cost needs a function of the factors A and B, got {function!r}."
-            )
         self.function = function
         self.__doc__ = function.__doc__
         self._probed = False
 
     def __call__(self, A: Array, B: Array) -> float:
         """Return f(A, B), checked to be a number."""
-        value = self.function(A, B)
-        if np.ndim(value) != 0:
-            raise InvalidInputError(
-                f"the cost {self._name} returned an array of shape {np.shape(value)}; sum it to one number."
-            )
-        if not np.isrealobj(value) or np.asarray(value).dtype.kind not in "fiub":
-            raise InvalidInputError(
-                f"the cost {self._name} returned {value!r}; it must return a real number."
-            )
-        return float(value)
+        return _number(self.function(A, B), self._name)
 
-    def value(self, point: LowRankPoint) -> float:
+    def value(self, point: LowRankPoint | PSDPoint) -> float:
         """Return f at the factors of a point (errors: see the class)."""
         A, B = self._factors(point)
         return self(A, B)
 
-    def gradient(self, point: LowRankPoint) -> Actions:
+    def gradient(self, point: LowRankPoint | PSDPoint) -> Actions:
         """Return the Euclidean gradient as an operator (see the class)."""
         A, B = self._factors(point)
 
@@ -71,7 +60,7 @@ class AutogradCost(Cost):
 
         return Actions((A.shape[0], B.shape[0]), apply, apply_transposed)
 
-    def hessian(self, point: LowRankPoint, direction: Factored) -> Actions:
+    def hessian(self, point: LowRankPoint | PSDPoint, direction: Factored) -> Actions:
         """Return the derivative of the gradient along a direction L Rᵀ, as an operator.
 
         Its action on X is the derivative by E of the derivative by t of f([A tL E], [B R X]), both at 0.
@@ -94,10 +83,16 @@ class AutogradCost(Cost):
 
     @property
     def _name(self) -> str:
-        return getattr(self.function, "__name__", "function")
+        return _name_of(self.function)
 
-    def _factors(self, point: LowRankPoint) -> tuple[Array, Array]:
-        A, B = point.U @ point.S, point.V
+    def _factors(self, point: LowRankPoint | PSDPoint) -> tuple[Array, Array]:
+        if not isinstance(point, LowRankPoint | PSDPoint):
+            raise InvalidInputError(
+                f"the cost {self._name} is a function of the factors A and B of W = A Bᵀ, and a point is of type "
+                f"{type(point).__name__}; write a function of the point alone."
+            )
+        W = point.as_ambient()
+        A, B = W.left, W.right
         if not self._probed:
             self._probe(A, B)
             self._probed = True
@@ -127,9 +122,101 @@ class AutogradCost(Cost):
                 )
 
 
-def autograd_cost(function: Callable[[Any, Any], Any]) -> AutogradCost:
-    """Turn a function of the factors A and B of W = A Bᵀ into a cost (see `AutogradCost`)."""
-    return AutogradCost(function)
+class AutogradArrayCost(Cost):
+    """A cost f(X) of a point that is an array, as on `Grassmann`, `PositiveDefinite` and `Euclidean`.
+
+    Parameters
+    ----------
+    function : callable
+        Maps an array to a number; written with ``autograd.numpy``.
+
+    Raises
+    ------
+    InvalidInputError
+        From `value`, `gradient` and `hessian`, when the point is no array or f returns no number.
+    """
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
+        self.__doc__ = function.__doc__
+
+    def __call__(self, X: Array) -> float:
+        """Return f(X), checked to be a number."""
+        return _number(self.function(X), _name_of(self.function))
+
+    def value(self, point: Array) -> float:
+        """Return f at a point."""
+        return self(self._array(point))
+
+    def gradient(self, point: Array) -> Array:
+        """Return the Euclidean gradient."""
+        from autograd import grad
+
+        self(self._array(point))
+        return np.asarray(grad(self._tied)(point))
+
+    def hessian(self, point: Array, direction: Any) -> Array:
+        """Return the derivative of the gradient along a direction."""
+        from autograd import grad
+        from autograd import numpy as anp
+
+        self(self._array(point))
+        along = dense(direction)
+        return np.asarray(grad(lambda X: anp.sum(grad(self._tied)(X) * along) + 0.0 * X[0, 0])(point))
+
+    def _tied(self, X: Any) -> Any:
+        # The zero term ties the result to X: autograd warns about results that do not depend on it.
+        return self.function(X) + 0.0 * X[0, 0] ** 2
+
+    def _array(self, point: Any) -> Array:
+        if not isinstance(point, np.ndarray):
+            raise InvalidInputError(
+                f"the cost {_name_of(self.function)} is a function of one array, and a point is of type "
+                f"{type(point).__name__}; on matrices of one rank write a function of A and B with W = A Bᵀ."
+            )
+        return point
+
+
+def autograd_cost(function: Callable[..., Any]) -> AutogradCost | AutogradArrayCost:
+    """Turn a function into a cost whose derivatives are automatic.
+
+    Parameters
+    ----------
+    function : callable
+        Of the two factors A and B of W = A Bᵀ, on matrices of one rank (see `AutogradCost`); or of the point alone,
+        where points are arrays (see `AutogradArrayCost`). Written with ``autograd.numpy``.
+
+    Returns
+    -------
+    AutogradCost or AutogradArrayCost
+        By the number of the function's parameters.
+
+    Raises
+    ------
+    InvalidInputError
+        For what is no function of one or two arrays.
+    """
+    wanted = "autograd_cost needs a function of the factors A and B, or of a point that is an array"
+    if not callable(function):
+        raise InvalidInputError(f"{wanted}, got {function!r}.")
+    required = [one for one in inspect.signature(function).parameters.values() if one.default is one.empty]
+    if len(required) not in (1, 2):
+        raise InvalidInputError(f"{wanted}; {_name_of(function)} takes {len(required)} arguments.")
+    return AutogradArrayCost(function) if len(required) == 1 else AutogradCost(function)
+
+
+def _name_of(function: Any) -> str:
+    return getattr(function, "__name__", "function")
+
+
+def _number(value: Any, name: str) -> float:
+    if np.ndim(value) != 0:
+        raise InvalidInputError(
+            f"the cost {name} returned an array of shape {np.shape(value)}; sum it to one number."
+        )
+    if not np.isrealobj(value) or np.asarray(value).dtype.kind not in "fiub":
+        raise InvalidInputError(f"the cost {name} returned {value!r}; it must return a real number.")
+    return float(value)
 
 
 def _slope_at_zero(function: Callable[[Any], Any], beside: Array, X: Array) -> Array:

@@ -11,7 +11,7 @@ from rmopt.engines.gauged import GaugedEngine, GaugedState
 from rmopt.engines.gossip import GossipEngine, GossipState
 from rmopt.engines.log_det import LogDetEngine
 from rmopt.engines.mpi import MPIWorld
-from rmopt.engines.rank_incremental import Growth, RankEngine, RankState
+from rmopt.engines.rank_incremental import RankEngine, RankState
 from rmopt.engines.reference import ReferenceEngine
 from rmopt.engines.world import OneProcess, World
 
@@ -29,7 +29,6 @@ __all__ = [
     "GaugedState",
     "GossipEngine",
     "GossipState",
-    "Growth",
     "LogDetEngine",
     "MPIWorld",
     "OneProcess",

@@ -43,11 +43,11 @@ class Certificate:
 
     @property
     def relative_gap(self) -> float:
-        """The gap over |f(W)|."""
+        """The gap over the size of f(W)."""
         return self.gap / abs(self.objective) if self.gap > 0.0 else 0.0
 
     def is_global(self, tol: float) -> bool:
-        """Return whether the gap is at most `tol` times |f(W)|."""
+        """Return whether the gap is at most `tol` times the size of f(W)."""
         return self.relative_gap <= tol
 
 

@@ -49,7 +49,7 @@ class CertifiedResult(Result):
 
     @property
     def is_global(self) -> bool:
-        """Whether the gap is at most `tol` · |f(W)|."""
+        """Whether the gap is at most `tol` times the size of f(W)."""
         return self.certificate.is_global(self.tol)
 
 

@@ -1,0 +1,69 @@
+"""Draws the curves of growth that the benchmarks kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+from measured import kept, rows_of
+from sphinx.application import Sphinx
+
+from problems.palette import COLOURS, MARKERS
+
+FLOOR = "touch loop, µs"
+# The table, its abscissa and its ordinate, and a title.
+CURVES = (
+    ("test_loreta_features", "n = m", "a step, µs", "LORETA-1: features"),
+    ("test_loreta_non_zeros", "non-zeros", "a step, µs", "LORETA-1: non-zeros in a row"),
+    ("test_loreta_rank", "k", "a step, µs", "LORETA-1: rank"),
+    ("test_comet_features", "d", "a step, ms", "COMET: features"),
+    ("test_comet_triplets", "triplets", "a step, ms", "COMET: triplets"),
+    ("test_coembedding_rows", "rows", "a fit, s", "Co-embedding: rows"),
+    ("test_coembedding_features", "features", "a fit, s", "Co-embedding: features"),
+    ("test_gossip_columns", "entries", "an update, ms", "Gossip: known entries, 6 agents"),
+    ("test_gossip_agents", "agents", "an update, ms", "Gossip: agents, 100 columns each"),
+)
+NARROWEST = 16.0
+
+
+def fill(axes: Any, rows: list[dict[str, Any]], across: str, key: str, title: str) -> None:
+    """Draw one curve, with its floor where there is one."""
+    for line, colour, marker in zip((key, FLOOR), COLOURS, MARKERS, strict=False):
+        if line in rows[0]:
+            label = "touching the same rows" if line == FLOOR else key.partition(",")[0]
+            axes.loglog(
+                [row[across] for row in rows],
+                [row[line] for row in rows],
+                color=colour,
+                marker=marker,
+                label=label,
+            )
+    low, high = axes.get_ylim()
+    # A flat curve looks flat.
+    if high < NARROWEST * low:
+        middle = (low * high) ** 0.5
+        axes.set_ylim(middle / NARROWEST**0.5, middle * NARROWEST**0.5)
+    axes.set_title(title, fontsize=10)
+    axes.set_ylabel(key.partition(", ")[2])
+    axes.legend(fontsize=8)
+
+
+def draw(app: Sphinx, config: Any) -> None:
+    """Write ``growth.svg``."""
+    tables = kept("growth")["tables"]
+    figure = Figure(figsize=(9.5, 8.0))
+    for axes, (name, across, key, title) in zip(figure.subplots(3, 3).flat, CURVES, strict=True):
+        fill(axes, rows_of(tables[name]), across, key, title)
+    figure.tight_layout()
+    path = Path(app.srcdir) / "_generated" / "growth.svg"
+    path.parent.mkdir(exist_ok=True)
+    with matplotlib.rc_context({"svg.hashsalt": "rmopt"}):
+        figure.savefig(path, metadata={"Date": None})
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Draw before the pages are read."""
+    app.connect("config-inited", draw)
+    return {"parallel_read_safe": True}
