@@ -2,17 +2,18 @@
 Metrics by coordinate descent: COMET
 ====================================
 
-A metric is a positive definite matrix W. COMET (Atzmon, Shalit and Chechik 2015) learns it from triplets: a query, a
-row that should be similar to it, and one that should not. Each step moves one row and column of W, and a Schur
-complement tells exactly how far it may go, so W never leaves the cone and nothing is ever projected back.
+A metric is a positive definite matrix W. COMET (Atzmon, Shalit and Chechik 2015) learns it from triplets: a
+query, a row that should be similar to it, and one that should not. Each step moves one row and column of W,
+and a Schur complement tells exactly how far it may go, so W never leaves the cone and nothing is ever
+projected back.
 """
 
 # %%
 # A metric for handwritten digits
 # -------------------------------
 #
-# The estimator follows scikit-learn. `fit` draws triplets from the classes. After it, `transform` maps rows to a
-# space in which the Euclidean distance is the learned one.
+# The estimator follows scikit-learn. `fit` draws triplets from the classes. After it, `transform` maps rows
+# to a space in which the Euclidean distance is the learned one.
 
 import numpy as np
 
@@ -32,13 +33,13 @@ print(f"W is {W.shape[0]} × {W.shape[1]}, its least eigenvalue {np.linalg.eigva
 # Does it help?
 # -------------
 #
-# Each test image ranks the others; precision at 10 is the share of its class among the first ten. COMET's cost
-# speaks of the similarity qᵀWp, the others' of the distance; each is ranked by its own.
+# Each test image ranks the others; precision at 10 is the share of its class among the first ten. COMET's
+# cost speaks of the similarity qᵀWp, the others' of the distance; each is ranked by its own.
 
 from problems.evaluation import evaluate_retrieval
 from problems.metric.bench import scores_of
 
-precision = {}
+precision, curves = {}, {}
 for name, metric, rank_by in (
     ("Euclidean", EuclideanMetric(), "distance"),
     ("COMET", comet, "similarity"),
@@ -48,8 +49,22 @@ for name, metric, rank_by in (
     if metric is not comet:
         metric.fit(X, y)
     scores = scores_of(metric.get_mahalanobis_matrix(), X_test, rank_by)
-    precision[name] = evaluate_retrieval(scores, y_test, ks=(10,)).precision_at[10]
+    curves[name] = evaluate_retrieval(scores, y_test, ks=range(1, 41)).precision_at
+    precision[name] = curves[name][10]
     print(f"{name:12} {precision[name]:.3f}")
+
+# %%
+
+import matplotlib.pyplot as plt
+
+figure, axes = plt.subplots(figsize=(6, 3.6))
+for (name, curve), line in zip(curves.items(), ("k:", "o-", "s-", "^-"), strict=True):
+    axes.plot(list(curve), list(curve.values()), line, markersize=3, label=name)
+axes.set_xlabel("k")
+axes.set_ylabel("precision at k")
+axes.legend()
+figure.tight_layout()
+plt.show()
 
 # %%
 # The parts, and how to exchange them
@@ -74,7 +89,8 @@ for order in ("uniform", "shuffled", "gauss-southwell"):
     print(f"{order:16} {ends[order]:.3f}")
 
 # %%
-# A share of the bound instead of an exact line search, which needs no look at the triplets, and descends more slowly:
+# A share of the bound instead of an exact line search, which needs no look at the triplets, and descends more
+# slowly:
 
 short = CoordinateDescent(6, step_size=FractionOfBound(0.02)).run(problem, start, random_state=0)
 print(f"2 % of the bound {cost.value(short.point):.3f}")
@@ -97,7 +113,8 @@ print(f"bound {bound:.3g}; least eigenvalue {inside:.1e} before it, {outside:.1e
 # A curve that never leaves
 # -------------------------
 #
-# `SchurExponential` moves the column linearly and the Schur complement multiplicatively. There is no bound to keep.
+# `SchurExponential` moves the column linearly and the Schur complement multiplicatively. There is no bound to
+# keep.
 
 from rmopt.retractions import SchurExponential
 

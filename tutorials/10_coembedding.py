@@ -2,17 +2,18 @@
 Co-embedding with a certificate: ILA
 ====================================
 
-Samples, labels and a threshold are put into one Euclidean space, so that a label applies to a sample where it is
-nearer than the threshold. As a problem about the matrix of all inner products this is convex (Mirzazadeh, White,
-György and Schuurmans 2015), and a factor that grows from nothing finds its global minimum, with a proof.
+Samples, labels and a threshold are put into one Euclidean space, so that a label applies to a sample where it
+is nearer than the threshold. As a problem about the matrix of all inner products this is convex (Mirzazadeh,
+White, György and Schuurmans 2015), and a factor that grows from nothing finds its global minimum, with a
+proof.
 """
 
 # %%
 # Labels of handwritten digits
 # ----------------------------
 #
-# Each digit has four labels: what it is, even or odd, small or large, with a loop or without. The estimator follows
-# scikit-learn. Features should be standardised and rows scaled to length 1.
+# Each digit has four labels: what it is, even or odd, small or large, with a loop or without. The estimator
+# follows scikit-learn. Features should be standardised and rows scaled to length 1.
 
 import numpy as np
 
@@ -31,18 +32,31 @@ print(f"rank {model.rank_} after {model.n_iter_} rounds, {hamming:.1%} of the la
 # What each round did
 # -------------------
 #
-# A round adds eigenvectors of −∇f, twice as many as the round before, and minimises locally. The gap is an upper
-# bound on the distance to the global minimum; nobody needs to know that minimum.
+# A round adds eigenvectors of −∇f, twice as many as the round before, and minimises locally. The gap is an
+# upper bound on the distance to the global minimum; nobody needs to know that minimum.
 
 for row in model.history_:
     print(f"rank {row['rank']:3}  objective {row['objective']:10.4f}  certified gap {row['gap']:.1e}")
 
 # %%
+
+import matplotlib.pyplot as plt
+
+figure, axes = plt.subplots(figsize=(6, 3.6))
+axes.semilogy([row["gap"] for row in model.history_], "o-")
+names = [f"{number}\n{row['rank']}" for number, row in enumerate(model.history_)]
+axes.set_xticks(range(len(names)), names)
+axes.set_xlabel("round, and the rank after it")
+axes.set_ylabel("certified distance to the minimum")
+figure.tight_layout()
+plt.show()
+
+# %%
 # The space itself
 # ----------------
 #
-# `label_embedding_` and `threshold_embedding_` are points, `transform` maps samples beside them. Labels that exclude
-# each other are far apart.
+# `label_embedding_` and `threshold_embedding_` are points, `transform` maps samples beside them. Labels that
+# exclude each other are far apart.
 
 labels = model.label_embedding_
 two, even, odd = labels[2], labels[10], labels[11]
@@ -52,8 +66,8 @@ print(f"even to odd {np.sum((even - odd) ** 2):.2f}, even to two {np.sum((even -
 # The parts, and how to exchange them
 # -----------------------------------
 #
-# Behind the estimator are a convex cost, which is added to the trace, and a solver. The rank of the manifold does not
-# matter: the run goes through all of them. Here equation 12 of the paper, whose minimum is known.
+# Behind the estimator are a convex cost, which is added to the trace, and a solver. The rank of the manifold
+# does not matter: the run goes through all of them. Here equation 12 of the paper, whose minimum is known.
 
 from problems.coembedding import MetricRegression
 from problems.coembedding.regression import closed_form
@@ -84,8 +98,8 @@ for inner in (NewtonCG(), LBFGS(), PymanoptSolver("TrustRegions", max_iterations
 # Without the certificate
 # -----------------------
 #
-# Local optimisation of too few columns ends in local optima; with enough of them every one is global. That is what
-# makes growing safe.
+# Local optimisation of too few columns ends in local optima; with enough of them every one is global. That is
+# what makes growing safe.
 
 from problems.coembedding import MultilabelCoembedding
 from problems.coembedding.optima import local_optima
