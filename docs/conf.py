@@ -89,10 +89,10 @@ linkcheck_ignore = [r"https://doi\.org/.*"]
 linkcheck_timeout = 20
 
 
-def skip_inherited(app: Any, what: str, name: str, *_: Any) -> bool | None:
+def skip_inherited(app: Any, what: str, name: str, member: Any, *_: Any) -> bool | None:
     """Leave out what scikit-learn adds to every estimator: its own docs tell of it."""
-    inherited = ("get_metadata_routing", "set_output", "get_params", "set_params", "fit_transform")
-    return True if name in inherited or (name.startswith("set_") and name.endswith("_request")) else None
+    theirs = str(getattr(member, "__module__", "")).startswith("sklearn")
+    return True if theirs or (name.startswith("set_") and name.endswith("_request")) else None
 
 
 def setup(app: Any) -> None:

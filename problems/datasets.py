@@ -256,7 +256,12 @@ def news20(data_home: Path | str | None = None) -> Bundle:
 def news20_full(data_home: Path | str | None = None) -> Bundle:
     """Load 20 Newsgroups with every word of the letters a-z that two posts use and that is no stop word.
 
-    Read from ``news20_bydate_fullvocab_derived.npz``, or fetched; parameters and errors as in `news20`.
+    Read from ``news20_bydate_fullvocab_derived.npz``, or fetched; errors as in `news20`.
+
+    Parameters
+    ----------
+    data_home : path, optional
+        The folder; the environment variable RMOPT_DATA_HOME unless given.
     """
     return _newsgroups("news20-full", NEWS20_FULL_FILE, data_home, token_pattern="[a-z]+")
 

@@ -133,7 +133,12 @@ def delicious(data_home: Path | str | None = None) -> MultilabelBundle:
 def bibtex(data_home: Path | str | None = None) -> MultilabelBundle:
     """Load Bibtex: 7395 references, 1836 words, 159 tags.
 
-    Parameters and errors are those of `delicious`.
+    Errors are those of `delicious`.
+
+    Parameters
+    ----------
+    data_home : path, optional
+        The folder; the environment variable RMOPT_DATA_HOME unless given.
     """
     return _from_file("bibtex", data_home)
 
@@ -141,7 +146,12 @@ def bibtex(data_home: Path | str | None = None) -> MultilabelBundle:
 def enron(data_home: Path | str | None = None) -> MultilabelBundle:
     """Load Enron: 1702 letters, 1001 words, 53 labels.
 
-    Parameters and errors are those of `delicious`.
+    Errors are those of `delicious`.
+
+    Parameters
+    ----------
+    data_home : path, optional
+        The folder; the environment variable RMOPT_DATA_HOME unless given.
     """
     return _from_file("enron", data_home)
 
@@ -149,7 +159,12 @@ def enron(data_home: Path | str | None = None) -> MultilabelBundle:
 def emotions(data_home: Path | str | None = None) -> MultilabelBundle:
     """Load Emotions: 593 pieces of music, 72 features, 6 labels.
 
-    Parameters and errors are those of `delicious`.
+    Errors are those of `delicious`.
+
+    Parameters
+    ----------
+    data_home : path, optional
+        The folder; the environment variable RMOPT_DATA_HOME unless given.
     """
     return _from_file("emotions", data_home)
 
@@ -157,7 +172,12 @@ def emotions(data_home: Path | str | None = None) -> MultilabelBundle:
 def scene(data_home: Path | str | None = None) -> MultilabelBundle:
     """Load Scene: 2407 images, 294 features, 6 labels.
 
-    Parameters and errors are those of `delicious`.
+    Errors are those of `delicious`.
+
+    Parameters
+    ----------
+    data_home : path, optional
+        The folder; the environment variable RMOPT_DATA_HOME unless given.
     """
     return _from_file("scene", data_home)
 

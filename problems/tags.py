@@ -102,7 +102,19 @@ def post_core(triples: Array, level: int) -> Array:
 
 
 def numbered(triples: Array) -> tuple[Array, list[Array]]:
-    """Return the triples with users, items and tags numbered from 0, and what the numbers stand for."""
+    """Return the triples with users, items and tags numbered from 0, and what the numbers stand for.
+
+    Parameters
+    ----------
+    triples : array, shape (n, 3)
+        Users, items, tags.
+
+    Returns
+    -------
+    int array, shape (n, 3)
+    list of array
+        The sorted users, items and tags.
+    """
     columns, names = [], []
     for column in np.asarray(triples).T:
         known, numbers = np.unique(column, return_inverse=True)

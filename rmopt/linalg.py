@@ -4,6 +4,16 @@ from collections.abc import Callable
 
 import numpy as np
 
+__all__ = [
+    "factor_product",
+    "gram_functions",
+    "leave_span",
+    "orthonormalised",
+    "rank_one_pinv_update",
+    "symmetric",
+    "truncated_svd_of_product",
+]
+
 Array = np.ndarray
 
 
@@ -48,12 +58,31 @@ def truncated_svd_of_product(A: Array, core: Array, B: Array, k: int) -> tuple[A
 
 
 def leave_span(U: Array, X: Array) -> Array:
-    """Return X minus its orthogonal projection on the span of the orthonormal columns of U."""
+    """Return X minus its orthogonal projection on the span of the orthonormal columns of U.
+
+    Parameters
+    ----------
+    U : array, shape (n, k)
+    X : array, shape (n, j)
+
+    Returns
+    -------
+    array, shape (n, j)
+    """
     return X - U @ (U.T @ X)
 
 
 def symmetric(matrix: Array) -> Array:
-    """Return the symmetric part of a square matrix."""
+    """Return the symmetric part of a square matrix.
+
+    Parameters
+    ----------
+    matrix : array, shape (n, n)
+
+    Returns
+    -------
+    array, shape (n, n)
+    """
     return 0.5 * (matrix + matrix.T)
 
 
@@ -131,5 +160,14 @@ def gram_functions(X: Array, *functions: Callable[[Array], Array]) -> list[Array
 
 
 def orthonormalised(U: Array) -> Array:
-    """Return the nearest matrix with orthonormal columns to one that has them up to rounding."""
+    """Return the nearest matrix with orthonormal columns to one that has them up to rounding.
+
+    Parameters
+    ----------
+    U : array, shape (n, k)
+
+    Returns
+    -------
+    array, shape (n, k)
+    """
     return U @ (1.5 * np.eye(U.shape[1]) - 0.5 * (U.T @ U))

@@ -115,6 +115,19 @@ def test_its_table_in_a_pipe_and_its_result(package: Path, tmp_path: Path) -> No
     assert result["rows"][0] == {"method": "shrink–0", "value": 1.0, "updates": 0}
 
 
+def test_its_report_is_one_page(package: Path, tmp_path: Path) -> None:
+    done = rmopt(package, tmp_path, "run", "shrink", "--factor", "0.25", "--report", "--out", "here")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "  report.html" in done.stdout.splitlines()
+    page = (tmp_path / "here" / "report.html").read_text(encoding="utf-8")
+    assert "rmopt run shrink --factor 0.25 --report --out here" in page
+    assert '<td class="number">0.0625</td>' in page
+    assert page.count('src="data:image/png;base64,') == 1
+    for expected in ("<h1>shrink on numbers</h1>", "factor</th><td>0.25", "seed</th><td>0", "numba</th>"):
+        assert expected in page
+    assert "http" not in page
+
+
 def test_it_is_listed(package: Path, tmp_path: Path) -> None:
     listed = json.loads(rmopt(package, tmp_path, "list", "--json").stdout)
     assert {

@@ -173,11 +173,15 @@ def coembedding_path(
 
     Parameters
     ----------
-    X, Y
+    X, Y : array
         See `CoembeddingClassifier.fit`.
     betas : sequence of float
     **options : object
         Parameters of `CoembeddingClassifier`, but for `beta`.
+
+    Returns
+    -------
+    list of CoembeddingClassifier
     """
     return _path(X, Y, betas, CoembeddingClassifier(**options).solver(), options)
 
@@ -206,11 +210,17 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         In scikit-learn's words: "f1_micro", "f1_macro", "accuracy", …; or a scorer.
     n_jobs : int or None
         Threads, one for a fold.
-    growth, max_rank, tol, verbose
-        See `CoembeddingClassifier`; `tol` is for the chosen weight.
+    growth : Growth, optional
+        As in `CoembeddingClassifier`.
+    max_rank : int, optional
+        As in `CoembeddingClassifier`.
+    tol : float
+        Relative gap of the model with the chosen weight.
     path_iterations : int
         Iterations of L-BFGS in each of at most five rounds on the paths, where models need only be good enough to
         be compared.
+    verbose : bool
+        Draw a progress bar on standard error.
 
     Attributes
     ----------

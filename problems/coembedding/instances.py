@@ -10,7 +10,7 @@ from problems.coembedding.multilabel import MultilabelCoembedding
 from problems.coembedding.regression import MetricRegression
 from problems.coembedding.tagging import TagRanking
 from rmopt.catalogue import Instance
-from rmopt.core import Manifold, Problem
+from rmopt.core import Manifold, Problem, Retraction
 from rmopt.costs import EmbeddedCost, Trace
 from rmopt.manifolds import PolarPSD, PSDFixedRank
 from rmopt.retractions import PSD_RETRACTIONS
@@ -22,7 +22,7 @@ def instances() -> list[Instance]:
     for name, cost in convex_costs().items():
         p = cost.shape[0]
         embedded, polar = PSDFixedRank(p, 3), PolarPSD(p, 2)
-        problems: list[tuple[Manifold, list]] = [
+        problems: list[tuple[Manifold, list[Retraction]]] = [
             (embedded, list(PSD_RETRACTIONS.values())),
             (polar, [polar.default_retraction]),
         ]

@@ -37,8 +37,12 @@ class MultitaskSubspace(BaseEstimator):
         "batch": trust regions on all tasks.
     n_agents : int
         Of "gossip"; agents get consecutive tasks, as many each as can be.
-    rho, variant, graph, n_updates, step_size, decay, clock
-        Of "gossip"; see `GossipMatrixCompletion`.
+    rho : float or "auto"
+        Of "gossip", as all up to `clock`; see `GossipMatrixCompletion`.
+    variant : {"stochastic", "parallel", "precon-stochastic", "precon-parallel"}
+    graph : str, Graph or list of edges
+    n_updates, step_size, decay : float
+    clock : {"shared", "own"}
     scale : {"standard", "none"}
         "standard": subtract the mean of each feature over all examples, and divide by its standard deviation.
     centre : {"tasks", "none"}

@@ -12,7 +12,21 @@ from rmopt.costs import Loss
 
 
 def check_gradient(problem: Problem, rng: Any = 0, point: Any = None) -> Check:
-    """Check the Riemannian gradient: f(R(tξ)) − f(x) − t⟨grad, ξ⟩ falls like t²."""
+    """Check the Riemannian gradient: f(R(tξ)) − f(x) − t⟨grad, ξ⟩ falls like t².
+
+    Parameters
+    ----------
+    problem : Problem
+    rng : seed or Generator
+        For the point and the direction.
+    point : object, optional
+        A random point unless given.
+
+    Returns
+    -------
+    Check
+        True when the slope is at least 2; printed, it says so.
+    """
     manifold, cost = problem.manifold, problem.cost
     rng = np.random.default_rng(rng)
     x = manifold.random_point(rng) if point is None else point
@@ -30,6 +44,24 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None) -> list[Che
     """Check the Riemannian Hessian: symmetric, and the Taylor error falls like t³.
 
     The manifold's default retraction must be of order 2.
+
+    Parameters
+    ----------
+    problem : Problem
+    rng : seed or Generator
+        For the point and the directions.
+    point : object, optional
+        A random point unless given.
+
+    Returns
+    -------
+    list of Check
+        The slope, and the symmetry.
+
+    Raises
+    ------
+    MissingCapabilityError
+        When the manifold or the cost has no second derivatives.
     """
     manifold, cost = problem.manifold, problem.cost
     rng = np.random.default_rng(rng)

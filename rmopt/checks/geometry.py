@@ -24,6 +24,10 @@ def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None) -> list[
     rng : seed or Generator
     point : object, optional
         A random point unless given.
+
+    Returns
+    -------
+    list of Check
     """
     rng = np.random.default_rng(rng)
     x = manifold.random_point(rng) if point is None else point
@@ -81,6 +85,20 @@ def check_retraction(
     R(x, tξ) − x − tξ falls like t². The distance to the geodesic falls like t² for a retraction of order 1, and
     like t³ for one of order 2. Where no geodesics are known, the metric is that of the ambient space, and the
     tangential part of R(x, tξ) − x − tξ takes the place of that distance.
+
+    Parameters
+    ----------
+    retraction : Retraction
+    manifold : Manifold
+    rng : seed or Generator
+        For the point and the direction.
+    point : object, optional
+        A random point unless given.
+
+    Returns
+    -------
+    list of Check
+        The rigidity, and the order.
     """
     rng = np.random.default_rng(rng)
     x = manifold.random_point(rng) if point is None else point

@@ -75,7 +75,14 @@ class Check:
 
 
 def report(checks: Iterable[Check], file: IO[str] | None = None) -> None:
-    """Print one line per check and a count."""
+    """Print one line per check and a count.
+
+    Parameters
+    ----------
+    checks : iterable of Check
+    file : text stream, optional
+        Standard output unless given.
+    """
     checks = list(checks)
     stream = sys.stdout if file is None else file
     for check in checks:

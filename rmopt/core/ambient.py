@@ -78,7 +78,18 @@ class Factored:
 
 
 class Sum:
-    """The ambient matrix that is the sum of others."""
+    """The ambient matrix that is the sum of others.
+
+    Parameters
+    ----------
+    *terms : Ambient
+        Of one shape.
+
+    Raises
+    ------
+    InvalidInputError
+        For different shapes.
+    """
 
     __array_ufunc__ = None
 

@@ -16,10 +16,11 @@ class MissingCapabilityError(RmoptError, TypeError):
 class DivergedError(RmoptError, ArithmeticError):
     """A run left the finite numbers.
 
-    Attributes
+    Parameters
     ----------
+    message : str
     step : int
-        The number of the step (from 0) at which the first value that is not finite appeared.
+        Also an attribute: the number of the step (from 0) at which the first value that is not finite appeared.
     """
 
     def __init__(self, message: str, step: int) -> None:

@@ -175,7 +175,24 @@ GRAPHS: dict[str, Any] = {
 
 
 def as_graph(graph: Any, n: int) -> Graph:
-    """Return a graph of n agents: a name, a list of edges, or a `Graph` of that size."""
+    """Return a graph of n agents.
+
+    Parameters
+    ----------
+    graph : str, list of edges or Graph
+        A name of `GRAPHS`, pairs of agents, or a graph of that size.
+    n : int
+        Number of agents.
+
+    Returns
+    -------
+    Graph
+
+    Raises
+    ------
+    InvalidInputError
+        For an unknown name, edges of other agents, a graph of another size or one that is not connected.
+    """
     if isinstance(graph, str):
         if graph not in GRAPHS:
             raise InvalidInputError(f"graph = {graph!r} is unknown; choose one of {', '.join(GRAPHS)}.")

@@ -135,6 +135,11 @@ def _digest(total: Any, part: Any) -> None:
 class SumOfCosts(ConvexCost):
     """The sum of convex costs, made by ``+``.
 
+    Parameters
+    ----------
+    *parts : ConvexCost
+        Of matrices of one size; a `Trace` fits all sizes.
+
     Raises
     ------
     InvalidInputError
@@ -219,7 +224,7 @@ class HasFactorPreconditioner(Protocol):
 
 
 class Trace(ConvexCost):
-    """β tr W, which is β ‖Y‖²: the trace norm of a positive semidefinite matrix. It fits every size.
+    """The trace norm β tr W of a positive semidefinite matrix, which is β ‖Y‖²; it fits every size.
 
     Parameters
     ----------

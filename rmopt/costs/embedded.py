@@ -14,7 +14,7 @@ from rmopt.costs.convex import ConvexCost, LocalModel, Mixture
 
 
 class EmbeddedCost(ConvexCost):
-    """f(W) = ℓ(m) for measurements m that are linear in F W Fᵀ, with F the features of some objects.
+    """A cost ℓ(m) of measurements m that are linear in F W Fᵀ, with F the features of some objects.
 
     At a factor, F W Fᵀ = Z Zᵀ with Z = F Y the objects' embeddings. A subclass says how embeddings are measured
     (`measure`, and its adjoint `spread`) and what the measurements cost (`loss`).

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rmopt.core.ambient import Array
 from rmopt.costs.bilinear import Bilinear
@@ -85,7 +85,7 @@ def rows_of(cost: Bilinear) -> tuple[Rows, Rows]:
 
 
 @cache
-def loop_of(module: ModuleType, loss: Loss) -> tuple[Callable, int]:
+def loop_of(module: ModuleType, loss: Loss) -> tuple[Callable[..., Any], int]:
     """Return the loop of a kernel module for a loss, and the code of the loss in it."""
     if loss.code is not None:
         return module.run, loss.code

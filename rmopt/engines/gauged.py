@@ -26,7 +26,19 @@ CONDITION_GROWTH = 1e4
 
 @dataclass
 class GaugedState:
-    """Factors with their inverses, and counters."""
+    """Factors with their inverses, and counters.
+
+    Attributes
+    ----------
+    factors : object
+        What the gauge keeps.
+    counters : int array
+        What the compiled loop counts.
+    steps : int
+        Steps done.
+    renewals : int
+        How often the factors were made anew.
+    """
 
     factors: Any
     counters: Counters

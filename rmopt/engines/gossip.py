@@ -22,7 +22,17 @@ Rule = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class GossipState:
-    """The points of the agents in this process, and how often each agent (of all) moved."""
+    """The points of the agents in this process, and how often each agent moved.
+
+    Attributes
+    ----------
+    points : mapping from int to object
+        Of the agents in this process.
+    counts : int array, shape (n_agents,)
+        Moves of every agent.
+    steps : int
+        Steps done.
+    """
 
     points: dict[int, Array]
     counts: Array

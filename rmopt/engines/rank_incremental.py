@@ -60,6 +60,8 @@ class RankState:
         Columns that the last round added.
     idle : int
         Consecutive rounds without progress.
+    steps, updates : int
+        Rounds done, and how many of them lowered the objective.
     """
 
     Y: Array
@@ -77,8 +79,8 @@ class RankEngine(Engine):
     """Algorithm 1 of Mirzazadeh et al. (2015): each step of the schedule is one round.
 
     A round looks along the leading positive eigenvectors U of −∇f(YYᵀ), finds the best a YYᵀ + b UUᵀ, minimises from
-    [√a Y, √b U] over factors, and drops columns that vanished. Every round lowers the objective, so that no loop of
-    growing and shrinking can arise but one of rounding, which is counted in `idle`.
+    [√a Y, √b U] over factors, and drops columns that vanished. A round lowers the objective but for rounding, so that
+    no loop of growing and shrinking can arise but one of rounding, which is counted in `idle`.
 
     Attributes
     ----------

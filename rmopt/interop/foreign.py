@@ -131,5 +131,14 @@ class _global_seed:  # noqa: N801 - used like a function
 
 
 def from_pymanopt(manifold: Any) -> FromPymanopt:
-    """Return a pymanopt manifold as an rmopt manifold, for SGD with the reference engine."""
+    """Return a pymanopt manifold as an rmopt manifold, for SGD with the reference engine.
+
+    Parameters
+    ----------
+    manifold : pymanopt manifold
+
+    Returns
+    -------
+    FromPymanopt
+    """
     return FromPymanopt(manifold)

@@ -2,11 +2,14 @@
 
 import types
 from collections.abc import Callable
+from typing import Any
 
 from numba import njit
 
 
-def loop_with_slope(template: Callable, custom_slope: Callable[[float, float], float]) -> Callable:
+def loop_with_slope(
+    template: Callable[..., Any], custom_slope: Callable[[float, float], float]
+) -> Callable[..., Any]:
     """Return a loop of this package compiled for another slope (not cached on disk).
 
     Parameters

@@ -25,7 +25,7 @@ class Changing(NamedTuple):
     waiting: np.ndarray  # (1,) int64
 
 
-def of(base):
+def of(base: np.ndarray) -> Changing:
     """Return a changing matrix that stands at an array, which it takes over."""
     vectors = np.zeros((PENDING, base.shape[0]))
     return Changing(base, vectors, np.zeros(PENDING), np.zeros(1, dtype=np.int64))

@@ -116,12 +116,14 @@ class FactorSolver(ABC):
 
 @dataclass(frozen=True)
 class LBFGS(FactorSolver):
-    """scipy's L-BFGS-B on the factor.
+    """The L-BFGS-B of scipy on the factor.
 
     Parameters
     ----------
-    max_iterations, tol, gradient_norm
-        See `FactorSolver`.
+    max_iterations : int
+        As in `FactorSolver`.
+    tol, gradient_norm : float
+        As in `FactorSolver`.
     memory : int
         Pairs of steps and gradients that are kept.
     """

@@ -30,8 +30,10 @@ class NewtonCG(FactorSolver):
 
     Parameters
     ----------
-    max_iterations, tol, gradient_norm
-        See `FactorSolver`.
+    max_iterations : int
+        As in `FactorSolver`.
+    tol, gradient_norm : float
+        As in `FactorSolver`.
     max_inner : int
         Products with the Hessian in one step.
     """
@@ -132,8 +134,10 @@ class Hybrid(FactorSolver):
 
     Parameters
     ----------
-    max_iterations, tol, gradient_norm
-        See `FactorSolver`; the iterations of each of the two.
+    max_iterations : int
+        As in `FactorSolver`; the iterations of each of the two.
+    tol, gradient_norm : float
+        As in `FactorSolver`.
     switch : float
         Share of the first gradient's length at which Newton takes over.
     """

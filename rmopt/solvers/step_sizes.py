@@ -41,7 +41,12 @@ def _require_positive(rule: str, name: str, value: float) -> None:
 
 @dataclass(frozen=True)
 class Constant(StepSize):
-    """The step size a at every step."""
+    """The step size a at every step.
+
+    Attributes
+    ----------
+    a : float
+    """
 
     a: float
 
@@ -55,7 +60,12 @@ class Constant(StepSize):
 
 @dataclass(frozen=True)
 class InverseTime(StepSize):
-    """The step size a / (1 + b t)."""
+    """The step size a / (1 + b t).
+
+    Attributes
+    ----------
+    a, b : float
+    """
 
     a: float
     b: float
@@ -71,7 +81,12 @@ class InverseTime(StepSize):
 
 @dataclass(frozen=True)
 class InverseSqrt(StepSize):
-    """The step size a / √(t + 1)."""
+    """The step size a / √(t + 1).
+
+    Attributes
+    ----------
+    a : float
+    """
 
     a: float
 
@@ -93,6 +108,10 @@ class ExactLineSearch(StepSize):
     """The minimiser along the block's gradient, at most the share `limit` of the way to the boundary.
 
     For block solvers on manifolds with a step bound.
+
+    Attributes
+    ----------
+    limit : float
     """
 
     limit: float = 0.99
@@ -111,6 +130,11 @@ class FractionOfBound(StepSize):
     """A share of the way to the boundary; an exact search where the retraction has no boundary.
 
     For block solvers on manifolds with a step bound.
+
+    Attributes
+    ----------
+    fraction : float
+        Between 0 and 1.
     """
 
     fraction: float = 0.5
@@ -126,7 +150,13 @@ class FractionOfBound(StepSize):
 
 @dataclass(frozen=True)
 class FromFunction(StepSize):
-    """A rule of the user's own: a function of an int array of step numbers."""
+    """A rule of the user's own.
+
+    Attributes
+    ----------
+    function : callable
+        Maps an int array of step numbers to step sizes.
+    """
 
     function: Callable[[Array], Array]
 

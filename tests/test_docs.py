@@ -1,0 +1,124 @@
+"""The docs keep to the code: commands parse, docstrings are complete, every public module has a page."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from numpydoc.validate import validate
+
+from rmopt.cli import app
+from rmopt.cli.plugins import load_experiment
+from rmopt.cli.signature import as_command
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES = [page for page in PAGES if "_build" not in page.parts]
+REFERENCE = (ROOT / "docs" / "api" / "index.rst").read_text(encoding="utf-8")
+MODULES = re.findall(r"^   ((?:rmopt|problems)\.[\w.]+)$", REFERENCE, flags=re.MULTILINE)
+
+# Summaries, order and names of parameters, and sections that are there: all but examples and cross-references.
+LAWS = {
+    *("GL01", "GL02", "GL03", "GL05", "GL06", "GL07", "GL08", "GL09", "GL10"),
+    *("SS01", "SS02", "SS03", "SS04", "SS05"),
+    *("PR02", "PR03", "PR04", "PR05", "PR06", "PR09", "PR10", "RT02", "RT04", "RT05"),
+}
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """Yield every command of rmopt that a page shows, with the page's name."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        blocks = re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL)
+        lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+        for line in [*lines, *re.findall(r"`((?:mpiexec -n \d+ )?rmopt [^`]+)`", text)]:
+            for part in line.partition("#")[0].split("&&"):
+                found = re.search(r"(?:^|\s)rmopt (.+)", " ".join(part.split()))
+                if (
+                    found
+                    and "--help" not in found[1]
+                    and not re.search(r"[A-Z]{3,}|…|<", found[1].replace("FOLDER", "").replace("NAME", "…"))
+                ):
+                    yield page.stem, found[1].strip()
+
+
+@pytest.mark.parametrize(("page", "command"), sorted(set(commands())))
+def test_a_command_of_the_docs_is_one(page: str, command: str) -> None:
+    verb, *words = shlex.split(command)
+    if verb == "run" and words:
+        name, *options = words
+        single = typer.Typer(add_completion=False)
+        single.command()(as_command(name, load_experiment(name), lambda **options: None))
+        typer.main.get_command(single).make_context(name, options)
+    else:
+        typer.main.get_command(app).commands[verb].make_context(verb, words)  # type: ignore[attr-defined]
+
+
+def test_there_are_commands() -> None:
+    assert len(set(commands())) > 40
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r"\b((?:tests|tutorials|rmopt|problems)/[\w/.]+\.py)\b", text):
+        assert (ROOT / name).exists(), f"{page.name} names {name}, which is not there."
+    for name in re.findall(r"`(test_\w+)`", text):
+        assert any(
+            f"def {name}(" in test.read_text(encoding="utf-8") for test in (ROOT / "tests").glob("*.py")
+        ), name
+
+
+def public(module: str) -> Iterator[tuple[str, Any]]:
+    """Yield the public classes and functions of a module, and the methods that they bring themselves."""
+    home = importlib.import_module(module)
+    for name in home.__all__:
+        thing = getattr(home, name)
+        if not (inspect.isclass(thing) or inspect.isfunction(thing)):
+            continue
+        path = f"{thing.__module__}.{thing.__qualname__}"
+        yield path, thing
+        if inspect.isclass(thing):
+            own = vars(thing).items()
+            yield from (
+                (f"{path}.{key}", value) for key, value in own if key[0] != "_" and inspect.isfunction(value)
+            )
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_docstrings_keep_to_numpydoc(module: str) -> None:
+    wrong = []
+    for path, thing in public(module):
+        found = validate(path)["errors"]
+        wrong += [f"{path}: {code} {text}" for code, text in found if code in LAWS]
+        whole = inspect.isclass(thing) or "." not in getattr(thing, "__qualname__", path)
+        plain = inspect.isclass(thing) and issubclass(thing, Exception) and "__init__" not in vars(thing)
+        if whole and not plain and not getattr(thing, "_is_protocol", False):
+            # An entry of a base class will do, since the reference shows it there.
+            family = thing.__mro__ if inspect.isclass(thing) else [thing]
+            doc = "\n".join(inspect.cleandoc(one.__doc__ or "") for one in family)
+            missing = [name for name in inspect.signature(thing).parameters if not described(name, doc)]
+            wrong += [f"{path}: {', '.join(missing)} not described"] if missing else []
+    assert not wrong, "\n".join(wrong)
+
+
+def described(parameter: str, doc: str) -> bool:
+    """Return whether a docstring has an entry for a parameter, among parameters or attributes."""
+    return bool(re.search(rf"^(?:.*, )?\*{{0,2}}{parameter}(?:, .*)? : ", doc, flags=re.MULTILINE))
+
+
+def test_the_reference_lists_every_public_package() -> None:
+    packages = {
+        f"{top}.{path.parent.name}"
+        for top in ("rmopt", "problems")
+        for path in (ROOT / top).glob("*/__init__.py")
+        if "__all__" in path.read_text(encoding="utf-8")
+    }
+    assert packages - {"rmopt.cli"} <= set(MODULES)
