@@ -75,7 +75,11 @@ html_title = "rmopt"
 html_static_path = ["_static"]
 html_css_files = ["rmopt.css"]
 html_show_sourcelink = False
+# Pages without pages below them.
+html_sidebars = {"concepts": [], "benchmarks": []}
 html_theme_options = {
+    "navbar_persistent": [],
+    "navbar_end": ["search-button", "theme-switcher"],
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "header_links_before_dropdown": 7,

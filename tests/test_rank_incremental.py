@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from regression_runs import Array, run
 
 from problems.coembedding import MetricRegression, MultilabelCoembedding
 from problems.coembedding.instances import convex_costs
@@ -15,16 +16,14 @@ from problems.coembedding.regression import closed_form
 from problems.coembedding.training import minimise
 from rmopt import Problem
 from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, PSDPoint, WholeCost
-from rmopt.costs import ConvexCost, Grid, Pairs, PairwiseDistance, Trace
+from rmopt.costs import ConvexCost, Grid, Pairs, Trace
 from rmopt.engines import RankEngine, certify
 from rmopt.engines.rank_incremental import point_of
-from rmopt.engines.spectrum import leading_eigenpairs
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import Grassmann, PolarPSD, PSDFixedRank
 from rmopt.solvers import (
     LBFGS,
     SGD,
-    CertifiedResult,
     Checkpoint,
     Exponential,
     Hybrid,
@@ -34,18 +33,10 @@ from rmopt.solvers import (
     Recorder,
 )
 
-Array = np.ndarray
-
 
 def regression(n: int, t: int, beta: float = 0.5, seed: int = 0) -> tuple[Array, ConvexCost, float]:
     X = np.random.default_rng([seed, n, t]).standard_normal((n, t))
     return X, MetricRegression(X) + Trace(beta), closed_form(X, beta)[1]
-
-
-def run(cost: ConvexCost, solver: RankIncremental, start: Any = None, **options: Any) -> CertifiedResult:
-    result = solver.run(Problem(PSDFixedRank(cost.shape[0], 1), cost), start, random_state=0, **options)
-    assert isinstance(result, CertifiedResult)
-    return result
 
 
 @pytest.mark.parametrize(("n", "t", "beta"), [(1, 4, 0.5), (12, 30, 0.5), (20, 8, 2.0), (15, 15, 300.0)])
@@ -303,169 +294,6 @@ def test_both_geometries_carry_it() -> None:
             Problem(manifold, cost), random_state=0
         )
         assert result.certificate.objective <= minimum * 1.05  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(("p", "k"), [(30, 4), (700, 5), (700, 300)])
-@pytest.mark.parametrize("top", [3.0, 1e-7, -0.2])
-def test_leading_eigenpairs(p: int, k: int, top: float) -> None:
-    """Some directions are known, with eigenvalues near 0, as at an optimum; the others have a spread."""
-    rng = np.random.default_rng(p)
-    V = np.linalg.qr(rng.standard_normal((p, p)))[0]
-    others = np.concatenate([[top], top - np.linspace(0.1, 2.0, 7), -rng.uniform(2.3, 50, p - 14)])
-    matrix = (V * np.concatenate([1e-9 * rng.standard_normal(6), others])) @ V.T
-    found, vectors, bound = leading_eigenpairs(lambda X: matrix @ X, V[:, :6], k, 1.0, 1e-8)
-    exact = float(np.linalg.eigvalsh(matrix)[-1])
-    assert exact - 1e-13 <= bound <= exact + 1e-6
-    np.testing.assert_allclose(vectors.T @ vectors, np.eye(len(found)), atol=1e-12)
-    assert 1 <= len(found) <= k
-    # Rough ones, but of the leading space.
-    if top > 1.0:
-        wanted = np.sort(others)[::-1][: min(k, 8)]
-        np.testing.assert_allclose(found[: len(wanted)], wanted, atol=0.05 * top)
-        np.testing.assert_allclose(found[len(wanted) :], 0.0, atol=1e-8)
-
-
-class Thin:
-    """Features that refuse to be multiplied with anything but a few columns."""
-
-    def __init__(self, features: Any, widest: int) -> None:
-        self.features, self.widest = features, widest
-        self.shape = features.shape
-
-    @property
-    def T(self) -> Thin:
-        return Thin(self.features.T, self.widest)
-
-    def __matmul__(self, other: Array) -> Array:
-        assert np.ndim(other) == 2
-        assert other.shape[1] <= self.widest
-        return self.features @ other
-
-
-def test_nothing_of_size_p_by_p_is_formed() -> None:
-    import scipy.sparse as sp
-
-    rng = np.random.default_rng(0)
-    X = sp.random_array((60, 3000), density=0.01, rng=rng, format="csr")
-    loss = MultilabelCoembedding(X, rng.random((60, 4)) < 0.4)
-    loss.features = Thin(loss.features, 20)
-    result = minimise(loss, 0.2, RankIncremental(tol=1e-5))
-    assert result.is_global
-    assert result.point.rank > 1
-
-
-def test_sums_mixtures_and_fingerprints() -> None:
-    rng = np.random.default_rng(0)
-    for name, loss in convex_costs().items():
-        cost = Trace(0.3) + loss + Trace(0.2)
-        p = loss.shape[0]
-        A, B = rng.standard_normal((p, 2)), rng.standard_normal((p, 3))
-        assert cost.trace_weight == pytest.approx(0.5)
-        assert repr(cost) == f"Trace(0.3) + {type(loss).__name__} + Trace(0.2)"
-        np.testing.assert_allclose(cost.at(A).value, loss.at(A).value + 0.5 * np.vdot(A, A), rtol=1e-13)
-        mixture = cost.mixture([A, B])
-        weights = np.array([0.7, 1.9])
-        value, slopes = mixture(weights)
-        whole = cost.at(np.hstack([np.sqrt(0.7) * A, np.sqrt(1.9) * B]))
-        np.testing.assert_allclose(value, whole.value, rtol=1e-12)
-        np.testing.assert_allclose(slopes, [np.vdot(Y, whole.apply(Y)) for Y in (A, B)], rtol=1e-9)
-        assert cost.fingerprint() == (Trace(0.3) + convex_costs()[name] + Trace(0.2)).fingerprint()
-        assert cost.fingerprint() != (loss + Trace(0.5)).fingerprint()
-
-
-@pytest.mark.parametrize("name", sorted(convex_costs()))
-def test_factor_derivatives_by_finite_differences(name: str) -> None:
-    cost = convex_costs()[name] + Trace(0.4)
-    rng = np.random.default_rng(4)
-    Y, D = rng.standard_normal((2, cost.shape[0], 3))
-    h = 1e-6
-    slope = (cost.at(Y + h * D).value - cost.at(Y - h * D).value) / (2 * h)
-    local = cost.at(Y)
-    np.testing.assert_allclose(np.vdot(local.factor_gradient(), D), slope, rtol=1e-6)
-    bent = (cost.at(Y + h * D).factor_gradient() - cost.at(Y - h * D).factor_gradient()) / (2 * h)
-    np.testing.assert_allclose(local.factor_hessian(D), bent, atol=1e-6 * np.abs(bent).max())
-    # Both forms of the second derivative.
-    plain = 2.0 * (local.along(Y, D) @ Y + local.apply(D))
-    np.testing.assert_allclose(local.factor_hessian(D), plain, rtol=1e-9, atol=1e-9 * np.abs(plain).max())
-
-
-@pytest.mark.parametrize("name", sorted(convex_costs()))
-def test_costs_are_convex(name: str) -> None:
-    loss, rng = convex_costs()[name], np.random.default_rng(6)
-    p = loss.shape[0]
-    for _ in range(20):
-        mixture = loss.mixture([rng.uniform(0.1, 2) * rng.standard_normal((p, 2)) for _ in range(2)])
-        ends = mixture(np.array([1.0, 0.0]))[0], mixture(np.array([0.0, 1.0]))[0]
-        for share in (0.2, 0.5, 0.9):
-            between = mixture(np.array([1 - share, share]))[0]
-            assert between <= (1 - share) * ends[0] + share * ends[1] + 1e-9 * max(ends)
-            assert between >= loss.lower_bound
-
-
-def test_the_preconditioner_is_symmetric_and_positive() -> None:
-    rng = np.random.default_rng(0)
-    for n, t in ((8, 20), (20, 6)):
-        cost = MetricRegression(rng.standard_normal((n, t))) + Trace(0.5)
-        Y = rng.standard_normal((n, 4))
-        precondition = cost.preconditioner(Y)
-        assert precondition is not None
-        A, B = rng.standard_normal((2, n, 4))
-        np.testing.assert_allclose(np.vdot(A, precondition(B)), np.vdot(precondition(A), B), rtol=1e-9)
-        assert np.vdot(A, precondition(A)) > 0.0
-
-
-def test_newton_needs_the_preconditioner_less_than_it_gains() -> None:
-    """With it, ill-conditioned regressions take a fraction of the products with the Hessian."""
-
-    class Plain(MetricRegression):
-        def preconditioner(self, Y: Array, floor: float = 0.0) -> None:
-            return None
-
-    X = np.random.default_rng(0).standard_normal((30, 34))
-    Y = np.random.default_rng(1).standard_normal((30, 30)) / 5
-    iterations = {}
-    for kind in (MetricRegression, Plain):
-        cost = kind(X) + Trace(0.5)
-        end, count, _ = NewtonCG(max_inner=50, gradient_norm=1e-6).minimise(cost, Y)
-        iterations[kind.__name__] = count
-        if kind is MetricRegression:
-            np.testing.assert_allclose(cost.at(end).value, closed_form(X, 0.5)[1], rtol=1e-10)
-    assert iterations["MetricRegression"] < iterations["Plain"]
-
-
-def test_a_new_loss_is_ten_lines() -> None:
-    class Contrastive(PairwiseDistance):
-        def __init__(self, X: Array, left: Array, right: Array, linked: Array) -> None:
-            super().__init__(X, Pairs(left, right, len(X)))
-            self.linked = linked
-
-        def loss(self, distances: Array) -> tuple[float, Array]:
-            short = np.maximum(1.0 - distances, 0.0) * ~self.linked
-            return float((distances * self.linked).sum() + short.sum()), self.linked - 1.0 * (short > 0.0)
-
-    rng = np.random.default_rng(0)
-    X, (left, right) = rng.standard_normal((30, 5)), np.triu_indices(30, 1)
-    linked = np.abs(X[left, 0] - X[right, 0]) < 0.5
-    cost = Contrastive(X, left, right, linked) + Trace(1.0)
-    result = run(cost, RankIncremental(inner=LBFGS(300), tol=1e-3, max_rounds=15))
-    weights = np.diag(result.point.Q @ result.point.S @ result.point.Q.T)
-    assert weights.argmax() == 0
-    assert result.certificate.objective < cost.at(np.zeros((5, 0))).value
-    with pytest.raises(MissingCapabilityError, match="curvature"):
-        run(cost, RankIncremental(inner=NewtonCG()))
-
-
-def test_grids_and_lists_of_pairs_agree() -> None:
-    rng = np.random.default_rng(0)
-    A, B, V = rng.standard_normal((3, 9, 2))
-    grid, table = Grid(range(5), range(5, 9)), np.argwhere(np.ones((5, 4)))
-    pairs = Pairs(table[:, 0], table[:, 1] + 5, 9)
-    weights = rng.standard_normal((5, 4))
-    np.testing.assert_allclose(grid.distances(A, B).ravel(), pairs.distances(A, B), atol=1e-13)
-    np.testing.assert_allclose(grid.distances(A, A).ravel(), pairs.distances(A, A), atol=1e-13)
-    np.testing.assert_allclose(grid.laplacian(weights, V), pairs.laplacian(weights.ravel(), V), atol=1e-12)
-    by_hand = [np.sum((A[i] - A[5 + j]) ** 2) for i, j in table]
-    np.testing.assert_allclose(pairs.distances(A, A), by_hand, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

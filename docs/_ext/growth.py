@@ -7,6 +7,7 @@ from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 from measured import kept, rows_of
 from sphinx.application import Sphinx
 
@@ -25,7 +26,7 @@ CURVES = (
     ("test_gossip_columns", "entries", "an update, ms", "Gossip: known entries, 6 agents"),
     ("test_gossip_agents", "agents", "an update, ms", "Gossip: agents, 100 columns each"),
 )
-NARROWEST = 16.0
+NARROWEST = 100.0
 
 
 def fill(axes: Any, rows: list[dict[str, Any]], across: str, key: str, title: str) -> None:
@@ -40,11 +41,13 @@ def fill(axes: Any, rows: list[dict[str, Any]], across: str, key: str, title: st
                 marker=marker,
                 label=label,
             )
-    low, high = axes.get_ylim()
-    # A flat curve looks flat.
-    if high < NARROWEST * low:
-        middle = (low * high) ** 0.5
-        axes.set_ylim(middle / NARROWEST**0.5, middle * NARROWEST**0.5)
+    # A flat curve looks flat, and every axis has a number or two.
+    for limits, move in ((axes.get_xlim(), axes.set_xlim), (axes.get_ylim(), axes.set_ylim)):
+        if limits[1] < NARROWEST * limits[0]:
+            middle = (limits[0] * limits[1]) ** 0.5
+            move(middle / NARROWEST**0.5, middle * NARROWEST**0.5)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_formatter(NullFormatter())
     axes.set_title(title, fontsize=10)
     axes.set_ylabel(key.partition(", ")[2])
     axes.legend(fontsize=8)

@@ -1,0 +1,53 @@
+"""The rivals of co-embedding, and what they are compared by."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from coembedding_samples import samples
+from sklearn.linear_model import LogisticRegression
+
+from problems.coembedding import (
+    CalibratedLabelRanking,
+)
+from problems.coembedding.bench import measures
+from problems.coembedding.methods import MEASURES, METHODS, PRINTED
+from problems.coembedding.rivals import Guarded, rival
+
+
+def test_calibrated_label_ranking_by_hand() -> None:
+    """Label 0 beats label 1 and the virtual one where x > 0; label 2 is never there."""
+    X = np.array([[-2.0], [-1.5], [-1.0], [1.0], [1.5], [2.0]])
+    Y = np.array([[0, 1, 0]] * 3 + [[1, 0, 0]] * 3)
+    model = CalibratedLabelRanking(LogisticRegression(C=100.0)).fit(X, Y)
+    assert (0, 1) in model.pairs_
+    np.testing.assert_array_equal(model.predict(np.array([[-1.2], [1.2]])), [[0, 1, 0], [1, 0, 0]])
+    assert model.n_labels_ == 3
+
+
+@pytest.mark.parametrize("scheme", ["br", "clr", "cc"])
+@pytest.mark.parametrize("base", ["svm", "lr"])
+def test_rivals_learn_and_endure_constant_labels(scheme: str, base: str) -> None:
+    X, Y = samples(n=200)
+    Y[:, 3] = 1
+    predicted = np.asarray(rival(scheme, base, 0).fit(X[:150], Y[:150]).predict(X[150:]))
+    assert (predicted[:, :3] == Y[150:, :3]).mean() > 0.8
+    if scheme != "clr":
+        np.testing.assert_array_equal(predicted[:, 3], 1)
+
+
+def test_guarded_classifiers_repeat_what_is_constant() -> None:
+    X, Y = samples()
+    np.testing.assert_array_equal(Guarded(LogisticRegression()).fit(X, np.ones(80)).predict(X), 1)
+    plain = LogisticRegression().fit(X, Y[:, 0])
+    np.testing.assert_array_equal(Guarded(LogisticRegression()).fit(X, Y[:, 0]).predict(X), plain.predict(X))
+
+
+def test_measures_by_hand() -> None:
+    true, predicted = np.array([[1, 0], [1, 1], [0, 0]]), np.array([[1, 0], [0, 1], [0, 1]])
+    found = measures(true, predicted)
+    np.testing.assert_allclose(found["hamming"], 100 * 4 / 6)
+    np.testing.assert_allclose(found["micro_f1"], 100 * 2 * 2 / (3 + 3))
+    np.testing.assert_allclose(found["macro_f1"], 100 * (2 / 3 + 2 / 3) / 2)
+    assert tuple(found) == MEASURES
+    assert {method.column for method in METHODS.values()} == set(PRINTED["emotions"])
