@@ -121,4 +121,4 @@ def _text(value: Any) -> str:
         return ", ".join(f"{key}: {_text(item)}" for key, item in value.items()) or "–"
     if isinstance(value, list):
         return ", ".join(map(_text, value)) or "–"
-    return "–" if value is None else str(value)
+    return str(value) if value not in (None, "") else "–"
