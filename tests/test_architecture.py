@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+import rmopt
+
+# Where the packages are: the checkout, or where a wheel was installed.
+ROOT = Path(rmopt.__file__).parents[1]
 
 # A file imports only from lower floors, or from its own room.
 FLOORS = {

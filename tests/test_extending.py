@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-PAGES = ROOT / "docs" / "extend"
+import rmopt
+
+LIBRARY = Path(rmopt.__file__).parent
+PAGES = Path(__file__).parents[1] / "docs" / "extend"
 
 RETRACTION = """
 from rmopt.checks import check_retraction
@@ -84,7 +86,7 @@ def test_the_change_on_a_page(
     if shutil.which("git") is None:
         pytest.skip("git, which applies the change, is not installed.")
     change = PAGES / f"{kind}.diff"
-    shutil.copytree(ROOT / "rmopt", tmp_path / "rmopt", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(LIBRARY, tmp_path / "rmopt", ignore=shutil.ignore_patterns("__pycache__"))
     # Outside of a repository, whatever lies above the folder.
     environment = os.environ | {"GIT_CEILING_DIRECTORIES": str(tmp_path.parent), "PYTHONPATH": str(tmp_path)}
     subprocess.run(["git", "apply", str(change)], cwd=tmp_path, env=environment, check=True)

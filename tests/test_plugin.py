@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import rmopt as rmopt_package
+
 PYPROJECT = """
 [project]
 name = "somebody-elses-experiments"
@@ -81,7 +83,7 @@ def rmopt(
 ) -> subprocess.CompletedProcess[str]:
     unset = ("COLUMNS", "FORCE_COLOR", "TTY_COMPATIBLE", "PYTHONPATH")
     environment = {key: value for key, value in os.environ.items() if key not in unset}
-    rmopt_itself = str(Path(__file__).parent.parent)
+    rmopt_itself = str(Path(rmopt_package.__file__).parents[1])
     environment |= {
         "PYTHONPATH": os.pathsep.join([str(package), rmopt_itself]),
         "PYTHONIOENCODING": encoding,
