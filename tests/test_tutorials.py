@@ -1,18 +1,33 @@
-"""Every tutorial runs to its asserts."""
+"""Every tutorial draws, and runs to its asserts."""
 
 from __future__ import annotations
 
 import runpy
+from collections.abc import Iterator
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 
 TUTORIALS = sorted((Path(__file__).parents[1] / "tutorials").glob("*.py"))
 
 
+@pytest.fixture(autouse=True)
+def no_windows() -> Iterator[None]:
+    plt.switch_backend("Agg")
+    yield
+    plt.close("all")
+
+
+@pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive")
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 def test_tutorial(path: Path) -> None:
-    lines = path.read_text().splitlines()
+    lines = path.read_text(encoding="utf-8").splitlines()
     assert any(line.startswith("# %%") for line in lines)
     assert lines[-1].startswith("assert ")
     runpy.run_path(str(path), run_name="__main__")
+    assert plt.get_fignums()
+
+
+def test_there_are_twelve() -> None:
+    assert [path.stem[:2] for path in TUTORIALS] == [f"{number:02}" for number in range(1, 13)]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 from html import escape
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 from sphinx.application import Sphinx
+
+import problems
 
 TEST = Path(__file__).parents[2] / "tests" / "test_architecture.py"
 SAYS = {
@@ -37,8 +40,8 @@ def picture() -> str:
     by_floor: dict[int, list[str]] = {}
     for room, floor in floors().items():
         by_floor.setdefault(floor, []).append(room.removeprefix("rmopt."))
-    by_floor[7] = ["similarity", "ranking", "metric", "subspace", "coembedding", "speed"]
     top = max(by_floor)
+    by_floor[top] = [part.name for part in iter_modules(problems.__path__) if part.ispkg]
     parts = []
     for floor, rooms in by_floor.items():
         y = 10 + (top - floor) * (HEIGHT + GAP)

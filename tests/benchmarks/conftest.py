@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import platform
-import time
 from collections.abc import Callable
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from rich.console import Console
 from rich.table import Table
@@ -42,16 +40,6 @@ def measured(benchmark: Any, request: pytest.FixtureRequest) -> Callable[..., li
         return rows
 
     return measure
-
-
-def median(work: Callable[[], Any], rounds: int = 3) -> tuple[float, Any]:
-    """Return the median time of some calls, and what the last one returned."""
-    seconds, found = [], None
-    for _ in range(rounds):
-        begun = time.perf_counter()
-        found = work()
-        seconds.append(time.perf_counter() - begun)
-    return float(np.median(seconds)), found
 
 
 def cell(value: Any) -> str:

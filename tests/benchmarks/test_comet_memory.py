@@ -63,7 +63,7 @@ def comet(passes: float) -> list[dict[str, Any]]:
         {
             "steps": int(metric.n_steps_),
             "seconds": seconds,
-            "a step, ms": 1e3 * seconds / metric.n_steps_,
+            "a step with its share of the start, ms": 1e3 * seconds / metric.n_steps_,
             "peak above data and libraries, MB": above,
             "in d² doubles": above / square,
         }

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pymanopt
 import pytest
-from conftest import median
 from numba import njit
 from pymanopt.manifolds import FixedRankEmbedded as PymanoptFixedRank
 from pymanopt.optimizers import ConjugateGradient
 from threadpoolctl import threadpool_limits
+from timing import median
 
 from problems.ratings import ml1m
 from problems.subspace import RCGMC, RTRMC

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conftest import median
 from threadpoolctl import threadpool_limits
+from timing import median
 
 from problems.coembedding import CoembeddingClassifier
 from problems.speed.timing import StepTimes

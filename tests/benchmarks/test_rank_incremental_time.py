@@ -15,8 +15,8 @@ import autograd.numpy as anp
 import numpy as np
 import pymanopt
 import pytest
-from conftest import median
 from threadpoolctl import threadpool_limits
+from timing import median
 
 from problems.coembedding import CoembeddingClassifier, MetricRegression
 from problems.coembedding.conic import conic_metric

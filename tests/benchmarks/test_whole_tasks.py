@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import median
 from threadpoolctl import threadpool_limits
+from timing import median
 
 from problems.datasets import digits, load
 from problems.evaluation import cosine_scores, evaluate_retrieval

@@ -1,0 +1,19 @@
+"""How benchmarks take the time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def median(work: Callable[[], Any], rounds: int = 3) -> tuple[float, Any]:
+    """Return the median time of some calls, and what the last one returned."""
+    seconds, found = [], None
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        found = work()
+        seconds.append(time.perf_counter() - begun)
+    return float(np.median(seconds)), found
