@@ -31,9 +31,8 @@ print(
 
 import matplotlib.pyplot as plt
 
-figure, axes = plt.subplots(figsize=(7, 4.4))
-axes.imshow(plt.imread(folder / "learning-curves.png"))
-axes.axis("off")
+figure = plt.figure()
+figure.figimage(plt.imread(folder / "learning-curves.png"), resize=True)
 plt.show()
 
 # %%
@@ -48,7 +47,7 @@ for row in result["rows"]:
 # The same in Python
 # ------------------
 #
-# Behind the row "loreta" is an estimator in scikit-learn's form. It draws triplets (a query, an image of the
+# Behind the row "LORETA-1" is an estimator in scikit-learn's form. It draws triplets (a query, an image of the
 # same digit, one of another digit) and learns a 64 × 64 matrix W of rank 10 such that qᵀ W d ranks the
 # images.
 

@@ -181,9 +181,8 @@ print(ran.stdout)
 
 import matplotlib.pyplot as plt
 
-figure, axes = plt.subplots(figsize=(7, 4.4))
-axes.imshow(plt.imread(site / "found" / "errors.png"))
-axes.axis("off")
+figure = plt.figure()
+figure.figimage(plt.imread(site / "found" / "errors.png"), resize=True)
 plt.show()
 
 # %%
