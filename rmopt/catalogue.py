@@ -41,6 +41,8 @@ from rmopt.retractions import (
     SecondOrderPSD,
 )
 
+__all__ = ["Instance", "instances"]
+
 
 @dataclass(frozen=True)
 class Instance:

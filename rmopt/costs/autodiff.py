@@ -14,6 +14,8 @@ from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.psd import PSDPoint
 
+__all__ = ["AutogradArrayCost", "AutogradCost", "autograd_cost"]
+
 
 class AutogradCost(Cost):
     """A cost f(A, B) that depends on A Bᵀ alone, with exact gradient and Hessian actions.
