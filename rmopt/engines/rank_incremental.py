@@ -25,8 +25,8 @@ SHORT = (0.1, 1e-2, 1e-3, 1e-4, 1e-6)
 OVERLAP = 0.5
 # How exactly a round is solved, relative to the eigenvalue that the round before it left.
 INEXACTNESS = 1e-2
-# A round is idle that lowers the objective by less than this share of the gap that is asked for, and the gap itself by
-# less than a tenth.
+# A round is idle that lowers the objective by less than this share of the gap that is asked for, and the gap
+# itself by less than a tenth.
 IDLE = 1e-2
 # Differences of the objective below this share of it are rounding.
 ROUNDING = 1e-13
