@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,6 @@ import rmopt
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
-# Tutorials use the BLAS and numba side by side; one BLAS thread keeps them from fighting.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 project = "rmopt"
 author = "the rmopt developers"
@@ -67,7 +64,6 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "min_reported_time": 1e9,
     "remove_config_comments": True,
-    "plot_gallery": "True",
 }
 
 html_theme = "pydata_sphinx_theme"

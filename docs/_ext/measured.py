@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from docutils import nodes
-from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -38,16 +37,13 @@ class Measured(SphinxDirective):
     """``{measured} step_time``: all tables of a benchmark module, with their dates and versions."""
 
     required_arguments = 1
-    option_spec: ClassVar = {"tables": directives.unchanged}
 
     def run(self) -> list[nodes.Node]:
         """Return the tables."""
         self.env.note_dependency(str(MEASURED / f"{self.arguments[0]}.json"))
         content = kept(self.arguments[0])
-        wanted = self.options.get("tables", "").split() or content["tables"]
         found: list[nodes.Node] = []
-        for name in wanted:
-            table = content["tables"][name]
+        for table in content["tables"].values():
             found += [self._table(table["title"], rows_of(table)), self._origin(table)]
         return found
 
