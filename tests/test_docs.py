@@ -6,6 +6,8 @@ import importlib
 import inspect
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,29 @@ def test_a_command_of_the_docs_is_one(page: str, command: str) -> None:
         typer.main.get_command(single).make_context(name, options)
     else:
         typer.main.get_command(app).commands[verb].make_context(verb, words)  # type: ignore[attr-defined]
+
+
+# Hours, data that lie elsewhere, or a name in the place of an experiment.
+LONG = (
+    "--data ",
+    "--scale 1",
+    "--time-limit",
+    "--splits",
+    "--case",
+    "--updates",
+    "--methods comet",
+    "--agents mpi",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command", sorted({command for _, command in commands() if not any(word in command for word in LONG)})
+)
+def test_a_short_command_of_the_docs_runs(command: str, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "rmopt.cli", *shlex.split(command)]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_there_are_commands() -> None:
