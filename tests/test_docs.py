@@ -65,8 +65,8 @@ def test_a_command_of_the_docs_is_one(page: str, command: str) -> None:
         typer.main.get_command(app).commands[verb].make_context(verb, words)  # type: ignore[attr-defined]
 
 
-# Hours, data that lie elsewhere, or a name in the place of an experiment.
-LONG = (
+# Hours, data that lie elsewhere, several processes, or what only the change on its page makes.
+ELSEWHERE = (
     "--data ",
     "--scale 1",
     "--time-limit",
@@ -76,11 +76,13 @@ LONG = (
     "--methods comet",
     "--agents mpi",
 )
+ELSEWHERE += ("check sphere",)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "command", sorted({command for _, command in commands() if not any(word in command for word in LONG)})
+    "command",
+    sorted({command for _, command in commands() if not any(word in command for word in ELSEWHERE)}),
 )
 def test_a_short_command_of_the_docs_runs(command: str, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "rmopt.cli", *shlex.split(command)]
