@@ -11,6 +11,7 @@ import rmopt
 from rmopt import InvalidInputError, Problem
 from rmopt.checks import check_gradient, check_hessian
 from rmopt.core import Factored, LowRankPoint, Manifold
+from rmopt.interop import from_pymanopt
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, PositiveDefinite, PSDFixedRank
 
 N, M, K = 12, 9, 3
@@ -204,6 +205,14 @@ def test_a_linear_cost_of_an_array_has_the_zero_hessian() -> None:
     np.testing.assert_array_equal(rmopt.autograd_cost(lambda X: 3.0).gradient(X), np.zeros((3, 2)))
 
 
+def test_points_that_are_vectors() -> None:
+    sphere = from_pymanopt(pymanopt.manifolds.Sphere(5))
+    cost = rmopt.autograd_cost(lambda x, power=3: anp.sum(x**power))
+    assert check_gradient(Problem(sphere, cost))
+    x = np.arange(5.0)
+    np.testing.assert_allclose(cost.hessian(x, np.ones(5)), 6.0 * x)
+
+
 def test_a_function_that_does_not_fit_the_points_is_named() -> None:
     @rmopt.autograd_cost
     def of_factors(A: np.ndarray, B: np.ndarray) -> float:
@@ -221,5 +230,8 @@ def test_a_function_that_does_not_fit_the_points_is_named() -> None:
         of_a_point.gradient(points()["free"])
     with pytest.raises(InvalidInputError, match=r"takes 3 arguments"):
         rmopt.autograd_cost(lambda A, B, C: 0.0)
+    for unclear in (lambda *factors: 0.0, max):
+        with pytest.raises(InvalidInputError, match=r"does not say how many arguments"):
+            rmopt.autograd_cost(unclear)
     with pytest.raises(InvalidInputError, match=r"array of shape \(3,\)"):
         rmopt.autograd_cost(lambda X: anp.sum(X, axis=0)).value(np.eye(3))

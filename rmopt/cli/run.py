@@ -3,7 +3,7 @@
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ def run(
         fail(f"the experiment's name comes before its options: rmopt run NAME {name} ...")
     with told_in_a_sentence():
         experiment = load_experiment(name)
-        command = as_command(name, experiment, partial(_execute, name, experiment))
+        command = as_command(name, experiment, partial(_execute, name, experiment, options))
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     single.command()(command)
     single(args=options, prog_name=f"{context.command_path} {name}")
@@ -45,6 +45,7 @@ def run(
 def _execute(
     name: str,
     experiment: Callable[..., Any],
+    words: Sequence[str],
     *,
     seed: int,
     out: Path | None,
@@ -70,7 +71,8 @@ def _execute(
                 f"experiment {name!r} returned a {type(outcome).__name__}; "
                 "it must return an rmopt.experiments.Outcome."
             )
-        _keep_and_show(this_run, outcome, folder, report)
+        command = shlex.join(["rmopt", "run", name, *words])
+        _keep_and_show(this_run, outcome, folder, command if report else None)
 
 
 def _follow(
@@ -83,17 +85,16 @@ def _follow(
         experiment(Run(name, seed, Path(own) if out is None else out, quiet=True), **options)
 
 
-def _keep_and_show(this_run: "Run", outcome: "Outcome", folder: OutputFolder, report: bool) -> None:
+def _keep_and_show(this_run: "Run", outcome: "Outcome", folder: OutputFolder, command: str | None) -> None:
     from rmopt.cli.result import as_json, result_of
     from rmopt.cli.table import print_rows
     from rmopt.core.files import write_json
 
     result = result_of(this_run.experiment, this_run.seed, outcome)
     write_json(this_run.path("result.json"), result)
-    if report:
+    if command is not None:
         from rmopt.cli.report import write_report
 
-        command = shlex.join(["rmopt", *sys.argv[1:]])
         pictures = [this_run.path(name) for name in folder.written() if name.endswith(".png")]
         write_report(this_run.path("report.html"), result, outcome, command, pictures)
     if this_run.json:

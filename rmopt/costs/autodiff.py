@@ -164,11 +164,10 @@ class AutogradArrayCost(Cost):
 
         self(self._array(point))
         along = dense(direction)
-        return np.asarray(grad(lambda X: anp.sum(grad(self._tied)(X) * along) + 0.0 * X[0, 0])(point))
+        return np.asarray(grad(lambda X: anp.sum(grad(self._tied)(X) * along) + _nothing_of(X))(point))
 
     def _tied(self, X: Any) -> Any:
-        # The zero term ties the result to X: autograd warns about results that do not depend on it.
-        return self.function(X) + 0.0 * X[0, 0] ** 2
+        return self.function(X) + _nothing_of(X)
 
     def _array(self, point: Any) -> Array:
         if not isinstance(point, np.ndarray):
@@ -201,10 +200,29 @@ def autograd_cost(function: Callable[..., Any]) -> AutogradCost | AutogradArrayC
     wanted = "autograd_cost needs a function of the factors A and B, or of a point that is an array"
     if not callable(function):
         raise InvalidInputError(f"{wanted}, got {function!r}.")
-    required = [one for one in inspect.signature(function).parameters.values() if one.default is one.empty]
-    if len(required) not in (1, 2):
-        raise InvalidInputError(f"{wanted}; {_name_of(function)} takes {len(required)} arguments.")
-    return AutogradArrayCost(function) if len(required) == 1 else AutogradCost(function)
+    count = _required_arguments(function)
+    if count not in (1, 2):
+        takes = "does not say how many arguments it takes" if count is None else f"takes {count} arguments"
+        raise InvalidInputError(f"{wanted}; {_name_of(function)} {takes}.")
+    return AutogradArrayCost(function) if count == 1 else AutogradCost(function)
+
+
+def _required_arguments(function: Callable[..., Any]) -> int | None:
+    """Return how many arguments a function must be given; None where it takes any number, or does not say."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        return None
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        return None
+    return sum(one.default is one.empty and one.kind is not one.VAR_KEYWORD for one in parameters)
+
+
+def _nothing_of(X: Any) -> Any:
+    """Return 0, tied to X twice: autograd warns about results and derivatives that do not depend on it."""
+    from autograd import numpy as anp
+
+    return 0.0 * anp.ravel(X)[0] ** 2
 
 
 def _name_of(function: Any) -> str:
