@@ -11,8 +11,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from problems.coembedding.certified import Certified
-from problems.seeds import seed_from
 from rmopt.core import BlockDiagonal, InvalidInputError
+from rmopt.core.streams import seed_of
 from rmopt.costs import Pairs, PairwiseDistance
 from rmopt.solvers import Growth
 
@@ -214,7 +214,7 @@ class LinkPredictor(Certified, TransformerMixin, BaseEstimator):
             raise InvalidInputError(
                 "links must have some pairs with a link and some without; a graph has both."
             )
-        rng = np.random.default_rng(seed_from(self.random_state))
+        rng = np.random.default_rng(seed_of(self.random_state))
         wanted = min(round(self.negatives * len(there)), n * (n - 1) // 2 - len(there))
         drawn: set[int] = set()
         while len(drawn) < wanted:

@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from problems.coembedding import kernels
 from problems.coembedding.certified import Certified
 from problems.coembedding.tagging import TagRanking
-from problems.seeds import seed_from
 from rmopt.core import InvalidInputError
+from rmopt.core.streams import seed_of
 from rmopt.solvers import Growth
 
 Array = np.ndarray
@@ -223,7 +223,7 @@ class PairwiseInteractionTags(TagModel):
         for name in ("rank", "n_epochs"):
             if not isinstance(getattr(self, name), (int, np.integer)) or getattr(self, name) < 1:
                 raise InvalidInputError(f"{name} = {getattr(self, name)!r} must be a positive integer.")
-        rng = np.random.default_rng(seed_from(self.random_state))
+        rng = np.random.default_rng(seed_of(self.random_state))
         n_users, n_items, n_tags = counts
         U, V, TU, TI = (
             self.scale * rng.standard_normal((n, self.rank)) for n in (n_users, n_items, n_tags, n_tags)

@@ -12,9 +12,9 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from problems.seeds import seed_from
 from problems.triplets import ClassTriplets
 from rmopt.core import InvalidInputError
+from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.costs.bilinear import checked_triplets
 
 Array = np.ndarray
@@ -111,7 +111,7 @@ class TripletLearner(MahalanobisMetric):
             raise InvalidInputError(f"n_triplets = {count!r} must be a positive integer or None.")
         sampler, seed = ClassTriplets(y), self._seed()
         self.classes_ = np.unique(y)
-        return self._finish(X, sampler.draw(np.random.default_rng([seed, 2]), 0, int(count)), seed)
+        return self._finish(X, sampler.draw(generator(seed, Stream.TRIPLETS), 0, int(count)), seed)
 
     def fit_triplets(self, X: Any, triplets: Any) -> Self:
         """Learn from given triplets.
@@ -140,7 +140,7 @@ class TripletLearner(MahalanobisMetric):
         return self
 
     def _seed(self) -> int:
-        return seed_from(self.random_state)
+        return seed_of(self.random_state)
 
 
 def factor(W: Array) -> Array:

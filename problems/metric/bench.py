@@ -16,6 +16,7 @@ from problems.selection import select
 from problems.text import informative_unit_rows
 from problems.triplets import ClassTriplets
 from rmopt.core import DivergedError
+from rmopt.core.streams import Stream, generator
 from rmopt.solvers import Recorder
 
 Array = np.ndarray
@@ -128,7 +129,7 @@ class Bench:
         return W, rows, float(recorder.rows[-1]["seconds"])
 
     def _drawn(self, y: Array) -> Array:
-        return ClassTriplets(y).draw(np.random.default_rng([self.seed, 3]), 0, self.triplets)
+        return ClassTriplets(y).draw(generator(self.seed, Stream.TRIPLETS_OF_SPLITS), 0, self.triplets)
 
     def _deepest(self, y: Array) -> int:
         return min(DEEPEST, len(y) - 1)

@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from problems.metric.base import MahalanobisMetric
-from problems.seeds import seed_from
 from rmopt.core import InvalidInputError, MissingCapabilityError
+from rmopt.core.streams import seed_of
 
 OUTSIDE = {"lmnn": "LMNN", "itml": "ITML_Supervised", "scml": "SCML_Supervised"}
 
@@ -40,7 +40,7 @@ class OutsideMetric(MahalanobisMetric):
         -------
         self
         """
-        learner = getattr(_package(), OUTSIDE[self.name])(random_state=seed_from(self.random_state))
+        learner = getattr(_package(), OUTSIDE[self.name])(random_state=seed_of(self.random_state))
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         try:
             learner.fit(X.toarray() if hasattr(X, "toarray") else X, y)

@@ -11,9 +11,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from problems.seeds import seed_from
 from problems.subspace.completion import MatrixCompletion, columns_of, known_entries, predictions
 from rmopt.core import InvalidInputError
+from rmopt.core.streams import seed_of
 
 Array = np.ndarray
 
@@ -75,7 +75,7 @@ class CompletionEstimator(BaseEstimator):
         -------
         self
         """
-        table, seed = known_entries(ratings), seed_from(self.random_state)
+        table, seed = known_entries(ratings), seed_of(self.random_state)
         if not isinstance(self.rank, (int, np.integer)) or not 1 <= self.rank < min(table.shape):
             raise InvalidInputError(
                 f"rank = {self.rank!r} must be an integer from 1 to below the sides of the matrix, {table.shape}."

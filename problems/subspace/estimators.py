@@ -11,6 +11,7 @@ from problems.subspace.completion import MatrixCompletion
 from problems.subspace.completion_estimator import CompletionEstimator
 from problems.subspace.training import GossipPlan, gossip
 from rmopt.core import InvalidInputError, Problem
+from rmopt.core.streams import Stream, generator
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import Grassmann
 from rmopt.solvers import Recorder
@@ -216,5 +217,5 @@ def leading_subspace(tasks: MatrixCompletion, rank: int, seed: int) -> Array:
     from scipy.sparse.linalg import svds
 
     whole = tasks.whole
-    start = np.random.default_rng([seed, 4]).standard_normal(min(whole.shape))
+    start = generator(seed, Stream.SPECTRUM).standard_normal(min(whole.shape))
     return np.ascontiguousarray(svds(whole, rank, v0=start)[0])

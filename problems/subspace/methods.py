@@ -23,6 +23,7 @@ from problems.subspace.training import (
     step_sizes,
 )
 from rmopt.core import MissingCapabilityError, Parts, Problem, as_graph
+from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost
 from rmopt.manifolds import Euclidean, Grassmann, Power, frechet_mean
 from rmopt.solvers import Gossip, Recorder
@@ -105,7 +106,7 @@ def _euclidean(job: Job) -> Trained:
     """Train the paper's Euclidean rival (equation 22): the same agents, with differences of the matrices U."""
     tasks, n, graph = _all_here(job, "euclidean")
     flat, curved = Euclidean(tasks.n_rows, job.rank), Grassmann(tasks.n_rows, job.rank)
-    start = Power(curved, n).random_point(np.random.default_rng([job.seed, 0]))
+    start = Power(curved, n).random_point(generator(job.seed, Stream.START))
     rho = agreement(job.plan.rho, tasks, graph, start, job.seed, job.shares.world)
     curved_cost = GossipCost(tasks, graph, rho, curved)
     scales = [1.0 / largest_curvature(curved_cost, i, start[i], False, job.seed) for i in range(n)]
@@ -119,7 +120,7 @@ def _euclidean(job: Job) -> Trained:
 def _d_lmafit(job: Job) -> Trained:
     tasks, n, graph = _all_here(job, "d-lmafit")
     manifold = Grassmann(tasks.n_rows, job.rank)
-    start = Power(manifold, n).random_point(np.random.default_rng([job.seed, 0]))
+    start = Power(manifold, n).random_point(generator(job.seed, Stream.START))
     problem = Problem(Power(manifold, n), GossipCost(tasks, graph, 0.0, manifold))
     # An agent in the middle of a path moves twice as often as edges are taken.
     steps = round(2 * job.plan.n_updates)

@@ -8,10 +8,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
-from problems.seeds import seed_from
 from problems.subspace.multitask import MultitaskFeatures
 from problems.subspace.training import GossipPlan, gossip
 from rmopt.core import InvalidInputError, Problem
+from rmopt.core.streams import seed_of
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import Grassmann
 from rmopt.solvers import Recorder
@@ -154,7 +154,7 @@ class MultitaskSubspace(BaseEstimator):
             (scaled[rows] - mean, y[rows] - level)
             for rows, mean, level in zip(members, means, levels, strict=True)
         ]
-        seed = seed_from(self.random_state)
+        seed = seed_of(self.random_state)
         cost = MultitaskFeatures(parts, self.n_agents if self.solver == "gossip" else 1, self.lam)
         self.components_ = self._gossiped(cost, seed) if self.solver == "gossip" else self._batch(cost, seed)
         inner = np.array([mean * spread + middle for mean in means])

@@ -21,6 +21,7 @@ from problems.subspace.multitask_estimator import MultitaskSubspace
 from problems.subspace.training import VARIANTS, GossipPlan, gossip
 from problems.tasks import TaskBundle
 from rmopt.core import InvalidInputError, Parts, as_graph
+from rmopt.core.streams import Stream, generator
 from rmopt.experiments import Outcome, Run
 from rmopt.manifolds import Grassmann
 from rmopt.solvers import Recorder
@@ -221,7 +222,7 @@ def shared_features_tasks(seed: int) -> tuple[list[tuple[Array, Array]], Array]:
 
     y_t = X_t U* w_t plus noise; the paper prints X_t U* U*ᵀ w_tᵀ, whose shapes do not fit a w_t of five entries.
     """
-    rng = np.random.default_rng([seed, 8])
+    rng = generator(seed, Stream.TASKS)
     U = np.linalg.qr(rng.standard_normal((N_FEATURES, CASE_RANK)))[0]
     tasks = []
     for count in rng.integers(EXAMPLES[0], EXAMPLES[1] + 1, size=N_TASKS):

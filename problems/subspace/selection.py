@@ -13,6 +13,7 @@ from problems.subspace.completion import MatrixCompletion, columns_of
 from problems.subspace.shares import Shares
 from problems.subspace.training import GossipPlan
 from rmopt.core import RmoptError
+from rmopt.core.streams import Stream, generator
 
 # First step sizes with their decay: the larger, the faster they must fall.
 STEPS = (
@@ -59,7 +60,7 @@ def fold_of(shares: Shares, fold: int, folds: int, seed: int) -> Shares:
     train, test = {}, {}
     for agent in shares.tasks.here:
         part = shares.tasks.parts[agent]
-        out = np.random.default_rng([seed, 7, agent]).integers(folds, size=part.nnz) == fold
+        out = generator(seed, Stream.FOLDS, agent).integers(folds, size=part.nnz) == fold
         train[agent], test[agent] = _part(part, ~out, 0.0), _part(part, out, shares.mean)
     return replace(shares, tasks=MatrixCompletion(train, shares.tasks.n_terms, shares.tasks.lam), test=test)
 

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from problems.ratings import Ratings
 from problems.subspace.completion import MatrixCompletion, columns_of, dealt, known_entries, predictions
 from rmopt.core import InvalidInputError
+from rmopt.core.streams import Stream, generator
 from rmopt.engines import World
 
 Array = np.ndarray
@@ -119,7 +120,7 @@ def low_rank_shares(
         Standard deviation of what is added to known entries.
     seed : int
     """
-    A = np.random.default_rng([seed, 5]).standard_normal((m, rank))
+    A = generator(seed, Stream.FACTORS).standard_normal((m, rank))
     if condition != 1.0:
         A = np.linalg.qr(A)[0] * np.sqrt(m)
     A = A * np.geomspace(1.0, 1.0 / condition, rank)
@@ -127,7 +128,7 @@ def low_rank_shares(
     cuts = np.arange(n_agents + 1) * n // n_agents
     train, test = {}, {}
     for agent in world.mine(n_agents):
-        rng, width = np.random.default_rng([seed, 6, agent]), int(cuts[agent + 1] - cuts[agent])
+        rng, width = generator(seed, Stream.ENTRIES, agent), int(cuts[agent + 1] - cuts[agent])
         if count > 0.8 * m * width:
             raise InvalidInputError(
                 f"an oversampling of {oversampling:g} asks for {count:,} of the {m * width:,} entries of agent "

@@ -10,6 +10,7 @@ import numpy as np
 
 from rmopt.core import AgentSum, Graph, InvalidInputError, Parts, Problem, as_graph
 from rmopt.core.ambient import dense
+from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost
 from rmopt.engines import OneProcess, World
 from rmopt.manifolds import Grassmann, Power, frechet_mean
@@ -170,7 +171,7 @@ def _gossiped(
     n = tasks.n_terms
     manifold = Grassmann(tasks.n_rows, rank)  # type: ignore[attr-defined]
     graph, power = as_graph(plan.graph, n), Power(manifold, n)
-    rng = np.random.default_rng([seed, 0])
+    rng = generator(seed, Stream.START)
     if start is None and plan.init == "independent":
         begin = power.random_point(rng)
     else:
@@ -235,7 +236,7 @@ def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned
     its own data alone.
     """
     manifold, tasks = cost.manifold, cost.tasks
-    rng = np.random.default_rng([seed, 3, agent])
+    rng = generator(seed, Stream.CURVATURE, agent)
 
     def slope(at: Array) -> tuple[Array, Array]:
         gradient, curvature = tasks.agent_gradient(at, agent)

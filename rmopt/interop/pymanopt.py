@@ -14,8 +14,9 @@ from rmopt.core.cost import HasHessianAction, HasPreconditioner
 from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import HasHessian, Manifold
 from rmopt.core.problem import Problem
+from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.interop.foreign import FromPymanopt
-from rmopt.solvers.base import Result, seed_of
+from rmopt.solvers.base import Result
 
 # From here on isinstance(rmopt manifold, pymanopt manifold) holds, which is all that pymanopt asks for.
 PymanoptManifold.register(Manifold)
@@ -115,7 +116,7 @@ class PymanoptSolver:
                 "'ConjugateGradient'."
             )
         if initial_point is None:
-            initial_point = problem.manifold.random_point(np.random.default_rng([seed, 0]))
+            initial_point = problem.manifold.random_point(generator(seed, Stream.START))
         reason = problem.manifold.check_point(initial_point)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")

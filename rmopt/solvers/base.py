@@ -14,6 +14,7 @@ from rmopt.core.ambient import Array
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.points import arrays_of
 from rmopt.core.problem import Problem
+from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.engines.base import Engine, diverged
 from rmopt.solvers.checkpoint import Saving, digest
 from rmopt.solvers.recorder import Recorder
@@ -160,7 +161,7 @@ class Solver(ABC):
         engine = self.engine(problem)
         random_start = initial_point is None
         if random_start:
-            initial_point = self.start(problem, np.random.default_rng([seed, 0]))
+            initial_point = self.start(problem, generator(seed, Stream.START))
         reason = self.check_start(problem, initial_point)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
@@ -292,19 +293,5 @@ class Solver(ABC):
     @staticmethod
     def _draw(sampler: Sampler, rule: StepSize, seed: int, block: int) -> tuple[Array, Array]:
         start, size = block * sampler.block_size, sampler.block_size
-        # 0 is the stream of the initial point.
-        rng = np.random.default_rng([seed, 1, block])
+        rng = generator(seed, Stream.SCHEDULE, block)
         return sampler.draw(rng, start, size), rule(np.arange(start, start + size))
-
-
-def seed_of(random_state: int | np.random.Generator | None) -> int:
-    """Return the integer that repeats a run; None draws one from the system."""
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**63))
-    if isinstance(random_state, (int, np.integer)) and random_state >= 0:
-        return int(random_state)
-    raise InvalidInputError(
-        f"random_state = {random_state!r} must be a non-negative integer, a numpy Generator or None."
-    )

@@ -12,11 +12,12 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.core.problem import Problem
+from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.costs.convex import ConvexCost
 from rmopt.engines.rank_incremental import point_of, shrunk
 from rmopt.engines.threads import one_blas_thread
 from rmopt.manifolds.psd_matrices import PSDMatrices
-from rmopt.solvers.base import Result, seed_of
+from rmopt.solvers.base import Result
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class FactorSolver(ABC):
                 f"PSDFixedRank or PolarPSD, not {type(cost).__name__} on {manifold}."
             )
         if initial_point is None:
-            initial_point = manifold.random_point(np.random.default_rng([seed, 0]))
+            initial_point = manifold.random_point(generator(seed, Stream.START))
         reason = manifold.check_point(initial_point)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {manifold}: {reason}.")

@@ -1,0 +1,176 @@
+"""Checks of arguments, each in one place and with one sentence: what was given, what it must be, what to choose.
+
+A check takes a name and a value, and returns the value in the type that the code computes with, or raises
+`InvalidInputError`. `check_parameters` runs the checks that a class declares, as scikit-learn's
+``_parameter_constraints`` do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.errors import InvalidInputError
+
+Check = Callable[[str, Any], Any]
+
+
+def number(
+    name: str,
+    value: Any,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+) -> float:
+    """Return a finite real number within bounds, as a float.
+
+    Parameters
+    ----------
+    name : str
+        What the caller calls the argument.
+    value : object
+    least, above : float, optional
+        Lower bound, included or not.
+    most, below : float, optional
+        Upper bound, included or not.
+
+    Raises
+    ------
+    InvalidInputError
+        For anything else: a string, a boolean, a complex number, NaN, infinity, a number out of bounds.
+
+    Examples
+    --------
+    >>> number("lam", 1, least=0)
+    1.0
+    >>> number("lam", "x", least=0)
+    Traceback (most recent call last):
+    ...
+    rmopt.core.errors.InvalidInputError: lam = 'x' must be a number of at least 0.
+    """
+    try:
+        found = float(value) if _is_real(value) else np.nan
+    except OverflowError:
+        found = np.inf
+    inside = (
+        np.isfinite(found)
+        and (least is None or found >= least)
+        and (above is None or found > above)
+        and (most is None or found <= most)
+        and (below is None or found < below)
+    )
+    if not inside:
+        raise InvalidInputError(
+            f"{name} = {shown(value)} must be {_wanted('number', least, above, most, below)}."
+        )
+    return found
+
+
+def integer(name: str, value: Any, least: int = 0, most: int | None = None) -> int:
+    """Return an integer within bounds, as an int; numpy's integers are taken, booleans and 2.0 are not.
+
+    Examples
+    --------
+    >>> integer("n_steps", np.int64(5))
+    5
+    >>> integer("rank", 2.0, 1)
+    Traceback (most recent call last):
+    ...
+    rmopt.core.errors.InvalidInputError: rank = 2.0 must be a positive integer.
+    """
+    inside = isinstance(value, Integral) and not isinstance(value, bool)
+    if not inside or value < least or (most is not None and value > most):
+        wanted = _wanted("integer", least, None, most, None)
+        raise InvalidInputError(f"{name} = {shown(value)} must be {wanted}.")
+    return int(value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return True or False; a string such as "no" is refused."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidInputError(f"{name} = {shown(value)} must be True or False.")
+    return bool(value)
+
+
+def one_of(name: str, value: Any, known: Iterable[str]) -> str:
+    """Return a name that is among the known ones, or say which are.
+
+    Examples
+    --------
+    >>> one_of("engine", "compield", ("auto", "compiled", "reference"))
+    Traceback (most recent call last):
+    ...
+    rmopt.core.errors.InvalidInputError: engine = 'compield' is unknown; choose one of auto, compiled, reference \
+(did you mean 'compiled'?).
+    """
+    known = tuple(known)
+    if not isinstance(value, str) or value not in known:
+        near = difflib.get_close_matches(value, known, 1) if isinstance(value, str) else []
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise InvalidInputError(
+            f"{name} = {shown(value)} is unknown; choose one of {', '.join(known)}{hint}."
+        )
+    return value
+
+
+def instance(name: str, value: Any, wanted: type | tuple[type, ...], example: str) -> Any:
+    """Return an object of a class; `example` says in words what to give."""
+    if not isinstance(value, wanted):
+        raise InvalidInputError(f"{name} = {shown(value)} must be {example}.")
+    return value
+
+
+def optional(check: Check, *bounds: Any, **keywords: Any) -> Check:
+    """Return a check that lets None pass and holds everything else to `check` with the given bounds."""
+
+    def held(name: str, value: Any) -> Any:
+        return None if value is None else check(name, value, *bounds, **keywords)
+
+    return held
+
+
+def bounded(check: Check, *bounds: Any, **keywords: Any) -> Check:
+    """Return a check with its bounds: ``bounded(integer, 1)``, ``bounded(number, above=0)``."""
+
+    def held(name: str, value: Any) -> Any:
+        return check(name, value, *bounds, **keywords)
+
+    return held
+
+
+def check_parameters(owner: Any, checks: dict[str, Check]) -> None:
+    """Hold the attributes of an object to the checks that go by their names."""
+    for name, check in checks.items():
+        check(name, getattr(owner, name))
+
+
+def shown(value: Any) -> str:
+    """Return a value as an error message shows it: on one line, and short."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:60]} … of type {type(value).__name__}"
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _wanted(
+    kind: str, least: float | None, above: float | None, most: float | None, below: float | None
+) -> str:
+    bounds = [
+        f"{words} {bound:g}" if isinstance(bound, float) else f"{words} {bound}"
+        for words, bound in (("of at least", least), ("above", above), ("at most", most), ("below", below))
+        if bound is not None
+    ]
+    article = "an" if kind == "integer" else "a finite" if not bounds else "a"
+    if kind == "number" and bounds == ["above 0"]:
+        return "a positive number"
+    if kind == "integer" and bounds == ["of at least 1"]:
+        return "a positive integer"
+    return " ".join([article, kind, " and ".join(bounds)]).strip()
