@@ -3,10 +3,12 @@
 from collections.abc import Callable
 
 import numpy as np
+import scipy.linalg
 
 __all__ = [
     "factor_product",
     "gram_functions",
+    "leading_eigh",
     "leave_span",
     "orthonormalised",
     "rank_one_pinv_update",
@@ -171,3 +173,27 @@ def orthonormalised(U: Array) -> Array:
     array, shape (n, k)
     """
     return U @ (1.5 * np.eye(U.shape[1]) - 0.5 * (U.T @ U))
+
+
+def leading_eigh(matrix: Array, k: int, metric: Array | None = None) -> tuple[Array, Array]:
+    """Return the k largest eigenvalues of a symmetric matrix, descending, and their eigenvectors.
+
+    Parameters
+    ----------
+    matrix : array, shape (p, p)
+    k : int
+    metric : array, shape (p, p), optional
+        Positive definite, for the generalised problem.
+
+    Returns
+    -------
+    (array, array)
+        Of shapes (k,) and (p, k).
+    """
+    p = len(matrix)
+    values, vectors = scipy.linalg.eigh(matrix, metric, subset_by_index=(p - k, p - 1))
+    if len(values) < k:
+        # LAPACK's bisection loses eigenvalues now and then where many are equal; the whole spectrum has them.
+        values, vectors = scipy.linalg.eigh(matrix, metric, driver="evd" if metric is None else "gvd")
+        values, vectors = values[p - k :], vectors[:, p - k :]
+    return values[::-1], vectors[:, ::-1]

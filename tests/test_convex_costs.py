@@ -99,6 +99,8 @@ def test_newton_needs_the_preconditioner_less_than_it_gains() -> None:
 
 def test_a_new_loss_is_ten_lines() -> None:
     class Contrastive(PairwiseDistance):
+        lower_bound = 0.0
+
         def __init__(self, X: Array, left: Array, right: Array, linked: Array) -> None:
             super().__init__(X, Pairs(left, right, len(X)))
             self.linked = linked

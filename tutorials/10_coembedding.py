@@ -124,6 +124,9 @@ from rmopt.costs import Pairs, PairwiseDistance
 class Contrastive(PairwiseDistance):
     """Draws linked objects together, and the others to a distance of at least 1, with squared hinges."""
 
+    # The loss is never negative: a premise of the certificate, which no default could know.
+    lower_bound = 0.0
+
     def __init__(self, X, left, right, linked):
         super().__init__(X, Pairs(left, right, len(X)))
         self.linked = linked

@@ -29,6 +29,8 @@ class MetricRegression(EmbeddedCost):
         When X is not a table of finite numbers.
     """
 
+    lower_bound = 0.0
+
     def __init__(self, X: Any) -> None:
         X = np.asarray(X, dtype=float)
         if X.ndim != 2 or X.size == 0 or not np.isfinite(X).all():

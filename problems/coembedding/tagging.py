@@ -34,6 +34,8 @@ class TagRanking(PairwiseDistance):
         When the triples are not such a table, or every tag belongs to every post.
     """
 
+    lower_bound = 0.0
+
     def __init__(self, triples: Any, counts: tuple[int, int, int] | None = None) -> None:
         triples = np.asarray(triples)
         if triples.ndim != 2 or triples.shape[1:] != (3,) or not len(triples):

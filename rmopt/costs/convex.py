@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.ambient import Actions, Ambient, Array, Factored, dense
+from rmopt.core.arguments import number, optional
 from rmopt.core.cost import Cost
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.psd import PSDPoint
@@ -60,14 +61,17 @@ class ConvexCost(Cost):
     ----------
     shape : (int, int)
         The numbers of rows and columns of W, (p, p).
-    lower_bound, trace_weight : float
-        f(W) ≥ lower_bound + trace_weight · tr W for every W ⪰ 0; what a certificate of optimality rests on.
+    lower_bound : float or None
+        A number with f(W) ≥ lower_bound + trace_weight · tr W for every W ⪰ 0, which a certificate of optimality
+        rests on: 0 for a loss that is never negative. None: not stated, and nothing is certified.
+    trace_weight : float
+        The weight of tr W in that bound; `Trace` adds it.
     smooth_slope : bool
         Whether second derivatives are continuous.
     """
 
     shape: tuple[int, int]
-    lower_bound: float = 0.0
+    lower_bound: float | None = None
     trace_weight: float = 0.0
     smooth_slope: bool = True
 
@@ -155,7 +159,8 @@ class SumOfCosts(ConvexCost):
             )
         self.parts = parts
         self.shape = shapes.pop()
-        self.lower_bound = sum(part.lower_bound for part in parts)
+        bounds = [optional(number)(f"lower_bound of {part}", part.lower_bound) for part in parts]
+        self.lower_bound = None if None in bounds else float(sum(bounds))
         self.trace_weight = sum(part.trace_weight for part in parts)
         self.smooth_slope = all(part.smooth_slope for part in parts)
 
@@ -238,11 +243,10 @@ class Trace(ConvexCost):
     """
 
     shape = (0, 0)
+    lower_bound = 0.0
 
     def __init__(self, beta: float) -> None:
-        if not (np.isfinite(beta) and beta > 0.0):
-            raise InvalidInputError(f"beta = {beta!r} must be a positive number: the weight of the trace.")
-        self.beta = self.trace_weight = float(beta)
+        self.beta = self.trace_weight = number("beta", beta, above=0)
 
     def __repr__(self) -> str:
         return f"Trace({self.beta:g})"

@@ -102,6 +102,7 @@ class PairwiseDistance(EmbeddedCost):
     are wanted. For example, distances between linked objects, and a margin for the others::
 
         class Contrastive(PairwiseDistance):
+            lower_bound = 0.0  # A premise of certificates: the loss is never negative.
             def __init__(self, X, left, right, linked):
                 super().__init__(X, Pairs(left, right, len(X)))
                 self.linked = linked

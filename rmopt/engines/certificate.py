@@ -7,8 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from rmopt.core.ambient import Array
+from rmopt.core.arguments import number
+from rmopt.core.errors import InvalidInputError
 from rmopt.costs.convex import ConvexCost
 from rmopt.engines.spectrum import leading_eigenpairs
+
+# A value may lie below the stated bound by this share of both: the rounding of a sum over many terms.
+ROUNDING = 1e-10
 
 
 @dataclass(frozen=True)
@@ -16,8 +21,8 @@ class Certificate:
     """A bound on f(W) − f(W*), from the dual certificate S = ∇f(W).
 
     For convex f, f(W) − f(W*) ≤ ⟨S, W⟩ − ⟨S, W*⟩ ≤ ⟨S, W⟩ + λ tr W* with λ = max(0, −λ_min(S)); and
-    tr W* ≤ (f(W) − b)/β where f ≥ b + β tr everywhere. At a global minimum both terms vanish (Mirzazadeh et al. 2015,
-    equation 10).
+    tr W* ≤ (f(W) − b)/β where f ≥ b + β tr everywhere: b is the cost's `lower_bound`. At a global minimum both terms
+    vanish (Mirzazadeh et al. 2015, equation 10).
 
     Attributes
     ----------
@@ -29,12 +34,15 @@ class Certificate:
         ⟨S, W⟩, which vanishes where Y is stationary.
     trace_bound : float
         An upper bound on tr W*.
+    excess : float
+        f(W) − b. It is what gaps are relative to: a constant that is added to f and b changes nothing.
     """
 
     objective: float
     eigenvalue: float
     complementarity: float
     trace_bound: float
+    excess: float
 
     @property
     def gap(self) -> float:
@@ -43,11 +51,11 @@ class Certificate:
 
     @property
     def relative_gap(self) -> float:
-        """The gap over the size of f(W)."""
-        return self.gap / abs(self.objective) if self.gap > 0.0 else 0.0
+        """The gap over f(W) − b."""
+        return self.gap / self.excess if self.gap > 0.0 else 0.0
 
     def is_global(self, tol: float) -> bool:
-        """Return whether the gap is at most `tol` times the size of f(W)."""
+        """Return whether the gap is at most `tol` times f(W) − b."""
         return self.relative_gap <= tol
 
 
@@ -59,7 +67,7 @@ def certify(
     Parameters
     ----------
     cost : ConvexCost
-        With a positive `trace_weight`.
+        With a positive `trace_weight` and a stated `lower_bound`.
     Y : array, shape (p, d)
     n_candidates : int
         How many directions to look for.
@@ -73,8 +81,18 @@ def certify(
         The positive eigenvalues among the `n_candidates` largest of −∇f, descending.
     vectors : array, shape (p, j)
         Their eigenvectors.
+
+    Raises
+    ------
+    InvalidInputError
+        When the cost states no lower bound, or one that its value at YYᵀ contradicts.
     """
+    floor = checked_lower_bound(cost)
     local = cost.at(Y)
+    trace = float(np.vdot(Y, Y))
+    excess = local.value - floor
+    if excess < cost.trace_weight * trace - ROUNDING * (abs(local.value) + abs(floor)):
+        raise _contradicted(cost, f"its value is {local.value:.6g} at a matrix of trace {trace:.3g}")
     values, vectors, bound = leading_eigenpairs(
         lambda V: -local.apply(V), np.linalg.qr(Y)[0], n_candidates, cost.trace_weight, tol
     )
@@ -82,7 +100,31 @@ def certify(
         objective=local.value,
         eigenvalue=max(0.0, float(bound)),
         complementarity=0.5 * float(np.vdot(local.factor_gradient(), Y)),
-        trace_bound=max(0.0, local.value - cost.lower_bound) / cost.trace_weight,
+        trace_bound=max(0.0, excess) / cost.trace_weight,
+        excess=max(0.0, excess),
     )
+    if found.trace_bound == 0.0 and values[0] > 1e-6 * cost.trace_weight:
+        raise _contradicted(
+            cost, f"its value is {local.value:.6g} and still falls along an eigenvector of −∇f"
+        )
     positive = values > 0.0
     return found, values[positive], vectors[:, positive]
+
+
+def checked_lower_bound(cost: ConvexCost) -> float:
+    """Return the lower bound that a cost states, or refuse a cost that states none."""
+    if cost.lower_bound is None:
+        raise InvalidInputError(
+            f"{cost} states no lower bound, which a certificate of optimality rests on; set `lower_bound` on the "
+            "class or the object to a number b with f(W) ≥ b + trace_weight · tr W for every positive semidefinite W "
+            "(0 for a loss that is never negative)."
+        )
+    return number(f"lower_bound of {cost}", cost.lower_bound)
+
+
+def _contradicted(cost: ConvexCost, seen: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"lower_bound = {cost.lower_bound:.6g} of {cost} does not hold: {seen} (trace_weight = "
+        f"{cost.trace_weight:.3g}); state a number b with f(W) ≥ b + trace_weight · tr W for every positive "
+        "semidefinite W."
+    )

@@ -14,7 +14,7 @@ from rmopt.core.errors import DivergedError
 from rmopt.core.psd import PSDPoint
 from rmopt.costs.convex import ConvexCost
 from rmopt.engines.base import Engine
-from rmopt.engines.certificate import Certificate, certify
+from rmopt.engines.certificate import Certificate, certify, checked_lower_bound
 from rmopt.engines.threads import one_blas_thread
 
 # Columns of the factor that are shorter than this share of the longest are dropped.
@@ -132,7 +132,7 @@ class RankEngine(Engine):
                 found, Y=Y, certificate=state.certificate, values=state.values, vectors=state.vectors
             )
         before, after = state.certificate, found.certificate
-        fall, wanted = before.objective - after.objective, self.tol * abs(before.objective)
+        fall, wanted = before.objective - after.objective, self.tol * before.excess
         progress = fall > max(IDLE * wanted, ROUNDING * abs(before.objective))
         idle = 0 if progress or after.gap < 0.9 * before.gap else state.idle + 1
         return dataclasses.replace(
@@ -188,8 +188,9 @@ class RankEngine(Engine):
         fixed = not (self.rescale and Y.shape[1])
         bounds = [(1.0, 1.0) if fixed else (0.0, None), (0.0, None)]
         value, slopes = function(np.array([1.0, 0.0]))
+        excess = value - checked_lower_bound(self.cost)
         # In units in which the slope is that of a step of length 1.
-        unit = float(np.vdot(Y, Y)) / U.shape[1] if Y.shape[1] else 1e-3 * abs(value / slopes[1])
+        unit = float(np.vdot(Y, Y)) / U.shape[1] if Y.shape[1] else 1e-3 * abs(excess / slopes[1])
 
         def scaled(weights: Array) -> tuple[float, Array]:
             value, slopes = function(weights * [1.0, unit])
@@ -206,7 +207,7 @@ class RankEngine(Engine):
     def _gradient_tolerance(self, state: RankState, start: Array) -> float:
         """Return how short the factor's gradient is to become in this round."""
         now = state.certificate
-        wanted = self.tol * abs(now.objective) / max(now.trace_bound, 1e-300)
+        wanted = self.tol * now.excess / max(now.trace_bound, 1e-300)
         eigenvalue = max(INEXACTNESS * now.eigenvalue, 0.2 * wanted) * 0.1**state.idle
         if not state.vectors.shape[1]:
             # What is left comes from columns that are there already.

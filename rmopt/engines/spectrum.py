@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import scipy.linalg
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from rmopt.core.ambient import Array
+from rmopt.linalg import leading_eigh
 
 Apply = Callable[[Array], Array]
 
@@ -75,8 +75,7 @@ def leading_eigenpairs(
 
 def _dense(apply: Apply, p: int, k: int) -> tuple[Array, Array, float]:
     matrix = apply(np.eye(p))
-    values, vectors = scipy.linalg.eigh(0.5 * (matrix + matrix.T), subset_by_index=(p - k, p - 1))
-    values, vectors = values[::-1], vectors[:, ::-1]
+    values, vectors = leading_eigh(0.5 * (matrix + matrix.T), k)
     rounding = 8.0 * np.finfo(float).eps * float(np.abs(matrix).sum(axis=0).max())
     kept = np.arange(k) < max(1, int(np.sum(values > 0.0)))
     return values[kept], vectors[:, kept], float(values[0]) + rounding

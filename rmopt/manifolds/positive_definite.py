@@ -13,7 +13,7 @@ from rmopt.core.manifold import Manifold
 from rmopt.core.retraction import Retraction
 from rmopt.core.row_column import RowColumn
 from rmopt.kernels import row_column
-from rmopt.linalg import symmetric
+from rmopt.linalg import leading_eigh, symmetric
 from rmopt.retractions.positive_definite import SecondOrderPD
 
 
@@ -185,8 +185,8 @@ class PositiveDefinite(Manifold):
         """
         if isinstance(direction, RowColumn):
             return float(row_column.max_step(self.schur_along(point, direction, inverse)))
-        least = eigh(dense(direction), point, eigvals_only=True, subset_by_index=[0, 0])[0]
-        return float(-1.0 / least) if least < 0.0 else float("inf")
+        fall = leading_eigh(-dense(direction), 1, point)[0][0]
+        return float(1.0 / fall) if fall > 0.0 else float("inf")
 
     def safe_step(self, point: Array, direction: Any) -> float:
         """Return how far a solver may go: there the Schur complement is as small as an inverse can bear."""

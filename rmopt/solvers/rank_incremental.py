@@ -14,7 +14,7 @@ from rmopt.core.problem import Problem
 from rmopt.core.psd import PSDPoint
 from rmopt.costs.convex import ConvexCost
 from rmopt.engines.base import Engine
-from rmopt.engines.certificate import Certificate
+from rmopt.engines.certificate import Certificate, checked_lower_bound
 from rmopt.engines.rank_incremental import Growth, Inner, RankEngine, RankState, point_of
 from rmopt.manifolds.psd_matrices import PSDMatrices
 from rmopt.solvers.base import Result, Solver
@@ -49,7 +49,7 @@ class CertifiedResult(Result):
 
     @property
     def is_global(self) -> bool:
-        """Whether the gap is at most `tol` times the size of f(W)."""
+        """Whether the gap is at most `tol` times f(W) less its lower bound."""
         return self.certificate.is_global(self.tol)
 
 
@@ -139,6 +139,7 @@ class RankIncremental(Solver):
                 f"{type(cost).__name__} has no trace term, without which minima need not exist and nothing can be "
                 "certified; add Trace(beta)."
             )
+        checked_lower_bound(cost)
         size = manifold.shape[0]
         limit = size if self.max_rank is None else min(self.max_rank, size)
         return RankEngine(cost, self._inner_of(problem), self.growth, self.tol, limit, self.rescale)

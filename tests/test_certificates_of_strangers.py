@@ -1,0 +1,139 @@
+"""Certificates of costs that users write: with a lower bound, without one, and with a wrong one."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rmopt import InvalidInputError, Problem
+from rmopt.costs import EmbeddedCost, Trace
+from rmopt.engines import certify
+from rmopt.manifolds import PSDFixedRank
+from rmopt.solvers import LBFGS, CertifiedResult, RankIncremental
+
+Array = np.ndarray
+TARGET = np.diag(np.arange(1.0, 9.0))
+
+
+class Fit(EmbeddedCost):
+    """½‖W − T‖² − c, where c must not matter."""
+
+    def __init__(self, c: float = 0.0) -> None:
+        self.features, self.c = np.eye(len(TARGET)), c
+
+    def measure(self, A: Array, B: Array) -> Array:
+        return 0.5 * (A @ B.T + B @ A.T)
+
+    def spread(self, slopes: Array, Z: Array) -> Array:
+        return slopes @ Z
+
+    def loss(self, measurements: Array) -> tuple[float, Array]:
+        gap = measurements - TARGET
+        return 0.5 * float(np.sum(gap**2)) - self.c, gap
+
+    def curvature(self, measurements: Array, change: Array) -> Array:
+        return change
+
+
+class Bounded(Fit):
+    @property
+    def lower_bound(self) -> float:  # type: ignore[override]
+        return -self.c
+
+
+class WronglyBounded(Fit):
+    lower_bound = 0.0
+
+
+class MaxCut(EmbeddedCost):
+    """−⟨L, W⟩/4 + μ/2 ‖diag W − 1‖² for the Laplacian L of a graph."""
+
+    def __init__(self, n: int, mu: float) -> None:
+        A = np.triu(np.random.default_rng(0).random((n, n)) < 0.2, 1).astype(float)
+        self.L = np.diag((A + A.T).sum(axis=1)) - A - A.T
+        self.features, self.mu = np.eye(n), mu
+        # −⟨L, W⟩/4 ≥ −λ/4 tr W; the least value of −λ/4 w + μ/2 (w − 1)² over one diagonal entry w, n times.
+        top = float(np.linalg.eigvalsh(self.L)[-1])
+        self.lower_bound = -n * (top / 4 + top**2 / (32 * mu))
+
+    def measure(self, A: Array, B: Array) -> Array:
+        return np.append(np.sum((self.L @ A) * B), np.sum(A * B, axis=1))
+
+    def spread(self, slopes: Array, Z: Array) -> Array:
+        return slopes[0] * (self.L @ Z) + slopes[1:, None] * Z
+
+    def loss(self, measurements: Array) -> tuple[float, Array]:
+        gap = measurements[1:] - 1.0
+        return -measurements[0] / 4 + self.mu / 2 * float(gap @ gap), np.append(-0.25, self.mu * gap)
+
+    def curvature(self, measurements: Array, change: Array) -> Array:
+        return np.append(0.0, self.mu * change[1:])
+
+
+def run(cost: Any, **options: Any) -> CertifiedResult:
+    result = RankIncremental(**options).run(Problem(PSDFixedRank(cost.shape[0], 1), cost))
+    assert isinstance(result, CertifiedResult)
+    return result
+
+
+def test_no_certificate_without_a_lower_bound() -> None:
+    for cost in (Fit() + Trace(1e-3), Trace(1e-3) + Fit(50.0)):
+        with pytest.raises(InvalidInputError, match=r"states no lower bound.*set `lower_bound`"):
+            run(cost)
+        with pytest.raises(InvalidInputError, match="states no lower bound"):
+            certify(cost, np.eye(8))
+    # What certifies nothing asks for nothing.
+    LBFGS().run(Problem(PSDFixedRank(8, 8), Fit() + Trace(1e-3)), random_state=0)
+
+
+@pytest.mark.parametrize("bound", [np.nan, np.inf, "0", 1j])
+def test_a_lower_bound_is_a_number(bound: Any) -> None:
+    cost = Fit()
+    cost.lower_bound = bound
+    with pytest.raises(InvalidInputError, match=r"lower_bound of Fit = .* must be a finite number"):
+        run(cost + Trace(1e-3))
+
+
+@pytest.mark.parametrize("c", [50.0, 102.0, 150.0, 1e4])
+def test_a_wrong_lower_bound_is_found_out(c: float) -> None:
+    with pytest.raises(InvalidInputError, match=r"lower_bound = 0 of .* does not hold: its value is"):
+        run(WronglyBounded(c) + Trace(1e-3))
+
+
+def test_a_point_that_attains_the_bound_has_nowhere_to_fall() -> None:
+    cost = Fit() + Trace(1e-3)
+    cost.lower_bound = cost.at(np.zeros((8, 0))).value
+    with pytest.raises(InvalidInputError, match="still falls along an eigenvector"):
+        certify(cost, np.zeros((8, 0)))
+
+
+def test_a_constant_in_cost_and_bound_changes_nothing() -> None:
+    plain = run(Bounded() + Trace(1e-3))
+    assert plain.is_global
+    assert plain.point.rank == 8
+    # Each T_ii is drawn towards 0 by the weight of the trace.
+    least = 1e-3 * np.trace(TARGET) - 8 * 0.5e-6
+    np.testing.assert_allclose(plain.certificate.objective, least, rtol=1e-6)
+    for c in (-30.0, 50.0, 102.0, 150.0):
+        shifted = run(Bounded(c) + Trace(1e-3))
+        assert (shifted.is_global, shifted.point.rank, shifted.steps) == (True, 8, plain.steps)
+        np.testing.assert_allclose(shifted.certificate.objective + c, least, rtol=1e-6)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        Y, c = rng.standard_normal((8, 3)), rng.uniform(-1e3, 1e3)
+        one, other = (certify(Bounded(add) + Trace(1e-3), Y)[0] for add in (0.0, c))
+        np.testing.assert_allclose(
+            dataclasses.astuple(dataclasses.replace(other, objective=other.objective + c)),
+            dataclasses.astuple(one), rtol=1e-9, atol=1e-9,
+        )  # fmt: skip
+        np.testing.assert_allclose(one.relative_gap, other.relative_gap, rtol=1e-9)
+
+
+def test_max_cut_with_a_valid_bound() -> None:
+    result = run(MaxCut(40, 200.0) + Trace(1e-6))
+    assert result.is_global
+    assert result.point.rank == 4
+    np.testing.assert_allclose(result.certificate.objective, -119.372, atol=1e-3)
