@@ -214,4 +214,12 @@ def test_claims_say_no_where_the_numbers_do() -> None:
     }
     assert [claim.reproduced for claim in table_claims(table)] == [False, True]
     tasks = {("stochastic", 3): cells(0.345), ("alt-min", 0): cells(0.3), ("stochastic", 5): cells(0.34)}
-    assert [claim.reproduced for claim in multitask_claims(tasks)] == [False, True]
+    assert [claim.reproduced for claim in multitask_claims(tasks, "parkinsons")] == [False, True]
+    # What is printed for one data set says nothing of another.
+    assert [claim.reproduced for claim in multitask_claims(tasks, "school")] == [False]
+    # Level means a share of the error, whatever its unit.
+    for unit in (1e-3, 1e3):
+        level = {("stochastic", 3): cells(1.02 * unit), ("alt-min", 0): cells(unit)}
+        above = {("stochastic", 3): cells(1.04 * unit), ("alt-min", 0): cells(unit)}
+        assert multitask_claims(level, "school")[0].reproduced is True
+        assert multitask_claims(above, "school")[0].reproduced is False

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from coembedding_samples import samples
+from joblib import parallel_config
+from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
 
 from problems.coembedding import (
     CalibratedLabelRanking,
 )
-from problems.coembedding.bench import measures
+from problems.coembedding.bench import SCORERS, measures
 from problems.coembedding.methods import MEASURES, METHODS, PRINTED
 from problems.coembedding.rivals import Guarded, rival
 
@@ -34,6 +37,21 @@ def test_rivals_learn_and_endure_constant_labels(scheme: str, base: str) -> None
     assert (predicted[:, :3] == Y[150:, :3]).mean() > 0.8
     if scheme != "clr":
         np.testing.assert_array_equal(predicted[:, 3], 1)
+
+
+def test_rivals_of_counts_are_scaled_and_searched() -> None:
+    """Rare words with unit rows and C = 1 make the empty predictor; the search finds a weight that predicts."""
+    rng = np.random.default_rng(0)
+    topics = rng.dirichlet(np.full(60, 0.1), size=5)
+    truth = rng.random((150, 5)) < 0.15
+    counts = sp.csr_array(rng.poisson(6 * (truth @ topics) + 0.03 * rng.random((150, 60))).astype(float))
+    Y = truth.astype(int)
+    scorer = SCORERS["f1_micro"]
+    naive = rival("br", "lr", 0).fit(TfidfTransformer().fit_transform(counts[:100]), Y[:100])
+    with parallel_config("threading"):
+        found = METHODS["br-lr"].make(0, True, 3, scorer).fit(counts[:100], Y[:100])  # type: ignore[misc]
+    scaled = TfidfTransformer().fit(counts[:100]).transform(counts[100:])
+    assert scorer(found, counts[100:], Y[100:]) > scorer(naive, scaled, Y[100:]) + 0.1
 
 
 def test_guarded_classifiers_repeat_what_is_constant() -> None:

@@ -6,6 +6,8 @@ import time
 from typing import Any
 
 import numpy as np
+from joblib import parallel_config
+from scipy.sparse import issparse
 from sklearn.metrics import f1_score, hamming_loss, make_scorer
 from threadpoolctl import threadpool_limits
 
@@ -30,26 +32,34 @@ def measures(true: Array, predicted: Array) -> dict[str, float]:
     }
 
 
+# An F1 without any predicted label is 0.
+SCORERS = {
+    "hamming": make_scorer(hamming_score),
+    "f1_micro": make_scorer(f1_score, average="micro", zero_division=0.0),
+    "f1_macro": make_scorer(f1_score, average="macro", zero_division=0.0),
+}
+
+
 def trained(
     bundle: MultilabelBundle, method: Method, betas: list[float], folds: int, scoring: str, seed: int
 ) -> dict[str, Any]:
     """Return what a method reaches on the test part, and how long its training took.
 
-    Co-embedding sees standardised rows of length 1, the others standardised features: what suits each. Counts become
-    tf-idf rows of length 1 for all.
+    Co-embedding sees standardised rows of length 1, or tf-idf rows of length 1 of counts, and chooses its weight by
+    cross-validation; the others choose their scaling and their weight in the same folds (`searched`).
     """
-    scaled = bundle.scaled(unit_rows=method.make is None)
-    Y = scaled.Y.toarray().astype(int)
-    train, test = scaled.train, scaled.test
+    scorer = SCORERS[scoring]
+    counts, train, test = issparse(bundle.X), bundle.train, bundle.test
+    X = bundle.scaled().X if method.make is None else bundle.X
+    Y = bundle.Y.toarray().astype(int)
     extra: dict[str, Any] = {}
     begun = time.perf_counter()
-    with threadpool_limits(1, user_api="blas"):
+    with threadpool_limits(1, user_api="blas"), parallel_config("threading"):
         if method.make is None:
-            scorer: Any = make_scorer(hamming_score) if scoring == "hamming" else scoring
             model: Any = CoembeddingClassifierCV(betas, cv=folds, scoring=scorer, n_jobs=-1)
         else:
-            model = method.make(seed)
-        model.fit(scaled.X[train], Y[train])
+            model = method.make(seed, counts, folds, scorer)
+        model.fit(X[train], Y[train])
         seconds = time.perf_counter() - begun
         if method.make is None:
             last = model.history_[-1]
@@ -57,5 +67,7 @@ def trained(
                 "beta": model.beta_, "rank": model.rank_, "gap": model.gap_ / model.objective_,
                 "cv_scores": model.scores_.mean(axis=1).tolist(), "fit_seconds": last["seconds"],
             }  # fmt: skip
-        found = measures(Y[test], np.asarray(model.predict(scaled.X[test])).astype(int))
+        else:
+            extra = {"chosen": {name: str(value) for name, value in model.best_params_.items()}}
+        found = measures(Y[test], np.asarray(model.predict(X[test])).astype(int))
     return found | {"seconds": seconds} | extra

@@ -11,7 +11,7 @@ import typer
 from threadpoolctl import threadpool_limits
 
 from problems.cells import Cells, chosen_from, mean_and_sem
-from problems.coembedding.bench import trained
+from problems.coembedding.bench import SCORERS, trained
 from problems.coembedding.claims import NAMES, optima_claims, table_claims
 from problems.coembedding.figure import draw_optima, draw_scores
 from problems.coembedding.methods import MEASURES, METHODS, PRINTED
@@ -33,7 +33,6 @@ HEADINGS = {
     "train_seconds": "train s",
 }  # fmt: skip
 GRID = ",".join(f"{beta:g}" for beta in BETAS)
-SCORINGS = ("f1_micro", "f1_macro", "hamming")
 
 
 def coembedding(
@@ -48,7 +47,7 @@ def coembedding(
     rows: Annotated[int, Option(help="Training rows; 0: 1,000, or two thirds of the smaller sets.")] = 0,
     betas: Annotated[str, Option(help="Weights of the trace, with commas between.")] = GRID,
     folds: Annotated[int, Option(help="Folds of the cross-validation of the weight.")] = 5,
-    select_by: Annotated[str, Option(help=f"What it maximises: {', '.join(SCORINGS)}.")] = "f1_micro",
+    select_by: Annotated[str, Option(help=f"What it maximises: {', '.join(SCORERS)}.")] = "f1_micro",
     starts: Annotated[int, Option(help="Random starts for the picture of local optima; 0: none.")] = 200,
     optima_rows: Annotated[int, Option(help="Training rows in that picture; 0: all.")] = 200,
     optima_beta: Annotated[float, Option(help="Weight of the trace in that picture.")] = 1.0,
@@ -68,8 +67,8 @@ def coembedding(
     ):  # fmt: skip
         if value < least:
             raise InvalidInputError(f"{option} {value} must be at least {least}.")
-    if select_by not in SCORINGS:
-        raise InvalidInputError(f"--select-by {select_by!r} is unknown; choose one of {', '.join(SCORINGS)}.")
+    if select_by not in SCORERS:
+        raise InvalidInputError(f"--select-by {select_by!r} is unknown; choose one of {', '.join(SCORERS)}.")
     if not optima_beta > 0.0:
         raise InvalidInputError(f"--optima-beta {optima_beta:g} must be positive.")
     bundle = load(data, data_home, MultilabelBundle)

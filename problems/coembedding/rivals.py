@@ -8,8 +8,12 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.dummy import DummyClassifier
+from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, Normalizer, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
@@ -21,6 +25,9 @@ BASES = {
     "svm": lambda: LinearSVC(random_state=0, max_iter=5000),
     "lr": lambda: LogisticRegression(max_iter=2000),
 }
+# The weights of the loss that cross-validation chooses from: for rows of length 1, and for longer ones.
+UNIT_CS = (0.1, 1.0, 10.0, 100.0)
+LONG_CS = (0.001, 0.01, 0.1, 1.0)
 
 
 class Guarded(ClassifierMixin, BaseEstimator):
@@ -64,6 +71,8 @@ class CalibratedLabelRanking(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     n_labels_ : int
+    classes_ : list of array
+        The values of each label.
     """
 
     def __init__(self, estimator: Any) -> None:
@@ -81,6 +90,7 @@ class CalibratedLabelRanking(ClassifierMixin, BaseEstimator):
         if Y.ndim != 2 or not np.isin(Y, (0, 1)).all():
             raise InvalidInputError("Y must be a table of 0 and 1, one column for each label.")
         self.n_labels_ = Y.shape[1]
+        self.classes_ = [np.unique(column) for column in Y.T]
         self.single_ = [Guarded(self.estimator).fit(X, Y[:, j]) for j in range(self.n_labels_)]
         self.pairs_ = {}
         for i, j in combinations(range(self.n_labels_), 2):
@@ -99,6 +109,31 @@ class CalibratedLabelRanking(ClassifierMixin, BaseEstimator):
             votes[:, i] += first
             votes[:, j] += 1.0 - first
         return (votes > virtual[:, None]).astype(int)
+
+
+def searched(scheme: str, base: str, seed: int, counts: bool, folds: int, scoring: Any) -> GridSearchCV:
+    """Return a rival whose scaling of the features and whose C are chosen by cross-validation.
+
+    Parameters
+    ----------
+    scheme, base, seed
+        See `rival`.
+    counts : bool
+        Features are sparse counts: tf-idf rows of length 1, or divided by the largest; otherwise standardised, with
+        rows of length 1 or without.
+    folds : int
+    scoring : str or callable
+        What the search maximises.
+    """
+    path = "model__estimator__C" if scheme == "clr" else "model__estimator__estimator__C"
+    unit, long = (
+        (TfidfTransformer(), MaxAbsScaler())
+        if counts
+        else (make_pipeline(StandardScaler(), Normalizer()), StandardScaler())
+    )
+    steps = Pipeline([("scaling", unit), ("model", rival(scheme, base, seed))])
+    grid = [{"scaling": [unit], path: UNIT_CS}, {"scaling": [long], path: LONG_CS}]
+    return GridSearchCV(steps, grid, scoring=scoring, cv=folds, n_jobs=-1, error_score="raise")
 
 
 def rival(scheme: str, base: str, seed: int) -> Any:

@@ -12,6 +12,8 @@ from rmopt.experiments import Claim
 Results = Mapping[str, list[dict[str, Any]]]
 
 EARLIEST, LATEST = 6, 8
+# A precision has settled that is within this share of the last one.
+LEVEL = 0.005
 
 
 def metric_claims(results: Results, labels: Mapping[str, str]) -> list[Claim]:
@@ -52,7 +54,7 @@ def _settles(found: list[dict[str, Any]], label: str) -> Claim:
     spread = (
         curves[:, :, 2].std(axis=0, ddof=1) / len(curves) ** 0.5 if len(curves) > 1 else np.zeros_like(mean)
     )
-    near = np.abs(mean - mean[-1]) <= np.maximum(spread[-1], 0.001)
+    near = np.abs(mean - mean[-1]) <= np.maximum(spread[-1], LEVEL * mean[-1])
     first = passes[len(near) - int(np.argmin(near[::-1]))] if not near.all() else passes[0]
     at = {number: float(mean[np.searchsorted(passes, number)]) for number in (EARLIEST, LATEST)}
     return Claim(

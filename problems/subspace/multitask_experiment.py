@@ -157,7 +157,7 @@ def _table(
         parameters=shared | {"trace_lam": trace_lam, "splits": splits, "ranks": ranks},
         rows=[_row(name, rank, results) for (name, rank), results in found.items()],
         headings=HEADINGS,
-        claims=multitask_claims(found),
+        claims=multitask_claims(found, bundle.name),
     )
 
 
