@@ -99,8 +99,8 @@ def unlike(role: str, part: Any, kinds: Iterable[type]) -> str | None:
             if own
             else None
         )
-    for kind in kinds:
-        if isinstance(part, kind):
+    for kind in made.__mro__:
+        if kind in kinds:
             return f"{name} is a subclass of {kind.__name__}; compiled steps are for {kind.__name__} itself"
     shown = name if role == "cost" else repr(part)
     known = [kind.__name__ for kind in kinds]

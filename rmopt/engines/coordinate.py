@@ -113,8 +113,12 @@ class CoordinateEngine(BlockEngine):
 
     def _gradient(self, point: Any, block: int) -> Any:
         if isinstance(self.cost, BlockCost):
-            return self.cost.block_gradient(point, block)
-        return self.manifold.block_of(self.cost.gradient(point), block)
+            return self._tangent(point, self.cost.block_gradient(point, block))
+        return self._tangent(point, self.manifold.block_of(self.cost.gradient(point), block))
+
+    def _tangent(self, point: Any, part: Any) -> Any:
+        """Return a block of the gradient as a tangent vector; rows and columns are one as they are."""
+        return part if isinstance(part, RowColumn) else self.manifold.projection(point, part)
 
     def _size(self, point: Any, block: Any) -> float:
         """Return the length of a block of the gradient: of rows and columns that of the column."""
@@ -129,7 +133,7 @@ class CoordinateEngine(BlockEngine):
         if all(isinstance(block, RowColumn) for block in blocks):
             # All at once, as the compiled engine does it: ties then break alike.
             return int(np.argmax(np.linalg.norm(dense(whole), axis=0)))
-        return int(np.argmax([self._size(point, block) for block in blocks]))
+        return int(np.argmax([self._size(point, self._tangent(point, block)) for block in blocks]))
 
     def _length(self, point: Any, direction: Any, wanted: float) -> float:
         """Return the length of the step, as `rmopt.kernels.row_column.step_length` does."""
