@@ -11,7 +11,7 @@ from problems import _full_matrix
 from problems.online import OnlineEngine, OnlineSolver
 from rmopt.core import InvalidInputError, Problem
 from rmopt.costs import TripletSum, hinge
-from rmopt.engines.base import Engine
+from rmopt.engines.base import Engine, unlike
 from rmopt.kernels import pending
 from rmopt.kernels.terms import Rows, Terms
 
@@ -33,7 +33,8 @@ class TripletSolver(OnlineSolver):
     def engine(self, problem: Problem) -> Engine:
         """Return the engine that does the steps."""
         cost = problem.cost
-        if not isinstance(cost, TripletSum) or cost.loss is not hinge:
+        # The loops stand for what the cost computes, and know nothing of what a subclass makes of it.
+        if not isinstance(cost, TripletSum) or unlike("cost", cost, (TripletSum,)) or cost.loss is not hinge:
             raise InvalidInputError(f"{type(self).__name__} is defined for a TripletSum with the hinge loss.")
         if self.one_space and cost.left is not cost.right:
             raise InvalidInputError(

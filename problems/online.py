@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.core import LowRankPoint, Problem
-from rmopt.engines.base import Engine, diverged
+from rmopt.core import FiniteSum, LowRankPoint, Problem
+from rmopt.engines.base import Engine, checked, diverged
 from rmopt.linalg import factor_product
 from rmopt.solvers import Sampler, Solver
 from rmopt.solvers.step_sizes import StepSize, as_step_size
@@ -32,7 +32,9 @@ class OnlineState:
 
 
 class OnlineEngine(Engine):
-    """An engine whose compiled loop changes arrays in place."""
+    """An engine whose compiled loop changes arrays in place, one term a step."""
+
+    cost: FiniteSum
 
     @abstractmethod
     def arrays_of(self, point: Any) -> dict[str, Array]:
@@ -52,7 +54,10 @@ class OnlineEngine(Engine):
 
     def advance(self, state: OnlineState, schedule: Array, etas: Array) -> OnlineState:
         """Do one step per row of the schedule (see `Engine.advance`)."""
-        etas = np.ascontiguousarray(etas, dtype=float)
+        schedule, etas = (
+            checked(schedule, etas, self.cost.term_ranges, 1),
+            np.ascontiguousarray(etas, dtype=float),
+        )
         bad = self.run(state.arrays, state.moves, schedule, etas)
         if bad >= 0:
             raise diverged(state.steps + bad, etas[bad])

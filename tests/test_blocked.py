@@ -46,7 +46,7 @@ def test_blocks_follow_the_reference(
     rng = np.random.default_rng([n, b])
     cost, manifold = make_cost(rng, kind, loss, n, m), FixedRankEmbedded(n, m, k)
     start, schedule, etas = manifold.random_point(rng), draw(rng, cost, 200), np.full(200, 0.1)
-    blocks = BlockedEngine(manifold, cost, retraction, b)
+    blocks = BlockedEngine(manifold, cost, retraction, block_size=b)
     ends = []
     for engine in (blocks, ReferenceEngine(manifold, cost, retraction)):
         state = engine.advance(engine.load(start), schedule, etas)

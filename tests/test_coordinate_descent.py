@@ -303,7 +303,7 @@ def test_refusals_name_cause_and_cure() -> None:
         with pytest.raises(InvalidInputError, match=next(iter(arguments))):
             CoordinateDescent(**arguments)
     for rule in (ExactLineSearch, FractionOfBound):
-        with pytest.raises(InvalidInputError, match="between 0 and 1"):
+        with pytest.raises(InvalidInputError, match="above 0 and below 1"):
             rule(1.5)
     for engine in ("compiled", "reference"):
         with pytest.raises(InvalidInputError, match="there are 4; they count from 0"):

@@ -284,7 +284,7 @@ def test_what_is_not_compiled_is_named() -> None:
     cost = make_cost(np.random.default_rng(0))
     for manifold, retraction, reason in (
         (MANIFOLD, MetricProjectionPSD(), r"the retraction MetricProjectionPSD\(\) has no compiled twin"),
-        (PolarPSD(N, K), None, r"the manifold PolarPSD\(40, 5, weight=0.5\) has no compiled kernel"),
+        (PolarPSD(N, K), None, r"the manifold PolarPSD\(40, 5, weight=0.5\) has no compiled twin"),
     ):
         with pytest.raises(MissingCapabilityError, match=reason):
             choose_engine(Problem(manifold, cost), retraction, "compiled")

@@ -176,7 +176,11 @@ def test_what_is_not_compiled_is_named() -> None:
     manifold = FixedRankEmbedded(5, 5, 2)
     assert isinstance(choose_engine(Problem(manifold, cost)), RankingEngine)
     for on, batch, reason in (
-        (Euclidean(5, 5), 1, r"compiled for FixedRankEmbedded alone, not for Euclidean\(5, 5\)"),
+        (
+            Euclidean(5, 5),
+            1,
+            r"the manifold Euclidean\(5, 5\) has no compiled twin \(FixedRankEmbedded has\)",
+        ),
         (manifold, 3, "a step looks at 3 rows, and the compiled kernel at one"),
     ):
         with pytest.raises(MissingCapabilityError, match=reason):

@@ -2,6 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
+# Adds the compiled engine to those that solvers try.
+import problems.ranking.engine  # noqa: F401
+
 if TYPE_CHECKING:
     from problems.ranking.cost import LabelRanking, WarpRanking
     from problems.ranking.estimator import LoretaLabelRanker

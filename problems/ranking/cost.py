@@ -111,12 +111,6 @@ class LabelRanking(FiniteSum):
         best = int(np.argmax(wrong))
         return best, own[scores[best] - scores[own] + 1.0 > 0.0]
 
-    def compiled_engine(self, manifold: Any, retraction: Any, batch_size: int) -> Any:
-        """Return the compiled engine, or what keeps the problem from it (see `rmopt.engines`)."""
-        from problems.ranking.engine import ranking_engine
-
-        return ranking_engine(self, manifold, retraction, batch_size)
-
 
 class WarpRanking(LabelRanking):
     """`LabelRanking` by sampled violations instead of the best wrong label (Weston et al. 2011, WSABIE).
@@ -130,6 +124,11 @@ class WarpRanking(LabelRanking):
     """
 
     term_width = 2
+
+    @property
+    def term_ranges(self) -> list[tuple[int, int | None]]:
+        """Rows, and draws, which may be any."""
+        return [(0, self.n_terms), (0, None)]
 
     def term_gradient(self, point: LowRankPoint | Array, terms: Array) -> Factored:
         """Return Σ weight · (e_wrong − e_true) xᵀ over pairs (row, draw), as an operator."""

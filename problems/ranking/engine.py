@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from problems.ranking import kernels
 from problems.ranking.cost import LabelRanking, WarpRanking
-from rmopt.core import Retraction
-from rmopt.engines import GaugedEngine, GaugedState
+from rmopt.core import Problem, Retraction
+from rmopt.engines import GaugedEngine, GaugedState, register
+from rmopt.engines.base import Runs
 from rmopt.kernels.terms import Rows
 from rmopt.manifolds import FixedRankEmbedded
+from rmopt.retractions import MetricProjection, Orthographic, SecondOrder
 
 Array = np.ndarray
 
@@ -25,6 +27,7 @@ class RankingTerms(NamedTuple):
     etas: Array
 
 
+@register
 @dataclass(frozen=True)
 class RankingEngine(GaugedEngine):
     """The same steps as `ReferenceEngine`, one row a step.
@@ -39,9 +42,20 @@ class RankingEngine(GaugedEngine):
         One with a compiled twin.
     """
 
+    runs: ClassVar[Runs] = {
+        "cost": (LabelRanking, WarpRanking),
+        "manifold": (FixedRankEmbedded,),
+        "retraction": (SecondOrder, MetricProjection, Orthographic),
+    }
+
     manifold: FixedRankEmbedded
     cost: LabelRanking
     _rows: tuple[Rows, Rows] = field(init=False, repr=False)
+
+    @classmethod
+    def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
+        """Return why there are no compiled steps of so many rows, or None (see `Engine.refuses`)."""
+        return None if how == 1 else f"a step looks at {how} rows, and the compiled kernel at one"
 
     def __post_init__(self) -> None:
         X, Y = self.cost.X, self.cost.Y
@@ -63,16 +77,3 @@ class RankingEngine(GaugedEngine):
             self.retraction.kernel, sampling, state.factors, state.counters, *self._rows, terms,
             position, probe_every, growth_limit,
         )  # fmt: skip
-
-
-def ranking_engine(
-    cost: LabelRanking, manifold: Any, retraction: Retraction, batch_size: int
-) -> RankingEngine | str:
-    """Return the compiled engine, or what keeps the problem from it."""
-    if not isinstance(manifold, FixedRankEmbedded):
-        return f"label ranking is compiled for FixedRankEmbedded alone, not for {manifold}"
-    if retraction.kernel is None:
-        return f"the retraction {retraction} has no compiled twin (`kernel` is None)"
-    if batch_size != 1:
-        return f"a step looks at {batch_size} rows, and the compiled kernel at one"
-    return RankingEngine(manifold, cost, retraction)

@@ -8,9 +8,9 @@ import numpy as np
 
 from problems.online import FactorEngine, OnlineEngine, OnlineSolver
 from problems.ranking import rival_kernels as kernels
-from problems.ranking.cost import LabelRanking, WarpRanking
+from problems.ranking.cost import LabelRanking
 from rmopt.core import InvalidInputError, Problem
-from rmopt.engines.base import Engine
+from rmopt.engines.base import Engine, unlike
 from rmopt.kernels.terms import Rows
 
 Array = np.ndarray
@@ -84,7 +84,8 @@ def _power(base: Array, exponent: float) -> Array:
 
 class _RankingSolver(OnlineSolver):
     def _cost(self, problem: Problem) -> LabelRanking:
-        if not isinstance(problem.cost, LabelRanking) or isinstance(problem.cost, WarpRanking):
+        # The loops stand for what the cost computes, and know nothing of what a subclass makes of it.
+        if unlike("cost", problem.cost, (LabelRanking,)) or not isinstance(problem.cost, LabelRanking):
             raise InvalidInputError(
                 f"{type(self).__name__} is defined for LabelRanking, got {type(problem.cost).__name__}."
             )

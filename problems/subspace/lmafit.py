@@ -129,7 +129,7 @@ class DLMaFit(Solver):
             When the problem is not matrix completion between agents with λ = 0.
         """
         cost = problem.cost
-        if not isinstance(cost, GossipCost) or not isinstance(cost.tasks, MatrixCompletion) or cost.tasks.lam:
+        if type(cost) is not GossipCost or type(cost.tasks) is not MatrixCompletion or cost.tasks.lam:
             raise MissingCapabilityError("DLMaFit needs a GossipCost of a MatrixCompletion with lam = 0.")
         return LMaFitEngine(cost)
 

@@ -37,6 +37,11 @@ class FiniteSum(Cost):
     def n_terms(self) -> int | None:
         """Number of terms, or None when the terms are not enumerated (a stream)."""
 
+    @property
+    def term_ranges(self) -> list[tuple[int, int | None]]:
+        """The least value of each integer of a term, and how many there are from 0 on (None: not known)."""
+        return [(0, self.n_terms)] if self.term_width == 1 else [(0, None)] * self.term_width
+
     @abstractmethod
     def term_gradient(self, point: Any, terms: np.ndarray) -> Ambient:
         """Return the Euclidean gradient of the sum over some terms.
@@ -72,6 +77,11 @@ class WholeCost(FiniteSum):
     def term_gradient(self, point: Any, terms: np.ndarray) -> Ambient:
         """Return the Euclidean gradient: there is one term."""
         return self.cost.gradient(point)
+
+
+def as_sum(cost: Cost) -> FiniteSum:
+    """Return a cost as a sum of terms: one that is no sum is its one term."""
+    return cost if isinstance(cost, FiniteSum) else WholeCost(cost)
 
 
 class AgentSum(FiniteSum):

@@ -177,6 +177,12 @@ class TripletSum(Bilinear):
         """Number of triplets; None for a stream."""
         return None if self.triplets is None else len(self.triplets)
 
+    @property
+    def term_ranges(self) -> list[tuple[int, int | None]]:
+        """Rows of the queries and twice of the documents."""
+        n_queries, n_documents = self.left.shape[0], self.right.shape[0]
+        return [(0, n_queries), (0, n_documents), (0, n_documents)]
+
     def all_terms(self) -> Array:
         """Return all triplets, flattened."""
         if self.triplets is None:

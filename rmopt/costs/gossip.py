@@ -64,6 +64,11 @@ class GossipCost(FiniteSum):
         """Number of edges."""
         return len(self.graph.edges)
 
+    @property
+    def term_ranges(self) -> list[tuple[int, int | None]]:
+        """Numbers of edges, and −1 to fill up a step."""
+        return [(-1, self.n_terms)]
+
     def fingerprint(self) -> str:
         """Return what tells this cost from others in a checkpoint."""
         tasks = self.tasks.fingerprint() if hasattr(self.tasks, "fingerprint") else type(self.tasks).__name__

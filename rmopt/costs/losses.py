@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from rmopt.core.ambient import Array
-from rmopt.core.errors import MissingCapabilityError
+from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.kernels import losses as kernels
 
 FEW = 1000
@@ -42,6 +42,14 @@ class Loss:
     slope: Scalar
     curvature: Scalar | None = None
     code: int | None = None
+
+    def __post_init__(self) -> None:
+        scalars = (self.value, self.slope, self.curvature)
+        if self.code is not None and scalars not in kernels.SCALARS[self.code : self.code + 1]:
+            raise InvalidInputError(
+                f"the loss {self.name!r} has the code {self.code} and is not the built-in loss of that number; leave "
+                "the code out: functions of your own are compiled as well."
+            )
 
     def values(self, z: Array, y: Array) -> Array:
         """Return φ(z, y) elementwise."""
@@ -89,22 +97,9 @@ def _elementwise(scalar: Scalar) -> Callable[[Array, Array], Array]:
     return lambda z, y: few(z, y) if len(z) < FEW else many(z, y)
 
 
-hinge = Loss("hinge", kernels.hinge_value, kernels.hinge_slope, kernels.flat_curvature, kernels.HINGE)
-squared_hinge = Loss(
-    "squared_hinge",
-    kernels.squared_hinge_value,
-    kernels.squared_hinge_slope,
-    kernels.squared_hinge_curvature,
-    kernels.SQUARED_HINGE,
-)
-logistic = Loss(
-    "logistic", kernels.logistic_value, kernels.logistic_slope, kernels.logistic_curvature, kernels.LOGISTIC
-)
-squared = Loss(
-    "squared", kernels.squared_value, kernels.squared_slope, kernels.squared_curvature, kernels.SQUARED
-)
-absolute = Loss(
-    "absolute", kernels.absolute_value, kernels.absolute_slope, kernels.flat_curvature, kernels.ABSOLUTE
+hinge, squared_hinge, logistic, squared, absolute = (
+    Loss(name, *kernels.SCALARS[code], code)
+    for code, name in enumerate(("hinge", "squared_hinge", "logistic", "squared", "absolute"))
 )
 
 LOSSES: dict[str, Loss] = {loss.name: loss for loss in (hinge, squared_hinge, logistic, squared, absolute)}

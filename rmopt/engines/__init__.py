@@ -5,7 +5,7 @@ from rmopt.engines.batch import BatchEngine
 from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine
 from rmopt.engines.blocked import BlockedEngine
 from rmopt.engines.certificate import Certificate, certify
-from rmopt.engines.choose import ENGINES, choose_block_engine, choose_engine
+from rmopt.engines.choose import ENGINES, choose_block_engine, choose_engine, register
 from rmopt.engines.coordinate import GREEDY, BlockEngine, CoordinateEngine
 from rmopt.engines.gauged import GaugedEngine, GaugedState
 from rmopt.engines.gossip import GossipEngine, GossipState
@@ -40,4 +40,5 @@ __all__ = [
     "certify",
     "choose_block_engine",
     "choose_engine",
+    "register",
 ]

@@ -3,17 +3,45 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.errors import DivergedError
+from rmopt.core.errors import DivergedError, InvalidInputError
+from rmopt.core.problem import Problem
+from rmopt.core.retraction import Retraction
+
+Runs = Mapping[str, tuple[type, ...]]
 
 
 class Engine(ABC):
     """Runs the steps of a solver.
 
     An engine splits exactly: advancing 200 steps gives the same bits as advancing 80 and then 120.
+
+    Attributes
+    ----------
+    runs : mapping
+        Of a compiled engine: by role ("cost", "manifold", "loss", "retraction") the classes whose methods its loop
+        stands for. A subclass of them may override what the loop does, and is left to the reference engine.
     """
+
+    runs: ClassVar[Runs] = {}
+
+    @classmethod
+    def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
+        """Return why a compiled engine does not take parts of its classes, or None.
+
+        Parameters
+        ----------
+        problem : Problem
+        retraction : Retraction
+        how : int
+            The number of terms in a step; in coordinate descent the kind of search.
+        """
+        return None
 
     @abstractmethod
     def load(self, point: Any) -> Any:
@@ -58,3 +86,69 @@ def diverged(step: int, eta: float) -> DivergedError:
         "(try unit rows), or a start that is far out of scale.",
         step=step,
     )
+
+
+def unlike(role: str, part: Any, kinds: Iterable[type]) -> str | None:
+    """Return why what was written for some classes is not for a part, or None when the part is of one of them."""
+    made, kinds = type(part), tuple(kinds)
+    name = made.__name__
+    if made in kinds:
+        own = [key for key in getattr(part, "__dict__", {}) if callable(getattr(made, key, None))]
+        return (
+            f"this {name} has a `{own[0]}` of its own; compiled steps are for those of its class"
+            if own
+            else None
+        )
+    for kind in made.__mro__:
+        if kind in kinds:
+            return f"{name} is a subclass of {kind.__name__}; compiled steps are for {kind.__name__} itself"
+    shown = name if role == "cost" else repr(part)
+    known = [kind.__name__ for kind in kinds]
+    having = f"{', '.join(known[:-1])} and {known[-1]} have" if known[1:] else f"{known[0]} has"
+    return f"the {role} {shown} has no compiled twin ({having})"
+
+
+def checked(
+    schedule: Any,
+    etas: Array,
+    ranges: Sequence[tuple[int, int | None]],
+    batch_size: int | None = None,
+    what: str = "terms",
+) -> Array:
+    """Return a schedule as int64 numbers, or refuse one that names what is not there.
+
+    Parameters
+    ----------
+    schedule : array
+    etas : array
+        One for each step.
+    ranges : sequence of (int, int or None)
+        See `FiniteSum.term_ranges`.
+    batch_size : int, optional
+        Terms per step; any number unless given.
+    what : str
+        What the numbers are called.
+
+    Raises
+    ------
+    InvalidInputError
+        For another shape, numbers that are no integers, or numbers out of range.
+    """
+    schedule, steps, width = np.asarray(schedule), len(etas), len(ranges)
+    if not len(schedule) and not steps:
+        return np.empty((0, width), dtype=np.int64)
+    per_step = schedule.shape[-1] // width * width if batch_size is None else batch_size * width
+    if schedule.dtype.kind not in "iu" or per_step == 0 or schedule.shape != (steps, per_step):
+        wanted = per_step if per_step else f"a multiple of {width}"
+        raise InvalidInputError(
+            f"the schedule holds {schedule.dtype} of shape {schedule.shape}; {steps} steps need integers of shape "
+            f"({steps}, {wanted})."
+        )
+    columns = schedule.reshape(-1, width)
+    for (least, count), low, high in zip(ranges, columns.min(axis=0), columns.max(axis=0), strict=True):
+        if low < least or (count is not None and high >= count):
+            there = "" if count is None else f", and there are {count}"
+            raise InvalidInputError(
+                f"the schedule names {what} from {low} to {high}{there}; they count from 0."
+            )
+    return schedule.astype(np.int64, copy=False)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rmopt.engines.bilinear import BilinearEngine, loop_of
+from rmopt.core.problem import Problem
+from rmopt.core.retraction import Retraction
+from rmopt.engines.bilinear import BILINEAR, BilinearEngine, loop_of
 from rmopt.engines.gauged import GaugedState
 from rmopt.kernels import batch_sgd
 from rmopt.kernels.terms import Terms
+from rmopt.retractions import SecondOrder
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,15 @@ class BatchEngine(BilinearEngine):
     batch_size : int
     """
 
-    batch_size: int = 1
+    runs = BILINEAR | {"retraction": (SecondOrder,)}
+
+    @classmethod
+    def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
+        """Return why there are no compiled steps of so many terms, or None (see `Engine.refuses`)."""
+        k = problem.manifold.rank  # type: ignore[attr-defined]
+        if 1 < how <= k:
+            return None
+        return f"a step looks at {how} terms, and the compiled kernel at no more than k = {k}"
 
     def loop(
         self, state: GaugedState, terms: Terms, position: int, probe_every: int, growth_limit: float

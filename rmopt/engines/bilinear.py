@@ -9,14 +9,23 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from rmopt.core.ambient import Array
-from rmopt.costs.bilinear import Bilinear
+from rmopt.costs.bilinear import Bilinear, BilinearSum, TripletSum
 from rmopt.costs.losses import Loss
+from rmopt.engines.base import Runs
 from rmopt.engines.gauge import SYMMETRIC, Gauge
 from rmopt.engines.gauged import GaugedEngine, GaugedState
 from rmopt.kernels import bilinear_sgd, psd_sgd
 from rmopt.kernels.custom import loop_with_slope
 from rmopt.kernels.terms import Rows, Terms
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
+from rmopt.retractions import MetricProjection, Orthographic, SecondOrder, SecondOrderPSD
+
+BILINEAR = {
+    "cost": (BilinearSum, TripletSum),
+    "manifold": (FixedRankEmbedded,),
+    "loss": (Loss,),
+    "retraction": (SecondOrder, MetricProjection, Orthographic),
+}
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,8 @@ class BilinearEngine(GaugedEngine):
     retraction : Retraction
         One with a compiled twin.
     """
+
+    runs: ClassVar[Runs] = BILINEAR
 
     manifold: FixedRankEmbedded
     cost: Bilinear
@@ -64,6 +75,7 @@ class SymmetricBilinearEngine(BilinearEngine):
     retraction : SecondOrderPSD
     """
 
+    runs = BILINEAR | {"manifold": (PSDFixedRank,), "retraction": (SecondOrderPSD,)}
     gauge: ClassVar[Gauge] = SYMMETRIC
 
     manifold: PSDFixedRank  # type: ignore[assignment]

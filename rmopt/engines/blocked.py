@@ -9,8 +9,10 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.problem import Problem
+from rmopt.core.retraction import Retraction
 from rmopt.costs.bilinear import Bilinear
-from rmopt.engines.bilinear import loop_of
+from rmopt.engines.bilinear import BILINEAR, loop_of
 from rmopt.engines.gauge import padded_square
 from rmopt.engines.gauged import GaugedEngine, GaugedState
 from rmopt.kernels import blocked
@@ -103,11 +105,21 @@ class BlockedEngine(GaugedEngine):
         Steps in a block.
     """
 
+    runs = BILINEAR
+
     manifold: FixedRankEmbedded
     cost: Bilinear
     block_size: int = BLOCK
     _examples: tuple[Array, Array] = field(init=False, repr=False)
     _room: Room = field(init=False, repr=False)
+
+    @classmethod
+    def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
+        """Return why `BilinearEngine` is the better one, or None (see `Engine.refuses`)."""
+        cost: Any = problem.cost
+        return super().refuses(problem, retraction, how) or (
+            None if suits(cost) else "the rows are narrow, or mostly zero"
+        )
 
     def __post_init__(self) -> None:
         left = self.cost.left.toarray()

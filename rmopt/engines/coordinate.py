@@ -11,9 +11,10 @@ from scipy.optimize import bisect
 
 from rmopt.core.ambient import Array, dense
 from rmopt.core.cost import BlockCost, Cost, HasProximalStep
-from rmopt.core.errors import InvalidInputError
+from rmopt.core.points import arrays_of
 from rmopt.core.retraction import Retraction
-from rmopt.engines.base import Engine, diverged
+from rmopt.core.row_column import RowColumn
+from rmopt.engines.base import Engine, checked, diverged
 from rmopt.kernels.row_column import BEYOND, CLIP, EXACT, FIXED
 
 # In a schedule: the block with the longest gradient.
@@ -30,22 +31,16 @@ class BlockEngine(Engine):
     def gradients_of(self, state: Any) -> tuple[Array, Array]:
         """Return for each block the length of its gradient when it was last seen, and what that is relative to."""
 
-    @staticmethod
-    def blocks_of(schedule: Array, n_blocks: int) -> Array:
-        """Return the blocks of a schedule, or refuse numbers that are none."""
-        blocks = np.array(schedule[:, 0], dtype=np.int64)
-        if blocks.size and not (blocks.min() >= GREEDY and blocks.max() < n_blocks):
-            raise InvalidInputError(
-                f"the order names blocks from {blocks.min()} to {blocks.max()}, and there are {n_blocks}; they count "
-                "from 0."
-            )
-        return blocks
-
     def residual(self, state: Any) -> float:
         """Return the optimality residual: ‖gradient‖ relative to its parts, from when each block was last seen."""
         lengths, scales = self.gradients_of(state)
         scale = float(np.linalg.norm(scales))
         return float(np.linalg.norm(lengths)) / scale if scale > 0.0 else float("inf")
+
+
+def blocks_of(schedule: Array, etas: Array, n_blocks: int) -> Array:
+    """Return a copy of the blocks of a schedule, or refuse numbers that are none."""
+    return checked(schedule, etas, [(GREEDY, n_blocks)], 1, "blocks")[:, 0].copy()
 
 
 @dataclass(frozen=True)
@@ -93,12 +88,12 @@ class CoordinateEngine(BlockEngine):
     def _advance(self, state: CoordinateState, schedule: Array, etas: Array) -> CoordinateState:
         point, lengths, scales = state.point, state.lengths.copy(), state.scales.copy()
         updates = state.updates
-        blocks = self.blocks_of(schedule, self.manifold.n_blocks).tolist()
+        blocks = blocks_of(schedule, etas, self.manifold.n_blocks).tolist()
         for step, (block, wanted) in enumerate(zip(blocks, etas, strict=True), state.steps):
             if block == GREEDY:
-                block = int(np.argmax(np.linalg.norm(dense(self.cost.gradient(point)), axis=0)))
+                block = self._longest(point)
             gradient = self._gradient(point, block)
-            length = float(np.linalg.norm(gradient.column))
+            length = self._size(point, gradient)
             if not np.isfinite(length):
                 raise diverged(step, wanted)
             if isinstance(self.cost, BlockCost):
@@ -109,7 +104,7 @@ class CoordinateEngine(BlockEngine):
             eta = self._length(point, -gradient, wanted) if length > 0.0 else 0.0
             if eta > 0.0:
                 point = self.retraction(self.manifold, point, -gradient, eta)
-                if not np.isfinite(point).all():
+                if not all(np.isfinite(part).all() for part in arrays_of(point)):
                     raise diverged(step, wanted)
                 if isinstance(self.cost, HasProximalStep):
                     point = self.cost.proximal_step(point, block, eta)
@@ -118,8 +113,27 @@ class CoordinateEngine(BlockEngine):
 
     def _gradient(self, point: Any, block: int) -> Any:
         if isinstance(self.cost, BlockCost):
-            return self.cost.block_gradient(point, block)
-        return self.manifold.block_of(self.cost.gradient(point), block)
+            return self._tangent(point, self.cost.block_gradient(point, block))
+        return self._tangent(point, self.manifold.block_of(self.cost.gradient(point), block))
+
+    def _tangent(self, point: Any, part: Any) -> Any:
+        """Return a block of the gradient as a tangent vector; rows and columns are one as they are."""
+        return part if isinstance(part, RowColumn) else self.manifold.projection(point, part)
+
+    def _size(self, point: Any, block: Any) -> float:
+        """Return the length of a block of the gradient: of rows and columns that of the column."""
+        if isinstance(block, RowColumn):
+            return float(np.linalg.norm(block.column))
+        return self.manifold.norm(point, block)
+
+    def _longest(self, point: Any) -> int:
+        """Return the block with the longest gradient."""
+        whole = self.cost.gradient(point)
+        blocks = [self.manifold.block_of(whole, block) for block in range(self.manifold.n_blocks)]
+        if all(isinstance(block, RowColumn) for block in blocks):
+            # All at once, as the compiled engine does it: ties then break alike.
+            return int(np.argmax(np.linalg.norm(dense(whole), axis=0)))
+        return int(np.argmax([self._size(point, self._tangent(point, block)) for block in blocks]))
 
     def _length(self, point: Any, direction: Any, wanted: float) -> float:
         """Return the length of the step, as `rmopt.kernels.row_column.step_length` does."""

@@ -12,8 +12,9 @@ from rmopt.core.ambient import Array
 from rmopt.core.cost import FiniteSum
 from rmopt.core.errors import DivergedError, InvalidInputError
 from rmopt.core.manifold import FixedRankManifold
+from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
-from rmopt.engines.base import Engine, diverged
+from rmopt.engines.base import Engine, checked, diverged
 from rmopt.engines.gauge import GENERAL, Gauge
 from rmopt.engines.reference import ReferenceEngine, ReferenceState
 from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED, STEP_REFUSED, Counters
@@ -65,6 +66,8 @@ class GaugedEngine(Engine):
     cost : FiniteSum
     retraction : Retraction
         One with a compiled twin.
+    batch_size : int
+        Terms per step.
     gauge : Gauge
         How points and factors belong together.
     """
@@ -74,6 +77,16 @@ class GaugedEngine(Engine):
     manifold: FixedRankManifold
     cost: FiniteSum
     retraction: Retraction
+    batch_size: int = 1
+
+    @classmethod
+    def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
+        """Return why there are no compiled steps of so many terms, or None (see `Engine.refuses`)."""
+        return (
+            None
+            if how == 1
+            else f"steps of {how} terms are compiled for SecondOrder on FixedRankEmbedded alone"
+        )
 
     @abstractmethod
     def terms(self, schedule: Array, etas: Array) -> Any:
@@ -111,6 +124,7 @@ class GaugedEngine(Engine):
 
     def advance(self, state: GaugedState, schedule: Array, etas: Array) -> GaugedState:
         """Do one step per row of the schedule (see `Engine.advance`)."""
+        schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
         terms = self.terms(schedule, np.ascontiguousarray(etas, dtype=float))
         k = self.manifold.rank
         probe_every = max(1000, max(self.manifold.shape) // 4)

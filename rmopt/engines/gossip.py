@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.manifold import Manifold
 from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
 from rmopt.costs.gossip import GossipCost, partners_of
-from rmopt.engines.base import Engine, diverged
+from rmopt.engines.base import Engine, checked, diverged
 from rmopt.engines.world import ONE_PROCESS, World
 
 Rule = Callable[[Array], Array]
@@ -82,7 +81,7 @@ class GossipEngine(Engine):
 
     def advance(self, state: GossipState, schedule: Array, etas: Array) -> GossipState:
         """Do one step per row of the schedule (see `Engine.advance`): numbers of edges, and −1 to fill up."""
-        self._check(schedule)
+        schedule = checked(schedule, etas, self.cost.term_ranges, what="edges")
         points, counts, steps = dict(state.points), state.counts.copy(), state.steps
         with np.errstate(all="ignore"), self.world.guard():
             for edges, eta in zip(schedule, etas, strict=True):
@@ -117,7 +116,7 @@ class GossipEngine(Engine):
             raise diverged(step, eta)
         if self.cost.rho > 0.0:
             for other in others:
-                tangent = tangent - self.manifold.log(point, other) * self.cost.rho
+                tangent = tangent - self.cost.manifold.log(point, other) * self.cost.rho
         if self.preconditioned:
             # Without agreement, and with fewer columns than the rank, WᵀW alone is singular.
             weight = max(self.cost.rho, 1e-12 * float(np.trace(curvature)), np.finfo(float).tiny)
@@ -129,13 +128,6 @@ class GossipEngine(Engine):
         if self.own_clock is not None:
             eta = float(self.own_clock(counts[agent : agent + 1])[0])
         return float(eta if self.scales is None else eta * self.scales[agent])
-
-    def _check(self, schedule: Array) -> None:
-        if schedule.size and not (schedule.min() >= -1 and schedule.max() < self.cost.n_terms):
-            raise InvalidInputError(
-                f"the schedule names edges from {schedule.min()} to {schedule.max()}, and there are "
-                f"{self.cost.n_terms}; they count from 0."
-            )
 
     def dump(self, state: GossipState) -> Parts:
         """Return the points of all agents; those of other processes are sent here."""

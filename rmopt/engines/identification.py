@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from rmopt.core.ambient import Array
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.costs.bilinear import Bilinear
-from rmopt.engines.base import Engine, diverged
+from rmopt.engines.base import Engine, checked, diverged
 from rmopt.linalg import factor_product
 
 INNER_FORMS = ("paper", "gauge")
@@ -53,6 +53,7 @@ class IdentificationEngine(Engine):
 
     def advance(self, state: IdentificationState, schedule: Array, etas: Array) -> IdentificationState:
         """Do one round per row of the schedule (see `Engine.advance`)."""
+        schedule = checked(schedule, etas, self.cost.term_ranges)
         with np.errstate(all="ignore"):
             for terms, eta in zip(schedule, etas, strict=True):
                 left, right, targets = self.cost.vectors(terms)

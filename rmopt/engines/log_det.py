@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import lapack
 
 from rmopt.core.ambient import Array
 from rmopt.core.errors import DivergedError
+from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.costs.log_det import LogDetTriplet
-from rmopt.engines.base import diverged
-from rmopt.engines.coordinate import GREEDY, BlockEngine
+from rmopt.costs.losses import LOSSES, Loss
+from rmopt.engines.base import Runs, diverged
+from rmopt.engines.coordinate import GREEDY, BlockEngine, blocks_of
 from rmopt.kernels import log_det, pending
 from rmopt.kernels.log_det import Metric, Samples, Terms
 from rmopt.kernels.outcomes import FINISHED, NOT_FINITE, STEP_REFUSED
 from rmopt.kernels.pending import Changing
 from rmopt.manifolds import PositiveDefinite
+from rmopt.retractions import Additive, SchurExponential
 
 # The inverses, and the scores of a few triplets, are tried after this many steps.
 PROBE_EVERY = 100
@@ -57,12 +60,26 @@ class LogDetEngine(BlockEngine):
         `FIXED`, `FRACTION` or `EXACT` of `rmopt.kernels.row_column`.
     """
 
+    runs: ClassVar[Runs] = {
+        "cost": (LogDetTriplet,),
+        "manifold": (PositiveDefinite,),
+        "loss": (Loss,),
+        "retraction": (Additive, SchurExponential),
+    }
+
     manifold: PositiveDefinite
     cost: LogDetTriplet
     retraction: Retraction
     search: int
     samples: Samples = field(init=False, repr=False)
     terms: Terms = field(init=False, repr=False)
+
+    @classmethod
+    def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
+        """Return why the loss is not compiled, or None (see `Engine.refuses`)."""
+        loss = problem.cost.loss  # type: ignore[attr-defined]
+        known = ", ".join(LOSSES)
+        return f"the loss {loss} is not one of the built-in ones ({known})" if loss.code is None else None
 
     def __post_init__(self) -> None:
         cost = self.cost
@@ -91,7 +108,7 @@ class LogDetEngine(BlockEngine):
             return self._advance(state, schedule, etas)
 
     def _advance(self, state: MetricState, schedule: Array, etas: Array) -> MetricState:
-        blocks = self.blocks_of(schedule, self.cost.n_blocks)
+        blocks = blocks_of(schedule, etas, self.cost.n_blocks)
         etas = np.ascontiguousarray(etas, dtype=float)
         greedy = np.append(np.flatnonzero(blocks == GREEDY), len(blocks))
         position, first = 0, state.steps

@@ -12,7 +12,7 @@ from rmopt.core.cost import FiniteSum
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of, rebuilt
 from rmopt.core.retraction import Retraction
-from rmopt.engines.base import Engine, diverged
+from rmopt.engines.base import Engine, checked, diverged
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,11 +33,14 @@ class ReferenceEngine(Engine):
     manifold : Manifold
     cost : FiniteSum
     retraction : Retraction
+    batch_size : int, optional
+        Terms per step, by which schedules are checked.
     """
 
     manifold: Manifold
     cost: FiniteSum
     retraction: Retraction
+    batch_size: int | None = None
 
     def load(self, point: Any) -> ReferenceState:
         """Return a state that stands at a point."""
@@ -45,6 +48,7 @@ class ReferenceEngine(Engine):
 
     def advance(self, state: ReferenceState, schedule: Array, etas: Array) -> ReferenceState:
         """Do one step per row of the schedule (see `Engine.advance`)."""
+        schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
         # Overflow is reported once, by the length of the gradient.
         with np.errstate(all="ignore"):
             return self._advance(state, schedule, etas)

@@ -106,7 +106,7 @@ def flat_curvature(z, y):
 
 @njit(cache=True, nogil=True)
 def slope(code, z, y):
-    """Return the slope of the loss with this code."""
+    """Return the slope of the loss with this code; NaN for a number that is no code."""
     if code == HINGE:
         return hinge_slope(z, y)
     if code == SQUARED_HINGE:
@@ -115,12 +115,12 @@ def slope(code, z, y):
         return logistic_slope(z, y)
     if code == SQUARED:
         return squared_slope(z, y)
-    return absolute_slope(z, y)
+    return absolute_slope(z, y) if code == ABSOLUTE else math.nan
 
 
 @njit(cache=True, nogil=True)
 def value(code, z, y):
-    """Return the loss with this code."""
+    """Return the loss with this code; NaN for a number that is no code."""
     if code == HINGE:
         return hinge_value(z, y)
     if code == SQUARED_HINGE:
@@ -129,7 +129,7 @@ def value(code, z, y):
         return logistic_value(z, y)
     if code == SQUARED:
         return squared_value(z, y)
-    return absolute_value(z, y)
+    return absolute_value(z, y) if code == ABSOLUTE else math.nan
 
 
 @njit(cache=True, nogil=True)
@@ -139,7 +139,9 @@ def curvature(code, z, y):
         return squared_hinge_curvature(z, y)
     if code == LOGISTIC:
         return logistic_curvature(z, y)
-    return 1.0 if code == SQUARED else 0.0
+    if code == SQUARED:
+        return 1.0
+    return 0.0 if code in (HINGE, ABSOLUTE) else math.nan
 
 
 @njit(cache=True, nogil=True)
@@ -150,6 +152,15 @@ def slope_and_curvature(code, z, y):
         return -y * share, y * y * share * (1.0 - share)
     return slope(code, z, y), curvature(code, z, y)
 
+
+# Value, slope and curvature, by code.
+SCALARS = (
+    (hinge_value, hinge_slope, flat_curvature),
+    (squared_hinge_value, squared_hinge_slope, squared_hinge_curvature),
+    (logistic_value, logistic_slope, logistic_curvature),
+    (squared_value, squared_slope, squared_curvature),
+    (absolute_value, absolute_slope, flat_curvature),
+)
 
 VALUE, SLOPE, CURVATURE = range(3)
 

@@ -6,16 +6,23 @@ from collections.abc import Callable
 from typing import Any
 
 from rmopt.core.ambient import Array
-from rmopt.core.errors import InvalidInputError
+from rmopt.core.arguments import integer, number, one_of, optional
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine
 from rmopt.engines.choose import ENGINES, choose_block_engine
 from rmopt.engines.coordinate import BlockEngine
-from rmopt.retractions import Additive
 from rmopt.solvers.base import Solver
-from rmopt.solvers.samplers import Cyclic, FromDraw, GaussSouthwell, Sampler, ShuffledEpochs, Uniform
-from rmopt.solvers.step_sizes import ExactLineSearch, StepSize, as_step_size
+from rmopt.solvers.samplers import (
+    Cyclic,
+    GaussSouthwell,
+    Sampler,
+    ShuffledEpochs,
+    Uniform,
+    as_sampler,
+    checked_order,
+)
+from rmopt.solvers.step_sizes import ExactLineSearch, StepSize, as_step_size, watched
 
 ORDERS: dict[str, Callable[[int], Sampler]] = {
     "uniform": Uniform,
@@ -28,8 +35,8 @@ ORDERS: dict[str, Callable[[int], Sampler]] = {
 class CoordinateDescent(Solver):
     """The gradient of one block, a search along it, retraction; again and again.
 
-    On `PositiveDefinite`, whose block k is row and column k, with `LogDetTriplet` this is COMET (Atzmon, Shalit and
-    Chechik 2015, Algorithm 1).
+    Runs on any manifold with blocks (`HasBlocks`). On `PositiveDefinite`, whose block k is row and column k, with
+    `LogDetTriplet` this is COMET (Atzmon, Shalit and Chechik 2015, Algorithm 1).
 
     Parameters
     ----------
@@ -41,7 +48,8 @@ class CoordinateDescent(Solver):
         Which block moves. "uniform" draws with replacement, as the paper does; "shuffled" takes each block
         once per pass; "gauss-southwell" takes the longest gradient, at the price of a whole gradient a step.
     retraction : Retraction, optional
-        The straight line, `Additive`, unless given.
+        Unless given, the straight line, `Additive`, where the manifold knows how far it goes (`HasStepBound`), and
+        the manifold's default retraction elsewhere; a line search needs one with a `velocity`.
     tol : float
         Stop when the optimality residual, looked at after each pass, is at most this; 0: only the budget stops. The
         residual is the length of the gradient relative to that of its parts; with the hinge it need not vanish.
@@ -62,20 +70,12 @@ class CoordinateDescent(Solver):
         engine: str = "auto",
         n_steps: int | None = None,
     ) -> None:
-        if not n_passes >= 0:
-            raise InvalidInputError(f"n_passes = {n_passes!r} must be a number of at least 0.")
-        if n_steps is not None and (not isinstance(n_steps, int) or n_steps < 0):
-            raise InvalidInputError(f"n_steps = {n_steps!r} must be an integer of at least 0.")
-        if not tol >= 0.0:
-            raise InvalidInputError(f"tol = {tol!r} must be a number of at least 0.")
-        if engine not in ENGINES:
-            raise InvalidInputError(f"engine = {engine!r} is unknown; choose one of {', '.join(ENGINES)}.")
-        if isinstance(order, str) and order not in ORDERS:
-            raise InvalidInputError(f"order = {order!r} is unknown; choose one of {', '.join(ORDERS)}.")
-        self.n_passes, self.tol, self.order, self.engine_name = n_passes, float(tol), order, engine
+        number("n_passes", n_passes, least=0)
+        self.n_passes, self.tol = n_passes, number("tol", tol, least=0)
+        self.order, self.engine_name = checked_order(order, ORDERS), one_of("engine", engine, ENGINES)
         self.step_size = ExactLineSearch() if step_size is None else as_step_size(step_size, searches=True)
-        self.retraction = Additive() if retraction is None else retraction
-        self._n_steps = n_steps
+        self.retraction = retraction
+        self._n_steps = optional(integer)("n_steps", n_steps)
 
     def __repr__(self) -> str:
         order = self.order if isinstance(self.order, str) else type(self.order).__name__
@@ -97,15 +97,13 @@ class CoordinateDescent(Solver):
 
     def sampler_for(self, problem: Problem) -> Sampler:
         """Return the sampler of the schedule."""
-        if isinstance(self.order, Sampler):
-            return self.order
         if isinstance(self.order, str):
             return ORDERS[self.order](problem.manifold.n_blocks)  # type: ignore[attr-defined]
-        return FromDraw(self.order)
+        return as_sampler(self.order, None)
 
     def step_size_rule(self) -> StepSize:
         """Return the rule of the steps."""
-        return self.step_size
+        return watched(self.step_size)
 
     def check_every(self, problem: Problem) -> int | None:
         """Return the number of steps of a pass, after which the residual is looked at."""

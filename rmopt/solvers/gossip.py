@@ -8,18 +8,19 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
+from rmopt.core.arguments import flag, instance, integer, number, one_of, optional
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.graph import Graph
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.costs.gossip import GossipCost
-from rmopt.engines.base import Engine
+from rmopt.engines.base import Engine, unlike
 from rmopt.engines.gossip import GossipEngine
 from rmopt.engines.world import OneProcess, World
 from rmopt.manifolds import Power
 from rmopt.solvers.base import Solver
-from rmopt.solvers.samplers import FromDraw, Sampler, Uniform
-from rmopt.solvers.step_sizes import StepSize, as_step_size
+from rmopt.solvers.samplers import Sampler, Uniform, as_sampler, checked_order
+from rmopt.solvers.step_sizes import StepSize, as_step_size, watched
 
 CLOCKS = ("shared", "own")
 
@@ -35,8 +36,8 @@ class Matchings(Sampler):
     def __init__(self, graph: Graph) -> None:
         groups = graph.matchings
         self._table = np.full((len(groups), max(map(len, groups))), -1)
-        for number, group in enumerate(groups):
-            self._table[number, : len(group)] = group
+        for row, group in zip(self._table, groups, strict=True):
+            row[: len(group)] = group
         self.batch_size = self._table.shape[1]
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
@@ -92,19 +93,12 @@ class Gossip(Solver):
         n_steps: int | None = None,
         world: World | None = None,
     ) -> None:
-        if not (np.isfinite(n_updates) and n_updates >= 0):
-            raise InvalidInputError(f"n_updates = {n_updates!r} must be a number of at least 0.")
-        if n_steps is not None and (not isinstance(n_steps, int) or n_steps < 0):
-            raise InvalidInputError(f"n_steps = {n_steps!r} must be an integer of at least 0.")
-        if isinstance(order, str) and order not in ORDERS:
-            raise InvalidInputError(f"order = {order!r} is unknown; choose one of {', '.join(ORDERS)}.")
-        if clock not in CLOCKS:
-            raise InvalidInputError(f"clock = {clock!r} is unknown; choose one of {', '.join(CLOCKS)}.")
-        self.step_size, self.n_updates, self.order = as_step_size(step_size), float(n_updates), order
-        self.preconditioned, self.clock, self.retraction = bool(preconditioned), clock, retraction
-        self.scales = None if scales is None else np.asarray(scales, dtype=float)
-        self.world = OneProcess() if world is None else world
-        self._n_steps = n_steps
+        self.step_size, self.n_updates = as_step_size(step_size), number("n_updates", n_updates, least=0)
+        self.order, self.clock = checked_order(order, ORDERS), one_of("clock", clock, CLOCKS)
+        self.preconditioned, self.retraction = flag("preconditioned", preconditioned), retraction
+        self.scales = None if scales is None else np.array([number("scales", one, above=0) for one in scales])
+        self.world = OneProcess() if world is None else instance("world", world, World, "a World")
+        self._n_steps = optional(integer)("n_steps", n_steps)
 
     def __repr__(self) -> str:
         order = self.order if isinstance(self.order, str) else type(self.order).__name__
@@ -126,12 +120,14 @@ class Gossip(Solver):
             When `scales` are not one positive number per agent.
         """
         cost, manifold = problem.cost, problem.manifold
-        if not isinstance(cost, GossipCost) or not isinstance(manifold, Power):
+        unfit = unlike("cost", cost, (GossipCost,)) or unlike("manifold", manifold, (Power,))
+        if unfit or not isinstance(cost, GossipCost) or not isinstance(manifold, Power):
             raise MissingCapabilityError(
-                f"Gossip cannot run {type(cost).__name__} on {manifold}: it needs a GossipCost on Power(manifold, n)."
+                f"Gossip cannot run {type(cost).__name__} on {manifold}: it needs a GossipCost on Power(manifold, "
+                "n), and takes no subclass of either, whose methods it would not call; SGD calls them."
             )
         n = cost.graph.n
-        if self.scales is not None and not (self.scales.shape == (n,) and (self.scales > 0).all()):
+        if self.scales is not None and self.scales.shape != (n,):
             raise InvalidInputError(f"scales must be {n} positive numbers, one per agent, got {self.scales}.")
         base = manifold.base
         return GossipEngine(
@@ -140,7 +136,7 @@ class Gossip(Solver):
             base.default_retraction if self.retraction is None else base.fitting(self.retraction),
             self.preconditioned,
             self.scales,
-            self.step_size if self.clock == "own" else None,
+            self.step_size_rule() if self.clock == "own" else None,
             self.world,
         )
 
@@ -154,12 +150,10 @@ class Gossip(Solver):
 
     def sampler_for(self, problem: Problem) -> Sampler:
         """Return the sampler of the schedule."""
-        if isinstance(self.order, Sampler):
-            return self.order
         if isinstance(self.order, str):
             return ORDERS[self.order](problem.cost.graph)  # type: ignore[attr-defined]
-        return FromDraw(self.order)
+        return as_sampler(self.order, problem.cost)
 
     def step_size_rule(self) -> StepSize:
         """Return the rule of the step sizes."""
-        return self.step_size
+        return watched(self.step_size)

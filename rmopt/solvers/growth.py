@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from rmopt.core.errors import InvalidInputError
+from rmopt.core.arguments import integer
 from rmopt.engines.rank_incremental import Growth as Growth
 
 
@@ -26,8 +24,8 @@ class Exponential:
     factor: int = 2
 
     def __post_init__(self) -> None:
-        _check("columns", self.columns, 1)
-        _check("factor", self.factor, 2)
+        integer("columns", self.columns, 1)
+        integer("factor", self.factor, 2)
 
     def first(self) -> int:
         """Return the number for the first round."""
@@ -50,7 +48,7 @@ class Linear:
     columns: int = 1
 
     def __post_init__(self) -> None:
-        _check("columns", self.columns, 1)
+        integer("columns", self.columns, 1)
 
     def first(self) -> int:
         """Return the number for the first round."""
@@ -59,8 +57,3 @@ class Linear:
     def after(self, added: int) -> int:
         """Return the number for the next round."""
         return self.columns
-
-
-def _check(name: str, value: int, least: int) -> None:
-    if not isinstance(value, (int, np.integer)) or value < least:
-        raise InvalidInputError(f"{name} = {value!r} must be an integer of at least {least}.")

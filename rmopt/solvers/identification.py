@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
+from rmopt.core.arguments import integer, number, one_of
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.problem import Problem
-from rmopt.costs.bilinear import Bilinear
-from rmopt.engines.base import Engine
+from rmopt.costs.bilinear import Bilinear, BilinearSum, TripletSum
+from rmopt.costs.losses import Loss
+from rmopt.engines.base import Engine, unlike
 from rmopt.engines.identification import INNER_FORMS, IdentificationEngine
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers.base import Solver
 from rmopt.solvers.samplers import Sampler, as_sampler
-from rmopt.solvers.step_sizes import StepSize, as_step_size
+from rmopt.solvers.step_sizes import StepSize, as_step_size, watched
 
 
 class ManifoldIdentification(Solver):
@@ -53,16 +55,13 @@ class ManifoldIdentification(Solver):
         n_steps: int = 1000,
         sampler: Sampler | Callable[..., Any] | None = None,
     ) -> None:
-        if inner not in INNER_FORMS:
-            raise InvalidInputError(f"inner = {inner!r} is unknown; choose one of {', '.join(INNER_FORMS)}.")
-        for name, value, least in (("inner_steps", inner_steps, 1), ("n_steps", n_steps, 0)):
-            if not isinstance(value, (int, np.integer)) or value < least:
-                raise InvalidInputError(f"{name} = {value!r} must be an integer of at least {least}.")
-        if not (np.isfinite(inner_step_size) and inner_step_size > 0):
-            raise InvalidInputError(f"inner_step_size = {inner_step_size} must be a positive number.")
         self.step_size = as_step_size(step_size)
-        self.inner_step_size, self.inner_steps, self.inner = float(inner_step_size), int(inner_steps), inner
-        self.n_steps, self.sampler = int(n_steps), sampler
+        self.inner_step_size = number("inner_step_size", inner_step_size, above=0)
+        self.inner_steps, self.inner = (
+            integer("inner_steps", inner_steps, 1),
+            one_of("inner", inner, INNER_FORMS),
+        )
+        self.n_steps, self.sampler = integer("n_steps", n_steps), sampler
 
     def __repr__(self) -> str:
         sampler = self.sampler if self.sampler is None else type(self.sampler).__name__
@@ -73,10 +72,16 @@ class ManifoldIdentification(Solver):
 
     def engine(self, problem: Problem) -> Engine:
         """Return the engine that does the rounds."""
-        if not isinstance(problem.cost, Bilinear) or not isinstance(problem.manifold, FixedRankEmbedded):
+        cost, manifold = problem.cost, problem.manifold
+        unfit = (
+            unlike("cost", cost, (BilinearSum, TripletSum))
+            or unlike("manifold", manifold, (FixedRankEmbedded,))
+            or unlike("loss", cost.loss, (Loss,))  # type: ignore[attr-defined]
+        )
+        if unfit or not isinstance(cost, Bilinear):
             raise MissingCapabilityError(
-                "ManifoldIdentification needs a bilinear cost (BilinearSum, TripletSum) on FixedRankEmbedded, "
-                f"got {type(problem.cost).__name__} on {problem.manifold}."
+                "ManifoldIdentification needs a bilinear cost (BilinearSum, TripletSum) with a Loss on "
+                f"FixedRankEmbedded, and no subclass of them, got {type(cost).__name__} on {manifold}."
             )
         batch = self.sampler_for(problem).batch_size
         if batch != 1 + self.inner_steps:
@@ -84,15 +89,14 @@ class ManifoldIdentification(Solver):
                 f"a round looks at 1 + inner_steps = {1 + self.inner_steps} terms, and the sampler draws "
                 f"{batch}; set its batch_size."
             )
-        ratio = self.inner_step_size / float(self.step_size(np.zeros(1, dtype=np.int64))[0])
-        return IdentificationEngine(problem.cost, ratio, self.inner)
+        ratio = self.inner_step_size / float(self.step_size_rule()(np.zeros(1, dtype=np.int64))[0])
+        return IdentificationEngine(cost, ratio, self.inner)
 
     def sampler_for(self, problem: Problem) -> Sampler:
         """Return the sampler of the rounds."""
-        if isinstance(self.sampler, Sampler):
-            return self.sampler
-        return as_sampler(self.sampler, problem.cost, 1 + self.inner_steps)
+        drawn = None if isinstance(self.sampler, Sampler) else 1 + self.inner_steps
+        return as_sampler(self.sampler, problem.cost, drawn)
 
     def step_size_rule(self) -> StepSize:
         """Return the rule of the step sizes."""
-        return self.step_size
+        return watched(self.step_size)

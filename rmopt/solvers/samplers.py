@@ -8,12 +8,14 @@ would have drawn.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from rmopt.core.ambient import Array
+from rmopt.core.arguments import integer, one_of, shown
+from rmopt.core.cost import as_sum
 from rmopt.core.errors import InvalidInputError
 from rmopt.engines.coordinate import GREEDY
 
@@ -55,13 +57,15 @@ class _OverTerms(Sampler):
     """Common ground of samplers that choose among enumerated terms or among rows of a table of terms."""
 
     def __init__(self, terms: int | Array, batch_size: int = 1) -> None:
-        table = None if isinstance(terms, (int, np.integer)) else np.asarray(terms)
-        count = int(terms) if table is None else len(table)
-        if count < 1:
-            raise InvalidInputError(f"{type(self).__name__} needs at least one term, got {count}.")
-        if not 1 <= batch_size <= count:
-            raise InvalidInputError(f"batch_size = {batch_size} is out of range; choose 1 to {count}.")
-        self.terms, self._table, self.n_terms, self.batch_size = terms, table, count, int(batch_size)
+        table = None if np.ndim(terms) == 0 else np.asarray(terms)
+        if table is not None and (table.ndim != 2 or table.dtype.kind not in "iu"):
+            raise InvalidInputError(
+                f"terms must be their number, or a table of integers with one term a row; got {table.dtype} of "
+                f"shape {table.shape}."
+            )
+        self.n_terms = integer("number of terms", terms if table is None else len(table), 1)
+        self.terms, self._table = terms, table
+        self.batch_size = integer("batch_size", batch_size, 1, self.n_terms)
 
     def _look_up(self, numbers: Array) -> Array:
         """Return the terms with these numbers, one step a row."""
@@ -117,9 +121,7 @@ class Cyclic(Sampler):
     """
 
     def __init__(self, terms: int) -> None:
-        if terms < 1:
-            raise InvalidInputError(f"Cyclic needs at least one term, got {terms}.")
-        self.n_terms = int(terms)
+        self.n_terms = integer("number of terms", terms, 1)
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
         """Return the numbers in turn (see `Sampler.draw`)."""
@@ -136,7 +138,7 @@ class GaussSouthwell(Sampler):
     """
 
     def __init__(self, terms: int) -> None:
-        self.n_terms = int(terms)
+        self.n_terms = integer("number of terms", terms, 1)
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
         """Return the sign for it at every step (see `Sampler.draw`)."""
@@ -156,7 +158,7 @@ class FromDraw(Sampler):
     def __init__(
         self, function: Callable[[np.random.Generator, int, int], Array], batch_size: int = 1
     ) -> None:
-        self.function, self.batch_size = function, batch_size
+        self.function, self.batch_size = function, integer("batch_size", batch_size, 1)
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
         """Return the function's terms, checked for their shape."""
@@ -169,19 +171,33 @@ class FromDraw(Sampler):
         return schedule
 
 
-def as_sampler(sampler: Any, cost: Any, batch_size: int) -> Sampler:
+def batch_size_of(sampler: Any, batch_size: int | None) -> int:
+    """Return the terms per step: those of a `Sampler`, which must not be contradicted, otherwise 1 unless given."""
+    drawn = sampler.batch_size if isinstance(sampler, Sampler) else None
+    if batch_size is None:
+        return 1 if drawn is None else drawn
+    if drawn is not None and batch_size != drawn:
+        raise InvalidInputError(
+            f"batch_size = {shown(batch_size)} contradicts the sampler's {drawn}; set it on the sampler alone."
+        )
+    return integer("batch_size", batch_size, 1)
+
+
+def checked_order(order: Any, known: Iterable[str]) -> Any:
+    """Return an order of blocks or edges, or refuse what is neither a known name, a Sampler nor a function."""
+    return order if isinstance(order, Sampler) or callable(order) else one_of("order", order, known)
+
+
+def as_sampler(sampler: Any, cost: Any, batch_size: int | None = None) -> Sampler:
     """Return a sampler: None becomes `Uniform` over the cost's terms, a function `FromDraw`."""
+    batch_size = batch_size_of(sampler, batch_size)
     if isinstance(sampler, Sampler):
-        if batch_size not in (1, sampler.batch_size):
-            raise InvalidInputError(
-                f"batch_size = {batch_size} contradicts the sampler's {sampler.batch_size}; "
-                "set it on the sampler alone."
-            )
         return sampler
     if callable(sampler):
         return FromDraw(sampler, batch_size)
     if sampler is not None:
-        raise InvalidInputError(f"sampler = {sampler!r} must be a Sampler, a function or None.")
+        raise InvalidInputError(f"sampler = {shown(sampler)} must be a Sampler, a function or None.")
+    cost = as_sum(cost)
     if cost.n_terms is None:
         raise InvalidInputError(
             f"{type(cost).__name__} is a stream of terms; pass a sampler that draws them."

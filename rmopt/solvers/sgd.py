@@ -6,18 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 from rmopt.core.ambient import Array
-from rmopt.core.errors import InvalidInputError
+from rmopt.core.arguments import integer, one_of
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine
 from rmopt.engines.choose import ENGINES, choose_engine
 from rmopt.solvers.base import Solver
-from rmopt.solvers.samplers import Sampler, as_sampler
-from rmopt.solvers.step_sizes import StepSize, as_step_size
+from rmopt.solvers.samplers import Sampler, as_sampler, batch_size_of
+from rmopt.solvers.step_sizes import StepSize, as_step_size, watched
 
 
 class SGD(Solver):
     """Gradient of a few terms, projection onto the tangent space, retraction; again and again.
+
+    A step is along the sum of the gradients of its terms, not their mean: with larger batches take smaller step
+    sizes. A cost that is no sum of terms is taken whole at every step.
 
     On `FixedRankEmbedded` with `SecondOrder` and a bilinear cost this is LORETA
     (Shalit et al. 2012, Algorithms 1–4).
@@ -28,8 +31,8 @@ class SGD(Solver):
         A number is a constant step size; a function maps an int array of step numbers to step sizes.
     n_steps : int
         The budget.
-    batch_size : int
-        Terms per step.
+    batch_size : int, optional
+        Terms per step: those of the sampler, otherwise 1, unless given.
     sampler : Sampler or callable, optional
         Which terms each step looks at; uniform with replacement unless given.
     retraction : Retraction, optional
@@ -43,17 +46,14 @@ class SGD(Solver):
         step_size: float | StepSize | Callable[[Array], Array],
         *,
         n_steps: int = 10_000,
-        batch_size: int = 1,
+        batch_size: int | None = None,
         sampler: Sampler | Callable[..., Any] | None = None,
         retraction: Retraction | None = None,
         engine: str = "auto",
     ) -> None:
-        if not isinstance(n_steps, int) or n_steps < 0:
-            raise InvalidInputError(f"n_steps = {n_steps!r} must be an integer of at least 0.")
-        if engine not in ENGINES:
-            raise InvalidInputError(f"engine = {engine!r} is unknown; choose one of {', '.join(ENGINES)}.")
-        self.step_size, self.n_steps, self.batch_size = as_step_size(step_size), n_steps, batch_size
-        self.sampler, self.retraction, self.engine_name = sampler, retraction, engine
+        self.step_size, self.n_steps = as_step_size(step_size), integer("n_steps", n_steps)
+        self.sampler, self.batch_size = sampler, batch_size_of(sampler, batch_size)
+        self.retraction, self.engine_name = retraction, one_of("engine", engine, ENGINES)
 
     def __repr__(self) -> str:
         sampler = self.sampler if self.sampler is None else type(self.sampler).__name__
@@ -64,8 +64,7 @@ class SGD(Solver):
 
     def engine(self, problem: Problem) -> Engine:
         """Return the engine that does the steps."""
-        batch_size = self.sampler_for(problem).batch_size
-        return choose_engine(problem, self.retraction, self.engine_name, batch_size)
+        return choose_engine(problem, self.retraction, self.engine_name, self.batch_size)
 
     def sampler_for(self, problem: Problem) -> Sampler:
         """Return the sampler of the schedule."""
@@ -73,4 +72,4 @@ class SGD(Solver):
 
     def step_size_rule(self) -> StepSize:
         """Return the rule of the step sizes."""
-        return self.step_size
+        return watched(self.step_size)

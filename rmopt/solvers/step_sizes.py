@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
 
 from rmopt.core.ambient import Array
+from rmopt.core.arguments import number, shown
 from rmopt.core.errors import InvalidInputError
 from rmopt.kernels.row_column import EXACT, FIXED, FRACTION
 
@@ -34,9 +36,12 @@ class StepSize(ABC):
         return f"{type(self).__name__}()"
 
 
-def _require_positive(rule: str, name: str, value: float) -> None:
-    if not (np.isfinite(value) and value > 0):
-        raise InvalidInputError(f"{rule}: {name} = {value} must be a positive number.")
+def _hold(rule: StepSize, *names: str, **bounds: float) -> None:
+    """Hold the numbers of a rule to bounds, and keep them as floats."""
+    for name in names:
+        object.__setattr__(
+            rule, name, number(f"{type(rule).__name__}: {name}", getattr(rule, name), **bounds)
+        )
 
 
 @dataclass(frozen=True)
@@ -51,11 +56,11 @@ class Constant(StepSize):
     a: float
 
     def __post_init__(self) -> None:
-        _require_positive("step size Constant", "a", self.a)
+        _hold(self, "a", above=0)
 
     def __call__(self, t: Array) -> Array:
         """Return a for every step."""
-        return np.full(len(t), float(self.a))
+        return np.full(len(t), self.a)
 
 
 @dataclass(frozen=True)
@@ -71,8 +76,7 @@ class InverseTime(StepSize):
     b: float
 
     def __post_init__(self) -> None:
-        _require_positive("step size InverseTime", "a", self.a)
-        _require_positive("step size InverseTime", "b", self.b)
+        _hold(self, "a", "b", above=0)
 
     def __call__(self, t: Array) -> Array:
         """Return a / (1 + b t)."""
@@ -91,16 +95,11 @@ class InverseSqrt(StepSize):
     a: float
 
     def __post_init__(self) -> None:
-        _require_positive("step size InverseSqrt", "a", self.a)
+        _hold(self, "a", above=0)
 
     def __call__(self, t: Array) -> Array:
         """Return a / √(t + 1)."""
         return self.a / np.sqrt(np.asarray(t, dtype=float) + 1.0)
-
-
-def _require_share(rule: str, name: str, value: float) -> None:
-    if not 0.0 < value < 1.0:
-        raise InvalidInputError(f"{rule}: {name} = {value} must lie between 0 and 1.")
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ class ExactLineSearch(StepSize):
     search: ClassVar[int] = EXACT
 
     def __post_init__(self) -> None:
-        _require_share("ExactLineSearch", "limit", self.limit)
+        _hold(self, "limit", above=0, below=1)
 
     def __call__(self, t: Array) -> Array:
         """Return the limit for every step."""
@@ -141,7 +140,7 @@ class FractionOfBound(StepSize):
     search: ClassVar[int] = FRACTION
 
     def __post_init__(self) -> None:
-        _require_share("FractionOfBound", "fraction", self.fraction)
+        _hold(self, "fraction", above=0, below=1)
 
     def __call__(self, t: Array) -> Array:
         """Return the fraction for every step."""
@@ -191,11 +190,13 @@ def as_step_size(rule: float | StepSize | Callable[[Array], Array], searches: bo
         return rule
     if callable(rule):
         return FromFunction(rule)
-    try:
-        return Constant(float(rule))
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InvalidInputError):
-            raise
+    if not isinstance(rule, Real):
         raise InvalidInputError(
-            f"step_size = {rule!r} must be a positive number, a StepSize or a function of the step numbers."
-        ) from None
+            f"step_size = {shown(rule)} must be a positive number, a StepSize or a function of the step numbers."
+        )
+    return Constant(number("step_size", rule, above=0))
+
+
+def watched(rule: StepSize) -> StepSize:
+    """Return a rule whose step sizes are checked where they are drawn."""
+    return rule if isinstance(rule, FromFunction) else FromFunction(rule)
