@@ -8,13 +8,13 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh, solve_triangular
 
 from rmopt.core.ambient import Ambient, Array, dense
-from rmopt.core.errors import InvalidInputError
+from rmopt.core.arguments import integer
 from rmopt.core.manifold import Manifold
 from rmopt.core.retraction import Retraction
 from rmopt.core.row_column import RowColumn
 from rmopt.kernels import row_column
 from rmopt.linalg import symmetric
-from rmopt.retractions.positive_definite import SecondOrderPD
+from rmopt.retractions.positive_definite import POSITIVE_DEFINITE_RETRACTIONS, SecondOrderPD
 
 
 class PositiveDefinite(Manifold):
@@ -37,12 +37,12 @@ class PositiveDefinite(Manifold):
     """
 
     point_type = np.ndarray
+    default_retraction: Retraction = SecondOrderPD()
+    retractions = POSITIVE_DEFINITE_RETRACTIONS
 
     def __init__(self, d: int, retraction: Retraction | None = None) -> None:
-        if d < 1:
-            raise InvalidInputError(f"PositiveDefinite needs d of at least 1, got d = {d}.")
-        self.shape = (int(d), int(d))
-        self.default_retraction = self.fitting(SecondOrderPD() if retraction is None else retraction)
+        self.shape = (integer("d", d, 1),) * 2
+        self.default_retraction = self.fitting(retraction)
 
     def __repr__(self) -> str:
         return f"PositiveDefinite({self.shape[0]})"
