@@ -132,12 +132,14 @@ class Manifold(ABC):
                 f"{''.join(f', or {name!r}' for name in self.retractions)}."
             )
         wanted = retraction.point_type
-        if wanted is not None and not issubclass(self.point_type, wanted):
+        if wanted is not None and self.point_type is not object and not issubclass(self.point_type, wanted):
             raise InvalidInputError(
                 f"{retraction} moves points of type {wanted.__name__}, and those of {self} are of type "
                 f"{self.point_type.__name__}; its default retraction is {self.default_retraction}."
             )
-        reason = None if type(retraction) in map(type, self.retractions.values()) else self._misfit(retraction)
+        reason = (
+            None if type(retraction) in map(type, self.retractions.values()) else self._misfit(retraction)
+        )
         if reason is not None:
             raise InvalidInputError(
                 f"{retraction} is no retraction of {self}: {reason}; its default retraction is "

@@ -9,7 +9,8 @@ import numpy as np
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import integer
 from rmopt.core.manifold import Manifold
-from rmopt.retractions.euclidean import Additive
+from rmopt.core.retraction import Retraction
+from rmopt.retractions.euclidean import EUCLIDEAN_RETRACTIONS, Additive
 
 
 class Euclidean(Manifold):
@@ -27,8 +28,8 @@ class Euclidean(Manifold):
     """
 
     point_type = np.ndarray
-    default_retraction = Additive()
-    retractions = {"additive": default_retraction}
+    default_retraction: Retraction = Additive()
+    retractions = EUCLIDEAN_RETRACTIONS
 
     def __init__(self, n: int, m: int) -> None:
         self.shape = (integer("n", n, 1), integer("m", m, 1))

@@ -35,11 +35,11 @@ class Product(Manifold):
     point_type = Parts
 
     def __init__(self, factors: Sequence[Manifold]) -> None:
-        self.factors = tuple(factors) if isinstance(factors, Iterable) else (factors,)
+        self.factors = tuple(factors) if isinstance(factors, Iterable) else ()
         if not self.factors or not all(isinstance(factor, Manifold) for factor in self.factors):
             raise InvalidInputError(
-                f"{type(self).__name__} needs one or more manifolds, got {shown(factors)}; rmopt.interop.from_pymanopt "
-                "turns one of pymanopt's into one."
+                f"{type(self).__name__} needs one or more manifolds, got {shown(factors)}; "
+                "rmopt.interop.from_pymanopt turns one of pymanopt's into one."
             )
         self.default_retraction = Componentwise([factor.default_retraction for factor in self.factors])
 
@@ -201,7 +201,8 @@ class Product(Manifold):
                     f"shape {shapes[i]}; make them agree."
                 )
         return {
-            i: block if len(shapes[i]) == 2 else dense(block).reshape(shapes[i]) for i, block in blocks.items()
+            i: block if len(shapes[i]) == 2 else dense(block).reshape(shapes[i])
+            for i, block in blocks.items()
         }
 
     @staticmethod

@@ -40,7 +40,7 @@ class PSDMatrices(FixedRankManifold):
     """
 
     point_type = PSDPoint
-    retractions = {**PSD_RETRACTIONS, "polar": PolarFactors()}
+    retractions = PSD_RETRACTIONS | {"polar": PolarFactors()}
     default_retraction: Retraction = SecondOrderPSD()
 
     def __init__(self, n: int, k: int, retraction: Retraction | None = None) -> None:
