@@ -24,6 +24,7 @@ from rmopt.core import (
     Cost,
     Factored,
     Graph,
+    Manifold,
     Parts,
     Retraction,
     RowColumn,
@@ -31,7 +32,7 @@ from rmopt.core import (
     WholeCost,
 )
 from rmopt.core.ambient import dense
-from rmopt.costs import BilinearSum, GossipCost, LogDetTriplet
+from rmopt.costs import BilinearSum, GossipCost, Grid, LogDetTriplet, Pairs
 from rmopt.interop import PymanoptSolver, from_pymanopt
 from rmopt.manifolds import (
     Euclidean,
@@ -118,6 +119,16 @@ class Straight(Retraction):
 
     def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
         return MetricProjection()(manifold, point, tangent, t)
+
+
+class Straightened(Retraction):
+    """Somebody's retraction of spheres."""
+
+    order, name = 2, "straightened"
+
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        moved = point + t * tangent
+        return moved / np.linalg.norm(moved)
 
 
 FITTING: list[tuple[Any, Any]] = [
@@ -445,13 +456,95 @@ def test_numbers_that_are_not_finite_end_a_pymanopt_run_in_a_sentence() -> None:
     np.testing.assert_allclose(found.point, 1.0, atol=1e-4)
 
 
+def test_a_log_determinant_outside_of_the_cone_is_no_error_of_numpy() -> None:
+    cost, outside = LogDetTriplet(*FEW), np.diag([1.0, 1.0, -1.0])
+    assert cost.value(outside) == np.inf
+    assert np.isnan(cost.gradient(outside)).all()
+    assert np.isnan(cost.block_gradient(outside, 0).u).all()
+    assert np.isnan(PositiveDefinite(3).norm(outside, np.eye(3)))
+    with pytest.raises(InvalidInputError, match="not positive definite to machine precision"):
+        PositiveDefinite(3).exp(outside, np.eye(3))
+
+
 def test_what_lacks_second_derivatives_is_named() -> None:
     problem = Problem(PolarPSD(4, 2), FACTORS)
     with pytest.raises(MissingCapabilityError, match=r"PolarPSD.* has no `euclidean_to_riemannian_hessian`"):
         PymanoptSolver("TrustRegions").run(problem)
 
 
+class Circle(Manifold):
+    """Somebody's manifold, which declares nothing that it need not, and has no distance."""
+
+    default_retraction = Straightened()
+    dim = 1
+
+    def inner_product(self, point: Any, tangent_vector_a: Any, tangent_vector_b: Any) -> float:
+        return float(tangent_vector_a @ tangent_vector_b)
+
+    def projection(self, point: Any, ambient: Any) -> Any:
+        return ambient - (point @ ambient) * point
+
+    def embedding(self, point: Any, tangent_vector: Any) -> Any:
+        return tangent_vector
+
+    def embed_point(self, point: Any) -> Any:
+        return point
+
+    def random_point(self, rng: Any = None) -> Any:
+        angle = np.random.default_rng(rng).uniform(0.0, 6.0)
+        return np.array([np.cos(angle), np.sin(angle)])
+
+    def random_tangent_vector(self, point: Any, rng: Any = None) -> Any:
+        return np.array([-point[1], point[0]])
+
+    def zero_vector(self, point: Any) -> Any:
+        return np.zeros(2)
+
+    def transport(self, point_a: Any, point_b: Any, tangent_vector_a: Any) -> Any:
+        return self.projection(point_b, tangent_vector_a)
+
+    def check_point(self, point: Any) -> str | None:
+        return None if abs(np.linalg.norm(point) - 1.0) < 1e-8 else "its length is not 1"
+
+    def __repr__(self) -> str:
+        return "Circle()"
+
+
+class Endless(Circle):
+    """Somebody's manifold without random points: nothing can be tried on it."""
+
+    def random_point(self, rng: Any = None) -> Any:
+        raise NotImplementedError
+
+
+def test_somebodys_manifold_with_somebodys_retraction() -> None:
+    for manifold in (Circle(), Circle().using(Straightened()), Power(Circle(), 2).using(Straightened())):
+        assert all(check_manifold(manifold))
+    for wrong, sentence in (
+        (
+            Additive(),
+            r"Additive\(\) is no retraction of Circle\(\): after a short step of it, its length is not 1",
+        ),
+        (QR(), r"a short step of it fails"),
+        (Exponential(), r"no closed form"),
+        ("qr", r"retraction of Circle\(\) = 'qr' is unknown"),
+    ):
+        with pytest.raises(rmopt.RmoptError, match=sentence):
+            Circle().using(wrong)  # type: ignore[arg-type]
+    assert Endless().using(Additive()).default_retraction == Additive()
+    with pytest.raises(InvalidInputError, match="its length is not 1"):
+        SGD(0.1).run(Problem(Circle(), WholeCost(ALONE)), np.ones(2))
+    found = SGD(0.1, n_steps=300).run(Problem(Circle(), WholeCost(ALONE)), random_state=0).point
+    np.testing.assert_allclose(found, -(0.5**0.5), atol=1e-6)
+
+
 # Arguments
+
+
+def damaged() -> sp.csr_array:
+    matrix = sp.csr_array(np.eye(2))
+    matrix.indices[0] = 10**6
+    return matrix
 
 
 @pytest.mark.parametrize(
@@ -477,6 +570,13 @@ def test_what_lacks_second_derivatives_is_named() -> None:
         (lambda: BilinearSum(np.eye(2), np.eye(2), 3), r"loss = 3 must be a name"),
         (lambda: LogDetTriplet(*FEW, alpha="x"), r"alpha = 'x' must be a number"),
         (lambda: frechet_mean(FLAT, [np.ones((6, 2))], max_iterations=2.5), r"max_iterations = 2.5"),
+        (lambda: Componentwise([QR]), r"Componentwise needs one or more retractions"),
+        (lambda: Componentwise(QR()), r"Componentwise needs one or more retractions"),
+        (lambda: BilinearSum([[1.0], [1.0, 2.0]], np.eye(2)), r"left must be a matrix, got rows of different"),
+        (lambda: BilinearSum(damaged(), np.eye(2)), r"left is a damaged csr matrix"),
+        (lambda: LogDetTriplet(FEW[0], [[0, 1, 2], [0]]), r"triplets must have shape"),
+        (lambda: Pairs([0], [1], 2.5), r"n_objects = 2.5 must be a positive integer"),
+        (lambda: Grid([0], [1]), r"a grid needs two ranges"),
         (lambda: PymanoptSolver().run(3), r"problem = 3 must be an rmopt.Problem"),
     ],
 )  # fmt: skip

@@ -210,7 +210,10 @@ def checked_triplets(triplets: Any, n_queries: int, n_documents: int) -> Array:
     InvalidInputError
         For another shape, no triplet, numbers that are no integers, or rows that do not exist.
     """
-    triplets = np.asarray(triplets)
+    try:
+        triplets = np.asarray(triplets)
+    except ValueError:
+        triplets = np.empty(0)
     if triplets.ndim != 2 or triplets.shape[1] != 3 or len(triplets) == 0:
         raise InvalidInputError(
             f"triplets must have shape (T, 3) with T ≥ 1: query, positive, negative; got {triplets.shape}."

@@ -160,7 +160,7 @@ class LogDetTriplet(BlockCost):
         slopes = self.loss.slopes(self.scores(point), np.ones(len(self.triplets)))
         barrier = np.zeros(self.n_blocks)
         if self.alpha > 0.0:
-            barrier = -self.alpha * cho_solve(cho_factor(self._shifted(point)), unit)
+            barrier = -self.alpha * _solved(self._shifted(point), unit)
         return self._pulled(slopes, block), barrier, self.beta * point[block]
 
     def proximal_step(self, point: Array, block: int, step: float) -> Array:
@@ -247,5 +247,13 @@ class LogDetTriplet(BlockCost):
         return 0.5 * (couplings + couplings.T)
 
 
+def _solved(matrix: Array, right: Array) -> Array:
+    """Return M⁻¹ B; NaN outside of the cone, where the cost is infinite."""
+    try:
+        return cho_solve(cho_factor(matrix), right)
+    except np.linalg.LinAlgError:
+        return np.full_like(right, np.nan)
+
+
 def _inverse(matrix: Array) -> Array:
-    return symmetric(cho_solve(cho_factor(matrix), np.eye(len(matrix))))
+    return symmetric(_solved(matrix, np.eye(len(matrix))))

@@ -180,6 +180,8 @@ class FromPymanopt(Manifold):
             stays = self.foreign.retraction(point, np.zeros_like(point))
         except NotImplementedError:
             return None
+        except np.linalg.LinAlgError as error:
+            return f"a step of length zero fails ({error})"
         off = np.linalg.norm(stays - point) / max(1.0, float(np.linalg.norm(point)))
         return None if off < 1e-8 else f"a step of length zero moves the point by {off:.1e}"
 
