@@ -17,7 +17,14 @@ The parts are sub-packages, loaded when first used:
 import importlib
 from typing import Any
 
-from rmopt.core import DivergedError, InvalidInputError, Problem, RmoptError
+from rmopt.core import (
+    DivergedError,
+    InvalidInputError,
+    MissingCapabilityError,
+    Problem,
+    RmoptError,
+    StorageError,
+)
 
 _SUBPACKAGES = (
     "checks", "cli", "core", "costs", "engines", "experiments", "interop", "linalg", "manifolds",
@@ -26,7 +33,10 @@ _SUBPACKAGES = (
 
 __version__ = "0.1.0"
 
-__all__ = ["DivergedError", "InvalidInputError", "Problem", "RmoptError", "autograd_cost", *_SUBPACKAGES]
+__all__ = [
+    "DivergedError", "InvalidInputError", "MissingCapabilityError", "Problem", "RmoptError", "StorageError",
+    "autograd_cost", *_SUBPACKAGES,
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

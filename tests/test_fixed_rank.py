@@ -129,7 +129,7 @@ def test_bad_input_is_named() -> None:
         InvalidInputError, match=r"rank k = 12 is out of range for 14 × 11 matrices; choose 1 to 11"
     ):
         FixedRankEmbedded(N, M, 12)
-    with pytest.raises(InvalidInputError, match=r"n and m of at least 1, got n = 0"):
+    with pytest.raises(InvalidInputError, match=r"n = 0 must be a positive integer"):
         FixedRankEmbedded(0, 3, 1)
     with pytest.raises(InvalidInputError, match=r"needs A of shape \(14, 4\) and B of shape \(11, 4\)"):
         MANIFOLD.from_factors(B, A)

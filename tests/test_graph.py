@@ -67,11 +67,11 @@ def test_bad_graphs_are_refused_in_a_sentence() -> None:
         Graph(3, [(0, 1), (1, 0), (1, 2)])
     with pytest.raises(InvalidInputError, match="pairs of integers"):
         Graph(2, [(0.0, 1.0)])  # type: ignore[list-item]
-    with pytest.raises(InvalidInputError, match="at least one agent"):
+    with pytest.raises(InvalidInputError, match="n = 0 must be a positive integer"):
         Graph(0, [])
     with pytest.raises(InvalidInputError, match="none of 100 random graphs"):
         Graph.erdos_renyi(50, 0.001)
-    with pytest.raises(InvalidInputError, match="between 0 and 1"):
+    with pytest.raises(InvalidInputError, match="above 0 and at most 1"):
         Graph.erdos_renyi(50, 2.0)
     with pytest.raises(InvalidInputError, match="choose one of path, ring"):
         as_graph("line", 3)

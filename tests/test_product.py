@@ -176,7 +176,7 @@ def test_bad_input() -> None:
     for factors in ([], [3]):
         with pytest.raises(InvalidInputError, match="one or more manifolds"):
             Product(factors)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="n of at least 1"):
+    with pytest.raises(InvalidInputError, match="n = 0 must be a positive integer"):
         Power(Grassmann(4, 1), 0)
     manifold = Power(Grassmann(4, 1), 2)
     assert "2 parts" in str(manifold.check_point(np.zeros((4, 2))))

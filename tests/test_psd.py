@@ -249,9 +249,9 @@ def test_bad_points_and_parameters_are_named() -> None:
     assert "S is not symmetric" in _unfit(lambda x: PSDPoint(x.Q, x.S + np.triu(np.ones((K, K)), 1)))
     assert "fewer than 5 eigenvalues are positive" in _unfit(lambda x: PSDPoint(x.Q, x.S - np.eye(K)))
     for make, message in {
-        lambda: PSDFixedRank(0, 1): "PSDFixedRank needs n of at least 1, got n = 0",
+        lambda: PSDFixedRank(0, 1): "n = 0 must be a positive integer",
         lambda: PSDFixedRank(4, 5): "rank k = 5 is out of range for 4 × 4 matrices; choose 1 to 4",
-        lambda: PolarPSD(4, 2, weight=1.0): "weight = 1.0 must lie between 0 and 1",
+        lambda: PolarPSD(4, 2, weight=1.0): "weight = 1.0 must be a number above 0 and below 1",
         lambda: MANIFOLD.from_factor(np.ones((N, 2))): "from_factor of PSDFixedRank(40, 5) needs Y of shape",
         lambda: MANIFOLD.from_factor(
             np.ones((N, K))

@@ -7,11 +7,13 @@ n × m array is formed for a gradient that is not one already.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from rmopt.core.arguments import shown
 from rmopt.core.errors import InvalidInputError
 
 Array = np.ndarray
@@ -33,7 +35,56 @@ class Ambient(Protocol):
         """Return G @ other for an (m, j) array; an (n, j) array."""
 
 
-class Factored:
+class Operator(ABC):
+    """The arithmetic of ambient matrices that are no arrays: sums, differences, multiples.
+
+    A subclass has `shape`, `T` and `@`. Sums and differences may mix operators, arrays and sparse arrays.
+    """
+
+    # Numpy arrays and scalars must leave sums and products to this class.
+    __array_ufunc__ = None
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of rows and columns, (n, m)."""
+
+    @property
+    @abstractmethod
+    def T(self) -> Any:
+        """The transposed operator."""
+
+    @abstractmethod
+    def __matmul__(self, other: Array) -> Array:
+        """Return G @ other for an (m, j) array."""
+
+    def __add__(self, other: Any) -> Any:
+        return Sum(self, other) if hasattr(other, "shape") else NotImplemented
+
+    def __radd__(self, other: Any) -> Any:
+        # sum([A, B]) begins with the number 0.
+        return self if np.ndim(other) == 0 and other == 0 else Sum(other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return self + -other
+
+    def __rsub__(self, other: Any) -> Any:
+        return other + -self
+
+    def __mul__(self, scalar: float) -> Any:
+        return Actions(self.shape, lambda X: (self @ X) * scalar, lambda X: (self.T @ X) * scalar)
+
+    def __rmul__(self, scalar: float) -> Any:
+        return self * scalar
+
+    def __truediv__(self, scalar: float) -> Any:
+        return self * (1.0 / scalar)
+
+    def __neg__(self) -> Any:
+        return self * -1.0
+
+
+class Factored(Operator):
     """The ambient matrix L Rᵀ.
 
     Parameters
@@ -41,8 +92,6 @@ class Factored:
     left : array or sparse array, shape (n, r)
     right : array or sparse array, shape (m, r)
     """
-
-    __array_ufunc__ = None
 
     def __init__(self, left: Any, right: Any) -> None:
         if left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[1]:
@@ -65,19 +114,11 @@ class Factored:
     def __matmul__(self, other: Array) -> Array:
         return self.left @ (self.right.T @ other)
 
-    def __add__(self, other: Any) -> Sum:
-        return Sum(self, other)
-
     def __mul__(self, scalar: float) -> Factored:
         return Factored(self.left * scalar, self.right)
 
-    __rmul__ = __mul__
 
-    def __neg__(self) -> Factored:
-        return self * -1.0
-
-
-class Sum:
+class Sum(Operator):
     """The ambient matrix that is the sum of others.
 
     Parameters
@@ -91,8 +132,6 @@ class Sum:
         For different shapes.
     """
 
-    __array_ufunc__ = None
-
     def __init__(self, *terms: Ambient) -> None:
         if len({tuple(term.shape) for term in terms}) != 1:
             raise InvalidInputError(
@@ -101,10 +140,9 @@ class Sum:
         self.terms = terms
 
     @property
-    def shape(self) -> tuple[int, int]:
+    def shape(self) -> tuple[int, ...]:
         """Numbers of rows and columns, (n, m)."""
-        n, m = self.terms[0].shape
-        return n, m
+        return tuple(self.terms[0].shape)
 
     @property
     def T(self) -> Sum:
@@ -115,11 +153,14 @@ class Sum:
         first, *rest = (term @ other for term in self.terms)
         return sum(rest, start=np.asarray(first))
 
-    def __add__(self, other: Any) -> Sum:
-        return Sum(*self.terms, other)
+    def __add__(self, other: Any) -> Any:
+        return Sum(*self.terms, other) if hasattr(other, "shape") else NotImplemented
+
+    def __mul__(self, scalar: float) -> Sum:
+        return Sum(*(term * scalar for term in self.terms))  # type: ignore[operator, arg-type]
 
 
-class Actions:
+class Actions(Operator):
     """The ambient matrix known by two functions.
 
     Parameters
@@ -132,28 +173,36 @@ class Actions:
         Maps an (n, j) array X to G.T @ X.
     """
 
-    __array_ufunc__ = None
-
     def __init__(
         self,
-        shape: tuple[int, int],
+        shape: tuple[int, ...],
         apply: Callable[[Array], Array],
         apply_transposed: Callable[[Array], Array],
     ) -> None:
-        self.shape = shape
-        self._apply, self._apply_transposed = apply, apply_transposed
+        self._shape, self._apply, self._apply_transposed = tuple(shape), apply, apply_transposed
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of rows and columns, (n, m)."""
+        return self._shape
 
     @property
     def T(self) -> Actions:
         """The transposed operator."""
-        return Actions(self.shape[::-1], self._apply_transposed, self._apply)
+        return Actions(self._shape[::-1], self._apply_transposed, self._apply)
 
     def __matmul__(self, other: Array) -> Array:
         return self._apply(other)
 
 
 def dense(ambient: Any) -> Array:
-    """Return an ambient matrix as an array of n × m numbers; for small matrices and flat manifolds."""
+    """Return an ambient matrix as an array of n × m numbers; for small matrices and flat manifolds.
+
+    Raises
+    ------
+    InvalidInputError
+        For what is no matrix, for example a number or a list.
+    """
     if isinstance(ambient, np.ndarray):
         return ambient
     if isinstance(ambient, Sum):
@@ -163,4 +212,9 @@ def dense(ambient: Any) -> Array:
         return product if isinstance(product, np.ndarray) else product.toarray()
     if hasattr(ambient, "toarray"):
         return ambient.toarray()
+    if not hasattr(ambient, "shape"):
+        raise InvalidInputError(
+            f"{shown(ambient)} is no ambient matrix, for example a gradient; return an array, or an operator with "
+            "`shape`, `T` and `@`."
+        )
     return np.asarray(ambient @ np.eye(ambient.shape[1]))

@@ -20,7 +20,14 @@ class Cost(ABC):
 
     @abstractmethod
     def gradient(self, point: Any) -> Ambient:
-        """Return the Euclidean gradient at a point, as an operator on the ambient space."""
+        """Return the Euclidean gradient at a point, as an operator on the ambient space.
+
+        On products it may also be a list, a tuple or `Parts`: one for each part of the point.
+        """
+
+    def refuses(self, point_type: type) -> str | None:
+        """Return in a sentence why the cost is no function of points of a class, or None."""
+        return None
 
 
 class FiniteSum(Cost):
@@ -73,6 +80,10 @@ class WholeCost(FiniteSum):
     def gradient(self, point: Any) -> Ambient:
         """Return the Euclidean gradient at a point."""
         return self.cost.gradient(point)
+
+    def refuses(self, point_type: type) -> str | None:
+        """Return why the cost is no function of points of a class, or None."""
+        return self.cost.refuses(point_type)
 
     def term_gradient(self, point: Any, terms: np.ndarray) -> Ambient:
         """Return the Euclidean gradient: there is one term."""

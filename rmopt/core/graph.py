@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
+from rmopt.core.arguments import integer, number, one_of, shown
 from rmopt.core.errors import InvalidInputError
+from rmopt.core.streams import seed_of
 
 
 class Graph:
@@ -31,12 +33,14 @@ class Graph:
     """
 
     def __init__(self, n: int, edges: Sequence[Sequence[int]] | Array, name: str = "graph") -> None:
-        self.n, self.name = int(n), name
-        if self.n < 1:
-            raise InvalidInputError(f"a {name} needs at least one agent, got {n}.")
-        found = np.asarray(edges).reshape(-1, 2) if len(edges) else np.empty((0, 2), dtype=np.int64)
-        if not np.issubdtype(found.dtype, np.integer):
-            raise InvalidInputError(f"the edges of a {name} must be pairs of integers, got {found.dtype}.")
+        self.n, self.name = integer("n", n, 1), name
+        try:
+            found = np.asarray(edges)
+        except ValueError:
+            found = np.empty(())
+        found = np.empty((0, 2), dtype=np.int64) if found.shape in ((0,), (0, 2)) else found
+        if not np.issubdtype(found.dtype, np.integer) or found.ndim != 2 or found.shape[1] != 2:
+            raise InvalidInputError(f"the edges of a {name} must be pairs of integers, got {shown(edges)}.")
         self.edges = np.sort(found.astype(np.int64), axis=1)
         self._check()
 
@@ -90,12 +94,12 @@ class Graph:
         """
         taken: list[set[int]] = [set() for _ in range(self.n)]
         groups: list[list[int]] = []
-        for number, (i, j) in enumerate(self.edges.tolist()):
+        for edge, (i, j) in enumerate(self.edges.tolist()):
             busy = taken[i] | taken[j]
             colour = next(c for c in range(len(groups) + 1) if c not in busy)
             if colour == len(groups):
                 groups.append([])
-            groups[colour].append(number)
+            groups[colour].append(edge)
             taken[i].add(colour)
             taken[j].add(colour)
         return [np.array(group) for group in groups]
@@ -112,27 +116,32 @@ class Graph:
     @classmethod
     def path(cls, n: int) -> Graph:
         """Return agents in a line, as in the paper."""
+        n = integer("n", n, 1)
         return cls(n, [(i, i + 1) for i in range(n - 1)], "path")
 
     @classmethod
     def ring(cls, n: int) -> Graph:
         """Return agents in a circle."""
+        n = integer("n", n, 1)
         closing = [(0, n - 1)] if n > 2 else []
         return cls(n, [(i, i + 1) for i in range(n - 1)] + closing, "ring")
 
     @classmethod
     def star(cls, n: int) -> Graph:
         """Return agent 0 joined to all others."""
+        n = integer("n", n, 1)
         return cls(n, [(0, i) for i in range(1, n)], "star")
 
     @classmethod
     def complete(cls, n: int) -> Graph:
         """Return every agent joined to every other."""
+        n = integer("n", n, 1)
         return cls(n, [(i, j) for i in range(n) for j in range(i + 1, n)], "complete graph")
 
     @classmethod
     def grid(cls, n: int) -> Graph:
         """Return n agents in rows as square as can be; the last row may be shorter."""
+        n = integer("n", n, 1)
         width = max(1, round(n**0.5))
         across = [(i, i + 1) for i in range(n - 1) if (i + 1) % width]
         return cls(n, across + [(i, i + width) for i in range(n - width)], "grid")
@@ -148,10 +157,10 @@ class Graph:
             2 ln(n) / n unless given.
         seed : int
         """
-        share = min(1.0, 2.0 * np.log(max(n, 2)) / n) if p is None else float(p)
-        if not 0.0 < share <= 1.0:
-            raise InvalidInputError(f"p = {p!r} must lie between 0 and 1.")
-        rng = np.random.default_rng(seed)
+        n = integer("n", n, 1)
+        likely = min(1.0, 2.0 * np.log(max(n, 2)) / n)
+        share = likely if p is None else number("p", p, above=0, most=1)
+        rng = np.random.default_rng(seed_of(seed))
         rows, columns = np.triu_indices(n, 1)
         for _ in range(100):
             joined = rng.random(len(rows)) < share
@@ -194,9 +203,7 @@ def as_graph(graph: Any, n: int) -> Graph:
         For an unknown name, edges of other agents, a graph of another size or one that is not connected.
     """
     if isinstance(graph, str):
-        if graph not in GRAPHS:
-            raise InvalidInputError(f"graph = {graph!r} is unknown; choose one of {', '.join(GRAPHS)}.")
-        return GRAPHS[graph](n)
+        return GRAPHS[one_of("graph", graph, GRAPHS)](n)
     made = graph if isinstance(graph, Graph) else Graph(n, graph)
     if made.n != n:
         raise InvalidInputError(f"{made} is for {made.n} agents, and there are {n}.")

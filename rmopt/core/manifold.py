@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from numbers import Integral
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from rmopt.core.ambient import Ambient
-from rmopt.core.errors import InvalidInputError, MissingCapabilityError
+from rmopt.core.arguments import integer, one_of, shown
+from rmopt.core.errors import InvalidInputError, MissingCapabilityError, RmoptError
 from rmopt.core.retraction import Retraction
 
 
@@ -26,11 +29,14 @@ class Manifold(ABC):
     point_layout : int
         1: a point is one object.
     point_type : type
-        The class of its points, where retractions ask for one.
+        The class of its points, where retractions and costs ask for one.
+    retractions : mapping from str to Retraction
+        Those that are made for it, by name. Others are tried at a random point before they are used.
     """
 
     default_retraction: Retraction
     point_type: ClassVar[type] = object
+    retractions: Mapping[str, Retraction] = {}
     point_layout: int = 1
     num_values: int = 1
 
@@ -96,21 +102,70 @@ class Manifold(ABC):
         """Move from a point along a tangent vector by the default retraction."""
         return self.default_retraction(self, point, tangent_vector)
 
-    def using(self, retraction: Retraction) -> Self:
-        """Return the same manifold with another default retraction."""
+    def using(self, retraction: Retraction | str) -> Self:
+        """Return the same manifold with another default retraction (see `fitting`)."""
         twin = copy.copy(self)
         twin.default_retraction = self.fitting(retraction)
         return twin
 
-    def fitting(self, retraction: Retraction) -> Retraction:
-        """Return a retraction that moves points of this manifold, or raise `InvalidInputError`."""
+    def fitting(self, retraction: Retraction | str | None) -> Retraction:
+        """Return a retraction that moves points of this manifold.
+
+        Parameters
+        ----------
+        retraction : Retraction, str or None
+            Also a name from `retractions`; None stands for the default. Of classes that are not among `retractions` a
+            short step from a random point is taken, and must end near it on the manifold.
+
+        Raises
+        ------
+        InvalidInputError
+            When it is none, or one of another manifold.
+        """
+        if retraction is None:
+            return self.default_retraction
+        if isinstance(retraction, str):
+            return self.retractions[one_of(f"retraction of {self}", retraction, self.retractions)]
+        if not isinstance(retraction, Retraction):
+            raise InvalidInputError(
+                f"retraction = {shown(retraction)} must be an object such as {self.default_retraction}"
+                f"{''.join(f', or {name!r}' for name in self.retractions)}."
+            )
         wanted = retraction.point_type
-        if wanted is not None and not issubclass(self.point_type, wanted):
+        if wanted is not None and self.point_type is not object and not issubclass(self.point_type, wanted):
             raise InvalidInputError(
                 f"{retraction} moves points of type {wanted.__name__}, and those of {self} are of type "
                 f"{self.point_type.__name__}; its default retraction is {self.default_retraction}."
             )
+        reason = (
+            None if type(retraction) in map(type, self.retractions.values()) else self._misfit(retraction)
+        )
+        if reason is not None:
+            raise InvalidInputError(
+                f"{retraction} is no retraction of {self}: {reason}; its default retraction is "
+                f"{self.default_retraction}."
+            )
         return retraction
+
+    def _misfit(self, retraction: Retraction) -> str | None:
+        """Return what is wrong with a short step from a random point, or None."""
+        step, rng = 1e-3, np.random.default_rng(0)
+        try:
+            point = self.random_point(rng)
+            tangent = self.random_tangent_vector(point, rng)
+        except Exception:
+            # Somebody's manifold may have no random points, or not be complete yet: the run itself must tell.
+            return None
+        try:
+            moved = retraction(self, point, tangent, step)
+        except RmoptError:
+            raise
+        except Exception as error:
+            return f"a short step of it fails ({type(error).__name__}: {error})"
+        reason = self.check_point(moved)
+        if reason is None and self.knows("dist") and not self.dist(point, moved) < 100.0 * step:
+            return "a short step of it goes far away"
+        return None if reason is None else f"after a short step of it, {reason}"
 
     # pymanopt declares these for every manifold and asks for them only where an optimizer uses them.
 
@@ -120,20 +175,24 @@ class Manifold(ABC):
 
     def log(self, point_a: Any, point_b: Any) -> Any:
         """Return the initial velocity of the geodesic between two points, where it is known."""
-        raise self._lacks("a logarithm (HasLog)", "choose a solver that does not need it")
+        raise self._lacks("a logarithm (`log`)", "choose a solver that does not need it")
 
     def dist(self, point_a: Any, point_b: Any) -> float:
         """Return the geodesic distance, where it is known."""
-        raise self._lacks("a geodesic distance (HasLog)", "compare the embedded points instead")
+        raise self._lacks("a geodesic distance (`dist`)", "compare the embedded points instead")
 
     def pair_mean(self, point_a: Any, point_b: Any) -> Any:
         """Return the midpoint of the geodesic between two points, where it is known."""
-        raise self._lacks("geodesic midpoints (HasLog)", "choose a solver that does not need them")
+        raise self._lacks("geodesic midpoints (`pair_mean`)", "choose a solver that does not need them")
+
+    def knows(self, method: str) -> bool:
+        """Return whether one of `exp`, `log`, `dist` and `pair_mean` has a closed form here."""
+        return getattr(type(self), method) is not getattr(Manifold, method)
 
     @property
     def knows_geodesics(self) -> bool:
         """Whether `exp` has a closed form."""
-        return type(self).exp is not Manifold.exp
+        return self.knows("exp")
 
     def _lacks(self, what: str, cure: str) -> MissingCapabilityError:
         return MissingCapabilityError(f"{self} has no closed form of {what}; {cure}.")
@@ -158,6 +217,16 @@ class FixedRankManifold(Manifold):
     @abstractmethod
     def with_rank(self, k: int) -> Self:
         """Return the manifold of matrices of the same shape and another rank, with the same retraction."""
+
+
+def checked_rank(k: Any, shape: tuple[int, int]) -> int:
+    """Return the rank of matrices of a shape as an int, or say which there are."""
+    whole = isinstance(k, Integral) and not isinstance(k, bool)
+    if whole and not 1 <= k <= min(shape):
+        raise InvalidInputError(
+            f"rank k = {k} is out of range for {shape[0]} × {shape[1]} matrices; choose 1 to {min(shape)}."
+        )
+    return integer("rank k", k, 1)
 
 
 @runtime_checkable

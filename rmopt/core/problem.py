@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from rmopt.core.ambient import Ambient
+from rmopt.core.arguments import shown
 from rmopt.core.cost import Cost, HasHessianAction
-from rmopt.core.errors import InvalidInputError, MissingCapabilityError
+from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import HasHessian, Manifold
+from rmopt.core.product import Parts
 
 
 @dataclass(frozen=True)
@@ -22,24 +27,91 @@ class Problem:
     Raises
     ------
     InvalidInputError
-        When both have a shape, and the shapes differ.
+        When one is no manifold or no cost, the cost is none of such points, or both have a shape and they differ.
     """
 
     manifold: Manifold
     cost: Cost
 
     def __post_init__(self) -> None:
+        manifold, cost = self.manifold, self.cost
+        if isinstance(cost, Manifold) and not isinstance(manifold, Manifold):
+            raise InvalidInputError("the arguments of Problem are swapped: write Problem(manifold, cost).")
+        if not isinstance(manifold, Manifold):
+            foreign = any(kind.__module__.startswith("pymanopt.") for kind in type(manifold).__mro__)
+            cure = (
+                "wrap it: rmopt.interop.from_pymanopt(manifold)" if foreign else "take one of rmopt.manifolds"
+            )
+            raise InvalidInputError(f"manifold = {shown(manifold)} is no rmopt manifold; {cure}.")
+        if not isinstance(cost, Cost):
+            cure = "subclass rmopt.core.Cost"
+            if isinstance(cost, type):
+                cure = f"make an object of the class: {cost.__name__}(...)"
+            elif callable(cost):
+                cure = f"make one of a function by rmopt.autograd_cost(function), or {cure}"
+            raise InvalidInputError(f"cost = {shown(cost)} is no cost; {cure}.")
+        reason = None if manifold.point_type is object else cost.refuses(manifold.point_type)
+        if reason is not None:
+            raise InvalidInputError(f"{manifold}: {reason}")
         scored, held = (getattr(part, "shape", None) for part in (self.cost, self.manifold))
         if scored is not None and held is not None and tuple(scored) != tuple(held):
-            (n, m), (rows, columns) = scored, held
+            sizes, room = (" × ".join(map(str, shape)) for shape in (scored, held))
             raise InvalidInputError(
-                f"{type(self.cost).__name__} scores {n} × {m} matrices, and {self.manifold} holds "
-                f"{rows} × {columns} ones; make the manifold as large as the data are wide."
+                f"{type(self.cost).__name__} scores {sizes} matrices, and {self.manifold} holds "
+                f"{room} ones; make the manifold as large as the data are wide."
             )
 
     def riemannian_gradient(self, point: Any) -> Any:
         """Return the Riemannian gradient of the cost at a point: a tangent vector."""
-        return self.manifold.euclidean_to_riemannian_gradient(point, self.cost.gradient(point))
+        return self.manifold.euclidean_to_riemannian_gradient(point, self.gradient(point))
+
+    def gradient(self, point: Any) -> Ambient:
+        """Return the Euclidean gradient of the cost at a point.
+
+        Raises
+        ------
+        InvalidInputError
+            When it is no ambient matrix of the shape of the points.
+        """
+        found = self.cost.gradient(point)
+        shape, wanted = getattr(found, "shape", None), tuple(self.manifold.embed_point(point).shape)
+        parts = isinstance(found, Parts | list | tuple) and isinstance(point, Parts)
+        if not parts and (shape is None or tuple(shape) != wanted):
+            given = f"{shown(found)}, no array or operator" if shape is None else f"of shape {tuple(shape)}"
+            raise InvalidInputError(
+                f"the gradient of {type(self.cost).__name__} is {given}, and points of {self.manifold} have shape "
+                f"{wanted}; return the derivative by each entry of the point."
+            )
+        return found
+
+    def probe(self, point: Any) -> None:
+        """Take value and gradient at a point once, to refuse what no solver can go on from.
+
+        Raises
+        ------
+        InvalidInputError
+            When the gradient does not fit the points.
+        DivergedError
+            When one of them is not finite.
+        """
+        with np.errstate(all="ignore"):
+            value = self.cost.value(point)
+            gradient = self.manifold.norm(point, self.riemannian_gradient(point))
+        if not (np.isfinite(value) and np.isfinite(gradient)):
+            raise DivergedError(
+                f"the value of {type(self.cost).__name__} at the initial point is {value}, and its gradient has "
+                f"length {gradient}; start elsewhere, or check that the cost is finite on the manifold.",
+                0,
+            )
+
+    def lacks_hessian(self) -> str | None:
+        """Return what keeps the problem from second derivatives, or None."""
+        if not isinstance(self.manifold, HasHessian):
+            return f"{self.manifold} has no `euclidean_to_riemannian_hessian`; use a first-order solver."
+        if not isinstance(self.cost, HasHessianAction):
+            name = type(self.cost).__name__
+            return f"{name} has no `hessian(point, direction)`; add it, or use a first-order solver."
+        return None
 
     def riemannian_hessian(self, point: Any, tangent: Any) -> Any:
         """Return the Riemannian Hessian of the cost along a tangent vector: a tangent vector.
@@ -49,16 +121,10 @@ class Problem:
         MissingCapabilityError
             When the manifold or the cost has no second derivatives.
         """
-        if not isinstance(self.manifold, HasHessian):
-            raise MissingCapabilityError(
-                f"{self.manifold} has no `euclidean_to_riemannian_hessian`; use a first-order solver."
-            )
-        if not isinstance(self.cost, HasHessianAction):
-            raise MissingCapabilityError(
-                f"{type(self.cost).__name__} has no `hessian(point, direction)`; "
-                "add it, or use a first-order solver."
-            )
-        direction = self.manifold.embedding(point, tangent)
-        return self.manifold.euclidean_to_riemannian_hessian(
-            point, self.cost.gradient(point), self.cost.hessian(point, direction), tangent
-        )
+        reason = self.lacks_hessian()
+        if reason is not None:
+            raise MissingCapabilityError(reason)
+        manifold: Any = self.manifold
+        cost: Any = self.cost
+        bent = cost.hessian(point, manifold.embedding(point, tangent))
+        return manifold.euclidean_to_riemannian_hessian(point, self.gradient(point), bent, tangent)

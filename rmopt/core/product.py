@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.core.ambient import Actions, Array, Sum, dense
+from rmopt.core.ambient import Actions, Array, Operator, Sum, dense
+from rmopt.core.arguments import shown
+from rmopt.core.errors import InvalidInputError
 
 
 class Parts:
@@ -54,7 +56,7 @@ class Parts:
         return f"Parts of {len(self)} factors"
 
 
-class BlockDiagonal:
+class BlockDiagonal(Operator):
     """The ambient matrix with these blocks on its diagonal; those that are not given are zero.
 
     Parameters
@@ -62,13 +64,12 @@ class BlockDiagonal:
     shapes : sequence of (int, int)
         Shapes of all blocks.
     blocks : mapping from int to ambient operator
-        The blocks that are not zero.
+        The blocks that are not zero; a vector stands for one column.
     """
 
-    __array_ufunc__ = None
-
     def __init__(self, shapes: Sequence[tuple[int, int]], blocks: Mapping[int, Any]) -> None:
-        self.shapes, self.blocks = tuple(shapes), dict(blocks)
+        self.shapes = tuple(shapes)
+        self.blocks = {i: _as_matrix(block) for i, block in blocks.items()}
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -89,16 +90,8 @@ class BlockDiagonal:
             result[rows[i] : rows[i + 1]] = block @ other[columns[i] : columns[i + 1]]
         return result
 
-    def __add__(self, other: Any) -> Sum:
-        return Sum(self, other)
-
     def __mul__(self, scalar: float) -> BlockDiagonal:
         return BlockDiagonal(self.shapes, {i: block * scalar for i, block in self.blocks.items()})
-
-    __rmul__ = __mul__
-
-    def __neg__(self) -> BlockDiagonal:
-        return self * -1.0
 
     def toarray(self) -> Array:
         """Return the matrix as an array."""
@@ -117,7 +110,15 @@ def offsets(shapes: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
 
 
 def diagonal_blocks(ambient: Any, shapes: Sequence[tuple[int, int]]) -> dict[int, Any]:
-    """Return the blocks on the diagonal of an ambient matrix that are not zero, by their number."""
+    """Return the blocks on the diagonal of an ambient matrix that are not zero, by their number.
+
+    `Parts`, a list or a tuple hold the blocks themselves, in the order of the parts.
+
+    Raises
+    ------
+    InvalidInputError
+        When the matrix has another shape, or there is another number of parts.
+    """
     if isinstance(ambient, BlockDiagonal) and ambient.shapes == tuple(shapes):
         return ambient.blocks
     if isinstance(ambient, Sum):
@@ -126,11 +127,34 @@ def diagonal_blocks(ambient: Any, shapes: Sequence[tuple[int, int]]) -> dict[int
             for i, block in diagonal_blocks(term, shapes).items():
                 found[i] = Sum(found[i], block) if i in found else block
         return found
+    if isinstance(ambient, Parts | list | tuple):
+        if len(ambient) != len(shapes):
+            raise InvalidInputError(
+                f"a gradient of {len(ambient)} parts does not fit points of {len(shapes)} parts; give one for each."
+            )
+        return {i: _as_matrix(part) for i, part in enumerate(ambient)}
     rows, columns = offsets(shapes)
+    if tuple(getattr(ambient, "shape", ())) != (rows[-1], columns[-1]):
+        raise InvalidInputError(
+            f"{shown(ambient)} is no gradient of a point with parts of shapes {[*map(tuple, shapes)]}; give Parts, a "
+            f"BlockDiagonal of these shapes, or a matrix of shape {(int(rows[-1]), int(columns[-1]))}."
+        )
     parts = [(slice(*rows[i : i + 2]), slice(*columns[i : i + 2])) for i in range(len(shapes))]
     if isinstance(ambient, np.ndarray):
         return {i: ambient[part] for i, part in enumerate(parts)}
     return {i: _block(ambient, *part) for i, part in enumerate(parts)}
+
+
+def matrix_shape(shape: Sequence[int]) -> tuple[int, int]:
+    """Return the shape of a matrix as it is; what is none, such as a vector, stands for one column."""
+    n, m = shape if len(shape) == 2 else (int(np.prod(shape)), 1)
+    return n, m
+
+
+def _as_matrix(block: Any) -> Any:
+    if not hasattr(block, "shape"):
+        block = np.asarray(block, dtype=float)
+    return block if len(block.shape) == 2 else np.reshape(block, (-1, 1))
 
 
 def _block(ambient: Any, rows: slice, columns: slice) -> Actions:

@@ -9,7 +9,9 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 class Retraction(ABC):
     """A map R(point, ξ) onto the manifold with R(0) = point and derivative ξ at 0.
 
-    Retractions are values: two of the same class and parameters are equal.
+    Retractions are values: two of the same class and parameters are equal. `Manifold.retractions` says which are made
+    for a manifold; others are tried before they are used. Along vectors that are longer than the manifold's scale
+    by many powers of ten, numbers overflow, and the point reached may hold NaN or be off the manifold.
 
     Attributes
     ----------

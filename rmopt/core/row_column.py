@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rmopt.core.ambient import Array
+from rmopt.core.ambient import Array, Operator
 
 
 @dataclass(frozen=True, eq=False)
-class RowColumn:
+class RowColumn(Operator):
     """The symmetric matrix H = u e_kᵀ + e_k uᵀ.
 
     Attributes
@@ -23,9 +23,6 @@ class RowColumn:
 
     k: int
     u: Array
-
-    # Numpy scalars must leave `scalar * direction` to this class.
-    __array_ufunc__ = None
 
     @classmethod
     def from_column(cls, k: int, column: Array) -> RowColumn:
@@ -59,11 +56,6 @@ class RowColumn:
 
     def __mul__(self, scalar: float) -> RowColumn:
         return RowColumn(self.k, scalar * self.u)
-
-    __rmul__ = __mul__
-
-    def __neg__(self) -> RowColumn:
-        return RowColumn(self.k, -self.u)
 
     def toarray(self) -> Array:
         """Return H as an array."""

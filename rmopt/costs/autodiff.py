@@ -83,16 +83,23 @@ class AutogradCost(Cost):
 
         return Actions((A.shape[0], B.shape[0]), apply, apply_transposed)
 
+    def refuses(self, point_type: type) -> str | None:
+        """Return why points of a class have no factors, or None."""
+        if issubclass(point_type, LowRankPoint | PSDPoint):
+            return None
+        return (
+            f"the cost {self._name} is a function of the factors A and B of W = A Bᵀ, and a point is of type "
+            f"{point_type.__name__}; write a function of the point alone."
+        )
+
     @property
     def _name(self) -> str:
         return _name_of(self.function)
 
     def _factors(self, point: LowRankPoint | PSDPoint) -> tuple[Array, Array]:
-        if not isinstance(point, LowRankPoint | PSDPoint):
-            raise InvalidInputError(
-                f"the cost {self._name} is a function of the factors A and B of W = A Bᵀ, and a point is of type "
-                f"{type(point).__name__}; write a function of the point alone."
-            )
+        reason = self.refuses(type(point))
+        if reason is not None:
+            raise InvalidInputError(reason)
         W = point.as_ambient()
         A, B = W.left, W.right
         if not self._probed:
@@ -169,12 +176,19 @@ class AutogradArrayCost(Cost):
     def _tied(self, X: Any) -> Any:
         return self.function(X) + _nothing_of(X)
 
+    def refuses(self, point_type: type) -> str | None:
+        """Return why points of a class are no arrays, or None."""
+        if issubclass(point_type, np.ndarray):
+            return None
+        return (
+            f"the cost {_name_of(self.function)} is a function of one array, and a point is of type "
+            f"{point_type.__name__}; on matrices of one rank write a function of A and B with W = A Bᵀ."
+        )
+
     def _array(self, point: Any) -> Array:
-        if not isinstance(point, np.ndarray):
-            raise InvalidInputError(
-                f"the cost {_name_of(self.function)} is a function of one array, and a point is of type "
-                f"{type(point).__name__}; on matrices of one rank write a function of A and B with W = A Bᵀ."
-            )
+        reason = self.refuses(type(point))
+        if reason is not None:
+            raise InvalidInputError(reason)
         return point
 
 

@@ -13,7 +13,7 @@ from rmopt.core.ambient import Array, Factored
 from rmopt.core.cost import FiniteSum
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint
-from rmopt.costs.losses import Loss, hinge
+from rmopt.costs.losses import Loss, as_loss, hinge
 from rmopt.costs.rows import as_rows
 
 
@@ -49,6 +49,15 @@ class Bilinear(FiniteSum):
     @abstractmethod
     def all_terms(self) -> Array:
         """Return every term, in the form `resolve` reads."""
+
+    def refuses(self, point_type: type) -> str | None:
+        """Return why points of a class score no pairs, or None."""
+        if hasattr(point_type, "bilinear"):
+            return None
+        return (
+            f"{type(self).__name__} asks points for scores lᵀ W r, and a point is of type {point_type.__name__}, "
+            "which has no method `bilinear`; take FixedRankEmbedded or PSDFixedRank."
+        )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -113,7 +122,7 @@ class BilinearSum(Bilinear):
     """
 
     def __init__(self, left: Any, right: Any, loss: Loss = hinge, targets: Any = None) -> None:
-        self.left, self.right, self.loss = as_rows(left, "left"), as_rows(right, "right"), loss
+        self.left, self.right, self.loss = as_rows(left, "left"), as_rows(right, "right"), as_loss(loss)
         n_terms = self.left.shape[0]
         if self.right.shape[0] != n_terms or n_terms == 0:
             raise InvalidInputError(
@@ -167,7 +176,7 @@ class TripletSum(Bilinear):
     def __init__(self, queries: Any, documents: Any, loss: Loss = hinge, triplets: Any = None) -> None:
         self.left = as_rows(queries, "queries")
         self.right = self.left if documents is queries else as_rows(documents, "documents")
-        self.loss = loss
+        self.loss = as_loss(loss)
         self.triplets = (
             None if triplets is None else checked_triplets(triplets, self.left.shape[0], self.right.shape[0])
         )
@@ -207,7 +216,10 @@ def checked_triplets(triplets: Any, n_queries: int, n_documents: int) -> Array:
     InvalidInputError
         For another shape, no triplet, numbers that are no integers, or rows that do not exist.
     """
-    triplets = np.asarray(triplets)
+    try:
+        triplets = np.asarray(triplets)
+    except ValueError:
+        triplets = np.empty(0)
     if triplets.ndim != 2 or triplets.shape[1] != 3 or len(triplets) == 0:
         raise InvalidInputError(
             f"triplets must have shape (T, 3) with T ≥ 1: query, positive, negative; got {triplets.shape}."

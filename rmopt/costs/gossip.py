@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from rmopt.core.ambient import Array, dense
+from rmopt.core.arguments import instance, number
 from rmopt.core.cost import AgentSum, FiniteSum
-from rmopt.core.errors import InvalidInputError
+from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.graph import Graph
 from rmopt.core.manifold import Manifold
 from rmopt.core.product import BlockDiagonal, Parts
@@ -34,10 +35,20 @@ class GossipCost(FiniteSum):
     Raises
     ------
     InvalidInputError
-        When the graph is of another number of agents, or ρ is negative.
+        When the graph is of another number of agents, ρ is negative, or the manifold is that of all agents.
+    MissingCapabilityError
+        When the manifold has no logarithm.
     """
 
     def __init__(self, tasks: AgentSum, graph: Graph, rho: float, manifold: Manifold) -> None:
+        instance("tasks", tasks, AgentSum, "an object of a subclass of AgentSum")
+        instance("graph", graph, Graph, "a Graph, for example Graph.path(5)")
+        instance("manifold", manifold, Manifold, "the manifold of one agent")
+        if manifold.point_type is Parts:
+            raise InvalidInputError(
+                f"manifold = {manifold} must be that of one agent, for example its base: GossipCost couples the "
+                "agents, and its points lie on Power(manifold, n)."
+            )
         if graph.n != tasks.n_terms:
             raise InvalidInputError(
                 f"{graph} does not fit the {tasks.n_terms} agents of {type(tasks).__name__}."
@@ -49,10 +60,19 @@ class GossipCost(FiniteSum):
             raise InvalidInputError(
                 f"{type(tasks).__name__} has {rows} rows, and points of {manifold} have {wanted}; make them agree."
             )
-        if not (np.isfinite(rho) and rho >= 0.0):
-            raise InvalidInputError(f"rho = {rho} must be a number of at least 0.")
-        self.tasks, self.graph, self.rho, self.manifold = tasks, graph, float(rho), manifold
+        self.tasks, self.graph, self.rho, self.manifold = tasks, graph, number("rho", rho, least=0), manifold
+        if self.rho > 0.0 and not manifold.knows("log"):
+            raise MissingCapabilityError(
+                f"{manifold} has no closed form of a logarithm (`log`), along which neighbours attract each other; "
+                "choose another manifold, or rho = 0."
+            )
         self.shares = 1.0 / graph.degrees
+
+    def refuses(self, point_type: type) -> str | None:
+        """Return why points of a class are not one part for each agent, or None."""
+        if issubclass(point_type, Parts):
+            return None
+        return f"GossipCost has a point for each agent: take Power({self.manifold}, {self.graph.n})."
 
     @property
     def shape(self) -> tuple[int, int]:

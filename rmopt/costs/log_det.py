@@ -11,11 +11,12 @@ import scipy.sparse as sp
 from scipy.linalg import cho_factor, cho_solve
 
 from rmopt.core.ambient import Array, dense
+from rmopt.core.arguments import number
 from rmopt.core.cost import BlockCost
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.row_column import RowColumn
 from rmopt.costs.bilinear import checked_triplets
-from rmopt.costs.losses import Loss, hinge
+from rmopt.costs.losses import Loss, as_loss, hinge
 from rmopt.costs.rows import as_rows
 from rmopt.linalg import symmetric
 
@@ -68,18 +69,16 @@ class LogDetTriplet(BlockCost):
         kappa: float = 0.0,
         sparsity: float = 0.0,
     ) -> None:
-        for name, weight in {"alpha": alpha, "kappa": kappa, "sparsity": sparsity}.items():
-            if not (np.isfinite(weight) and weight >= 0.0):
-                raise InvalidInputError(f"{name} = {weight} must be a finite number of at least 0.")
-        if not (np.isfinite(beta) and beta > 0.0):
+        self.alpha, self.kappa = number("alpha", alpha, least=0), number("kappa", kappa, least=0)
+        self.sparsity, self.beta = number("sparsity", sparsity, least=0), number("beta", beta)
+        if not self.beta > 0.0:
             raise InvalidInputError(
                 f"beta = {beta} must be positive: without it the cost has no minimum when all triplets can be "
                 "satisfied or a feature never occurs; choose a small number such as 1e-5."
             )
         self.rows = as_rows(X, "X")
         self.triplets = checked_triplets(triplets, self.rows.shape[0], self.rows.shape[0])
-        self.loss, self.alpha, self.beta = loss, float(alpha), float(beta)
-        self.kappa, self.sparsity = float(kappa), float(sparsity)
+        self.loss = as_loss(loss)
         n, d = self.rows.shape
         self.is_dense = bool(self.rows.nnz > DENSE_SHARE * n * d)
         # What products are taken with.
@@ -89,6 +88,15 @@ class LogDetTriplet(BlockCost):
         return (
             f"LogDetTriplet({len(self.triplets)} triplets, {self.loss}, alpha={self.alpha:g}, beta={self.beta:g}, "
             f"kappa={self.kappa:g}, sparsity={self.sparsity:g})"
+        )
+
+    def refuses(self, point_type: type) -> str | None:
+        """Return why points of a class are no arrays, or None."""
+        if issubclass(point_type, np.ndarray):
+            return None
+        return (
+            f"LogDetTriplet is a cost of positive definite arrays, and a point is of type {point_type.__name__}; "
+            "take PositiveDefinite."
         )
 
     @property
@@ -152,7 +160,7 @@ class LogDetTriplet(BlockCost):
         slopes = self.loss.slopes(self.scores(point), np.ones(len(self.triplets)))
         barrier = np.zeros(self.n_blocks)
         if self.alpha > 0.0:
-            barrier = -self.alpha * cho_solve(cho_factor(self._shifted(point)), unit)
+            barrier = -self.alpha * _solved(self._shifted(point), unit)
         return self._pulled(slopes, block), barrier, self.beta * point[block]
 
     def proximal_step(self, point: Array, block: int, step: float) -> Array:
@@ -239,5 +247,13 @@ class LogDetTriplet(BlockCost):
         return 0.5 * (couplings + couplings.T)
 
 
+def _solved(matrix: Array, right: Array) -> Array:
+    """Return M⁻¹ B; NaN outside of the cone, where the cost is infinite."""
+    try:
+        return cho_solve(cho_factor(matrix), right)
+    except np.linalg.LinAlgError:
+        return np.full_like(right, np.nan)
+
+
 def _inverse(matrix: Array) -> Array:
-    return symmetric(cho_solve(cho_factor(matrix), np.eye(len(matrix))))
+    return symmetric(_solved(matrix, np.eye(len(matrix))))

@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from rmopt.core.ambient import Array
+from rmopt.core.arguments import instance, one_of
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.kernels import losses as kernels
 
@@ -102,4 +103,12 @@ hinge, squared_hinge, logistic, squared, absolute = (
     for code, name in enumerate(("hinge", "squared_hinge", "logistic", "squared", "absolute"))
 )
 
+
 LOSSES: dict[str, Loss] = {loss.name: loss for loss in (hinge, squared_hinge, logistic, squared, absolute)}
+
+
+def as_loss(loss: Loss | str) -> Loss:
+    """Return a loss, which may be given by its name in `LOSSES`."""
+    if isinstance(loss, str):
+        return LOSSES[one_of("loss", loss, LOSSES)]
+    return instance("loss", loss, Loss, f"a name ({', '.join(LOSSES)}) or a Loss(name, value, slope)")

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.ambient import Array
+from rmopt.core.arguments import integer, shown
 from rmopt.core.errors import InvalidInputError
 from rmopt.costs.embedded import EmbeddedCost
 
@@ -40,7 +41,7 @@ class Pairs(Pairing):
     """
 
     def __init__(self, left: Any, right: Any, n_objects: int) -> None:
-        left, right = np.asarray(left), np.asarray(right)
+        left, right, n_objects = np.asarray(left), np.asarray(right), integer("n_objects", n_objects, 1)
         if left.shape != right.shape or left.ndim != 1 or left.size == 0:
             raise InvalidInputError(
                 f"pairs need two equally long lists of objects, got shapes {left.shape} and {right.shape}."
@@ -74,9 +75,10 @@ class Grid(Pairing):
     """
 
     def __init__(self, rows: range, columns: range) -> None:
-        if not rows or not columns or set(rows) & set(columns):
+        ranges = isinstance(rows, range) and isinstance(columns, range)
+        if not ranges or not rows or not columns or set(rows) & set(columns):
             raise InvalidInputError(
-                f"a grid needs two ranges of objects that do not overlap, got {rows}, {columns}."
+                f"a grid needs two ranges of objects that do not overlap, got {shown(rows)}, {shown(columns)}."
             )
         self.rows, self.columns = slice(rows.start, rows.stop), slice(columns.start, columns.stop)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from pymanopt.manifolds.manifold import Manifold as PymanoptManifold
+from pymanopt.manifolds.manifold import RetrAsExpMixin
 
 from rmopt.core.ambient import Array, dense
-from rmopt.core.errors import InvalidInputError
+from rmopt.core.arguments import shown
+from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import Manifold
 from rmopt.core.retraction import Retraction
 
@@ -23,22 +27,40 @@ class ForeignRetraction(Retraction):
         return manifold.foreign.retraction(point, t * tangent)
 
 
+FOREIGN_RETRACTIONS: dict[str, Retraction] = {"foreign": ForeignRetraction()}
+
+
 class FromPymanopt(Manifold):
     """A pymanopt manifold whose points are arrays, as an rmopt manifold.
+
+    What the foreign manifold has in closed form (`exp`, `log`, `dist`, `pair_mean`), it has here.
 
     Parameters
     ----------
     foreign : pymanopt manifold
         With `point_layout` 1, e.g. ``Sphere(5)``.
+
+    Raises
+    ------
+    InvalidInputError
+        For anything else.
     """
 
+    point_type = np.ndarray
+    default_retraction: Retraction = ForeignRetraction()
+    retractions = FOREIGN_RETRACTIONS
+
     def __init__(self, foreign: Any) -> None:
+        if isinstance(foreign, Manifold) or not isinstance(foreign, PymanoptManifold):
+            raise InvalidInputError(
+                f"from_pymanopt needs a manifold made by pymanopt, e.g. pymanopt.manifolds.Sphere(5), got "
+                f"{shown(foreign)}."
+            )
         if foreign.point_layout != 1:
             raise InvalidInputError(
                 f"{foreign} has points of {foreign.point_layout} arrays; only manifolds of single arrays fit."
             )
         self.foreign = foreign
-        self.default_retraction = ForeignRetraction()
 
     def __repr__(self) -> str:
         return f"FromPymanopt({self.foreign})"
@@ -48,9 +70,21 @@ class FromPymanopt(Manifold):
         """Dimension of the manifold."""
         return int(self.foreign.dim)
 
+    @property
+    def typical_dist(self) -> float:
+        """Scale of the manifold."""
+        try:
+            return float(self.foreign.typical_dist)
+        except NotImplementedError:
+            return super().typical_dist
+
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
         """Return the Riemannian inner product of two tangent vectors."""
         return float(self.foreign.inner_product(point, tangent_vector_a, tangent_vector_b))
+
+    def norm(self, point: Array, tangent_vector: Array) -> float:
+        """Return the Riemannian norm of a tangent vector."""
+        return float(self.foreign.norm(point, tangent_vector))
 
     def projection(self, point: Array, ambient: Any) -> Array:
         """Return the orthogonal projection of an ambient array or operator onto the tangent space."""
@@ -58,19 +92,21 @@ class FromPymanopt(Manifold):
 
     def to_tangent_space(self, point: Array, vector: Array) -> Array:
         """Remove rounding errors from a tangent vector."""
-        return self.foreign.projection(point, vector)
+        try:
+            return self.foreign.to_tangent_space(point, vector)
+        except NotImplementedError:
+            return super().to_tangent_space(point, vector)
 
     def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Any) -> Array:
         """Return the Riemannian gradient for an ambient array or operator."""
-        return self.foreign.euclidean_to_riemannian_gradient(point, dense(euclidean_gradient))
+        return self._of_foreign("euclidean_to_riemannian_gradient", point, dense(euclidean_gradient))
 
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Array, euclidean_hessian: Array, tangent_vector: Array
     ) -> Array:
         """Return the Riemannian Hessian along a tangent vector."""
-        return self.foreign.euclidean_to_riemannian_hessian(
-            point, dense(euclidean_gradient), dense(euclidean_hessian), tangent_vector
-        )
+        derivatives = dense(euclidean_gradient), dense(euclidean_hessian)
+        return self._of_foreign("euclidean_to_riemannian_hessian", point, *derivatives, tangent_vector)
 
     def embedding(self, point: Array, tangent_vector: Array) -> Array:
         """Return a tangent vector as an ambient array."""
@@ -82,12 +118,12 @@ class FromPymanopt(Manifold):
 
     def random_point(self, rng: np.random.Generator | None = None) -> Array:
         """Return a random point; pymanopt draws it from numpy's global state, here seeded and restored."""
-        with _global_seed(rng):
+        with global_seed(rng):
             return self.foreign.random_point()
 
     def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
         """Return a random tangent vector."""
-        with _global_seed(rng):
+        with global_seed(rng):
             return self.foreign.random_tangent_vector(point)
 
     def zero_vector(self, point: Array) -> Array:
@@ -96,14 +132,46 @@ class FromPymanopt(Manifold):
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         """Carry a tangent vector from one tangent space to another."""
-        return self.foreign.transport(point_a, point_b, tangent_vector_a)
+        return self._of_foreign("transport", point_a, point_b, tangent_vector_a)
+
+    # Geodesics
+
+    def knows(self, method: str) -> bool:
+        """Return whether pymanopt has a closed form; a retraction in the place of a geodesic is none."""
+        without = [getattr(kind, method, None) for kind in (PymanoptManifold, RetrAsExpMixin)]
+        return getattr(type(self.foreign), method, None) not in without
+
+    def exp(self, point: Array, tangent_vector: Array) -> Array:
+        """Follow the geodesic, where pymanopt knows it."""
+        return self._of_foreign("exp", point, tangent_vector)
+
+    def log(self, point_a: Array, point_b: Array) -> Array:
+        """Return the initial velocity of the geodesic between two points, where pymanopt knows it."""
+        return self._of_foreign("log", point_a, point_b)
+
+    def dist(self, point_a: Array, point_b: Array) -> float:
+        """Return the geodesic distance, where pymanopt knows it."""
+        return float(self._of_foreign("dist", point_a, point_b))
+
+    def pair_mean(self, point_a: Array, point_b: Array) -> Array:
+        """Return the midpoint of the geodesic between two points, where pymanopt knows it."""
+        return self._of_foreign("pair_mean", point_a, point_b)
+
+    def _of_foreign(self, method: str, *arguments: Any) -> Any:
+        if not self.knows(method):
+            raise MissingCapabilityError(
+                f"{self} has no `{method}`; choose a manifold or a solver that needs none."
+            )
+        return getattr(self.foreign, method)(*arguments)
+
+    # Points
 
     def check_point(self, point: Any) -> str | None:
         """Return why `point` is not on the manifold, or None; pymanopt has no such check.
 
         Besides its form it is told by the zero step, which leaves a point of the manifold in its place.
         """
-        expected = self.random_point(np.random.default_rng(0)).shape
+        expected = self._shape
         if not isinstance(point, np.ndarray) or point.shape != expected:
             return f"a point of {self} is an array of shape {expected}"
         if not np.isfinite(point).all():
@@ -112,11 +180,17 @@ class FromPymanopt(Manifold):
             stays = self.foreign.retraction(point, np.zeros_like(point))
         except NotImplementedError:
             return None
+        except np.linalg.LinAlgError as error:
+            return f"a step of length zero fails ({error})"
         off = np.linalg.norm(stays - point) / max(1.0, float(np.linalg.norm(point)))
         return None if off < 1e-8 else f"a step of length zero moves the point by {off:.1e}"
 
+    @cached_property
+    def _shape(self) -> tuple[int, ...]:
+        return self.random_point(np.random.default_rng(0)).shape
 
-class _global_seed:  # noqa: N801 - used like a function
+
+class global_seed:  # noqa: N801 - used like a function
     """Seed numpy's global state inside a with block and restore it afterwards."""
 
     def __init__(self, rng: np.random.Generator | None) -> None:

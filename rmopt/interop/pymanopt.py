@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,13 +11,13 @@ import pymanopt
 from pymanopt import optimizers
 from pymanopt.manifolds.manifold import Manifold as PymanoptManifold
 
-from rmopt.core.ambient import Ambient
-from rmopt.core.cost import HasHessianAction, HasPreconditioner
+from rmopt.core.arguments import instance, one_of, shown
+from rmopt.core.cost import HasPreconditioner
 from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilityError
-from rmopt.core.manifold import HasHessian, Manifold
+from rmopt.core.manifold import Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator, seed_of
-from rmopt.interop.foreign import FromPymanopt
+from rmopt.interop.foreign import global_seed
 from rmopt.solvers.base import Result
 
 # From here on isinstance(rmopt manifold, pymanopt manifold) holds, which is all that pymanopt asks for.
@@ -30,22 +32,19 @@ def to_pymanopt(problem: Problem) -> pymanopt.Problem:
     problem : Problem
     """
     manifold, cost = problem.manifold, problem.cost
-    target = manifold.foreign if isinstance(manifold, FromPymanopt) else manifold
-    wrap = pymanopt.function.numpy(target)
-    parts: dict[str, Any] = {"euclidean_gradient": wrap(lambda point: cost.gradient(point))}
-    if _has_hessian(problem):
-        parts["euclidean_hessian"] = wrap(lambda point, direction: _hessian(cost, point, direction))
+    wrap = pymanopt.function.numpy(manifold)
+    parts: dict[str, Any] = {"euclidean_gradient": wrap(problem.gradient)}
+    if problem.lacks_hessian() is None:
+        parts["euclidean_hessian"] = wrap(cost.hessian)  # type: ignore[attr-defined]
     if isinstance(cost, HasPreconditioner):
         parts["preconditioner"] = cost.precondition
-    return pymanopt.Problem(target, wrap(lambda point: cost.value(point)), **parts)
 
+    def value(point: Any) -> float:
+        found = cost.value(point)
+        # Line searches shorten a step to infinity, and accept one to NaN.
+        return np.inf if np.isnan(found) else found
 
-def _has_hessian(problem: Problem) -> bool:
-    return isinstance(problem.cost, HasHessianAction) and isinstance(problem.manifold, HasHessian)
-
-
-def _hessian(cost: Any, point: Any, direction: Ambient) -> Ambient:
-    return cost.hessian(point, direction)
+    return pymanopt.Problem(manifold, wrap(value), **parts)
 
 
 class PymanoptSolver:
@@ -54,7 +53,9 @@ class PymanoptSolver:
     Parameters
     ----------
     optimizer : str or pymanopt optimizer
-        "SteepestDescent", "ConjugateGradient", "TrustRegions", or an optimizer made by pymanopt.
+        "SteepestDescent", "ConjugateGradient", "TrustRegions", "NelderMead", "ParticleSwarm", or an optimizer made
+        by pymanopt. The last two need no gradient but a logarithm, and begin at many points, of which the initial
+        point is one.
     **options : object
         Passed to the optimizer when it is given by name, e.g. ``max_iterations``.
 
@@ -66,13 +67,10 @@ class PymanoptSolver:
 
     def __init__(self, optimizer: Any = "ConjugateGradient", **options: Any) -> None:
         if isinstance(optimizer, str):
-            names = ("SteepestDescent", "ConjugateGradient", "TrustRegions")
-            if optimizer not in names:
-                raise InvalidInputError(
-                    f"optimizer = {optimizer!r} is unknown; choose one of {', '.join(names)}."
-                )
+            names = ("SteepestDescent", "ConjugateGradient", "TrustRegions", "NelderMead", "ParticleSwarm")
             try:
-                self.optimizer = getattr(optimizers, optimizer)(**{"verbosity": 0, **options})
+                made = getattr(optimizers, one_of("optimizer", optimizer, names))
+                self.optimizer = made(**{"verbosity": 0, **options})
             except TypeError as error:
                 raise InvalidInputError(
                     f"{optimizer} refuses the options {', '.join(options)} ({error}); "
@@ -80,7 +78,7 @@ class PymanoptSolver:
                 ) from None
         elif not isinstance(optimizer, optimizers.optimizer.Optimizer):
             raise InvalidInputError(
-                f"optimizer = {optimizer!r} must be a name or an optimizer made by pymanopt, "
+                f"optimizer = {shown(optimizer)} must be a name or an optimizer made by pymanopt, "
                 "e.g. 'ConjugateGradient'."
             )
         elif options:
@@ -104,27 +102,48 @@ class PymanoptSolver:
         InvalidInputError
             When the initial point is not on the manifold, or for a wrong `random_state`.
         MissingCapabilityError
-            When trust regions meet a problem without second derivatives.
+            When trust regions meet a problem without second derivatives, or a swarm a manifold without logarithm.
         DivergedError
-            When the cost at the last point is not finite.
+            When the cost or its gradient is not finite at the initial or the last point, or numbers overflow between.
         """
+        instance("problem", problem, Problem, "an rmopt.Problem(manifold, cost)")
         seed = seed_of(random_state)
-        if isinstance(self.optimizer, optimizers.TrustRegions) and not _has_hessian(problem):
+        lacking = problem.lacks_hessian()
+        if isinstance(self.optimizer, optimizers.TrustRegions) and lacking is not None:
             raise MissingCapabilityError(
                 f"TrustRegions needs second derivatives, which {type(problem.cost).__name__} on "
-                f"{problem.manifold} lacks; add `hessian(point, direction)` to the cost, or use "
-                "'ConjugateGradient'."
+                f"{problem.manifold} lacks: {lacking}"
             )
+        rng = generator(seed, Stream.START)
         if initial_point is None:
-            initial_point = problem.manifold.random_point(generator(seed, Stream.START))
+            initial_point = problem.manifold.random_point(rng)
         reason = problem.manifold.check_point(initial_point)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
+        problem.probe(initial_point)
         options = {"initial_point": initial_point}
         if isinstance(self.optimizer, optimizers.ConjugateGradient | optimizers.SteepestDescent):
             # pymanopt's line search remembers step lengths of the last run; a fresh one makes runs repeatable.
             options["reuse_line_searcher"] = False
-        found = self.optimizer.run(to_pymanopt(problem), **options)
+        if isinstance(self.optimizer, optimizers.NelderMead | optimizers.ParticleSwarm):
+            swarm = isinstance(self.optimizer, optimizers.ParticleSwarm)
+            wanted = ("log",) if swarm else ("log", "dist", "pair_mean")
+            missing = [method for method in wanted if not problem.manifold.knows(method)]
+            if missing:
+                raise MissingCapabilityError(
+                    f"{type(self.optimizer).__name__} needs a manifold with `{missing[0]}`, which {problem.manifold} "
+                    "lacks; use 'ConjugateGradient'."
+                )
+            problem, options = _drawing(problem, initial_point, rng), {}
+        try:
+            with global_seed(rng):
+                found = self.optimizer.run(to_pymanopt(problem), **options)
+        except np.linalg.LinAlgError as error:
+            raise DivergedError(
+                f"{type(self.optimizer).__name__} met numbers that numpy cannot factorise ({error}); check that "
+                "cost and gradient are finite on the manifold, and its scale.",
+                0,
+            ) from error
         if not np.isfinite(found.cost):
             raise DivergedError(
                 f"{type(self.optimizer).__name__} ended at a cost of {found.cost} after {found.iterations} "
@@ -140,3 +159,15 @@ class PymanoptSolver:
             seed=seed,
             history=[],
         )
+
+
+def _drawing(problem: Problem, first: Any, rng: np.random.Generator) -> Problem:
+    """Return a problem whose random points are a given one and, after that, those of a generator.
+
+    Swarms and simplices ask the manifold for their points, without a generator.
+    """
+    manifold, given = problem.manifold, [first]
+    twin: Any = copy.copy(manifold)
+    twin.random_point = lambda: given.pop() if given else manifold.random_point(rng)
+    twin.random_tangent_vector = lambda point: manifold.random_tangent_vector(point, rng)
+    return replace(problem, manifold=twin)

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array, dense
-from rmopt.core.errors import InvalidInputError
+from rmopt.core.arguments import integer
 from rmopt.core.manifold import Manifold
-from rmopt.retractions.euclidean import Additive
+from rmopt.core.retraction import Retraction
+from rmopt.retractions.euclidean import EUCLIDEAN_RETRACTIONS, Additive
 
 
 class Euclidean(Manifold):
@@ -27,12 +28,11 @@ class Euclidean(Manifold):
     """
 
     point_type = np.ndarray
+    default_retraction: Retraction = Additive()
+    retractions = EUCLIDEAN_RETRACTIONS
 
     def __init__(self, n: int, m: int) -> None:
-        if n < 1 or m < 1:
-            raise InvalidInputError(f"Euclidean needs n and m of at least 1, got n = {n}, m = {m}.")
-        self.shape = (int(n), int(m))
-        self.default_retraction = Additive()
+        self.shape = (integer("n", n, 1), integer("m", m, 1))
 
     def __repr__(self) -> str:
         return f"Euclidean({self.shape[0]}, {self.shape[1]})"

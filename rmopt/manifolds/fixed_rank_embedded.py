@@ -9,12 +9,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.ambient import Ambient, Array, Factored
+from rmopt.core.arguments import integer
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
-from rmopt.core.manifold import FixedRankManifold
+from rmopt.core.manifold import FixedRankManifold, checked_rank
 from rmopt.core.retraction import Retraction
 from rmopt.linalg import factor_product, leave_span, truncated_svd_of_product
-from rmopt.retractions.fixed_rank import SecondOrder
+from rmopt.retractions.fixed_rank import FIXED_RANK_RETRACTIONS, SecondOrder
 
 
 class FixedRankEmbedded(FixedRankManifold):
@@ -40,19 +41,13 @@ class FixedRankEmbedded(FixedRankManifold):
     """
 
     point_type = LowRankPoint
+    default_retraction: Retraction = SecondOrder()
+    retractions = FIXED_RANK_RETRACTIONS
 
     def __init__(self, n: int, m: int, k: int, retraction: Retraction | None = None) -> None:
-        if n < 1 or m < 1:
-            raise InvalidInputError(f"FixedRankEmbedded needs n and m of at least 1, got n = {n}, m = {m}.")
-        if not 1 <= k <= min(n, m):
-            raise InvalidInputError(
-                f"rank k = {k} is out of range for {n} × {m} matrices; choose 1 to {min(n, m)}."
-            )
-        self.shape = (int(n), int(m))
-        self.rank = int(k)
-        self.default_retraction = SecondOrder()
-        if retraction is not None:
-            self.default_retraction = self.fitting(retraction)
+        self.shape = (integer("n", n, 1), integer("m", m, 1))
+        self.rank = checked_rank(k, self.shape)
+        self.default_retraction = self.fitting(retraction)
 
     def __repr__(self) -> str:
         return f"FixedRankEmbedded({self.shape[0]}, {self.shape[1]}, {self.rank})"

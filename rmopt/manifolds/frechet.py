@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
+from rmopt.core.arguments import integer, number
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.manifold import Manifold
 
@@ -42,6 +43,7 @@ def frechet_mean(
     MissingCapabilityError
         When the manifold has no logarithm.
     """
+    tol, max_iterations = number("tol", tol, least=0), integer("max_iterations", max_iterations)
     points = list(points)
     if not points:
         raise InvalidInputError("frechet_mean needs at least one point.")

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Ambient, Array, dense
+from rmopt.core.arguments import integer
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.manifold import Manifold
 from rmopt.core.retraction import Retraction
 from rmopt.linalg import gram_functions, leave_span, orthonormalised
-from rmopt.retractions.grassmann import Exponential
+from rmopt.retractions.grassmann import GRASSMANN_RETRACTIONS, Exponential
 
 
 class Grassmann(Manifold):
@@ -34,12 +35,14 @@ class Grassmann(Manifold):
     """
 
     point_type = np.ndarray
+    default_retraction: Retraction = Exponential()
+    retractions = GRASSMANN_RETRACTIONS
 
     def __init__(self, m: int, r: int, retraction: Retraction | None = None) -> None:
-        if not 1 <= r < m:
+        self.shape = (integer("m", m, 2), integer("r", r, 1))
+        if r >= m:
             raise InvalidInputError(f"Grassmann needs 1 ≤ r < m, got m = {m}, r = {r}; choose a smaller r.")
-        self.shape = (int(m), int(r))
-        self.default_retraction = self.fitting(Exponential() if retraction is None else retraction)
+        self.default_retraction = self.fitting(retraction)
 
     def __repr__(self) -> str:
         return f"Grassmann({self.shape[0]}, {self.shape[1]})"

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from rmopt.core.ambient import Ambient
-from rmopt.core.errors import InvalidInputError
+from rmopt.core.arguments import number
 from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import Retraction
 from rmopt.linalg import leave_span, symmetric
@@ -40,11 +40,11 @@ class PolarPSD(PSDMatrices):
         For a size, rank or weight out of range.
     """
 
+    default_retraction = PolarFactors()
+
     def __init__(self, n: int, k: int, weight: float = 0.5, retraction: Retraction | None = None) -> None:
-        super().__init__(n, k, PolarFactors() if retraction is None else retraction)
-        if not 0.0 < weight < 1.0:
-            raise InvalidInputError(f"weight = {weight} must lie between 0 and 1.")
-        self.weight = float(weight)
+        self.weight = number("weight", weight, above=0, below=1)
+        super().__init__(n, k, retraction)
 
     def with_rank(self, k: int) -> Self:
         """Return the manifold of matrices of the same size and rank k."""

@@ -8,13 +8,14 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh, solve_triangular
 
 from rmopt.core.ambient import Ambient, Array, dense
+from rmopt.core.arguments import integer
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.manifold import Manifold
 from rmopt.core.retraction import Retraction
 from rmopt.core.row_column import RowColumn
 from rmopt.kernels import row_column
 from rmopt.linalg import leading_eigh, symmetric
-from rmopt.retractions.positive_definite import SecondOrderPD
+from rmopt.retractions.positive_definite import POSITIVE_DEFINITE_RETRACTIONS, SecondOrderPD
 
 
 class PositiveDefinite(Manifold):
@@ -37,12 +38,12 @@ class PositiveDefinite(Manifold):
     """
 
     point_type = np.ndarray
+    default_retraction: Retraction = SecondOrderPD()
+    retractions = POSITIVE_DEFINITE_RETRACTIONS
 
     def __init__(self, d: int, retraction: Retraction | None = None) -> None:
-        if d < 1:
-            raise InvalidInputError(f"PositiveDefinite needs d of at least 1, got d = {d}.")
-        self.shape = (int(d), int(d))
-        self.default_retraction = self.fitting(SecondOrderPD() if retraction is None else retraction)
+        self.shape = (integer("d", d, 1),) * 2
+        self.default_retraction = self.fitting(retraction)
 
     def __repr__(self) -> str:
         return f"PositiveDefinite({self.shape[0]})"
@@ -56,7 +57,11 @@ class PositiveDefinite(Manifold):
 
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
         """Return tr(W⁻¹ξ W⁻¹η)."""
-        factor = np.linalg.cholesky(point)
+        try:
+            factor = np.linalg.cholesky(point)
+        except np.linalg.LinAlgError:
+            # Rounding has led a run out of the cone, where there is no metric: solvers take NaN for divergence.
+            return float("nan")
         a = _whitened(factor, tangent_vector_a)
         same = tangent_vector_b is tangent_vector_a
         return float(np.vdot(a, a if same else _whitened(factor, tangent_vector_b)))
@@ -91,7 +96,7 @@ class PositiveDefinite(Manifold):
     def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
         """Return a tangent vector of norm 1 in a uniformly distributed direction."""
         rng = np.random.default_rng(rng)
-        factor = np.linalg.cholesky(point)
+        factor = _cholesky(point)
         inner = symmetric(rng.standard_normal(self.shape))
         return symmetric(factor @ inner @ factor.T) / np.linalg.norm(inner)
 
@@ -99,7 +104,7 @@ class PositiveDefinite(Manifold):
 
     def exp(self, point: Array, tangent_vector: Any) -> Array:
         """Follow the geodesic: W exp(W⁻¹ξ)."""
-        factor = np.linalg.cholesky(point)
+        factor = _cholesky(point)
         values, vectors = np.linalg.eigh(_whitened(factor, dense(tangent_vector)))
         spread = factor @ vectors * np.exp(0.5 * values)
         return spread @ spread.T
@@ -132,7 +137,7 @@ class PositiveDefinite(Manifold):
     @staticmethod
     def _relative(point_a: Array, point_b: Array) -> tuple[Array, Array, Array]:
         """Return L, Λ, U with A = L Lᵀ and B = L U Λ Uᵀ Lᵀ."""
-        factor = np.linalg.cholesky(point_a)
+        factor = _cholesky(point_a)
         values, vectors = np.linalg.eigh(_whitened(factor, point_b))
         return factor, values, vectors
 
@@ -218,10 +223,20 @@ class PositiveDefinite(Manifold):
         return symmetric((Q * rng.uniform(0.5, 1.5, self.shape[0])) @ Q.T)
 
 
+def _cholesky(point: Array) -> Array:
+    try:
+        return np.linalg.cholesky(point)
+    except np.linalg.LinAlgError:
+        raise InvalidInputError(
+            "the point is not positive definite to machine precision: a step led to the boundary of the cone. Take "
+            "smaller steps, or scale the data."
+        ) from None
+
+
 def _whitened(factor: Array, matrix: Array, triangular: bool = True) -> Array:
     """Return F⁻¹ M F⁻ᵀ."""
     if triangular:
-        half = solve_triangular(factor, dense(matrix), lower=True)
-        return symmetric(solve_triangular(factor, half.T, lower=True))
+        half = solve_triangular(factor, dense(matrix), lower=True, check_finite=False)
+        return symmetric(solve_triangular(factor, half.T, lower=True, check_finite=False))
     half = np.linalg.solve(factor, dense(matrix))
     return symmetric(np.linalg.solve(factor, half.T))

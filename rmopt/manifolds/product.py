@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from rmopt.core.ambient import Ambient
+from rmopt.core.ambient import Ambient, dense
+from rmopt.core.arguments import integer, shown
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import HasHessian, Manifold
-from rmopt.core.product import BlockDiagonal, Parts, diagonal_blocks
+from rmopt.core.product import BlockDiagonal, Parts, diagonal_blocks, matrix_shape
 from rmopt.core.retraction import Retraction
 from rmopt.retractions.product import Componentwise
 
@@ -34,22 +35,29 @@ class Product(Manifold):
     point_type = Parts
 
     def __init__(self, factors: Sequence[Manifold]) -> None:
-        self.factors = tuple(factors)
+        self.factors = tuple(factors) if isinstance(factors, Iterable) else ()
         if not self.factors or not all(isinstance(factor, Manifold) for factor in self.factors):
             raise InvalidInputError(
-                f"{type(self).__name__} needs one or more manifolds, got {self.factors!r}."
+                f"{type(self).__name__} needs one or more manifolds, got {shown(factors)}; "
+                "rmopt.interop.from_pymanopt turns one of pymanopt's into one."
             )
         self.default_retraction = Componentwise([factor.default_retraction for factor in self.factors])
 
     def __repr__(self) -> str:
         return f"Product({', '.join(map(repr, self.factors))})"
 
-    def fitting(self, retraction: Retraction) -> Retraction:
-        """Return a retraction of the whole: one of a factor is applied to all of them."""
+    def fitting(self, retraction: Retraction | str | None) -> Retraction:
+        """Return a retraction of the whole: one of a factor, or its name, is applied to all of them."""
+        if retraction is None:
+            return self.default_retraction
         if isinstance(retraction, Componentwise) and len(retraction.retractions) == len(self.factors):
             parts = zip(self.factors, retraction.retractions, strict=True)
             return Componentwise([factor.fitting(part) for factor, part in parts])
-        return Componentwise([factor.fitting(retraction) for factor in self.factors])
+        if getattr(retraction, "point_type", None) is Parts and not isinstance(retraction, Componentwise):
+            return super().fitting(retraction)
+        # A power has one factor many times.
+        fitted = {id(factor): factor.fitting(retraction) for factor in dict.fromkeys(self.factors)}
+        return Componentwise([fitted[id(factor)] for factor in self.factors])
 
     @property
     def dim(self) -> int:
@@ -90,9 +98,8 @@ class Product(Manifold):
         MissingCapabilityError
             When a factor has none.
         """
-        shapes = self._shapes(point)
         gradients, hessians = (
-            diagonal_blocks(ambient, shapes) for ambient in (euclidean_gradient, euclidean_hessian)
+            self._blocks_of(point, ambient) for ambient in (euclidean_gradient, euclidean_hessian)
         )
         found = []
         for i, (factor, part, along) in enumerate(zip(self.factors, point, tangent_vector, strict=True)):
@@ -100,7 +107,7 @@ class Product(Manifold):
                 raise MissingCapabilityError(
                     f"{factor} has no `euclidean_to_riemannian_hessian`; use a first-order solver on {self}."
                 )
-            zero = np.zeros(shapes[i])
+            zero = np.zeros(factor.embed_point(part).shape)
             pair = gradients.get(i, zero), hessians.get(i, zero)
             found.append(factor.euclidean_to_riemannian_hessian(part, *pair, along))
         return Parts(found)
@@ -131,10 +138,9 @@ class Product(Manifold):
 
     # Geodesics
 
-    @property
-    def knows_geodesics(self) -> bool:
-        """Whether all factors have a closed form of `exp`."""
-        return all(factor.knows_geodesics for factor in self.factors)
+    def knows(self, method: str) -> bool:
+        """Return whether all factors have a closed form of one of `exp`, `log`, `dist` and `pair_mean`."""
+        return all(factor.knows(method) for factor in self.factors)
 
     def exp(self, point: Parts, tangent_vector: Parts) -> Parts:
         """Follow the geodesics of the factors."""
@@ -176,7 +182,7 @@ class Product(Manifold):
 
     def _of_blocks(self, method: str, point: Parts, ambient: Any) -> Parts:
         """Return what a method of every factor makes of its block of an ambient matrix; zero where it has none."""
-        blocks = diagonal_blocks(ambient, self._shapes(point))
+        blocks = self._blocks_of(point, ambient)
         return Parts(
             [
                 getattr(factor, method)(part, blocks[i]) if i in blocks else factor.zero_vector(part)
@@ -184,12 +190,24 @@ class Product(Manifold):
             ]
         )
 
-    def _shapes(self, point: Parts) -> list[tuple[int, int]]:
-        return [tuple(part.shape) for part in self._each("embed_point", point)]
+    def _blocks_of(self, point: Parts, ambient: Any) -> dict[int, Any]:
+        """Return the blocks on the diagonal of an ambient matrix, as the factors have them: points may be vectors."""
+        shapes = [tuple(part.shape) for part in self._each("embed_point", point)]
+        blocks = diagonal_blocks(ambient, [matrix_shape(shape) for shape in shapes])
+        for i, block in blocks.items():
+            if tuple(block.shape) != matrix_shape(shapes[i]):
+                raise InvalidInputError(
+                    f"the gradient's part {i} has shape {tuple(block.shape)}, and points of {self.factors[i]} have "
+                    f"shape {shapes[i]}; make them agree."
+                )
+        return {
+            i: block if len(shapes[i]) == 2 else dense(block).reshape(shapes[i])
+            for i, block in blocks.items()
+        }
 
     @staticmethod
     def _blocks(parts: Parts) -> BlockDiagonal:
-        return BlockDiagonal([tuple(part.shape) for part in parts], dict(enumerate(parts)))
+        return BlockDiagonal([matrix_shape(part.shape) for part in parts], dict(enumerate(parts)))
 
 
 class Power(Product):
@@ -208,9 +226,7 @@ class Power(Product):
     """
 
     def __init__(self, base: Manifold, n: int) -> None:
-        if n < 1:
-            raise InvalidInputError(f"Power needs n of at least 1, got n = {n}.")
-        super().__init__([base] * int(n))
+        super().__init__([base] * integer("n", n, 1))
         self.base = base
 
     def __repr__(self) -> str:

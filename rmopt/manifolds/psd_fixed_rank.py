@@ -6,10 +6,8 @@ import numpy as np
 
 from rmopt.core.ambient import Ambient
 from rmopt.core.psd import PSDPoint, PSDTangent
-from rmopt.core.retraction import Retraction
 from rmopt.linalg import leave_span
 from rmopt.manifolds.psd_matrices import PSDMatrices
-from rmopt.retractions.psd_fixed_rank import SecondOrderPSD
 
 
 class PSDFixedRank(PSDMatrices):
@@ -31,9 +29,6 @@ class PSDFixedRank(PSDMatrices):
     InvalidInputError
         For a size that is not positive or a rank out of range.
     """
-
-    def __init__(self, n: int, k: int, retraction: Retraction | None = None) -> None:
-        super().__init__(n, k, SecondOrderPSD() if retraction is None else retraction)
 
     def inner_product(
         self, point: PSDPoint, tangent_vector_a: PSDTangent, tangent_vector_b: PSDTangent

@@ -8,11 +8,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.ambient import Ambient, Array, Factored
+from rmopt.core.arguments import integer
 from rmopt.core.errors import InvalidInputError
-from rmopt.core.manifold import FixedRankManifold
+from rmopt.core.manifold import FixedRankManifold, checked_rank
 from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import Retraction
 from rmopt.linalg import leave_span, symmetric
+from rmopt.retractions.psd_fixed_rank import PSD_RETRACTIONS, PolarFactors, SecondOrderPSD
 
 
 class PSDMatrices(FixedRankManifold):
@@ -28,7 +30,7 @@ class PSDMatrices(FixedRankManifold):
         Number of rows and columns.
     k : int
         The rank, from 1 to n.
-    retraction : Retraction
+    retraction : Retraction, optional
         The default retraction.
 
     Raises
@@ -38,16 +40,13 @@ class PSDMatrices(FixedRankManifold):
     """
 
     point_type = PSDPoint
+    retractions = PSD_RETRACTIONS | {"polar": PolarFactors()}
+    default_retraction: Retraction = SecondOrderPSD()
 
-    def __init__(self, n: int, k: int, retraction: Retraction) -> None:
-        if n < 1:
-            raise InvalidInputError(f"{type(self).__name__} needs n of at least 1, got n = {n}.")
-        if not 1 <= k <= n:
-            raise InvalidInputError(f"rank k = {k} is out of range for {n} × {n} matrices; choose 1 to {n}.")
-        self.shape = (int(n), int(n))
-        self.rank = int(k)
-        self.default_retraction = retraction
-        self.fitting(retraction)
+    def __init__(self, n: int, k: int, retraction: Retraction | None = None) -> None:
+        self.shape = (integer("n", n, 1),) * 2
+        self.rank = checked_rank(k, self.shape)
+        self.default_retraction = self.fitting(retraction)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.shape[0]}, {self.rank})"

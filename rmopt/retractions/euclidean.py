@@ -47,3 +47,6 @@ class Additive(Retraction):
     def velocity(self, manifold: Any, point: np.ndarray, tangent: Any, t: float) -> np.ndarray:
         """Return the derivative of the curve at t."""
         return dense(tangent)
+
+
+EUCLIDEAN_RETRACTIONS: dict[str, Retraction] = {"additive": Additive()}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rmopt.core.arguments import shown
+from rmopt.core.errors import InvalidInputError
 from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
 
@@ -16,13 +18,20 @@ class Componentwise(Retraction):
     ----------
     retractions : sequence of Retraction
         One per factor.
+
+    Raises
+    ------
+    InvalidInputError
+        When there is none, or one is no retraction.
     """
 
     name = "componentwise"
     point_type = Parts
 
     def __init__(self, retractions: Sequence[Retraction]) -> None:
-        self.retractions = tuple(retractions)
+        self.retractions = tuple(retractions) if isinstance(retractions, Iterable) else ()
+        if not self.retractions or not all(isinstance(one, Retraction) for one in self.retractions):
+            raise InvalidInputError(f"Componentwise needs one or more retractions, got {shown(retractions)}.")
         self.order = min(retraction.order for retraction in self.retractions)  # type: ignore[misc]
         self.bounded = any(retraction.bounded for retraction in self.retractions)  # type: ignore[misc]
 

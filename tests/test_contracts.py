@@ -1,0 +1,591 @@
+"""Parts as strangers write them, right and wrong: retractions, costs, gradients, operators, pymanopt's manifolds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import autograd.numpy as anp
+import numpy as np
+import pymanopt
+import pytest
+import scipy.sparse as sp
+from pymanopt.manifolds import Elliptope, SpecialOrthogonalGroup, Sphere, Stiefel
+from pymanopt.manifolds import Euclidean as ForeignEuclidean
+from pymanopt.optimizers import ParticleSwarm
+
+import rmopt
+from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Problem
+from rmopt.checks import check_gradient, check_hessian, check_manifold
+from rmopt.core import (
+    Actions,
+    AgentSum,
+    BlockDiagonal,
+    Cost,
+    Factored,
+    Graph,
+    Manifold,
+    Parts,
+    Retraction,
+    RowColumn,
+    Sum,
+    WholeCost,
+)
+from rmopt.core.ambient import dense
+from rmopt.costs import BilinearSum, GossipCost, Grid, LogDetTriplet, Pairs
+from rmopt.interop import PymanoptSolver, from_pymanopt
+from rmopt.manifolds import (
+    Euclidean,
+    FixedRankEmbedded,
+    Grassmann,
+    PolarPSD,
+    PositiveDefinite,
+    Power,
+    Product,
+    PSDFixedRank,
+    frechet_mean,
+)
+from rmopt.retractions import (
+    QR,
+    Additive,
+    AffineExponential,
+    Componentwise,
+    Exponential,
+    MetricProjection,
+    Polar,
+    SecondOrderPD,
+)
+from rmopt.solvers import SGD
+
+GRASSMANN, CONE, FLAT, LOW = Grassmann(6, 2), PositiveDefinite(4), Euclidean(6, 2), FixedRankEmbedded(6, 4, 2)
+SPHERE, ROTATIONS = from_pymanopt(Sphere(5)), from_pymanopt(SpecialOrthogonalGroup(4))
+WEIGHTS = np.diag(np.arange(6.0))
+
+
+class Plain(Retraction):
+    """Somebody's retraction, which says nothing of its points: QR without signs."""
+
+    order, name = 2, "plain"
+
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        return np.linalg.qr(point + t * tangent)[0]
+
+
+class Lazy(Plain):
+    """A wrong one: leaves the manifold."""
+
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        return point + t * tangent
+
+
+class Broken(QR):
+    """A subclass of a right one with one method that is wrong."""
+
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        return 2.0 * super().__call__(manifold, point, tangent, t)
+
+
+class Whole(Retraction):
+    """Somebody's retraction of whole products."""
+
+    order, name, point_type = 2, "whole", Parts
+
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        return manifold.exp(point, tangent * t)
+
+
+class Named(Grassmann):
+    """Somebody's subclass."""
+
+    def __repr__(self) -> str:
+        return "Named()"
+
+
+class Heavy(FixedRankEmbedded):
+    """Somebody's subclass that is not complete when its parent's constructor looks at the retraction."""
+
+    def __init__(self, retraction: Retraction) -> None:
+        super().__init__(6, 4, 2, retraction)
+        self.weight = 2.0
+
+    def inner_product(self, point: Any, tangent_vector_a: Any, tangent_vector_b: Any) -> float:
+        return self.weight * super().inner_product(point, tangent_vector_a, tangent_vector_b)
+
+
+class Straight(Retraction):
+    """Somebody's retraction of matrices of one rank, without `point_type`."""
+
+    order, name = 2, "straight"
+
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        return MetricProjection()(manifold, point, tangent, t)
+
+
+class Straightened(Retraction):
+    """Somebody's retraction of spheres."""
+
+    order, name = 2, "straightened"
+
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        moved = point + t * tangent
+        return moved / np.linalg.norm(moved)
+
+
+FITTING: list[tuple[Any, Any]] = [
+    (GRASSMANN, QR()),
+    (GRASSMANN, "polar"),
+    (GRASSMANN, Plain()),
+    (GRASSMANN, AffineExponential()),
+    (Named(6, 2), QR()),
+    (CONE, Exponential()),
+    (CONE, "additive"),
+    (FLAT, Exponential()),
+    (FLAT, None),
+    (LOW, Straight()),
+    (PSDFixedRank(5, 2), "polar"),
+    (PolarPSD(5, 2), "metric-projection"),
+    (SPHERE, Exponential()),
+    (from_pymanopt(Stiefel(5, 2)), Polar()),
+    (from_pymanopt(ForeignEuclidean(4, 2)), Additive()),
+    (Power(GRASSMANN, 3), "qr"),
+    (Power(GRASSMANN, 3), Plain()),
+    (Product([GRASSMANN, Power(Named(6, 2), 2)]), QR()),
+    (Product([GRASSMANN, CONE]), Componentwise([QR(), SecondOrderPD()])),
+    (Product([GRASSMANN, CONE]), Whole()),
+]
+MISFITS: list[tuple[Any, Any, str]] = [
+    (GRASSMANN, Additive(), r"Additive\(\) is no retraction of Grassmann\(6, 2\): .*not orthonormal.*Exponential"),
+    (GRASSMANN, SecondOrderPD(), r"a short step of it fails"),
+    (GRASSMANN, Lazy(), r"is no retraction of Grassmann\(6, 2\)"),
+    (GRASSMANN, Broken(), r"is no retraction"),
+    (CONE, QR(), r"QR\(\) is no retraction of PositiveDefinite\(4\): .*not symmetric"),
+    (PositiveDefinite(1), QR(), r"goes far away"),
+    (CONE, Polar(), r"is no retraction"),
+    (FLAT, QR(), r"goes far away"),
+    (LOW, QR(), r"moves points of type ndarray"),
+    (SPHERE, Additive(), r"length zero moves the point"),
+    (Product([GRASSMANN, CONE]), QR(), r"QR\(\) is no retraction of PositiveDefinite"),
+    (Product([GRASSMANN, CONE]), Componentwise([QR()]), r"moves points of type Parts"),
+    (Product([GRASSMANN, CONE]), Componentwise([SecondOrderPD(), QR()]), r"is no retraction of Grassmann"),
+    (Power(GRASSMANN, 3), Additive(), r"is no retraction of Grassmann"),
+    (GRASSMANN, "qrr", r"= 'qrr' is unknown; choose one of exponential, qr, polar \(did you mean 'qr'\?\)"),
+    (Product([GRASSMANN, CONE]), "qr", r"retraction of PositiveDefinite\(4\) = 'qr' is unknown"),
+    (GRASSMANN, QR, r"must be an object such as Exponential\(\), or 'exponential', or 'qr'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("manifold", "retraction"), FITTING)
+def test_a_retraction_that_fits_is_taken_and_stays_on_the_manifold(manifold: Any, retraction: Any) -> None:
+    twin = manifold.using(retraction)
+    rng = np.random.default_rng(1)
+    point = twin.random_point(rng)
+    assert twin.check_point(twin.retraction(point, twin.random_tangent_vector(point, rng) * 0.1)) is None
+
+
+@pytest.mark.parametrize(("manifold", "retraction", "sentence"), MISFITS)
+def test_a_retraction_of_another_manifold_is_refused_before_work(
+    manifold: Any, retraction: Any, sentence: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=sentence):
+        manifold.using(retraction)
+
+
+def test_solvers_and_constructors_refuse_it_too() -> None:
+    pca = rmopt.autograd_cost(lambda U: -anp.sum(U * anp.dot(WEIGHTS, U)))
+    for retraction in (Additive(), Lazy(), "cayley"):
+        with pytest.raises(InvalidInputError, match="retraction"):
+            SGD(0.02, n_steps=3, retraction=retraction).run(Problem(GRASSMANN, WholeCost(pca)))  # type: ignore[arg-type]
+        with pytest.raises(InvalidInputError, match="retraction"):
+            Grassmann(6, 2, retraction)  # type: ignore[arg-type]
+    with pytest.raises(MissingCapabilityError, match="no closed form of an exponential"):
+        LOW.using(Exponential())
+    found = SGD(0.02, n_steps=200, retraction="qr").run(Problem(GRASSMANN, WholeCost(pca)), random_state=0)  # type: ignore[arg-type]
+    assert GRASSMANN.check_point(found.point) is None
+    assert abs(pca.value(found.point) + 9.0) < 0.1
+    assert isinstance(Heavy(Straight()).default_retraction, Straight)
+
+
+# Problems
+
+
+class Linear(Cost):
+    """Σ entries of the point, with any gradient."""
+
+    def __init__(self, gradient: Callable[[Any], Any]) -> None:
+        self.of = gradient
+
+    def value(self, point: Any) -> float:
+        return float(sum(np.sum(part) for part in point))
+
+    def gradient(self, point: Any) -> Any:
+        return self.of(point)
+
+
+PAIRS = BilinearSum(np.eye(6), np.eye(6)[:, :2])
+ALONE = rmopt.autograd_cost(lambda U: anp.sum(U))
+FACTORS = rmopt.autograd_cost(lambda A, B: anp.sum(anp.dot(A, B.T)))
+FEW = np.arange(12.0).reshape(4, 3), [[0, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("manifold", "cost", "sentence"),
+    [
+        (GRASSMANN, lambda U: 0.0, r"is no cost; make one of a function by rmopt.autograd_cost\(function\)"),
+        (GRASSMANN, Linear, r"make an object of the class: Linear\(...\)"),
+        (GRASSMANN, 3.0, r"cost = 3.0 is no cost; subclass rmopt.core.Cost"),
+        (ALONE, GRASSMANN, r"swapped: write Problem\(manifold, cost\)"),
+        (Sphere(5), ALONE, r"wrap it: rmopt.interop.from_pymanopt\(manifold\)"),
+        (Grassmann, ALONE, r"is no rmopt manifold; take one of"),
+        (GRASSMANN, PAIRS, r"BilinearSum asks points for scores.*no method `bilinear`; take FixedRankEmbedded"),
+        (CONE, BilinearSum(np.eye(4), np.eye(4)), r"PositiveDefinite\(4\): BilinearSum asks points"),
+        (FLAT, WholeCost(PAIRS), r"BilinearSum asks points"),
+        (LOW, ALONE, r"is a function of one array"),
+        (GRASSMANN, FACTORS, r"is a function of the factors A and B"),
+        (PSDFixedRank(3, 1), LogDetTriplet(*FEW), r"take PositiveDefinite"),
+        (PositiveDefinite(4), LogDetTriplet(*FEW), r"scores 3 × 3 matrices, and PositiveDefinite\(4\) holds 4 × 4"),
+    ],
+)  # fmt: skip
+def test_problems_that_are_none_are_refused(manifold: Any, cost: Any, sentence: str) -> None:
+    with pytest.raises(InvalidInputError, match=sentence):
+        Problem(manifold, cost)
+
+
+@pytest.mark.parametrize(
+    ("manifold", "gradient", "sentence"),
+    [
+        (GRASSMANN, lambda U: np.ones((3, 2)), r"of shape \(3, 2\), and points of .* have shape \(6, 2\)"),
+        (LOW, lambda W: np.ones((4, 6)), r"of shape \(4, 6\)"),
+        (SPHERE, lambda x: np.ones((5, 1)), r"of shape \(5, 1\), and points of .* have shape \(5,\)"),
+        (GRASSMANN, lambda U: 1.0, r"is 1.0, no array or operator"),
+        (GRASSMANN, lambda U: [1.0, 2.0], r"no array or operator"),
+        (Product([GRASSMANN, FLAT]), lambda p: [p[0]], r"a gradient of 1 parts does not fit points of 2 parts"),
+        (Product([GRASSMANN, FLAT]), lambda p: (p[0], p[1].T), r"part 1 has shape \(2, 6\)"),
+        (Product([GRASSMANN, FLAT]), lambda p: np.ones((6, 2)), r"have shape \(12, 4\)"),
+    ],
+)  # fmt: skip
+def test_gradients_of_a_wrong_shape_are_named(manifold: Any, gradient: Any, sentence: str) -> None:
+    class Sums(Linear):
+        def value(self, point: Any) -> float:
+            return 0.0
+
+    problem = Problem(manifold, Sums(gradient))
+    point = manifold.random_point(np.random.default_rng(0))
+    for take in (problem.riemannian_gradient, problem.probe):
+        with pytest.raises(InvalidInputError, match=sentence):
+            take(point)
+    with pytest.raises(InvalidInputError, match=sentence):
+        PymanoptSolver().run(problem)
+
+
+class Squares(Cost):
+    """½ Σ‖part − 1‖² on a product, its gradient in one of the forms that people write."""
+
+    def __init__(self, form: Callable[[list[Any]], Any]) -> None:
+        self.form = form
+
+    def value(self, point: Parts) -> float:
+        return 0.5 * float(sum(np.sum((part - 1.0) ** 2) for part in point))
+
+    def gradient(self, point: Parts) -> Any:
+        return self.form([part - 1.0 for part in point])
+
+    def hessian(self, point: Parts, direction: BlockDiagonal) -> Any:
+        return direction
+
+
+def in_blocks(parts: list[Any]) -> BlockDiagonal:
+    return BlockDiagonal([(5, 1), (2, 2)], dict(enumerate(parts)))
+
+
+@pytest.mark.parametrize("form", [list, tuple, Parts, in_blocks])
+def test_a_product_with_a_pymanopt_manifold_of_vectors(form: Callable[[list[Any]], Any]) -> None:
+    problem = Problem(Product([SPHERE, Euclidean(2, 2)]), Squares(form))
+    assert check_gradient(problem)
+    for optimizer in ("SteepestDescent", "TrustRegions"):
+        found = PymanoptSolver(optimizer).run(problem, random_state=0).point
+        np.testing.assert_allclose(found[0], 5**-0.5, atol=1e-5)
+        np.testing.assert_allclose(found[1], 1.0, atol=1e-5)
+
+
+def test_gossip_takes_the_manifold_of_one_agent() -> None:
+    class Tasks(AgentSum):
+        n_terms = 3
+
+        def agent_value(self, point: Any, agent: int) -> float:
+            return -float(np.vdot(point, WEIGHTS @ point))
+
+        def agent_gradient(self, point: Any, agent: int) -> Any:
+            return -2.0 * WEIGHTS @ point, np.eye(2)
+
+    power = Power(GRASSMANN, 3)
+    with pytest.raises(InvalidInputError, match=r"must be that of one agent, for example its base"):
+        GossipCost(Tasks(), Graph.path(3), 1.0, power)
+    with pytest.raises(MissingCapabilityError, match=r"has no closed form of a logarithm \(`log`\)"):
+        GossipCost(Tasks(), Graph.path(3), 1.0, PSDFixedRank(6, 2))
+    cost = GossipCost(Tasks(), Graph.path(3), 1.0, GRASSMANN)
+    with pytest.raises(InvalidInputError, match=r"take Power\(Grassmann\(6, 2\), 3\)"):
+        Problem(GRASSMANN, cost)
+    assert check_gradient(Problem(power, cost))
+
+
+# Operators
+
+
+def operators() -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((4, 4))
+    factored = Factored(rng.standard_normal((4, 2)), rng.standard_normal((4, 2)))
+    return {
+        "factored": factored,
+        "sparse factors": Factored(sp.csr_array(A), sp.csr_array(A + 1.0)),
+        "sum": Sum(A, factored),
+        "actions": Actions((4, 4), lambda X: A @ X, lambda X: A.T @ X),
+        "blocks": BlockDiagonal([(2, 1), (2, 3)], {0: A[:2, :1], 1: A[2:, 1:]}),
+        "row and column": RowColumn(1, A[0]),
+    }
+
+
+@pytest.mark.parametrize("name", operators())
+def test_the_ambient_algebra_is_closed(name: str) -> None:
+    G = operators()[name]
+    array, rng = dense(G), np.random.default_rng(1)
+    X, sparse = rng.standard_normal((4, 3)), sp.csr_array(np.diag([1.0, 0.0, 2.0, 0.0]))
+    pairs = [
+        (-(G + X @ X.T), -(array + X @ X.T)),
+        (G - G * 3.0, -2.0 * array),
+        (G / 4, array / 4.0),
+        (2 * (G + G), 4.0 * array),
+        (X @ X.T + G, X @ X.T + array),
+        (X @ X.T - G, X @ X.T - array),
+        (sparse + G, sparse.toarray() + array),
+        (sparse - G, sparse.toarray() - array),
+        (G - sparse, array - sparse.toarray()),
+        (np.float64(2.0) * G, 2.0 * array),
+        (G * np.int64(2), 2.0 * array),
+        (sum([G, G, G]), 3.0 * array),
+        ((G - G.T) / 2.0, 0.5 * (array - array.T)),
+    ]  # fmt: skip
+    for found, wanted in pairs:
+        np.testing.assert_allclose(found @ X, wanted @ X, atol=1e-13)
+        np.testing.assert_allclose(found.T @ X, wanted.T @ X, atol=1e-13)
+        np.testing.assert_allclose(dense(found), wanted, atol=1e-13)
+    with pytest.raises(TypeError):
+        G + "x"
+    with pytest.raises(InvalidInputError, match="one shape"):
+        G + np.ones((2, 2))
+    with pytest.raises(InvalidInputError, match="no ambient matrix"):
+        dense(1.0)
+
+
+# pymanopt
+
+
+def test_a_pymanopt_manifold_keeps_its_own_geometry() -> None:
+    for manifold in (ROTATIONS, SPHERE, from_pymanopt(SpecialOrthogonalGroup(6))):
+        assert all(check_manifold(manifold))
+        x, y = (manifold.random_point(np.random.default_rng(seed)) for seed in (0, 1))
+        v = manifold.random_tangent_vector(x, np.random.default_rng(2))
+        np.testing.assert_allclose(manifold.to_tangent_space(x, v), v, atol=1e-12)
+        assert manifold.knows_geodesics
+        np.testing.assert_allclose(manifold.exp(x, manifold.log(x, y)), y, atol=1e-8)
+        np.testing.assert_allclose(manifold.dist(x, y), manifold.norm(x, manifold.log(x, y)))
+        np.testing.assert_allclose(frechet_mean(manifold, [x, y]), manifold.pair_mean(x, y), atol=1e-6)
+    elliptope = from_pymanopt(Elliptope(4, 2))
+    assert not elliptope.knows_geodesics
+    with pytest.raises(MissingCapabilityError, match="has no `exp`"):
+        elliptope.exp(elliptope.random_point(), elliptope.random_point())
+    with pytest.raises(MissingCapabilityError, match=r"has no `exp`|no closed form"):
+        elliptope.using(Exponential())
+    assert not Product([SPHERE, elliptope]).knows("log")
+
+
+def test_powers_and_products_of_pymanopt_manifolds_obey_the_laws() -> None:
+    for manifold in (Power(SPHERE, 2), Product([ROTATIONS, SPHERE, GRASSMANN])):
+        assert all(check_manifold(manifold))
+    wanted = Power(SPHERE, 2)
+    assert all(check_hessian(Problem(wanted.using(Exponential()), Squares(tuple))))
+
+
+@pytest.mark.parametrize("wrong", [Sphere, Grassmann(4, 2), 3, pymanopt.manifolds.FixedRankEmbedded(4, 3, 2)])
+def test_what_is_no_manifold_of_arrays_by_pymanopt_is_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"made by pymanopt|only manifolds of single arrays"):
+        from_pymanopt(wrong)
+
+
+class Rayleigh(Cost):
+    """−tr UᵀAU, by hand."""
+
+    def value(self, point: Any) -> float:
+        return -float(np.vdot(point, WEIGHTS[:3, :3] @ point))
+
+    def gradient(self, point: Any) -> Any:
+        return -2.0 * WEIGHTS[:3, :3] @ point
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        PymanoptSolver("NelderMead", max_iterations=15),
+        PymanoptSolver(ParticleSwarm(verbosity=0, max_iterations=15, population_size=10)),
+    ],
+)
+def test_pymanopt_solvers_without_derivatives(solver: PymanoptSolver) -> None:
+    problem = Problem(Grassmann(3, 1), Rayleigh())
+    found = solver.run(problem, random_state=3).point
+    assert problem.cost.value(found) < -1.95
+    assert problem.manifold.check_point(found) is None
+    assert np.array_equal(found, solver.run(problem, random_state=3).point)
+    # The given point is one of those it begins at.
+    best = np.eye(3)[:, 2:]
+    assert problem.cost.value(solver.run(problem, best, random_state=4).point) == -2.0
+    with pytest.raises(MissingCapabilityError, match=r"needs a manifold with `log`"):
+        solver.run(Problem(LOW, FACTORS))
+
+
+def test_numbers_that_are_not_finite_end_a_pymanopt_run_in_a_sentence() -> None:
+    for value, gradient in ((np.nan, 0.0), (0.0, np.nan), (0.0, np.inf)):
+        cost = Linear(lambda U, gradient=gradient: np.full((6, 2), gradient))
+        cost.value = lambda point, value=value: value  # type: ignore[method-assign]
+        for manifold in (GRASSMANN, FLAT):
+            with pytest.raises(DivergedError, match=r"at the initial point is"):
+                PymanoptSolver().run(Problem(manifold, cost), random_state=0)
+    # NaN beyond the domain of a logarithm only makes the steps shorter.
+    barrier = rmopt.autograd_cost(lambda X: anp.sum(X - anp.log(X)))
+    with np.errstate(invalid="ignore"):
+        found = PymanoptSolver("SteepestDescent").run(Problem(FLAT, barrier), np.full((6, 2), 30.0))
+    np.testing.assert_allclose(found.point, 1.0, atol=1e-4)
+
+
+def test_a_log_determinant_outside_of_the_cone_is_no_error_of_numpy() -> None:
+    cost, outside = LogDetTriplet(*FEW), np.diag([1.0, 1.0, -1.0])
+    assert cost.value(outside) == np.inf
+    assert np.isnan(cost.gradient(outside)).all()
+    assert np.isnan(cost.block_gradient(outside, 0).u).all()
+    assert np.isnan(PositiveDefinite(3).norm(outside, np.eye(3)))
+    with pytest.raises(InvalidInputError, match="not positive definite to machine precision"):
+        PositiveDefinite(3).exp(outside, np.eye(3))
+
+
+def test_what_lacks_second_derivatives_is_named() -> None:
+    problem = Problem(PolarPSD(4, 2), FACTORS)
+    with pytest.raises(MissingCapabilityError, match=r"PolarPSD.* has no `euclidean_to_riemannian_hessian`"):
+        PymanoptSolver("TrustRegions").run(problem)
+
+
+class Circle(Manifold):
+    """Somebody's manifold, which declares nothing that it need not, and has no distance."""
+
+    default_retraction = Straightened()
+    dim = 1
+
+    def inner_product(self, point: Any, tangent_vector_a: Any, tangent_vector_b: Any) -> float:
+        return float(tangent_vector_a @ tangent_vector_b)
+
+    def projection(self, point: Any, ambient: Any) -> Any:
+        return ambient - (point @ ambient) * point
+
+    def embedding(self, point: Any, tangent_vector: Any) -> Any:
+        return tangent_vector
+
+    def embed_point(self, point: Any) -> Any:
+        return point
+
+    def random_point(self, rng: Any = None) -> Any:
+        angle = np.random.default_rng(rng).uniform(0.0, 6.0)
+        return np.array([np.cos(angle), np.sin(angle)])
+
+    def random_tangent_vector(self, point: Any, rng: Any = None) -> Any:
+        return np.array([-point[1], point[0]])
+
+    def zero_vector(self, point: Any) -> Any:
+        return np.zeros(2)
+
+    def transport(self, point_a: Any, point_b: Any, tangent_vector_a: Any) -> Any:
+        return self.projection(point_b, tangent_vector_a)
+
+    def check_point(self, point: Any) -> str | None:
+        return None if abs(np.linalg.norm(point) - 1.0) < 1e-8 else "its length is not 1"
+
+    def __repr__(self) -> str:
+        return "Circle()"
+
+
+class Endless(Circle):
+    """Somebody's manifold without random points: nothing can be tried on it."""
+
+    def random_point(self, rng: Any = None) -> Any:
+        raise NotImplementedError
+
+
+def test_somebodys_manifold_with_somebodys_retraction() -> None:
+    for manifold in (Circle(), Circle().using(Straightened()), Power(Circle(), 2).using(Straightened())):
+        assert all(check_manifold(manifold))
+    for wrong, sentence in (
+        (
+            Additive(),
+            r"Additive\(\) is no retraction of Circle\(\): after a short step of it, its length is not 1",
+        ),
+        (QR(), r"a short step of it fails"),
+        (Exponential(), r"no closed form"),
+        ("qr", r"retraction of Circle\(\) = 'qr' is unknown"),
+    ):
+        with pytest.raises(rmopt.RmoptError, match=sentence):
+            Circle().using(wrong)  # type: ignore[arg-type]
+    assert Endless().using(Additive()).default_retraction == Additive()
+    with pytest.raises(InvalidInputError, match="its length is not 1"):
+        SGD(0.1).run(Problem(Circle(), WholeCost(ALONE)), np.ones(2))
+    found = SGD(0.1, n_steps=300).run(Problem(Circle(), WholeCost(ALONE)), random_state=0).point
+    np.testing.assert_allclose(found, -(0.5**0.5), atol=1e-6)
+
+
+# Arguments
+
+
+def damaged() -> sp.csr_array:
+    matrix = sp.csr_array(np.eye(2))
+    matrix.indices[0] = 10**6
+    return matrix
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Euclidean(np.inf, 5), r"n = inf must be a positive integer"),
+        (lambda: Euclidean(2, True), r"m = True must be"),
+        (lambda: Grassmann(4.0, 2), r"m = 4.0 must be an integer"),
+        (lambda: PositiveDefinite("3"), r"d = '3' must be a positive integer"),
+        (lambda: FixedRankEmbedded(5, -1, 1), r"m = -1 must be a positive integer"),
+        (lambda: FixedRankEmbedded(5, 4, 2.0), r"rank k = 2.0 must be"),
+        (lambda: PSDFixedRank(5, 6), r"rank k = 6 is out of range for 5 × 5 matrices; choose 1 to 5"),
+        (lambda: PolarPSD(5, 2, weight="x"), r"weight = 'x' must be a number"),
+        (lambda: Power(GRASSMANN, 2.5), r"n = 2.5 must be a positive integer"),
+        (lambda: Product(GRASSMANN), r"Product needs one or more manifolds"),
+        (lambda: Product([Sphere(3)]), r"rmopt.interop.from_pymanopt turns one of pymanopt's into one"),
+        (lambda: Graph(2.5, [(0, 1)]), r"n = 2.5 must be a positive integer"),
+        (lambda: Graph(3, 5), r"edges of a graph must be pairs of integers, got 5"),
+        (lambda: Graph(3, [(0, 1), (2,)]), r"must be pairs of integers"),
+        (lambda: Graph.path("3"), r"n = '3' must be a positive integer"),
+        (lambda: Graph.erdos_renyi(5, seed=-1), r"random_state = -1"),
+        (lambda: BilinearSum(np.eye(2), np.eye(2), "hing"), r"loss = 'hing' is unknown.*'hinge'"),
+        (lambda: BilinearSum(np.eye(2), np.eye(2), 3), r"loss = 3 must be a name"),
+        (lambda: LogDetTriplet(*FEW, alpha="x"), r"alpha = 'x' must be a number"),
+        (lambda: frechet_mean(FLAT, [np.ones((6, 2))], max_iterations=2.5), r"max_iterations = 2.5"),
+        (lambda: Componentwise([QR]), r"Componentwise needs one or more retractions"),
+        (lambda: Componentwise(QR()), r"Componentwise needs one or more retractions"),
+        (lambda: BilinearSum([[1.0], [1.0, 2.0]], np.eye(2)), r"left must be a matrix, got rows of different"),
+        (lambda: BilinearSum(damaged(), np.eye(2)), r"left is a damaged csr matrix"),
+        (lambda: LogDetTriplet(FEW[0], [[0, 1, 2], [0]]), r"triplets must have shape"),
+        (lambda: Pairs([0], [1], 2.5), r"n_objects = 2.5 must be a positive integer"),
+        (lambda: Grid([0], [1]), r"a grid needs two ranges"),
+        (lambda: PymanoptSolver().run(3), r"problem = 3 must be an rmopt.Problem"),
+    ],
+)  # fmt: skip
+def test_arguments_of_a_wrong_kind_are_refused_in_a_sentence(make: Callable[[], Any], sentence: str) -> None:
+    with pytest.raises(InvalidInputError, match=sentence):
+        make()
+
+
+def test_numpy_integers_are_integers_and_errors_are_exported() -> None:
+    assert FixedRankEmbedded(np.int64(5), np.int32(4), np.int64(2)).dim == 14
+    assert issubclass(rmopt.MissingCapabilityError, rmopt.RmoptError)
+    assert issubclass(rmopt.StorageError, rmopt.RmoptError)
