@@ -15,6 +15,7 @@ from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilit
 from rmopt.core.manifold import HasHessian, Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator, seed_of
+from rmopt.engines.threads import one_blas_thread
 from rmopt.interop.foreign import FromPymanopt
 from rmopt.solvers.base import Result
 
@@ -88,6 +89,7 @@ class PymanoptSolver:
         else:
             self.optimizer = optimizer
 
+    @one_blas_thread()
     def run(
         self,
         problem: Problem,
