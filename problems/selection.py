@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.core import DivergedError, InvalidInputError
+from rmopt.engines.threads import one_blas_thread
 
 Array = np.ndarray
 
@@ -81,7 +82,6 @@ def select(
         For an empty grid, fewer than two folds, or when every value diverged.
     """
     from joblib import Parallel, delayed
-    from threadpoolctl import threadpool_limits
 
     grid = np.unique(np.asarray(list(values), dtype=float))
     if grid.size == 0 or not np.isfinite(grid).all():
@@ -101,7 +101,7 @@ def select(
 
     tasks = (delayed(one)(value, train, test) for value in grid.tolist() for train, test in folds)
     # The threads are many enough; those of BLAS would only be in their way.
-    with threadpool_limits(1, user_api="blas"):
+    with one_blas_thread():
         found = Parallel(n_jobs=n_jobs, prefer="threads")(tasks)
     ways = max(map(len, found))
     scores = np.array([np.broadcast_to(part, ways) for part in found]).reshape(grid.size, len(folds), ways)

@@ -14,12 +14,12 @@ from sklearn.model_selection import KFold
 from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils.multiclass import type_of_target, unique_labels
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
-from threadpoolctl import threadpool_limits
 
 from problems.coembedding.certified import Certified
 from problems.coembedding.multilabel import MultilabelCoembedding
 from problems.coembedding.training import BETAS, checked_betas, path
 from rmopt.core import InvalidInputError
+from rmopt.engines.threads import one_blas_thread
 from rmopt.solvers import LBFGS, Exponential, Growth, RankIncremental
 
 Array = np.ndarray
@@ -91,6 +91,7 @@ class CoembeddingClassifier(Certified, TransformerMixin, ClassifierMixin, BaseEs
         self.tol = tol
         self.verbose = verbose
 
+    @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:
         """Fit the embeddings.
 
@@ -253,6 +254,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         self.path_iterations = path_iterations
         self.verbose = verbose
 
+    @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:
         """Choose the weight and fit the embeddings (see `CoembeddingClassifier.fit`)."""
         X, table = self._checked(X, Y)
@@ -283,8 +285,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         folds = list(cv.split(X, given))
         if len(folds) < 2:
             raise InvalidInputError(f"cross-validation needs 2 folds or more, got {len(folds)}.")
-        with threadpool_limits(1, user_api="blas"):
-            found = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(scores)(*fold) for fold in folds)
+        found = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(scores)(*fold) for fold in folds)
         self.scores_ = np.array(found).T
         means = self.scores_.mean(axis=1)
         self.beta_ = betas[int(np.flatnonzero(means == means.max())[-1])]

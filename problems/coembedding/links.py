@@ -14,6 +14,7 @@ from problems.coembedding.certified import Certified
 from rmopt.core import BlockDiagonal, InvalidInputError
 from rmopt.core.streams import seed_of
 from rmopt.costs import Pairs, PairwiseDistance
+from rmopt.engines.threads import one_blas_thread
 from rmopt.solvers import Growth
 
 Array = np.ndarray
@@ -179,6 +180,7 @@ class LinkPredictor(Certified, TransformerMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    @one_blas_thread()
     def fit(self, X: Any, links: Any) -> Self:
         """Fit the embedding.
 

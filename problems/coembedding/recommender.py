@@ -14,6 +14,7 @@ from problems.coembedding.certified import Certified
 from problems.coembedding.tagging import TagRanking
 from rmopt.core import InvalidInputError
 from rmopt.core.streams import seed_of
+from rmopt.engines.threads import one_blas_thread
 from rmopt.solvers import Growth
 
 Array = np.ndarray
@@ -43,6 +44,7 @@ class TagModel(BaseEstimator):
     def scores(self, users: Array, items: Array) -> Array:
         """Return how well every tag suits pairs of numbered users and items, shape (n_pairs, n_tags)."""
 
+    @one_blas_thread()
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from tags that users gave to items.
 

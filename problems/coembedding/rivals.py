@@ -18,6 +18,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
 from rmopt.core import InvalidInputError
+from rmopt.engines.threads import one_blas_thread
 
 Array = np.ndarray
 
@@ -41,6 +42,7 @@ class Guarded(ClassifierMixin, BaseEstimator):
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
+    @one_blas_thread()
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the classifier, or a constant."""
         self.classes_ = np.unique(y)
@@ -78,6 +80,7 @@ class CalibratedLabelRanking(ClassifierMixin, BaseEstimator):
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
+    @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:
         """Fit a classifier for each pair of labels, and one for each label.
 

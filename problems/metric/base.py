@@ -16,6 +16,7 @@ from problems.triplets import ClassTriplets
 from rmopt.core import InvalidInputError
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.costs.bilinear import checked_triplets
+from rmopt.engines.threads import one_blas_thread
 
 Array = np.ndarray
 
@@ -134,6 +135,7 @@ class TripletLearner(MahalanobisMetric):
         tags.target_tags.required = True
         return tags
 
+    @one_blas_thread()
     def _finish(self, X: Any, triplets: Array, seed: int) -> Self:
         self.mahalanobis_ = self.learn(X, triplets, seed)
         self.components_ = factor(self.mahalanobis_)

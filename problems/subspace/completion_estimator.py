@@ -9,11 +9,11 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from problems.subspace.completion import MatrixCompletion, columns_of, known_entries, predictions
 from rmopt.core import InvalidInputError
 from rmopt.core.streams import seed_of
+from rmopt.engines.threads import one_blas_thread
 
 Array = np.ndarray
 
@@ -84,8 +84,7 @@ class CompletionEstimator(BaseEstimator):
         self.row_effects_, self.column_effects_ = (np.zeros(size) for size in table.shape)
         rows, columns = table.indices, columns_of(table)
         low, basis = np.zeros(table.nnz), None
-        # numpy's threads would stand in the way of the compiled passes'.
-        with threadpool_limits(1, user_api="blas"):
+        with one_blas_thread():
             for _ in range(BIAS_ROUNDS if self.bias else 1):
                 if self.bias:
                     self._fit_effects(table.data - self.mean_ - low, rows, columns)

@@ -12,6 +12,7 @@ from problems.subspace.multitask import MultitaskFeatures
 from problems.subspace.training import GossipPlan, gossip
 from rmopt.core import InvalidInputError, Problem
 from rmopt.core.streams import seed_of
+from rmopt.engines.threads import one_blas_thread
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import Grassmann
 from rmopt.solvers import Recorder
@@ -116,6 +117,7 @@ class MultitaskSubspace(BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    @one_blas_thread()
     def fit(self, X: Any, y: Any, tasks: Any) -> Self:
         """Fit the regressions.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -23,6 +24,8 @@ from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED, STEP_REFUSED, Count
 # number of a Gram matrix has grown by this factor since the last renewal.
 DRIFT_LIMIT = 1e-11
 CONDITION_GROWTH = 1e4
+# So many slow steps in one piece of work are no reason for a hint.
+FEW = 20
 
 
 @dataclass
@@ -128,17 +131,18 @@ class GaugedEngine(Engine):
         terms = self.terms(schedule, np.ascontiguousarray(etas, dtype=float))
         k = self.manifold.rank
         probe_every = max(1000, max(self.manifold.shape) // 4)
-        position, first = 0, state.steps
+        position, first, refused = 0, state.steps, 0
         while True:
             position, reason = self.loop(state, terms, position, probe_every, CONDITION_GROWTH * k * k)
             state.steps = first + position
             if reason == FINISHED:
+                hint(refused, position)
                 return state
             if reason == CHECKPOINT_DUE:
                 state = self._look_after(state)
             elif reason == STEP_REFUSED:
                 state = self._step_by_reference(state, schedule[position], etas[position])
-                position += 1
+                position, refused = position + 1, refused + 1
             else:
                 raise diverged(state.steps, etas[position])
 
@@ -171,9 +175,7 @@ class GaugedEngine(Engine):
         try:
             return self._stand_at(self.gauge.point_of(factors, k), state)
         except (InvalidInputError, np.linalg.LinAlgError) as error:
-            raise DivergedError(
-                f"the run diverged before step {state.steps}: {error}", state.steps
-            ) from error
+            raise _lost(state.steps, error) from error
 
     def _step_by_reference(self, state: GaugedState, terms: Array, eta: float) -> GaugedState:
         """Do one step that is ill-conditioned in the present gauge by the generic retraction."""
@@ -184,7 +186,7 @@ class GaugedEngine(Engine):
             )
             state = self._stand_at(moved.point, state)
         except (InvalidInputError, np.linalg.LinAlgError) as error:
-            raise diverged(state.steps, eta) from error
+            raise _lost(state.steps, error) from error
         state.counters.counts[0] += moved.updates
         state.steps += 1
         return state
@@ -194,3 +196,18 @@ class GaugedEngine(Engine):
         counters = self.gauge.fresh_counters(factors)
         counters.counts[0] = state.updates
         return replace(state, factors=factors, counters=counters, renewals=state.renewals + 1)
+
+
+def hint(slow: int, steps: int) -> None:
+    """Warn where a compiled loop left most of its steps to what is slower by far."""
+    if slow > FEW and 2 * slow > steps:
+        warnings.warn(
+            f"{slow} of {steps} steps were too ill-conditioned for the compiled loop and were done in a way that is "
+            "some hundred times slower: the step size is likely too large for this start (try a tenth).",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _lost(step: int, error: Exception) -> DivergedError:
+    return DivergedError(f"the run diverged at step {step}: {error}", step)

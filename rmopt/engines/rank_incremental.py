@@ -15,7 +15,6 @@ from rmopt.core.psd import PSDPoint
 from rmopt.costs.convex import ConvexCost
 from rmopt.engines.base import Engine
 from rmopt.engines.certificate import Certificate, certify, checked_lower_bound
-from rmopt.engines.threads import one_blas_thread
 
 # Columns of the factor that are shorter than this share of the longest are dropped.
 NEGLIGIBLE = 1e-8
@@ -104,15 +103,12 @@ class RankEngine(Engine):
 
     def load(self, point: PSDPoint) -> RankState:
         """Return a state at a point of any rank, with its certificate and directions."""
-        with one_blas_thread():
-            return self._certified(shrunk(point.factor()), self.growth.first())
+        return self._certified(shrunk(point.factor()), self.growth.first())
 
     def advance(self, state: RankState, schedule: Array, etas: Array) -> RankState:
         """Do one round for each row of the schedule; step sizes are not looked at."""
-        # The pools of numpy and scipy would fight over the cores: two threads are two to four times slower than one.
-        with one_blas_thread():
-            for _ in schedule:
-                state = self._round(state)
+        for _ in schedule:
+            state = self._round(state)
         return state
 
     def _round(self, state: RankState) -> RankState:

@@ -1,12 +1,19 @@
-"""BLAS threads: one, where the pools of numpy and scipy would fight over the cores."""
+"""BLAS threads: one, because how many share a sum decides how it is rounded, and pools fight over few cores."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
+
+_lock = threading.Lock()
+# The limits in force, and how many contexts of all threads are open.
+_limits: Any = None
+_open = 0
 
 
 @cache
@@ -18,6 +25,31 @@ def _pools() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """Return a context in which BLAS uses one thread."""
-    return _pools().limit(limits=1, user_api="blas")
+def _change(how: Callable[[], Any]) -> Any:
+    # Since 3.8 threadpoolctl heeds the first thread that changed something, and silently ignores all others.
+    clear = getattr(OpenBLASController, "clear_controlling_thread", lambda force: None)
+    clear(force=True)
+    try:
+        return how()
+    finally:
+        clear(force=True)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Let BLAS use one thread in a context, or in a function that this decorates.
+
+    The limit holds for the whole process: where contexts of several threads overlap, the last one to close lifts it.
+    """
+    global _limits, _open
+    with _lock:
+        if _open == 0:
+            _limits = _change(lambda: _pools().limit(limits=1, user_api="blas"))
+        _open += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _open -= 1
+            if _open == 0:
+                _change(_limits.restore_original_limits)

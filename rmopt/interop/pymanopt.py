@@ -17,6 +17,7 @@ from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilit
 from rmopt.core.manifold import Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator, seed_of
+from rmopt.engines.threads import one_blas_thread
 from rmopt.interop.foreign import global_seed
 from rmopt.solvers.base import Result
 
@@ -86,6 +87,7 @@ class PymanoptSolver:
         else:
             self.optimizer = optimizer
 
+    @one_blas_thread()
     def run(
         self,
         problem: Problem,

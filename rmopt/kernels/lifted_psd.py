@@ -167,7 +167,17 @@ def _invert_capacitance(scratch, p_square, q_square, pq):
     T[1, 3] = T[3, 1] = 1.0 + dot(y, e)
     T[2, 2], T[3, 3] = dot(d, Hd), dot(e, He)
     T[2, 3] = T[3, 2] = dot(d, He)
-    return invert(T, 1e-6)
+    # p dᵀ = (p/α)(α d)ᵀ: with what is outside at most one long, small pivots tell a singular matrix, not a long row.
+    alpha, beta = max(1.0, np.sqrt(p_outside)), max(1.0, np.sqrt(q_outside))
+    units = (1.0 / alpha, 1.0 / beta, alpha, beta)
+    for i in range(4):
+        for j in range(4):
+            T[i, j] *= units[i] * units[j]
+    fine = invert(T, 1e-6)
+    for i in range(4):
+        for j in range(4):
+            T[i, 4 + j] *= units[i] * units[j]
+    return fine
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})

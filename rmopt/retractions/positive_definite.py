@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import cho_factor, cho_solve, eigvalsh, solve_triangular
 
 from rmopt.core.ambient import Array, dense
 from rmopt.core.retraction import Retraction
@@ -33,6 +33,11 @@ class AffineExponential(Retraction):
         """Return the derivative of the curve at t: ξ exp(t W⁻¹ξ)."""
         tangent = dense(tangent)
         return symmetric(tangent @ np.linalg.solve(point, self(manifold, point, tangent, t)))
+
+    def reach(self, manifold: Any, point: Array, tangent: Any) -> float:
+        """Return how far a solver may go: there some direction is a hundred times longer or shorter."""
+        fastest = float(np.abs(eigvalsh(dense(tangent), point)).max())
+        return float(np.log(row_column.GROWTH) / fastest) if fastest > 0.0 else float("inf")
 
 
 class SecondOrderPD(Retraction):

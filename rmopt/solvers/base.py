@@ -16,6 +16,7 @@ from rmopt.core.points import arrays_of
 from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.engines.base import Engine, diverged
+from rmopt.engines.threads import one_blas_thread
 from rmopt.solvers.checkpoint import Saving, digest
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.samplers import Sampler
@@ -116,6 +117,7 @@ class Solver(ABC):
         """Return the result with what the solver adds to it."""
         return result
 
+    @one_blas_thread()
     def run(
         self,
         problem: Problem,

@@ -62,6 +62,7 @@ class FactorSolver(ABC):
         """Return the solver that stops at a gradient of this length."""
         return replace(self, gradient_norm=norm)
 
+    @one_blas_thread()
     def run(
         self,
         problem: Problem,
@@ -156,15 +157,13 @@ class LBFGS(FactorSolver):
             "maxcor": self.memory, "maxiter": self.max_iterations, "maxfun": 10 * self.max_iterations + 10,
             "ftol": 1e-15, "gtol": target / np.sqrt(Y.size) if Y.size else 0.0,
         }  # fmt: skip
-        # The pools of numpy and scipy would fight over the cores.
-        with one_blas_thread():
-            found = minimize(
-                value_and_gradient,
-                Y.ravel(),
-                jac=True,
-                method="L-BFGS-B",
-                options=options,
-                callback=stop_when_short,
-            )
+        found = minimize(
+            value_and_gradient,
+            Y.ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            options=options,
+            callback=stop_when_short,
+        )
         reason = f"a gradient of length {length:.1e}" if length <= target else str(found.message)
         return found.x.reshape(shape), int(found.nit), reason
