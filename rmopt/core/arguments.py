@@ -8,15 +8,16 @@ A check takes a name and a value, and returns the value in the type that the cod
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from rmopt.core.errors import InvalidInputError
 
-Check = Callable[[str, Any], Any]
+Check = Callable[..., Any]
+T = TypeVar("T")
 
 
 def number(
@@ -117,6 +118,11 @@ def one_of(name: str, value: Any, known: Iterable[str]) -> str:
             f"{name} = {shown(value)} is unknown; choose one of {', '.join(known)}{hint}."
         )
     return value
+
+
+def named(name: str, value: Any, known: Mapping[str, T], kind: type[T]) -> T:
+    """Return the object that goes by a name; an object of that kind is returned as it is."""
+    return value if isinstance(value, kind) else known[one_of(name, value, known)]
 
 
 def instance(name: str, value: Any, wanted: type | tuple[type, ...], example: str) -> Any:
