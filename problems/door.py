@@ -22,12 +22,18 @@ from rmopt.solvers.step_sizes import as_step_size
 
 Array = np.ndarray
 
-# Numbers of steps or iterations, which are counted in 64 bits; and of what is kept in memory.
-count = bounded(integer, 1, 10**15)
-kept_count = bounded(integer, 1, 10**9)
 engine_name = bounded(one_of, ("auto", "compiled", "reference"))
 # Where a state is saved; None: nowhere.
 file_path = optional(instance, (str, os.PathLike), "a path, or None")
+
+
+def count(name: str, value: Any, most: int = 10**15) -> int:
+    """Return a positive number of steps, far from where 64 bits end."""
+    return integer(name, integer(name, value, 1), 1, most)
+
+
+# Of what is kept in memory.
+kept_count = bounded(count, 10**9)
 
 
 def seedable(name: str, value: Any) -> Any:

@@ -148,12 +148,15 @@ def test_swapping_the_retraction_changes_the_path(
         ({"rank": 0}, r"rank = 0 must be a positive integer"),
         ({"step_size": -1.0}, r"step_size = -1.0 must be a positive number"),
         ({"step_size": "big"}, r"step_size = 'big' must be a positive number"),
-        ({"n_triplets": 0}, r"n_triplets = 0 must be an integer of at least 1"),
+        ({"n_triplets": 0}, r"n_triplets = 0 must be a positive integer"),
         ({"loss": "huge"}, r"loss = 'huge' is unknown; choose one of hinge"),
         ({"retraction": "none"}, r"retraction = 'none' is unknown; choose one of second-order"),
         ({"engine": "gpu"}, r"engine = 'gpu' is unknown"),
         ({"init": "zeros"}, r"init = 'zeros' is unknown"),
-        ({"early_stopping": True, "validation_fraction": 2.0}, r"validation_fraction = 2.0 must be a number above 0 and below 1"),
+        (
+            {"early_stopping": True, "validation_fraction": 2.0},
+            r"validation_fraction = 2.0 must be a number above 0 and below 1",
+        ),
         ({"random_state": -1}, r"random_state|seed"),
     ],
 )
