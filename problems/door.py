@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rmopt.core.arguments import bounded, instance, integer, number, one_of, optional
+from rmopt.core.arguments import bounded, instance, integer, number, one_of, optional, shown
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
@@ -47,7 +47,16 @@ def step_rule(name: str, value: Any, searches: bool = False) -> Any:
     """Return a positive number, a `StepSize` or a function of step numbers; some solvers also take searches."""
     if isinstance(value, type) or not callable(value):
         return number(name, value, above=0)
-    return as_step_size(value, searches)
+    rule = as_step_size(value, searches)
+    try:
+        rule(np.arange(1))
+    except InvalidInputError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"{name} = {shown(value)} must map an array of step numbers to step sizes, and fails: {error}."
+        ) from error
+    return rule
 
 
 def natural_step_size(rows: Any, share: float, power: int) -> float:
