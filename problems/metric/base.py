@@ -136,7 +136,12 @@ class TripletLearner(MahalanobisMetric):
         return tags
 
     def _finish(self, X: Any, triplets: Array, seed: int) -> Self:
-        self.mahalanobis_ = finite(self.learn(X, triplets, seed))
+        W = self.learn(X, triplets, seed)
+        if not np.isfinite(W).all():
+            raise InvalidInputError(
+                "the learned metric is not finite; scale X, for example to rows of length 1."
+            )
+        self.mahalanobis_ = W
         self.components_ = factor(self.mahalanobis_)
         return self
 

@@ -158,9 +158,8 @@ class CometMetric(TripletLearner):
     def problem(self, X: Any, triplets: Array) -> Problem:
         """Return the problem that is solved: the sum of the losses, with weights that grow with their number."""
         loss = named("loss", self.loss, LOSSES, Loss)
-        weights = {"alpha": self.alpha, "beta": self.beta, "sparsity": self.sparsity}
-        scaled = {name: weight * len(triplets) for name, weight in weights.items()}
-        cost = LogDetTriplet(X, triplets, loss, kappa=self.kappa, **scaled)
+        scaled = {name: float(getattr(self, name)) * len(triplets) for name in ("alpha", "beta", "sparsity")}
+        cost = LogDetTriplet(X, triplets, loss, kappa=float(self.kappa), **scaled)
         return Problem(PositiveDefinite(cost.n_blocks), cost)
 
     def _start(self, cost: Any) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, ClassVar, Self
 
+from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 
 from problems.door import admit, finite, seedable
@@ -30,6 +31,11 @@ class OutsideMetric(MahalanobisMetric):
     def __init__(self, name: str = "lmnn", *, random_state: Any = None) -> None:
         self.name = name
         self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from class labels.

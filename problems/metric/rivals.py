@@ -82,7 +82,7 @@ class LegoMetric(TripletLearner):
         """Return W (see `TripletLearner.learn`)."""
         d = X.shape[1]
         sampler = ShuffledEpochs(triplets)
-        solver = Lego(self.step_size, n_steps=self.n_epochs * len(triplets), sampler=sampler)
+        solver = Lego(self.step_size, n_steps=int(self.n_epochs) * len(triplets), sampler=sampler)
         return solver.run(Problem(Euclidean(d, d), TripletSum(X, X)), np.eye(d), random_state=seed).point
 
 

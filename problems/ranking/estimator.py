@@ -228,7 +228,7 @@ class LoretaLabelRanker(BaseEstimator):
                 f"Y has {n_labels} labels, and the model was fitted with {self.n_labels_}."
             )
         optional(integer, 1, n_labels)("top_k", self.top_k)
-        rank = max(1, min(50, n_labels // 2, n // 2)) if self.rank is None else self.rank
+        rank = max(1, min(50, n_labels // 2, n // 2)) if self.rank is None else int(self.rank)
         manifold = FixedRankEmbedded(n_labels, n, rank)
         cost = ranking_cost(X, truth, self.sampling)
         solver = loreta_ranking_solver(
@@ -251,6 +251,6 @@ class LoretaLabelRanker(BaseEstimator):
         )
         self.n_steps_, self.n_updates_ = done + result.steps, moved + result.updates
         self.n_labels_ = n_labels
-        self.top_k_ = self.top_k or min(n_labels, max(1, round(truth.nnz / truth.shape[0])))
+        self.top_k_ = int(self.top_k or 0) or min(n_labels, max(1, round(truth.nnz / truth.shape[0])))
         self.model_ = LabelScores(result.point)
         return self

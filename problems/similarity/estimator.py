@@ -333,7 +333,7 @@ class LoretaSimilarity(Embedder, BaseEstimator):
         held_out: list[Any] | None = None,
     ) -> Self:
         n = X.shape[1]
-        rank = min(30, max(1, n // 2)) if self.rank is None else self.rank
+        rank = min(30, max(1, n // 2)) if self.rank is None else int(self.rank)
         manifold = PSDFixedRank(n, rank) if self.psd else FixedRankEmbedded(n, n, rank)
         cost = TripletSum(X, X, named("loss", self.loss, LOSSES, Loss))
         problem = Problem(manifold, cost)
@@ -369,7 +369,7 @@ class LoretaSimilarity(Embedder, BaseEstimator):
 
     def _no_longer_rises(self, rows: list[dict[str, Any]]) -> str | None:
         values = [row["map"] for row in rows]
-        recent = self.n_iter_no_change
+        recent = int(self.n_iter_no_change)
         if len(values) > recent and max(values[-recent:]) < max(values[:-recent]) + self.tol:
             return f"no rise of the validation mAP by {self.tol} in {recent} measurements"
         return None
