@@ -155,7 +155,7 @@ def test_swapping_the_retraction_changes_the_path(
         ({"init": "zeros"}, r"init = 'zeros' is unknown"),
         (
             {"early_stopping": True, "validation_fraction": 2.0},
-            r"fraction = 2.0 must be a number above 0 and below 1",
+            r"validation_fraction = 2.0 must be a number above 0 and below 1",
         ),
         ({"random_state": -1}, r"random_state|seed"),
     ],
