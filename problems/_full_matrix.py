@@ -75,6 +75,8 @@ def lego(M, near, far, rows, terms, updates):
 @njit(cache=True, nogil=True)
 def log_det_weight(distance, target, eta):
     """Return c such that M − c Mz (Mz)ᵀ minimises D_logdet(·, M) + η/2 (zᵀ·z − target)², given zᵀMz."""
+    if eta * distance == 0.0:
+        return 0.0
     edge = eta * target * distance - 1.0
     reached = (edge + np.sqrt(edge * edge + 4.0 * eta * distance * distance)) / (2.0 * eta * distance)
     pull = eta * (reached - target)

@@ -1,14 +1,83 @@
-"""The door of every estimator: data and parameters are checked here, once, and trusted inside."""
+"""The door of every estimator: data and parameters are checked here, once, and trusted inside.
+
+An estimator declares its parameters in `_parameters`, a mapping of their names to checks from `rmopt.core.arguments`
+and from here. Its `fit` begins with ``check_parameters(self, self._parameters)`` and takes its data through `admit`;
+what needs a fitted model takes them through `seen`.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import validate_data
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from rmopt.core.arguments import bounded, instance, integer, number, one_of, optional, shown
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.matrices import sound
+from rmopt.core.streams import seed_of
+from rmopt.solvers.step_sizes import as_step_size
+
+Array = np.ndarray
+
+engine_name = bounded(one_of, ("auto", "compiled", "reference"))
+# Where a state is saved; None: nowhere.
+file_path = optional(instance, (str, os.PathLike), "a path, or None")
+
+
+def count(name: str, value: Any, most: int = 10**15) -> int:
+    """Return a positive number of steps, far from where 64 bits end."""
+    return integer(name, integer(name, value, 1), 1, most)
+
+
+# Of what is kept in memory.
+kept_count = bounded(count, 10**9)
+
+
+def seedable(name: str, value: Any) -> Any:
+    """Return what `seed_of` takes; no number is drawn from a generator."""
+    if not isinstance(value, np.random.Generator | np.random.RandomState):
+        seed_of(value)
+    return value
+
+
+def step_rule(name: str, value: Any, searches: bool = False) -> Any:
+    """Return a positive number, a `StepSize` or a function of step numbers; some solvers also take searches."""
+    if isinstance(value, type) or not callable(value):
+        return number(name, value, above=0)
+    rule = as_step_size(value, searches)
+    try:
+        rule(np.arange(1))
+    except InvalidInputError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"{name} = {shown(value)} must map an array of step numbers to step sizes, and fails: {error}."
+        ) from error
+    return rule
+
+
+def natural_step_size(rows: Any, share: float, power: int) -> float:
+    """Return the share over a power of the mean of ‖x‖²: a step size in the units of the data.
+
+    Raises
+    ------
+    InvalidInputError
+        When rows are so long or so short that it is no floating-point number.
+    """
+    mean_square = float(np.vdot(rows.data, rows.data)) / rows.shape[0]
+    try:
+        size = share / mean_square**power if rows.data.any() else share
+    except ArithmeticError:
+        size = 0.0
+    if not 0.0 < size < np.inf:
+        raise InvalidInputError(
+            f"the rows of X have a mean squared length of {mean_square:.1e}, out of reach of a default step size; "
+            "scale X, for example to rows of length 1."
+        )
+    return size
 
 
 def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = True, **how: Any) -> Any:
@@ -28,15 +97,51 @@ def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = Tr
     Raises
     ------
     InvalidInputError
-        For a damaged sparse matrix, complex numbers or dates.
+        For a damaged sparse matrix, complex numbers, masked entries or dates.
     ValueError
         scikit-learn's sentence for everything else that is not a table of finite numbers.
     """
     sound("X", X)
-    kind = getattr(getattr(X, "dtype", None), "kind", "f")
-    if kind in "mM":
+    if np.ma.is_masked(X):
+        raise InvalidInputError("X has masked entries; fill them first, for example by X.filled(0).")
+    # A frame has a type for each column, of pandas or of polars; scikit-learn would count their nanoseconds.
+    types = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", [])
+    if any(getattr(one, "kind", "f") in "mM" or getattr(one, "is_temporal", bool)() for one in types):
         raise InvalidInputError(
             "X holds dates or durations; turn them into numbers, for example days since a start."
         )
     found = validate_data(estimator, X, y, accept_sparse="csr" if sparse else False, dtype=np.float64, **how)
-    return found
+    rows = found[0] if isinstance(found, tuple) else found
+    if hasattr(rows, "sum_duplicates") and not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return (rows, found[1]) if isinstance(found, tuple) else rows
+
+
+def seen(estimator: Any, X: Any, attribute: str | None = None, *, sparse: bool = True) -> Any:
+    """Return X as `admit` does, for an estimator that is fitted (has an attribute), and to as many features."""
+    check_is_fitted(estimator, attribute)
+    return admit(estimator, X, sparse=sparse, reset=False)
+
+
+def product(X: Any, factor: Array) -> Array:
+    """Return the product of rows and a factor of a model; one that is not finite is refused."""
+    with np.errstate(all="ignore"):
+        return finite(np.asarray(X @ factor))
+
+
+def finite(values: Array) -> Array:
+    """Return what a model says of data, or say that they are too large for it."""
+    if not np.isfinite(values).all():
+        raise InvalidInputError("X is too large for the model: products overflow; scale X as it was for fit.")
+    return values
+
+
+class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """A transformer to the space of the rows of `components_`: names of columns for ``set_output``."""
+
+    components_: Array
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)

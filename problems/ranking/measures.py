@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from problems._ranking import average_precision
+from problems.ranking.cost import indicators
 from rmopt.core import InvalidInputError
 
 Array = np.ndarray
@@ -44,8 +44,8 @@ def precision_at_1(scores: Array, Y: Any) -> float:
 
 
 def _rankable(scores: Array, Y: Any) -> tuple[Array, Array]:
-    truth = (Y.toarray() if sp.issparse(Y) else np.asarray(Y)) != 0
     scores = np.asarray(scores, dtype=float)
+    truth = indicators(Y, len(scores)).toarray() > 0
     if truth.shape != scores.shape:
         raise InvalidInputError(f"scores and Y must have one shape, got {scores.shape} and {truth.shape}.")
     if not np.isfinite(scores).all():

@@ -8,15 +8,16 @@ A check takes a name and a value, and returns the value in the type that the cod
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from rmopt.core.errors import InvalidInputError
 
-Check = Callable[[str, Any], Any]
+Check = Callable[..., Any]
+T = TypeVar("T")
 
 
 def number(
@@ -119,11 +120,26 @@ def one_of(name: str, value: Any, known: Iterable[str]) -> str:
     return value
 
 
+def named(name: str, value: Any, known: Mapping[str, T], kind: Any) -> T:
+    """Return the object that goes by a name; an object of that kind is returned as it is."""
+    return value if isinstance(value, kind) else known[one_of(name, value, known)]
+
+
 def instance(name: str, value: Any, wanted: type | tuple[type, ...], example: str) -> Any:
     """Return an object of a class; `example` says in words what to give."""
     if not isinstance(value, wanted):
         raise InvalidInputError(f"{name} = {shown(value)} must be {example}.")
     return value
+
+
+def array(name: str, value: Any) -> np.ndarray:
+    """Return what can be read as an array; it may hold anything."""
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"{name} cannot be read as an array ({error}); give rows of one length."
+        ) from None
 
 
 def optional(check: Check, *bounds: Any, **keywords: Any) -> Check:

@@ -103,7 +103,8 @@ hinge, squared_hinge, logistic, squared, absolute = (
     for code, name in enumerate(("hinge", "squared_hinge", "logistic", "squared", "absolute"))
 )
 
-
+# Their targets are −1 and 1.
+MARGIN_LOSSES = (hinge, squared_hinge, logistic)
 LOSSES: dict[str, Loss] = {loss.name: loss for loss in (hinge, squared_hinge, logistic, squared, absolute)}
 
 

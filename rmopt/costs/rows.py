@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from rmopt.core.arguments import array
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.matrices import sound
 
@@ -24,10 +25,7 @@ def as_rows(matrix: Any, name: str) -> sp.csr_array:
         For anything that is not a matrix of finite real numbers.
     """
     if not sp.issparse(sound(name, matrix)):
-        try:
-            matrix = np.asarray(matrix)
-        except ValueError:
-            raise InvalidInputError(f"{name} must be a matrix, got rows of different lengths.") from None
+        matrix = array(name, matrix)
         if matrix.dtype == object or (not np.issubdtype(matrix.dtype, np.number) and matrix.dtype != bool):
             raise InvalidInputError(f"{name} must hold numbers, got an array of {matrix.dtype}.")
     if len(matrix.shape) != 2:

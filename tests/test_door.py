@@ -1,0 +1,187 @@
+"""What estimators take and refuse at their door, and what they give to the tools around them."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from estimator_parts import LABELS, PARTS, TABLE, X, damaged
+from sklearn.base import TransformerMixin, clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
+
+from problems.door import natural_step_size
+from problems.evaluation import cosine_scores
+from problems.metric import CometMetric, EuclideanMetric, LegoMetric
+from problems.metric.base import TripletLearner
+from problems.metric.boost import boost_metric
+from problems.ranking import LoretaLabelRanker, mean_average_precision
+from problems.similarity import LoretaSimilarity
+from problems.text import information_gain
+from rmopt import InvalidInputError
+from rmopt.core.arguments import bounded, number
+from rmopt.costs import BilinearSum, TripletSum, hinge, logistic, squared, squared_hinge
+
+MINE = [name for name in PARTS if name.startswith("Loreta") or name.endswith("Metric")]
+MINE.remove("OutsideMetric")
+TRANSFORMERS = [name for name in MINE if issubclass(PARTS[name].kind, TransformerMixin)]
+TRIPLETS = np.array([[0, 3, 1], [1, 4, 2]])
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_transformers_name_their_columns(name: str, library: str) -> None:
+    part = PARTS[name]
+    frame = pytest.importorskip(library).DataFrame(dict(zip("abcde", X.T, strict=True)))
+    pipe = make_pipeline(StandardScaler(), part.make()).set_output(transform=library)
+    found = pipe.fit(frame, LABELS).transform(frame)
+    width = 2 if name.startswith("Loreta") else 5
+    assert list(found.columns) == [f"{name.lower()}{k}" for k in range(width)]
+    plain = make_pipeline(StandardScaler(), part.make()).fit(frame, LABELS)
+    np.testing.assert_array_equal(found.to_numpy(), plain.transform(frame))
+    alone = part.make().fit(frame, LABELS)
+    assert list(alone.feature_names_in_) == list("abcde")
+    with pytest.raises(ValueError, match="feature names"):
+        alone.transform(frame[list("bacde")])
+
+
+def test_scores_do_not_depend_on_the_output_that_is_set() -> None:
+    pytest.importorskip("pandas")
+    model = PARTS["LoretaSimilarity"].make().fit(X, LABELS)
+    before = model.similarity(X[:3], X[:4]), model.score(X, LABELS)
+    model.set_output(transform="pandas")
+    after = model.similarity(X[:3], X[:4]), model.score(X, LABELS)
+    assert isinstance(after[0], np.ndarray)
+    np.testing.assert_array_equal(after[0], before[0])
+    assert after[1] == before[1]
+
+
+@pytest.mark.parametrize("name", MINE)
+def test_copies_are_equal_and_weights_are_refused(name: str) -> None:
+    part = PARTS[name]
+    method = "transform" if name in TRANSFORMERS else "decision_function"
+    model = part.make().fit(**part.data)
+    values = getattr(model, method)(X)
+    for copy in (pickle.loads(pickle.dumps(model)), clone(model).fit(**part.data)):
+        np.testing.assert_array_equal(getattr(copy, method)(X), values)
+    tags = get_tags(model)
+    assert tags.input_tags.sparse
+    assert not tags.no_validation
+    assert tags.target_tags.required == (name != "EuclideanMetric")
+    assert tags.target_tags.multi_output == (name == "LoretaLabelRanker")
+    sparse = part.make().fit(**(part.data | {"X": sp.csr_array(X)}))
+    np.testing.assert_allclose(getattr(sparse, method)(sp.csr_array(X)), values, rtol=1e-6, atol=1e-8)
+    with pytest.raises(TypeError, match="sample_weight"):
+        model.fit(**part.data, sample_weight=np.ones(len(X)))
+
+
+@pytest.mark.parametrize("matrix", damaged(X).values(), ids=damaged(X))
+def test_damaged_matrices_reach_no_loop(matrix: Any) -> None:
+    model = PARTS["LoretaSimilarity"].make().fit(X, LABELS)
+    for attempt in (
+        lambda: model.fit(matrix, LABELS),
+        lambda: model.similarity(X, matrix),
+        lambda: model.fit_triplets(matrix, TRIPLETS),
+        lambda: PARTS["CometMetric"].make().fit(matrix, LABELS),
+        lambda: BilinearSum(matrix, matrix, squared, np.ones(24)),
+        lambda: TripletSum(X, matrix),
+        lambda: boost_metric(matrix, TRIPLETS),
+        lambda: cosine_scores(matrix),
+        lambda: information_gain(matrix, LABELS),
+        lambda: LoretaLabelRanker().fit(X, matrix),
+        lambda: mean_average_precision(X, matrix),
+    ):
+        with pytest.raises(InvalidInputError, match=r"is a damaged cs[rc] matrix: its ind"):
+            attempt()
+
+
+def test_complex_numbers_and_dates_are_not_cut_to_real_ones() -> None:
+    with pytest.raises(InvalidInputError, match="must be real, got complex data"):
+        PARTS["LoretaSimilarity"].make().fit(sp.csr_array(X * 1j), LABELS)
+    with pytest.raises(InvalidInputError, match="must be real, got complex data"):
+        BilinearSum(sp.csr_array(X * 1j), X)
+    with pytest.raises(InvalidInputError, match="24 finite numbers, got complex128"):
+        BilinearSum(X, X, squared, np.full(24, 1j))
+    with pytest.raises(InvalidInputError, match="dates or durations"):
+        EuclideanMetric().fit(np.zeros((3, 2), dtype="M8[s]"))
+    with pytest.raises(InvalidInputError, match="masked entries"):
+        EuclideanMetric().fit(np.ma.masked_array(X, X > 0))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        EuclideanMetric().fit(X, LABELS[:-1])
+
+
+@pytest.mark.parametrize("loss", [logistic, hinge, squared_hinge])
+def test_classes_are_minus_one_and_one(loss: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"must be −1 or 1, and 0 is among .* into 2 \* labels - 1"):
+        BilinearSum(X, X, loss, LABELS > 0)
+    assert BilinearSum(X, X, loss, 2 * (LABELS > 0) - 1).n_terms == 24
+    assert BilinearSum(X, X, squared, LABELS).n_terms == 24
+
+
+def test_passes_are_whole_and_positive() -> None:
+    for number_of in (1.5, 0, -3, np.inf, True):
+        with pytest.raises(InvalidInputError, match=r"n_epochs = .* must be a positive integer"):
+            LegoMetric(n_epochs=number_of, n_triplets=11).fit(X, LABELS)  # type: ignore[arg-type]
+    assert LegoMetric(n_triplets=11, step_size=lambda t: 0.0 * t).fit(X, LABELS).mahalanobis_[0, 0] == 1.0
+
+
+def test_default_step_sizes_stay_numbers() -> None:
+    for scale in (1e-100, 1e100, 1e-160, 1e160):
+        with pytest.raises(InvalidInputError, match="out of reach of a default step size; scale X"):
+            LoretaSimilarity(rank=2, n_triplets=10).fit(X * scale, LABELS)
+    assert natural_step_size(sp.csr_array((3, 3)), 0.1, 1) == 0.1
+    model = LoretaSimilarity(rank=2, n_triplets=10, random_state=0).fit(X, LABELS)
+    with pytest.raises(InvalidInputError, match="too large for the model"):
+        model.similarity(X * 1e200, X * 1e200)
+    with pytest.raises(InvalidInputError, match="too large for the model"):
+        CometMetric(n_passes=1).fit(X, LABELS).pair_distance(X.reshape(12, 2, 5) * 1e200)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    def fitted(kind: Any, real: Any) -> list[np.ndarray]:
+        loreta = LoretaSimilarity(
+            kind(2), n_triplets=kind(200), early_stopping=True, validation_fraction=real(0.5),
+            n_iter_no_change=kind(3), random_state=kind(7), psd=np.bool_(True),
+        )  # fmt: skip
+        ranker = LoretaLabelRanker(kind(2), max_iter=kind(20), top_k=kind(2), random_state=kind(7))
+        comet = CometMetric(kind(2), alpha=real(0.5), n_triplets=kind(250), random_state=kind(7))
+        lego = LegoMetric(n_epochs=kind(2), n_triplets=kind(250), random_state=kind(7))
+        metrics = [comet.fit(X, LABELS).mahalanobis_, lego.fit(X, LABELS).mahalanobis_]
+        return [loreta.fit(X, LABELS).transform(X), ranker.fit(X, TABLE).predict(X), *metrics]
+
+    for kind, real in ((np.uint8, np.float32), (np.int64, np.float64)):
+        for found, expected in zip(fitted(kind, real), fitted(int, float), strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+class Scaled(TripletLearner):
+    """A stranger's learner, who declares one parameter more."""
+
+    _parameters = TripletLearner._parameters | {"size": bounded(number, above=0)}
+
+    def __init__(self, size: float = 1.0, n_triplets: int | None = None, random_state: Any = None) -> None:
+        self.size, self.n_triplets, self.random_state = size, n_triplets, random_state
+
+    def learn(self, X: Any, triplets: np.ndarray, seed: int) -> np.ndarray:
+        return np.diag(np.full(X.shape[1], self.size * 1e308))
+
+
+def test_a_learner_of_a_stranger_is_held_to_the_same() -> None:
+    assert Scaled(0.5).fit(X, LABELS).transform(X).shape == (24, 5)
+    for size, message in (("x", "size = 'x' must be a positive number"), (10.0, "is not finite")):
+        with pytest.raises(InvalidInputError, match=message):
+            Scaled(size).fit(X, LABELS)
+    with pytest.raises(InvalidInputError, match=r"n_triplets = 2\.0 must be a positive integer"):
+        Scaled(n_triplets=2.0).fit(X, LABELS)  # type: ignore[arg-type]
+
+
+def test_a_stranger_s_class_in_place_of_the_estimator_s_works() -> None:
+    class Quiet(LoretaSimilarity):
+        def score(self, X: Any, y: Any) -> float:
+            return 2.0 * super().score(X, y)
+
+    assert Quiet(2, n_triplets=50, random_state=0).fit(X, LABELS).score(X, LABELS) > 0.5
