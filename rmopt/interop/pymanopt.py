@@ -124,7 +124,12 @@ class PymanoptSolver:
         if isinstance(self.optimizer, optimizers.ConjugateGradient | optimizers.SteepestDescent):
             # pymanopt's line search remembers step lengths of the last run; a fresh one makes runs repeatable.
             options["reuse_line_searcher"] = False
-        found = self.optimizer.run(to_pymanopt(problem), **options)
+        foreign = to_pymanopt(problem)
+        try:
+            found = self.optimizer.run(foreign, **options)
+        finally:
+            # Its gradient is a closure over itself: the data would wait for the garbage collector.
+            vars(foreign).clear()
         if not np.isfinite(found.cost):
             raise DivergedError(
                 f"{type(self.optimizer).__name__} ended at a cost of {found.cost} after {found.iterations} "
