@@ -111,3 +111,25 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
+
+
+def column_of_names(what: str, names: Any) -> Array:
+    """Return names or numbers, one for each row, which can be sorted and told apart.
+
+    Raises
+    ------
+    InvalidInputError
+        For NaN, None, complex numbers or names of types that do not compare.
+    """
+    column = np.asarray(names)
+    try:
+        same = bool(np.all(column == column)) and not np.iscomplexobj(column) and None not in column.tolist()
+        np.unique(column)
+    except TypeError:
+        same = False
+    if not same or (column.dtype.kind == "f" and not np.isfinite(column).all()):
+        raise InvalidInputError(
+            f"{what} must hold a name or a number for each row, all of one type, without NaN, infinity or None; got "
+            f"{column.dtype}."
+        )
+    return column
