@@ -229,12 +229,16 @@ class MultitaskSubspace(RegressorMixin, BaseEstimator):
             )
         return np.einsum("ij,ij->i", X, self.coef_[which]) + self.intercept_[which]
 
-    def score(self, X: Any, y: Any, tasks: Any = None) -> float:
+    def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
         """Return 1 minus the normalised mean squared error, averaged over the tasks: higher is better."""
         from sklearn.metrics import r2_score
 
         predicted, tasks, y = self.predict(X, tasks), np.asarray(tasks), np.asarray(y, dtype=float)
-        return float(np.mean([r2_score(y[tasks == t], predicted[tasks == t]) for t in np.unique(tasks)]))
+        weights = np.ones(len(predicted)) if sample_weight is None else np.asarray(sample_weight)
+        parts = [tasks == name for name in np.unique(tasks)]
+        return float(
+            np.mean([r2_score(y[part], predicted[part], sample_weight=weights[part]) for part in parts])
+        )
 
     @staticmethod
     def _checked_tasks(tasks: Any, count: int) -> Array:
