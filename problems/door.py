@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rmopt.core.arguments import instance, number, optional
+from rmopt.core.arguments import bounded, instance, integer, number, one_of, optional
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
@@ -22,6 +22,10 @@ from rmopt.solvers.step_sizes import as_step_size
 
 Array = np.ndarray
 
+# Numbers of steps or iterations, which are counted in 64 bits; and of what is kept in memory.
+count = bounded(integer, 1, 10**15)
+kept_count = bounded(integer, 1, 10**9)
+engine_name = bounded(one_of, ("auto", "compiled", "reference"))
 # Where a state is saved; None: nowhere.
 file_path = optional(instance, (str, os.PathLike), "a path, or None")
 
@@ -38,6 +42,27 @@ def step_rule(name: str, value: Any, searches: bool = False) -> Any:
     if isinstance(value, type) or not callable(value):
         return number(name, value, above=0)
     return as_step_size(value, searches)
+
+
+def natural_step_size(rows: Any, share: float, power: int) -> float:
+    """Return the share over a power of the mean of ‖x‖²: a step size in the units of the data.
+
+    Raises
+    ------
+    InvalidInputError
+        When rows are so long or so short that it is no floating-point number.
+    """
+    mean_square = float(np.vdot(rows.data, rows.data)) / rows.shape[0]
+    try:
+        size = share / mean_square**power if rows.data.any() else share
+    except ArithmeticError:
+        size = 0.0
+    if not 0.0 < size < np.inf:
+        raise InvalidInputError(
+            f"the rows of X have a mean squared length of {mean_square:.1e}, out of reach of a default step size; "
+            "scale X, for example to rows of length 1."
+        )
+    return size
 
 
 def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = True, **how: Any) -> Any:
@@ -78,29 +103,23 @@ def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = Tr
     return (rows, found[1]) if isinstance(found, tuple) else rows
 
 
-def seen(estimator: Any, X: Any, *, sparse: bool = True) -> Any:
-    """Return X as `admit` does, for an estimator that is fitted, and to as many features."""
-    check_is_fitted(estimator)
+def seen(estimator: Any, X: Any, attribute: str | None = None, *, sparse: bool = True) -> Any:
+    """Return X as `admit` does, for an estimator that is fitted (has an attribute), and to as many features."""
+    check_is_fitted(estimator, attribute)
     return admit(estimator, X, sparse=sparse, reset=False)
 
 
 def product(X: Any, factor: Array) -> Array:
-    """Return the finite product of rows and a factor of a model.
+    """Return the product of rows and a factor of a model; one that is not finite is refused."""
+    with np.errstate(all="ignore"):
+        return finite(np.asarray(X @ factor))
 
-    Raises
-    ------
-    InvalidInputError
-        When it overflows.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        found = np.asarray(X @ factor)
-    if not np.isfinite(found).all():
-        largest = abs(X).max()
-        raise InvalidInputError(
-            f"the numbers of X, up to {largest:.1e}, are too large for the model: their products are infinite; "
-            "scale X as it was scaled for fit."
-        )
-    return found
+
+def finite(values: Array) -> Array:
+    """Return what a model says of data, or say that they are too large for it."""
+    if not np.isfinite(values).all():
+        raise InvalidInputError("X is too large for the model: products overflow; scale X as it was for fit.")
+    return values
 
 
 class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin):

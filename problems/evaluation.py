@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
 from problems._ranking import add_products, average_precision, precisions_at
+from rmopt.core.arguments import array, integer, shown
 from rmopt.core.errors import InvalidInputError
+from rmopt.core.matrices import sound
 
 __all__ = ["Retrieval", "bilinear_scores", "cosine_scores", "evaluate_retrieval"]
 
@@ -83,20 +84,19 @@ def evaluate_retrieval(
     ----------
     Manning, Raghavan and Schütze, Introduction to Information Retrieval (2008), chapter 8.
     """
-    labels = np.asarray(y)
+    labels = array("y", y)
     if labels.ndim != 1:
         raise InvalidInputError(f"y must have one label for each document, got shape {labels.shape}.")
-    if not isinstance(block_size, Integral) or block_size < 1:
-        raise InvalidInputError(f"block_size must be an integer of at least 1, got {block_size!r}.")
-    if not np.iterable(ks) or not all(isinstance(k, Integral) and k >= 1 for k in ks):
-        raise InvalidInputError(f"ks must be a sequence of integers of at least 1, got {ks!r}.")
+    block_size = integer("block_size", block_size, 1)
+    if not np.iterable(ks):
+        raise InvalidInputError(f"ks must be a sequence of integers, got {shown(ks)}.")
+    positions = np.array([integer("each of ks", k, 1) for k in ks], dtype=np.int64)
     rows = _row_numbers(queries, len(labels))
     _, group, size = np.unique(labels, return_inverse=True, return_counts=True)
     rows = rows[size[group[rows]] > 1]
     if not len(rows):
         raise InvalidInputError("y gives no query another document of its class; nothing can be ranked.")
     members = np.split(np.argsort(group, kind="stable"), np.cumsum(size)[:-1])
-    positions = np.array([int(k) for k in ks], dtype=np.int64)
     precisions = np.empty((len(rows), 1 + len(positions)))
     for start in range(0, len(rows), block_size):
         block = rows[start : start + block_size]
@@ -117,7 +117,7 @@ def evaluate_retrieval(
 def _row_numbers(queries: ArrayLike | None, n_documents: int) -> NDArray[np.int64]:
     if queries is None:
         return np.arange(n_documents)
-    rows = np.asarray(queries)
+    rows = array("queries", queries)
     if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
         raise InvalidInputError(
             "queries must be a list of row numbers; turn a mask into one by np.flatnonzero."
@@ -156,7 +156,7 @@ def bilinear_scores(query_embedding: ArrayLike, document_embedding: ArrayLike) -
     InvalidInputError
         When the shapes differ or a value is NaN or infinite.
     """
-    left, right = np.asarray(query_embedding), np.asarray(document_embedding)
+    left, right = array("query_embedding", query_embedding), array("document_embedding", document_embedding)
     if left.ndim != 2 or left.shape != right.shape:
         raise InvalidInputError(
             "query_embedding and document_embedding must be two-dimensional and of one shape, "
@@ -180,7 +180,7 @@ def cosine_scores(X: Any) -> ScoreBlock:
     InvalidInputError
         When X is not two-dimensional or a value is NaN or infinite.
     """
-    features = csr_array(X, dtype=np.float64, copy=True) if issparse(X) else np.asarray(X)
+    features = csr_array(sound("X", X), dtype=np.float64, copy=True) if issparse(X) else array("X", X)
     if features.ndim != 2 or not _is_finite(features.data if issparse(features) else features):
         raise InvalidInputError("X must be a two-dimensional array of numbers without NaN or inf.")
     if issparse(features):

@@ -1,7 +1,6 @@
 """Text as the LORETA paper prepares it: the most informative terms, then tf-idf weights (section 7.1.2)."""
 
 from dataclasses import replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
 from problems.datasets import Bundle
+from rmopt.core.arguments import array, integer
 from rmopt.core.errors import InvalidInputError
+from rmopt.core.matrices import sound
 
 GAIN_DECIMALS = 12
 
@@ -39,7 +40,7 @@ def information_gain(X: Any, y: ArrayLike) -> NDArray[np.float64]:
     """
     counts = _as_counts(X)
     n_samples, n_features = counts.shape
-    labels = np.asarray(y)
+    labels = array("y", y)
     if labels.shape != (n_samples,):
         raise InvalidInputError(f"y must have shape ({n_samples},) as X has rows, got {labels.shape}.")
     classes, of_sample = np.unique(labels, return_inverse=True)
@@ -82,12 +83,9 @@ def select_terms(X: Any, y: ArrayLike, train_mask: ArrayLike, n_features: int) -
         When an argument is out of range or the training part has a single class.
     """
     counts = _as_counts(X)
-    if not isinstance(n_features, Integral) or not 1 <= n_features <= counts.shape[1]:
-        raise InvalidInputError(
-            f"n_features must be an integer from 1 to the {counts.shape[1]} terms of X, got {n_features!r}."
-        )
+    n_features = integer("n_features", n_features, 1, counts.shape[1])
     train = _as_mask(train_mask, counts.shape[0])
-    labels = np.asarray(y)
+    labels = array("y", y)
     if labels.shape != train.shape:
         raise InvalidInputError(f"y must have shape {train.shape} as X has rows, got {labels.shape}.")
     # Terms that are equally informative must not be told apart by the rounding of a sum.
@@ -187,7 +185,8 @@ def informative_unit_rows(bundle: Bundle, n_features: int = 0) -> Bundle:
 
 def _as_counts(X: Any) -> csr_array:
     """Return X as canonical CSR in float64 without stored zeros; the argument is left as it is."""
-    if getattr(X, "ndim", None) != 2 or X.dtype.kind not in "buif" or 0 in X.shape:
+    X = sound("X", X) if issparse(X) else array("X", X)
+    if X.ndim != 2 or X.dtype.kind not in "buif" or 0 in X.shape:
         raise InvalidInputError(
             "X must be a two-dimensional array or sparse array of term counts, not empty."
         )
@@ -211,7 +210,7 @@ def _as_counts(X: Any) -> csr_array:
 
 
 def _as_mask(train_mask: ArrayLike, n_samples: int) -> NDArray[np.bool_]:
-    mask = np.asarray(train_mask)
+    mask = array("train_mask", train_mask)
     if mask.dtype != np.bool_ or mask.shape != (n_samples,) or not mask.any():
         raise InvalidInputError(
             f"train_mask must hold {n_samples} booleans with at least one True, one for each row of X."

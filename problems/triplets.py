@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmopt.core import InvalidInputError
+from rmopt.core.arguments import integer
 from rmopt.solvers import Sampler
 
 Array = np.ndarray
@@ -28,9 +29,7 @@ class ClassTriplets(Sampler):
     """
 
     def __init__(self, y: ArrayLike, batch_size: int = 1) -> None:
-        if not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
-            raise InvalidInputError(f"batch_size = {batch_size!r} must be a positive integer.")
-        self.batch_size = int(batch_size)
+        self.batch_size = integer("batch_size", batch_size, 1)
         labels, codes, counts = np.unique(np.asarray(y), return_inverse=True, return_counts=True)
         if len(labels) < 2:
             raise InvalidInputError(

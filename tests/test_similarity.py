@@ -11,9 +11,9 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from problems.door import natural_step_size
 from problems.similarity import ClassTriplets, FactoredGradientDescent, LoretaSimilarity, PassiveAggressive
 from problems.similarity.model import BilinearSimilarity
-from problems.similarity.training import natural_step_size
 from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.core import StorageError
 from rmopt.costs import TripletSum
@@ -145,15 +145,15 @@ def test_swapping_the_retraction_changes_the_path(
     ("changes", "sentence"),
     [
         ({"rank": 65}, r"rank k = 65 is out of range for 64 × 64 matrices; choose 1 to 64"),
-        ({"rank": 0}, r"rank k = 0 is out of range"),
-        ({"step_size": -1.0}, r"a = -1.0 must be a positive number"),
+        ({"rank": 0}, r"rank = 0 must be a positive integer"),
+        ({"step_size": -1.0}, r"step_size = -1.0 must be a positive number"),
         ({"step_size": "big"}, r"step_size = 'big' must be a positive number"),
-        ({"n_triplets": 0}, r"n_triplets = 0 must be a positive integer"),
+        ({"n_triplets": 0}, r"n_triplets = 0 must be an integer of at least 1"),
         ({"loss": "huge"}, r"loss = 'huge' is unknown; choose one of hinge"),
         ({"retraction": "none"}, r"retraction = 'none' is unknown; choose one of second-order"),
         ({"engine": "gpu"}, r"engine = 'gpu' is unknown"),
         ({"init": "zeros"}, r"init = 'zeros' is unknown"),
-        ({"early_stopping": True, "validation_fraction": 2.0}, r"validation_fraction = 2.0 must lie"),
+        ({"early_stopping": True, "validation_fraction": 2.0}, r"validation_fraction = 2.0 must be a number above 0 and below 1"),
         ({"random_state": -1}, r"random_state|seed"),
     ],
 )
@@ -203,8 +203,8 @@ def test_triplets_are_uniform_and_right() -> None:
 
 def test_natural_step_size_follows_the_scale(digits: tuple[np.ndarray, np.ndarray]) -> None:
     rows = sp.csr_array(digits[0])
-    assert natural_step_size(3 * rows) == pytest.approx(natural_step_size(rows) / 81)
-    assert natural_step_size(sp.csr_array(np.eye(4))) == 1.0
+    assert natural_step_size(3 * rows, 1.0, 2) == pytest.approx(natural_step_size(rows, 1.0, 2) / 81)
+    assert natural_step_size(sp.csr_array(np.eye(4)), 1.0, 2) == 1.0
 
 
 def factored_step(A: np.ndarray, B: np.ndarray, q: np.ndarray, d: np.ndarray, eta: float) -> None:

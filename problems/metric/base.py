@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.linalg import LinAlgError
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from problems.door import Embedder, admit, finite, kept_count, product, seedable, seen
 from problems.triplets import ClassTriplets
 from rmopt.core import InvalidInputError
+from rmopt.core.arguments import Check, array, check_parameters, optional
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.costs.bilinear import checked_triplets
 
@@ -22,15 +24,14 @@ Array = np.ndarray
 TRIPLETS_PER_ROW = 20
 
 
-class MahalanobisMetric(TransformerMixin, BaseEstimator):
+class MahalanobisMetric(Embedder, BaseEstimator):
     """A metric (x − z)ᵀ W (x − z); a subclass sets `mahalanobis_` = W and `components_` = L with W = LᵀL."""
 
     mahalanobis_: Array
-    components_: Array
 
     def transform(self, X: Any) -> Array:
         """Return X Lᵀ with W = LᵀL: there, the Euclidean distance is the learned metric."""
-        return np.asarray(self._seen(X) @ self.components_.T)
+        return product(seen(self, X, "components_"), self.components_.T)
 
     def pair_distance(self, pairs: Any) -> Array:
         """Return the learned distance of each pair.
@@ -44,13 +45,14 @@ class MahalanobisMetric(TransformerMixin, BaseEstimator):
         array, shape (n_pairs,)
         """
         check_is_fitted(self, "components_")
-        pairs = np.asarray(pairs, dtype=float)
-        wanted = (2, self.components_.shape[1])
-        if pairs.ndim != 3 or pairs.shape[1:] != wanted or not np.isfinite(pairs).all():
+        pairs, n = array("pairs", pairs), self.components_.shape[1]
+        if pairs.shape[1:] != (2, n) or pairs.dtype.kind not in "biuf" or not np.isfinite(pairs).all():
             raise InvalidInputError(
-                f"pairs must be finite numbers of shape (n_pairs, {wanted[0]}, {wanted[1]}), got {pairs.shape}."
+                f"pairs must be finite numbers of shape (n_pairs, 2, {n}), got {pairs.dtype} of {pairs.shape}."
             )
-        return np.linalg.norm((pairs[:, 0] - pairs[:, 1]) @ self.components_.T, axis=1)
+        with np.errstate(all="ignore"):
+            moved = product(pairs[:, 0].astype(float) - pairs[:, 1], self.components_.T)
+            return finite(np.linalg.norm(moved, axis=1))
 
     def pair_score(self, pairs: Any) -> Array:
         """Return minus the learned distance of each pair: higher means more similar."""
@@ -66,10 +68,6 @@ class MahalanobisMetric(TransformerMixin, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def _seen(self, X: Any) -> Any:
-        check_is_fitted(self, "components_")
-        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-
 
 class TripletLearner(MahalanobisMetric):
     """A metric learned from triplets, or from classes of which triplets are drawn.
@@ -79,6 +77,8 @@ class TripletLearner(MahalanobisMetric):
 
     n_triplets: int | None
     random_state: Any
+    # What every learner is told; a subclass adds its own parameters.
+    _parameters: ClassVar[dict[str, Check]] = {"n_triplets": optional(kept_count), "random_state": seedable}
 
     @abstractmethod
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
@@ -104,14 +104,13 @@ class TripletLearner(MahalanobisMetric):
         -------
         self
         """
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=3)
+        check_parameters(self, self._parameters)
+        X, y = admit(self, X, y, ensure_min_samples=3)
         check_classification_targets(y)
-        count = TRIPLETS_PER_ROW * len(y) if self.n_triplets is None else self.n_triplets
-        if not isinstance(count, (int, np.integer)) or count < 1:
-            raise InvalidInputError(f"n_triplets = {count!r} must be a positive integer or None.")
-        sampler, seed = ClassTriplets(y), self._seed()
+        count = TRIPLETS_PER_ROW * len(y) if self.n_triplets is None else int(self.n_triplets)
+        sampler, seed = ClassTriplets(y), seed_of(self.random_state)
         self.classes_ = np.unique(y)
-        return self._finish(X, sampler.draw(generator(seed, Stream.TRIPLETS), 0, int(count)), seed)
+        return self._finish(X, sampler.draw(generator(seed, Stream.TRIPLETS), 0, count), seed)
 
     def fit_triplets(self, X: Any, triplets: Any) -> Self:
         """Learn from given triplets.
@@ -126,8 +125,10 @@ class TripletLearner(MahalanobisMetric):
         -------
         self
         """
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
-        return self._finish(X, checked_triplets(triplets, X.shape[0], X.shape[0]), self._seed())
+        check_parameters(self, self._parameters)
+        X = admit(self, X)
+        triplets = checked_triplets(triplets, X.shape[0], X.shape[0])
+        return self._finish(X, triplets, seed_of(self.random_state))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -135,12 +136,9 @@ class TripletLearner(MahalanobisMetric):
         return tags
 
     def _finish(self, X: Any, triplets: Array, seed: int) -> Self:
-        self.mahalanobis_ = self.learn(X, triplets, seed)
+        self.mahalanobis_ = finite(self.learn(X, triplets, seed))
         self.components_ = factor(self.mahalanobis_)
         return self
-
-    def _seed(self) -> int:
-        return seed_of(self.random_state)
 
 
 def factor(W: Array) -> Array:

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from rmopt.core import InvalidInputError
+from rmopt.core.arguments import integer, number
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.costs.rows import as_rows
 
@@ -50,10 +50,7 @@ def boost_metric(
     """
     rows = as_rows(X, "X")
     triplets = checked_triplets(triplets, rows.shape[0], rows.shape[0])
-    if not (np.isfinite(penalty) and penalty > 0.0) or n_learners < 1:
-        raise InvalidInputError(
-            f"BoostMetric needs a positive penalty and at least 1 learner, got {penalty} and {n_learners}."
-        )
+    penalty, n_learners = number("penalty", penalty, above=0), integer("n_learners", n_learners, 1)
     count, d = rows.shape
     q, p, n = triplets.T
     scores, W, start = np.zeros(len(q)), np.zeros((d, d)), np.ones(d)

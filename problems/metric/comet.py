@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from problems.door import engine_name, file_path, step_rule
 from problems.metric.base import TripletLearner
-from rmopt.core import InvalidInputError, Problem, Retraction
+from rmopt.core import Problem, Retraction
+from rmopt.core.arguments import Check, bounded, flag, named, number, one_of, optional
 from rmopt.costs import LOSSES, LogDetTriplet, Loss
 from rmopt.manifolds import PositiveDefinite
 from rmopt.retractions import POSITIVE_DEFINITE_RETRACTIONS
-from rmopt.solvers import Checkpoint, CoordinateDescent, Recorder
+from rmopt.solvers import Checkpoint, CoordinateDescent, Recorder, Sampler
+from rmopt.solvers.coordinate_descent import ORDERS
 
 Array = np.ndarray
 
@@ -82,6 +85,23 @@ class CometMetric(TripletLearner):
     (2, 64)
     """
 
+    _parameters: ClassVar[dict[str, Check]] = TripletLearner._parameters | {
+        "n_passes": bounded(number, least=0, most=1e9),
+        "alpha": bounded(number, least=0),
+        "beta": bounded(number, least=0),
+        "kappa": bounded(number, least=0),
+        "sparsity": bounded(number, least=0),
+        "loss": bounded(named, LOSSES, Loss),
+        "step_size": optional(step_rule, searches=True),
+        "order": bounded(named, ORDERS, Sampler),
+        "retraction": bounded(named, POSITIVE_DEFINITE_RETRACTIONS, Retraction),
+        "init": bounded(one_of, INITS),
+        "tol": bounded(number, least=0),
+        "engine": engine_name,
+        "checkpoint": file_path,
+        "verbose": flag,
+    }
+
     def __init__(
         self,
         n_passes: float = 8.0,
@@ -123,9 +143,7 @@ class CometMetric(TripletLearner):
         """Return W (see `TripletLearner.learn`); a recorder measures it on the way."""
         problem = self.problem(X, triplets)
         if recorder is None:
-            recorder = Recorder(progress=bool(self.verbose), description="COMET")
-        if self.init not in INITS:
-            raise InvalidInputError(f"init = {self.init!r} is unknown; choose one of {', '.join(INITS)}.")
+            recorder = Recorder(progress=self.verbose, description="COMET")
         # The start is as large as W: no name holds it while the solver runs.
         result = self.solver().run(
             problem,
@@ -139,9 +157,7 @@ class CometMetric(TripletLearner):
 
     def problem(self, X: Any, triplets: Array) -> Problem:
         """Return the problem that is solved: the sum of the losses, with weights that grow with their number."""
-        loss = LOSSES.get(self.loss) if isinstance(self.loss, str) else self.loss
-        if not isinstance(loss, Loss):
-            raise InvalidInputError(f"loss = {self.loss!r} is unknown; choose one of {', '.join(LOSSES)}.")
+        loss = named("loss", self.loss, LOSSES, Loss)
         weights = {"alpha": self.alpha, "beta": self.beta, "sparsity": self.sparsity}
         scaled = {name: weight * len(triplets) for name, weight in weights.items()}
         cost = LogDetTriplet(X, triplets, loss, kappa=self.kappa, **scaled)
@@ -152,17 +168,11 @@ class CometMetric(TripletLearner):
 
     def solver(self) -> CoordinateDescent:
         """Return the solver."""
-        retraction = self.retraction
-        if not isinstance(retraction, Retraction):
-            if retraction not in POSITIVE_DEFINITE_RETRACTIONS:
-                known = ", ".join(POSITIVE_DEFINITE_RETRACTIONS)
-                raise InvalidInputError(f"retraction = {retraction!r} is unknown; choose one of {known}.")
-            retraction = POSITIVE_DEFINITE_RETRACTIONS[retraction]
         return CoordinateDescent(
             self.n_passes,
             step_size=self.step_size,
             order=self.order,
-            retraction=retraction,
+            retraction=named("retraction", self.retraction, POSITIVE_DEFINITE_RETRACTIONS, Retraction),
             tol=self.tol,
             engine=self.engine,
         )

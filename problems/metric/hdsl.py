@@ -8,6 +8,7 @@ import numpy as np
 
 from problems.metric import kernels
 from rmopt.core import InvalidInputError
+from rmopt.core.arguments import integer, number
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.costs.log_det import DENSE_SHARE
 from rmopt.costs.rows import as_rows
@@ -62,13 +63,9 @@ def hdsl(
     rows = as_rows(X, "X")
     triplets = checked_triplets(triplets, rows.shape[0], rows.shape[0])
     d = rows.shape[1]
-    if not (np.isfinite(scale) and scale > 0.0):
-        raise InvalidInputError(f"scale = {scale} must be a positive number.")
-    if n_iterations < 1 or d < 2:
-        raise InvalidInputError(
-            "HDSL needs at least 1 iteration and 2 features, "
-            f"got n_iterations = {n_iterations}, n_features = {d}."
-        )
+    scale, n_iterations = number("scale", scale, above=0), integer("n_iterations", n_iterations, 1)
+    if d < 2:
+        raise InvalidInputError(f"HDSL moves pairs of features: it needs 2 features or more, got {d}.")
     samples = samples_of(rows, triplets, bool(rows.nnz > DENSE_SHARE * rows.shape[0] * d))
     draws = candidates(d, n_iterations, n_candidates, seed)
     M, scores, diagonal = np.zeros((d, d)), np.zeros(len(triplets)), np.zeros(d)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-import numpy as np
-from sklearn.utils.validation import validate_data
+from sklearn.utils.multiclass import check_classification_targets
 
+from problems.door import admit, finite, seedable
 from problems.metric.base import MahalanobisMetric
-from rmopt.core import InvalidInputError, MissingCapabilityError
+from rmopt.core import MissingCapabilityError
+from rmopt.core.arguments import Check, bounded, check_parameters, one_of
 from rmopt.core.streams import seed_of
 
 OUTSIDE = {"lmnn": "LMNN", "itml": "ITML_Supervised", "scml": "SCML_Supervised"}
@@ -23,6 +24,8 @@ class OutsideMetric(MahalanobisMetric):
     name : {"lmnn", "itml", "scml"}
     random_state : int, RandomState or None
     """
+
+    _parameters: ClassVar[dict[str, Check]] = {"name": bounded(one_of, OUTSIDE), "random_state": seedable}
 
     def __init__(self, name: str = "lmnn", *, random_state: Any = None) -> None:
         self.name = name
@@ -40,22 +43,23 @@ class OutsideMetric(MahalanobisMetric):
         -------
         self
         """
+        check_parameters(self, self._parameters)
+        X, y = admit(self, X, y)
+        check_classification_targets(y)
         learner = getattr(_package(), OUTSIDE[self.name])(random_state=seed_of(self.random_state))
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         try:
             learner.fit(X.toarray() if hasattr(X, "toarray") else X, y)
         except TypeError as error:
             raise MissingCapabilityError(
                 f"metric-learn does not run with this scikit-learn ({error}); install one that it supports."
             ) from error
-        self.mahalanobis_, self.components_ = learner.get_mahalanobis_matrix(), learner.components_
+        self.mahalanobis_, self.components_ = finite(learner.get_mahalanobis_matrix()), learner.components_
         return self
 
 
 def outside_metric(name: str, **given: Any) -> OutsideMetric:
     """Return a learner of metric-learn, or raise when that package is not there."""
-    if name not in OUTSIDE:
-        raise InvalidInputError(f"name = {name!r} is unknown; choose one of {', '.join(OUTSIDE)}.")
+    one_of("name", name, OUTSIDE)
     _package()
     return OutsideMetric(name, **given)
 

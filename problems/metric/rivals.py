@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils.validation import validate_data
 
+from problems.door import admit, count, kept_count, step_rule
 from problems.full_matrix import Lego
 from problems.metric.base import MahalanobisMetric, TripletLearner
 from problems.metric.boost import boost_metric
 from problems.metric.hdsl import hdsl
 from rmopt.core import Problem
+from rmopt.core.arguments import Check, bounded, integer, number
 from rmopt.costs import TripletSum
 from rmopt.manifolds import Euclidean
 from rmopt.solvers import ShuffledEpochs
@@ -22,19 +23,22 @@ Array = np.ndarray
 class EuclideanMetric(MahalanobisMetric):
     """The plain Euclidean distance, W = I."""
 
+    _parameters: ClassVar[dict[str, Check]] = {}
+
     def fit(self, X: Any, y: Any = None) -> Self:
         """Look at the number of features.
 
         Parameters
         ----------
         X : array or sparse matrix, shape (n_samples, n_features)
-        y : ignored
+        y : array, optional
+            Nothing is learned from it; it must fit X.
 
         Returns
         -------
         self
         """
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
+        X = admit(self, X) if y is None else admit(self, X, y, multi_output=True)[0]
         self.mahalanobis_ = self.components_ = np.eye(X.shape[1])
         return self
 
@@ -55,6 +59,11 @@ class LegoMetric(TripletLearner):
         Triplets that `fit` draws; None: 20 for each row.
     random_state : int, RandomState or None
     """
+
+    _parameters: ClassVar[dict[str, Check]] = TripletLearner._parameters | {
+        "step_size": step_rule,
+        "n_epochs": bounded(integer, 1, 10**6),
+    }
 
     def __init__(
         self,
@@ -91,6 +100,11 @@ class BoostMetric(TripletLearner):
     random_state : int, RandomState or None
     """
 
+    _parameters: ClassVar[dict[str, Check]] = TripletLearner._parameters | {
+        "n_learners": count,
+        "penalty": bounded(number, above=0),
+    }
+
     def __init__(
         self,
         n_learners: int = 100,
@@ -122,6 +136,11 @@ class HdslMetric(TripletLearner):
         Triplets that `fit` draws; None: 20 for each row.
     random_state : int, RandomState or None
     """
+
+    _parameters: ClassVar[dict[str, Check]] = TripletLearner._parameters | {
+        "scale": bounded(number, above=0),
+        "n_iterations": kept_count,
+    }
 
     def __init__(
         self,

@@ -9,6 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core import Factored, FiniteSum, InvalidInputError, LowRankPoint
+from rmopt.core.arguments import array
+from rmopt.core.matrices import sound
 from rmopt.costs.rows import as_rows
 
 Array = np.ndarray
@@ -187,7 +189,7 @@ def indicators(Y: Any, n_rows: int) -> sp.csr_array:
     InvalidInputError
         For a wrong shape, fewer than two labels, or values that are not finite.
     """
-    table: Any = sp.csr_array(Y, dtype=float, copy=True) if sp.issparse(Y) else np.asarray(Y)
+    table: Any = sp.csr_array(sound("Y", Y), dtype=float, copy=True) if sp.issparse(Y) else array("Y", Y)
     if table.ndim != 2 or table.shape[0] != n_rows or table.shape[1] < 2:
         raise InvalidInputError(
             f"Y must have one row for each of the {n_rows} rows of X and a column for each of at least 2 labels, "

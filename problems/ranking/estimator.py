@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from problems.door import (
+    admit,
+    count,
+    engine_name,
+    file_path,
+    finite,
+    natural_step_size,
+    seedable,
+    seen,
+    step_rule,
+)
 from problems.ranking.cost import indicators
 from problems.ranking.measures import mean_average_precision
 from problems.ranking.model import LabelScores
-from problems.ranking.training import loreta_ranking_solver, ranking_cost, starting_point
-from rmopt.core import InvalidInputError, Problem
+from problems.ranking.training import (
+    INITS,
+    SAMPLINGS,
+    loreta_ranking_solver,
+    ranking_cost,
+    starting_point,
+)
+from rmopt.core import InvalidInputError, Problem, Retraction
+from rmopt.core.arguments import Check, bounded, check_parameters, flag, integer, named, one_of, optional
+from rmopt.core.streams import seed_of
 from rmopt.manifolds import FixedRankEmbedded
+from rmopt.retractions import FIXED_RANK_RETRACTIONS
 from rmopt.solvers import Checkpoint, Recorder
 
 Array = np.ndarray
@@ -68,6 +87,21 @@ class LoretaLabelRanker(BaseEstimator):
     n_steps_, n_updates_ : int
         Steps done, and how many of them moved W.
     """
+
+    _parameters: ClassVar[dict[str, Check]] = {
+        "rank": optional(integer, 1),
+        "init": bounded(one_of, INITS),
+        "step_size": optional(step_rule),
+        "max_iter": count,
+        "sampling": bounded(one_of, SAMPLINGS),
+        "retraction": bounded(named, FIXED_RANK_RETRACTIONS, Retraction),
+        "engine": engine_name,
+        "top_k": optional(integer, 1),
+        "warm_start": flag,
+        "checkpoint": file_path,
+        "random_state": seedable,
+        "verbose": flag,
+    }
 
     def __init__(
         self,
@@ -143,8 +177,9 @@ class LoretaLabelRanker(BaseEstimator):
 
     def decision_function(self, X: Any) -> Array:
         """Return the scores of all labels, shape (n_samples, n_labels)."""
-        check_is_fitted(self, "model_")
-        return self.model_(validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False))
+        X = seen(self, X, "model_")
+        with np.errstate(all="ignore"):
+            return finite(self.model_(X))
 
     def predict(self, X: Any) -> Array:
         """Return indicators of the `top_k_` best-scored labels of each row, shape (n_samples, n_labels)."""
@@ -179,30 +214,29 @@ class LoretaLabelRanker(BaseEstimator):
         return estimator
 
     def _learn(self, X: Any, Y: Any, n_epochs: int, *, afresh: bool) -> Self:
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=afresh)
-        truth = indicators(_as_table(Y), X.shape[0])
+        check_parameters(self, self._parameters)
+        X, seed = admit(self, X, reset=afresh), seed_of(self.random_state)
+        if Y is None:
+            raise InvalidInputError(
+                "Y is missing: this estimator requires y to be passed, but the target y is None."
+            )
+        truth = indicators(Y, X.shape[0])
         n_labels, n = truth.shape[1], X.shape[1]
         if not afresh and n_labels != self.n_labels_:
             raise InvalidInputError(
                 f"Y has {n_labels} labels, and the model was fitted with {self.n_labels_}."
             )
-        if self.top_k is not None and not 1 <= self.top_k <= n_labels:
-            raise InvalidInputError(f"top_k = {self.top_k} is out of range; choose 1 to {n_labels}.")
+        optional(integer, 1, n_labels)("top_k", self.top_k)
         rank = max(1, min(50, n_labels // 2, n // 2)) if self.rank is None else self.rank
         manifold = FixedRankEmbedded(n_labels, n, rank)
         cost = ranking_cost(X, truth, self.sampling)
-        mean_square = float(np.vdot(cost.X.data, cost.X.data)) / cost.n_terms
-        natural = 0.1 / mean_square if mean_square > 0 else 0.1
         solver = loreta_ranking_solver(
             cost,
-            natural if self.step_size is None else self.step_size,
+            natural_step_size(cost.X, 0.1, 1) if self.step_size is None else self.step_size,
             n_epochs,
             retraction=self.retraction,
             engine=self.engine,
         )
-        seed = self.random_state
-        if not isinstance(seed, (int, np.integer, type(None))):
-            seed = int(check_random_state(seed).randint(2**31))
         first_size = float(solver.step_size(np.zeros(1, dtype=np.int64))[0])
         start = starting_point(manifold, cost, self.init, seed, first_size) if afresh else self.model_.point
         done, moved = (0, 0) if afresh else (self.n_steps_, self.n_updates_)
@@ -210,7 +244,7 @@ class LoretaLabelRanker(BaseEstimator):
             Problem(manifold, cost),
             start,
             random_state=seed,
-            recorder=Recorder(progress=bool(self.verbose), description="LORETA"),
+            recorder=Recorder(progress=self.verbose, description="LORETA"),
             checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),
             first_step=done,
         )
@@ -219,11 +253,3 @@ class LoretaLabelRanker(BaseEstimator):
         self.top_k_ = self.top_k or min(n_labels, max(1, round(truth.nnz / truth.shape[0])))
         self.model_ = LabelScores(result.point)
         return self
-
-
-def _as_table(Y: Any) -> Any:
-    if Y is None:
-        raise InvalidInputError(
-            "Y is missing: this estimator requires y to be passed, but the target y is None."
-        )
-    return Y if sp.issparse(Y) else np.asarray(Y)

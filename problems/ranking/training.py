@@ -9,6 +9,7 @@ import numpy as np
 from problems.ranking.cost import LabelRanking, WarpRanking
 from problems.ranking.sampling import WarpEpochs
 from rmopt.core import Factored, InvalidInputError, LowRankPoint, Retraction
+from rmopt.core.arguments import integer, named, one_of
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import FIXED_RANK_RETRACTIONS
 from rmopt.solvers import SGD, Sampler, ShuffledEpochs
@@ -21,9 +22,7 @@ INITS = ("zero", "identity", "gaussian")
 
 def ranking_cost(X: Any, Y: Any, sampling: str) -> LabelRanking:
     """Return the cost for a way of sampling, "exact" or "warp"."""
-    if sampling not in SAMPLINGS:
-        raise InvalidInputError(f"sampling = {sampling!r} is unknown; choose one of {', '.join(SAMPLINGS)}.")
-    return SAMPLINGS[sampling](X, Y)
+    return SAMPLINGS[one_of("sampling", sampling, SAMPLINGS)](X, Y)
 
 
 def epochs(cost: LabelRanking) -> Sampler:
@@ -40,18 +39,11 @@ def loreta_ranking_solver(
     engine: str = "auto",
 ) -> SGD:
     """Return the solver of LORETA-1 on label ranking."""
-    if not isinstance(n_epochs, (int, np.integer)) or n_epochs < 1:
-        raise InvalidInputError(f"max_iter = {n_epochs!r} must be a positive integer: passes over the rows.")
-    if not isinstance(retraction, Retraction):
-        if retraction not in FIXED_RANK_RETRACTIONS:
-            known = ", ".join(FIXED_RANK_RETRACTIONS)
-            raise InvalidInputError(f"retraction = {retraction!r} is unknown; choose one of {known}.")
-        retraction = FIXED_RANK_RETRACTIONS[retraction]
     return SGD(
         step_size,
-        n_steps=int(n_epochs) * cost.n_terms,
+        n_steps=integer("max_iter", n_epochs, 1) * cost.n_terms,
         sampler=epochs(cost),
-        retraction=retraction,
+        retraction=named("retraction", retraction, FIXED_RANK_RETRACTIONS, Retraction),
         engine=engine,
     )
 
@@ -78,14 +70,12 @@ def starting_point(
         For an unknown name, or when the subgradients do not reach rank k.
     """
     rng = np.random.default_rng(seed)
-    if init == "identity":
+    if one_of("init", init, INITS) == "identity":
         return manifold.identity()
     if init == "gaussian":
         (n_labels, n), k = manifold.shape, manifold.rank
         return manifold.from_factors(rng.standard_normal((n_labels, k)), rng.standard_normal((n, k)))
-    if init == "zero":
-        return _from_zero(manifold, cost, rng, step_size)
-    raise InvalidInputError(f"init = {init!r} is unknown; choose one of {', '.join(INITS)}.")
+    return _from_zero(manifold, cost, rng, step_size)
 
 
 def _from_zero(

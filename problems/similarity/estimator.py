@@ -3,27 +3,53 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from problems.door import (
+    Embedder,
+    admit,
+    count,
+    engine_name,
+    file_path,
+    natural_step_size,
+    product,
+    seedable,
+    seen,
+    step_rule,
+)
 from problems.evaluation import bilinear_scores, evaluate_retrieval
 from problems.similarity.model import BilinearSimilarity
-from problems.similarity.training import initial_point, loreta_solver, natural_step_size
+from problems.similarity.training import INITS, initial_point, loreta_solver
 from problems.triplets import ClassTriplets
-from rmopt.core import InvalidInputError, Problem, PSDPoint
-from rmopt.costs import LOSSES, TripletSum
+from rmopt.core import InvalidInputError, Problem, PSDPoint, Retraction
+from rmopt.core.arguments import (
+    Check,
+    bounded,
+    check_parameters,
+    flag,
+    integer,
+    named,
+    number,
+    one_of,
+    optional,
+)
+from rmopt.core.streams import seed_of
+from rmopt.costs import LOSSES, Loss, TripletSum
+from rmopt.costs.bilinear import checked_triplets
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
+from rmopt.retractions import FIXED_RANK_RETRACTIONS
 from rmopt.solvers import Checkpoint, Recorder, Sampler, ShuffledEpochs
 
 Array = np.ndarray
 
 
-class LoretaSimilarity(TransformerMixin, BaseEstimator):
+class LoretaSimilarity(Embedder, BaseEstimator):
     """A low-rank bilinear similarity of documents, learned from their classes or from triplets.
 
     Learns W of a fixed rank such that qᵀ W d is larger for documents d that are similar to the query q,
@@ -89,6 +115,25 @@ class LoretaSimilarity(TransformerMixin, BaseEstimator):
     (2, 5)
     """
 
+    _parameters: ClassVar[dict[str, Check]] = {
+        "rank": optional(integer, 1),
+        "psd": flag,
+        "step_size": optional(step_rule),
+        "n_triplets": count,
+        "loss": bounded(named, LOSSES, Loss),
+        "retraction": bounded(named, FIXED_RANK_RETRACTIONS, Retraction),
+        "engine": engine_name,
+        "init": bounded(one_of, INITS),
+        "early_stopping": flag,
+        "validation_fraction": bounded(number, above=0, below=1),
+        "n_iter_no_change": bounded(integer, 1),
+        "tol": bounded(number, least=0),
+        "warm_start": flag,
+        "checkpoint": file_path,
+        "random_state": seedable,
+        "verbose": flag,
+    }
+
     def __init__(
         self,
         rank: int | None = None,
@@ -144,13 +189,13 @@ class LoretaSimilarity(TransformerMixin, BaseEstimator):
         -------
         self
         """
-        X, y = self._validated(X, y, reset=not self._continues())
+        X, y, seed = self._admitted(X, y, reset=not self._continues())
         held_out = None
         if self.early_stopping:
-            X, y, *held_out = self._hold_out(X, y)
+            X, y, *held_out = self._hold_out(X, y, seed)
         self.classes_ = np.unique(y)
         return self._learn(
-            X, ClassTriplets(y), self.n_triplets, afresh=not self._continues(), held_out=held_out
+            X, ClassTriplets(y), self.n_triplets, seed, afresh=not self._continues(), held_out=held_out
         )
 
     def fit_triplets(self, X: Any, triplets: Any) -> Self:
@@ -166,11 +211,12 @@ class LoretaSimilarity(TransformerMixin, BaseEstimator):
         -------
         self
         """
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=not self._continues())
-        # Checks the triplets before work starts.
-        checked = TripletSum(X, X, triplets=triplets).triplets
-        assert checked is not None
-        return self._learn(X, ShuffledEpochs(checked), self.n_triplets, afresh=not self._continues())
+        check_parameters(self, self._parameters)
+        X = admit(self, X, reset=not self._continues())
+        sampler = ShuffledEpochs(checked_triplets(triplets, X.shape[0], X.shape[0]))
+        return self._learn(
+            X, sampler, self.n_triplets, seed_of(self.random_state), afresh=not self._continues()
+        )
 
     def partial_fit(self, X: Any, y: Any, n_triplets: int | None = None) -> Self:
         """Go on learning from a batch of labelled rows.
@@ -187,32 +233,33 @@ class LoretaSimilarity(TransformerMixin, BaseEstimator):
         self
         """
         first = not hasattr(self, "model_")
-        X, y = self._validated(X, y, reset=first)
+        X, y, seed = self._admitted(X, y, reset=first)
+        steps = 10 * X.shape[0] if n_triplets is None else count("n_triplets", n_triplets)
         labels = np.unique(y)
         self.classes_ = labels if first else np.union1d(getattr(self, "classes_", labels), labels)
-        steps = 10 * X.shape[0] if n_triplets is None else n_triplets
-        return self._learn(X, ClassTriplets(y), steps, afresh=first)
+        return self._learn(X, ClassTriplets(y), steps, seed, afresh=first)
 
     def similarity(self, queries: Any, documents: Any) -> Array:
         """Return the scores of all pairs, shape (n_queries, n_documents)."""
-        return self.model_.embed_queries(self._seen(queries)) @ self.transform(documents).T
+        return product(self._embedded(queries, 0), self._embedded(documents, 1).T)
 
     def transform(self, X: Any) -> Array:
         """Return the embedding of documents, shape (n_samples, rank).
 
         The similarity of a query is the inner product of its `transform_queries` with it.
         """
-        return self.model_.embed_documents(self._seen(X))
+        return self._embedded(X, 1)
 
     def transform_queries(self, X: Any) -> Array:
         """Return the embedding of queries, shape (n_samples, rank)."""
-        return self.model_.embed_queries(self._seen(X))
+        return self._embedded(X, 0)
 
     def score(self, X: Any, y: Any) -> float:
         """Return the mean average precision when each row in turn is the query and ranks the others."""
-        X = self._seen(X)
-        scores = bilinear_scores(self.model_.embed_queries(X), self.model_.embed_documents(X))
-        return evaluate_retrieval(scores, np.asarray(y), ks=()).map
+        check_is_fitted(self, "model_")
+        X, y = admit(self, X, y, reset=False)
+        check_classification_targets(y)
+        return _map_of(self.model_, X, y)
 
     def save(self, path: Path | str) -> None:
         """Write the learned similarity as an ``.npz`` file, without pickle; `load` reads it."""
@@ -242,25 +289,25 @@ class LoretaSimilarity(TransformerMixin, BaseEstimator):
     n_updates_: int
 
     def _continues(self) -> bool:
-        return bool(self.warm_start) and hasattr(self, "model_")
+        return self.warm_start and hasattr(self, "model_")
 
-    def _seen(self, X: Any) -> Any:
-        check_is_fitted(self, "model_")
-        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+    def _embedded(self, X: Any, side: int) -> Array:
+        """Return the embedding of queries (side 0) or documents (side 1), always as an array."""
+        X = seen(self, X, "model_")
+        return product(X, self.model_.factors[side])
 
-    def _validated(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset, ensure_min_samples=3
-        )
+    @property
+    def _n_features_out(self) -> int:
+        return self.model_.factors[1].shape[1]
+
+    def _admitted(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array, int]:
+        check_parameters(self, self._parameters)
+        X, y = admit(self, X, y, reset=reset, ensure_min_samples=3)
         check_classification_targets(y)
-        return X, y
+        return X, y, seed_of(self.random_state)
 
-    def _hold_out(self, X: Any, y: Array) -> tuple[Any, Array, Any, Array]:
-        if not 0.0 < self.validation_fraction < 1.0:
-            raise InvalidInputError(
-                f"validation_fraction = {self.validation_fraction} must lie between 0 and 1."
-            )
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+    def _hold_out(self, X: Any, y: Array, seed: int) -> tuple[Any, Array, Any, Array]:
+        rng = np.random.default_rng(np.random.RandomState(seed % 2**32).randint(2**31))
         held = rng.random(len(y)) < self.validation_fraction
         if max(np.unique(y[held], return_counts=True)[1], default=0) < 2:
             raise InvalidInputError(
@@ -270,32 +317,34 @@ class LoretaSimilarity(TransformerMixin, BaseEstimator):
         return X[~held], y[~held], X[held], y[held]
 
     def _learn(
-        self, X: Any, sampler: Sampler, n_steps: int, *, afresh: bool, held_out: list[Any] | None = None
+        self,
+        X: Any,
+        sampler: Sampler,
+        n_steps: int,
+        seed: int,
+        *,
+        afresh: bool,
+        held_out: list[Any] | None = None,
     ) -> Self:
-        loss = LOSSES.get(self.loss) if isinstance(self.loss, str) else self.loss
-        if loss is None:
-            raise InvalidInputError(f"loss = {self.loss!r} is unknown; choose one of {', '.join(LOSSES)}.")
         n = X.shape[1]
         rank = min(30, max(1, n // 2)) if self.rank is None else self.rank
         manifold = PSDFixedRank(n, rank) if self.psd else FixedRankEmbedded(n, n, rank)
-        cost = TripletSum(X, X, loss)
+        cost = TripletSum(X, X, named("loss", self.loss, LOSSES, Loss))
         problem = Problem(manifold, cost)
-        step_size = natural_step_size(cost.left) if self.step_size is None else self.step_size
+        # If the rows grow by a factor c, a W that gives the same scores shrinks by c² and its gradient grows by c².
+        step_size = natural_step_size(cost.left, 1.0, 2) if self.step_size is None else self.step_size
         solver = loreta_solver(
             step_size, n_steps, sampler, retraction=self.retraction, engine=self.engine, psd=self.psd
         )
-        seed = self.random_state
-        if not isinstance(seed, (int, np.integer, type(None))):
-            seed = int(check_random_state(seed).randint(2**31))
         start = initial_point(manifold, self.init, seed) if afresh else self.model_.point
         done, moved = (0, 0) if afresh else (self.n_steps_, self.n_updates_)
-        recorder = Recorder(progress=bool(self.verbose))
+        recorder = Recorder(progress=self.verbose)
         stop = None
         if held_out is not None:
             recorder = Recorder(
-                {"map": lambda point: _map_of(point, *held_out)},
+                {"map": lambda point: _map_of(BilinearSimilarity(point), *held_out)},
                 at=done + np.linspace(0, n_steps, 21)[1:].astype(int),
-                progress=bool(self.verbose),
+                progress=self.verbose,
             )
             stop = self._no_longer_rises
         result = solver.run(
@@ -320,6 +369,6 @@ class LoretaSimilarity(TransformerMixin, BaseEstimator):
         return None
 
 
-def _map_of(point: Any, X: Any, y: Array) -> float:
-    model = BilinearSimilarity(point)
-    return evaluate_retrieval(bilinear_scores(model.embed_queries(X), model.embed_documents(X)), y, ks=()).map
+def _map_of(model: BilinearSimilarity, X: Any, y: Array) -> float:
+    queries, documents = (product(X, factor) for factor in model.factors)
+    return evaluate_retrieval(bilinear_scores(queries, documents), y, ks=()).map

@@ -120,7 +120,7 @@ def one_of(name: str, value: Any, known: Iterable[str]) -> str:
     return value
 
 
-def named(name: str, value: Any, known: Mapping[str, T], kind: type[T]) -> T:
+def named(name: str, value: Any, known: Mapping[str, T], kind: Any) -> T:
     """Return the object that goes by a name; an object of that kind is returned as it is."""
     return value if isinstance(value, kind) else known[one_of(name, value, known)]
 
@@ -130,6 +130,16 @@ def instance(name: str, value: Any, wanted: type | tuple[type, ...], example: st
     if not isinstance(value, wanted):
         raise InvalidInputError(f"{name} = {shown(value)} must be {example}.")
     return value
+
+
+def array(name: str, value: Any) -> np.ndarray:
+    """Return what can be read as an array; it may hold anything."""
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"{name} cannot be read as an array ({error}); give rows of one length."
+        ) from None
 
 
 def optional(check: Check, *bounds: Any, **keywords: Any) -> Check:

@@ -10,10 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.ambient import Array, Factored
+from rmopt.core.arguments import array
 from rmopt.core.cost import FiniteSum
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint
-from rmopt.costs.losses import Loss, hinge
+from rmopt.costs.losses import MARGIN_LOSSES, Loss, hinge
 from rmopt.costs.rows import as_rows
 
 
@@ -120,10 +121,17 @@ class BilinearSum(Bilinear):
                 f"BilinearSum pairs the rows of left and right, which have {n_terms} and "
                 f"{self.right.shape[0]} rows; give the same positive number."
             )
-        self.targets = np.ones(n_terms) if targets is None else np.asarray(targets, dtype=float)
-        if self.targets.shape != (n_terms,) or not np.isfinite(self.targets).all():
+        given = np.ones(n_terms) if targets is None else array("targets", targets)
+        if given.shape != (n_terms,) or given.dtype.kind not in "biuf" or not np.isfinite(given).all():
             raise InvalidInputError(
-                f"targets must be {n_terms} finite numbers, got shape {self.targets.shape}."
+                f"targets must be {n_terms} finite numbers, got {given.dtype} of shape {given.shape}."
+            )
+        self.targets = given.astype(float)
+        others = self.targets[abs(self.targets) != 1.0]
+        if loss in MARGIN_LOSSES and others.size:
+            raise InvalidInputError(
+                f"targets of the loss {loss} must be −1 or 1, and {others[0]:g} is among them; turn labels 0 and 1 "
+                "into 2 * labels - 1."
             )
 
     @property
@@ -201,7 +209,7 @@ def checked_triplets(triplets: Any, n_queries: int, n_documents: int) -> Array:
     InvalidInputError
         For another shape, no triplet, numbers that are no integers, or rows that do not exist.
     """
-    triplets = np.asarray(triplets)
+    triplets = array("triplets", triplets)
     if triplets.ndim != 2 or triplets.shape[1] != 3 or len(triplets) == 0:
         raise InvalidInputError(
             f"triplets must have shape (T, 3) with T ≥ 1: query, positive, negative; got {triplets.shape}."

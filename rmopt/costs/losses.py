@@ -107,4 +107,6 @@ absolute = Loss(
     "absolute", kernels.absolute_value, kernels.absolute_slope, kernels.flat_curvature, kernels.ABSOLUTE
 )
 
+# Their targets are −1 and 1.
+MARGIN_LOSSES = (hinge, squared_hinge, logistic)
 LOSSES: dict[str, Loss] = {loss.name: loss for loss in (hinge, squared_hinge, logistic, squared, absolute)}

@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from rmopt.core.arguments import array
 from rmopt.core.errors import InvalidInputError
+from rmopt.core.matrices import sound
 
 
 def as_rows(matrix: Any, name: str) -> sp.csr_array:
@@ -22,8 +24,8 @@ def as_rows(matrix: Any, name: str) -> sp.csr_array:
     InvalidInputError
         For anything that is not a matrix of finite real numbers.
     """
-    if not sp.issparse(matrix):
-        matrix = np.asarray(matrix)
+    if not sp.issparse(sound(name, matrix)):
+        matrix = array(name, matrix)
         if matrix.dtype == object or (not np.issubdtype(matrix.dtype, np.number) and matrix.dtype != bool):
             raise InvalidInputError(f"{name} must hold numbers, got an array of {matrix.dtype}.")
     if len(matrix.shape) != 2:

@@ -1,0 +1,385 @@
+"""Every public estimator with small data, and what strangers may give in place of its parameters and its data."""
+
+from __future__ import annotations
+
+import datetime
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.linear_model import LogisticRegression
+
+import problems.coembedding
+import problems.metric
+import problems.ranking
+import problems.similarity
+import problems.subspace
+from problems.metric.outside import OutsideMetric
+
+FAMILIES = (
+    problems.similarity,
+    problems.metric,
+    problems.ranking,
+    problems.subspace,
+    problems.coembedding,
+)
+X = np.random.default_rng(0).standard_normal((24, 5))
+LABELS = np.arange(24) % 3
+TABLE = np.column_stack([LABELS == 0, LABELS == 1, X[:, 0] > 0, X[:, 1] > 0]).astype(int)
+NEAR = ((X[:, None, :2] - X[None, :, :2]) ** 2).sum(axis=2) < 0.7
+RATINGS = sp.csc_array(
+    np.where(np.random.default_rng(1).random((12, 9)) < 0.7, X[:12, :2] @ X[:9, :2].T, 0.0)
+)
+POSTS = np.column_stack([LABELS, np.arange(24) // 4])
+
+
+@dataclass(frozen=True)
+class Part:
+    """An estimator that fits in milliseconds, its data, and what its methods take.
+
+    Attributes
+    ----------
+    kind : type
+    quick : dict
+        Parameters that differ from the defaults.
+    data : dict
+        What `fit` takes.
+    uses : dict of tuple
+        What other public methods take, after `fit`.
+    """
+
+    kind: type
+    quick: dict[str, Any]
+    data: dict[str, Any]
+    uses: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    def make(self, **changes: Any) -> Any:
+        return self.kind(**{**self.quick, **changes})
+
+
+_METRIC = {"transform": (X,), "pair_distance": (X.reshape(12, 2, 5),), "pair_score": (X.reshape(12, 2, 5),)}
+_METRIC["get_mahalanobis_matrix"] = ()
+_SAMPLES = {"X": X, "y": LABELS}
+_COEMBEDDING = {name: (X,) for name in ("transform", "decision_function", "predict")} | {"score": (X, TABLE)}
+_PAIRS = np.array([[0, 1], [2, 5]])
+_ENTRIES = (np.array([0, 1]), np.array([2, 3]))
+
+PARTS: dict[str, Part] = {
+    part.kind.__name__: part
+    for part in (
+        Part(
+            problems.similarity.LoretaSimilarity,
+            {"rank": 2, "n_triplets": 30, "random_state": 0},
+            _SAMPLES,
+            {
+                "transform": (X,),
+                "transform_queries": (X,),
+                "similarity": (X, X),
+                "score": (X, LABELS),
+                "partial_fit": (X, LABELS),
+                "fit_triplets": (X, np.array([[0, 3, 1], [1, 4, 2]])),
+            },
+        ),
+        Part(
+            problems.ranking.LoretaLabelRanker,
+            {"rank": 2, "max_iter": 2, "random_state": 0},
+            {"X": X, "Y": TABLE},
+            {"decision_function": (X,), "predict": (X,), "score": (X, TABLE), "partial_fit": (X, TABLE)},
+        ),
+        Part(problems.metric.CometMetric, {"n_passes": 2, "random_state": 0}, _SAMPLES, _METRIC),
+        Part(problems.metric.EuclideanMetric, {}, _SAMPLES, _METRIC),
+        Part(problems.metric.LegoMetric, {"n_triplets": 30, "random_state": 0}, _SAMPLES, _METRIC),
+        Part(problems.metric.BoostMetric, {"n_learners": 3, "random_state": 0}, _SAMPLES, _METRIC),
+        Part(problems.metric.HdslMetric, {"n_iterations": 20, "random_state": 0}, _SAMPLES, _METRIC),
+        Part(OutsideMetric, {}, _SAMPLES),
+        Part(problems.coembedding.CoembeddingClassifier, {"tol": 0.1}, {"X": X, "Y": TABLE}, _COEMBEDDING),
+        Part(
+            problems.coembedding.CoembeddingClassifierCV,
+            {"betas": (1.0, 5.0), "cv": 2, "tol": 0.1, "path_iterations": 20},
+            {"X": X, "Y": TABLE},
+            _COEMBEDDING,
+        ),
+        Part(
+            problems.coembedding.LinkPredictor,
+            {"tol": 0.1, "random_state": 0},
+            {"X": X, "links": NEAR & ~np.eye(24, dtype=bool)},
+            {
+                "transform": (X,),
+                "decision_function": (X, _PAIRS),
+                "predict": (X, _PAIRS),
+                "score": (X, np.array([0, 1]), _PAIRS),
+            },
+        ),
+        Part(
+            problems.coembedding.TagRecommender,
+            {"tol": 0.1},
+            {"X": POSTS, "y": np.arange(24) % 5},
+            {"decision_function": (POSTS,), "predict": (POSTS,), "score": (POSTS, np.arange(24) % 5)},
+        ),
+        Part(
+            problems.coembedding.PairwiseInteractionTags,
+            {"rank": 2, "n_epochs": 3, "random_state": 0},
+            {"X": POSTS, "y": np.arange(24) % 5},
+            {"decision_function": (POSTS,), "predict": (POSTS,), "score": (POSTS, np.arange(24) % 5)},
+        ),
+        Part(
+            problems.coembedding.CalibratedLabelRanking,
+            {"estimator": LogisticRegression()},
+            {"X": X, "Y": TABLE},
+            {"predict": (X,), "score": (X, TABLE)},
+        ),
+        Part(
+            problems.subspace.GossipMatrixCompletion,
+            {"rank": 2, "n_agents": 2, "n_updates": 5, "random_state": 0},
+            {"ratings": RATINGS},
+            {"predict": _ENTRIES, "rmse": (RATINGS,), "score": (RATINGS,)},
+        ),
+        *(
+            Part(
+                kind,
+                {"rank": 2, "max_iterations": 2, "random_state": 0},
+                {"ratings": RATINGS},
+                {"predict": _ENTRIES, "rmse": (RATINGS,), "score": (RATINGS,)},
+            )
+            for kind in (problems.subspace.RTRMC, problems.subspace.RCGMC)
+        ),
+        Part(
+            problems.subspace.MultitaskSubspace,
+            {"rank": 2, "n_agents": 2, "n_updates": 5, "random_state": 0},
+            {"X": X, "y": X[:, 0], "tasks": LABELS},
+            {"predict": (X, LABELS), "score": (X, X[:, 0], LABELS)},
+        ),
+    )
+}
+
+
+def public_estimators() -> set[str]:
+    """Return the names of all estimators that the families export."""
+    return {
+        name
+        for family in FAMILIES
+        for name in family.__all__
+        if inspect.isclass(found := getattr(family, name)) and issubclass(found, BaseEstimator)
+    }
+
+
+class _Mute:
+    def __repr__(self) -> str:
+        return "a stranger's object"
+
+
+def junk() -> dict[str, Any]:
+    """Return values of every kind; None of them is a good guess for all parameters."""
+    return {
+        "None": None,
+        "string": "x",
+        "empty string": "",
+        "bytes": b"x",
+        "auto": "auto",
+        "minus one": -1,
+        "zero": 0,
+        "one": 1,
+        "three": 3,
+        "one and a half": 1.5,
+        "float two": 2.0,
+        "tiny": 1e-300,
+        "subnormal": 5e-324,
+        "huge": 1e300,
+        "inf": np.inf,
+        "minus inf": -np.inf,
+        "nan": np.nan,
+        "True": True,
+        "False": False,
+        "numpy True": np.True_,
+        "int64": np.int64(3),
+        "uint8": np.uint8(2),
+        "float32": np.float32(0.5),
+        "int 2^63": 2**63,
+        "int 10^30": 10**30,
+        "minus 10^30": -(10**30),
+        "complex": 1j,
+        "list": [],
+        "list of one": [1],
+        "pair": (1, 2),
+        "pair down": (5, 1),
+        "pair of nan": (np.nan, 1),
+        "dict": {},
+        "set": {1},
+        "object": _Mute(),
+        "class": int,
+        "constant function": lambda: 0,
+        "identity": lambda t: t,
+        "nan function": lambda t: t * np.nan,
+        "negative function": lambda t: -1.0 - t,
+        "string function": lambda t: "x",
+        "array": np.array([1.0, 2.0]),
+        "array of none": np.array(None),
+        "number as array": np.array(3),
+        "decimal": Decimal("0.5"),
+        "fraction": Fraction(1, 2),
+        "date": datetime.date(2020, 1, 1),
+        "datetime64": np.datetime64("2020"),
+        "generator": np.random.default_rng(0),
+        "random state": np.random.RandomState(0),
+        "slice": slice(3),
+        "range": range(3),
+        "ellipsis": ...,
+        "estimator class": LogisticRegression,
+    }
+
+
+def damaged(matrix: Any) -> dict[str, Any]:
+    """Return CSR and CSC matrices whose structure lies."""
+    found: dict[str, Any] = {}
+    for name, attribute, change in (
+        ("index beyond", "indices", lambda part: part.__setitem__(0, 10**8)),
+        ("negative index", "indices", lambda part: part.__setitem__(-1, -1)),
+        ("falling indptr", "indptr", lambda part: part.__setitem__(1, 10**6)),
+        ("indptr beyond", "indptr", lambda part: part.__setitem__(-1, 10**7)),
+        ("indptr not from 0", "indptr", lambda part: part.__setitem__(0, -5)),
+    ):
+        for kind in (sp.csr_array, sp.csr_matrix, sp.csc_array):
+            broken = kind(matrix, copy=True)
+            change(getattr(broken, attribute))
+            found[f"{kind.__name__}: {name}"] = broken
+    short = sp.csr_array(matrix, copy=True)
+    short.indices = short.indices[:-2]
+    return found | {"csr with few indices": short}
+
+
+def variants(valid: Any) -> dict[str, Any]:
+    """Return what may come in place of a table, a vector or a pair of them."""
+    if isinstance(valid, tuple):
+        return junk()
+    whole = valid.toarray() if sp.issparse(valid) else np.asarray(valid)
+    real, back = whole.astype(float), sp.csc_array if sp.issparse(valid) else np.asarray
+    holes = {}
+    for name, value in (("nan", np.nan), ("inf", np.inf), ("minus inf", -np.inf), ("huge one", 1e300)):
+        spoilt = real.copy()
+        spoilt.flat[0] = value
+        holes[name] = back(spoilt)
+    scaled = {
+        f"times {c:g}": back(real * c) for c in (1e-310, 1e-155, 1e-100, 1e-8, 1e3, 1e100, 1e155, 1e300)
+    }
+    kinds = {
+        "complex": back(real * (1 + 1j)),
+        "dates": whole.astype("M8[D]") if whole.dtype.kind in "iu" else real.astype(int).astype("M8[s]"),
+        "strings": whole.astype(str),
+        "objects": whole.astype(object),
+        "strange objects": np.full(whole.shape, _Mute(), dtype=object),
+        "bool": real > 0,
+        "float32": real.astype("f4"),
+        "negative integers": -np.abs(real).astype(int),
+        "masked": np.ma.masked_array(real, real > 0),
+        "mixed": [*"ab", 3],
+        "structured": np.zeros(len(whole), dtype=[("a", float)]),
+        "int8": real.astype("i1"),
+    }
+    forms = {
+        "one row": back(real[:1]) if real.ndim > 1 else real[:1],
+        "two rows": whole[:2],
+        "no row": whole[:0],
+        "one row less": back(real[:-1]) if real.ndim > 1 else whole[:-1],
+        "flat": whole.ravel(),
+        "three axes": whole[..., None, None],
+        "number": whole.flat[0],
+        "constant": np.ones_like(whole),
+        "zeros": back(np.zeros_like(real)),
+        "equal rows": np.repeat(whole[:1], len(whole), axis=0),
+        "twice": np.concatenate([whole, whole]),
+        "all different": np.arange(whole.size).reshape(whole.shape),
+        "column": whole.reshape(-1, 1),
+        "fortran": np.asfortranarray(whole),
+        "every other": whole[::2],
+        "list": whole.tolist(),
+        "ragged": [[1, 2], [3]],
+        "transposed": whole.T,
+    }
+    if whole.ndim == 2:
+        constant = real.copy()
+        constant[:, 0] = 7.0
+        forms |= {
+            "a constant column": back(constant),
+            "no column": whole[:, :0],
+            "one column": whole[:, :1],
+            "one column more": np.hstack([whole, whole[:, :1]]),
+            "equal columns": np.repeat(whole[:, :1], whole.shape[1], axis=1),
+            "sparse complex": sp.csr_array(real * 1j),
+        }
+        forms |= {
+            name: sp.coo_array(real).asformat(name) for name in ("coo", "csc", "lil", "dok", "bsr", "dia")
+        }
+        forms |= damaged(real)
+    elif whole.ndim == 1:
+        forms["sparse vector"] = sp.csr_array(real[None])
+    return junk() | holes | scaled | kinds | forms
+
+
+@dataclass(frozen=True)
+class Case:
+    """One attempt: what is called with what."""
+
+    name: str
+    run: Callable[[], Any]
+
+
+def parameter_cases(part: Part) -> Iterator[Case]:
+    """Yield `fit` with each value for each parameter."""
+    for name in part.kind().get_params() if _plain(part.kind) else part.quick:
+        for what, value in junk().items():
+            yield Case(
+                f"{part.kind.__name__}({name}={what})",
+                lambda name=name, value=value: learned(part.make(**{name: value}).fit(**part.data)),
+            )
+
+
+def data_cases(part: Part) -> Iterator[Case]:
+    """Yield `fit` with each variant of each of its arguments."""
+    for name, valid in part.data.items():
+        for what, value in variants(valid).items():
+            yield Case(
+                f"{part.kind.__name__}.fit({name}={what})",
+                lambda name=name, value=value: learned(part.make().fit(**{**part.data, name: value})),
+            )
+
+
+def use_cases(part: Part) -> Iterator[Case]:
+    """Yield each method of a fitted estimator with each variant of each argument."""
+    for method, valid in part.uses.items():
+        for place, argument in enumerate(valid):
+            for what, value in variants(argument).items():
+                given = [*valid[:place], value, *valid[place + 1 :]]
+                yield Case(
+                    f"{part.kind.__name__}.{method}({what} at {place})",
+                    lambda method=method, given=given: getattr(part.make().fit(**part.data), method)(*given),
+                )
+
+
+def learned(model: Any) -> list[Any]:
+    """Return what a fitted estimator knows."""
+    return [value for name, value in vars(model).items() if name.endswith("_")]
+
+
+def _plain(kind: type) -> bool:
+    parameters = inspect.signature(kind).parameters.values()
+    return all(one.default is not inspect.Parameter.empty for one in parameters)
+
+
+def not_finite(value: Any, depth: int = 0) -> bool:
+    """Return whether NaN or infinity is among the numbers of a result."""
+    if sp.issparse(value):
+        value = value.data
+    if isinstance(value, float | complex | np.ndarray | np.generic):
+        array = np.asarray(value)
+        return array.dtype.kind in "fc" and not np.isfinite(array).all()
+    if depth < 4 and isinstance(value, list | tuple):
+        return any(not_finite(one, depth + 1) for one in value)
+    if depth < 4 and hasattr(value, "__dict__") and type(value).__module__.startswith(("rmopt", "problems")):
+        return any(not_finite(one, depth + 1) for one in vars(value).values())
+    return False
