@@ -153,7 +153,10 @@ def test_swapping_the_retraction_changes_the_path(
         ({"retraction": "none"}, r"retraction = 'none' is unknown; choose one of second-order"),
         ({"engine": "gpu"}, r"engine = 'gpu' is unknown"),
         ({"init": "zeros"}, r"init = 'zeros' is unknown"),
-        ({"early_stopping": True, "validation_fraction": 2.0}, r"validation_fraction = 2.0 must be a number above 0 and below 1"),
+        (
+            {"early_stopping": True, "validation_fraction": 2.0},
+            r"validation_fraction = 2.0 must be a number above 0 and below 1",
+        ),
         ({"random_state": -1}, r"random_state|seed"),
     ],
 )

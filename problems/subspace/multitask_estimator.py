@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from problems.door import admit, column_of_names, seedable, seen
+from problems.door import admit, column_of_names, positions, seedable, seen
 from problems.subspace.multitask import MultitaskFeatures
 from problems.subspace.training import PLAN, GossipPlan, gossip
 from rmopt.core import InvalidInputError, Problem
@@ -221,12 +221,7 @@ class MultitaskSubspace(RegressorMixin, BaseEstimator):
         """
         X = seen(self, X, sparse=False)
         tasks = self._checked_tasks(tasks, len(X))
-        known = {name: number for number, name in enumerate(self.tasks_.tolist())}
-        which = np.array([known.get(name, -1) for name in tasks.tolist()])
-        if (which < 0).any():
-            raise InvalidInputError(
-                f"task {tasks[which.argmin()]!r} was not seen by fit; fit it with the others."
-            )
+        which = positions("task", self.tasks_, tasks)
         return np.einsum("ij,ij->i", X, self.coef_[which]) + self.intercept_[which]
 
     def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
@@ -234,11 +229,14 @@ class MultitaskSubspace(RegressorMixin, BaseEstimator):
         from sklearn.metrics import r2_score
 
         predicted, tasks, y = self.predict(X, tasks), np.asarray(tasks), np.asarray(y, dtype=float)
-        weights = np.ones(len(predicted)) if sample_weight is None else np.asarray(sample_weight)
-        parts = [tasks == name for name in np.unique(tasks)]
-        return float(
-            np.mean([r2_score(y[part], predicted[part], sample_weight=weights[part]) for part in parts])
-        )
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+
+        def one(part: Array) -> float:
+            return r2_score(
+                y[part], predicted[part], sample_weight=None if weights is None else weights[part]
+            )
+
+        return float(np.mean([one(tasks == name) for name in np.unique(tasks)]))
 
     @staticmethod
     def _checked_tasks(tasks: Any, count: int) -> Array:
