@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rmopt.core.arguments import bounded, instance, integer, number, one_of, optional
+from rmopt.core.arguments import bounded, instance, integer, number, one_of, optional, shown
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
@@ -23,12 +23,18 @@ from rmopt.solvers.step_sizes import as_step_size
 
 Array = np.ndarray
 
-# Numbers of steps or iterations, which are counted in 64 bits; and of what is kept in memory.
-count = bounded(integer, 1, 10**15)
-kept_count = bounded(integer, 1, 10**9)
 engine_name = bounded(one_of, ("auto", "compiled", "reference"))
 # Where a state is saved; None: nowhere.
 file_path = optional(instance, (str, os.PathLike), "a path, or None")
+
+
+def count(name: str, value: Any, most: int = 10**15) -> int:
+    """Return a positive number of steps, far from where 64 bits end."""
+    return integer(name, integer(name, value, 1), 1, most)
+
+
+# Of what is kept in memory.
+kept_count = bounded(count, 10**9)
 
 
 def seedable(name: str, value: Any) -> Any:
@@ -42,7 +48,16 @@ def step_rule(name: str, value: Any, searches: bool = False) -> Any:
     """Return a positive number, a `StepSize` or a function of step numbers; some solvers also take searches."""
     if isinstance(value, type) or not callable(value):
         return number(name, value, above=0)
-    return as_step_size(value, searches)
+    rule = as_step_size(value, searches)
+    try:
+        rule(np.arange(1))
+    except InvalidInputError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"{name} = {shown(value)} must map an array of step numbers to step sizes, and fails: {error}."
+        ) from error
+    return rule
 
 
 def natural_step_size(rows: Any, share: float, power: int) -> float:

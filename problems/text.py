@@ -185,8 +185,12 @@ def informative_unit_rows(bundle: Bundle, n_features: int = 0) -> Bundle:
 
 def _as_counts(X: Any) -> csr_array:
     """Return X as canonical CSR in float64 without stored zeros; the argument is left as it is."""
-    X = sound("X", X) if issparse(X) else array("X", X)
-    if X.ndim != 2 or X.dtype.kind not in "buif" or 0 in X.shape:
+    if (
+        not (issparse(sound("X", X)) or isinstance(X, np.ndarray))
+        or X.ndim != 2
+        or X.dtype.kind not in "buif"
+        or 0 in X.shape
+    ):
         raise InvalidInputError(
             "X must be a two-dimensional array or sparse array of term counts, not empty."
         )

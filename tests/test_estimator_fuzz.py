@@ -90,6 +90,9 @@ def tried(cases: list[Case]) -> tuple[Counter[str], list[str]]:
 
 
 def cases_of(part: Part) -> list[Case]:
+    # What is compiled is compiled here: a compiler that is interrupted is of no use afterwards.
+    for method, given in part.uses.items():
+        getattr(part.make().fit(**part.data), method)(*given)
     return list(chain(parameter_cases(part), data_cases(part), use_cases(part)))
 
 

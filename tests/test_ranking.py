@@ -272,7 +272,7 @@ def test_bad_input_is_named_before_work_starts() -> None:
         ({"max_iter": 0}, "max_iter = 0 must be a positive integer"),
         ({"retraction": "qr"}, "retraction = 'qr' is unknown"),
         ({"rank": 15}, "rank k = 15 is out of range for 14 × 64 matrices; choose 1 to 14"),
-        ({"top_k": 15}, "top_k = 15 is out of range; choose 1 to 14"),
+        ({"top_k": 15}, "top_k = 15 must be an integer of at least 1 and at most 14"),
         ({"init": "ones"}, "init = 'ones' is unknown"),
         ({"step_size": -1.0}, "must be a positive number"),
     ):

@@ -117,7 +117,7 @@ class TestSelectTerms:
     def test_refuses_a_number(
         self, counts: csr_array, y: np.ndarray, train: np.ndarray, n_features: Any
     ) -> None:
-        with pytest.raises(InvalidInputError, match="n_features must be an integer from 1 to the 40 terms"):
+        with pytest.raises(InvalidInputError, match="must be an integer of at least 1 and at most 40"):
             select_terms(counts, y, train, n_features)
 
     @pytest.mark.parametrize("mask", [np.zeros(60, dtype=bool), np.ones(59, dtype=bool), np.ones(60)])

@@ -12,7 +12,7 @@ from problems.metric.base import MahalanobisMetric, TripletLearner
 from problems.metric.boost import boost_metric
 from problems.metric.hdsl import hdsl
 from rmopt.core import Problem
-from rmopt.core.arguments import Check, bounded, integer, number
+from rmopt.core.arguments import Check, bounded, number
 from rmopt.costs import TripletSum
 from rmopt.manifolds import Euclidean
 from rmopt.solvers import ShuffledEpochs
@@ -62,7 +62,7 @@ class LegoMetric(TripletLearner):
 
     _parameters: ClassVar[dict[str, Check]] = TripletLearner._parameters | {
         "step_size": step_rule,
-        "n_epochs": bounded(integer, 1, 10**6),
+        "n_epochs": bounded(count, 10**6),
     }
 
     def __init__(

@@ -159,6 +159,7 @@ class LoretaLabelRanker(BaseEstimator):
         -------
         self
         """
+        check_parameters(self, self._parameters)
         return self._learn(X, Y, self.max_iter, afresh=not (self.warm_start and hasattr(self, "model_")))
 
     def partial_fit(self, X: Any, Y: Any) -> Self:
@@ -173,6 +174,7 @@ class LoretaLabelRanker(BaseEstimator):
         -------
         self
         """
+        check_parameters(self, self._parameters)
         return self._learn(X, Y, 1, afresh=not hasattr(self, "model_"))
 
     def decision_function(self, X: Any) -> Array:
@@ -214,7 +216,6 @@ class LoretaLabelRanker(BaseEstimator):
         return estimator
 
     def _learn(self, X: Any, Y: Any, n_epochs: int, *, afresh: bool) -> Self:
-        check_parameters(self, self._parameters)
         X, seed = admit(self, X, reset=afresh), seed_of(self.random_state)
         if Y is None:
             raise InvalidInputError(

@@ -189,6 +189,7 @@ class LoretaSimilarity(Embedder, BaseEstimator):
         -------
         self
         """
+        check_parameters(self, self._parameters)
         X, y, seed = self._admitted(X, y, reset=not self._continues())
         held_out = None
         if self.early_stopping:
@@ -232,11 +233,17 @@ class LoretaSimilarity(Embedder, BaseEstimator):
         -------
         self
         """
+        check_parameters(self, self._parameters)
         first = not hasattr(self, "model_")
         X, y, seed = self._admitted(X, y, reset=first)
         steps = 10 * X.shape[0] if n_triplets is None else count("n_triplets", n_triplets)
         labels = np.unique(y)
-        self.classes_ = labels if first else np.union1d(getattr(self, "classes_", labels), labels)
+        before = labels if first else getattr(self, "classes_", labels)
+        if (before.dtype.kind in "biuf") != (labels.dtype.kind in "biuf"):
+            raise InvalidInputError(
+                f"y holds labels of type {labels.dtype}, and earlier ones were {before.dtype}; give one type."
+            )
+        self.classes_ = np.union1d(before, labels)
         return self._learn(X, ClassTriplets(y), steps, seed, afresh=first)
 
     def similarity(self, queries: Any, documents: Any) -> Array:
@@ -301,7 +308,6 @@ class LoretaSimilarity(Embedder, BaseEstimator):
         return self.model_.factors[1].shape[1]
 
     def _admitted(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array, int]:
-        check_parameters(self, self._parameters)
         X, y = admit(self, X, y, reset=reset, ensure_min_samples=3)
         check_classification_targets(y)
         return X, y, seed_of(self.random_state)
