@@ -11,6 +11,7 @@ import os
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -145,3 +146,55 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
+
+
+def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
+    """Return a table of finite numbers, not empty, as a C-contiguous array, or where `sparse` as a CSR array."""
+    try:
+        found = (
+            sound(name, X).tocsr().astype(float)
+            if sparse and sp.issparse(X)
+            else np.ascontiguousarray(X, dtype=float)
+        )
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} must be a table of finite numbers ({error}).") from None
+    if (
+        len(found.shape) != 2
+        or 0 in found.shape
+        or not np.isfinite(found.data if sp.issparse(found) else found).all()
+    ):
+        raise InvalidInputError(
+            f"{name} must be a table of finite numbers, got shape {found.shape}; remove or impute NaN or infinity."
+        )
+    return found
+
+
+def column_of_names(what: str, names: Any) -> Array:
+    """Return names or numbers, one for each row, which can be sorted and told apart.
+
+    Raises
+    ------
+    InvalidInputError
+        For NaN, None, complex numbers or names of types that do not compare.
+    """
+    column = np.asarray(names)
+    try:
+        same = bool(np.all(column == column)) and not np.iscomplexobj(column) and None not in column.tolist()
+        np.unique(column)
+    except TypeError:
+        same = False
+    if not same or (column.dtype.kind == "f" and not np.isfinite(column).all()):
+        raise InvalidInputError(
+            f"{what} must hold a name or a number for each row, all of one type, without NaN, infinity or None; got "
+            f"{column.dtype}."
+        )
+    return column
+
+
+def positions(what: str, known: Array, names: Array) -> Array:
+    """Return where names stand among those that `fit` saw; others are refused."""
+    numbers = {name: number for number, name in enumerate(known.tolist())}
+    unknown = [name for name in names.tolist() if name not in numbers]
+    if unknown:
+        raise InvalidInputError(f"{what} {unknown[0]!r} was not seen by fit; fit it with the others.")
+    return np.array([numbers[name] for name in names.tolist()], dtype=np.int64)

@@ -153,7 +153,7 @@ def test_cross_validation_of_the_weight() -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda X, Y: CoembeddingClassifier(beta=-1.0).fit(X, Y), "betas must be positive"),
+        (lambda X, Y: CoembeddingClassifier(beta=-1.0).fit(X, Y), "beta = -1.0 must be a positive number"),
         (lambda X, Y: CoembeddingClassifier(max_rank=0).fit(X, Y), "max_rank = 0"),
         (lambda X, Y: CoembeddingClassifier(growth="fast").fit(X, Y), "growth = 'fast'"),  # type: ignore[arg-type]
         (lambda X, Y: CoembeddingClassifier().fit(X, Y[:5]), "inconsistent"),

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from typing import Any, ClassVar
 
-from problems.coembedding.training import checked_betas, minimise
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from problems.coembedding.training import minimise
+from problems.door import Embedder, kept_count, product, seen
+from rmopt.core.arguments import Check, bounded, flag, number, optional
+from rmopt.core.errors import InvalidInputError
 from rmopt.costs import ConvexCost
-from rmopt.solvers import CertifiedResult, Exponential, Growth, RankIncremental, Recorder
+from rmopt.solvers import CertifiedResult, Growth, RankIncremental, Recorder
+
+
+def _growth(name: str, value: Any) -> Any:
+    if isinstance(value, type):
+        raise InvalidInputError(f"{name} = {value.__name__} is a class; give {value.__name__}().")
+    return RankIncremental(value).growth
 
 
 class Certified:
@@ -33,19 +46,55 @@ class Certified:
     tol: float
     verbose: bool
 
+    _parameters: ClassVar[dict[str, Check]] = {
+        "beta": bounded(number, above=0),
+        "growth": _growth,
+        "max_rank": optional(kept_count),
+        "tol": bounded(number, least=0),
+        "verbose": flag,
+    }
+
     def solver(self) -> RankIncremental:
         """Return the solver that the parameters describe."""
-        return RankIncremental(self.growth or Exponential(), tol=self.tol, max_rank=self.max_rank)
+        return RankIncremental(self.growth, tol=self.tol, max_rank=self.max_rank)
 
     def minimised(self, loss: ConvexCost, beta: float) -> Any:
         """Return the factor that minimises loss + β trace, shape (p, rank); keep what certifies it."""
-        checked_betas([beta])
-        recorder = Recorder(progress=bool(self.verbose), description="rounds")
+        recorder = Recorder(progress=self.verbose, description="rounds")
         return self.keep(minimise(loss, beta, self.solver(), recorder=recorder))
 
-    def keep(self, result: CertifiedResult) -> Any:
-        """Return the factor of a result; keep what certifies it."""
+    def keep(self, result: CertifiedResult, warn: bool = True) -> Any:
+        """Return the factor of a result; keep what certifies it, and warn where nothing does."""
+        # Who limits the rank does not ask for the minimum over all ranks.
+        if warn and not result.is_global and self.max_rank is None:
+            warnings.warn(
+                f"tol = {self.tol:g} was not reached ({result.stopped_by}): the objective "
+                f"{result.certificate.objective:.3g} may be {result.gap:.1e} above the minimum; choose a larger beta "
+                "or tol, or scale the data.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
         self.rank_, self.n_iter_ = result.point.rank, max(result.steps, 1)
         self.objective_, self.gap_ = result.certificate.objective, result.gap
         self.is_global_, self.history_ = result.is_global, result.history
         return result.point.factor()
+
+
+class CertifiedEmbedder(Certified, Embedder):
+    """A certified estimator that embeds rows x at U x, where `components_` is Uᵀ."""
+
+    n_features_in_: int
+    threshold_embedding_: np.ndarray
+
+    def _embedded(self, X: Any) -> np.ndarray:
+        return product(seen(self, X), self.components_.T)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the embeddings of rows, shape (n_samples, rank)."""
+        return self._embedded(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags

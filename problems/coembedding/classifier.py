@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from numbers import Integral
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from joblib import Parallel, delayed
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
-from sklearn.metrics import check_scoring, get_scorer
-from sklearn.model_selection import KFold
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import KFold, check_cv
 from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils.multiclass import type_of_target, unique_labels
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d
 
-from problems.coembedding.certified import Certified
+from problems.coembedding.certified import CertifiedEmbedder
 from problems.coembedding.multilabel import MultilabelCoembedding
 from problems.coembedding.training import BETAS, checked_betas, path
+from problems.door import admit, finite, kept_count
 from rmopt.core import InvalidInputError
+from rmopt.core.arguments import Check, check_parameters, instance, integer, optional
+from rmopt.core.matrices import sound
 from rmopt.engines.threads import one_blas_thread
-from rmopt.solvers import LBFGS, Exponential, Growth, RankIncremental
+from rmopt.solvers import LBFGS, Growth, RankIncremental
 
 Array = np.ndarray
 
@@ -28,7 +32,7 @@ Array = np.ndarray
 PATH_TOL, PATH_ROUNDS = 1e-2, 5
 
 
-class CoembeddingClassifier(Certified, TransformerMixin, ClassifierMixin, BaseEstimator):
+class CoembeddingClassifier(CertifiedEmbedder, ClassifierMixin, BaseEstimator):
     """Samples, labels and a threshold in one Euclidean space: a label applies where it is nearer than the threshold.
 
     Mirzazadeh et al. (2015), section 6: the convex equation 13, minimised by `RankIncremental` to a certified global
@@ -105,17 +109,18 @@ class CoembeddingClassifier(Certified, TransformerMixin, ClassifierMixin, BaseEs
         -------
         self
         """
+        check_parameters(self, self._parameters)
         X, table = self._checked(X, Y)
         return self._take(self.minimised(MultilabelCoembedding(X, table), self.beta))
 
     def _checked(self, X: Any, Y: Any) -> tuple[Any, Array]:
         """Return X, and the indicators of the labels."""
-        kind = type_of_target(Y, input_name="Y")
+        kind = type_of_target(sound("Y", Y), input_name="Y")
         if kind not in ("multilabel-indicator", "multiclass", "binary"):
             raise ValueError(
                 f"Unknown label type: {kind}. Y must be a table of indicators, or one class for each sample."
             )
-        X, Y = validate_data(self, X, Y, accept_sparse="csr", dtype=np.float64, multi_output=True)
+        X, Y = admit(self, X, Y, multi_output=True)
         self._single = kind != "multilabel-indicator"
         if self._single and np.ndim(Y) == 2:
             Y = column_or_1d(Y, warn=True)
@@ -136,20 +141,17 @@ class CoembeddingClassifier(Certified, TransformerMixin, ClassifierMixin, BaseEs
         self.label_embedding_, self.threshold_embedding_ = Y[n:-1], Y[-1]
         return self
 
-    def transform(self, X: Any) -> Array:
-        """Return the embeddings of samples, shape (n_samples, rank)."""
-        check_is_fitted(self, "components_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        return np.asarray(X @ self.components_.T)
-
     def decision_function(self, X: Any) -> Array:
         """Return t(x) − d(x, y), shape (n_samples, n_labels), which is positive where a label applies.
 
         For two classes it is the difference of their scores, shape (n_samples,).
         """
-        embedded, labels, threshold = self.transform(X), self.label_embedding_, self.threshold_embedding_
+        embedded, labels, threshold = self._embedded(X), self.label_embedding_, self.threshold_embedding_
         # The squared lengths of the samples cancel.
-        scores = 2.0 * embedded @ (labels - threshold).T + threshold @ threshold - (labels**2).sum(axis=1)
+        with np.errstate(all="ignore"):
+            scores = finite(
+                2.0 * embedded @ (labels - threshold).T + threshold @ threshold - (labels**2).sum(axis=1)
+            )
         return scores[:, 1] - scores[:, 0] if self._single and len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> Array:
@@ -163,7 +165,6 @@ class CoembeddingClassifier(Certified, TransformerMixin, ClassifierMixin, BaseEs
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
-        tags.input_tags.sparse = True
         return tags
 
 
@@ -184,18 +185,20 @@ def coembedding_path(
     -------
     list of CoembeddingClassifier
     """
-    return _path(X, Y, betas, CoembeddingClassifier(**options).solver(), options)
+    model = CoembeddingClassifier(**options)
+    check_parameters(model, model._parameters)
+    return _path(X, Y, betas, model.solver(), options, warn=True)
 
 
 def _path(
-    X: Any, Y: Any, betas: Sequence[float], solver: RankIncremental, options: dict[str, Any]
+    X: Any, Y: Any, betas: Sequence[float], solver: RankIncremental, options: dict[str, Any], *, warn: bool
 ) -> list[CoembeddingClassifier]:
     loss = MultilabelCoembedding(*CoembeddingClassifier(**options)._checked(X, Y))
     models = []
     for beta, result in path(loss, betas, solver):
         model = CoembeddingClassifier(beta, **options)
         model._checked(X, Y)
-        models.append(model._take(model.keep(result)))
+        models.append(model._take(model.keep(result, warn)))
     return models[::-1]
 
 
@@ -205,10 +208,11 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     Parameters
     ----------
     betas : sequence of float
-    cv : int or splitter
-        Folds; shuffled with a fixed seed for a number.
-    scoring : str or callable
-        In scikit-learn's words: "f1_micro", "f1_macro", "accuracy", …; or a scorer.
+    cv : int, splitter, iterable or None
+        Folds; shuffled with a fixed seed for a number. None: 5.
+    scoring : str, callable or None
+        In scikit-learn's words: "f1_micro", "f1_macro", "accuracy", …; or a scorer. None: that of
+        `score`.
     n_jobs : int or None
         Threads, one for a fold.
     growth : Growth, optional
@@ -230,6 +234,12 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     scores_ : array, shape (n_betas, n_folds)
         By weight, ascending.
     """
+
+    _parameters: ClassVar[dict[str, Check]] = {
+        **{name: check for name, check in CoembeddingClassifier._parameters.items() if name != "beta"},
+        "n_jobs": optional(instance, (int, np.integer), "an integer, or None"),
+        "path_iterations": kept_count,
+    }
 
     def __init__(
         self,
@@ -257,21 +267,14 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:
         """Choose the weight and fit the embeddings (see `CoembeddingClassifier.fit`)."""
+        check_parameters(self, self._parameters)
+        betas, scorer, cv = checked_betas(self.betas), check_scoring(self, self.scoring), _folds(self.cv)
         X, table = self._checked(X, Y)
-        betas = checked_betas(self.betas)
-        scorer = (
-            get_scorer(self.scoring) if isinstance(self.scoring, str) else check_scoring(self, self.scoring)
-        )
-        cv = (
-            KFold(self.cv, shuffle=True, random_state=0)
-            if isinstance(self.cv, (int, np.integer))
-            else self.cv
-        )
         given = Y if self._single else table
         tol = max(self.tol, PATH_TOL)
         options = {"growth": self.growth, "max_rank": self.max_rank, "tol": tol}
         rough = RankIncremental(
-            self.growth or Exponential(),
+            self.growth,
             inner=LBFGS(self.path_iterations),
             tol=tol,
             max_rank=self.max_rank,
@@ -279,7 +282,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         )
 
         def scores(train: Array, test: Array) -> list[float]:
-            models = _path(X[train], np.asarray(given)[train], betas, rough, options)
+            models = _path(X[train], np.asarray(given)[train], betas, rough, options, warn=False)
             return [scorer(model, X[test], np.asarray(given)[test]) for model in models]
 
         folds = list(cv.split(X, given))
@@ -290,3 +293,10 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         means = self.scores_.mean(axis=1)
         self.beta_ = betas[int(np.flatnonzero(means == means.max())[-1])]
         return self._take(self.minimised(MultilabelCoembedding(X, table), self.beta_))
+
+
+def _folds(cv: Any) -> Any:
+    """Return a splitter."""
+    if cv is None or isinstance(cv, Integral):
+        return KFold(5 if cv is None else integer("cv", cv, 2), shuffle=True, random_state=0)
+    return check_cv(cv)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.metrics import roc_auc_score
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from problems.coembedding.certified import Certified
+from problems.coembedding.certified import CertifiedEmbedder
+from problems.door import admit, finite, seedable, table_of_numbers
 from rmopt.core import BlockDiagonal, InvalidInputError
+from rmopt.core.arguments import Check, bounded, check_parameters, number
+from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
 from rmopt.costs import Pairs, PairwiseDistance
 from rmopt.engines.threads import one_blas_thread
@@ -63,10 +65,7 @@ class LinkPrediction(PairwiseDistance):
     smooth_slope = False
 
     def __init__(self, X: Any, pairs: Any, linked: Any) -> None:
-        X = X.tocsr().astype(float) if sp.issparse(X) else np.ascontiguousarray(X, dtype=float)
-        pairs, linked = np.asarray(pairs), np.asarray(linked)
-        if len(X.shape) != 2 or not np.isfinite(X.data if sp.issparse(X) else X).all():
-            raise InvalidInputError("X must be a table of finite numbers, one row for each object.")
+        X, pairs, linked = table_of_numbers("X", X), np.asarray(pairs), np.asarray(linked)
         if pairs.ndim != 2 or pairs.shape[1:] != (2,) or linked.shape != (len(pairs),):
             raise InvalidInputError(
                 f"pairs must have two columns and linked one number for each row, got shapes {pairs.shape}, "
@@ -121,7 +120,7 @@ class LinkPrediction(PairwiseDistance):
         )
 
 
-class LinkPredictor(Certified, TransformerMixin, BaseEstimator):
+class LinkPredictor(CertifiedEmbedder, BaseEstimator):
     """Objects in a Euclidean space: two are linked when they are nearer to each other than to the threshold.
 
     Mirzazadeh et al. (2015), section 3, with the convex loss of `LinkPrediction`, minimised by `RankIncremental`.
@@ -161,6 +160,12 @@ class LinkPredictor(Certified, TransformerMixin, BaseEstimator):
     True
     """
 
+    _parameters: ClassVar[dict[str, Check]] = {
+        **CertifiedEmbedder._parameters,
+        "negatives": bounded(number, above=0),
+        "random_state": seedable,
+    }
+
     def __init__(
         self,
         beta: float = 1.0,
@@ -195,21 +200,24 @@ class LinkPredictor(Certified, TransformerMixin, BaseEstimator):
         -------
         self
         """
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
-        pairs, linked = links if isinstance(links, tuple) else self._drawn(links, X.shape[0])
+        check_parameters(self, self._parameters)
+        X = admit(self, X)
+        known = isinstance(links, tuple) and len(links) == 2
+        pairs, linked = links if known else self._drawn(links, X.shape[0])
         Y = self.minimised(LinkPrediction(X, pairs, linked), self.beta)
         self.components_, self.threshold_embedding_ = np.ascontiguousarray(Y[:-1].T), Y[-1]
         return self
 
     def _drawn(self, graph: Any, n: int) -> tuple[Array, Array]:
         """Return all links of a graph, and as many random pairs without a link as wanted."""
-        table = sp.csr_array(graph, dtype=bool) if len(np.shape(graph)) == 2 else None
-        if table is None or table.shape != (n, n) or (table != table.T).nnz:
+        graph = sound("links", graph) if sp.issparse(graph) else np.asarray(graph)
+        numbers = graph.dtype.kind in "biuf" and graph.shape == (n, n)
+        table = sp.csr_array(graph, dtype=bool) if numbers and not np.isnan(graph.sum()) else None
+        if table is None or (table != table.T).nnz:
             raise InvalidInputError(
-                f"links must be a symmetric {n} × {n} table, or a tuple (pairs, linked); got {np.shape(graph)}."
+                f"links must be a symmetric {n} × {n} table of numbers, or a tuple (pairs, linked); got "
+                f"{graph.dtype} of shape {graph.shape}."
             )
-        if not (np.isfinite(self.negatives) and self.negatives > 0.0):
-            raise InvalidInputError(f"negatives = {self.negatives!r} must be a positive number.")
         upper = sp.triu(table, 1).tocoo()
         there = set((upper.row.astype(np.int64) * n + upper.col).tolist())
         if not there or len(there) == n * (n - 1) // 2:
@@ -228,22 +236,17 @@ class LinkPredictor(Certified, TransformerMixin, BaseEstimator):
         keys = np.array(sorted(there) + sorted(drawn))
         return np.column_stack(np.divmod(keys, n)), np.arange(len(keys)) < len(there)
 
-    def transform(self, X: Any) -> Array:
-        """Return the embeddings of objects, shape (n_objects, rank)."""
-        check_is_fitted(self, "components_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        return np.asarray(X @ self.components_.T)
-
     def decision_function(self, X: Any, pairs: Any) -> Array:
         """Return min(t(x), t(y)) − d(x, y) for pairs of rows of X, shape (n_pairs,); positive for a link."""
-        Z, pairs = self.transform(X), np.asarray(pairs)
+        Z, pairs = self._embedded(X), np.asarray(pairs)
         if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
             raise InvalidInputError(f"pairs must be integers with two columns, got shape {pairs.shape}.")
         if len(pairs) and not (pairs.min() >= 0 and pairs.max() < len(Z)):
             raise InvalidInputError(f"pairs must name rows of X, from 0 to {len(Z) - 1}.")
-        thresholds = ((Z - self.threshold_embedding_) ** 2).sum(axis=1)
         x, y = pairs.T
-        return np.minimum(thresholds[x], thresholds[y]) - ((Z[x] - Z[y]) ** 2).sum(axis=1)
+        with np.errstate(all="ignore"):
+            thresholds = ((Z - self.threshold_embedding_) ** 2).sum(axis=1)
+            return finite(np.minimum(thresholds[x], thresholds[y]) - ((Z[x] - Z[y]) ** 2).sum(axis=1))
 
     def predict(self, X: Any, pairs: Any) -> Array:
         """Return 1 for pairs that are linked, else 0."""

@@ -8,7 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from problems.coembedding import kernels
+from problems.door import table_of_numbers
 from rmopt.core import BlockDiagonal, InvalidInputError
+from rmopt.core.matrices import sound
 from rmopt.costs import Grid, PairwiseDistance
 
 Array = np.ndarray
@@ -40,14 +42,12 @@ class MultilabelCoembedding(PairwiseDistance):
     smooth_slope = False
 
     def __init__(self, X: Any, Y: Any) -> None:
-        X = X.tocsr().astype(float) if sp.issparse(X) else np.ascontiguousarray(X, dtype=float)
-        table = np.asarray(Y.toarray() if sp.issparse(Y) else Y)
-        if len(X.shape) != 2 or table.ndim != 2 or X.shape[0] != len(table) or 0 in (*X.shape, *table.shape):
+        X = table_of_numbers("X", X)
+        table = np.asarray(sound("Y", Y).toarray() if sp.issparse(Y) else Y)
+        if table.ndim != 2 or X.shape[0] != len(table) or 0 in (*X.shape, *table.shape):
             raise InvalidInputError(
                 f"X and Y must be tables with one row for each sample, got shapes {X.shape} and {table.shape}."
             )
-        if not np.isfinite(X.data if sp.issparse(X) else X).all():
-            raise InvalidInputError("X holds NaN or infinity; remove or impute those values first.")
         if not np.isin(table, (0, 1)).all():
             raise InvalidInputError("Y must hold only 0 and 1: which labels apply to a sample.")
         n, m = table.shape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -12,7 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 from problems.coembedding import kernels
 from problems.coembedding.certified import Certified
 from problems.coembedding.tagging import TagRanking
-from rmopt.core import InvalidInputError
+from problems.door import column_of_names, count, kept_count, positions, seedable
+from rmopt.core import DivergedError, InvalidInputError
+from rmopt.core.arguments import Check, bounded, check_parameters, number
 from rmopt.core.streams import seed_of
 from rmopt.engines.threads import one_blas_thread
 from rmopt.solvers import Growth
@@ -35,6 +37,8 @@ class TagModel(BaseEstimator):
     """
 
     n_tags: int
+
+    _parameters: ClassVar[dict[str, Check]] = {"n_tags": kept_count}
 
     @abstractmethod
     def learn(self, triples: Array, counts: tuple[int, int, int]) -> None:
@@ -59,22 +63,17 @@ class TagModel(BaseEstimator):
         -------
         self
         """
+        check_parameters(self, self._parameters)
         X, y = np.asarray(X), np.asarray(y)
         if X.ndim != 2 or X.shape[1] != 2 or y.shape != (len(X),) or not len(y):
             raise InvalidInputError(
                 f"X must have two columns (user, item) and y one tag for each row, got shapes {X.shape}, {y.shape}."
             )
         columns = []
-        for name, column in (("users_", X[:, 0]), ("items_", X[:, 1]), ("tags_", y)):
-            if np.issubdtype(column.dtype, np.floating) and not np.isfinite(column).all():
-                raise InvalidInputError(
-                    "X or y holds NaN or infinity; every row needs a user, an item and a tag."
-                )
-            known, numbers = np.unique(column, return_inverse=True)
-            setattr(self, name, known)
+        for what, column in (("users", X[:, 0]), ("items", X[:, 1]), ("tags", y)):
+            known, numbers = np.unique(column_of_names(what, column), return_inverse=True)
+            setattr(self, f"{what}_", known)
             columns.append(numbers.ravel())
-        if not isinstance(self.n_tags, (int, np.integer)) or self.n_tags < 1:
-            raise InvalidInputError(f"n_tags = {self.n_tags!r} must be a positive integer.")
         self.n_features_in_ = 2
         self.learn(np.column_stack(columns), (len(self.users_), len(self.items_), len(self.tags_)))
         return self
@@ -85,7 +84,7 @@ class TagModel(BaseEstimator):
         X = np.asarray(X)
         if X.ndim != 2 or X.shape[1] != 2:
             raise InvalidInputError(f"X must have two columns (user, item), got shape {X.shape}.")
-        return self.scores(_numbers(self.users_, X[:, 0], "user"), _numbers(self.items_, X[:, 1], "item"))
+        return self.scores(positions("user", self.users_, X[:, 0]), positions("item", self.items_, X[:, 1]))
 
     def predict(self, X: Any) -> Array:
         """Return the `n_tags` best tags for pairs of a user and an item, the best first."""
@@ -98,26 +97,24 @@ class TagModel(BaseEstimator):
         Precision and recall are averaged over the posts, and F1 is their harmonic mean.
         """
         X, y = np.asarray(X), np.asarray(y)
+        if y.shape != X.shape[:1]:
+            raise InvalidInputError(f"y must have one tag for each row, got shapes {X.shape}, {y.shape}.")
         pairs, which = np.unique(X, axis=0, return_inverse=True)
         predicted = self.predict(pairs)
         precision, recall = [], []
-        for number, names in enumerate(predicted):
-            true = set(y[which.ravel() == number].tolist())
+        for post, names in enumerate(predicted):
+            true = set(y[which.ravel() == post].tolist())
             hits = len(true & set(names.tolist()))
             precision.append(hits / len(names))
             recall.append(hits / len(true))
         p, r = float(np.mean(precision)), float(np.mean(recall))
         return 2.0 * p * r / (p + r) if p + r > 0.0 else 0.0
 
-
-def _numbers(known: Array, names: Array, what: str) -> Array:
-    where = np.minimum(np.searchsorted(known, names), len(known) - 1)
-    unknown = np.flatnonzero(known[where] != names)
-    if unknown.size:
-        raise InvalidInputError(
-            f"{what} {names[unknown[0]].item()!r} was not seen by fit; fit it with the others."
-        )
-    return where
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.string = tags.input_tags.categorical = True
+        return tags
 
 
 class TagRecommender(Certified, TagModel):
@@ -148,6 +145,8 @@ class TagRecommender(Certified, TagModel):
     rank_, n_iter_, objective_, gap_, is_global_, history_
         See `CoembeddingClassifier`.
     """
+
+    _parameters: ClassVar[dict[str, Check]] = {**Certified._parameters, **TagModel._parameters}
 
     def __init__(
         self,
@@ -199,7 +198,24 @@ class PairwiseInteractionTags(TagModel):
     step_size, penalty, scale : float
         Of the ascent, of the squared factors, and of the random start.
     random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    users_, items_, tags_ : array
+        The names that `fit` saw, sorted.
+    user_factors_, item_factors_ : array, shape (n, rank)
+    tag_user_factors_, tag_item_factors_ : array, shape (n_tags, rank)
     """
+
+    _parameters: ClassVar[dict[str, Check]] = {
+        **TagModel._parameters,
+        "rank": kept_count,
+        "n_epochs": count,
+        "step_size": bounded(number, above=0),
+        "penalty": bounded(number, least=0),
+        "scale": bounded(number, above=0),
+        "random_state": seedable,
+    }
 
     def __init__(
         self,
@@ -222,9 +238,7 @@ class PairwiseInteractionTags(TagModel):
 
     def learn(self, triples: Array, counts: tuple[int, int, int]) -> None:
         """Do the ascent."""
-        for name in ("rank", "n_epochs"):
-            if not isinstance(getattr(self, name), (int, np.integer)) or getattr(self, name) < 1:
-                raise InvalidInputError(f"{name} = {getattr(self, name)!r} must be a positive integer.")
+        step_size, penalty = float(self.step_size), float(self.penalty)
         rng = np.random.default_rng(seed_of(self.random_state))
         n_users, n_items, n_tags = counts
         U, V, TU, TI = (
@@ -232,14 +246,20 @@ class PairwiseInteractionTags(TagModel):
         )
         posts = triples[:, 0] * n_items + triples[:, 1]
         taken = set(zip(posts.tolist(), triples[:, 2].tolist(), strict=True))
-        for _ in range(self.n_epochs):
+        for epoch in range(self.n_epochs):
             order = rng.permutation(len(triples))
             others = rng.integers(n_tags, size=len(triples))
             # A tag of the post itself is no contrast.
             valid = np.array([(posts[n], other) not in taken for n, other in zip(order, others, strict=True)])
             kernels.pairwise_interaction(
-                U, V, TU, TI, triples[order][valid], others[valid], self.step_size, self.penalty
+                U, V, TU, TI, triples[order][valid], others[valid], step_size, penalty
             )
+            if not all(np.isfinite(part).all() for part in (U, V, TU, TI)):
+                raise DivergedError(
+                    f"the factors are not finite after epoch {epoch}; choose a smaller step_size than {step_size:g}, "
+                    f"penalty than {penalty:g} or scale than {float(self.scale):g}.",
+                    epoch * len(triples),
+                )
         self.user_factors_, self.item_factors_, self.tag_user_factors_, self.tag_item_factors_ = U, V, TU, TI
 
     def scores(self, users: Array, items: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.core import InvalidInputError
+from problems.door import table_of_numbers
 from rmopt.costs import EmbeddedCost
 
 Array = np.ndarray
@@ -32,9 +32,7 @@ class MetricRegression(EmbeddedCost):
     lower_bound = 0.0
 
     def __init__(self, X: Any) -> None:
-        X = np.asarray(X, dtype=float)
-        if X.ndim != 2 or X.size == 0 or not np.isfinite(X).all():
-            raise InvalidInputError(f"X must be a table of finite numbers, got one of shape {X.shape}.")
+        X = table_of_numbers("X", X, sparse=False)
         n, t = X.shape
         self.features = np.linalg.qr(X.T, mode="r") if t > n else np.ascontiguousarray(X.T)
         self.target = self.features @ self.features.T

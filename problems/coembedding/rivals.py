@@ -15,8 +15,8 @@ from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, Normalizer, StandardScaler
 from sklearn.svm import LinearSVC
-from sklearn.utils.validation import check_is_fitted
 
+from problems.door import admit, seen
 from rmopt.core import InvalidInputError
 from rmopt.engines.threads import one_blas_thread
 
@@ -45,6 +45,7 @@ class Guarded(ClassifierMixin, BaseEstimator):
     @one_blas_thread()
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the classifier, or a constant."""
+        X, y = admit(self, X, y)
         self.classes_ = np.unique(y)
         single = len(self.classes_) == 1
         self.fitted_ = (DummyClassifier(strategy="most_frequent") if single else clone(self.estimator)).fit(
@@ -54,8 +55,12 @@ class Guarded(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> Array:
         """Return the predicted labels."""
-        check_is_fitted(self, "fitted_")
-        return self.fitted_.predict(X)
+        return self.fitted_.predict(seen(self, X))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
 
 class CalibratedLabelRanking(ClassifierMixin, BaseEstimator):
@@ -89,9 +94,11 @@ class CalibratedLabelRanking(ClassifierMixin, BaseEstimator):
         X : array or sparse array, shape (n_samples, n_features)
         Y : array, shape (n_samples, n_labels)
         """
-        Y = np.asarray(Y)
-        if Y.ndim != 2 or not np.isin(Y, (0, 1)).all():
-            raise InvalidInputError("Y must be a table of 0 and 1, one column for each label.")
+        X, Y = admit(self, X), np.asarray(Y)
+        if Y.ndim != 2 or len(Y) != X.shape[0] or not np.isin(Y, (0, 1)).all():
+            raise InvalidInputError(
+                f"Y must be a table of 0 and 1, {X.shape[0]} rows and one column for each label."
+            )
         self.n_labels_ = Y.shape[1]
         self.classes_ = [np.unique(column) for column in Y.T]
         self.single_ = [Guarded(self.estimator).fit(X, Y[:, j]) for j in range(self.n_labels_)]
@@ -104,7 +111,7 @@ class CalibratedLabelRanking(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> Array:
         """Return indicators of the labels with more votes than the virtual label."""
-        check_is_fitted(self, "single_")
+        X = seen(self, X)
         relevant = np.column_stack([model.predict(X) for model in self.single_]).astype(float)
         votes, virtual = relevant.copy(), (1.0 - relevant).sum(axis=1)
         for (i, j), model in self.pairs_.items():
@@ -112,6 +119,12 @@ class CalibratedLabelRanking(ClassifierMixin, BaseEstimator):
             votes[:, i] += first
             votes[:, j] += 1.0 - first
         return (votes > virtual[:, None]).astype(int)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.classifier_tags.multi_label = True
+        tags.classifier_tags.multi_class = False
+        return tags
 
 
 def searched(scheme: str, base: str, seed: int, counts: bool, folds: int, scoring: Any) -> GridSearchCV:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.core import InvalidInputError, Problem, PSDPoint
+from rmopt.core.arguments import number, shown
 from rmopt.costs import ConvexCost, Trace
 from rmopt.manifolds import PSDFixedRank
 from rmopt.solvers import CertifiedResult, RankIncremental, Recorder
@@ -66,7 +67,7 @@ def checked_betas(betas: Any) -> list[float]:
     InvalidInputError
         For an empty grid, or weights that are not positive.
     """
-    values = np.unique(np.asarray(list(betas), dtype=float))
-    if values.size == 0 or not np.isfinite(values).all() or values[0] <= 0.0:
-        raise InvalidInputError(f"betas must be positive numbers, at least one; got {values.tolist()}.")
-    return [float(value) for value in values]
+    values = list(betas) if np.iterable(betas) and not isinstance(betas, str) else []
+    if not values:
+        raise InvalidInputError(f"betas = {shown(betas)} must be positive numbers, at least one.")
+    return sorted({number("betas", value, above=0) for value in values})

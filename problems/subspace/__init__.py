@@ -5,6 +5,7 @@ Mishra, Kasai, Jawanpuria and Saroop 2019, with the batch methods and rivals tha
 
 from problems.subspace.alt_min import alt_min
 from problems.subspace.completion import MatrixCompletion
+from problems.subspace.entries import EntryKFold, entries
 from problems.subspace.estimators import RCGMC, RTRMC, GossipMatrixCompletion
 from problems.subspace.lmafit import DLMaFit
 from problems.subspace.multitask import MultitaskFeatures
@@ -15,6 +16,7 @@ __all__ = [
     "RCGMC",
     "RTRMC",
     "DLMaFit",
+    "EntryKFold",
     "GossipMatrixCompletion",
     "GossipPlan",
     "Gossiped",
@@ -22,5 +24,6 @@ __all__ = [
     "MultitaskFeatures",
     "MultitaskSubspace",
     "alt_min",
+    "entries",
     "gossip",
 ]

@@ -73,4 +73,6 @@ class OwnedData(AgentSum):
 def scaled_inverse(curvature: Array, tangent: Array) -> Array:
     """Return ξ C⁻¹ times the mean eigenvalue of C, so that lengths stay comparable, as trust regions need it."""
     scale = np.trace(curvature) / len(curvature)
+    if scale == 0.0:
+        return tangent
     return np.linalg.solve(curvature / scale + 1e-12 * np.eye(len(curvature)), tangent.T).T

@@ -13,6 +13,8 @@ from problems.subspace import kernels
 from problems.subspace.agents import OwnedData, scaled_inverse
 from problems.subspace.memo import Memo
 from rmopt.core import InvalidInputError
+from rmopt.core.arguments import integer, number
+from rmopt.core.matrices import sound
 
 Array = np.ndarray
 
@@ -42,15 +44,13 @@ class MatrixCompletion(OwnedData):
     ------
     InvalidInputError
         When ratings are not finite or there are none, an agent would have none, or λ is out of range. From `value`
-        and `gradient`: when a column has no unique solution.
+        and `gradient`: when a column has no unique solution, or the point is not finite.
     """
 
     def __init__(self, ratings: Any, n_agents: int = 1, lam: float = 0.0) -> None:
-        if not 0.0 <= lam < 0.5:
-            raise InvalidInputError(f"lam = {lam} must be at least 0 and below 0.5.")
+        self.lam, self._n_agents = number("lam", lam, least=0, below=0.5), integer("n_agents", n_agents, 1)
         parts = ratings if isinstance(ratings, Mapping) else dealt(ratings, n_agents)
         self.parts = {agent: known_entries(part) for agent, part in parts.items()}
-        self.lam, self._n_agents = float(lam), int(n_agents)
         self.n_rows = next(iter(self.parts.values())).shape[0]
         for agent, part in self.parts.items():
             if part.shape[0] != self.n_rows or not 0 <= agent < n_agents:
@@ -75,7 +75,7 @@ class MatrixCompletion(OwnedData):
             counts = np.diff(self.parts[agent].indptr)
             short = np.flatnonzero((counts > 0) & (counts < rank))
             if short.size:
-                self._check_solved(self.parts[agent], int(short[0]), rank, f"agent {agent}, ")
+                self._refuse(self.parts[agent], int(short[0]), rank, f"agent {agent}, ")
 
     # One agent
 
@@ -107,7 +107,7 @@ class MatrixCompletion(OwnedData):
         total, failed = kernels.solve_columns(
             part.indptr, part.indices, part.data, point, point.T @ point, self.lam, W, *_NOTHING(r), G
         )
-        self._check_solved(part, failed, r, f"agent {agent}, ")
+        self._check_solved(part, failed, point, f"agent {agent}, ")
         return total, W, G
 
     # All columns at once, for batch solvers
@@ -160,14 +160,16 @@ class MatrixCompletion(OwnedData):
                 f"this process has the data of {len(self.parts)} of {self._n_agents} agents, and a batch solver "
                 "needs all; use Gossip."
             )
-        joined = known_entries(sp.hstack([self.parts[agent] for agent in self.here], format="csc"))
-        return joined if len(self.parts) > 1 else self.parts[self.here[0]]
+        parts = [self.parts[agent] for agent in self.here]
+        return KnownEntries(sp.hstack(parts, format="csc")) if len(parts) > 1 else parts[0]
 
     @cached_property
     def _cuts(self) -> Array:
-        """Where pieces with about the same number of entries begin."""
+        """Where pieces with about the same number of entries begin, and the last one ends."""
         whole = self.whole
-        return np.searchsorted(whole.indptr, np.linspace(0, whole.nnz, PIECES + 1)).astype(np.int64)
+        begins = np.searchsorted(whole.indptr, np.linspace(0, whole.nnz, PIECES + 1)[:-1])
+        # Not where the entries end: columns without any after the last one are solved too.
+        return np.append(begins, whole.shape[1]).astype(np.int64)
 
     def _solve(self, point: Array) -> Solved:
         return self._solved.get(point, self._solve_anew)
@@ -182,20 +184,26 @@ class MatrixCompletion(OwnedData):
             whole.indptr, whole.indices, whole.data, U, U.T @ U, self.lam, self._cuts, solved.W, solved.factors,
             solved.residuals, solved.parts,
         )  # fmt: skip
-        self._check_solved(whole, failed, r, "")
+        self._check_solved(whole, failed, U, "")
         solved.curvature = solved.W.T @ solved.W
         return solved
 
     def _with_rest(self, G: Array, point: Array, curvature: Array) -> Array:
         return G if self.lam == 0.0 else G + 2.0 * self.lam * (point @ curvature)
 
-    def _check_solved(self, part: sp.csc_array, failed: int, r: int, where: str) -> None:
+    def _check_solved(self, part: sp.csc_array, failed: int, point: Array, where: str) -> None:
+        if failed >= 0 and not np.isfinite(point).all():
+            raise InvalidInputError(f"{where}the point holds NaN or infinity; look where it comes from.")
         if failed >= 0:
-            known = int(part.indptr[failed + 1] - part.indptr[failed])
-            raise InvalidInputError(
-                f"{where}column {failed} with {known} known entries has no unique solution at rank {r} and "
-                f"lam = {self.lam:g}; choose lam > 0, a smaller rank, or leave out columns with few entries."
-            )
+            self._refuse(part, failed, point.shape[1], where)
+
+    def _refuse(self, part: sp.csc_array, column: int, rank: int, where: str) -> None:
+        known = int(part.indptr[column + 1] - part.indptr[column])
+        raise InvalidInputError(
+            f"{where}column {column} with {known} known entries has no unique solution at rank {rank} and "
+            f"lam = {self.lam:g}; choose {'lam > 0' if self.lam == 0.0 else 'a larger lam'}, a smaller rank, or "
+            "leave out columns with few entries."
+        )
 
 
 class Solved:
@@ -213,19 +221,28 @@ def _NOTHING(r: int) -> tuple[Array, Array]:
     return np.empty((0, r, r)), np.empty(0)
 
 
-def known_entries(ratings: Any) -> sp.csc_array:
+class KnownEntries(sp.csc_array):
+    """Known entries by columns, as `known_entries` makes them: they are not looked at again."""
+
+
+def known_entries(ratings: Any) -> KnownEntries:
     """Return a sparse array by columns with sorted int32 row numbers and float64 values; stored zeros stay.
 
     Raises
     ------
     InvalidInputError
-        When it is not sparse, has no entries, or an entry is not finite or comes twice.
+        When it is not sparse, is damaged, has no entries, or an entry is not finite or comes twice.
     """
-    if not sp.issparse(ratings):
+    if isinstance(ratings, KnownEntries):
+        return ratings
+    if not sp.issparse(ratings) or ratings.ndim != 2:
         raise InvalidInputError(
-            f"ratings must be a scipy.sparse array of the known entries, got {type(ratings).__name__}."
+            f"ratings must be a scipy.sparse array of the known entries, got {type(ratings).__name__}; where the "
+            "by scipy.sparse.coo_array((values, (rows, columns)), shape=shape)."
         )
-    table = sp.coo_array(ratings)
+    table = sp.coo_array(sound("ratings", ratings))
+    if table.dtype.kind not in "biuf":
+        raise InvalidInputError(f"ratings must be numbers, got entries of type {table.dtype}.")
     found = sp.csc_array(table)
     if found.nnz != table.nnz:
         raise InvalidInputError(
@@ -237,12 +254,12 @@ def known_entries(ratings: Any) -> sp.csc_array:
     values = found.data.astype(np.float64)
     if not np.isfinite(values).all():
         raise InvalidInputError("the ratings hold NaN or infinity; leave unknown entries out instead.")
-    return sp.csc_array(
+    return KnownEntries(
         (values, found.indices.astype(np.int32), found.indptr.astype(np.int64)), shape=found.shape
     )
 
 
-def dealt(ratings: Any, n_agents: int) -> dict[int, sp.csc_array]:
+def dealt(ratings: Any, n_agents: int) -> dict[int, KnownEntries]:
     """Return consecutive columns for each agent, as many each as can be."""
     whole = known_entries(ratings)
     if not 1 <= n_agents <= whole.shape[1]:

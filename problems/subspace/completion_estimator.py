@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from problems.subspace.completion import MatrixCompletion, columns_of, known_entries, predictions
+from problems.door import seedable
+from problems.subspace.completion import (
+    KnownEntries,
+    MatrixCompletion,
+    columns_of,
+    predictions,
+)
+from problems.subspace.entries import checked_pairs, table_of
 from rmopt.core import InvalidInputError
+from rmopt.core.arguments import Check, bounded, check_parameters, flag, integer, number, shown
 from rmopt.core.streams import seed_of
 from rmopt.engines.threads import one_blas_thread
 
@@ -23,8 +31,21 @@ BIAS_SWEEPS = 8
 BIAS_ROUNDS = 3
 
 
+def _limits(name: str, value: Any) -> tuple[float, float] | None:
+    """Return a lower and an upper limit, or None."""
+    if value is None:
+        return None
+    if isinstance(value, str) or np.shape(value) != (2,):
+        raise InvalidInputError(f"{name} = {shown(value)} must be a pair (lowest, highest), or None.")
+    low = number(f"{name}[0]", value[0])
+    return low, number(f"{name}[1]", value[1], above=low)
+
+
 class CompletionEstimator(BaseEstimator):
     """A matrix as mean + effects of row and column + u_i · w_j; a subclass finds the span of U in `learn`.
+
+    Known entries are given as a sparse matrix, ``fit(ratings)``, or as pairs of a row and a column with a value for
+    each, ``fit(pairs, values)``. scikit-learn's cross-validation and searches split the pairs (see `EntryKFold`).
 
     Attributes
     ----------
@@ -45,6 +66,14 @@ class CompletionEstimator(BaseEstimator):
     components_: Array
     weights_: Array
 
+    _parameters: ClassVar[dict[str, Check]] = {
+        "rank": bounded(integer, 1),
+        "lam": bounded(number, least=0, below=0.5),
+        "bias": flag,
+        "limits": _limits,
+        "random_state": seedable,
+    }
+
     @abstractmethod
     def learn(self, tasks: MatrixCompletion, start: Array | None, seed: int) -> Array:
         """Return an orthonormal basis, shape (m, rank).
@@ -61,42 +90,62 @@ class CompletionEstimator(BaseEstimator):
     def _n_agents(self) -> int:
         return 1
 
-    def fit(self, ratings: Any, y: None = None) -> Self:
+    def fit(self, ratings: Any, y: Any = None, *, shape: tuple[int, int] | None = None) -> Self:
         """Complete a matrix.
 
         Parameters
         ----------
-        ratings : sparse array, shape (m, n)
-            The known entries; stored zeros are known.
-        y : None
-            Not used; for scikit-learn.
+        ratings : sparse array, shape (m, n), or int array, shape (N, 2)
+            The known entries; stored zeros are known. Or pairs of a row and a column.
+        y : array, shape (N,), optional
+            The values at the pairs.
+        shape : (int, int), optional
+            The shape of the matrix that pairs belong to; just large enough for them unless given, which may be too
+            small for other pairs in cross-validation.
 
         Returns
         -------
         self
+
+        Raises
+        ------
+        InvalidInputError
+            For parameters or ratings that cannot be used; when scikit-learn's cross-validation splits the rows of a
+            sparse matrix, since a row that `fit` did not see has no prediction.
         """
-        table, seed = known_entries(ratings), seed_of(self.random_state)
-        if not isinstance(self.rank, (int, np.integer)) or not 1 <= self.rank < min(table.shape):
+        check_parameters(self, self._parameters)
+        if y is None and sys._getframe(1).f_globals.get("__name__") == "sklearn.model_selection._validation":
+            # Nothing else tells a part of the rows from a matrix, and scores of other rows mean nothing.
             raise InvalidInputError(
-                f"rank = {self.rank!r} must be an integer from 1 to below the sides of the matrix, {table.shape}."
+                "rows of a matrix cannot be held out; split its known entries instead: pairs, values = "
+                "entries(ratings), and cross_val_score(model, pairs, values, cv=EntryKFold(5), params={'shape': "
+                "ratings.shape}), both from problems.subspace."
             )
-        self.mean_ = float(table.data.mean())
+        table, seed = table_of(ratings, y, shape), seed_of(self.random_state)
+        if self.rank >= min(table.shape):
+            raise InvalidInputError(
+                f"rank = {self.rank} must be an integer from 1 to below the sides of the matrix, {table.shape}."
+            )
+        self._unit = unit = _unit(table.data)
+        values = table.data / unit
+        self.mean_ = float(values.mean())
         self.row_effects_, self.column_effects_ = (np.zeros(size) for size in table.shape)
         rows, columns = table.indices, columns_of(table)
         low, basis = np.zeros(table.nnz), None
         with one_blas_thread():
             for _ in range(BIAS_ROUNDS if self.bias else 1):
                 if self.bias:
-                    self._fit_effects(table.data - self.mean_ - low, rows, columns)
+                    self._fit_effects(values - self.mean_ - low, rows, columns)
                 effects = self.mean_ + self.row_effects_[rows] + self.column_effects_[columns]
-                left = sp.csc_array((table.data - effects, rows, table.indptr), shape=table.shape)
+                left = KnownEntries((values - effects, rows, table.indptr), shape=table.shape)
                 tasks = MatrixCompletion(left, self._n_agents, self.lam)
                 basis = self.learn(tasks, basis, seed)
                 W = np.concatenate([tasks.weights(basis, agent) for agent in tasks.here])
                 low = predictions(basis, W, rows, columns)
         assert basis is not None
-        self.components_, self.weights_ = basis, W
-        self.n_features_in_ = table.shape[1]
+        self.components_, self.weights_, self.mean_ = basis, W * unit, self.mean_ * unit
+        self.row_effects_, self.column_effects_ = self.row_effects_ * unit, self.column_effects_ * unit
+        self.n_features_in_ = table.shape[1] if y is None else 2
         return self
 
     def _fit_effects(self, values: Array, rows: Array, columns: Array) -> None:
@@ -108,12 +157,14 @@ class CompletionEstimator(BaseEstimator):
             c = np.bincount(columns, values - b[rows], len(c)) / (counts[1] + DAMPING[1])
         self.row_effects_, self.column_effects_ = b, c
 
-    def predict(self, rows: Any, columns: Any) -> Array:
+    def predict(self, rows: Any, columns: Any = None) -> Array:
         """Return the entries at pairs of a row and a column, within `limits` where they are given.
 
         Parameters
         ----------
-        rows, columns : int array, shape (N,)
+        rows, columns : int or int array, shape (N,)
+            One of them may be a single number: ``predict(5, range(n))``. Without `columns` the rows are pairs, shape
+            (N, 2).
 
         Raises
         ------
@@ -121,32 +172,38 @@ class CompletionEstimator(BaseEstimator):
             When the numbers are not integers, or outside of the matrix.
         """
         check_is_fitted(self, "components_")
-        rows, columns = np.atleast_1d(rows), np.atleast_1d(columns)
-        sizes = len(self.components_), len(self.weights_)
-        for name, numbers, size in (("rows", rows, sizes[0]), ("columns", columns, sizes[1])):
-            if (
-                numbers.shape != rows.shape
-                or numbers.ndim != 1
-                or not np.issubdtype(numbers.dtype, np.integer)
-            ):
-                raise InvalidInputError(
-                    f"rows and columns must be equally many integers, got {name} = {numbers!r}."
-                )
-            if len(numbers) and not (numbers.min() >= 0 and numbers.max() < size):
-                raise InvalidInputError(
-                    f"{name} must lie between 0 and {size - 1}; fit saw a matrix of {sizes}."
-                )
+        rows, columns = checked_pairs(rows, columns, (len(self.components_), len(self.weights_)))
         found = predictions(self.components_, self.weights_, rows, columns)
         found += self.mean_ + self.row_effects_[rows] + self.column_effects_[columns]
         return found if self.limits is None else np.clip(found, *self.limits)
 
-    def rmse(self, ratings: Any) -> float:
-        """Return the root mean square error of the predictions of known entries."""
+    def rmse(self, ratings: Any, y: Any = None) -> float:
+        """Return the root mean square error of the predictions of known entries, given as in `fit`."""
         check_is_fitted(self, "components_")
-        table = known_entries(ratings)
+        shape = len(self.components_), len(self.weights_)
+        table = table_of(ratings, y, None if y is None else shape)
+        if table.shape != shape:
+            raise InvalidInputError(
+                f"the ratings have shape {table.shape}, and fit saw a matrix of {shape}; the model has no other rows "
+                "and columns."
+            )
         gaps = self.predict(table.indices, columns_of(table)) - table.data
-        return float(np.sqrt(np.mean(gaps**2)))
+        unit = _unit(gaps)
+        return float(np.sqrt(np.mean((gaps / unit) ** 2))) * unit
 
-    def score(self, ratings: Any, y: None = None) -> float:
+    def score(self, ratings: Any, y: Any = None) -> float:
         """Return minus the root mean square error: higher is better, as scikit-learn wants it."""
-        return -self.rmse(ratings)
+        return -self.rmse(ratings, y)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        # Rows are no samples, and pairs are numbers of rows and columns.
+        tags.no_validation = True
+        return tags
+
+
+def _unit(values: Array) -> float:
+    """Return 1, or near the ends of the range of numbers the power of 2 in whose units squares are safe."""
+    largest = float(np.abs(values).max(initial=0.0))
+    return 1.0 if 1e-60 < largest < 1e60 or largest == 0.0 else 2.0 ** int(np.log2(largest))

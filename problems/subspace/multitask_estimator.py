@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
+from sklearn.base import BaseEstimator, RegressorMixin
 
+from problems.door import admit, column_of_names, positions, seedable, seen
 from problems.subspace.multitask import MultitaskFeatures
-from problems.subspace.training import GossipPlan, gossip
+from problems.subspace.training import PLAN, GossipPlan, gossip
 from rmopt.core import InvalidInputError, Problem
+from rmopt.core.arguments import Check, bounded, check_parameters, flag, integer, number, one_of
 from rmopt.core.streams import seed_of
 from rmopt.engines.threads import one_blas_thread
 from rmopt.interop import PymanoptSolver
@@ -19,15 +20,16 @@ from rmopt.solvers import Recorder
 
 Array = np.ndarray
 
-SOLVERS = ("gossip", "batch")
-CENTRES = ("none", "tasks")
-SCALES = ("none", "standard")
 
-
-class MultitaskSubspace(BaseEstimator):
+class MultitaskSubspace(RegressorMixin, BaseEstimator):
     """Linear regressions of several tasks, whose coefficients U w_t share an r-dimensional subspace.
 
     Mishra et al. 2019, equation 14; the tasks belong to agents who gossip about the subspace, or are in one place.
+
+    `fit`, `predict` and `score` need the task of each example besides X and y. In scikit-learn's searches,
+    cross-validation and pipelines, ``sklearn.set_config(enable_metadata_routing=True)`` carries it there:
+    ``GridSearchCV(MultitaskSubspace(), grid, cv=cv).fit(X, y, tasks=tasks)``. The folds must leave some examples of
+    every task in each training part: ``cv = list(StratifiedKFold(5).split(X, tasks))``.
 
     Parameters
     ----------
@@ -80,6 +82,24 @@ class MultitaskSubspace(BaseEstimator):
     True
     """
 
+    # What scikit-learn's metadata routing hands on, unless asked otherwise.
+    __metadata_request__fit: ClassVar = {"tasks": True}
+    __metadata_request__predict: ClassVar = {"tasks": True}
+    __metadata_request__score: ClassVar = {"tasks": True}
+
+    _parameters: ClassVar[dict[str, Check]] = {
+        **{name: check for name, check in PLAN.items() if name not in ("retraction", "init")},
+        "rank": bounded(integer, 1),
+        "lam": bounded(number, least=0),
+        "solver": bounded(one_of, ("gossip", "batch")),
+        "n_agents": bounded(integer, 2),
+        "scale": bounded(one_of, ("none", "standard")),
+        "centre": bounded(one_of, ("none", "tasks")),
+        "max_iterations": bounded(integer, 1),
+        "random_state": seedable,
+        "verbose": flag,
+    }
+
     def __init__(
         self,
         rank: int = 5,
@@ -118,7 +138,7 @@ class MultitaskSubspace(BaseEstimator):
         self.verbose = verbose
 
     @one_blas_thread()
-    def fit(self, X: Any, y: Any, tasks: Any) -> Self:
+    def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
         """Fit the regressions.
 
         Parameters
@@ -132,21 +152,17 @@ class MultitaskSubspace(BaseEstimator):
         -------
         self
         """
-        for name, known in (("solver", SOLVERS), ("scale", SCALES), ("centre", CENTRES)):
-            if getattr(self, name) not in known:
-                raise InvalidInputError(
-                    f"{name} = {getattr(self, name)!r} is unknown; choose one of {', '.join(known)}."
-                )
-        X, y = check_X_y(X, y, y_numeric=True, dtype=np.float64)
-        X = validate_data(self, X)
-        if not isinstance(self.rank, (int, np.integer)) or not 1 <= self.rank < X.shape[1]:
+        check_parameters(self, self._parameters)
+        X, y = admit(self, X, y, sparse=False, y_numeric=True, order="C")
+        if self.rank >= X.shape[1]:
             raise InvalidInputError(
-                f"rank = {self.rank!r} must be an integer from 1 to below the number of features, {X.shape[1]}."
+                f"rank = {self.rank} must be an integer from 1 to below the number of features, {X.shape[1]}."
             )
+        y = np.asarray(y, dtype=np.float64)
         self.tasks_, which = np.unique(self._checked_tasks(tasks, len(y)), return_inverse=True)
-        spread = X.std(axis=0) if self.scale == "standard" else np.ones(X.shape[1])
-        spread = np.where(spread > 0.0, spread, 1.0)
-        middle = X.mean(axis=0) if self.scale == "standard" else np.zeros(X.shape[1])
+        middle, spread = (
+            standard(X) if self.scale == "standard" else (np.zeros(X.shape[1]), np.ones(X.shape[1]))
+        )
         scaled = (X - middle) / spread
         members = [np.flatnonzero(which == number) for number in range(len(self.tasks_))]
         centred = self.centre == "tasks"
@@ -176,7 +192,7 @@ class MultitaskSubspace(BaseEstimator):
         plan = GossipPlan(
             self.rho, self.variant, self.graph, self.step_size, self.decay, self.n_updates, self.clock
         )
-        recorder = Recorder(progress=bool(self.verbose), description="gossip")
+        recorder = Recorder(progress=self.verbose, description="gossip")
         found = gossip(cost, self.rank, plan, seed, recorder=recorder)
         self.agents_ = found.points
         return found.mean
@@ -197,7 +213,7 @@ class MultitaskSubspace(BaseEstimator):
         )
         return solver.run(problem, start, random_state=seed).point
 
-    def predict(self, X: Any, tasks: Any) -> Array:
+    def predict(self, X: Any, tasks: Any = None) -> Array:
         """Return the predictions of examples of tasks that `fit` saw.
 
         Parameters
@@ -205,29 +221,36 @@ class MultitaskSubspace(BaseEstimator):
         X : array, shape (n_samples, n_features)
         tasks : array, shape (n_samples,)
         """
-        check_is_fitted(self, "coef_")
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = seen(self, X, sparse=False)
         tasks = self._checked_tasks(tasks, len(X))
-        which = np.minimum(np.searchsorted(self.tasks_, tasks), len(self.tasks_) - 1)
-        unknown = np.flatnonzero(self.tasks_[which] != tasks)
-        if unknown.size:
-            raise InvalidInputError(
-                f"task {tasks[unknown[0]]!r} was not seen by fit; fit it with the others."
-            )
+        which = positions("task", self.tasks_, tasks)
         return np.einsum("ij,ij->i", X, self.coef_[which]) + self.intercept_[which]
 
-    def score(self, X: Any, y: Any, tasks: Any) -> float:
+    def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
         """Return 1 minus the normalised mean squared error, averaged over the tasks: higher is better."""
         from sklearn.metrics import r2_score
 
         predicted, tasks, y = self.predict(X, tasks), np.asarray(tasks), np.asarray(y, dtype=float)
-        return float(np.mean([r2_score(y[tasks == t], predicted[tasks == t]) for t in np.unique(tasks)]))
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+
+        def one(part: Array) -> float:
+            return r2_score(
+                y[part], predicted[part], sample_weight=None if weights is None else weights[part]
+            )
+
+        return float(np.mean([one(tasks == name) for name in np.unique(tasks)]))
 
     @staticmethod
     def _checked_tasks(tasks: Any, count: int) -> Array:
-        tasks = np.asarray(tasks)
-        if tasks.shape != (count,):
+        names = np.asarray(tasks)
+        if tasks is None or names.shape != (count,):
             raise InvalidInputError(
-                f"tasks must name one task for each of {count} examples, got shape {tasks.shape}."
+                f"tasks must name one task for each of {count} examples, got shape {names.shape}; in searches and "
+                "cross-validation, scikit-learn's metadata routing hands it on."
             )
-        return tasks
+        return column_of_names("tasks", names)
+
+
+def standard(X: Array) -> tuple[Array, Array]:
+    """Return the mean and the standard deviation of each feature; 1 for a feature that is constant."""
+    return X.mean(axis=0), np.where(np.ptp(X, axis=0) > 0.0, X.std(axis=0), 1.0)

@@ -17,7 +17,7 @@ from problems.subspace.alt_min import alt_min
 from problems.subspace.claims import multitask_claims, shared_features_claims
 from problems.subspace.figure import draw_errors, draw_traces
 from problems.subspace.multitask import MultitaskFeatures
-from problems.subspace.multitask_estimator import MultitaskSubspace
+from problems.subspace.multitask_estimator import MultitaskSubspace, standard
 from problems.subspace.training import VARIANTS, GossipPlan, gossip
 from problems.tasks import TaskBundle
 from rmopt.core import InvalidInputError, Parts, as_graph
@@ -181,7 +181,8 @@ def _alt_min(bundle: TaskBundle, test: Array, lam: float, shared: dict[str, Any]
     train = ~test
     X = bundle.X
     if shared["scale"] == "standard":
-        X = (X - X[train].mean(axis=0)) / X[train].std(axis=0)
+        middle, spread = standard(X[train])
+        X = (X - middle) / spread
     members = [
         np.flatnonzero(train & (bundle.task == number)) for number in range(int(bundle.task.max()) + 1)
     ]

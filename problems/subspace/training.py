@@ -10,6 +10,8 @@ import numpy as np
 
 from rmopt.core import AgentSum, Graph, InvalidInputError, Parts, Problem, as_graph
 from rmopt.core.ambient import dense
+from rmopt.core.arguments import Check, bounded, check_parameters, instance, number, one_of
+from rmopt.core.graph import GRAPHS
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost
 from rmopt.engines import OneProcess, World
@@ -25,6 +27,7 @@ from rmopt.solvers import (
     SharedCheckpoint,
     StepSize,
 )
+from rmopt.solvers.gossip import CLOCKS
 
 Array = np.ndarray
 
@@ -34,13 +37,38 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "precon-stochastic": {"order": "stochastic", "preconditioned": True},
     "precon-parallel": {"order": "parallel", "preconditioned": True},
 }
-INITS = ("common", "independent")
 
 # The agreement's weight relative to the agents' curvatures, where none is given.
 AGREEMENT = 0.1
 POWER_STEPS = 12
 # How often several processes save in a run.
 SAVES = 20
+
+
+def _rho(name: str, value: Any) -> Any:
+    return value if isinstance(value, str) and value == "auto" else number(name, value, least=0)
+
+
+def _graph(name: str, value: Any) -> Any:
+    kinds = (Graph, list, tuple, np.ndarray)
+    return (
+        one_of(name, value, GRAPHS)
+        if isinstance(value, str)
+        else instance(name, value, kinds, f"one of {', '.join(GRAPHS)}, a Graph or a list of pairs of agents")
+    )
+
+
+PLAN: dict[str, Check] = {
+    "rho": _rho,
+    "variant": bounded(one_of, VARIANTS),
+    "graph": _graph,
+    "step_size": bounded(number, above=0),
+    "decay": bounded(number, least=0),
+    "n_updates": bounded(number, least=0),
+    "clock": bounded(one_of, CLOCKS),
+    "retraction": bounded(one_of, GRASSMANN_RETRACTIONS),
+    "init": bounded(one_of, ("common", "independent")),
+}
 
 
 @dataclass(frozen=True)
@@ -81,21 +109,7 @@ class GossipPlan:
     init: str = "common"
 
     def __post_init__(self) -> None:
-        for name, known in (("variant", VARIANTS), ("retraction", GRASSMANN_RETRACTIONS), ("init", INITS)):
-            if getattr(self, name) not in known:
-                raise InvalidInputError(
-                    f"{name} = {getattr(self, name)!r} is unknown; choose one of {', '.join(known)}."
-                )
-        for name in ("rho", "decay"):
-            value = getattr(self, name)
-            if not (name == "rho" and value == "auto") and not _is_not_negative(value):
-                raise InvalidInputError(f"{name} = {value!r} must be a number of at least 0.")
-        if not (_is_not_negative(self.step_size) and self.step_size > 0):
-            raise InvalidInputError(f"step_size = {self.step_size!r} must be a positive number.")
-
-
-def _is_not_negative(value: Any) -> bool:
-    return isinstance(value, (int, float, np.number)) and bool(np.isfinite(value) and value >= 0)
+        check_parameters(self, PLAN)
 
 
 @dataclass(frozen=True)
@@ -180,7 +194,8 @@ def _gossiped(
     cost = GossipCost(tasks, graph, agreement(plan.rho, tasks, graph, begin, seed, world), manifold)
     scales = np.ones(n)
     for agent in world.mine(n):
-        scales[agent] = 1.0 / largest_curvature(cost, agent, begin[agent], preconditioned, seed)
+        # A cost that is flat moves nowhere, whatever its scale.
+        scales[agent] = 1.0 / (largest_curvature(cost, agent, begin[agent], preconditioned, seed) or 1.0)
     problem = Problem(power, cost)
 
     def planned(rule: StepSize | float) -> Gossip:
@@ -233,7 +248,12 @@ def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned
     An edge moves both its ends, so the curvature of ρ/2 d² along their difference is 2ρ.
 
     Hessian actions are differences of gradients; preconditioned, they are followed by (WᵀW + ρI)⁻¹. An agent needs
-    its own data alone.
+    its own data alone. It is 0 where the cost does not depend on the subspace, as for labels that are all 0.
+
+    Raises
+    ------
+    InvalidInputError
+        When it overflows.
     """
     manifold, tasks = cost.manifold, cost.tasks
     rng = generator(seed, Stream.CURVATURE, agent)
@@ -245,7 +265,8 @@ def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned
     gradient, curvature = slope(point)
     inverse = np.eye(point.shape[1])
     if preconditioned:
-        inverse = np.linalg.inv(curvature + max(cost.rho, 1e-12 * np.trace(curvature)) * inverse)
+        weight = max(cost.rho, 1e-12 * np.trace(curvature), np.finfo(float).tiny)
+        inverse = np.linalg.inv(curvature + weight * inverse)
     turn = point.T @ gradient
     vector, found = manifold.random_tangent_vector(point, rng), 0.0
     for _ in range(POWER_STEPS):
@@ -253,9 +274,12 @@ def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned
         change = manifold.projection(point, (moved - gradient) / 1e-6 - vector @ turn)
         image = (cost.shares[agent] * change + 2.0 * cost.rho * vector) @ inverse
         found = float(np.linalg.norm(image))
-        if not found > 0.0:
+        if not np.isfinite(found):
             raise InvalidInputError(
-                f"the cost of agent {agent} does not depend on the subspace; check its data."
+                f"the cost of agent {agent} has a curvature that is no finite number; choose a smaller rho than "
+                f"{cost.rho:.3g}, or scale the data."
             )
+        if found == 0.0:
+            break
         vector = image / found
     return found

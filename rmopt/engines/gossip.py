@@ -10,6 +10,7 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.manifold import Manifold
+from rmopt.core.points import arrays_of
 from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
 from rmopt.costs.gossip import GossipCost, partners_of
@@ -121,7 +122,10 @@ class GossipEngine(Engine):
             # Without agreement, and with fewer columns than the rank, WᵀW alone is singular.
             weight = max(self.cost.rho, 1e-12 * float(np.trace(curvature)), np.finfo(float).tiny)
             tangent = np.linalg.solve(curvature + weight * np.eye(len(curvature)), tangent.T).T
-        return self.retraction(self.manifold, point, tangent, -eta)
+        moved = self.retraction(self.manifold, point, tangent, -eta)
+        if not all(np.isfinite(part).all() for part in arrays_of(moved)):
+            raise diverged(step, eta)
+        return moved
 
     def _eta(self, agent: int, eta: float, counts: Array) -> float:
         """Return an agent's step size."""

@@ -137,15 +137,19 @@ class PymanoptSolver:
                     "lacks; use 'ConjugateGradient'."
                 )
             problem, options = _drawing(problem, initial_point, rng), {}
+        foreign = to_pymanopt(problem)
         try:
             with global_seed(rng):
-                found = self.optimizer.run(to_pymanopt(problem), **options)
+                found = self.optimizer.run(foreign, **options)
         except np.linalg.LinAlgError as error:
             raise DivergedError(
                 f"{type(self.optimizer).__name__} met numbers that numpy cannot factorise ({error}); check that "
                 "cost and gradient are finite on the manifold, and its scale.",
                 0,
             ) from error
+        finally:
+            # Its gradient is a closure over itself: the data would wait for the garbage collector.
+            vars(foreign).clear()
         if not np.isfinite(found.cost):
             raise DivergedError(
                 f"{type(self.optimizer).__name__} ended at a cost of {found.cost} after {found.iterations} "
