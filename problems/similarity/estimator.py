@@ -16,6 +16,8 @@ from problems.similarity.model import BilinearSimilarity
 from problems.similarity.training import initial_point, loreta_solver, natural_step_size
 from problems.triplets import ClassTriplets
 from rmopt.core import InvalidInputError, Problem, PSDPoint
+from rmopt.core.arguments import integer
+from rmopt.core.files import reading
 from rmopt.costs import LOSSES, TripletSum
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.solvers import Checkpoint, Recorder, Sampler, ShuffledEpochs
@@ -234,7 +236,9 @@ class LoretaSimilarity(TransformerMixin, BaseEstimator):
         estimator = cls(rank=model.point.rank, psd=isinstance(model.point, PSDPoint))
         estimator.model_ = model
         estimator.n_features_in_ = model.point.shape[0]
-        estimator.n_steps_, estimator.n_updates_ = model.about["steps"], model.about["updates"]
+        with reading(path):
+            counts = (integer(name, model.about.get(name)) for name in ("steps", "updates"))
+            estimator.n_steps_, estimator.n_updates_ = counts
         return estimator
 
     model_: BilinearSimilarity
