@@ -128,7 +128,7 @@ def whole_numbers(text: str, option: str, least: int = 1) -> list[int]:
         When the text, the value of `option`, is not such a list.
     """
     try:
-        numbers = sorted({int(part) for part in text.split(",")})
+        numbers = sorted({int(part) for part in text.split(",") if part.strip()})
     except ValueError:
         numbers = []
     if not numbers or numbers[0] < least:
@@ -147,7 +147,7 @@ def positive_numbers(text: str, option: str) -> list[float]:
         When the text, the value of `option`, is not a list of finite positive numbers.
     """
     try:
-        return [checked_number(option, float(part), above=0) for part in text.split(",")]
+        return [checked_number(option, float(part), above=0) for part in text.split(",") if part.strip()]
     except ValueError:
         raise InvalidInputError(f"{option} {text!r} must be positive numbers with commas between.") from None
 

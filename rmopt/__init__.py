@@ -15,10 +15,12 @@ The parts are sub-packages, loaded when first used:
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rmopt.core import DivergedError, InvalidInputError, Problem, RmoptError
+if TYPE_CHECKING:
+    from rmopt.core import DivergedError, InvalidInputError, Problem, RmoptError
 
+_CORE = ("DivergedError", "InvalidInputError", "Problem", "RmoptError")
 _SUBPACKAGES = (
     "checks", "cli", "core", "costs", "engines", "experiments", "interop", "linalg", "manifolds",
     "retractions", "solvers",
@@ -34,6 +36,8 @@ def __getattr__(name: str) -> Any:
         from rmopt.costs.autodiff import autograd_cost
 
         return autograd_cost
+    if name in _CORE:
+        return getattr(importlib.import_module("rmopt.core"), name)
     if name in _SUBPACKAGES:
         return importlib.import_module(f"rmopt.{name}")
     raise AttributeError(f"module 'rmopt' has no attribute {name!r}")

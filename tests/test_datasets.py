@@ -108,7 +108,9 @@ class TestBundle:
 
     @pytest.mark.parametrize("fraction", [0, 1, -0.1, 1.5, float("nan"), "0.3"])
     def test_resplit_refuses_a_fraction(self, fraction: Any) -> None:
-        with pytest.raises(InvalidInputError, match=r"test_fraction = .* must be a number above 0 and below 1"):
+        with pytest.raises(
+            InvalidInputError, match=r"test_fraction = .* must be a number above 0 and below 1"
+        ):
             bundle().resplit(0, fraction)
 
     @pytest.mark.parametrize("seed", [-1, 0.5, "a", None])

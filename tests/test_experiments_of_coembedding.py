@@ -22,7 +22,6 @@ from rmopt.experiments import Outcome, Run
 def run(tmp_path: Path) -> Any:
     made = Run("test", 0, tmp_path, quiet=True)
     yield made
-    made.close()
 
 
 def test_classification_beside_rivals_and_local_optima(run: Run) -> None:

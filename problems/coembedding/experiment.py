@@ -73,7 +73,6 @@ def coembedding(
     if not optima_beta > 0.0:
         raise InvalidInputError(f"--optima-beta {optima_beta:g} must be positive.")
     bundle = load(data, data_home, MultilabelBundle)
-    run.prepare_to_draw()
     n, n_train = bundle.X.shape[0], _training_rows(bundle, rows)
     run.say(
         f"{bundle.name} ({bundle.source}): {n_train:,} of {n:,} rows for training, {bundle.X.shape[1]:,} features, "

@@ -116,7 +116,6 @@ def metric_regression(
             f"--beta {beta:g}, --tol {tol:g} and --time-limit {time_limit:g} must be positive, --repeats {repeats} "
             "at least 1."
         )
-    run.prepare_to_draw()
     # Libraries are loaded before the clock starts.
     small = MetricRegression(np.eye(3)) + Trace(beta)
     for _, solve in chosen.values():

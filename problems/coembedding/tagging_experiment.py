@@ -64,7 +64,6 @@ def tagging(
             f"--tol {tol:g} positive."
         )
     bundle = load(data, data_home, TagBundle)
-    run.prepare_to_draw()
     users, items, tags = bundle.counts
     run.say(
         f"{bundle.name} ({bundle.source}): {users} users, {items} items, {tags} tags, {len(bundle.triples):,} "

@@ -57,7 +57,6 @@ def metric(
     chosen = chosen_from(METHODS, methods, "--methods")
     _check(splits, folds, passes, select, rank_by)
     bundle = _thinned(load(data, data_home), rows)
-    run.prepare_to_draw()
     for method in chosen.values():
         method.make(**method.defaults)
     first = Bench(bundle, features, 0, 1, run.seed)

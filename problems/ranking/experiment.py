@@ -86,7 +86,6 @@ def ranking(
     ]
     for one in settings:
         one.method.manifold(benches[0].cost(one.method), one.rank)
-    run.prepare_to_draw()
     labels = bundle.Y.nnz / bundle.Y.shape[0]
     run.say(
         f"{bundle.name} ({bundle.source}): {bundle.train.sum():,} training, {bundle.test.sum():,} test rows; "

@@ -73,7 +73,6 @@ def similarity(
             f"--compare {compare!r} needs loreta among --methods, and no --select of the step sizes it compares."
         )
     sizes = _step_sizes(chosen, steps, {"loreta": step_size, "naive-gd": gd_step_size, "pa": pa_c})
-    run.prepare_to_draw()
     bundle = prepared(load(data, data_home), features, split)
     bench = Bench(bundle, triplets, run.seed)
     # Every setting is tried out before the first method starts to train.

@@ -71,7 +71,6 @@ def similarity_ranks(
                 f"lower the budget or raise the rank."
             )
         FixedRankEmbedded(features, features, rank)
-    run.prepare_to_draw()
     run.say(
         f"{bundle.name} ({bundle.source}): {len(bundle.y):,} documents, {bundle.X.shape[1]:,} features, "
         f"{bundle.n_classes} classes; {splits} random 65/35 splits"

@@ -54,7 +54,6 @@ def sparse_speed(
         )
     from problems.speed.timing import StepTimes
 
-    run.prepare_to_draw()
     run.say(f"rank {rank}, {nonzeros} non-zeros; up to {need / 2**30:.1f} GiB for {chosen[-1]:,} features")
     rows: list[dict[str, Any]] = []
     paper: float | None = 0.0

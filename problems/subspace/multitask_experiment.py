@@ -80,7 +80,6 @@ def multitask(
         weight: float | str = "auto" if rho == "auto" else float(rho)
     except ValueError:
         raise InvalidInputError(f"--rho {rho!r} must be a number or auto.") from None
-    run.prepare_to_draw()
     with threadpool_limits(1, user_api="blas"):
         if data == "case6":
             gossips = {name: name for name in VARIANTS}
