@@ -147,9 +147,12 @@ def positive_numbers(text: str, option: str) -> list[float]:
         When the text, the value of `option`, is not a list of finite positive numbers.
     """
     try:
-        return [checked_number(option, float(part), above=0) for part in text.split(",") if part.strip()]
+        numbers = [checked_number(option, float(part), above=0) for part in text.split(",") if part.strip()]
     except ValueError:
-        raise InvalidInputError(f"{option} {text!r} must be positive numbers with commas between.") from None
+        numbers = []
+    if not numbers:
+        raise InvalidInputError(f"{option} {text!r} must be positive numbers with commas between.")
+    return numbers
 
 
 def number_or_auto(text: str, option: str) -> float | str:

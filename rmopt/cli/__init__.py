@@ -3,7 +3,11 @@
 import sys
 from collections.abc import Sequence
 
-from rmopt.cli.failures import signals_raise, told_in_a_sentence
+try:
+    from rmopt.cli.failures import signals_raise, told_in_a_sentence
+except KeyboardInterrupt:
+    sys.stderr.write("rmopt: interrupted; nothing was saved.\n")
+    raise SystemExit(130) from None
 
 __all__ = ["main"]
 

@@ -75,18 +75,12 @@ def as_command(name: str, experiment: Callable[..., Any], body: Callable[..., No
 
 def _checked(annotation: Any) -> Any:
     """Let an option that is a path refuse an empty one."""
-    option = next(
-        (part for part in getattr(annotation, "__metadata__", ()) if isinstance(part, OptionInfo)), None
-    )
-    if (
-        option is None
-        or option.parser is not None
-        or Path not in (annotation.__origin__, *get_args(annotation.__origin__))
-    ):
+    options = [part for part in getattr(annotation, "__metadata__", ()) if isinstance(part, OptionInfo)]
+    if not options or options[0].parser or Path not in (kind := annotation.__origin__, *get_args(kind)):
         return annotation
-    option = copy.copy(option)
+    option = copy.copy(options[0])
     option.parser = path
-    return Annotated[annotation.__origin__, option]
+    return Annotated[kind, option]
 
 
 def _split(signature: inspect.Signature) -> tuple[inspect.Parameter | None, list[inspect.Parameter]]:
