@@ -10,7 +10,7 @@ import numpy as np
 import typer
 from threadpoolctl import threadpool_limits
 
-from problems.cells import Cells, chosen_from, mean_and_sem
+from problems.cells import Cells, chosen_from, mean_and_sem, positive_numbers
 from problems.coembedding.bench import trained
 from problems.coembedding.claims import NAMES, optima_claims, table_claims
 from problems.coembedding.figure import draw_optima, draw_scores
@@ -21,6 +21,7 @@ from problems.coembedding.training import BETAS, checked_betas, minimise
 from problems.datasets import load
 from problems.multilabel import MultilabelBundle
 from rmopt.core import InvalidInputError
+from rmopt.core.arguments import integer, number, one_of
 from rmopt.costs import Trace
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.solvers import RankIncremental
@@ -61,17 +62,14 @@ def coembedding(
     d columns from many random places, and looks at how the spread of the optima shrinks as d grows.
     """
     chosen = chosen_from(METHODS, methods, "--methods")
-    weights = _weights(betas)
+    weights = checked_betas(positive_numbers(betas, "--betas"))
     for option, value, least in (
         ("--splits", splits, 1), ("--rows", rows, 0), ("--folds", folds, 2), ("--starts", starts, 0),
         ("--optima-rows", optima_rows, 0),
     ):  # fmt: skip
-        if value < least:
-            raise InvalidInputError(f"{option} {value} must be at least {least}.")
-    if select_by not in SCORINGS:
-        raise InvalidInputError(f"--select-by {select_by!r} is unknown; choose one of {', '.join(SCORINGS)}.")
-    if not optima_beta > 0.0:
-        raise InvalidInputError(f"--optima-beta {optima_beta:g} must be positive.")
+        integer(option, value, least)
+    one_of("--select-by", select_by, SCORINGS)
+    number("--optima-beta", optima_beta, above=0)
     bundle = load(data, data_home, MultilabelBundle)
     n, n_train = bundle.X.shape[0], _training_rows(bundle, rows)
     run.say(
@@ -119,13 +117,6 @@ def _watched(rank: int) -> list[int]:
     """Return at most nine numbers of columns: from 1 on, and just below, at and above the optimal rank."""
     below = np.linspace(1, max(rank - 1, 1), 7).round().astype(int)
     return sorted({*below.tolist(), max(rank, 1), rank + 1})
-
-
-def _weights(text: str) -> list[float]:
-    try:
-        return checked_betas([float(part) for part in text.split(",") if part.strip()])
-    except ValueError:
-        raise InvalidInputError(f"--betas {text!r} must be positive numbers with commas between.") from None
 
 
 def _training_rows(bundle: MultilabelBundle, rows: int) -> int:

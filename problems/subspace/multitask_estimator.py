@@ -23,6 +23,20 @@ CENTRES = ("none", "tasks")
 SCALES = ("none", "standard")
 
 
+def centre_and_scale(X: Array, scale: str) -> tuple[Array, Array]:
+    """Return what to subtract from the columns of examples, and what to divide them by.
+
+    With "standard" these are their means and standard deviations; a column that is constant up to rounding, as
+    scikit-learn's StandardScaler has it, is divided by 1. With "none" columns stay as they are.
+    """
+    if scale == "none":
+        return np.zeros(X.shape[1]), np.ones(X.shape[1])
+    middle, spread = X.mean(axis=0), X.std(axis=0)
+    eps, n = np.finfo(float).eps, len(X)
+    constant = spread**2 <= n * eps * spread**2 + (n * eps * middle) ** 2
+    return middle, np.where(constant, 1.0, spread)
+
+
 class MultitaskSubspace(BaseEstimator):
     """Linear regressions of several tasks, whose coefficients U w_t share an r-dimensional subspace.
 
@@ -142,9 +156,7 @@ class MultitaskSubspace(BaseEstimator):
                 f"rank = {self.rank!r} must be an integer from 1 to below the number of features, {X.shape[1]}."
             )
         self.tasks_, which = np.unique(self._checked_tasks(tasks, len(y)), return_inverse=True)
-        spread = X.std(axis=0) if self.scale == "standard" else np.ones(X.shape[1])
-        spread = np.where(spread > 0.0, spread, 1.0)
-        middle = X.mean(axis=0) if self.scale == "standard" else np.zeros(X.shape[1])
+        middle, spread = centre_and_scale(X, self.scale)
         scaled = (X - middle) / spread
         members = [np.flatnonzero(which == number) for number in range(len(self.tasks_))]
         centred = self.centre == "tasks"

@@ -84,7 +84,10 @@ def _left(folder: OutputFolder | None) -> str:
 def _tell_of_output(error: OSError, folder: OutputFolder | None) -> None:
     """Exit when standard output or the output folder does not take what is written; return otherwise."""
     try:
-        sys.stdout.flush()
+        if error.filename is None:
+            # Whether it was standard output is not said, and what it refused is not always tried again.
+            sys.stdout.write("\n")
+            sys.stdout.flush()
     except OSError as broken:
         # Python would complain again when it ends, of what is still in its buffer.
         with suppress(OSError, ValueError):

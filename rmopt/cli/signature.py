@@ -79,7 +79,7 @@ def _checked(annotation: Any) -> Any:
     if not options or options[0].parser or Path not in (kind := annotation.__origin__, *get_args(kind)):
         return annotation
     option = copy.copy(options[0])
-    option.parser = path
+    option.parser, option.metavar = path, option.metavar or "<path>"
     return Annotated[kind, option]
 
 
