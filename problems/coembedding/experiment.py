@@ -130,25 +130,25 @@ def _training_rows(bundle: MultilabelBundle, rows: int) -> int:
 def _row(name: str, found: list[dict[str, Any]], data: str) -> dict[str, Any]:
     row: dict[str, Any] = {"method": METHODS[name].label}
     printed = PRINTED.get(data, {}).get(METHODS[name].column)
-    for number, measure in enumerate(MEASURES):
+    for place, measure in enumerate(MEASURES):
         mean, sem = mean_and_sem(cell[measure] for cell in found)
         row[measure], row[f"{measure}_sem"] = mean, sem
         if printed:
-            row[f"{measure}_paper"] = printed[number]
+            row[f"{measure}_paper"] = printed[place]
     row["train_seconds"] = float(np.median([cell["seconds"] for cell in found]))
     return row
 
 
 def _draw_scores(run: Run, results: dict[str, list[dict[str, Any]]], data: str) -> None:
     scores, printed = {}, {}
-    for number, measure in enumerate(MEASURES):
+    for place, measure in enumerate(MEASURES):
         found = {}
         for name, cells in results.items():
             mean, sem = mean_and_sem(cell[measure] for cell in cells)
             found[METHODS[name].label] = (mean, sem or 0.0)
         scores[NAMES[measure]] = found
         printed[NAMES[measure]] = {
-            METHODS[name].label: PRINTED[data][METHODS[name].column][number]
+            METHODS[name].label: PRINTED[data][METHODS[name].column][place]
             for name in results if data in PRINTED
         }  # fmt: skip
     run.draw("scores.png", draw_scores, scores, printed, data, size=(9.0, 3.6))

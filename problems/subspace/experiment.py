@@ -86,8 +86,8 @@ def completion(
             )
         counts = [world.size] if agents == "mpi" else whole_numbers(agents, "--agents", 2)
         plan = GossipPlan(
-            number_or_auto(rho, "--rho"), graph=graph, step_size=step_size, decay=decay, n_updates=updates, clock=clock,
-            init="independent",
+            number_or_auto(rho, "--rho"), graph=graph, step_size=step_size, decay=decay, n_updates=updates,
+            clock=clock, init="independent",
         )  # fmt: skip
         if case and (ranks or hidden or splits > 1 or len(counts) > 1):
             raise InvalidInputError(

@@ -209,13 +209,14 @@ def _by_agents(bundle: TaskBundle, test: Array, model: MultitaskSubspace) -> lis
 
 def _errors(bundle: TaskBundle, test: Array, predicted: Array) -> dict[str, float]:
     """Return the mean over tasks of squared error over variance: of all labels of a task, and of its test ones."""
-    whole, part = [], []
-    for number in range(int(bundle.task.max()) + 1):
-        rows = bundle.task[test] == number
+    whole: list[float] = []
+    part: list[float] = []
+    for task in range(int(bundle.task.max()) + 1):
+        rows = bundle.task[test] == task
         labels = bundle.y[test][rows]
         error = float(np.mean((predicted[rows] - labels) ** 2))
         # Where all labels of a task are equal there is nothing to compare with.
-        for found, variance in ((whole, bundle.y[bundle.task == number].var()), (part, labels.var())):
+        for found, variance in ((whole, bundle.y[bundle.task == task].var()), (part, labels.var())):
             found.append(error / variance if variance > 0 else np.nan)
     return {"nmse": float(np.nanmean(whole)), "nmse_test": float(np.nanmean(part))}
 
