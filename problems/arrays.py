@@ -1,43 +1,145 @@
-"""Arrays from files, with one sentence for everything that can be wrong with them."""
+"""Tables and models in files, with one sentence for everything that can be wrong with them."""
 
-import zipfile
-import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
-from rmopt.core.errors import StorageError
+from rmopt.core import LowRankPoint, PSDPoint
+from rmopt.core.errors import InvalidInputError, StorageError
+from rmopt.core.files import Layout, load_arrays, read_arrays, reading, save_arrays
+from rmopt.core.matrices import sound
+
+Point = LowRankPoint | PSDPoint | np.ndarray
+
+# How far the factors of a stored model may be from orthonormal.
+ORTHONORMAL = 1e-8
 
 
-def read_npz(path: Path, names: Sequence[str]) -> dict[str, Any]:
-    """Return the arrays of these names from an ``.npz`` file.
+def save_point(path: Path | str, kind: str, point: Point, about: Mapping[str, Any]) -> None:
+    """Write a matrix W and what belongs to it as an ``.npz`` file, without pickle.
+
+    Parameters
+    ----------
+    path : Path
+    kind : str
+        What the matrix is; `load_point` asks for it.
+    point : LowRankPoint, PSDPoint or array
+    about : mapping
+        JSON-able.
+    """
+    arrays = {"W": point} if isinstance(point, np.ndarray) else vars(point)
+    save_arrays(path, arrays, {"kind": kind, **about})
+
+
+def load_point(path: Path | str, kind: str, columns: str = "m") -> tuple[Point, dict[str, Any]]:
+    """Read what `save_point` wrote: W and what belongs to it.
+
+    Parameters
+    ----------
+    path : Path
+    kind : str
+    columns : str
+        "n" where W must be square.
+
+    Raises
+    ------
+    InvalidInputError
+        When the file holds a matrix of another kind.
+    StorageError
+        When the file is missing or damaged, or its factors are not those of a point.
+    """
+    square = (float, ("k", "k"))
+    general: Layout = {"U": (float, ("n", "k")), "S": square, "V": (float, (columns, "k"))}
+    layouts = general, {"Q": (float, ("n", "k")), "S": square}, {"W": (float, ("n", columns))}
+    arrays, about = load_arrays(path, *layouts)
+    if about.pop("kind", None) != kind:
+        raise InvalidInputError(f"{path} does not hold a {kind} model.")
+    with reading(path):
+        for name in {"U", "V", "Q"} & set(arrays):
+            factor = arrays[name]
+            if not np.abs(factor.T @ factor - np.eye(factor.shape[1])).max(initial=0) < ORTHONORMAL:
+                raise ValueError(f"{name} is not orthonormal")
+        if 0 in next(iter(arrays.values())).shape:
+            raise ValueError("its matrix is empty")
+        if "W" in arrays:
+            return arrays["W"], about
+        if "Q" in arrays and not np.allclose(arrays["S"], arrays["S"].T):
+            raise ValueError("S is not symmetric")
+        return (PSDPoint if "Q" in arrays else LowRankPoint)(**arrays), about
+
+
+def read_table(path: Path, name: str, ones: bool = False) -> Any:
+    """Return a table of floats from an ``.npz`` file: an array, or CSR from its parts.
+
+    Parameters
+    ----------
+    path : Path
+    name : str
+        The array's name; ``name_data``, ``name_indices``, ``name_indptr`` and ``name_shape`` are the parts.
+    ones : bool
+        Whether the data may be left out, and are ones.
+
+    Returns
+    -------
+    ndarray or csr_array
+        Finite; the latter canonical.
 
     Raises
     ------
     StorageError
-        When the file is damaged or lacks one of them.
+        When the file is damaged or lacks a part.
     """
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-            return {name: stored[name] for name in names}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise StorageError(f"{path} is damaged ({error}); replace or remove it.") from error
+    parts: dict[str, Any] = {
+        f"{name}_indices": (int, ("entries",)), f"{name}_indptr": (int, (None,)), f"{name}_shape": (int, (2,)),
+    }  # fmt: skip
+    whole = {f"{name}_data": (float, ("entries",)), **parts}
+    arrays = read_arrays(path, {name: (float, (None, None))}, whole, *([parts] if ones else []))
+    if name in arrays:
+        return arrays[name]
+    with reading(path):
+        indices, indptr, shape = (arrays[part] for part in parts)
+        data = arrays.get(f"{name}_data", np.ones(len(indices)))
+        size = tuple(shape.tolist())
+        table = sound(name, csr_array((data, indices, indptr), shape=size))
+        narrow = np.int32 if max(len(indices), *size) < 2**31 else np.int64
+        table = csr_array((data, indices.astype(narrow), indptr.astype(narrow)), shape=size)
+        table.sum_duplicates()
+        return table
 
 
 def read_text_table(path: Path, separator: str, **options: Any) -> Any:
-    """Return a table of numbers from a text file.
+    """Return a table of finite numbers from a text file.
 
     Raises
     ------
     StorageError
         When the file is damaged.
     """
-    try:
-        # numpy takes separators of one character.
-        with path.open() as stream:
-            lines = (line.replace(separator, ",") for line in stream)
-            return np.loadtxt(lines, delimiter=",", ndmin=2, **options)
-    except (OSError, ValueError) as error:
-        raise StorageError(f"{path} is damaged ({error}); replace or remove it.") from error
+    # numpy takes separators of one character.
+    with reading(path), path.open(encoding="utf-8") as stream:
+        table = np.loadtxt(
+            (line.replace(separator, ",") for line in stream), delimiter=",", ndmin=2, **options
+        )
+        if not table.size or not np.isfinite(table).all():
+            raise ValueError("it must hold finite numbers, and at least one row")
+        return table
+
+
+def found_in(folder: Path, names: Sequence[str], advice: str) -> Path:
+    """Return the first of several files that is in a folder.
+
+    Raises
+    ------
+    StorageError
+        When there is none; `advice` says what to do, beside giving another folder.
+    """
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    them = f"{names[0]} is not" if len(names) == 1 else f"neither {' nor '.join(names)} is"
+    raise StorageError(
+        f"{them} in {folder}; {advice}, or pass as --data-home (or set RMOPT_DATA_HOME to) a folder that holds it."
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,6 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rmopt.core import InvalidInputError, StorageError
+from rmopt.core.arguments import number as checked_number
+from rmopt.core.files import reading, write_atomically
 
 Cell = dict[str, Any]
 T = TypeVar("T")
@@ -34,38 +37,56 @@ class Cells:
     def __init__(self, path: Path, resume: bool) -> None:
         self.path = path
         self._known: dict[str, Cell] = {}
-        try:
-            lines = path.read_text().splitlines() if resume and path.exists() else []
+        kept = []
+        if resume and path.exists():
+            with reading(path):
+                lines = path.read_bytes().splitlines(keepends=True)
             for number, line in enumerate(lines, 1):
                 try:
-                    cell = json.loads(line)
-                    self._known[_key(cell["settings"])] = cell["result"]
-                except (ValueError, KeyError, TypeError) as error:
+                    settings, result = _cell_of(line)
+                    self._known[_key(settings)] = result
+                except (ValueError, RecursionError) as error:
                     # A killed run may leave half a line at the end; that cell is computed again.
-                    if number < len(lines):
-                        raise StorageError(
-                            f"line {number} of {path} is damaged ({error}); remove it, or run without --resume."
-                        ) from error
-                    lines = lines[:-1]
-            path.write_text("".join(line + "\n" for line in lines))
-        except OSError as error:
-            raise StorageError(f"{path} cannot be used ({error}); choose another folder.") from error
+                    if number == len(lines) and not line.endswith(b"\n"):
+                        break
+                    raise StorageError(
+                        f"line {number} of {path} is damaged ({error}); remove it, or run without --resume."
+                    ) from error
+                kept.append(line.rstrip(b"\n") + b"\n")
+        write_atomically(path, lambda stream: stream.writelines(kept))
 
     def get(self, settings: dict[str, Any], compute: Callable[[], Cell]) -> Cell:
         """Return the result for some settings, computed now unless it is known."""
         key = _key(settings)
         if key not in self._known:
             # Through JSON, so that a resumed run sees the same numbers.
-            result = json.loads(json.dumps(compute()))
+            content = json.loads(json.dumps({"settings": settings, "result": compute()}))
             try:
-                with self.path.open("a") as stream:
-                    stream.write(json.dumps({"settings": settings, "result": result}) + "\n")
+                with self.path.open("a", encoding="utf-8") as stream:
+                    stream.write(json.dumps({**content, "check": _check(content)}) + "\n")
             except OSError as error:
                 raise StorageError(
                     f"cannot write {self.path} ({error.strerror}); free some space, then go on with --resume."
                 ) from error
-            self._known[key] = result
+            self._known[key] = content["result"]
         return self._known[key]
+
+
+def _cell_of(line: bytes) -> tuple[Cell, Cell]:
+    """Return the settings and the result of a line, whose numbers and names are those that were written."""
+    content = json.loads(line)
+    if not isinstance(content, dict) or not all(
+        isinstance(content.get(part), dict) and content[part] for part in ("settings", "result")
+    ):
+        raise ValueError("it must hold settings and a result")
+    # Version 0.1 wrote no check.
+    if content.pop("check", check := _check(content)) != check:
+        raise ValueError("it was changed after it was written")
+    return content["settings"], content["result"]
+
+
+def _check(content: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps([content["settings"], content["result"]], sort_keys=True).encode())
 
 
 def mean_and_sem(values: Iterable[float]) -> tuple[float, float | None]:
@@ -115,6 +136,37 @@ def whole_numbers(text: str, option: str, least: int = 1) -> list[int]:
             f"{option} {text!r} must be integers of at least {least}, with commas between."
         )
     return numbers
+
+
+def positive_numbers(text: str, option: str) -> list[float]:
+    """Return the numbers of a comma-separated list, in its order.
+
+    Raises
+    ------
+    InvalidInputError
+        When the text, the value of `option`, is not a list of finite positive numbers.
+    """
+    try:
+        numbers = [checked_number(option, float(part), above=0) for part in text.split(",") if part.strip()]
+    except ValueError:
+        numbers = []
+    if not numbers:
+        raise InvalidInputError(f"{option} {text!r} must be positive numbers with commas between.")
+    return numbers
+
+
+def number_or_auto(text: str, option: str) -> float | str:
+    """Return "auto", or a finite number of at least 0.
+
+    Raises
+    ------
+    InvalidInputError
+        When the text, the value of `option`, is something else.
+    """
+    try:
+        return text if text == "auto" else checked_number(option, float(text), least=0)
+    except ValueError:
+        raise InvalidInputError(f"{option} {text!r} must be a number of at least 0, or auto.") from None
 
 
 def chosen_from(table: Mapping[str, T], names: str, option: str) -> dict[str, T]:

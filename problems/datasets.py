@@ -3,13 +3,9 @@
 import importlib.util
 import os
 import warnings
-import zipfile
-import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib.metadata import entry_points
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
+from problems.arrays import read_table
+from rmopt.core.arguments import integer, number
 from rmopt.core.errors import InvalidInputError, StorageError
-from rmopt.core.files import save_arrays
+from rmopt.core.files import Layout, read_arrays, reading, save_arrays
 
 __all__ = ["Bundle", "data_folder", "digits", "load", "news20", "news20_full"]
 
@@ -120,15 +118,12 @@ def _flaw_of_labels(n_samples: int, y: Any, test: Any) -> str | None:
 
 def _stratified_mask(y: NDArray[np.int64], test_fraction: float, seed: int) -> NDArray[np.bool_]:
     """Draw a test mask that holds the same share, rounded, of every class."""
-    if not isinstance(test_fraction, Real) or not 0 < test_fraction < 1:
-        raise InvalidInputError(f"test_fraction must lie strictly between 0 and 1, got {test_fraction!r}.")
-    if not isinstance(seed, Integral) or seed < 0:
-        raise InvalidInputError(f"seed must be an integer >= 0, got {seed!r}.")
-    rng = np.random.default_rng(int(seed))
+    share = number("test_fraction", test_fraction, above=0, below=1)
+    rng = np.random.default_rng(integer("seed", seed))
     test = np.zeros(len(y), dtype=np.bool_)
     for label in range(int(y.max()) + 1):
         members = rng.permutation(np.flatnonzero(y == label))
-        test[members[: round(test_fraction * len(members))]] = True
+        test[members[: round(share * len(members))]] = True
     return test
 
 
@@ -275,40 +270,30 @@ def _newsgroups(
     stored = folder / f"{name}_scikit-learn.npz"
     if stored.is_file():
         return _read_counts(name, stored, "scikit-learn", 0)
-    arrays = _fetch_counts(published, **options)
+    X, y, test = _fetch_counts(published, **options)
+    parts = {"X_data": X.data.astype(np.float32), "X_indices": X.indices, "X_indptr": X.indptr}
+    arrays = {**parts, "X_shape": np.array(X.shape), "y": y, "is_test": test}
     try:
         save_arrays(stored, arrays, {"source": "scikit-learn fetch_20newsgroups"})
     except StorageError as error:
         warnings.warn(f"20 Newsgroups will be counted again next time: {error}", stacklevel=3)
-    return _bundle_of_counts(name, "scikit-learn", arrays, 0)
+    return Bundle(name, "scikit-learn", X, y, test)
 
 
 def _read_counts(name: str, path: Path, source: str, first_label: int) -> Bundle:
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-            return _bundle_of_counts(name, source, arrays, first_label)
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise StorageError(
-            f"{path} is damaged or not a term count file ({error}); replace or remove it."
-        ) from error
+    X = read_table(path, "X")
+    labels: Layout = {"y": (int, ("n",)), "is_test": (bool, ("n",))}
+    stored = read_arrays(path, {**labels, "vocabulary_utf8": (str, (X.shape[1],))}, labels)
+    with reading(path):
+        if "vocabulary_utf8" in stored:
+            from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+            kept = [term not in ENGLISH_STOP_WORDS for term in stored["vocabulary_utf8"].tolist()]
+            X = X[:, np.flatnonzero(kept)]
+        return Bundle(name, source, X, stored["y"] - first_label, stored["is_test"])
 
 
-def _bundle_of_counts(name: str, source: str, arrays: Mapping[str, Any], first_label: int) -> Bundle:
-    parts = (arrays["X_data"].astype(np.float64), arrays["X_indices"], arrays["X_indptr"])
-    X = csr_array(parts, shape=tuple(arrays["X_shape"]))
-    X.check_format(full_check=True)
-    if "vocabulary_utf8" in arrays:
-        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-        terms = bytes(arrays["vocabulary_utf8"]).decode().split("\n")
-        X = X[:, [column for column, term in enumerate(terms) if term not in ENGLISH_STOP_WORDS]]
-    X.sum_duplicates()
-    return Bundle(
-        name, source, X, arrays["y"].astype(np.int64) - first_label, arrays["is_test"].astype(np.bool_)
-    )
-
-
-def _fetch_counts(published: str, **options: str) -> dict[str, NDArray[Any]]:
+def _fetch_counts(published: str, **options: str) -> tuple[csr_array, NDArray[np.int64], NDArray[np.bool_]]:
     from sklearn.datasets import fetch_20newsgroups
     from sklearn.feature_extraction.text import CountVectorizer
 
@@ -320,11 +305,7 @@ def _fetch_counts(published: str, **options: str) -> dict[str, NDArray[Any]]:
             f"--data-home (or set RMOPT_DATA_HOME to) a folder that holds {published}."
         ) from error
     counts = CountVectorizer(stop_words="english", min_df=2, **options).fit_transform(train.data + test.data)
-    return {
-        "X_data": counts.data.astype(np.float32),
-        "X_indices": counts.indices.astype(np.int32),
-        "X_indptr": counts.indptr.astype(np.int32),
-        "X_shape": np.array(counts.shape, dtype=np.int32),
-        "y": np.concatenate([train.target, test.target]).astype(np.int64),
-        "is_test": np.repeat([False, True], [len(train.target), len(test.target)]),
-    }
+    X = csr_array(counts, dtype=np.float64)
+    X.sum_duplicates()
+    y = np.concatenate([train.target, test.target]).astype(np.int64)
+    return X, y, np.repeat([False, True], [len(train.target), len(test.target)])

@@ -6,15 +6,17 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from problems.arrays import read_npz
+from problems.arrays import found_in, read_table
 from problems.datasets import Bundle, data_folder
 from rmopt.core.errors import StorageError
+from rmopt.core.files import Layout, read_arrays, reading
 
 __all__ = ["caltech101", "mnist"]
 
 CALTECH_FILE, MNIST_FILE = "caltech101_bow1000_derived.npz", "mnist.npz"
 CALTECH_CLASSES, CALTECH_IMAGES = 50, 65
 BACKGROUND = "BACKGROUND_Google"
+_LABELS: Layout = {"y": (int, ("n",)), "class_names": (str, ("classes",))}
 
 
 def caltech101(data_home: Path | str | None = None) -> Bundle:
@@ -35,19 +37,20 @@ def caltech101(data_home: Path | str | None = None) -> Bundle:
     StorageError
         When the file is missing or damaged.
     """
-    arrays = _arrays(
-        CALTECH_FILE, data_home, ("X_data", "X_indices", "X_indptr", "X_shape", "y", "class_names")
+    path = found_in(
+        data_folder(data_home), (CALTECH_FILE,), "there is no public source to fetch it from; make it"
     )
-    parts = (arrays["X_data"].astype(np.float64), arrays["X_indices"], arrays["X_indptr"])
-    X, y = csr_array(parts, shape=tuple(arrays["X_shape"])), arrays["y"].astype(np.int64)
-    X.sum_duplicates()
-    counts = np.bincount(y)
-    counts[_names(arrays["class_names"]).index(BACKGROUND)] = 0
-    largest = np.argsort(-counts, kind="stable")[:CALTECH_CLASSES]
-    members = [np.flatnonzero(y == label)[:CALTECH_IMAGES] for label in largest]
-    labels = np.repeat(np.arange(CALTECH_CLASSES), [len(rows) for rows in members])
-    test = np.concatenate([np.arange(len(rows)) % 5 == 4 for rows in members])
-    return Bundle("caltech101", CALTECH_FILE, csr_array(X[np.concatenate(members)]), labels, test)
+    X, (y, names) = read_table(path, "X"), read_arrays(path, _LABELS).values()
+    with reading(path):
+        if len(y) != X.shape[0] or not 0 <= y.min() <= y.max() < len(names):
+            raise ValueError(f"y must have {X.shape[0]} labels from 0 to {len(names) - 1}")
+        counts = np.bincount(y, minlength=len(names))
+        counts[names.tolist().index(BACKGROUND)] = 0
+        largest = np.argsort(-counts, kind="stable")[:CALTECH_CLASSES]
+        members = [np.flatnonzero(y == label)[:CALTECH_IMAGES] for label in largest]
+        labels = np.repeat(np.arange(CALTECH_CLASSES), [len(rows) for rows in members])
+        test = np.concatenate([np.arange(len(rows)) % 5 == 4 for rows in members])
+        return Bundle("caltech101", CALTECH_FILE, csr_array(X[np.concatenate(members)]), labels, test)
 
 
 def mnist(data_home: Path | str | None = None) -> Bundle:
@@ -67,13 +70,17 @@ def mnist(data_home: Path | str | None = None) -> Bundle:
     StorageError
         When the file is damaged, or there is neither a file nor a network connection.
     """
-    if (data_folder(data_home) / MNIST_FILE).is_file():
-        arrays = _arrays(MNIST_FILE, data_home, ("X", "y", "n_train"))
-        X, y, n_train = arrays["X"].reshape(len(arrays["X"]), -1), arrays["y"], int(arrays["n_train"])
-        source = MNIST_FILE
-    else:
-        X, y = _fetch_mnist(data_home)
-        source, n_train = "OpenML", 60_000
+    path = data_folder(data_home) / MNIST_FILE
+    if not path.is_file():
+        return _digits("OpenML", *_fetch_mnist(data_home), 60_000)
+    with reading(path):
+        X, y, n_train = read_arrays(
+            path, {"X": (float, None), "y": (int, ("n",)), "n_train": (int, ())}
+        ).values()
+        return _digits(MNIST_FILE, X.reshape(len(y), -1), y, int(n_train))
+
+
+def _digits(source: str, X: Any, y: Any, n_train: int) -> Bundle:
     return Bundle(
         "mnist", source, X.astype(np.float64) / 255.0, y.astype(np.int64), np.arange(len(y)) >= n_train
     )
@@ -92,18 +99,3 @@ def _fetch_mnist(data_home: Path | str | None) -> tuple[Any, Any]:
             f"MNIST could not be fetched ({error}); connect to the network once, or pass as --data-home "
             f"(or set RMOPT_DATA_HOME to) a folder that holds {MNIST_FILE}."
         ) from error
-
-
-def _arrays(file: str, data_home: Path | str | None, names: tuple[str, ...]) -> dict[str, Any]:
-    path = data_folder(data_home) / file
-    if not path.is_file():
-        raise StorageError(
-            f"{path} does not exist, and there is no public source to fetch it from; pass as --data-home (or set "
-            f"RMOPT_DATA_HOME to) a folder that holds {file}."
-        )
-    return read_npz(path, names)
-
-
-def _names(stored: Any) -> list[str]:
-    """Return names that are stored as text, or as the bytes of lines."""
-    return bytes(stored).decode().split("\n") if stored.dtype == np.uint8 else [str(name) for name in stored]

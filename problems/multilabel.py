@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
+from problems.arrays import found_in, read_table
 from problems.datasets import data_folder, digits
-from rmopt.core.errors import InvalidInputError, StorageError
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.files import read_arrays, reading
 
 __all__ = ["MultilabelBundle", "bibtex", "delicious", "digits_labels", "emotions", "enron", "scene"]
 
@@ -114,97 +115,39 @@ def digits_labels(data_home: Path | str | None = None) -> MultilabelBundle:
     return MultilabelBundle("digits-labels", bundle.source, bundle.X, csr_array(Y.astype(float)), bundle.test)
 
 
-def delicious(data_home: Path | str | None = None) -> MultilabelBundle:
-    """Load Delicious: 16105 web pages, 500 words, 983 tags (19 a page), the first 12920 pages for training.
+def _published(name: str, what: str) -> Callable[..., MultilabelBundle]:
+    """Return the loader of a data set that is read from ``name.npz``."""
+
+    def loader(data_home: Path | str | None = None) -> MultilabelBundle:
+        path = found_in(data_folder(data_home), (f"{name}.npz",), _CONTENT)
+        X, Y = read_table(path, "X", ones=True), csr_array(read_table(path, "Y", ones=True))
+        with reading(path):
+            n_train = int(read_arrays(path, {"n_train": (int, ())})["n_train"])
+            return MultilabelBundle(name, path.name, X, Y, np.arange(X.shape[0]) >= n_train)
+
+    loader.__name__ = loader.__qualname__ = name
+    loader.__doc__ = f"""Load {what}.
 
     Parameters
     ----------
     data_home : path, optional
-        The folder of ``delicious.npz``; see `problems.datasets.data_folder`.
+        The folder of ``{name}.npz``; see `problems.datasets.data_folder`.
 
     Raises
     ------
     StorageError
         When the file is missing or damaged.
     """
-    return _from_file("delicious", data_home)
+    return loader
 
 
-def bibtex(data_home: Path | str | None = None) -> MultilabelBundle:
-    """Load Bibtex: 7395 references, 1836 words, 159 tags.
+_CONTENT = "it is a file with X, Y (arrays or CSR parts) and n_train"
 
-    Errors are those of `delicious`.
-
-    Parameters
-    ----------
-    data_home : path, optional
-        The folder; the environment variable RMOPT_DATA_HOME unless given.
-    """
-    return _from_file("bibtex", data_home)
-
-
-def enron(data_home: Path | str | None = None) -> MultilabelBundle:
-    """Load Enron: 1702 letters, 1001 words, 53 labels.
-
-    Errors are those of `delicious`.
-
-    Parameters
-    ----------
-    data_home : path, optional
-        The folder; the environment variable RMOPT_DATA_HOME unless given.
-    """
-    return _from_file("enron", data_home)
-
-
-def emotions(data_home: Path | str | None = None) -> MultilabelBundle:
-    """Load Emotions: 593 pieces of music, 72 features, 6 labels.
-
-    Errors are those of `delicious`.
-
-    Parameters
-    ----------
-    data_home : path, optional
-        The folder; the environment variable RMOPT_DATA_HOME unless given.
-    """
-    return _from_file("emotions", data_home)
-
-
-def scene(data_home: Path | str | None = None) -> MultilabelBundle:
-    """Load Scene: 2407 images, 294 features, 6 labels.
-
-    Errors are those of `delicious`.
-
-    Parameters
-    ----------
-    data_home : path, optional
-        The folder; the environment variable RMOPT_DATA_HOME unless given.
-    """
-    return _from_file("scene", data_home)
-
-
-def _from_file(name: str, data_home: Path | str | None) -> MultilabelBundle:
-    path = data_folder(data_home) / f"{name}.npz"
-    if not path.is_file():
-        raise StorageError(
-            f"the data set {name!r} is read from {path}, which is not there; pass as --data-home (or set "
-            f"RMOPT_DATA_HOME to) a folder that holds {name}.npz with X, Y (arrays or CSR parts) and n_train."
-        )
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-            X, Y, n_train = _table(arrays, "X"), csr_array(_table(arrays, "Y")), int(arrays["n_train"])
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise StorageError(
-            f"{path} is damaged or not a multi-label file ({error}); replace or remove it."
-        ) from error
-    return MultilabelBundle(name, path.name, X, Y, np.arange(X.shape[0]) >= n_train)
-
-
-def _table(arrays: Any, name: str) -> Any:
-    if name in arrays:
-        return arrays[name].astype(np.float64)
-    indices, indptr = arrays[f"{name}_indices"], arrays[f"{name}_indptr"]
-    data = arrays[f"{name}_data"].astype(np.float64) if f"{name}_data" in arrays else np.ones(indices.size)
-    table = csr_array((data, indices, indptr), shape=tuple(arrays[f"{name}_shape"]))
-    table.check_format(full_check=True)
-    table.sum_duplicates()
-    return table
+delicious = _published(
+    "delicious",
+    "Delicious: 16105 web pages, 500 words, 983 tags (19 a page), the first 12920 pages for training",
+)
+bibtex = _published("bibtex", "Bibtex: 7395 references, 1836 words, 159 tags")
+enron = _published("enron", "Enron: 1702 letters, 1001 words, 53 labels")
+emotions = _published("emotions", "Emotions: 593 pieces of music, 72 features, 6 labels")
+scene = _published("scene", "Scene: 2407 images, 294 features, 6 labels")

@@ -10,9 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from problems.arrays import read_npz, read_text_table
+from problems.arrays import found_in, read_text_table
 from problems.datasets import data_folder
-from rmopt.core.errors import InvalidInputError, StorageError
+from rmopt.core.arguments import number
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.files import read_arrays, reading
 
 __all__ = ["Ratings", "ml1m", "ml100k", "picture"]
 
@@ -39,7 +41,7 @@ class Ratings:
     Raises
     ------
     InvalidInputError
-        When the parts do not belong together, or a value is not finite.
+        When the parts do not belong together, or a value is not finite or outside of the limits.
     """
 
     name: str
@@ -52,17 +54,17 @@ class Ratings:
     units: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
-        lengths = {len(self.rows), len(self.columns), len(self.values)}
+        lengths, (low, high) = {len(self.rows), len(self.columns), len(self.values)}, self.limits
+        numbers = (self.rows, self.shape[0]), (self.columns, self.shape[1])
+        flaw = None
         if len(lengths) != 1 or 0 in lengths or not np.isfinite(self.values).all():
-            raise InvalidInputError(
-                f"the ratings {self.name!r} (from {self.source}) cannot be used: rows, columns and values must be "
-                "equally many finite numbers, and at least one."
-            )
-        for numbers, size in ((self.rows, self.shape[0]), (self.columns, self.shape[1])):
-            if numbers.min() < 0 or numbers.max() >= size:
-                raise InvalidInputError(
-                    f"the ratings {self.name!r} (from {self.source}) name rows or columns outside of {self.shape}."
-                )
+            flaw = "rows, columns and values must be equally many finite numbers, and at least one"
+        elif any(found.min() < 0 or found.max() >= size for found, size in numbers):
+            flaw = f"they name rows or columns outside of {self.shape}"
+        elif self.values.min() < low or self.values.max() > high:
+            flaw = f"values run from {self.values.min():g} to {self.values.max():g}, outside of {low:g} to {high:g}"
+        if flaw:
+            raise InvalidInputError(f"the ratings {self.name!r} (from {self.source}) cannot be used: {flaw}.")
 
     def held_out(self, seed: int, fraction: float = 0.2) -> NDArray[np.bool_]:
         """Return which entries a random split holds out.
@@ -78,8 +80,7 @@ class Ratings:
         InvalidInputError
             When the fraction is out of range.
         """
-        if not 0.0 < fraction < 1.0:
-            raise InvalidInputError(f"the held-out share {fraction} must lie between 0 and 1.")
+        number("the held-out share", fraction, above=0, below=1)
         rng = np.random.default_rng(seed)
         if self.units is None:
             return rng.random(len(self.values)) < fraction
@@ -127,26 +128,24 @@ def ml1m(data_home: Path | str | None = None) -> Ratings:
 def _movielens(
     name: str, data_home: Path | str | None, published: Path, separator: str, archive: str
 ) -> Ratings:
-    folder = data_folder(data_home)
-    if (folder / f"{name}.npz").is_file():
-        source = f"{name}.npz"
-        users, films, values = read_npz(folder / source, ("user", "item", "rating")).values()
-    elif (folder / published).is_file():
-        source = str(published)
-        table = read_text_table(folder / published, separator, usecols=(0, 1, 2))
-        users, films, values = table.T
-    else:
-        raise StorageError(
-            f"neither {name}.npz nor {published} is in {folder}; unpack {archive} from "
-            "https://grouplens.org/datasets/movielens/ there, or pass as --data-home (or set RMOPT_DATA_HOME to) a "
-            "folder that holds one of them."
-        )
-    # Films without ratings are left out: the numbers become 0, 1, 2, …
-    (_, rows), (_, columns) = (np.unique(ids, return_inverse=True) for ids in (films, users))
-    shape = int(rows.max()) + 1, int(columns.max()) + 1
-    return Ratings(
-        name, source, rows.astype(np.int32), columns.astype(np.int32), values.astype(float), shape, (1.0, 5.0)
+    path = found_in(
+        data_folder(data_home),
+        (f"{name}.npz", str(published)),
+        f"unpack {archive} from https://grouplens.org/datasets/movielens/ there",
     )
+    if path.suffix == ".npz":
+        layout = {"user": (int, ("n",)), "item": (int, ("n",)), "rating": (float, ("n",))}
+        users, films, values = read_arrays(path, layout).values()
+    else:
+        users, films, values = read_text_table(path, separator, usecols=(0, 1, 2)).T
+    with reading(path):
+        # Films without ratings are left out: the numbers become 0, 1, 2, …
+        (_, rows), (_, columns) = (np.unique(ids, return_inverse=True) for ids in (films, users))
+        shape = int(rows.max()) + 1, int(columns.max()) + 1
+        source = path.name if path.suffix == ".npz" else str(published)
+        return Ratings(
+            name, source, rows.astype(np.int32), columns.astype(np.int32), values, shape, (1.0, 5.0)
+        )
 
 
 def picture(data_home: Path | str | None = None) -> Ratings:

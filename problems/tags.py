@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from problems.arrays import read_npz
+from problems.arrays import found_in
 from problems.datasets import data_folder
-from rmopt.core.errors import InvalidInputError, StorageError
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.files import read_arrays, reading
 
 __all__ = ["TagBundle", "ml10m_tags", "numbered", "post_core", "toy_tags"]
 
@@ -137,45 +138,33 @@ def ml10m_tags(data_home: Path | str | None = None) -> TagBundle:
     StorageError
         When the file is missing or damaged.
     """
-    folder = data_folder(data_home)
-    if (folder / ML10M_FILE).is_file():
-        source = ML10M_FILE
-        stored = read_npz(folder / ML10M_FILE, ("user", "movie", "tag", "tag_names_utf8"))
-        words = np.array(bytes(stored["tag_names_utf8"]).decode().split("\n"))
-        if not len(stored["user"]) == len(stored["movie"]) == len(stored["tag"]) or stored[
-            "tag"
-        ].max() >= len(words):
-            raise StorageError(f"{folder / source} is damaged: its columns do not fit; replace it.")
-        users, movies, texts = stored["user"], stored["movie"], words[stored["tag"]]
-    elif (folder / ML10M_TEXT).is_file():
-        source = ML10M_TEXT
-        users, movies, texts = _text_columns(folder / source)
-    else:
-        raise StorageError(
-            f"neither {ML10M_FILE} nor {ML10M_TEXT} is in {folder}; put the latter there from "
-            "https://files.grouplens.org/datasets/movielens/ml-10m.zip, or pass as --data-home (or set "
-            "RMOPT_DATA_HOME to) a folder that holds one of them."
-        )
-    known, tags = np.unique([text.strip().lower() for text in texts], return_inverse=True)
-    core = post_core(np.column_stack([users, movies, tags]).astype(np.int64), ML10M_CORE)
-    if not len(core):
-        raise StorageError(f"{folder / source} has no post core at level {ML10M_CORE}; replace it.")
-    triples, names = numbered(core)
-    return TagBundle("ml10m-tags", source, triples, tuple(str(known[tag]) for tag in names[2]))
+    path = found_in(
+        data_folder(data_home),
+        (ML10M_FILE, ML10M_TEXT),
+        "put the latter there from https://files.grouplens.org/datasets/movielens/ml-10m.zip",
+    )
+    with reading(path):
+        users, movies, texts = _stored_columns(path) if path.name == ML10M_FILE else _text_columns(path)
+        known, tags = np.unique([text.strip().lower() for text in texts], return_inverse=True)
+        core = post_core(np.column_stack([users, movies, tags]).astype(np.int64), ML10M_CORE)
+        if not len(core):
+            raise ValueError(f"it has no post core at level {ML10M_CORE}")
+        triples, names = numbered(core)
+        return TagBundle("ml10m-tags", path.name, triples, tuple(str(known[tag]) for tag in names[2]))
+
+
+def _stored_columns(path: Path) -> tuple[Array, Array, Array]:
+    columns = {name: (int, ("n",)) for name in ("user", "movie", "tag")}
+    stored = read_arrays(path, {**columns, "tag_names_utf8": (str, (None,))})
+    if stored["tag"].min(initial=0) < 0:
+        raise ValueError("it has negative numbers of tags")
+    return stored["user"], stored["movie"], stored["tag_names_utf8"][stored["tag"]]
 
 
 def _text_columns(path: Path) -> tuple[Array, Array, list[str]]:
-    try:
-        rows = [
-            line.rstrip("\n").split("::") for line in path.read_text(encoding="utf-8").splitlines() if line
-        ]
-        return (
-            np.array([int(row[0]) for row in rows]),
-            np.array([int(row[1]) for row in rows]),
-            [row[2] for row in rows],
-        )
-    except (OSError, ValueError, IndexError) as error:
-        raise StorageError(f"{path} is damaged ({error}); replace or remove it.") from error
+    rows = [line.split("::") for line in path.read_text(encoding="utf-8").splitlines() if line]
+    users, movies = (np.array([int(row[column]) for row in rows]) for column in (0, 1))
+    return users, movies, [row[2] for row in rows]
 
 
 def toy_tags(data_home: Path | str | None = None) -> TagBundle:

@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from problems.arrays import read_npz, read_text_table
+from problems.arrays import found_in, read_text_table
 from problems.datasets import data_folder
-from rmopt.core.errors import InvalidInputError, StorageError
+from rmopt.core.arguments import number
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.files import read_arrays, reading
 
 __all__ = ["TaskBundle", "parkinsons"]
 
@@ -48,7 +50,7 @@ class TaskBundle:
             flaw = "X, y and task must have one row per example"
         elif not (np.isfinite(self.X).all() and np.isfinite(self.y).all()):
             flaw = "X or y holds NaN or infinity"
-        elif self.task.min() < 0 or np.bincount(self.task).min() < 2:
+        elif not 0 <= self.task.min() <= self.task.max() < len(self.y) or np.bincount(self.task).min() < 2:
             flaw = "each task needs at least two examples"
         if flaw:
             raise InvalidInputError(f"the tasks {self.name!r} (from {self.source}) cannot be used: {flaw}.")
@@ -61,11 +63,10 @@ class TaskBundle:
         InvalidInputError
             When the fraction is out of range.
         """
-        if not 0.0 < fraction < 1.0:
-            raise InvalidInputError(f"the held-out share {fraction} must lie between 0 and 1.")
+        number("the held-out share", fraction, above=0, below=1)
         rng, mask = np.random.default_rng(seed), np.zeros(len(self.y), dtype=bool)
-        for number in range(int(self.task.max()) + 1):
-            members = rng.permutation(np.flatnonzero(self.task == number))
+        for task in range(int(self.task.max()) + 1):
+            members = rng.permutation(np.flatnonzero(self.task == task))
             mask[members[: min(max(round(fraction * len(members)), 1), len(members) - 1)]] = True
         return mask
 
@@ -86,19 +87,18 @@ def parkinsons(data_home: Path | str | None = None) -> TaskBundle:
     StorageError
         When the file is missing or damaged.
     """
-    folder = data_folder(data_home)
-    if (folder / PARKINSONS_FILE).is_file():
-        source, table = PARKINSONS_FILE, read_npz(folder / PARKINSONS_FILE, ("X",))["X"]
-    elif (folder / PARKINSONS_TEXT).is_file():
-        source, table = PARKINSONS_TEXT, read_text_table(folder / PARKINSONS_TEXT, ",", skiprows=1)
+    path = found_in(
+        data_folder(data_home),
+        (PARKINSONS_FILE, PARKINSONS_TEXT),
+        "put the latter there from https://archive.ics.uci.edu/dataset/189",
+    )
+    if path.name == PARKINSONS_FILE:
+        table = read_arrays(path, {"X": (float, (None, 22))})["X"]
     else:
-        raise StorageError(
-            f"neither {PARKINSONS_FILE} nor {PARKINSONS_TEXT} is in {folder}; put the latter there from "
-            "https://archive.ics.uci.edu/dataset/189, or pass as --data-home (or set RMOPT_DATA_HOME to) a folder "
-            "that holds one of them."
-        )
-    if table.ndim != 2 or table.shape[1] != 22:
-        raise StorageError(f"{folder / source} has shape {table.shape}, not 22 columns; replace it.")
-    _, task = np.unique(table[:, 0], return_inverse=True)
-    features = np.delete(table, [0, 4, 5], axis=1)
-    return TaskBundle("parkinsons", source, features, table[:, 5].copy(), task.astype(np.int64))
+        table = read_text_table(path, ",", skiprows=1)
+    with reading(path):
+        if table.shape[1] != 22:
+            raise ValueError(f"it has {table.shape[1]} columns, not 22")
+        _, task = np.unique(table[:, 0], return_inverse=True)
+        features = np.delete(table, [0, 4, 5], axis=1)
+        return TaskBundle("parkinsons", path.name, features, table[:, 5].copy(), task.astype(np.int64))

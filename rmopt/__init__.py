@@ -15,16 +15,17 @@ The parts are sub-packages, loaded when first used:
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rmopt.core import (
-    DivergedError,
-    InvalidInputError,
-    MissingCapabilityError,
-    Problem,
-    RmoptError,
-    StorageError,
-)
+if TYPE_CHECKING:
+    from rmopt.core import (
+        DivergedError,
+        InvalidInputError,
+        MissingCapabilityError,
+        Problem,
+        RmoptError,
+        StorageError,
+    )
 
 _SUBPACKAGES = (
     "checks", "cli", "core", "costs", "engines", "experiments", "interop", "linalg", "manifolds",
@@ -46,6 +47,8 @@ def __getattr__(name: str) -> Any:
         return autograd_cost
     if name in _SUBPACKAGES:
         return importlib.import_module(f"rmopt.{name}")
+    if name in __all__:
+        return getattr(importlib.import_module("rmopt.core"), name)
     raise AttributeError(f"module 'rmopt' has no attribute {name!r}")
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from rich.console import Console
 
-from rmopt.drawing import DrawingProcess, draw
+from rmopt.drawing import draw
 
 __all__ = ["Claim", "Outcome", "Run"]
 
@@ -85,20 +85,6 @@ class Run:
         finally:
             bar.end()
 
-    @cached_property
-    def _drawing_process(self) -> DrawingProcess:
-        return DrawingProcess()
-
-    def prepare_to_draw(self) -> None:
-        """Start the process that will draw, so that it is ready when `draw` needs it."""
-        _ = self._drawing_process
-
-    def close(self) -> None:
-        """End the process that was to draw, where nothing was drawn."""
-        prepared = vars(self).pop("_drawing_process", None)
-        if prepared is not None:
-            prepared.close()
-
     def draw(
         self, name: str, fill: Callable[..., None], *arguments: Any, size: tuple[float, float] = (6.4, 4.0)
     ) -> Path:
@@ -109,8 +95,7 @@ class Run:
         name : str
             The file name, ending in ``.png``.
         fill : callable
-            A function ``fill(figure, *arguments)`` at the top level of a module; it draws into an empty
-            matplotlib figure. After `prepare_to_draw` it runs in another process.
+            A function ``fill(figure, *arguments)`` that draws into an empty matplotlib figure.
         *arguments : object
             What the function needs.
         size : tuple of float
@@ -122,9 +107,7 @@ class Run:
             When the file cannot be written; an older file of that name is untouched.
         """
         path = self.path(name)
-        # The prepared process draws one picture; matplotlib is loaded here only for a second one.
-        prepared = vars(self).pop("_drawing_process", None)
-        (draw if prepared is None else prepared.draw)(path, size, fill, *arguments)
+        draw(path, size, fill, *arguments)
         return path
 
 

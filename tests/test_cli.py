@@ -269,7 +269,8 @@ def test_errors_of_the_program_keep_their_traceback() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "expected"), [([], "nothing was saved."), (["--saves"], "what was saved is in here.")]
+    ("options", "expected"),
+    [([], "nothing was saved."), (["--saves"], "what was saved is in here: checkpoint.npz.")],
 )
 def test_an_interrupted_run_says_what_is_left(call: Any, options: list[str], expected: str) -> None:
     called = call("run", "interrupted", "--out", "here", *options)

@@ -25,7 +25,11 @@ def test_arguments_that_work_do(part: Part) -> None:
 
 
 def test_a_few_strange_arguments() -> None:
-    cases = [case for part in PARTS.values() for case in random.Random(part.name).sample(list(argument_cases(part)), 5)]
+    cases = [
+        case
+        for part in PARTS.values()
+        for case in random.Random(part.name).sample(list(argument_cases(part)), 5)
+    ]
     _, bad = tried(cases)
     assert not bad, "\n".join(bad)
 

@@ -17,7 +17,7 @@ import typer
 from numpydoc.validate import validate
 
 import rmopt
-from rmopt.cli import app
+from rmopt.cli.commands import app
 from rmopt.cli.plugins import load_experiment
 from rmopt.cli.signature import as_command
 

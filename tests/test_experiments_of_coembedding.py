@@ -19,10 +19,8 @@ from rmopt.experiments import Outcome, Run
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Any:
-    made = Run("test", 0, tmp_path, quiet=True)
-    yield made
-    made.close()
+def run(tmp_path: Path) -> Run:
+    return Run("test", 0, tmp_path, quiet=True)
 
 
 def test_classification_beside_rivals_and_local_optima(run: Run) -> None:

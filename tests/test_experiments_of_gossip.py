@@ -165,7 +165,7 @@ def test_multitask_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("experiment", "options", "words"),
     [
-        ("completion", ["--case", "9"], "--case 9 is unknown"),
+        ("completion", ["--case", "9"], "--case = 9 must be an integer of at least 0 and at most 5"),
         ("completion", ["--case", "1", "--scale", "2"], "--scale 2 must be"),
         ("completion", ["--rho", "much"], "--rho 'much'"),
         ("completion", ["--agents", "mpi"], "needs two or more processes: mpiexec"),

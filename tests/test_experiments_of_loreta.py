@@ -129,14 +129,14 @@ def test_similarity_selects_step_sizes_and_keeps_other_settings(tmp_path: Path) 
         ((*RANKS, "--budget", "1280"), "--budget 1280 gives rank 4 320 features, and digits has 64"),
         ((*RANKS, "--ranks", "20"), "rank k = 20 is out of range"),
         ((*RANKS, "--ranks", "a"), "--ranks 'a' must be integers of at least 1"),
-        ((*RANKS, "--splits", "0"), "--splits 0 and --triplets 20000 must be at least 1"),
+        ((*RANKS, "--splits", "0"), "--splits = 0 must be a positive integer"),
         ((*RANKS, "--data", "digits-labels"), "needs one whose loader returns a Bundle"),
         (
             (*RANKING, "--inits", "ones"),
             "--inits 'ones': ones is not known; choose from zero, identity, gaussian",
         ),
         ((*RANKING, "--ranks", "17"), "rank k = 17 is out of range for 16 × 64 matrices"),
-        ((*RANKING, "--epochs", "0"), "--epochs 0 must be at least 1"),
+        ((*RANKING, "--epochs", "0"), "--epochs = 0 must be a positive integer"),
         ((*RANKING, "--methods", ","), "--methods ',': nothing is not known"),
         (
             ("similarity", "--steps", "oasis=1"),

@@ -17,21 +17,15 @@ def fail_to_plot(figure: Any) -> None:
     raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("prepared", [False, True])
-def test_picture_is_a_png_file(tmp_path: Path, prepared: bool) -> None:
+def test_picture_is_a_png_file(tmp_path: Path) -> None:
     run = Run("fake", seed=0, out=tmp_path / "new", quiet=True)
-    if prepared:
-        run.prepare_to_draw()
     path = run.draw("curve.png", plot_line, [1.0, 2.0, 3.0], size=(2, 1))
     assert path.read_bytes().startswith(b"\x89PNG")
     assert [file.name for file in run.out.iterdir()] == ["curve.png"]
 
 
-@pytest.mark.parametrize("prepared", [False, True])
-def test_picture_is_not_written_after_an_error(tmp_path: Path, prepared: bool) -> None:
+def test_picture_is_not_written_after_an_error(tmp_path: Path) -> None:
     run = Run("fake", seed=0, out=tmp_path)
-    if prepared:
-        run.prepare_to_draw()
     with pytest.raises(ZeroDivisionError):
         run.draw("curve.png", fail_to_plot)
     assert list(tmp_path.iterdir()) == []

@@ -111,7 +111,7 @@ def test_save_and_load(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) ->
     np.testing.assert_array_equal(loaded.similarity(X[:3], X), model.similarity(X[:3], X))
     assert (loaded.n_updates_, loaded.rank) == (model.n_updates_, 8)
     (tmp_path / "model.npz").write_bytes(b"not a model")
-    with pytest.raises(StorageError, match=r"not a file that rmopt wrote"):
+    with pytest.raises(StorageError, match=r"not a file that rmopt can read"):
         LoretaSimilarity.load(tmp_path / "model.npz")
 
 

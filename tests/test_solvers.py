@@ -262,7 +262,7 @@ def test_damaged_checkpoints_are_never_believed(tmp_path: Path) -> None:
     expected, content = run(), path.read_bytes()
     for damaged in (b"", b"hello", content[: len(content) // 2], content[:-30]):
         path.write_bytes(damaged)
-        with pytest.raises(StorageError, match=r"is not a file that rmopt wrote, or it is damaged"):
+        with pytest.raises(StorageError, match=r"is damaged, or not a file that rmopt can read"):
             run()
     rng, refused = np.random.default_rng(0), 0
     for _ in range(60):

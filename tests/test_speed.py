@@ -68,7 +68,7 @@ def test_the_experiment_runs(tmp_path: Path) -> None:
     [
         (("--sizes", "10,x"), "--sizes '10,x' must be integers of at least 2"),
         (("--sizes", "50"), "--nonzeros 100 and --rank 10 must lie between 1 and the smallest size, 50"),
-        (("--steps", "0"), "--steps 0 and --repeats 5 must be at least 1"),
+        (("--steps", "0"), "--steps = 0 must be a positive integer"),
         (("--sizes", "1000,100000000000"), "GiB are free; take smaller sizes"),
     ],
 )

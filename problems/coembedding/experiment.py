@@ -10,7 +10,7 @@ import numpy as np
 import typer
 from threadpoolctl import threadpool_limits
 
-from problems.cells import Cells, chosen_from, mean_and_sem
+from problems.cells import Cells, chosen_from, mean_and_sem, positive_numbers
 from problems.coembedding.bench import SCORERS, trained
 from problems.coembedding.claims import NAMES, optima_claims, table_claims
 from problems.coembedding.figure import draw_optima, draw_scores
@@ -21,6 +21,7 @@ from problems.coembedding.training import BETAS, checked_betas, minimise
 from problems.datasets import load
 from problems.multilabel import MultilabelBundle
 from rmopt.core import InvalidInputError
+from rmopt.core.arguments import integer, number, one_of
 from rmopt.costs import Trace
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.solvers import RankIncremental
@@ -60,19 +61,15 @@ def coembedding(
     d columns from many random places, and looks at how the spread of the optima shrinks as d grows.
     """
     chosen = chosen_from(METHODS, methods, "--methods")
-    weights = _weights(betas)
+    weights = checked_betas(positive_numbers(betas, "--betas"))
     for option, value, least in (
         ("--splits", splits, 1), ("--rows", rows, 0), ("--folds", folds, 2), ("--starts", starts, 0),
         ("--optima-rows", optima_rows, 0),
     ):  # fmt: skip
-        if value < least:
-            raise InvalidInputError(f"{option} {value} must be at least {least}.")
-    if select_by not in SCORERS:
-        raise InvalidInputError(f"--select-by {select_by!r} is unknown; choose one of {', '.join(SCORERS)}.")
-    if not optima_beta > 0.0:
-        raise InvalidInputError(f"--optima-beta {optima_beta:g} must be positive.")
+        integer(option, value, least)
+    one_of("--select-by", select_by, SCORERS)
+    number("--optima-beta", optima_beta, above=0)
     bundle = load(data, data_home, MultilabelBundle)
-    run.prepare_to_draw()
     n, n_train = bundle.X.shape[0], _training_rows(bundle, rows)
     run.say(
         f"{bundle.name} ({bundle.source}): {n_train:,} of {n:,} rows for training, {bundle.X.shape[1]:,} features, "
@@ -121,13 +118,6 @@ def _watched(rank: int) -> list[int]:
     return sorted({*below.tolist(), max(rank, 1), rank + 1})
 
 
-def _weights(text: str) -> list[float]:
-    try:
-        return checked_betas([float(part) for part in text.split(",") if part.strip()])
-    except ValueError:
-        raise InvalidInputError(f"--betas {text!r} must be positive numbers with commas between.") from None
-
-
 def _training_rows(bundle: MultilabelBundle, rows: int) -> int:
     n = bundle.X.shape[0]
     wanted = rows or (1000 if n > 1500 else 2 * n // 3)
@@ -139,25 +129,25 @@ def _training_rows(bundle: MultilabelBundle, rows: int) -> int:
 def _row(name: str, found: list[dict[str, Any]], data: str) -> dict[str, Any]:
     row: dict[str, Any] = {"method": METHODS[name].label}
     printed = PRINTED.get(data, {}).get(METHODS[name].column)
-    for number, measure in enumerate(MEASURES):
+    for place, measure in enumerate(MEASURES):
         mean, sem = mean_and_sem(cell[measure] for cell in found)
         row[measure], row[f"{measure}_sem"] = mean, sem
         if printed:
-            row[f"{measure}_paper"] = printed[number]
+            row[f"{measure}_paper"] = printed[place]
     row["train_seconds"] = float(np.median([cell["seconds"] for cell in found]))
     return row
 
 
 def _draw_scores(run: Run, results: dict[str, list[dict[str, Any]]], data: str) -> None:
     scores, printed = {}, {}
-    for number, measure in enumerate(MEASURES):
+    for place, measure in enumerate(MEASURES):
         found = {}
         for name, cells in results.items():
             mean, sem = mean_and_sem(cell[measure] for cell in cells)
             found[METHODS[name].label] = (mean, sem or 0.0)
         scores[NAMES[measure]] = found
         printed[NAMES[measure]] = {
-            METHODS[name].label: PRINTED[data][METHODS[name].column][number]
+            METHODS[name].label: PRINTED[data][METHODS[name].column][place]
             for name in results if data in PRINTED
         }  # fmt: skip
     run.draw("scores.png", draw_scores, scores, printed, data, size=(9.0, 3.6))

@@ -14,7 +14,8 @@ from problems.cells import Cells, chosen_from, whole_numbers
 from problems.coembedding.conic import conic_metric
 from problems.coembedding.figure import draw_curves
 from problems.coembedding.regression import MetricRegression, closed_form
-from rmopt.core import InvalidInputError, Problem
+from rmopt.core import Problem
+from rmopt.core.arguments import integer, number
 from rmopt.costs import SumOfCosts, Trace
 from rmopt.engines import certify
 from rmopt.experiments import Claim, Outcome, Run
@@ -111,12 +112,9 @@ def metric_regression(
     """
     chosen = chosen_from(METHODS, methods, "--methods")
     numbers, counts = whole_numbers(sizes, "--sizes"), whole_numbers(samples, "--samples")
-    if not (beta > 0.0 and tol > 0.0 and time_limit > 0.0) or repeats < 1:
-        raise InvalidInputError(
-            f"--beta {beta:g}, --tol {tol:g} and --time-limit {time_limit:g} must be positive, --repeats {repeats} "
-            "at least 1."
-        )
-    run.prepare_to_draw()
+    for option, value in (("--beta", beta), ("--tol", tol), ("--time-limit", time_limit)):
+        number(option, value, above=0)
+    integer("--repeats", repeats, 1)
     # Libraries are loaded before the clock starts.
     small = MetricRegression(np.eye(3)) + Trace(beta)
     for _, solve in chosen.values():

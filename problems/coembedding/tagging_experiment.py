@@ -11,14 +11,14 @@ import numpy as np
 import typer
 from threadpoolctl import threadpool_limits
 
-from problems.cells import Cells, mean_and_sem
+from problems.cells import Cells, mean_and_sem, positive_numbers
 from problems.coembedding.figure import draw_curves, levels
 from problems.coembedding.recommender import PairwiseInteractionTags, TagRecommender
 from problems.coembedding.tagging import TagRanking
 from problems.coembedding.training import checked_betas, minimise
 from problems.datasets import load
 from problems.tags import TagBundle
-from rmopt.core import InvalidInputError
+from rmopt.core.arguments import integer, number, one_of
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.solvers import Exponential, Linear, RankIncremental, Recorder
 
@@ -52,19 +52,16 @@ def tagging(
     One post of each user is held out. F1 of the five best tags and the training objective are watched while the rank
     grows towards that of the global minimum.
     """
-    try:
-        weights = checked_betas([float(part) for part in betas.split(",") if part.strip()])
-    except ValueError:
-        raise InvalidInputError(f"--betas {betas!r} must be positive numbers with commas between.") from None
-    if growth not in GROWTHS:
-        raise InvalidInputError(f"--growth {growth!r} is unknown; choose one of {', '.join(GROWTHS)}.")
-    if columns < 1 or splits < 1 or factors < 0 or not tol > 0.0:
-        raise InvalidInputError(
-            f"--columns {columns} and --splits {splits} must be at least 1, --factors {factors} at least 0, and "
-            f"--tol {tol:g} positive."
-        )
+    weights = checked_betas(positive_numbers(betas, "--betas"))
+    one_of("--growth", growth, GROWTHS)
+    for option, count, least in (
+        ("--columns", columns, 1),
+        ("--splits", splits, 1),
+        ("--factors", factors, 0),
+    ):
+        integer(option, count, least)
+    number("--tol", tol, above=0)
     bundle = load(data, data_home, TagBundle)
-    run.prepare_to_draw()
     users, items, tags = bundle.counts
     run.say(
         f"{bundle.name} ({bundle.source}): {users} users, {items} items, {tags} tags, {len(bundle.triples):,} "

@@ -15,7 +15,7 @@ from problems.metric.bench import DEPTH, Bench
 from problems.metric.claims import metric_claims
 from problems.metric.figure import draw_convergence, draw_precision
 from problems.metric.methods import METHODS, USUAL, Method
-from rmopt.core import InvalidInputError
+from rmopt.core.arguments import integer, number, one_of
 from rmopt.experiments import Outcome, Run
 
 Option = typer.Option
@@ -55,9 +55,15 @@ def metric(
     the others, and the share of its class among the first k is measured (Atzmon et al. 2015, section 5).
     """
     chosen = chosen_from(METHODS, methods, "--methods")
-    _check(splits, folds, passes, select, rank_by)
+    for option, count, least in (
+        ("--features", features, 0), ("--rows", rows, 0), ("--triplets", triplets, 0), ("--splits", splits, 1),
+        ("--folds", folds, 2),
+    ):  # fmt: skip
+        integer(option, count, least)
+    number("--passes", passes, above=0)
+    one_of("--select", select, SELECTIONS)
+    one_of("--rank-by", rank_by, ("auto", *RANKINGS))
     bundle = _thinned(load(data, data_home), rows)
-    run.prepare_to_draw()
     for method in chosen.values():
         method.make(**method.defaults)
     first = Bench(bundle, features, 0, 1, run.seed)
@@ -144,22 +150,7 @@ def _thinned(bundle: Bundle, rows: int) -> Bundle:
     """Return the bundle with about this many rows, drawn with a fixed seed from every class."""
     from dataclasses import replace
 
-    if rows < 0:
-        raise InvalidInputError(f"--rows {rows} must be at least 0.")
     if rows == 0 or rows >= len(bundle.y):
         return bundle
     kept = np.flatnonzero(bundle.resplit(0, rows / len(bundle.y)).test)
     return replace(bundle, X=bundle.X[kept], y=bundle.y[kept], test=np.arange(len(kept)) % 5 == 4)
-
-
-def _check(splits: int, folds: int, passes: float, select: str, rank_by: str) -> None:
-    if splits < 1 or folds < 2 or not passes > 0:
-        raise InvalidInputError(
-            f"--splits {splits} must be at least 1, --folds {folds} at least 2, --passes {passes:g} positive."
-        )
-    for option, value, known in (
-        ("--select", select, SELECTIONS),
-        ("--rank-by", rank_by, ("auto", *RANKINGS)),
-    ):
-        if value not in known:
-            raise InvalidInputError(f"{option} {value!r} is unknown; choose one of {', '.join(known)}.")

@@ -33,6 +33,7 @@ from problems.ranking.training import (
 )
 from rmopt.core import InvalidInputError, Problem, Retraction
 from rmopt.core.arguments import Check, bounded, check_parameters, flag, integer, named, one_of, optional
+from rmopt.core.files import reading
 from rmopt.core.streams import seed_of
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import FIXED_RANK_RETRACTIONS
@@ -208,11 +209,14 @@ class LoretaLabelRanker(BaseEstimator):
         Its `rank` is the saved one; the other parameters are the defaults.
         """
         model = LabelScores.load(path)
-        estimator = cls(rank=model.point.rank)  # type: ignore[union-attr]
+        if isinstance(model.point, np.ndarray):
+            raise InvalidInputError(f"{path} holds scores of full rank; read it with LabelScores.load.")
+        estimator = cls(rank=model.point.rank)
         estimator.model_ = model
         estimator.n_labels_, estimator.n_features_in_ = model.point.shape
-        estimator.n_steps_, estimator.n_updates_ = model.about["steps"], model.about["updates"]
-        estimator.top_k_ = model.about["top_k"]
+        with reading(path):
+            counts = (integer(name, model.about.get(name)) for name in ("steps", "updates", "top_k"))
+            estimator.n_steps_, estimator.n_updates_, estimator.top_k_ = counts
         return estimator
 
     def _learn(self, X: Any, Y: Any, n_epochs: int, *, afresh: bool) -> Self:

@@ -21,7 +21,8 @@ from problems.ranking.methods import METHODS, Method
 from problems.ranking.model import LabelScores
 from problems.ranking.training import INITS, ranking_cost
 from problems.selection import select as select_value
-from rmopt.core import DivergedError, InvalidInputError, Problem
+from rmopt.core import DivergedError, Problem
+from rmopt.core.arguments import integer
 from rmopt.experiments import Outcome, Run
 from rmopt.solvers import Recorder
 
@@ -71,8 +72,8 @@ def ranking(
     """
     chosen, widths = chosen_from(METHODS, methods, "--methods"), whole_numbers(ranks, "--ranks")
     starts = list(chosen_from({name: name for name in INITS}, inits, "--inits"))
-    if epochs < 1 or splits < 0:
-        raise InvalidInputError(f"--epochs {epochs} must be at least 1, --splits {splits} at least 0.")
+    integer("--epochs", epochs, 1)
+    integer("--splits", splits, 0)
     bundle = load(data, data_home, MultilabelBundle)
     settings = [
         Setting(name, method, init, rank)
@@ -86,7 +87,6 @@ def ranking(
     ]
     for one in settings:
         one.method.manifold(benches[0].cost(one.method), one.rank)
-    run.prepare_to_draw()
     labels = bundle.Y.nnz / bundle.Y.shape[0]
     run.say(
         f"{bundle.name} ({bundle.source}): {bundle.train.sum():,} training, {bundle.test.sum():,} test rows; "

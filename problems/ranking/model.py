@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.core import InvalidInputError, LowRankPoint
-from rmopt.core.files import load_arrays, save_arrays
+from problems.arrays import load_point, save_point
+from rmopt.core import LowRankPoint, PSDPoint, StorageError
 
 Array = np.ndarray
 
@@ -37,16 +37,14 @@ class LabelScores:
 
     def save(self, path: Path | str) -> None:
         """Write the model as an ``.npz`` file, without pickle."""
-        point = self.point
-        arrays = (
-            {"U": point.U, "S": point.S, "V": point.V} if isinstance(point, LowRankPoint) else {"W": point}
-        )
-        save_arrays(path, arrays, {"kind": "label ranking", **self.about})
+        save_point(path, "label ranking", self.point, self.about)
 
     @classmethod
     def load(cls, path: Path | str) -> LabelScores:
         """Read a model that `save` wrote."""
-        arrays, about = load_arrays(path)
-        if about.pop("kind", None) != "label ranking":
-            raise InvalidInputError(f"{path} does not hold a label ranking model.")
-        return cls(arrays["W"] if "W" in arrays else LowRankPoint(**arrays), about)
+        point, about = load_point(path, "label ranking")
+        if isinstance(point, PSDPoint):
+            raise StorageError(
+                f"{path} holds a symmetric matrix, not the scores of labels; replace or remove it."
+            )
+        return cls(point, about)

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from problems.arrays import save_point
 from problems.datasets import Bundle
 from problems.evaluation import Retrieval, cosine_scores, evaluate_retrieval
 from problems.selection import select
 from problems.similarity.methods import Method
-from problems.similarity.model import save_point
 from problems.similarity.training import initial_point
 from problems.text import informative_unit_rows
 from problems.triplets import ClassTriplets
@@ -144,7 +144,8 @@ class Bench:
             checkpoint=checkpoint,
         )
         about = {"steps": result.steps, "updates": result.updates}
-        save_point(run.path(f"{name}.npz"), result.point, about, metric=plan.method.metric)
+        kind = "metric" if plan.method.metric else "similarity"
+        save_point(run.path(f"{name}.npz"), kind, result.point, about)
         measured = self.measured(plan.method, result.point)
         return _row(plan.label, measured, result.seconds, result.updates), result.history
 

@@ -39,6 +39,7 @@ from rmopt.core.arguments import (
     one_of,
     optional,
 )
+from rmopt.core.files import reading
 from rmopt.core.streams import seed_of
 from rmopt.costs import LOSSES, Loss, TripletSum
 from rmopt.costs.bilinear import checked_triplets
@@ -288,7 +289,9 @@ class LoretaSimilarity(Embedder, BaseEstimator):
         estimator = cls(rank=model.point.rank, psd=isinstance(model.point, PSDPoint))
         estimator.model_ = model
         estimator.n_features_in_ = model.point.shape[0]
-        estimator.n_steps_, estimator.n_updates_ = model.about["steps"], model.about["updates"]
+        with reading(path):
+            counts = (integer(name, model.about.get(name)) for name in ("steps", "updates"))
+            estimator.n_steps_, estimator.n_updates_ = counts
         return estimator
 
     model_: BilinearSimilarity

@@ -16,6 +16,7 @@ from problems.similarity.figure import draw_learning_curves
 from problems.similarity.methods import METHODS, Method
 from problems.similarity.training import loreta_solver
 from rmopt.core import InvalidInputError
+from rmopt.core.arguments import integer, number
 from rmopt.experiments import Outcome, Run
 from rmopt.solvers import Sampler, Solver
 
@@ -66,6 +67,14 @@ def similarity(
     settings: dict[str, Any] = {
         "rank": rank, "step-size": step_size, "retraction": retraction, "engine": engine, "init": init,
     }  # fmt: skip
+    for option, count, least in (
+        ("--features", features, 0),
+        ("--triplets", triplets, 1),
+        ("--split", split, -1),
+    ):
+        integer(option, count, least)
+    for option, size in (("--gd-step-size", gd_step_size), ("--pa-c", pa_c)):
+        number(option, size, above=0)
     key, variants = _variants(compare, settings)
     chosen = chosen_from(METHODS, methods, "--methods")
     if key is not None and ("loreta" not in chosen or (select and key == "step-size")):
@@ -73,7 +82,6 @@ def similarity(
             f"--compare {compare!r} needs loreta among --methods, and no --select of the step sizes it compares."
         )
     sizes = _step_sizes(chosen, steps, {"loreta": step_size, "naive-gd": gd_step_size, "pa": pa_c})
-    run.prepare_to_draw()
     bundle = prepared(load(data, data_home), features, split)
     bench = Bench(bundle, triplets, run.seed)
     # Every setting is tried out before the first method starts to train.
@@ -137,22 +145,21 @@ def _step_sizes(chosen: dict[str, Method], steps: str, given: dict[str, float]) 
     for part in filter(None, steps.split(",")):
         name, _, value = part.partition("=")
         try:
-            number = float(value)
+            sizes[name] = number(name, float(value), above=0)
         except ValueError:
-            number = float("nan")
-        if name not in free or not number > 0:
+            name = ""
+        if name not in free:
             raise InvalidInputError(
                 f"--steps {steps!r}: {part!r} must be NAME=VALUE with one of {', '.join(free) or 'no method'} "
                 "(chosen, and without an option of its own) and a positive number."
             )
-        sizes[name] = number
     return sizes
 
 
 def _variants(compare: str, settings: dict[str, Any]) -> tuple[str | None, list[dict[str, Any]]]:
     """Return the key of ``KEY=VALUE,VALUE`` and the settings of each variant."""
     if not compare:
-        return None, [settings]
+        return None, [_checked(settings)]
     key, equals, values = compare.partition("=")
     if key not in COMPARABLE or not equals or not all(values.split(",")):
         raise InvalidInputError(
@@ -160,6 +167,13 @@ def _variants(compare: str, settings: dict[str, Any]) -> tuple[str | None, list[
         )
     kind = type(settings[key])
     try:
-        return key, [settings | {key: kind(value)} for value in values.split(",")]
+        variants = [settings | {key: kind(value)} for value in values.split(",")]
     except ValueError:
         raise InvalidInputError(f"--compare {compare!r}: the values of {key} must be numbers.") from None
+    return key, [_checked(variant) for variant in variants]
+
+
+def _checked(settings: dict[str, Any]) -> dict[str, Any]:
+    integer("--rank", settings["rank"], 1)
+    number("--step-size", settings["step-size"], above=0)
+    return settings

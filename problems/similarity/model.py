@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.core import InvalidInputError, LowRankPoint, PSDPoint
-from rmopt.core.files import load_arrays, save_arrays
+from problems.arrays import load_point, save_point
+from rmopt.core import LowRankPoint, PSDPoint
 
 Array = np.ndarray
 
@@ -51,25 +51,9 @@ class BilinearSimilarity:
 
     def save(self, path: Path | str) -> None:
         """Write the model as an ``.npz`` file, without pickle."""
-        save_point(path, self.point, self.about)
+        save_point(path, "similarity", self.point, self.about)
 
     @classmethod
     def load(cls, path: Path | str) -> BilinearSimilarity:
         """Read a model that `save` wrote."""
-        arrays, about = load_arrays(path)
-        if about.pop("kind", None) != "similarity":
-            raise InvalidInputError(f"{path} does not hold a similarity model.")
-        if "W" in arrays:
-            return cls(arrays["W"], about)
-        return cls((PSDPoint if "Q" in arrays else LowRankPoint)(**arrays), about)
-
-
-def save_point(
-    path: Path | str, point: LowRankPoint | PSDPoint | Array, about: dict[str, Any], metric: bool = False
-) -> None:
-    """Write W and what belongs to it as an ``.npz`` file, without pickle.
-
-    With `metric` documents are ranked by (q − d)ᵀ W (q − d), and the file's kind is "metric".
-    """
-    arrays = {"W": point} if isinstance(point, np.ndarray) else dict(vars(point))
-    save_arrays(path, arrays, {"kind": "metric" if metric else "similarity", **about})
+        return cls(*load_point(path, "similarity", columns="n"))

@@ -16,6 +16,7 @@ from problems.similarity.claims import rank_claims
 from problems.similarity.figure import draw_ranks
 from problems.similarity.methods import METHODS, Method
 from rmopt.core import DivergedError, InvalidInputError, Problem
+from rmopt.core.arguments import integer
 from rmopt.experiments import Outcome, Run
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import Recorder
@@ -59,10 +60,11 @@ def similarity_ranks(
     chosen = chosen_from(METHODS, methods, "--methods")
     widths = whole_numbers(full_features, "--full-features", 2)
     pairs = [(rank, budget // rank) for rank in whole_numbers(ranks, "--ranks")]
-    if splits < 1 or triplets < 1 or full_triplets < 0:
-        raise InvalidInputError(
-            f"--splits {splits} and --triplets {triplets} must be at least 1, --full-triplets at least 0."
-        )
+    for option, count, least in (
+        ("--budget", budget, 1), ("--splits", splits, 1), ("--triplets", triplets, 1),
+        ("--full-triplets", full_triplets, 0),
+    ):  # fmt: skip
+        integer(option, count, least)
     bundle: Bundle = load(data, data_home)
     for rank, features in pairs:
         if features > bundle.X.shape[1]:
@@ -71,7 +73,6 @@ def similarity_ranks(
                 f"lower the budget or raise the rank."
             )
         FixedRankEmbedded(features, features, rank)
-    run.prepare_to_draw()
     run.say(
         f"{bundle.name} ({bundle.source}): {len(bundle.y):,} documents, {bundle.X.shape[1]:,} features, "
         f"{bundle.n_classes} classes; {splits} random 65/35 splits"

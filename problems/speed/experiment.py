@@ -10,6 +10,7 @@ import typer
 from problems.cells import whole_numbers
 from problems.speed.figure import draw_speed
 from rmopt.core import InvalidInputError
+from rmopt.core.arguments import integer
 from rmopt.experiments import Claim, Outcome, Run
 
 Option = typer.Option
@@ -38,12 +39,10 @@ def sparse_speed(
     2012 ask in section 5 for an algorithm whose time does not grow with the number of features).
     """
     chosen = whole_numbers(sizes, "--sizes", 2)
-    if not 1 <= nonzeros <= chosen[0] or not 1 <= rank <= chosen[0]:
-        raise InvalidInputError(
-            f"--nonzeros {nonzeros} and --rank {rank} must lie between 1 and the smallest size, {chosen[0]}."
-        )
-    if steps < 1 or repeats < 1:
-        raise InvalidInputError(f"--steps {steps} and --repeats {repeats} must be at least 1.")
+    for option, count in (("--nonzeros", nonzeros), ("--rank", rank)):
+        integer(option, count, 1, chosen[0])  # both at most the smallest size
+    for option, count in (("--steps", steps), ("--repeats", repeats)):
+        integer(option, count, 1)
     # Two factors, a copy of both while they are made, and those of the floor.
     need = 8 * 6 * chosen[-1] * (rank + 4)
     free = _free_bytes()
@@ -54,7 +53,6 @@ def sparse_speed(
         )
     from problems.speed.timing import StepTimes
 
-    run.prepare_to_draw()
     run.say(f"rank {rank}, {nonzeros} non-zeros; up to {need / 2**30:.1f} GiB for {chosen[-1]:,} features")
     rows: list[dict[str, Any]] = []
     paper: float | None = 0.0

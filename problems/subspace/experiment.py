@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from threadpoolctl import threadpool_limits
 
-from problems.cells import chosen_from, whole_numbers
+from problems.cells import chosen_from, number_or_auto, whole_numbers
 from problems.datasets import load
 from problems.ratings import Ratings
 from problems.subspace.cases import CASES
@@ -17,6 +17,7 @@ from problems.subspace.methods import METHODS
 from problems.subspace.runs import CompletionRuns
 from problems.subspace.training import VARIANTS, GossipPlan
 from rmopt.core import InvalidInputError
+from rmopt.core.arguments import integer, number
 from rmopt.engines import MPIWorld, OneProcess, World
 from rmopt.experiments import Outcome, Run
 
@@ -63,10 +64,18 @@ def completion(
     run = run if world.rank == 0 else replace(run, out=folder)
     # Several BLAS threads would stand in the way of other processes, and of the compiled passes.
     with world.guard(), threadpool_limits(1, user_api="blas"):
+        integer("--case", case, 0, 5)
+        for option, count, least in (
+            ("--splits", splits, 1), ("--iterations", iterations, 1), ("--folds", folds, 2),
+        ):  # fmt: skip
+            integer(option, count, least)
+        for option, value in (("--scale", scale), ("--updates", updates), ("--step-size", step_size)):
+            number(option, value, above=0)
+        number("--decay", decay, least=0)
+        number("--lam", lam, least=0)
+        number("--hidden", hidden, least=0, below=1)
         if case == 5:
             case, data = 0, "ml1m"
-        if case and case not in CASES:
-            raise InvalidInputError(f"--case {case} is unknown; choose one of 1, 2, 3, 4, 5.")
         usual = CASES[case].methods if case else DEFAULT_METHODS
         # Several processes gossip, and do nothing else.
         usual = tuple(name for name in usual if world.size == 1 or name in VARIANTS)
@@ -77,13 +86,9 @@ def completion(
             )
         counts = [world.size] if agents == "mpi" else whole_numbers(agents, "--agents", 2)
         plan = GossipPlan(
-            _weight(rho), graph=graph, step_size=step_size, decay=decay, n_updates=updates, clock=clock,
-            init="independent",
+            number_or_auto(rho, "--rho"), graph=graph, step_size=step_size, decay=decay, n_updates=updates,
+            clock=clock, init="independent",
         )  # fmt: skip
-        if splits < 1 or folds < 2 or iterations < 1:
-            raise InvalidInputError(
-                f"--splits {splits} and --iterations {iterations} must be at least 1, --folds {folds} at least 2."
-            )
         if case and (ranks or hidden or splits > 1 or len(counts) > 1):
             raise InvalidInputError(
                 f"--case {case} has one rank, one split and its own test entries; leave out --ranks, --hidden and "
@@ -102,10 +107,3 @@ def completion(
         )
         maker.finish()
         return outcome
-
-
-def _weight(rho: str) -> float | str:
-    try:
-        return "auto" if rho == "auto" else float(rho)
-    except ValueError:
-        raise InvalidInputError(f"--rho {rho!r} must be a number or auto.") from None

@@ -21,6 +21,23 @@ from rmopt.solvers import Recorder
 Array = np.ndarray
 
 
+SCALES, CENTRES = ("none", "standard"), ("none", "tasks")
+
+
+def centre_and_scale(X: Array, scale: str) -> tuple[Array, Array]:
+    """Return what to subtract from the columns of examples, and what to divide them by.
+
+    With "standard" these are their means and standard deviations; a column that is constant up to rounding, as
+    scikit-learn's StandardScaler has it, is divided by 1. With "none" columns stay as they are.
+    """
+    if scale == "none":
+        return np.zeros(X.shape[1]), np.ones(X.shape[1])
+    middle, spread = X.mean(axis=0), X.std(axis=0)
+    eps, n = np.finfo(float).eps, len(X)
+    constant = spread**2 <= n * eps * spread**2 + (n * eps * middle) ** 2
+    return middle, np.where(constant, 1.0, spread)
+
+
 class MultitaskSubspace(RegressorMixin, BaseEstimator):
     """Linear regressions of several tasks, whose coefficients U w_t share an r-dimensional subspace.
 
@@ -93,8 +110,8 @@ class MultitaskSubspace(RegressorMixin, BaseEstimator):
         "lam": bounded(number, least=0),
         "solver": bounded(one_of, ("gossip", "batch")),
         "n_agents": bounded(integer, 2),
-        "scale": bounded(one_of, ("none", "standard")),
-        "centre": bounded(one_of, ("none", "tasks")),
+        "scale": bounded(one_of, SCALES),
+        "centre": bounded(one_of, CENTRES),
         "max_iterations": bounded(integer, 1),
         "random_state": seedable,
         "verbose": flag,
@@ -160,9 +177,7 @@ class MultitaskSubspace(RegressorMixin, BaseEstimator):
             )
         y = np.asarray(y, dtype=np.float64)
         self.tasks_, which = np.unique(self._checked_tasks(tasks, len(y)), return_inverse=True)
-        middle, spread = (
-            standard(X) if self.scale == "standard" else (np.zeros(X.shape[1]), np.ones(X.shape[1]))
-        )
+        middle, spread = centre_and_scale(X, self.scale)
         scaled = (X - middle) / spread
         members = [np.flatnonzero(which == number) for number in range(len(self.tasks_))]
         centred = self.centre == "tasks"
@@ -249,8 +264,3 @@ class MultitaskSubspace(RegressorMixin, BaseEstimator):
                 "cross-validation, scikit-learn's metadata routing hands it on."
             )
         return column_of_names("tasks", names)
-
-
-def standard(X: Array) -> tuple[Array, Array]:
-    """Return the mean and the standard deviation of each feature; 1 for a feature that is constant."""
-    return X.mean(axis=0), np.where(np.ptp(X, axis=0) > 0.0, X.std(axis=0), 1.0)

@@ -11,16 +11,17 @@ import numpy as np
 import typer
 from threadpoolctl import threadpool_limits
 
-from problems.cells import Cells, chosen_from, mean_and_sem, whole_numbers
+from problems.cells import Cells, chosen_from, mean_and_sem, number_or_auto, whole_numbers
 from problems.datasets import load
 from problems.subspace.alt_min import alt_min
 from problems.subspace.claims import multitask_claims, shared_features_claims
 from problems.subspace.figure import draw_errors, draw_traces
 from problems.subspace.multitask import MultitaskFeatures
-from problems.subspace.multitask_estimator import MultitaskSubspace, standard
+from problems.subspace.multitask_estimator import CENTRES, SCALES, MultitaskSubspace, centre_and_scale
 from problems.subspace.training import VARIANTS, GossipPlan, gossip
 from problems.tasks import TaskBundle
-from rmopt.core import InvalidInputError, Parts, as_graph
+from rmopt.core import Parts, as_graph
+from rmopt.core.arguments import integer, number, one_of
 from rmopt.core.streams import Stream, generator
 from rmopt.experiments import Outcome, Run
 from rmopt.manifolds import Grassmann
@@ -74,13 +75,15 @@ def multitask(
     The error of a task is its mean squared error on the test part over the variance of all its labels; the table also
     has it over the variance of the test labels alone.
     """
-    if splits < 1:
-        raise InvalidInputError(f"--splits {splits} must be at least 1.")
-    try:
-        weight: float | str = "auto" if rho == "auto" else float(rho)
-    except ValueError:
-        raise InvalidInputError(f"--rho {rho!r} must be a number or auto.") from None
-    run.prepare_to_draw()
+    integer("--splits", splits, 1)
+    integer("--agents", agents, 1)
+    for option, value in (("--updates", updates), ("--step-size", step_size), ("--trace-lam", trace_lam)):
+        number(option, value, above=0)
+    for option, value in (("--lam", lam), ("--decay", decay)):
+        number(option, value, least=0)
+    one_of("--scale", scale, SCALES)
+    one_of("--centre", centre, CENTRES)
+    weight = number_or_auto(rho, "--rho")
     with threadpool_limits(1, user_api="blas"):
         if data == "case6":
             gossips = {name: name for name in VARIANTS}
@@ -179,10 +182,8 @@ def _over(results: list[dict[str, Any]], choose: Callable[[list[float]], float])
 def _alt_min(bundle: TaskBundle, test: Array, lam: float, shared: dict[str, Any]) -> Array:
     """Return the predictions of Alt-Min, with features and labels as the other methods see them."""
     train = ~test
-    X = bundle.X
-    if shared["scale"] == "standard":
-        middle, spread = standard(X[train])
-        X = (X - middle) / spread
+    middle, spread = centre_and_scale(bundle.X[train], shared["scale"])
+    X = (bundle.X - middle) / spread
     members = [
         np.flatnonzero(train & (bundle.task == number)) for number in range(int(bundle.task.max()) + 1)
     ]
@@ -208,14 +209,16 @@ def _by_agents(bundle: TaskBundle, test: Array, model: MultitaskSubspace) -> lis
 
 def _errors(bundle: TaskBundle, test: Array, predicted: Array) -> dict[str, float]:
     """Return the mean over tasks of squared error over variance: of all labels of a task, and of its test ones."""
-    whole, part = [], []
-    for number in range(int(bundle.task.max()) + 1):
-        rows = bundle.task[test] == number
+    whole: list[float] = []
+    part: list[float] = []
+    for task in range(int(bundle.task.max()) + 1):
+        rows = bundle.task[test] == task
         labels = bundle.y[test][rows]
         error = float(np.mean((predicted[rows] - labels) ** 2))
-        whole.append(error / bundle.y[bundle.task == number].var())
-        part.append(error / labels.var() if labels.var() > 0 else np.nan)
-    return {"nmse": float(np.mean(whole)), "nmse_test": float(np.nanmean(part))}
+        # Where all labels of a task are equal there is nothing to compare with.
+        for found, variance in ((whole, bundle.y[bundle.task == task].var()), (part, labels.var())):
+            found.append(error / variance if variance > 0 else np.nan)
+    return {"nmse": float(np.nanmean(whole)), "nmse_test": float(np.nanmean(part))}
 
 
 def shared_features_tasks(seed: int) -> tuple[list[tuple[Array, Array]], Array]:

@@ -123,8 +123,6 @@ class CompletionRuns:
         run = self.run
         found: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
         masks = [bundle.held_out(seed, share) for seed in range(run.seed, run.seed + splits)]
-        if self.world.rank == 0:
-            run.prepare_to_draw()
         run.say(
             f"{bundle.name} ({bundle.source}): {bundle.shape[0]:,} × {bundle.shape[1]:,}, "
             f"{len(bundle.values):,} entries, {share:.0%} held out, {splits} split{'s' * (splits > 1)}"

@@ -1,48 +1,103 @@
 """Errors that a user can mend are told in one sentence; errors in the program keep their traceback."""
 
+from __future__ import annotations
+
 import errno
+import os
+import signal
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import typer
-
-from rmopt.cli.output import OutputFolder
-from rmopt.core.errors import RmoptError
+if TYPE_CHECKING:
+    from rmopt.cli.output import OutputFolder
 
 UNUSABLE_INPUT = 2
-INTERRUPTED = 130
+INTERRUPTED = 128 + signal.SIGINT
+TERMINATED = 128 + signal.SIGTERM
 _DISK_IS_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
+
+
+class Told(SystemExit):
+    """The end of the program, after its reason was told."""
 
 
 def fail(sentence: str, status: int = UNUSABLE_INPUT) -> NoReturn:
     """Print one line on standard error and exit."""
-    typer.echo(f"rmopt: {' '.join(sentence.split())}", err=True)
-    raise typer.Exit(status)
+    print(f"rmopt: {' '.join(sentence.split())}", file=sys.stderr, flush=True)
+    raise Told(status)
+
+
+@contextmanager
+def signals_raise() -> Iterator[None]:
+    """Let SIGTERM raise in a with block as SIGINT does: SystemExit with the status 143."""
+
+    def end(number: int, frame: Any) -> NoReturn:
+        raise SystemExit(TERMINATED)
+
+    before = None
+    with suppress(ValueError):  # signals are for the main thread
+        before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
 def told_in_a_sentence(folder: OutputFolder | None = None) -> Iterator[None]:
-    """Turn an error of rmopt, or one of the output folder, into one line and an exit status."""
+    """Turn an error of rmopt, a signal, or an error of the output, into one line and an exit status."""
     try:
         yield
-    except RmoptError as error:
-        fail(str(error))
+    except Told:
+        raise
     except KeyboardInterrupt:
-        kept = folder is not None and folder.written()
-        what = f"what was saved is in {folder}" if kept else "nothing was saved"
-        fail(f"interrupted; {what}.", INTERRUPTED)
-    except OSError as error:
-        if folder is None or not _concerns(folder.path, error):
-            raise
-        fail(f"cannot write into {folder} ({error.strerror}); free some space or choose another folder.")
+        fail(f"interrupted; {_left(folder)}", INTERRUPTED)
+    except SystemExit as ended:
+        # typer has made the former of an interrupt that came between its parts.
+        if ended.code in (INTERRUPTED, TERMINATED):
+            told = "interrupted" if ended.code == INTERRUPTED else "terminated"
+            fail(f"{told}; {_left(folder)}", ended.code)
+        raise
+    except Exception as error:
+        from rmopt.core.errors import RmoptError
+
+        if isinstance(error, RmoptError):
+            fail(str(error))
+        if isinstance(error, OSError):
+            _tell_of_output(error, folder)
+        raise
     finally:
         if folder is not None:
-            folder.remove_if_empty()
+            folder.close()
 
 
-def _concerns(out: Path, error: OSError) -> bool:
+def _left(folder: OutputFolder | None) -> str:
+    kept = folder.written() if folder is not None else []
+    more = f" and {len(kept) - 4} more" if len(kept) > 4 else ""
+    return f"what was saved is in {folder}: {', '.join(kept[:4])}{more}." if kept else "nothing was saved."
+
+
+def _tell_of_output(error: OSError, folder: OutputFolder | None) -> None:
+    """Exit when standard output or the output folder does not take what is written; return otherwise."""
+    try:
+        if error.filename is None:
+            # Whether it was standard output is not said, and what it refused is not always tried again.
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+    except OSError as broken:
+        # Python would complain again when it ends, of what is still in its buffer.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if broken.errno == errno.EPIPE:
+            raise Told(1) from None  # nobody reads on, which is no failure to tell of
+        fail(f"cannot write to standard output ({broken.strerror}); send it elsewhere.")
     named = error.filename
-    inside = isinstance(named, str | Path) and Path(named).absolute().is_relative_to(out.absolute())
-    return inside or error.errno in _DISK_IS_FULL
+    if folder is not None and (
+        error.errno in _DISK_IS_FULL
+        or (isinstance(named, str | Path) and Path(named).absolute().is_relative_to(folder.path.absolute()))
+    ):
+        fail(f"cannot write into {folder} ({error.strerror}); free some space or choose another folder.")

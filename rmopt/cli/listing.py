@@ -47,7 +47,9 @@ def _write(out: Any, content: dict[str, list[Entry]]) -> None:
     from rmopt.core.files import write_json
 
     with told_in_a_sentence():
-        write_json(OutputFolder(out, "list").path / "list.json", content)
+        folder = OutputFolder(out, "list")
+    with told_in_a_sentence(folder):
+        write_json(folder.path / "list.json", content)
 
 
 def _show(content: dict[str, list[Entry]]) -> None:

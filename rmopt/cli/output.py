@@ -1,6 +1,8 @@
 """The output folder of a run: chosen, made and tried before the work, listed after it."""
 
+import os
 import tempfile
+import weakref
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
@@ -8,6 +10,7 @@ from itertools import count
 from pathlib import Path
 
 from rmopt.core.errors import StorageError
+from rmopt.core.files import lock_folder, remove_abandoned
 
 DEFAULT_PARENT = Path("rmopt-runs")
 
@@ -26,7 +29,7 @@ class OutputFolder:
     Raises
     ------
     StorageError
-        When the folder cannot be made or does not take files.
+        When the folder cannot be made or does not take files, or another run writes into it.
     """
 
     def __init__(self, out: Path | None, name: str) -> None:
@@ -37,9 +40,16 @@ class OutputFolder:
                     break
             with tempfile.TemporaryFile(dir=self.path) as trial:
                 trial.write(b"rmopt")
+            handle = lock_folder(self.path)
+            self._unlock = weakref.finalize(self, os.close, handle) if handle is not None else lambda: None
+            remove_abandoned(self.path)
             self._before = self._entries()
+        except BlockingIOError as error:
+            raise StorageError(
+                f"--out: another run writes into {self.path}; wait until it has ended, or choose another folder."
+            ) from error
         except OSError as error:
-            self.remove_if_empty()
+            self._remove_if_empty()
             raise StorageError(
                 f"--out: cannot write into {self.path} ({error.strerror or error}); choose another folder."
             ) from error
@@ -69,8 +79,12 @@ class OutputFolder:
         """Return the names of the files and folders in it that are new or have changed since the start."""
         return sorted(name for name, about in self._entries().items() if self._before.get(name) != about)
 
-    def remove_if_empty(self) -> None:
-        """Remove the folders that were made for the run, where nothing was put into them."""
+    def close(self) -> None:
+        """Let other runs write here, and remove the folders that were made and got nothing."""
+        self._unlock()
+        self._remove_if_empty()
+
+    def _remove_if_empty(self) -> None:
         with suppress(OSError):
             for folder in self._made:
                 folder.rmdir()

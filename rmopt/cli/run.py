@@ -4,7 +4,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import closing, nullcontext, redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -62,7 +62,7 @@ def _execute(
     with told_in_a_sentence():
         folder = OutputFolder(out, name)
     this_run = Run(name, seed, folder.path, quiet, json)
-    with told_in_a_sentence(folder), closing(this_run):
+    with told_in_a_sentence(folder):
         # Whatever the experiment prints must not mix with what a script reads.
         with redirect_stdout(sys.stderr) if quiet or json else nullcontext():
             outcome = experiment(this_run, **options)

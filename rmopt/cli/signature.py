@@ -1,11 +1,15 @@
 """An experiment's signature, with the common options in the place of the run."""
 
+import copy
 import inspect
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_type_hints
 
-from rmopt.cli.options import Json, Out, Quiet, Report, Seed
+from typer.models import OptionInfo
+
+from rmopt.cli.options import Json, Out, Quiet, Report, Seed, path
 from rmopt.core.errors import InvalidInputError
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -55,7 +59,7 @@ def as_command(name: str, experiment: Callable[..., Any], body: Callable[..., No
                 f"experiment {name!r} declares the common option {parameter.name!r}; "
                 f"take it from the run instead: run.{parameter.name}."
             )
-        annotation = hints.get(parameter.name, parameter.annotation)
+        annotation = _checked(hints.get(parameter.name, parameter.annotation))
         parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotation))
     parameters += COMMON.values()
 
@@ -67,6 +71,16 @@ def as_command(name: str, experiment: Callable[..., Any], body: Callable[..., No
     command.__doc__ = help_text(experiment)
     vars(command)["__signature__"] = inspect.Signature(parameters)
     return command
+
+
+def _checked(annotation: Any) -> Any:
+    """Let an option that is a path refuse an empty one."""
+    options = [part for part in getattr(annotation, "__metadata__", ()) if isinstance(part, OptionInfo)]
+    if not options or options[0].parser or Path not in (kind := annotation.__origin__, *get_args(kind)):
+        return annotation
+    option = copy.copy(options[0])
+    option.parser, option.metavar = path, option.metavar or "<path>"
+    return Annotated[kind, option]
 
 
 def _split(signature: inspect.Signature) -> tuple[inspect.Parameter | None, list[inspect.Parameter]]:
