@@ -63,16 +63,6 @@ class OnlineEngine(Engine):
         """Return the point at which a state stands."""
         return self.point_of(state.arrays)
 
-    def pack(self, state: OnlineState) -> dict[str, Array]:
-        """Return the arrays and counters."""
-        return {**state.arrays, "counters": np.array([state.steps, state.updates])}
-
-    def unpack(self, arrays: dict[str, Array], template: OnlineState) -> OnlineState:
-        """Return the state that `pack` took apart."""
-        steps, updates = arrays["counters"].tolist()
-        parts = {name: np.ascontiguousarray(arrays[name]) for name in template.arrays}
-        return OnlineState(parts, steps, np.array([updates]))
-
 
 class FactorEngine(OnlineEngine):
     """Steps on balanced factors A and B of W = A Bᵀ."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,21 +85,6 @@ class LMaFitEngine(Engine):
     def dump(self, state: LMaFitState) -> Parts:
         """Return the agents' bases."""
         return Parts([_basis(S) for S in state.tracked])
-
-    def pack(self, state: LMaFitState) -> dict[str, Array]:
-        """Return the arrays that hold a state completely."""
-        factors = {f"Y_{agent}": Y for agent, Y in enumerate(state.factors)}
-        return factors | {"tracked": state.tracked, "shares": state.shares, "steps": np.array(state.steps)}
-
-    def unpack(self, arrays: dict[str, Array], template: LMaFitState) -> LMaFitState:
-        """Return the state that `pack` took apart."""
-        return dataclasses.replace(
-            template,
-            tracked=arrays["tracked"],
-            shares=arrays["shares"],
-            factors=[arrays[f"Y_{agent}"] for agent in range(len(template.factors))],
-            steps=int(arrays["steps"]),
-        )
 
 
 class DLMaFit(Solver):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
@@ -63,6 +63,8 @@ class RankState:
     steps, updates : int
         Rounds done, and how many of them lowered the objective.
     """
+
+    varying: ClassVar[tuple[str, ...]] = ("Y", "values", "vectors")
 
     Y: Array
     certificate: Certificate
@@ -216,22 +218,6 @@ class RankEngine(Engine):
     def dump(self, state: RankState) -> PSDPoint:
         """Return the point; its rank may be 0."""
         return point_of(state.Y)
-
-    def pack(self, state: RankState) -> dict[str, Array]:
-        """Return all that a state holds."""
-        numbers = dataclasses.astuple(state.certificate)
-        counters = [state.added, state.idle, state.steps, state.updates]
-        return {
-            "Y": state.Y, "values": state.values, "vectors": state.vectors,
-            "certificate": np.array(numbers), "counters": np.array(counters),
-        }  # fmt: skip
-
-    def unpack(self, arrays: dict[str, Array], template: Any) -> RankState:
-        """Return the state that `pack` took apart."""
-        certificate = Certificate(*arrays["certificate"].tolist())
-        return RankState(
-            arrays["Y"], certificate, arrays["values"], arrays["vectors"], *arrays["counters"].tolist()
-        )
 
 
 def _not_finite(step: int) -> DivergedError:
