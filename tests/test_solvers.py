@@ -214,7 +214,7 @@ def test_bad_input_is_named() -> None:
         r"has no total value": lambda: TripletSum(rows, rows).value(FixedRankEmbedded(4, 4, 2).identity()),
         r"n_steps = -1 must be an integer": lambda: SGD(0.1, n_steps=-1),
         r"random_state = 'x' must be": lambda: SGD(0.1).run(PROBLEM, random_state="x"),  # type: ignore[arg-type]
-        r"first ≥ 1 and ratio > 1": lambda: Recorder(ratio=1.0),
+        r"ratio = 1.0 must be a number above 1": lambda: Recorder(ratio=1.0),
         r"must be FromPymanopt|initial point is not on": lambda: SGD(0.1).run(PROBLEM, np.eye(3)),
     }
     for sentence, act in cases.items():
@@ -246,7 +246,7 @@ def test_what_the_checkpoint_of_a_function_belongs_to(tmp_path: Path) -> None:
     np.testing.assert_array_equal(dense(found), dense(again))
     other = lambda t: 0.01 / (1 + 0.01 * t)  # noqa: E731
     other.__name__ = "decaying"
-    with pytest.raises(InvalidInputError, match=r"its draw of terms and step sizes is"):
+    with pytest.raises(InvalidInputError, match=r"its solver.step_size is"):
         SGD(other, n_steps=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
 
 

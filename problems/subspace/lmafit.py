@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from problems.subspace.completion import MatrixCompletion, columns_of, predictions
-from rmopt.core import InvalidInputError, MissingCapabilityError, Parts, Problem
+from rmopt.core import MissingCapabilityError, Parts, Problem
+from rmopt.core.arguments import integer
 from rmopt.costs import GossipCost
 from rmopt.engines import Engine
 from rmopt.linalg import gram_functions
@@ -97,9 +98,7 @@ class DLMaFit(Solver):
     """
 
     def __init__(self, n_steps: int = 400) -> None:
-        if not isinstance(n_steps, int) or n_steps < 0:
-            raise InvalidInputError(f"n_steps = {n_steps!r} must be an integer of at least 0.")
-        self.n_steps = n_steps
+        self.n_steps = integer("n_steps", n_steps)
 
     def __repr__(self) -> str:
         return f"DLMaFit(n_steps={self.n_steps})"

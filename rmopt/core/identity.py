@@ -6,6 +6,7 @@ import builtins
 import copyreg
 import functools
 import hashlib
+import inspect
 import random
 import sys
 import sysconfig
@@ -20,6 +21,13 @@ import scipy.sparse as sp
 from rmopt.core.errors import InvalidInputError
 
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)})
+_CALLING = (
+    inspect.CO_VARARGS
+    | inspect.CO_VARKEYWORDS
+    | inspect.CO_GENERATOR
+    | inspect.CO_COROUTINE
+    | inspect.CO_ASYNC_GENERATOR
+)
 _RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
 # The packages of this distribution, which in an editable install lie among the user's files.
 _OWN = ("rmopt", "problems")
@@ -228,7 +236,9 @@ class _Walk:
             code.co_names,
             code.co_varnames[: code.co_argcount + code.co_kwonlyargcount],
         )
-        yield from (code.co_freevars, code.co_cellvars, code.co_flags, code.co_exceptiontable)
+        # Of the flags those that say how it is called, not where it was written.
+        flags = code.co_flags & _CALLING
+        yield from (code.co_freevars, code.co_cellvars, flags, code.co_exceptiontable)
         yield from map(self.digest, code.co_consts)
 
     def _refused(self, thing: Any, why: str) -> InvalidInputError:

@@ -42,8 +42,8 @@ class Growth(Protocol):
         """Return the number for the next round, when the last one added so many."""
 
 
-# From a factor and a bound on the length of its gradient to a better factor.
-Inner = Callable[[Array, float], Array]
+# From a factor, a bound on the length of its gradient and a seed to a better factor.
+Inner = Callable[[Array, float, int], Array]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,19 +110,19 @@ class RankEngine(Engine):
             return self._certified(shrunk(point.factor()), self.growth.first())
 
     def advance(self, state: RankState, schedule: Array, etas: Array) -> RankState:
-        """Do one round for each row of the schedule; step sizes are not looked at."""
+        """Do one round for each row of the schedule, the seed of `inner`; step sizes are not looked at."""
         # The pools of numpy and scipy would fight over the cores: two threads are two to four times slower than one.
         with one_blas_thread():
-            for _ in schedule:
-                state = self._round(state)
+            for row in schedule:
+                state = self._round(state, int(row[0]))
         return state
 
-    def _round(self, state: RankState) -> RankState:
+    def _round(self, state: RankState, seed: int) -> RankState:
         Y, U = state.Y, self._fresh(state)
         start = self._mixed(Y, U)
         better = start
         if self.inner is not None and start.shape[1] > 0:
-            better = self.inner(start, self._gradient_tolerance(state, start))
+            better = self.inner(start, self._gradient_tolerance(state, start), seed)
             if not np.isfinite(better).all():
                 raise _not_finite(state.steps)
             level = self.cost.at(start).value
