@@ -5,10 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import random
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -289,54 +285,3 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pyt
         SGD(0.02, n_steps=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
     assert (tmp_path / "c.npz").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["c.npz"]
-
-
-CHILD = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import numpy as np
-from test_solvers import PROBLEM
-from rmopt.solvers import SGD, Checkpoint, Recorder
-engine, steps, checkpoint, out = sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5]
-recorder = Recorder({"cost": PROBLEM.cost.value}, first=50)
-result = SGD(0.02, n_steps=steps, engine=engine).run(
-    PROBLEM, random_state=3, recorder=recorder, checkpoint=Checkpoint(checkpoint, every_seconds=0.02)
-)
-costs = [(row["step"], row["cost"]) for row in result.history]
-np.savez(out, U=result.point.U, S=result.point.S, V=result.point.V, costs=np.array(costs))
-"""
-
-
-@pytest.mark.parametrize(("engine", "steps"), [("reference", 15_000), ("compiled", 1_500_000)])
-def test_a_killed_run_goes_on_and_ends_with_the_same_bits(engine: str, steps: int, tmp_path: Path) -> None:
-    def start(name: str) -> subprocess.Popen[bytes]:
-        folder = str(Path(__file__).parent)
-        arguments = [
-            folder,
-            engine,
-            str(steps),
-            str(tmp_path / f"{name}.npz"),
-            str(tmp_path / f"{name}-out.npz"),
-        ]
-        return subprocess.Popen([sys.executable, "-c", CHILD, *arguments])
-
-    whole = start("whole")
-    assert whole.wait(timeout=120) == 0
-    kills, delays = 0, random.Random(0)
-    while True:
-        child = start("killed")
-        # Never before the run could have begun, so that each life gets somewhere.
-        while child.poll() is None and not (tmp_path / "killed.npz").exists():
-            time.sleep(0.005)
-        if kills < 3:
-            time.sleep(delays.uniform(0.3, 1.0))
-            child.send_signal(signal.SIGKILL)
-        code = child.wait(timeout=120)
-        if code == 0:
-            break
-        assert code == -signal.SIGKILL
-        kills += 1
-    assert kills >= 1
-    with np.load(tmp_path / "whole-out.npz") as one, np.load(tmp_path / "killed-out.npz") as other:
-        for name in ("U", "S", "V", "costs"):
-            np.testing.assert_array_equal(one[name], other[name])

@@ -163,7 +163,7 @@ class RankEngine(Engine):
         certificate, values, vectors = certify(
             self.cost, Y, min(n_candidates, len(Y)), max(1e-10, 0.05 * self.tol)
         )
-        if not np.isfinite(certificate.objective):
+        if not np.isfinite(dataclasses.astuple(certificate)).all():
             raise _not_finite(0)
         return RankState(Y, certificate, values, vectors)
 

@@ -117,6 +117,7 @@ class FactorSolver(ABC):
 
     def _target(self, gradient: Array) -> float:
         """Return the length at which the gradient is short enough."""
+        check_finite(0, gradient)
         length = float(np.linalg.norm(gradient))
         return self.tol * length if self.gradient_norm is None else self.gradient_norm
 
@@ -144,10 +145,7 @@ class LBFGS(FactorSolver):
         from scipy.optimize import minimize
 
         shape = Y.shape
-        start = cost.at(Y)
-        gradient = start.factor_gradient()
-        check_finite(0, start.value, gradient)
-        target, length = self._target(gradient), np.inf
+        target, length = self._target(cost.at(Y).factor_gradient()), np.inf
 
         def value_and_gradient(y: Array) -> tuple[float, Array]:
             nonlocal length
