@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.core import FiniteSum, LowRankPoint, Problem
+from rmopt.core.arguments import integer
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.linalg import factor_product
 from rmopt.solvers import Sampler, Solver
@@ -68,16 +69,6 @@ class OnlineEngine(Engine):
         """Return the point at which a state stands."""
         return self.point_of(state.arrays)
 
-    def pack(self, state: OnlineState) -> dict[str, Array]:
-        """Return the arrays and counters."""
-        return {**state.arrays, "counters": np.array([state.steps, state.updates])}
-
-    def unpack(self, arrays: dict[str, Array], template: OnlineState) -> OnlineState:
-        """Return the state that `pack` took apart."""
-        steps, updates = arrays["counters"].tolist()
-        parts = {name: np.ascontiguousarray(arrays[name]) for name in template.arrays}
-        return OnlineState(parts, steps, np.array([updates]))
-
 
 class FactorEngine(OnlineEngine):
     """Steps on balanced factors A and B of W = A Bᵀ."""
@@ -106,7 +97,8 @@ class OnlineSolver(Solver):
     """
 
     def __init__(self, step_size: float | StepSize, *, n_steps: int, sampler: Sampler) -> None:
-        self.step_size, self.n_steps, self.sampler = as_step_size(step_size), n_steps, sampler
+        self.step_size, self.sampler = as_step_size(step_size), sampler
+        self.n_steps = integer("n_steps", n_steps)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.step_size}, n_steps={self.n_steps})"

@@ -5,10 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import random
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -217,7 +213,7 @@ def test_bad_input_is_named() -> None:
         r"has no total value": lambda: TripletSum(rows, rows).value(FixedRankEmbedded(4, 4, 2).identity()),
         r"n_steps = -1 must be an integer": lambda: SGD(0.1, n_steps=-1),
         r"random_state = 'x' must be": lambda: SGD(0.1).run(PROBLEM, random_state="x"),  # type: ignore[arg-type]
-        r"first ≥ 1 and ratio > 1": lambda: Recorder(ratio=1.0),
+        r"ratio = 1.0 must be a number above 1": lambda: Recorder(ratio=1.0),
         r"must be FromPymanopt|initial point is not on": lambda: SGD(0.1).run(PROBLEM, np.eye(3)),
     }
     for sentence, act in cases.items():
@@ -249,7 +245,7 @@ def test_what_the_checkpoint_of_a_function_belongs_to(tmp_path: Path) -> None:
     np.testing.assert_array_equal(dense(found), dense(again))
     other = lambda t: 0.01 / (1 + 0.01 * t)  # noqa: E731
     other.__name__ = "decaying"
-    with pytest.raises(InvalidInputError, match=r"its draw of terms and step sizes is"):
+    with pytest.raises(InvalidInputError, match=r"its solver.step_size is"):
         SGD(other, n_steps=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
 
 
@@ -292,54 +288,3 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pyt
         SGD(0.02, n_steps=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
     assert (tmp_path / "c.npz").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["c.npz"]
-
-
-CHILD = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import numpy as np
-from test_solvers import PROBLEM
-from rmopt.solvers import SGD, Checkpoint, Recorder
-engine, steps, checkpoint, out = sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5]
-recorder = Recorder({"cost": PROBLEM.cost.value}, first=50)
-result = SGD(0.02, n_steps=steps, engine=engine).run(
-    PROBLEM, random_state=3, recorder=recorder, checkpoint=Checkpoint(checkpoint, every_seconds=0.02)
-)
-costs = [(row["step"], row["cost"]) for row in result.history]
-np.savez(out, U=result.point.U, S=result.point.S, V=result.point.V, costs=np.array(costs))
-"""
-
-
-@pytest.mark.parametrize(("engine", "steps"), [("reference", 15_000), ("compiled", 1_500_000)])
-def test_a_killed_run_goes_on_and_ends_with_the_same_bits(engine: str, steps: int, tmp_path: Path) -> None:
-    def start(name: str) -> subprocess.Popen[bytes]:
-        folder = str(Path(__file__).parent)
-        arguments = [
-            folder,
-            engine,
-            str(steps),
-            str(tmp_path / f"{name}.npz"),
-            str(tmp_path / f"{name}-out.npz"),
-        ]
-        return subprocess.Popen([sys.executable, "-c", CHILD, *arguments])
-
-    whole = start("whole")
-    assert whole.wait(timeout=120) == 0
-    kills, delays = 0, random.Random(0)
-    while True:
-        child = start("killed")
-        # Never before the run could have begun, so that each life gets somewhere.
-        while child.poll() is None and not (tmp_path / "killed.npz").exists():
-            time.sleep(0.005)
-        if kills < 3:
-            time.sleep(delays.uniform(0.3, 1.0))
-            child.send_signal(signal.SIGKILL)
-        code = child.wait(timeout=120)
-        if code == 0:
-            break
-        assert code == -signal.SIGKILL
-        kills += 1
-    assert kills >= 1
-    with np.load(tmp_path / "whole-out.npz") as one, np.load(tmp_path / "killed-out.npz") as other:
-        for name in ("U", "S", "V", "costs"):
-            np.testing.assert_array_equal(one[name], other[name])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import numpy as np
@@ -90,14 +89,6 @@ class LabelRanking(FiniteSum):
         gradient[violated] = -1.0
         gradient[best] += violated.size
         return gradient
-
-    def fingerprint(self) -> str:
-        """Return a digest of the data; two equal costs have the same."""
-        digest = hashlib.sha256(repr((type(self).__name__, self.shape)).encode())
-        for rows in (self.X, self.Y):
-            for part in (rows.data, rows.indices, rows.indptr):
-                digest.update(np.ascontiguousarray(part).data)
-        return digest.hexdigest()
 
     def labels(self, row: int) -> Array:
         """Return the true labels of a row, in ascending order."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -30,11 +28,6 @@ class OwnedData(AgentSum):
     n_rows: int
     _n_agents: int
 
-    @staticmethod
-    @abstractmethod
-    def _arrays_of(part: Any) -> tuple[Array, ...]:
-        """Return the arrays that an agent's data are made of."""
-
     @property
     def n_terms(self) -> int:
         """Number of agents."""
@@ -44,14 +37,6 @@ class OwnedData(AgentSum):
     def here(self) -> list[int]:
         """The agents whose data are in this process."""
         return sorted(self.parts)
-
-    def fingerprint(self) -> str:
-        """Return what tells this cost from others in a checkpoint."""
-        total = hashlib.sha256(f"{self.lam}, {self._n_agents}, {self.n_rows}".encode())
-        for agent in self.here:
-            for array in self._arrays_of(self.parts[agent]):
-                total.update(np.ascontiguousarray(array).data)
-        return total.hexdigest()[:12]
 
     def _checked(self, point: Any) -> Array:
         """Return a point as a C-contiguous array, or refuse one with other rows than the data."""

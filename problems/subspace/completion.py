@@ -60,10 +60,6 @@ class MatrixCompletion(OwnedData):
                 )
         self._solved = Memo(2)
 
-    @staticmethod
-    def _arrays_of(part: sp.csc_array) -> tuple[Array, ...]:
-        return part.indptr, part.indices, part.data
-
     def check_rank(self, rank: int) -> None:
         """Refuse a rank at which some column has no unique solution, as far as its number of entries tells.
 
@@ -121,7 +117,7 @@ class MatrixCompletion(OwnedData):
         solved = self._solve(point)
         if solved.gradient is None:
             solved.gradient = self._with_rest(solved.parts.sum(axis=0), point, solved.curvature)
-        return solved.gradient
+        return solved.gradient.copy()
 
     def hessian(self, point: Array, direction: Array) -> Array:
         """Return the derivative of the Euclidean gradient along a direction, shape (m, r)."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from problems.subspace.completion import MatrixCompletion, columns_of, predictions
-from rmopt.core import InvalidInputError, MissingCapabilityError, Parts, Problem
+from rmopt.core import MissingCapabilityError, Parts, Problem
+from rmopt.core.arguments import integer
 from rmopt.costs import GossipCost
 from rmopt.engines import Engine
 from rmopt.linalg import gram_functions
@@ -87,21 +87,6 @@ class LMaFitEngine(Engine):
         """Return the agents' bases."""
         return Parts([_basis(S) for S in state.tracked])
 
-    def pack(self, state: LMaFitState) -> dict[str, Array]:
-        """Return the arrays that hold a state completely."""
-        factors = {f"Y_{agent}": Y for agent, Y in enumerate(state.factors)}
-        return factors | {"tracked": state.tracked, "shares": state.shares, "steps": np.array(state.steps)}
-
-    def unpack(self, arrays: dict[str, Array], template: LMaFitState) -> LMaFitState:
-        """Return the state that `pack` took apart."""
-        return dataclasses.replace(
-            template,
-            tracked=arrays["tracked"],
-            shares=arrays["shares"],
-            factors=[arrays[f"Y_{agent}"] for agent in range(len(template.factors))],
-            steps=int(arrays["steps"]),
-        )
-
 
 class DLMaFit(Solver):
     """The rival of Mishra et al. 2019, Case 4; see `LMaFitEngine`.
@@ -113,9 +98,7 @@ class DLMaFit(Solver):
     """
 
     def __init__(self, n_steps: int = 400) -> None:
-        if not isinstance(n_steps, int) or n_steps < 0:
-            raise InvalidInputError(f"n_steps = {n_steps!r} must be an integer of at least 0.")
-        self.n_steps = n_steps
+        self.n_steps = integer("n_steps", n_steps)
 
     def __repr__(self) -> str:
         return f"DLMaFit(n_steps={self.n_steps})"

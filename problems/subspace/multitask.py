@@ -52,10 +52,6 @@ class MultitaskFeatures(OwnedData):
         self.n_rows = widths.pop()
         self._solved = {agent: Memo(2) for agent in self.parts}
 
-    @staticmethod
-    def _arrays_of(part: TaskGroup) -> tuple[Array, ...]:
-        return part.X, part.y, part.starts
-
     def agent_value(self, point: Array, agent: int) -> float:
         """Return an agent's part of the cost."""
         return self._solve(point, agent).total
@@ -67,7 +63,7 @@ class MultitaskFeatures(OwnedData):
 
     def weights(self, point: Array, agent: int) -> Array:
         """Return the inner solutions w_t of an agent's tasks, shape (n_tasks, r)."""
-        return self._solve(point, agent).W
+        return self._solve(point, agent).W.copy()
 
     def hessian(self, point: Array, direction: Array) -> Array:
         """Return the derivative of the Euclidean gradient along a direction, shape (m, r)."""

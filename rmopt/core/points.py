@@ -1,35 +1,116 @@
-"""What points are made of, whatever their class: arrays, in a fixed order."""
+"""What points and states are made of, whatever their class: arrays and numbers, in a fixed order and by name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
 from rmopt.core.ambient import Array
+from rmopt.core.errors import InvalidInputError
 from rmopt.core.product import Parts
 
 
 def arrays_of(point: Any) -> list[Array]:
-    """Return the arrays of a point: a dataclass, `Parts` or a sequence of points, or one array."""
-    if is_dataclass(point):
-        return [array for field in fields(point) for array in arrays_of(getattr(point, field.name))]
-    if isinstance(point, list | tuple | Parts):
-        return [array for part in point for array in arrays_of(part)]
-    return [np.asarray(point)]
+    """Return the arrays of a point or state: a dataclass, a mapping, a sequence of points, or one array or number."""
+    return [np.asarray(leaf) for _, leaf, _ in _leaves(point)]
 
 
 def rebuilt(template: Any, arrays: list[Array]) -> Any:
     """Return a point of the class of `template` from what `arrays_of` gave."""
-    return _rebuilt(template, iter(arrays))
+    given = iter(arrays)
+    return _filled(template, "", lambda name, leaf: next(given))
 
 
-def _rebuilt(template: Any, arrays: Iterator[Array]) -> Any:
-    made = type(template)
-    if is_dataclass(made):
-        return made(*(_rebuilt(getattr(template, field.name), arrays) for field in fields(made)))
-    if isinstance(template, list | tuple | Parts):
-        return made([_rebuilt(part, arrays) for part in template])
-    return next(arrays)
+def packed(state: Any) -> dict[str, Array]:
+    """Return the arrays and numbers of a state by their names, such as ``factors.A``.
+
+    Raises
+    ------
+    InvalidInputError
+        When the state holds anything else.
+    """
+    arrays = {name: np.asarray(leaf) for name, leaf, _ in _leaves(state)}
+    for name, array in arrays.items():
+        if array.dtype.hasobject:
+            raise InvalidInputError(
+                f"a checkpoint cannot keep {name} of a state, of type {type(array.flat[0]).__name__}; make its class "
+                "a dataclass of arrays and numbers."
+            )
+    return arrays
+
+
+def unpacked(arrays: Mapping[str, Array], template: Any) -> Any:
+    """Return the state that `packed` took apart, in memory of its own.
+
+    Parameters
+    ----------
+    arrays : mapping from str to array
+    template : object
+        Any state of the same run: names, types and shapes must be as there (but integers of a start may have become
+        reals). A dataclass that names some of its arrays in a class attribute ``varying`` has others in each state:
+        the last axis of these may have any length.
+
+    Raises
+    ------
+    InvalidInputError
+        When something is missing, too much, or of another type or shape.
+    """
+    wanted = {name: (np.asarray(leaf), varies) for name, leaf, varies in _leaves(template)}
+    if arrays.keys() != wanted.keys():
+        odd = sorted(arrays.keys() ^ wanted.keys())[0]
+        raise InvalidInputError(f"{odd} is {'missing' if odd in wanted else 'not part of the state'}")
+    for name, (leaf, varies) in wanted.items():
+        found = arrays[name]
+        same = found.ndim == leaf.ndim and found.shape[:-1] == leaf.shape[:-1]
+        same = same and (varies or found.shape == leaf.shape)
+        if not same or not np.can_cast(leaf.dtype, found.dtype, "safe") or found.dtype.kind not in "biufc":
+            raise InvalidInputError(
+                f"{name} holds {found.dtype} of shape {found.shape}, not {leaf.dtype} of shape {leaf.shape}"
+            )
+    # The order of memory is part of the bits: products are rounded otherwise in the other one.
+    return _filled(template, "", lambda name, leaf: np.array(arrays[name], order="K"))
+
+
+def _parts(thing: Any) -> dict[Any, Any] | None:
+    """Return the parts of a point or state by name; None for an array or a number."""
+    if is_dataclass(thing):
+        return {one.name: getattr(thing, one.name) for one in fields(thing)}
+    if isinstance(thing, Mapping):
+        return dict(thing)
+    if isinstance(thing, tuple) and hasattr(thing, "_fields"):
+        return dict(zip(thing._fields, thing, strict=True))
+    return dict(enumerate(thing)) if isinstance(thing, list | tuple | Parts) else None
+
+
+def _leaves(thing: Any, name: str = "", varies: bool = False) -> Iterator[tuple[str, Any, bool]]:
+    """Yield name, value and whether its last axis may vary, for all arrays and numbers."""
+    parts = _parts(thing)
+    if parts is None:
+        yield name, thing, varies
+    else:
+        varying = getattr(thing, "varying", ())
+        for key, part in parts.items():
+            yield from _leaves(part, f"{name}.{key}".lstrip("."), key in varying)
+
+
+def _filled(template: Any, name: str, leaf_of: Callable[[str, Any], Array]) -> Any:
+    """Return a point or state of the class of `template`, with new arrays and numbers."""
+    parts, made = _parts(template), type(template)
+    if parts is None:
+        leaf = leaf_of(name, template)
+        return (
+            leaf
+            if isinstance(template, np.ndarray)
+            else leaf[()]
+            if isinstance(template, np.generic)
+            else leaf.item()
+        )
+    new = {key: _filled(part, f"{name}.{key}".lstrip("."), leaf_of) for key, part in parts.items()}
+    if isinstance(template, Mapping):
+        return made(new)
+    if isinstance(template, list | tuple | Parts) and not hasattr(made, "_fields"):
+        return made(list(new.values()))
+    return made(*new.values())

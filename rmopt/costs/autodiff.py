@@ -36,10 +36,14 @@ class AutogradCost(Cost):
         depends on more than A Bᵀ.
     """
 
+    _probed = False
+
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
         self.function = function
         self.__doc__ = function.__doc__
-        self._probed = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if key != "_probed"}
 
     def __call__(self, A: Array, B: Array) -> float:
         """Return f(A, B), checked to be a number."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import abstractmethod
 from typing import Any
 
@@ -91,14 +90,6 @@ class Bilinear(FiniteSum):
         change = np.einsum("ik,ik->i", left @ direction.left, right @ direction.right)
         return Factored(left.T, right.multiply((curvatures * change)[:, None]).tocsr().T)
 
-    def fingerprint(self) -> str:
-        """Return a digest of the data and the loss; two equal costs have the same."""
-        digest = hashlib.sha256(repr((type(self).__name__, self.loss.name, self.shape)).encode())
-        for rows in (self.left, self.right):
-            for part in (rows.data, rows.indices, rows.indptr):
-                digest.update(np.ascontiguousarray(part).data)
-        return digest.hexdigest()
-
     def vectors(self, terms: Array) -> tuple[sp.csr_array, sp.csr_array, Array]:
         """Return the left rows, the right rows and the targets of a list of terms, one row per term."""
         left, plus, minus, targets = self.resolve(np.asarray(terms))
@@ -156,10 +147,6 @@ class BilinearSum(Bilinear):
         """Return the rows and targets of some pairs (see `Bilinear.resolve`)."""
         terms = np.ascontiguousarray(terms, dtype=np.int64)
         return terms, terms, np.full(terms.size, -1), self.targets[terms]
-
-    def fingerprint(self) -> str:
-        """Return a digest of the data, the targets and the loss."""
-        return hashlib.sha256(super().fingerprint().encode() + self.targets.tobytes()).hexdigest()
 
 
 class TripletSum(Bilinear):

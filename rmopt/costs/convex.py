@@ -5,13 +5,11 @@ Nothing here is of size p × p: a cost sees the p × d factor, and its gradient 
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import scipy.sparse as sp
 
 from rmopt.core.ambient import Actions, Ambient, Array, Factored, dense
 from rmopt.core.arguments import number, optional
@@ -104,36 +102,9 @@ class ConvexCost(Cost):
     def __add__(self, other: ConvexCost) -> SumOfCosts:
         return SumOfCosts(*_parts(self), *_parts(other))
 
-    def fingerprint(self) -> str:
-        """Return a digest of the data and settings; two equal costs have the same."""
-        total = hashlib.sha256(type(self).__name__.encode())
-        for name, part in sorted(vars(self).items()):
-            total.update(name.encode())
-            _digest(total, part)
-        return total.hexdigest()
-
 
 def _parts(cost: ConvexCost) -> tuple[ConvexCost, ...]:
     return cost.parts if isinstance(cost, SumOfCosts) else (cost,)
-
-
-def _digest(total: Any, part: Any) -> None:
-    if isinstance(part, ConvexCost):
-        total.update(part.fingerprint().encode())
-    elif sp.issparse(part):
-        rows = part.tocsr()
-        _digest(total, [rows.shape, rows.data, rows.indices, rows.indptr])
-    elif isinstance(part, np.ndarray):
-        total.update(np.ascontiguousarray(part).data)
-    elif isinstance(part, list | tuple):
-        for one in part:
-            _digest(total, one)
-    elif isinstance(part, dict):
-        _digest(total, list(part.items()))
-    elif hasattr(part, "__dict__") and not callable(part):
-        _digest(total, list(vars(part).items()))
-    else:
-        total.update(repr(part).encode())
 
 
 class SumOfCosts(ConvexCost):

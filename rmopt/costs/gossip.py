@@ -89,11 +89,6 @@ class GossipCost(FiniteSum):
         """Numbers of edges, and −1 to fill up a step."""
         return [(-1, self.n_terms)]
 
-    def fingerprint(self) -> str:
-        """Return what tells this cost from others in a checkpoint."""
-        tasks = self.tasks.fingerprint() if hasattr(self.tasks, "fingerprint") else type(self.tasks).__name__
-        return f"{tasks}, rho={self.rho}, edges={self.graph.edges.tolist()}"
-
     def value(self, point: Parts) -> float:
         """Return the cost."""
         fits = sum(self.tasks.agent_value(part, agent) for agent, part in enumerate(point))

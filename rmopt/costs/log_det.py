@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -189,13 +188,6 @@ class LogDetTriplet(BlockCost):
         while slope(high) < 0.0:
             high *= 4.0
         return (brentq(slope, low, high) if slope(low) < 0.0 else low) * np.eye(d)
-
-    def fingerprint(self) -> str:
-        """Return a short digest of the data and the weights, by which checkpoints know their cost."""
-        total = hashlib.sha256(repr(self).encode())
-        for part in (self.rows.data, self.rows.indices, self.rows.indptr, self.triplets):
-            total.update(np.ascontiguousarray(part).data)
-        return total.hexdigest()[:12]
 
     def _shifted(self, point: Array) -> Array:
         return point + self.kappa * np.eye(len(point)) if self.kappa > 0.0 else point

@@ -10,6 +10,7 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.errors import DivergedError, InvalidInputError
+from rmopt.core.points import packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 
@@ -19,7 +20,8 @@ Runs = Mapping[str, tuple[type, ...]]
 class Engine(ABC):
     """Runs the steps of a solver.
 
-    An engine splits exactly: advancing 200 steps gives the same bits as advancing 80 and then 120.
+    An engine splits exactly: advancing 200 steps gives the same bits as advancing 80 and then 120. A state is a
+    dataclass of arrays, numbers and points; `pack` and `unpack` take it apart and put it together.
 
     Attributes
     ----------
@@ -69,13 +71,13 @@ class Engine(ABC):
     def dump(self, state: Any) -> Any:
         """Return the point at which a state stands; the state is not changed."""
 
-    @abstractmethod
     def pack(self, state: Any) -> dict[str, Array]:
-        """Return the arrays that hold a state completely, to the last bit."""
+        """Return the arrays that hold a state completely, to the last bit (see `rmopt.core.points.packed`)."""
+        return packed(state)
 
-    @abstractmethod
     def unpack(self, arrays: dict[str, Array], template: Any) -> Any:
-        """Return the state that `pack` took apart; `template` is any state of the same run."""
+        """Return the state that `pack` took apart (see `rmopt.core.points.unpacked`)."""
+        return unpacked(arrays, template)
 
 
 def diverged(step: int, eta: float) -> DivergedError:

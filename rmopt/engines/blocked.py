@@ -172,17 +172,6 @@ class BlockedEngine(GaugedEngine):
                 state.block = OpenBlock.empty(self.block_size, block.G.shape[1])
         return position, reason
 
-    def pack(self, state: BlockedState) -> dict[str, Array]:  # type: ignore[override]
-        """Return the factors, the counters and the open block."""
-        return super().pack(state) | {f"block_{name}": part for name, part in vars(state.block).items()}
-
-    def unpack(self, arrays: dict[str, Array], template: BlockedState) -> BlockedState:  # type: ignore[override]
-        """Return the state that `pack` took apart."""
-        state = super().unpack(arrays, template)
-        names = vars(template.block)
-        block = OpenBlock(**{name: np.ascontiguousarray(arrays[f"block_{name}"]) for name in names})
-        return BlockedState(state.factors, state.counters, state.steps, state.renewals, block)
-
     def _left_rows(self, block: OpenBlock) -> Array:
         """Write the left examples of a block as rows of P, zero where there is none."""
         known = int(np.count_nonzero(block.left >= 0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -174,14 +174,3 @@ class CoordinateEngine(BlockEngine):
     def gradients_of(self, state: CoordinateState) -> tuple[Array, Array]:
         """Return lengths and scales (see `BlockEngine.gradients_of`)."""
         return state.lengths, state.scales
-
-    def pack(self, state: CoordinateState) -> dict[str, Array]:
-        """Return the arrays of the state."""
-        counters = np.array([state.steps, state.updates])
-        return {"point": state.point, "lengths": state.lengths, "scales": state.scales, "counters": counters}
-
-    def unpack(self, arrays: dict[str, Array], template: CoordinateState) -> CoordinateState:
-        """Return the state that `pack` took apart."""
-        parts = dict(arrays)
-        steps, updates = parts.pop("counters").tolist()
-        return replace(template, **parts, steps=steps, updates=updates)

@@ -150,21 +150,6 @@ class GaugedEngine(Engine):
         """Return the point at which a state stands."""
         return self.gauge.point_of(state.factors, self.manifold.rank)
 
-    def pack(self, state: GaugedState) -> dict[str, Array]:
-        """Return the factors and counters."""
-        return {
-            **state.factors._asdict(),
-            **state.counters._asdict(),
-            "counters": np.array([state.steps, state.renewals]),
-        }
-
-    def unpack(self, arrays: dict[str, Array], template: GaugedState) -> GaugedState:
-        """Return the state that `pack` took apart."""
-        factors_class = type(template.factors)
-        factors = factors_class(*(np.ascontiguousarray(arrays[name]) for name in factors_class._fields))
-        counters = Counters(*(arrays[name] for name in Counters._fields))
-        return GaugedState(factors, counters, *arrays["counters"].tolist())
-
     def _look_after(self, state: GaugedState) -> GaugedState:
         """Probe the kept inverses; renew the gauge when they drifted or the factors became ill-conditioned."""
         k, factors = self.manifold.rank, state.factors

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,12 +30,15 @@ class GossipState:
         Of the agents in this process.
     counts : int array, shape (n_agents,)
         Moves of every agent.
+    sent : int array, shape (2,)
+        What this process sent so far (see `World`).
     steps : int
         Steps done.
     """
 
     points: dict[int, Array]
     counts: Array
+    sent: Array
     steps: int = 0
 
     @property
@@ -78,12 +81,14 @@ class GossipEngine(Engine):
     def load(self, point: Parts) -> GossipState:
         """Return a state that stands at a point."""
         n = self.cost.graph.n
-        return GossipState({agent: point[agent] for agent in self.world.mine(n)}, np.zeros(n, dtype=np.int64))
+        points = {agent: point[agent] for agent in self.world.mine(n)}
+        return GossipState(points, np.zeros(n, dtype=np.int64), self.world.sent.copy())
 
     def advance(self, state: GossipState, schedule: Array, etas: Array) -> GossipState:
         """Do one step per row of the schedule (see `Engine.advance`): numbers of edges, and −1 to fill up."""
         schedule = checked(schedule, etas, self.cost.term_ranges, what="edges")
         points, counts, steps = dict(state.points), state.counts.copy(), state.steps
+        self.world.sent[:] = state.sent
         with np.errstate(all="ignore"), self.world.guard():
             for edges, eta in zip(schedule, etas, strict=True):
                 partners = partners_of(self.cost.graph, edges)
@@ -106,7 +111,7 @@ class GossipEngine(Engine):
                 points.update(moved)
                 counts[list(partners)] += 1
                 steps += 1
-        return GossipState(points, counts, steps)
+        return GossipState(points, counts, self.world.sent.copy(), steps)
 
     def _moved(self, agent: int, point: Array, own: Any, others: list[Array], eta: float, step: int) -> Array:
         """Return where an agent goes from its point, its own gradient and its partners' points."""
@@ -136,15 +141,3 @@ class GossipEngine(Engine):
     def dump(self, state: GossipState) -> Parts:
         """Return the points of all agents; those of other processes are sent here."""
         return Parts(self.world.gather(state.points, self.cost.graph.n))
-
-    def pack(self, state: GossipState) -> dict[str, Array]:
-        """Return the arrays of the agents in this process and the counters."""
-        arrays = {f"agent_{agent}": point for agent, point in state.points.items()}
-        rest = {"counts": state.counts, "steps": np.array(state.steps), "sent": self.world.sent}
-        return arrays | rest
-
-    def unpack(self, arrays: dict[str, Array], template: GossipState) -> GossipState:
-        """Return the state that `pack` took apart."""
-        points = {agent: arrays[f"agent_{agent}"] for agent in template.points}
-        self.world.sent[:] = arrays["sent"]
-        return replace(template, points=points, counts=arrays["counts"], steps=int(arrays["steps"]))

@@ -113,11 +113,3 @@ class IdentificationEngine(Engine):
     def dump(self, state: IdentificationState) -> LowRankPoint:
         """Return the point A Bᵀ."""
         return LowRankPoint(*factor_product(state.A, np.eye(state.A.shape[1]), state.B))
-
-    def pack(self, state: IdentificationState) -> dict[str, Array]:
-        """Return the factors and counters."""
-        return {"A": state.A, "B": state.B, "counters": np.array([state.steps, state.updates])}
-
-    def unpack(self, arrays: dict[str, Array], template: IdentificationState) -> IdentificationState:
-        """Return the state that `pack` took apart."""
-        return IdentificationState(arrays["A"], arrays["B"], *arrays["counters"].tolist())

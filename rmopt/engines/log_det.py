@@ -93,7 +93,7 @@ class LogDetEngine(BlockEngine):
         d = self.cost.n_blocks
         W = np.array(point, dtype=float, order="C")
         cone = pending.of(np.empty((d, d)))
-        barrier = pending.of(np.empty((d, d))) if self.cost.kappa > 0.0 else cone
+        barrier = pending.of(np.empty((d, d) if self.cost.kappa > 0.0 else (0, 0)))
         metric = Metric(
             W=W, cone=cone, barrier=barrier, scores=self.cost.scores(W), residuals=np.full(d, np.inf),
             sizes=np.ones(d), counts=np.zeros(2, dtype=np.int64),
@@ -148,31 +148,6 @@ class LogDetEngine(BlockEngine):
         cone = state.metric.cone
         vectors, weights = (part[: cone.waiting[0]] for part in (cone.vectors, cone.weights))
         return cone.base + (vectors.T * weights) @ vectors
-
-    def pack(self, state: MetricState) -> dict[str, Array]:
-        """Return all arrays of the state."""
-        arrays: dict[str, Array] = {"counters": np.array([state.steps, state.renewals])}
-        for name, part in state.metric._asdict().items():
-            if not isinstance(part, Changing):
-                arrays[name] = part
-            elif name == "cone" or self.cost.kappa > 0.0:
-                arrays.update({f"{name}_{key}": array for key, array in part._asdict().items()})
-        return arrays
-
-    def unpack(self, arrays: dict[str, Array], template: MetricState) -> MetricState:
-        """Return the state that `pack` took apart."""
-
-        def inverse(name: str) -> Changing:
-            return Changing(*(np.ascontiguousarray(arrays[f"{name}_{key}"]) for key in Changing._fields))
-
-        cone = inverse("cone")
-        barrier = inverse("barrier") if self.cost.kappa > 0.0 else cone
-        plain = {
-            name: np.ascontiguousarray(arrays[name])
-            for name in Metric._fields
-            if name not in ("cone", "barrier")
-        }
-        return MetricState(Metric(cone=cone, barrier=barrier, **plain), *arrays["counters"].tolist())
 
     def _inverses_drifted(self, state: MetricState) -> bool:
         """Return whether the kept inverses are off at a vector of random signs."""

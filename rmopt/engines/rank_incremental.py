@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
@@ -41,8 +41,8 @@ class Growth(Protocol):
         """Return the number for the next round, when the last one added so many."""
 
 
-# From a factor and a bound on the length of its gradient to a better factor.
-Inner = Callable[[Array, float], Array]
+# From a factor, a bound on the length of its gradient and a seed to a better factor.
+Inner = Callable[[Array, float, int], Array]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +62,8 @@ class RankState:
     steps, updates : int
         Rounds done, and how many of them lowered the objective.
     """
+
+    varying: ClassVar[tuple[str, ...]] = ("Y", "values", "vectors")
 
     Y: Array
     certificate: Certificate
@@ -106,17 +108,17 @@ class RankEngine(Engine):
         return self._certified(shrunk(point.factor()), self.growth.first())
 
     def advance(self, state: RankState, schedule: Array, etas: Array) -> RankState:
-        """Do one round for each row of the schedule; step sizes are not looked at."""
-        for _ in schedule:
-            state = self._round(state)
+        """Do one round for each row of the schedule, the seed of `inner`; step sizes are not looked at."""
+        for row in schedule:
+            state = self._round(state, int(row[0]))
         return state
 
-    def _round(self, state: RankState) -> RankState:
+    def _round(self, state: RankState, seed: int) -> RankState:
         Y, U = state.Y, self._fresh(state)
         start = self._mixed(Y, U)
         better = start
         if self.inner is not None and start.shape[1] > 0:
-            better = self.inner(start, self._gradient_tolerance(state, start))
+            better = self.inner(start, self._gradient_tolerance(state, start), seed)
             if not np.isfinite(better).all():
                 raise _not_finite(state.steps)
             level = self.cost.at(start).value
@@ -157,7 +159,7 @@ class RankEngine(Engine):
         certificate, values, vectors = certify(
             self.cost, Y, min(n_candidates, len(Y)), max(1e-10, 0.05 * self.tol)
         )
-        if not np.isfinite(certificate.objective):
+        if not np.isfinite(dataclasses.astuple(certificate)).all():
             raise _not_finite(0)
         return RankState(Y, certificate, values, vectors)
 
@@ -213,22 +215,6 @@ class RankEngine(Engine):
     def dump(self, state: RankState) -> PSDPoint:
         """Return the point; its rank may be 0."""
         return point_of(state.Y)
-
-    def pack(self, state: RankState) -> dict[str, Array]:
-        """Return all that a state holds."""
-        numbers = dataclasses.astuple(state.certificate)
-        counters = [state.added, state.idle, state.steps, state.updates]
-        return {
-            "Y": state.Y, "values": state.values, "vectors": state.vectors,
-            "certificate": np.array(numbers), "counters": np.array(counters),
-        }  # fmt: skip
-
-    def unpack(self, arrays: dict[str, Array], template: Any) -> RankState:
-        """Return the state that `pack` took apart."""
-        certificate = Certificate(*arrays["certificate"].tolist())
-        return RankState(
-            arrays["Y"], certificate, arrays["values"], arrays["vectors"], *arrays["counters"].tolist()
-        )
 
 
 def _not_finite(step: int) -> DivergedError:

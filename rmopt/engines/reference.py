@@ -10,7 +10,6 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.cost import FiniteSum
 from rmopt.core.manifold import Manifold
-from rmopt.core.points import arrays_of, rebuilt
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, checked, diverged
 
@@ -71,14 +70,3 @@ class ReferenceEngine(Engine):
     def dump(self, state: ReferenceState) -> Any:
         """Return the point."""
         return state.point
-
-    def pack(self, state: ReferenceState) -> dict[str, Array]:
-        """Return the arrays of the point and the counters."""
-        arrays = {f"part_{number}": array for number, array in enumerate(arrays_of(state.point))}
-        return arrays | {"counters": np.array([state.steps, state.updates])}
-
-    def unpack(self, arrays: dict[str, Array], template: ReferenceState) -> ReferenceState:
-        """Return the state that `pack` took apart."""
-        steps, updates = arrays["counters"].tolist()
-        parts = [arrays[f"part_{number}"] for number in range(len(arrays) - 1)]
-        return ReferenceState(rebuilt(template.point, parts), steps, updates)

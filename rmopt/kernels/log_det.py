@@ -58,7 +58,7 @@ class Metric(NamedTuple):
 
     W: np.ndarray  # (d, d)
     cone: pending.Changing  # of W
-    barrier: pending.Changing  # of W + κI; with κ = 0 the same arrays as `cone`
+    barrier: pending.Changing  # of W + κI; with κ = 0 empty and not looked at
     scores: np.ndarray  # (T,) qᵀW(p − n)
     residuals: np.ndarray  # (d,) length of column k of the gradient when it was last seen
     sizes: np.ndarray  # (d,) summed lengths of its three parts

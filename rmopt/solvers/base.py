@@ -5,19 +5,23 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.errors import InvalidInputError
+from rmopt.core.arguments import instance, integer, shown
+from rmopt.core.errors import DivergedError, InvalidInputError, RmoptError, StorageError
+from rmopt.core.identity import fingerprint, fingerprints
 from rmopt.core.points import arrays_of
 from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.engines.base import Engine, diverged
 from rmopt.engines.threads import one_blas_thread
-from rmopt.solvers.checkpoint import Saving, digest
+from rmopt.solvers.checkpoint import Saving
+from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.samplers import Sampler
 from rmopt.solvers.step_sizes import StepSize
@@ -66,6 +70,24 @@ class State:
     seconds: float = 0.0
 
 
+@contextmanager
+def finite_numbers(step: int) -> Iterator[None]:
+    """Turn what linear algebra says of matrices that are singular or not finite into `DivergedError`."""
+    try:
+        yield
+    except RmoptError:
+        raise
+    except ValueError as error:
+        if not isinstance(error, np.linalg.LinAlgError) and "infs or NaNs" not in str(error):
+            raise
+        raise DivergedError(
+            f"the run broke down at step {step} or soon after ({error}): a matrix is singular or holds numbers that "
+            "are not finite. Likely causes: a cost that is not finite there, a step size that is too large (try a "
+            "tenth), or data that are not scaled.",
+            step,
+        ) from error
+
+
 class Solver(ABC):
     """A solver that follows a schedule of terms and a rule of step sizes.
 
@@ -73,9 +95,13 @@ class Solver(ABC):
     ----------
     n_steps : int
         The budget, unless `budget` says otherwise.
+    not_identity : tuple of str
+        The attributes that may differ between a run and its continuation from a checkpoint: those of the budget, and
+        of where it runs. All others are part of what the checkpoint belongs to.
     """
 
     n_steps: int
+    not_identity: ClassVar[tuple[str, ...]] = ("n_steps", "n_passes", "n_updates", "_n_steps", "world")
 
     @abstractmethod
     def engine(self, problem: Problem) -> Engine:
@@ -141,9 +167,11 @@ class Solver(ABC):
         recorder : Recorder, optional
             What to measure on the way, and whether to draw a progress bar.
         checkpoint : Checkpoint or SharedCheckpoint, optional
-            Save on the way, and resume when the file is there already.
+            Save on the way, and resume when the file is there already. The budget may then be larger than before.
         stop : callable, optional
-            Sees the recorder's rows after each measurement; returns a reason to stop, or None.
+            Sees the recorder's rows after each measurement; returns a reason to stop, or None. Without metrics it is
+            asked after each piece of work, about every tenth of a second, and the one row that it sees holds step,
+            updates and seconds.
         first_step : int
             Number of the first step, for a run that continues another one's schedule and step sizes.
 
@@ -156,41 +184,48 @@ class Solver(ABC):
         InvalidInputError
             When the initial point is not on the manifold, or the checkpoint is of another run.
         DivergedError
-            When the numbers leave the finite ones. Checkpoints and logs stay as they are.
+            When the numbers leave the finite ones, or the end is not on the manifold. Checkpoints and logs stay as
+            they are.
+        StorageError
+            When the checkpoint is damaged.
         """
+        for name, given, wanted, example in (
+            ("recorder", recorder, Recorder, "a Recorder, or None"),
+            ("checkpoint", checkpoint, Saving, "a Checkpoint, or None"),
+            ("stop", stop, Callable, "a function of the recorder's rows, or None"),
+        ):
+            if given is not None:
+                instance(name, given, wanted, example)  # type: ignore[arg-type]
+        first_step = integer("first_step", first_step)
         recorder = Recorder() if recorder is None else recorder
         seed = seed_of(random_state)
         engine = self.engine(problem)
-        random_start = initial_point is None
-        if random_start:
-            initial_point = self.start(problem, generator(seed, Stream.START))
-        reason = self.check_start(problem, initial_point)
+        start = self.start(problem, generator(seed, Stream.START)) if initial_point is None else initial_point
+        reason = self.check_start(problem, start)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
-        identity = {"solver": repr(self), "manifold": repr(problem.manifold), "seed": seed}
-        identity["first_step"] = first_step
-        if hasattr(problem.cost, "fingerprint"):
-            identity["cost"] = problem.cost.fingerprint()
-        if checkpoint is not None:
-            sampler = self.sampler_for(problem)
-            first_draw = self._draw(sampler, self.step_size_rule(), seed, first_step // sampler.block_size)
-            identity["initial point"] = "random" if random_start else digest(*arrays_of(initial_point))
-            identity["draw of terms and step sizes"] = digest(*first_draw)
-        state = State(engine.load(initial_point), step=first_step)
-        # It may be large; the state holds all that is needed.
-        del initial_point
-        saved = None if checkpoint is None else checkpoint.load(identity)
-        rows: list[dict[str, Any]] = []
-        if saved is not None:
-            arrays, about = saved
-            state = State(engine.unpack(arrays, state.engine_state), about["step"], about["seconds"])
-            rows = about["rows"]
         n_steps = self.budget(problem)
         last, check_every = first_step + n_steps, self.check_every(problem)
+        identity = {} if checkpoint is None else self._identity(problem, seed, first_step, initial_point)
+        with finite_numbers(first_step):
+            state = State(engine.load(start), step=first_step)
+        # They may be large; the state holds all that is needed.
+        del initial_point, start
+        rows: list[dict[str, Any]] = []
+        if checkpoint is not None:
+            resumed = _resumed(checkpoint, identity, engine, state, first_step, last)
+            state, rows = (state, rows) if resumed is None else resumed
         # No steps: compiled loops are loaded or compiled before the clock starts.
         state.engine_state = engine.advance(state.engine_state, np.empty((0, 1), dtype=np.int64), np.empty(0))
         observes = bool(self.observe(engine, state.engine_state))
         measures = observes or bool(recorder.metrics)
+
+        def is_planned(step: int) -> bool:
+            return observes or recorder.next_after(step - 1) == step
+
+        if rows and first_step < state.step < last and not is_planned(state.step):
+            # The end of a smaller budget was measured too.
+            rows = [row for row in rows if row["step"] < state.step]
         recorder.begin(state.step, last, rows)
         stopped_by = f"the budget of {n_steps} steps"
 
@@ -201,65 +236,109 @@ class Solver(ABC):
             return min(recorder.next_after(step), check, save_at)
 
         def here() -> Any:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), finite_numbers(state.step):
                 point = engine.dump(state.engine_state)
             if not all(np.isfinite(part).all() for part in arrays_of(point) if part.dtype.kind in "fc"):
                 before = np.array([state.step - 1])
                 raise diverged(state.step - 1, self.step_size_rule()(before)[0])
             return point
 
-        def measure() -> str | None:
-            recorder.measure(
-                here(),
-                step=state.step,
-                updates=state.engine_state.updates,
-                seconds=state.seconds,
-                observed=self.observe(engine, state.engine_state),
-            )
-            return stop(recorder.rows) if stop is not None else None
+        def place() -> dict[str, Any]:
+            updates = int(state.engine_state.updates)
+            return {"step": state.step, "updates": updates, "seconds": state.seconds}
+
+        def measure() -> None:
+            recorder.measure(here(), **place(), observed=self.observe(engine, state.engine_state))
 
         def save() -> None:
-            assert checkpoint is not None
-            about = {"identity": identity, "step": state.step, "seconds": state.seconds}
-            checkpoint.save(engine.pack(state.engine_state), about | {"rows": recorder.rows})
+            if checkpoint is not None:
+                about = {"identity": identity, "step": state.step, "seconds": state.seconds}
+                checkpoint.save(engine.pack(state.engine_state), about | {"rows": recorder.rows})
 
+        def reason_to_stop(measured: bool) -> str | None:
+            early = None
+            if stop is not None and (measured or not measures):
+                early = stop(recorder.rows if measures else [place()])
+                if not (early is None or isinstance(early, str)):
+                    raise InvalidInputError(
+                        f"stop returned {shown(early)}; it must return a reason as a string, or None to go on."
+                    )
+            if (
+                early is None
+                and check_every is not None
+                and state.step % check_every == 0
+                and state.step > first_step
+            ):
+                early = self.converged(engine, state.engine_state)
+            return early
+
+        if checkpoint is not None:
+            # What cannot be saved is told before work starts.
+            engine.pack(state.engine_state)
+        savable = checkpoint is not None and checkpoint.pause_after(state.step) == np.inf
         last_save = time.monotonic()
         try:
-            if not recorder.rows and measures:
-                measure()
-            for _ in self._iterate(engine, problem, state, seed, next_pause, last):
-                recorder.advance(state.step)
-                due = observes or state.step == last or recorder.next_after(state.step - 1) == state.step
-                if measures and due:
-                    early = measure()
-                    if early is not None and state.step < last:
-                        stopped_by = early
-                        break
-                if check_every is not None and state.step % check_every == 0 and state.step < last:
-                    early = self.converged(engine, state.engine_state)
-                    if early is not None:
-                        stopped_by = early
-                        if measures and not due:
-                            measure()
-                        break
-                if checkpoint is not None and checkpoint.due(state.step, time.monotonic() - last_save):
-                    save()
-                    last_save = time.monotonic()
-            point = here()
-            if checkpoint is not None:
+            with Interrupts(savable) as interrupts:
+                if measures and not recorder.rows:
+                    measure()
+                early = reason_to_stop(bool(recorder.rows)) if state.step < last else None
+                work = self._iterate(engine, problem, state, seed, next_pause, last)
+                while early is None and next(work, None) is not None:
+                    recorder.advance(state.step)
+                    due = measures and (state.step == last or is_planned(state.step))
+                    if due:
+                        measure()
+                    early = reason_to_stop(due) if state.step < last else None
+                    if checkpoint is not None and early is None and state.step < last:
+                        if interrupts.pending is not None:
+                            save()
+                            interrupts.deliver()
+                        elif checkpoint.due(state.step, time.monotonic() - last_save):
+                            save()
+                            last_save = time.monotonic()
+                if early is not None:
+                    stopped_by = early
+                    if measures and recorder.rows[-1]["step"] < state.step:
+                        measure()
+                point = here()
+                off = self.check_start(problem, point)
+                if off is not None:
+                    retraction = getattr(self, "retraction", None) or problem.manifold.default_retraction
+                    raise DivergedError(
+                        f"the run ended off {problem.manifold}: {off}. Likely causes: the retraction {retraction} "
+                        "(hold it against rmopt.checks.check_retraction), or a step size that is too large.",
+                        state.step,
+                    )
                 save()
         finally:
             recorder.end()
         result = Result(
             point=point,
             steps=state.step - first_step,
-            updates=state.engine_state.updates,
+            updates=int(state.engine_state.updates),
             seconds=state.seconds,
             stopped_by=stopped_by,
             seed=seed,
             history=recorder.rows,
         )
         return self.conclude(result, engine, state.engine_state)
+
+    def _identity(self, problem: Problem, seed: int, first_step: int, initial_point: Any) -> dict[str, Any]:
+        """Return what a checkpoint belongs to: names and values or fingerprints."""
+        sampler, rule = self.sampler_for(problem), self.step_size_rule()
+        return {
+            "seed": seed,
+            "first_step": first_step,
+            "initial point": "random" if initial_point is None else fingerprint(arrays_of(initial_point)),
+            **fingerprints(problem.manifold, "manifold"),
+            **fingerprints(problem.cost, "cost"),
+            **fingerprints(self, "solver", self.not_identity),
+            **fingerprints(rule, "step-size rule"),
+            **fingerprints(sampler, "sampler"),
+            "draw of terms and step sizes": fingerprint(
+                self._draw(sampler, rule, seed, first_step // sampler.block_size)
+            ),
+        }
 
     def _iterate(
         self,
@@ -282,7 +361,8 @@ class Solver(ABC):
             start = block * sampler.block_size
             end = int(min(start + sampler.block_size, last, next_pause(state.step), state.step + piece))
             part = slice(state.step - start, end - start)
-            state.engine_state = engine.advance(state.engine_state, schedule[part], etas[part])
+            with finite_numbers(state.step):
+                state.engine_state = engine.advance(state.engine_state, schedule[part], etas[part])
             elapsed = time.perf_counter() - begun
             state.seconds += elapsed
             state.step = end
@@ -295,5 +375,31 @@ class Solver(ABC):
     @staticmethod
     def _draw(sampler: Sampler, rule: StepSize, seed: int, block: int) -> tuple[Array, Array]:
         start, size = block * sampler.block_size, sampler.block_size
-        rng = generator(seed, Stream.SCHEDULE, block)
+        rng = generator(seed, sampler.stream, block)
         return sampler.draw(rng, start, size), rule(np.arange(start, start + size))
+
+
+def _resumed(
+    checkpoint: Saving, identity: dict[str, Any], engine: Engine, fresh: State, first_step: int, last: int
+) -> tuple[State, list[dict[str, Any]]] | None:
+    """Return state and rows of a checkpoint, held against a fresh state of the run; None where there is none."""
+    saved = checkpoint.load(identity)
+    if saved is None:
+        return None
+    arrays, about = saved
+    where = f"the checkpoint {getattr(checkpoint, 'path', checkpoint)}"
+    step = about["step"]
+    try:
+        engine_state = engine.unpack(arrays, fresh.engine_state)
+        if engine_state.steps != step - first_step:
+            raise InvalidInputError(f"its state has done {engine_state.steps} steps, not {step - first_step}")
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise StorageError(
+            f"{where} does not hold a state of this run: {error}. Delete it or choose another path."
+        ) from error
+    if step > last:
+        raise InvalidInputError(
+            f"{where} has done {step - first_step} steps, more than the budget of {last - first_step}; choose a "
+            "larger budget or another path."
+        )
+    return State(engine_state, step, about["seconds"]), about["rows"]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rmopt.core.ambient import Array
-from rmopt.core.errors import InvalidInputError
+from rmopt.core.arguments import instance, integer, number
+from rmopt.core.errors import InvalidInputError, StorageError
 from rmopt.core.files import load_arrays, save_arrays
+from rmopt.core.identity import fingerprint
 from rmopt.engines.world import ONE_PROCESS, World
+
+# Of the files; another number for another layout.
+FORMAT = 2
 
 
 class Saving(ABC):
@@ -21,7 +25,7 @@ class Saving(ABC):
 
     @abstractmethod
     def pause_after(self, step: int) -> float:
-        """Return the next step at which the run must pause to save (infinity: saves go by the clock)."""
+        """Return the next step at which the run must pause to save; infinity: it may save after any step."""
 
     @abstractmethod
     def due(self, step: int, seconds: float) -> bool:
@@ -40,6 +44,8 @@ class Saving(ABC):
         InvalidInputError
             When the file is not a checkpoint, or belongs to a run with another identity; the message
             names what differs.
+        StorageError
+            When the file is damaged, or of another version of rmopt.
         """
 
 
@@ -48,7 +54,8 @@ class Checkpoint(Saving):
     """A checkpoint of a run in one process, saved by the clock.
 
     A run that finds a checkpoint of itself goes on from there and ends with the same bits as a run
-    that was never interrupted. Files are replaced atomically.
+    that was never interrupted, also with a larger budget than before. Files are replaced atomically.
+    Ctrl-C and SIGTERM end a run as soon as its state is saved; a second one ends it at once.
 
     Attributes
     ----------
@@ -61,6 +68,10 @@ class Checkpoint(Saving):
     path: Path | str
     every_seconds: float = 30.0
 
+    def __post_init__(self) -> None:
+        instance("path", self.path, (str, Path), "the name of a file")
+        number("every_seconds", self.every_seconds, least=0)
+
     def pause_after(self, step: int) -> float:
         """Return infinity: saves go by the clock."""
         return float("inf")
@@ -71,7 +82,7 @@ class Checkpoint(Saving):
 
     def save(self, arrays: dict[str, Array], about: dict[str, Any]) -> None:
         """Write a state and its description."""
-        save_arrays(self.path, arrays, about)
+        _save(Path(self.path), arrays, about)
 
     def load(self, identity: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:
         """Return the saved state and its description, or None when there is none (see `Saving.load`)."""
@@ -99,8 +110,8 @@ class SharedCheckpoint(Saving):
     world: World = ONE_PROCESS
 
     def __post_init__(self) -> None:
-        if self.every_steps < 1:
-            raise InvalidInputError(f"every_steps = {self.every_steps} must be at least 1.")
+        instance("path", self.path, (str, Path), "the name of a file")
+        integer("every_steps", self.every_steps, 1)
 
     def pause_after(self, step: int) -> float:
         """Return the next step at which all processes save."""
@@ -113,7 +124,7 @@ class SharedCheckpoint(Saving):
     def save(self, arrays: dict[str, Array], about: dict[str, Any]) -> None:
         """Write this process's part; return when all have written theirs."""
         step = about["step"]
-        save_arrays(self._file(step), arrays, about)
+        _save(self._file(step), arrays, about)
         self.world.least(step)
         for older in sorted(self._steps())[:-2]:
             self._file(older).unlink(missing_ok=True)
@@ -135,25 +146,48 @@ class SharedCheckpoint(Saving):
         return [int(number) for number in numbers if number.isdigit()]
 
 
+def _save(path: Path, arrays: dict[str, Array], about: dict[str, Any]) -> None:
+    save_arrays(path, arrays, about | {"format": FORMAT, "content": _content(arrays, about)})
+
+
 def _loaded(path: Path, identity: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
     """Return what a checkpoint file holds, or refuse one of another run."""
     arrays, about = load_arrays(path)
-    if "identity" not in about:
+    saved = about.get("identity") if isinstance(about, dict) else None
+    if not isinstance(saved, dict):
         raise InvalidInputError(f"{path} is not a checkpoint; delete it or choose another path.")
-    saved = about["identity"]
-    different = [key for key in identity if saved.get(key) != identity[key]]
-    if different:
-        key = different[0]
-        raise InvalidInputError(
-            f"the checkpoint {path} belongs to another run: its {key} is {saved.get(key)}, not "
-            f"{identity[key]}. Delete it or choose another path."
+    if about.get("format") != FORMAT:
+        raise StorageError(
+            f"the checkpoint {path} is of format {about.get('format', 1)}, and this version of rmopt reads {FORMAT}; "
+            "delete it, or go on with the version that wrote it."
         )
+    for key in (*identity, *saved):
+        if saved.get(key) != identity.get(key):
+            raise InvalidInputError(
+                f"the checkpoint {path} belongs to another run: its {key} is {saved.get(key)}, not "
+                f"{identity.get(key)}. Delete it or choose another path."
+            )
+    if about.pop("content", None) != _content(arrays, about) or not _is_sound(about):
+        raise StorageError(f"the checkpoint {path} is not as it was saved; delete it or choose another path.")
     return arrays, about
 
 
-def digest(*arrays: Array) -> str:
-    """Return a short digest of the bits of some arrays."""
-    total = hashlib.sha256()
-    for array in arrays:
-        total.update(np.ascontiguousarray(array).data)
-    return total.hexdigest()[:12]
+def _content(arrays: dict[str, Array], about: dict[str, Any]) -> str:
+    told = json.dumps([about.get(key) for key in ("identity", "step", "seconds", "rows")])
+    return fingerprint([told, sorted(arrays.items())])
+
+
+def _is_sound(about: dict[str, Any]) -> bool:
+    """Return whether the numbers of a description are such as a run can have."""
+    step, seconds, rows = (about.get(key) for key in ("step", "seconds", "rows"))
+    return (
+        _is_count(step)
+        and isinstance(seconds, float)
+        and 0.0 <= seconds < math.inf
+        and isinstance(rows, list)
+        and all(isinstance(row, dict) and _is_count(row.get("step")) and row["step"] <= step for row in rows)
+    )
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from rmopt.core.ambient import Array
+from rmopt.core.arguments import Check, bounded, check_parameters, integer, number, optional
 from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator, seed_of
@@ -17,7 +18,17 @@ from rmopt.costs.convex import ConvexCost
 from rmopt.engines.rank_incremental import point_of, shrunk
 from rmopt.engines.threads import one_blas_thread
 from rmopt.manifolds.psd_matrices import PSDMatrices
-from rmopt.solvers.base import Result
+from rmopt.solvers.base import Result, finite_numbers
+
+
+def check_finite(iteration: int, *numbers: Any) -> None:
+    """Refuse to go on from numbers that are not finite."""
+    if not all(np.isfinite(one).all() for one in numbers):
+        raise DivergedError(
+            f"the cost or a derivative of it is not finite after {iteration} iterations; check the data and their "
+            "scale, or start elsewhere.",
+            iteration,
+        )
 
 
 @dataclass(frozen=True)
@@ -40,19 +51,18 @@ class FactorSolver(ABC):
         For a parameter out of range.
     """
 
+    checks: ClassVar[dict[str, Check]] = {
+        "max_iterations": integer,
+        "tol": bounded(number, least=0),
+        "gradient_norm": optional(number, least=0),
+    }
+
     max_iterations: int = 1000
     tol: float = 1e-6
     gradient_norm: float | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.max_iterations, (int, np.integer)) or self.max_iterations < 0:
-            raise InvalidInputError(
-                f"max_iterations = {self.max_iterations!r} must be an integer of at least 0."
-            )
-        for name in ("tol", "gradient_norm"):
-            value = getattr(self, name)
-            if value is not None and not value >= 0.0:
-                raise InvalidInputError(f"{name} = {value!r} must be a number of at least 0.")
+        check_parameters(self, self.checks)
 
     @abstractmethod
     def minimise(self, cost: ConvexCost, Y: Array) -> tuple[Array, int, str]:
@@ -79,7 +89,7 @@ class FactorSolver(ABC):
         InvalidInputError
             When the initial point is not on the manifold, or for a wrong `random_state`.
         DivergedError
-            When the cost at the end is not finite.
+            When the cost or one of its derivatives is not finite.
         """
         cost, manifold, seed = problem.cost, problem.manifold, seed_of(random_state)
         if not isinstance(cost, ConvexCost) or not isinstance(manifold, PSDMatrices):
@@ -93,13 +103,9 @@ class FactorSolver(ABC):
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {manifold}: {reason}.")
         begun = time.perf_counter()
-        Y, iterations, reason = self.minimise(cost, initial_point.factor())
-        if not np.isfinite(Y).all():
-            raise DivergedError(
-                f"{type(self).__name__} left the finite numbers after {iterations} iterations; check that the cost "
-                "is finite and bounded below.",
-                iterations,
-            )
+        with finite_numbers(0):
+            Y, iterations, reason = self.minimise(cost, initial_point.factor())
+            check_finite(iterations, Y, cost.at(Y).value)
         return Result(
             point=point_of(shrunk(Y)),
             steps=iterations,
@@ -112,6 +118,7 @@ class FactorSolver(ABC):
 
     def _target(self, gradient: Array) -> float:
         """Return the length at which the gradient is short enough."""
+        check_finite(0, gradient)
         length = float(np.linalg.norm(gradient))
         return self.tol * length if self.gradient_norm is None else self.gradient_norm
 
@@ -130,6 +137,8 @@ class LBFGS(FactorSolver):
         Pairs of steps and gradients that are kept.
     """
 
+    checks = FactorSolver.checks | {"memory": bounded(integer, 1)}
+
     memory: int = 20
 
     def minimise(self, cost: ConvexCost, Y: Array) -> tuple[Array, int, str]:
@@ -137,9 +146,7 @@ class LBFGS(FactorSolver):
         from scipy.optimize import minimize
 
         shape = Y.shape
-        target = self._target(cost.at(Y).factor_gradient())
-
-        length = np.inf
+        target, length = self._target(cost.at(Y).factor_gradient()), np.inf
 
         def value_and_gradient(y: Array) -> tuple[float, Array]:
             nonlocal length
@@ -165,5 +172,6 @@ class LBFGS(FactorSolver):
             options=options,
             callback=stop_when_short,
         )
+        check_finite(int(found.nit), found.fun, found.jac)
         reason = f"a gradient of length {length:.1e}" if length <= target else str(found.message)
         return found.x.reshape(shape), int(found.nit), reason

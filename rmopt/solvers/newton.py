@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rmopt.core.ambient import Array
+from rmopt.core.arguments import bounded, integer, number
 from rmopt.costs.convex import ConvexCost, HasFactorPreconditioner, LocalModel
-from rmopt.solvers.factor import LBFGS, FactorSolver
+from rmopt.solvers.factor import LBFGS, FactorSolver, check_finite
 
 Map = Callable[[Array], Array]
 
@@ -38,6 +39,8 @@ class NewtonCG(FactorSolver):
         Products with the Hessian in one step.
     """
 
+    checks = FactorSolver.checks | {"max_inner": bounded(integer, 1)}
+
     max_iterations: int = 200
     max_inner: int = 500
 
@@ -47,11 +50,13 @@ class NewtonCG(FactorSolver):
         gradient = local.factor_gradient()
         target, radius = self._target(gradient), None
         for iteration in range(self.max_iterations):
+            check_finite(iteration, local.value, gradient)
             length = float(np.linalg.norm(gradient))
             if length <= target:
                 return Y, iteration, f"a gradient of length {length:.1e}"
             precondition = _preconditioner(cost, Y)
             step, promised, size, radius = self._model_step(local, gradient, precondition, radius)
+            check_finite(iteration, promised)
             there = cost.at(Y + step)
             new_gradient = there.factor_gradient()
             noise = ROUNDING * abs(local.value)
@@ -141,6 +146,8 @@ class Hybrid(FactorSolver):
     switch : float
         Share of the first gradient's length at which Newton takes over.
     """
+
+    checks = FactorSolver.checks | {"switch": bounded(number, least=0)}
 
     switch: float = 1e-3
 

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
+from rmopt.core.arguments import flag, integer, number
 from rmopt.core.cost import FiniteSum, WholeCost
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.problem import Problem
 from rmopt.core.psd import PSDPoint
+from rmopt.core.streams import Stream
 from rmopt.costs.convex import ConvexCost
 from rmopt.engines.base import Engine
 from rmopt.engines.certificate import Certificate, checked_lower_bound
@@ -21,7 +23,7 @@ from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.factor import FactorSolver
 from rmopt.solvers.growth import Exponential
 from rmopt.solvers.newton import Hybrid
-from rmopt.solvers.samplers import Cyclic, Sampler
+from rmopt.solvers.samplers import Sampler
 from rmopt.solvers.step_sizes import Constant, StepSize
 
 # Rounds in a row without progress after which a run gives up.
@@ -51,6 +53,16 @@ class CertifiedResult(Result):
     def is_global(self) -> bool:
         """Whether the gap is at most `tol` times f(W) less its lower bound."""
         return self.certificate.is_global(self.tol)
+
+
+class Seeds(Sampler):
+    """A seed for the local optimiser of each round; rounds look at everything."""
+
+    block_size, stream = 1, Stream.INNER
+
+    def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
+        """Return one number a round (see `Sampler.draw`)."""
+        return rng.integers(2**63, size=(size, 1))
 
 
 class RankIncremental(Solver):
@@ -101,11 +113,6 @@ class RankIncremental(Solver):
         max_rank: int | None = None,
         rescale: bool = True,
     ) -> None:
-        if not tol >= 0.0:
-            raise InvalidInputError(f"tol = {tol!r} must be a number of at least 0.")
-        for name, value, least in (("max_rounds", max_rounds, 0), ("max_rank", max_rank, 1)):
-            if value is not None and (not isinstance(value, (int, np.integer)) or value < least):
-                raise InvalidInputError(f"{name} = {value!r} must be an integer of at least {least}.")
         if isinstance(inner, str) and inner == "auto":
             inner = Hybrid()
         if inner is not None and not callable(getattr(inner, "run", None)):
@@ -116,8 +123,9 @@ class RankIncremental(Solver):
         self.growth = Exponential() if growth is None else growth
         if not all(callable(getattr(self.growth, name, None)) for name in ("first", "after")):
             raise InvalidInputError(f"growth = {growth!r} is unknown; choose Exponential() or Linear().")
-        self.inner, self.tol, self.n_steps = inner, float(tol), int(max_rounds)
-        self.max_rank, self.rescale = max_rank, bool(rescale)
+        self.inner, self.rescale = inner, flag("rescale", rescale)
+        self.tol, self.n_steps = number("tol", tol, least=0), integer("max_rounds", max_rounds)
+        self.max_rank = None if max_rank is None else integer("max_rank", max_rank, 1)
 
     def __repr__(self) -> str:
         inner = type(self.inner).__name__ if not isinstance(self.inner, FactorSolver) else self.inner
@@ -153,17 +161,17 @@ class RankIncremental(Solver):
         assert isinstance(cost, ConvexCost)
         wrapped = WholeCost(cost) if isinstance(solver, Solver) and not isinstance(cost, FiniteSum) else cost
 
-        def minimised(Y: Array, gradient_norm: float) -> Array:
+        def minimised(Y: Array, gradient_norm: float, seed: int) -> Array:
             if isinstance(solver, FactorSolver):
                 return solver.with_gradient_norm(gradient_norm).minimise(cost, Y)[0]
             local = Problem(manifold.with_rank(Y.shape[1]), wrapped)
-            return solver.run(local, point_of(Y), random_state=0).point.factor()
+            return solver.run(local, point_of(Y), random_state=seed).point.factor()
 
         return minimised
 
     def sampler_for(self, problem: Problem) -> Sampler:
-        """Return a schedule of rounds, which look at everything."""
-        return Cyclic(1)
+        """Return a schedule of the seeds of rounds."""
+        return Seeds()
 
     def step_size_rule(self) -> StepSize:
         """Return a rule that is not looked at."""

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rmopt.core.errors import InvalidInputError, StorageError
+from rmopt.core.arguments import flag, instance, integer, number
+from rmopt.core.errors import StorageError
 
 Metric = Callable[[Any], float | Mapping[str, float]]
 
@@ -53,16 +54,15 @@ class Recorder:
         progress: bool = False,
         description: str = "training",
     ) -> None:
-        if first < 1 or not ratio > 1.0:
-            raise InvalidInputError(
-                f"Recorder needs first ≥ 1 and ratio > 1, got first = {first}, ratio = {ratio}."
-            )
+        instance("metrics", metrics, (Mapping, type(None)), "a mapping of names to functions of a point")
         self.metrics = dict(metrics or {})
-        self.first, self.ratio = int(first), float(ratio)
-        self.at = None if at is None else sorted({int(step) for step in at})
+        for name, metric in self.metrics.items():
+            instance(f"the metric {name!r}", metric, Callable, "a function of a point")  # type: ignore[arg-type]
+        self.first, self.ratio = integer("first", first, 1), number("ratio", ratio, above=1)
+        self.at = None if at is None else sorted({integer("at", step) for step in at})
         self.log = None if log is None else Path(log)
         self.rows: list[dict[str, Any]] = []
-        self._bar = ProgressBar(description) if progress else None
+        self._bar = ProgressBar(description) if flag("progress", progress) else None
 
     def next_after(self, step: int) -> float:
         """Return the first step after `step` at which to measure (infinity: none)."""

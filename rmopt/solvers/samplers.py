@@ -17,6 +17,7 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, one_of, shown
 from rmopt.core.cost import as_sum
 from rmopt.core.errors import InvalidInputError
+from rmopt.core.streams import Stream
 from rmopt.engines.coordinate import GREEDY
 
 
@@ -29,10 +30,13 @@ class Sampler(ABC):
         Number of steps in one draw.
     batch_size : int
         Number of terms in one step.
+    stream : Stream
+        Which numbers of a seed it draws.
     """
 
     block_size: int = 16_384
     batch_size: int = 1
+    stream: Stream = Stream.SCHEDULE
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:

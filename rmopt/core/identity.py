@@ -1,0 +1,290 @@
+"""What an object is, as a string: equal in another process where its data and its code are equal, and only there."""
+
+from __future__ import annotations
+
+import builtins
+import copyreg
+import functools
+import hashlib
+import inspect
+import random
+import sys
+import sysconfig
+import types
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from rmopt.core.errors import InvalidInputError
+
+_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)})
+_CALLING = (
+    inspect.CO_VARARGS
+    | inspect.CO_VARKEYWORDS
+    | inspect.CO_GENERATOR
+    | inspect.CO_COROUTINE
+    | inspect.CO_ASYNC_GENERATOR
+)
+_RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
+# The packages of this distribution, which in an editable install lie among the user's files.
+_OWN = ("rmopt", "problems")
+_SHARED = [
+    Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")
+]
+
+
+def fingerprint(thing: Any, name: str = "it") -> str:
+    """Return a short digest of data, settings and code.
+
+    Looks at arrays and sparse matrices, at the attributes of objects, and at the code of functions and classes with
+    what they refer to; functions and classes of installed packages count by their names. Caches are no part of an
+    object: values of a `functools.cached_property`, and what the class leaves out in ``__getstate__``. A class that
+    cannot be looked into says itself what it is, by a method ``fingerprint()`` that returns a string.
+
+    Parameters
+    ----------
+    thing : object
+    name : str
+        What the caller calls it.
+
+    Raises
+    ------
+    InvalidInputError
+        For what has a state that cannot be seen, as an open file or a generator has; the message says where it is.
+
+    Examples
+    --------
+    >>> fingerprint([1, np.eye(2)]) == fingerprint([1, np.eye(2)]) != fingerprint([1, np.eye(3)])
+    True
+    """
+    return _Walk(name).digest(thing).hex()[:24]
+
+
+def fingerprints(thing: Any, name: str, apart: tuple[str, ...] = ()) -> dict[str, str]:
+    """Return the fingerprints of an object's class and of its attributes but those in `apart`, by name."""
+    state = thing.__getstate__() if _own_word(thing) is None and not isinstance(thing, type) else None
+    if not isinstance(state, dict):
+        return {name: fingerprint(thing, name)}
+    found = {name: f"{type(thing).__name__} {fingerprint(type(thing), name)}"}
+    for key, value in _lasting(thing, state):
+        if key not in apart:
+            short = type(value) in _PLAIN and len(repr(value)) <= 40
+            found[f"{name}.{key}"] = repr(value) if short else fingerprint(value, f"{name}.{key}")
+    return found
+
+
+class _Walk:
+    """One look at everything that can be reached from an object."""
+
+    def __init__(self, name: str) -> None:
+        self.path = [name]
+        # Objects are kept, so that no other gets their number while the walk lasts.
+        self.known: dict[int, tuple[Any, bytes]] = {}
+        self.open: dict[int, int] = {}
+
+    def digest(self, thing: Any, label: str = "") -> bytes:
+        """Return the digest of an object; what leads back to one that is being looked at counts by its depth."""
+        number = id(thing)
+        if number in self.open:
+            return b"back to %d" % self.open[number]
+        if number not in self.known:
+            self.open[number] = len(self.open)
+            self.path.append(label)
+            total = hashlib.sha256()
+            for part in self._parts(thing):
+                data = str(part).encode() if isinstance(part, str | int | tuple) else part
+                total.update(b"%d:" % len(data))
+                total.update(data)
+            self.path.pop()
+            del self.open[number]
+            self.known[number] = thing, total.digest()
+        return self.known[number][1]
+
+    def _parts(self, thing: Any) -> Iterator[Any]:
+        """Yield what an object is made of: words, bytes, and digests of its parts."""
+        kind = type(thing)
+        if kind in _PLAIN:
+            yield from (kind.__name__, repr(thing))
+        elif isinstance(thing, type):
+            yield from self._class(thing)
+        elif isinstance(thing, types.ModuleType):
+            yield from ("module", thing.__name__)
+        elif isinstance(thing, types.CodeType):
+            yield from self._code(thing)
+        elif isinstance(thing, types.FunctionType):
+            yield from self._function(thing)
+        elif hasattr(thing, "py_func") and hasattr(thing, "targetoptions"):
+            options = sorted(thing.targetoptions.items(), key=str)
+            yield from ("compiled", self.digest(thing.py_func), self.digest(options))
+        elif isinstance(thing, types.MethodType):
+            yield from ("method", self.digest(thing.__func__), self.digest(thing.__self__))
+        elif isinstance(thing, types.BuiltinFunctionType):
+            yield from ("built-in", thing.__qualname__, self.digest(thing.__self__))
+        elif isinstance(thing, types.CellType):
+            yield self.digest(thing.cell_contents) if _is_filled(thing) else "empty"
+        elif isinstance(thing, property):
+            yield from (self.digest(part) for part in (thing.fget, thing.fset, thing.fdel))
+        elif isinstance(thing, functools.cached_property):
+            yield self.digest(thing.func)
+        elif isinstance(thing, functools._lru_cache_wrapper | staticmethod | classmethod):
+            yield from (kind.__name__, self.digest(thing.__wrapped__))
+        elif isinstance(thing, _RANDOM):
+            raise self._refused(thing, "is a source of random numbers, and no file keeps how far it is")
+        elif (said := _own_word(thing)) is not None:
+            if not isinstance(said, str):
+                raise self._refused(thing, f"returned {said!r} as its fingerprint, which must be a string")
+            yield from (self.digest(kind), said)
+        elif isinstance(thing, np.ndarray):
+            yield from ("array", self.digest(kind), thing.dtype.str, thing.shape)
+            plain = not thing.dtype.hasobject
+            yield (
+                np.ascontiguousarray(thing).reshape(-1).view(np.uint8)
+                if plain
+                else self.digest(thing.tolist())
+            )
+        elif isinstance(thing, np.generic):
+            yield from ("number", thing.dtype.str, thing.tobytes())
+        elif sp.issparse(thing):
+            # Storage sorts itself in place when it is used.
+            rows = thing.tocsr()
+            rows = rows if rows.has_sorted_indices else rows.sorted_indices()
+            yield from (kind.__name__, rows.shape, *map(self.digest, (rows.data, rows.indices, rows.indptr)))
+        elif kind in (list, tuple):
+            yield kind.__name__
+            yield from (self.digest(part, f"[{place}]") for place, part in enumerate(thing))
+        elif kind in (dict, types.MappingProxyType):
+            yield kind.__name__
+            for key, value in thing.items():
+                yield from (self.digest(key), self.digest(value, f"[{key!r}]"))
+        elif isinstance(thing, set | frozenset):
+            yield from (self.digest(kind), *sorted(map(self.digest, thing)))
+        else:
+            yield from self._object(thing)
+
+    def _object(self, thing: Any) -> Iterator[Any]:
+        """Yield class and state, as pickle and copy see them."""
+        reduce = copyreg.dispatch_table.get(type(thing))
+        try:
+            found = reduce(thing) if reduce is not None else thing.__reduce_ex__(2)
+        except (TypeError, AttributeError, ValueError, NotImplementedError):
+            raise self._refused(thing, "has a state that cannot be looked into") from None
+        if isinstance(found, str):
+            if not any(vars(module).get(found) is thing for module in list(sys.modules.values())):
+                raise self._refused(thing, "has a state that cannot be looked into")
+            yield found
+            return
+        make, arguments, *rest = found
+        yield from (self.digest(make), self.digest(arguments))
+        state, *contents = rest or [None]
+        for part in state if type(state) is tuple and len(state) == 2 else (state,):
+            if type(part) is dict:
+                for key, value in _lasting(thing, part):
+                    yield from (str(key), self.digest(value, f".{key}"))
+            else:
+                yield self.digest(part)
+        for part in contents[:2]:
+            yield self.digest(None if part is None else list(part))
+
+    def _class(self, made: type) -> Iterator[Any]:
+        if _is_installed(made.__module__) and "<locals>" not in made.__qualname__:
+            yield from ("class", made.__module__, made.__qualname__)
+            return
+        yield from ("class", made.__name__, *map(self.digest, made.__bases__))
+        for key, value in sorted(vars(made).items()):
+            is_slot = isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType)
+            # What Python itself keeps in a class: texts, annotations, registers.
+            is_beside = key == "_abc_impl" or (key.startswith("__") and not callable(value))
+            if not is_slot and not is_beside:
+                yield from (key, self.digest(value, f".{key}"))
+
+    def _function(self, function: types.FunctionType) -> Iterator[Any]:
+        """Yield code, defaults, what is enclosed, and the globals that the code names."""
+        code, module = function.__code__, function.__module__
+        installed = _is_installed(module)
+        if installed:
+            yield from (module, function.__qualname__)
+            if "<locals>" not in function.__qualname__:
+                return
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            yield from (name, self.digest(cell, f" ({name})"))
+        yield from (self.digest(function.__defaults__), self.digest(function.__kwdefaults__))
+        for key, value in _lasting(function, vars(function)):
+            yield from (key, self.digest(value, f".{key}"))
+        if installed:
+            return
+        documented = bool(code.co_consts) and code.co_consts[0] == function.__doc__
+        yield self.digest(
+            code.replace(co_consts=(None, *code.co_consts[1:])) if documented else code, " (code)"
+        )
+        names = sorted(_names_in(code))
+        for name in names:
+            if name in function.__globals__:
+                value = function.__globals__[name]
+                yield from (name, self.digest(value, f" ({name})"))
+                if isinstance(value, types.ModuleType) and not _is_installed(value.__name__):
+                    for part in (part for part in names if part in vars(value)):
+                        yield from (part, self.digest(vars(value)[part], f" ({name}.{part})"))
+            elif not hasattr(builtins, name):
+                yield name
+
+    def _code(self, code: types.CodeType) -> Iterator[Any]:
+        yield from (
+            code.co_code,
+            code.co_names,
+            code.co_varnames[: code.co_argcount + code.co_kwonlyargcount],
+        )
+        # Of the flags those that say how it is called, not where it was written.
+        flags = code.co_flags & _CALLING
+        yield from (code.co_freevars, code.co_cellvars, flags, code.co_exceptiontable)
+        yield from map(self.digest, code.co_consts)
+
+    def _refused(self, thing: Any, why: str) -> InvalidInputError:
+        return InvalidInputError(
+            f"a checkpoint cannot tell this run from others: {''.join(self.path)}, of type {type(thing).__name__}, "
+            f"{why}; leave it out, or give the class that holds it a method fingerprint() that returns a string of "
+            "all that matters."
+        )
+
+
+def _own_word(thing: Any) -> Any:
+    said = None if isinstance(thing, type) else getattr(type(thing), "fingerprint", None)
+    return said(thing) if callable(said) else None
+
+
+def _lasting(owner: Any, state: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    """Return the attributes of an object, sorted, without texts and what `functools.cached_property` keeps."""
+    return [
+        (key, state[key])
+        for key in sorted(state, key=str)
+        if key not in ("__doc__", "__wrapped__")
+        and not isinstance(getattr(type(owner), str(key), None), functools.cached_property)
+    ]
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
+
+
+def _names_in(code: types.CodeType) -> set[str]:
+    inner = (part for part in code.co_consts if isinstance(part, types.CodeType))
+    return set(code.co_names).union(*map(_names_in, inner))
+
+
+@functools.cache
+def _is_installed(module: str | None) -> bool:
+    """Return whether a module is of Python, of an installed package or of this one, and not of the user."""
+    if module is None or module == "__main__":
+        return False
+    if module.partition(".")[0] in (*_OWN, *sys.stdlib_module_names):
+        return True
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is None:
+        return module in sys.builtin_module_names
+    path = Path(file).resolve()
+    return "dist-packages" in path.parts or any(path.is_relative_to(folder) for folder in _SHARED)

@@ -1,0 +1,120 @@
+"""Runs that are killed at random moments, again and again, end with the bits of runs that were not."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from resumable_runs import CASES, bits, run
+
+QUICK = ["loreta", "rank-incremental", "own-cost"]
+SCRIPT = str(Path(__file__).with_name("resumable_runs.py"))
+COUNTS: dict[str, int] = {}
+
+# Experiments with `--resume`, their options, and a pattern of the files that show that one has begun.
+EXPERIMENTS = {
+    "completion": ("--case 4 --scale 0.2 --updates 600 --methods stochastic", "checkpoint-*.npz"),
+    "similarity": ("--dataset digits --triplets 60000 --methods loreta,oasis", "checkpoints/*.npz"),
+    "metric": ("--dataset digits --methods comet,euclidean --folds 2", "*.jsonl"),
+    "coembedding": ("--dataset digits-labels", "*.jsonl"),
+}
+
+
+def killed(command: list[str], begun: Any, kills: int, longest: float, seed: int) -> int:
+    """Start a command until it ends by itself, and kill it at random moments; return how often."""
+    done, moments = 0, random.Random(seed)
+    while True:
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        try:
+            if done < kills:
+                # Never before the run could have begun, so that each life gets somewhere.
+                while child.poll() is None and not begun():
+                    time.sleep(0.002)
+                time.sleep(moments.uniform(0.0, longest))
+                child.send_signal(signal.SIGKILL)
+            _, told = child.communicate(timeout=600)
+        finally:
+            child.kill()
+        if child.returncode == 0:
+            return done
+        assert child.returncode == -signal.SIGKILL, told.decode()[-2000:]
+        done += 1
+
+
+def compare(name: str, kills: int, tmp_path: Path) -> int:
+    path, out = tmp_path / "c.npz", tmp_path / "out.npz"
+    done = 0
+    while done < kills:
+        path.unlink(missing_ok=True)
+        command = [sys.executable, SCRIPT, name, "many", str(path), str(out)]
+        found = killed(command, path.exists, min(4, kills - done), 0.5, done)
+        done += found
+        whole = bits(run(name, CASES[name].many))
+        with np.load(out) as resumed:
+            assert set(resumed.files) == set(whole)
+            for key, expected in whole.items():
+                np.testing.assert_array_equal(resumed[key], expected, err_msg=f"{name}: {key}")
+        if not found:
+            break
+    return done
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked, which saves the time of imports.")
+@pytest.mark.parametrize("name", QUICK)
+def test_a_killed_run_ends_with_the_bits_of_a_whole_one(name: str, tmp_path: Path) -> None:
+    path, out, moments = tmp_path / "c.npz", tmp_path / "out.npz", random.Random(0)
+    whole = bits(run(name, CASES[name].many))
+    for life in range(3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of forking beside idle threads
+            child = os.fork()
+        if child == 0:
+            try:
+                np.savez(out, **bits(run(name, CASES[name].many, path, every=0.005)))
+            finally:
+                os._exit(0)
+        deadline = time.monotonic() + 60
+        while not path.exists() and time.monotonic() < deadline:
+            time.sleep(0.001)
+        if life < 2:
+            time.sleep(moments.uniform(0.0, 0.2))
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    with np.load(out) as resumed:
+        for key, expected in whole.items():
+            np.testing.assert_array_equal(resumed[key], expected, err_msg=f"{name}: {key}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_many_kills(name: str, tmp_path: Path) -> None:
+    COUNTS[name] = compare(name, 8, tmp_path)
+    print(f"\n{name}: {COUNTS[name]} kills, 0 differing bits; so far {sum(COUNTS.values())}")
+
+
+def told(out: Path) -> Any:
+    """Return the rows of an experiment without its times."""
+    rows = json.loads((out / "result.json").read_text())["rows"]
+    return [{key: value for key, value in row.items() if "seconds" not in key} for row in rows]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_killed_experiment_ends_with_the_rows_of_a_whole_one(name: str, tmp_path: Path) -> None:
+    options, pattern = EXPERIMENTS[name]
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    command = [sys.executable, "-m", "rmopt.cli", "run", name, *options.split(), "--out"]
+    subprocess.run([*command, str(whole)], check=True, capture_output=True, timeout=900, env=os.environ)
+    COUNTS[name] = killed([*command, str(cut), "--resume"], lambda: any(cut.glob(pattern)), 6, 1.0, 0)
+    assert told(cut) == told(whole)
+    print(f"\nrmopt run {name}: {COUNTS[name]} kills, 0 differing numbers; so far {sum(COUNTS.values())}")
