@@ -1,11 +1,11 @@
-"""Laws as measurements: slopes and errors of manifolds, retractions, gradients, Hessians and engines."""
+"""Laws as measurements: slopes and errors of manifolds, retractions, costs, engines, samplers and step sizes."""
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from rmopt.checks.derivatives import check_gradient, check_hessian
-from rmopt.checks.engine import check_block_engine, check_engine
+from rmopt.checks.derivatives import check_cost, check_gradient, check_hessian
+from rmopt.checks.engine import check_block_engine, check_engine, check_sampler, check_step_size
 from rmopt.checks.geometry import check_manifold, check_retraction
 from rmopt.checks.report import Check, report
 from rmopt.core import BlockCost, HasHessian, HasHessianAction, Problem
@@ -14,11 +14,14 @@ from rmopt.costs import Loss
 __all__ = [
     "Check",
     "check_block_engine",
+    "check_cost",
     "check_engine",
     "check_gradient",
     "check_hessian",
     "check_manifold",
     "check_retraction",
+    "check_sampler",
+    "check_step_size",
     "report",
     "run_catalogue",
 ]
@@ -49,10 +52,10 @@ def run_catalogue(names: Sequence[str] = (), seed: int = 0) -> Iterator[Check]:
         for retraction in instance.retractions:
             yield from check_retraction(retraction, manifold, seed, point)
         for problem in instance.problems.values():
-            loss = getattr(problem.cost, "loss", None)
-            if str(loss) not in KINKED:
-                yield check_gradient(problem, seed, point)
-            bent = str(loss) in KINKED + KINKED_SLOPE or not getattr(problem.cost, "smooth_slope", True)
+            loss = str(getattr(problem.cost, "loss", None))
+            checks = check_cost(problem, seed, point)
+            yield from checks[1:] if loss in KINKED else checks
+            bent = loss in KINKED + KINKED_SLOPE or not getattr(problem.cost, "smooth_slope", True)
             if not bent and _has_hessian(problem):
                 yield from check_hessian(problem, seed, point)
             for retraction in instance.compiled:
@@ -63,11 +66,10 @@ def run_catalogue(names: Sequence[str] = (), seed: int = 0) -> Iterator[Check]:
 
 
 def _has_hessian(problem: Problem) -> bool:
-    """Return whether second derivatives are there, with a default retraction that shows them."""
+    """Return whether second derivatives are there."""
     loss = getattr(problem.cost, "loss", None)
     return (
         isinstance(problem.manifold, HasHessian)
         and isinstance(problem.cost, HasHessianAction)
-        and problem.manifold.default_retraction.order >= 2
         and not (isinstance(loss, Loss) and loss.curvature is None)
     )

@@ -1,4 +1,4 @@
-"""Laws of gradients and Hessians."""
+"""Laws of costs, of their gradients and of their Hessians."""
 
 from __future__ import annotations
 
@@ -6,13 +6,28 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.checks.report import Check, bounded, slope_check
+from rmopt.checks.geometry import combined
+from rmopt.checks.report import Check, Law, hold, law, slope_check
+from rmopt.core.ambient import Array, dense
+from rmopt.core.cost import AgentSum, BlockCost, FiniteSum, HasPreconditioner, HasProximalStep
+from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.manifold import HasBlocks, Manifold
+from rmopt.core.points import arrays_of
 from rmopt.core.problem import Problem
+from rmopt.core.product import Parts
+from rmopt.core.psd import PSDPoint
 from rmopt.costs import Loss
+from rmopt.manifolds import Grassmann
+
+# Sums over data in different orders.
+SUMS = 1e-10
+
+COST: list[Law] = []
+HESSIAN: list[Law] = []
 
 
 def check_gradient(problem: Problem, rng: Any = 0, point: Any = None) -> Check:
-    """Check the Riemannian gradient: f(R(tξ)) − f(x) − t⟨grad, ξ⟩ falls like t².
+    """Check the Riemannian gradient: f(R(tξ)) − f(x) − t⟨grad, ξ⟩ falls like t²; and the other laws of the cost.
 
     Parameters
     ----------
@@ -25,7 +40,27 @@ def check_gradient(problem: Problem, rng: Any = 0, point: Any = None) -> Check:
     Returns
     -------
     Check
-        True when the slope is at least 2; printed, it says so.
+        The slope, which is at least 2; or where it is and another law of `check_cost` is broken, the first such law.
+    """
+    first, *others = check_cost(problem, rng, point)
+    return next((check for check in (first, *others) if not check), first)
+
+
+def check_cost(problem: Problem, rng: Any = 0, point: Any = None) -> list[Check]:
+    """Check the gradient, and all that a cost says of itself: sums of terms, agents, blocks, a preconditioner.
+
+    Parameters
+    ----------
+    problem : Problem
+    rng : seed or Generator
+        For the point and the direction.
+    point : object, optional
+        A random point unless given.
+
+    Returns
+    -------
+    list of Check
+        The slope of the Taylor error, and one for each law that applies.
     """
     manifold, cost = problem.manifold, problem.cost
     rng = np.random.default_rng(rng)
@@ -37,13 +72,19 @@ def check_gradient(problem: Problem, rng: Any = 0, point: Any = None) -> Check:
     def error(t: float) -> float:
         return abs(cost.value(manifold.retraction(x, t * xi)) - value - t * slope)
 
-    return slope_check("gradient", _subject(problem), error, 2.0, abs(value) + abs(slope), "Taylor error")
+    subject = _subject(problem)
+    taylor = slope_check(
+        "gradient", subject, error, 2.0, abs(value) + abs(slope), "the Taylor error of first order",
+        "a factor, a sign or a part that is missing in `gradient`; or a kink near this point",
+    )  # fmt: skip
+    return [taylor, *hold(COST, subject, _Cost(problem, x, rng))]
 
 
 def check_hessian(problem: Problem, rng: Any = 0, point: Any = None) -> list[Check]:
-    """Check the Riemannian Hessian: symmetric, and the Taylor error falls like t³.
+    """Check the Riemannian Hessian: symmetric, linear, and the Taylor error of second order falls like t³.
 
-    The manifold's default retraction must be of order 2.
+    Any retraction will do. Along the curve of one of first order the cost has a part of second order of its own,
+    ⟨grad, acceleration⟩, which is measured from the metric by Koszul's formula, and taken off.
 
     Parameters
     ----------
@@ -56,7 +97,7 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None) -> list[Che
     Returns
     -------
     list of Check
-        The slope, and the symmetry.
+        The slope, the symmetry, and the linearity.
 
     Raises
     ------
@@ -67,22 +108,311 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None) -> list[Che
     rng = np.random.default_rng(rng)
     x = manifold.random_point(rng) if point is None else point
     xi, eta = (manifold.random_tangent_vector(x, rng) for _ in range(2))
-    value = cost.value(x)
-    inner = manifold.inner_product
-    slope = inner(x, problem.riemannian_gradient(x), xi)
+    value, gradient = cost.value(x), problem.riemannian_gradient(x)
+    slope = manifold.inner_product(x, gradient, xi)
     along = problem.riemannian_hessian(x, xi)
-    curvature = inner(x, along, xi)
+    curvature = manifold.inner_product(x, along, xi)
+    straight = manifold.default_retraction.order >= 2
 
     def error(t: float) -> float:
         moved = cost.value(manifold.retraction(x, t * xi))
-        return abs(moved - value - t * slope - 0.5 * t * t * curvature)
+        bend = 0.0 if straight else _bend(manifold, x, xi, gradient, t)
+        return abs(moved - value - t * slope - 0.5 * t * t * (curvature + bend))
 
+    subject = _subject(problem)
+    size = abs(value) + abs(slope) + (0.0 if straight else manifold.norm(x, gradient))
+    taylor = slope_check(
+        "Hessian", subject, error, 3.0, size, "the Taylor error of second order",
+        "the curvature of the manifold is missing, or `hessian` is not the derivative of `gradient`; or the "
+        "retraction is not of the order that it claims (check_retraction tells)",
+    )  # fmt: skip
+    return [taylor, *hold(HESSIAN, subject, (problem, x, xi, eta, along))]
+
+
+def _bend(manifold: Manifold, x: Any, xi: Any, gradient: Any, t: float) -> float:
+    """Return ⟨grad, acceleration of s ↦ R(sξ) at 0⟩ up to O(t²).
+
+    On the surface R(sξ + wg) this is ∂ₛ⟨∂ₛ, ∂_w⟩ − ½ ∂_w⟨∂ₛ, ∂ₛ⟩; every derivative is a central difference.
+    """
+    length = manifold.norm(x, gradient)
+    if not length > 0.0:
+        return 0.0
+    across = gradient * (1.0 / length)
+
+    def surface(s: float, w: float) -> Any:
+        return manifold.retraction(x, xi * (s * t) + across * (w * t))
+
+    def velocity(at: Any, s: float, w: float, step: tuple[int, int]) -> Any:
+        ahead, behind = (manifold.embed_point(surface(s + k * step[0], w + k * step[1])) for k in (1, -1))
+        return manifold.projection(at, combined((0.5 / t, ahead), (-0.5 / t, behind)))
+
+    def metric(s: float, w: float, *steps: tuple[int, int]) -> float:
+        at = surface(s, w)
+        return manifold.inner_product(at, *(velocity(at, s, w, step) for step in steps))
+
+    S, W = (1, 0), (0, 1)
+    first = metric(1, 0, S, W) - metric(-1, 0, S, W)
+    second = metric(0, 1, S, S) - metric(0, -1, S, S)
+    return length * (first - 0.5 * second) / (2.0 * t)
+
+
+# Costs
+
+
+class _Cost:
+    """A cost at a point, with its gradient, and what operators are looked at through."""
+
+    def __init__(self, problem: Problem, x: Any, rng: np.random.Generator) -> None:
+        self.problem, self.manifold, self.cost = problem, problem.manifold, problem.cost
+        self.x, self.rng = x, rng
+        self.gradient = problem.cost.gradient(x)
+        # Operators are never formed: they may be large.
+        self.probe = rng.standard_normal((self.gradient.shape[-1], 2))
+
+    def seen(self, ambient: Any) -> Array:
+        """Return an ambient gradient as far as it can be told from others."""
+        return ambient if isinstance(ambient, np.ndarray) and ambient.ndim != 2 else ambient @ self.probe
+
+    def gap(self, found: Any, expected: Any) -> float:
+        """Return the difference of two ambient gradients, relative to their size."""
+        found, expected = (np.asarray(part) for part in (found, expected))
+        size = max(np.linalg.norm(found), np.linalg.norm(expected), np.finfo(float).tiny)
+        return float(np.linalg.norm(found - expected) / size)
+
+    def terms(self) -> Array | None:
+        """Return all terms, one a row; None where the cost is no sum or a stream."""
+        if not isinstance(self.cost, FiniteSum) or self.cost.n_terms is None:
+            return None
+        width = self.cost.term_width
+        if width == 1:
+            return np.arange(self.cost.n_terms)[:, None]
+        return self.cost.all_terms().reshape(-1, width) if hasattr(self.cost, "all_terms") else None
+
+
+@law(
+    COST,
+    "repetition",
+    "the same point gives the same value and gradient",
+    "random numbers, or a state that `value` or `gradient` changes",
+)
+def _repetition(at: _Cost) -> float:
+    values = [at.cost.value(at.x) for _ in range(2)]
+    again = at.gap(at.seen(at.cost.gradient(at.x)), at.seen(at.gradient))
+    return max(abs(values[0] - values[1]) / max(abs(values[0]), 1.0), again)
+
+
+@law(COST, "purity", "the point stays as it is", "an operation in place, such as `point -= …`", 0.0)
+def _purity(at: _Cost) -> float:
+    before = [array.copy() for array in arrays_of(at.x)]
+    at.cost.value(at.x)
+    at.cost.gradient(at.x)
+    return float(not all(map(np.array_equal, before, arrays_of(at.x))))
+
+
+@law(COST, "transposed gradient", "uᵀ(G v) = (Gᵀu)ᵀv", "the gradient's `T` is another operator", SUMS)
+def _transposed(at: _Cost) -> float | None:
+    if isinstance(at.gradient, np.ndarray):
+        return None
+    left = at.rng.standard_normal((at.gradient.shape[0], 2))
+    return at.gap(left.T @ (at.gradient @ at.probe), (at.gradient.T @ left).T @ at.probe)
+
+
+@law(
+    COST,
+    "invariance",
+    "one point in two forms has one value",
+    "the cost depends on the basis or the factors that a point is written in, and not on the point alone",
+    1e-8,
+)
+def _invariance(at: _Cost) -> float | None:
+    form = _other_form(at.manifold, at.x, at.rng)
+    if form is None:
+        return None
+    value, other = at.cost.value(at.x), at.cost.value(form)
+    return abs(value - other) / max(abs(value), np.finfo(float).tiny)
+
+
+@law(
+    COST,
+    "sum of terms",
+    "term_gradient of all terms is the gradient",
+    "a sign, a factor or a regulariser that only one of the two has",
+    SUMS,
+)
+def _sum_of_terms(at: _Cost) -> float | None:
+    terms = at.terms()
+    if terms is None:
+        return None
+    return at.gap(at.seen(at.cost.term_gradient(at.x, terms.ravel())), at.seen(at.gradient))
+
+
+@law(
+    COST,
+    "batches",
+    "term_gradient of the terms i, i, j is twice that of i and that of j",
+    "term_gradient is a mean and must be a sum, or it counts a repeated term once (`A[i] += …`; np.add.at counts it)",
+    SUMS,
+)
+def _batches(at: _Cost) -> float | None:
+    terms = at.terms()
+    if terms is None:
+        return None
+    i, j = terms[at.rng.choice(len(terms), 2)]
+    whole, of_i, of_j = (
+        at.seen(at.cost.term_gradient(at.x, np.concatenate(some))) for some in ((i, i, j), (i,), (j,))
+    )
+    return at.gap(whole, 2.0 * of_i + of_j)
+
+
+@law(
+    COST,
+    "agents",
+    "agents' values and gradients add up, and their curvature is symmetric and not negative",
+    "agent_value and agent_gradient are of different parts",
+    SUMS,
+)
+def _agents(at: _Cost) -> float | None:
+    if not isinstance(at.cost, AgentSum) or len(at.cost.here) != at.cost.n_terms:
+        return None
+    value = sum(at.cost.agent_value(at.x, agent) for agent in at.cost.here)
+    parts = [at.cost.agent_gradient(at.x, agent) for agent in at.cost.here]
+    errors = [abs(value - at.cost.value(at.x)) / max(abs(value), np.finfo(float).tiny)]
+    errors.append(at.gap(sum(at.seen(gradient) for gradient, _ in parts), at.seen(at.gradient)))
+    for _, curvature in parts:
+        errors += [
+            at.gap(curvature, curvature.T),
+            -np.linalg.eigvalsh(curvature)[0] / np.linalg.norm(curvature),
+        ]
+    return float(max(errors))
+
+
+@law(
+    COST,
+    "block gradients",
+    "block_gradient is the block of the gradient, and block_scale no less than its length",
+    "block_gradient is of another block, or misses a part",
+    SUMS,
+)
+def _block_gradients(at: _Cost) -> Any:
+    if not isinstance(at.cost, BlockCost) or not isinstance(at.manifold, HasBlocks):
+        return None
+    if at.cost.n_blocks != at.manifold.n_blocks:
+        return f"the cost has {at.cost.n_blocks} blocks and the manifold {at.manifold.n_blocks}"
+    error, size = 0.0, float(np.linalg.norm(dense(at.gradient)))
+    for block in range(at.cost.n_blocks):
+        found, expected = at.cost.block_gradient(at.x, block), at.manifold.block_of(at.gradient, block)
+        length = np.linalg.norm(getattr(expected, "column", dense(expected)))
+        if at.cost.block_scale(at.x, block) < (1.0 - SUMS) * length:
+            return (
+                f"block_scale of block {block} is {at.cost.block_scale(at.x, block):.3g}, below {length:.3g}"
+            )
+        error = max(error, float(np.linalg.norm(dense(found) - dense(expected))) / size)
+    return error
+
+
+@law(
+    COST,
+    "proximal step",
+    "of length 0 it stays, and longer ones lower the part that is not smooth",
+    "the step has the wrong sign, or `value` lacks that part",
+    SUMS,
+)
+def _proximal_step(at: _Cost) -> Any:
+    if not isinstance(at.cost, HasProximalStep):
+        return None
+    x, block, step = at.x, int(at.rng.integers(at.cost.n_blocks)), 1e-4
+    if float(np.abs(at.cost.proximal_step(x, block, 0.0) - x).max()) > 0.0:
+        return "a step of length 0 moves the point"
+    moved = at.cost.proximal_step(x, block, step)
+    move = moved - x
+    # What the smooth part changes by, from the gradients at both ends.
+    smooth = 0.5 * float(np.vdot(dense(at.gradient) + dense(at.cost.gradient(moved)), move))
+    fall = at.cost.value(x) + smooth - at.cost.value(moved)
+    return max(0.0, 0.3 * float(np.vdot(move, move)) / step - fall) / max(1.0, abs(at.cost.value(x)))
+
+
+@law(
+    COST,
+    "preconditioner",
+    "precondition is linear, symmetric and positive on the tangent space",
+    "a preconditioner that is not: conjugate gradients go astray with it",
+    1e-8,
+)
+def _preconditioner(at: _Cost) -> float | None:
+    if not isinstance(at.cost, HasPreconditioner):
+        return None
+    a, b = (at.manifold.random_tangent_vector(at.x, at.rng) for _ in range(2))
+    inner, of_a, of_b, of_sum = (
+        at.manifold.inner_product,
+        *(at.cost.precondition(at.x, v) for v in (a, b, a + b * 2.0)),
+    )
+    if not inner(at.x, of_a, a) > 0.0:
+        return np.inf
+    errors = (
+        at.manifold.norm(at.x, of_sum - of_a - of_b * 2.0),
+        abs(inner(at.x, of_a, b) - inner(at.x, a, of_b)),
+        at.manifold.norm(at.x, at.manifold.to_tangent_space(at.x, of_a) - of_a),
+    )
+    return max(errors) / at.manifold.norm(at.x, of_sum)
+
+
+def _other_form(manifold: Manifold, x: Any, rng: np.random.Generator) -> Any:
+    """Return the same point in another basis or other factors; None where it has one form."""
+    if isinstance(x, Parts):
+        factors = getattr(manifold, "factors", ())
+        forms = [_other_form(factor, part, rng) for factor, part in zip(factors, x, strict=False)]
+        if all(form is None for form in forms):
+            return None
+        return Parts([part if form is None else form for part, form in zip(x, forms, strict=True)])
+    if isinstance(x, LowRankPoint):
+        P, Q = (_turn(x.rank, rng) for _ in range(2))
+        return LowRankPoint(x.U @ P, P.T @ x.S @ Q, x.V @ Q)
+    if isinstance(x, PSDPoint):
+        P = _turn(x.rank, rng)
+        core = P.T @ x.S @ P
+        return PSDPoint(x.Q @ P, 0.5 * (core + core.T))
+    if isinstance(manifold, Grassmann):
+        return x @ _turn(x.shape[1], rng)
+    if manifold.knows_geodesics:
+        # There and back again: a quotient ends in another form of the point, other manifolds in the same.
+        y = manifold.random_point(rng)
+        return manifold.exp(y, manifold.log(y, x))
+    return None
+
+
+def _turn(k: int, rng: np.random.Generator) -> Array:
+    """Return a random orthogonal matrix; −1 for one dimension."""
+    return np.linalg.qr(rng.standard_normal((k, k)))[0] if k > 1 else -np.eye(1)
+
+
+# Hessians: (problem, x, ξ, η, Hξ)
+
+
+@law(
+    HESSIAN,
+    "Hessian symmetry",
+    "⟨Hξ, η⟩ = ⟨ξ, Hη⟩",
+    "a curvature term with the wrong sides, or a cost that depends on the basis (check_cost tells)",
+)
+def _hessian_symmetry(about: Any) -> float:
+    problem, x, xi, eta, along = about
+    inner = problem.manifold.inner_product
     asymmetry = abs(inner(x, along, eta) - inner(x, xi, problem.riemannian_hessian(x, eta)))
-    size = max(1.0, manifold.norm(x, along))
-    return [
-        slope_check("Hessian", _subject(problem), error, 3.0, abs(value) + abs(slope), "Taylor error"),
-        bounded("Hessian symmetry", _subject(problem), asymmetry / size, 1e-12, "⟨Hξ, η⟩ = ⟨ξ, Hη⟩"),
-    ]
+    return asymmetry / max(1.0, problem.manifold.norm(x, along))
+
+
+@law(
+    HESSIAN,
+    "Hessian linearity",
+    "H(ξ + 2η) = Hξ + 2Hη",
+    "`hessian` normalises its direction, or adds a constant",
+    SUMS,
+)
+def _hessian_linearity(about: Any) -> float:
+    problem, x, xi, eta, along = about
+    whole, across = (problem.riemannian_hessian(x, v) for v in (xi + eta * 2.0, eta))
+    norm = problem.manifold.norm
+    return norm(x, whole - along - across * 2.0) / max(1.0, norm(x, along), norm(x, across))
 
 
 def _subject(problem: Problem) -> str:

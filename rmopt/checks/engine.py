@@ -1,4 +1,4 @@
-"""The laws of compiled engines."""
+"""The laws of engines, samplers and rules of step sizes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.checks.report import Check, bounded
+from rmopt.checks.report import Check, Law, hold, law
+from rmopt.core.ambient import Array
+from rmopt.core.manifold import Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines import choose_block_engine, choose_engine
+from rmopt.engines.base import Engine
+from rmopt.engines.coordinate import GREEDY
 from rmopt.kernels.row_column import EXACT, FIXED
-from rmopt.solvers.samplers import as_sampler
+from rmopt.solvers.samplers import Sampler, as_sampler
+from rmopt.solvers.step_sizes import StepSize
+
+ENGINE: list[Law] = []
+SAMPLER: list[Law] = []
+STEP_SIZE: list[Law] = []
 
 
 def check_engine(
@@ -22,13 +31,13 @@ def check_engine(
     steps: int = 200,
     step_size: float = 0.05,
     batch_size: int = 1,
+    engine: str | Engine = "compiled",
 ) -> list[Check]:
-    """Check that the compiled engine follows the reference to 1e-10, and splits exactly.
+    """Check that an engine follows the reference to 1e-10, splits exactly, and is packed and unpacked without loss.
 
     Parameters
     ----------
     problem : Problem
-        With a compiled twin.
     retraction : Retraction, optional
         The manifold's default retraction unless given.
     rng : seed or Generator
@@ -36,40 +45,25 @@ def check_engine(
     step_size : float
     batch_size : int
         Terms per step.
+    engine : {"compiled", "reference"} or Engine
+        One of the library's, or one of your own for this problem.
     """
     rng = np.random.default_rng(rng)
     manifold, cost = problem.manifold, problem.cost
     start = manifold.random_point(rng)
     schedule = as_sampler(None, cost, batch_size).draw(rng, 0, steps)
-    etas = np.full(steps, step_size)
-    points, split = {}, None
-    for name in ("reference", "compiled"):
-        engine = choose_engine(problem, retraction, name, batch_size)
-        points[name] = manifold.embed_point(engine.dump(engine.advance(engine.load(start), schedule, etas)))
-    cut = 2 * steps // 5
-    state = engine.advance(engine.load(start), schedule[:cut], etas[:cut])
-    split = manifold.embed_point(engine.dump(engine.advance(state, schedule[cut:], etas[cut:])))
-    identity = np.eye(split.shape[1])
-    expected, found, pieces = points["reference"] @ identity, points["compiled"] @ identity, split @ identity
+    reference = choose_engine(problem, retraction, "reference", batch_size)
+    tried = engine if isinstance(engine, Engine) else choose_engine(problem, retraction, engine, batch_size)
     used = manifold.default_retraction if retraction is None else retraction
-    subject = f"{type(engine).__name__}: {used} with {type(cost).__name__}({getattr(cost, 'loss', '')}) on {manifold}"
-    error = float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
-    moved = float(np.linalg.norm(expected - manifold.embed_point(start) @ identity))
-    return [
-        bounded(
-            "compiled engine", subject, error, 1e-10, f"relative difference to the reference, {steps} steps"
-        ),
-        bounded(
-            "exact split", subject, float(np.abs(found - pieces).max()), 0.0, f"{cut} + {steps - cut} steps"
-        ),
-        Check("movement", subject, moved > 1e-3, moved, 1e-3, "the run leaves its start"),
-    ]
+    subject = f"{type(tried).__name__}: {used} with {type(cost).__name__}({getattr(cost, 'loss', '')}) on {manifold}"
+    run = _Run(manifold, reference, tried, start, schedule, np.full(steps, step_size), steps)
+    return hold(ENGINE, subject, run)
 
 
 def check_block_engine(
     problem: Problem, retraction: Retraction, rng: Any = 0, *, steps: int = 100, step_size: float = 0.02
 ) -> list[Check]:
-    """Check that the compiled engine of coordinate descent follows the reference to 1e-10, and splits exactly.
+    """Check the compiled engine of coordinate descent as `check_engine` does.
 
     Steps are of a fixed size, and by exact line search. The latter are compared in legs of 20 steps from the
     reference's points: the zigzag of steepest descent is sensitive to rounding.
@@ -92,36 +86,198 @@ def check_block_engine(
         ("fixed steps", FIXED, step_size, steps),
         ("line search", EXACT, 0.99, 20),
     ):
-        reference, compiled = (
+        engines = (
             choose_block_engine(problem, retraction, kind, search) for kind in ("reference", "compiled")
         )
-        etas, error, point = np.full(steps, wanted), 0.0, start
-        for first in range(0, steps, leg):
-            part = slice(first, first + leg)
-            found = compiled.dump(compiled.advance(compiled.load(point), schedule[part], etas[part]))
-            point = reference.dump(reference.advance(reference.load(point), schedule[part], etas[part]))
-            error = max(error, float(np.linalg.norm(found - point) / np.linalg.norm(point)))
-        cut = 2 * steps // 5
-        whole = compiled.dump(compiled.advance(compiled.load(start), schedule, etas))
-        state = compiled.advance(compiled.load(start), schedule[:cut], etas[:cut])
-        pieces = compiled.dump(compiled.advance(state, schedule[cut:], etas[cut:]))
-        moved = float(np.linalg.norm(point - start))
-        subject = f"{type(compiled).__name__}: {name} along {retraction} with {problem.cost!r} on {manifold}"
-        checks += [
-            bounded(
-                "compiled engine",
-                subject,
-                error,
-                1e-10,
-                f"relative difference to the reference, {steps} steps",
-            ),
-            bounded(
-                "exact split",
-                subject,
-                float(np.abs(whole - pieces).max()),
-                0.0,
-                f"{cut} + {steps - cut} steps",
-            ),
-            Check("movement", subject, moved > 1e-3, moved, 1e-3, "the run leaves its start"),
-        ]
+        run = _Run(manifold, *engines, start, schedule, np.full(steps, wanted), leg)
+        kind = type(run.tried).__name__
+        checks += hold(ENGINE, f"{kind}: {name} along {retraction} with {problem.cost!r} on {manifold}", run)
     return checks
+
+
+def check_sampler(sampler: Sampler, n_terms: int | None = None, rng: Any = 0) -> list[Check]:
+    """Check that a sampler draws terms that exist, the same ones for the same generator, whatever it drew before.
+
+    Parameters
+    ----------
+    sampler : Sampler
+    n_terms : int, optional
+        How many terms, blocks or edges there are; the sampler's own `n_terms` unless given.
+    rng : seed or Generator
+    """
+    count = getattr(sampler, "n_terms", None) if n_terms is None else n_terms
+    seed = int(np.random.default_rng(rng).integers(2**32))
+    return hold(SAMPLER, type(sampler).__name__, (sampler, count, seed))
+
+
+def check_step_size(rule: StepSize) -> list[Check]:
+    """Check that a rule gives finite step sizes that are not negative and depend on the number of the step alone.
+
+    Parameters
+    ----------
+    rule : StepSize
+    """
+    return hold(STEP_SIZE, rule, rule)
+
+
+class _Run:
+    """A schedule, and what the reference and another engine make of it."""
+
+    def __init__(
+        self,
+        manifold: Manifold,
+        reference: Engine,
+        tried: Engine,
+        start: Any,
+        schedule: Array,
+        etas: Array,
+        leg: int,
+    ) -> None:
+        self.manifold, self.reference, self.tried, self.start = manifold, reference, tried, start
+        self.schedule, self.etas, self.leg = schedule, etas, leg
+        self.whole = self.advanced(tried, tried.load(start), slice(None))
+
+    def advanced(self, engine: Engine, state: Any, part: slice) -> Any:
+        return engine.advance(state, self.schedule[part], self.etas[part])
+
+    def seen(self, point: Any) -> Array:
+        """Return a point as an array."""
+        embedded = self.manifold.embed_point(point)
+        return embedded @ np.eye(embedded.shape[1]) if len(embedded.shape) == 2 else np.asarray(embedded)
+
+
+# Rounding, amplified by the steps.
+@law(
+    ENGINE,
+    "compiled engine",
+    "it follows the reference, relative to the size of the point",
+    "a step that differs from gradient, projection and retraction of the terms in the schedule",
+    1e-10,
+)
+def _follows(run: _Run) -> float:
+    error, point = 0.0, run.start
+    for first in range(0, len(run.etas), run.leg):
+        part = slice(first, first + run.leg)
+        found, point = (
+            engine.dump(run.advanced(engine, engine.load(point), part))
+            for engine in (run.tried, run.reference)
+        )
+        expected = run.seen(point)
+        error = max(error, float(np.linalg.norm(run.seen(found) - expected) / np.linalg.norm(expected)))
+    return error
+
+
+@law(
+    ENGINE,
+    "exact split",
+    "two runs of 2/5 and 3/5 of the steps give the bits of one run",
+    "the state leaves out something that the next step looks at",
+    0.0,
+)
+def _splits(run: _Run) -> float:
+    return _difference(run, lambda state: state)
+
+
+@law(
+    ENGINE,
+    "exact packing",
+    "a state that was packed and unpacked between them gives these bits too",
+    "`pack` leaves out a part of the state, or rounds it",
+    0.0,
+)
+def _packs(run: _Run) -> float:
+    engine = run.tried
+
+    def kept(state: Any) -> Any:
+        arrays = {name: np.array(array) for name, array in engine.pack(state).items()}
+        return engine.unpack(arrays, engine.load(run.start))
+
+    return _difference(run, kept)
+
+
+@law(
+    ENGINE,
+    "movement",
+    "the run leaves its start by more than 1e-3",
+    "steps that do nothing, or a step size that is too small to tell",
+    0.0,
+)
+def _moves(run: _Run) -> float:
+    moved = np.linalg.norm(run.seen(run.tried.dump(run.whole)) - run.seen(run.start))
+    return max(0.0, 1e-3 - float(moved))
+
+
+def _difference(run: _Run, between: Any) -> float:
+    """Return how far a run in two parts ends from the whole one: in its point and in what it counts."""
+    engine, cut = run.tried, 2 * len(run.etas) // 5
+    state = between(run.advanced(engine, engine.load(run.start), slice(cut)))
+    end = run.advanced(engine, state, slice(cut, None))
+    apart = float(np.abs(run.seen(engine.dump(end)) - run.seen(engine.dump(run.whole))).max())
+    counted = [(getattr(end, name), getattr(run.whole, name)) for name in ("steps", "updates")]
+    return max(apart, *(abs(float(ours - theirs)) for ours, theirs in counted))
+
+
+@law(SAMPLER, "shape", "one row of integers for each step", "`draw` or `block_size`", 0.0)
+def _shape(about: Any) -> Any:
+    sampler, _, seed = about
+    found = sampler.draw(np.random.default_rng(seed), 0, sampler.block_size)
+    fits = found.ndim == 2 and len(found) == sampler.block_size and np.issubdtype(found.dtype, np.integer)
+    return 0.0 if fits else f"it drew {found.dtype} of shape {found.shape} for {sampler.block_size} steps"
+
+
+@law(
+    SAMPLER,
+    "range",
+    "the terms are among those that there are",
+    "numbers that count from 1, or of other data",
+    0.0,
+)
+def _range(about: Any) -> Any:
+    sampler, count, seed = about
+    if count is None or getattr(sampler, "_table", None) is not None:
+        return None
+    found = sampler.draw(np.random.default_rng(seed), 0, sampler.block_size)
+    inside = found.min() >= GREEDY and found.max() < count
+    return 0.0 if inside else f"it drew {found.min()} to {found.max()}, and there are {count}"
+
+
+@law(
+    SAMPLER,
+    "repeatability",
+    "a block depends on its generator and number alone",
+    "a generator of its own, or a memory of earlier draws: resumed runs differ",
+    0.0,
+)
+def _repeats(about: Any) -> float:
+    sampler, _, seed = about
+    size = sampler.block_size
+    second = [sampler.draw(np.random.default_rng(seed), size, size) for _ in range(2)]
+    sampler.draw(np.random.default_rng(seed + 1), 0, size)
+    after = sampler.draw(np.random.default_rng(seed), size, size)
+    return float(not all(np.array_equal(second[0], other) for other in (second[1], after)))
+
+
+@law(
+    STEP_SIZE,
+    "step sizes",
+    "one finite number of at least 0 for each step",
+    "the rule divides by the number of the step, which counts from 0",
+    0.0,
+)
+def _sizes(rule: StepSize) -> Any:
+    etas = np.asarray(rule(np.arange(50)))
+    if etas.shape != (50,):
+        return f"it gave shape {etas.shape} for 50 steps"
+    return 0.0 if np.isfinite(etas).all() and (etas >= 0.0).all() else f"it gave {etas.min()} to {etas.max()}"
+
+
+@law(
+    STEP_SIZE,
+    "step sizes of parts",
+    "they depend on the number of the step alone",
+    "a rule that counts its calls, or looks at the length of what it is asked for",
+    0.0,
+)
+def _sizes_of_parts(rule: StepSize) -> float:
+    t = np.arange(50)
+    return float(np.abs(np.concatenate([rule(t[:20]), rule(t[20:])]) - rule(t)).max())

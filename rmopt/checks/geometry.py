@@ -6,16 +6,27 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.checks.report import Check, bounded, slope_check
-from rmopt.core.ambient import Actions, Sum, dense
-from rmopt.core.manifold import Manifold
-from rmopt.core.retraction import Retraction
+from rmopt.checks.report import Check, Law, hold, law, slope_check
+from rmopt.core.ambient import Actions, Array, dense
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.manifold import FixedRankManifold, HasBlocks, HasStepBound, Manifold
+from rmopt.core.points import arrays_of, rebuilt
+from rmopt.core.retraction import HasVelocity, Retraction
 
-LIMIT = 1e-12
+# Logarithms and roots of matrices lose digits with the condition of the point.
+GEODESIC = 1e-9
+# Two points are one: a distance by an arccosine has half of the digits left near zero.
+SAME = 1e-7
+# Central differences of this step: their own error is of the size of its square.
+STEP = 1e-4
+DIFFERENCES = 1e-5
+
+MANIFOLD: list[Law] = []
+RETRACTION: list[Law] = []
 
 
 def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None) -> list[Check]:
-    """Check the laws of a manifold at a point.
+    """Check the laws of a manifold at a point, those of geodesics included where it knows them.
 
     Parameters
     ----------
@@ -28,59 +39,15 @@ def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None) -> list[
     Returns
     -------
     list of Check
+        One for each law that applies.
     """
-    rng = np.random.default_rng(rng)
-    x = manifold.random_point(rng) if point is None else point
-    there = manifold.random_point(rng)
-    a, b = (manifold.random_tangent_vector(x, rng) for _ in range(2))
-    shape = tuple(manifold.embed_point(x).shape)
-    Z = rng.standard_normal(shape)
-    PZ = manifold.projection(x, Z)
-    gradient = manifold.euclidean_to_riemannian_gradient(x, Z)
-
-    def gap(left: Any, right: Any) -> float:
-        return manifold.norm(x, left - right)
-
-    def say(law: str, error: float, detail: str) -> Check:
-        return bounded(law, manifold, error, LIMIT, detail)
-
-    reason = manifold.check_point(x)
-    carried = manifold.transport(x, there, a)
-    inner = manifold.inner_product
-    ambient_inner = float(np.vdot(dense(manifold.embedding(x, a)), Z))
-    again = gap(manifold.projection(x, manifold.embedding(x, PZ)), PZ)
-    images = [
-        manifold.projection(x, rng.standard_normal(shape))
-        for _ in range(min(int(np.prod(shape)), manifold.dim + 3))
-    ]
-    rank = np.linalg.matrix_rank(np.array([dense(manifold.embedding(x, image)).ravel() for image in images]))
-    zero = manifold.zero_vector(x)
-    stays = _distance(manifold, manifold.retraction(x, zero), x)
-    return [
-        say("point", 0.0 if reason is None else 1.0, reason or "a random point lies on the manifold"),
-        say("projection", again / max(1.0, manifold.norm(x, PZ)), "idempotent"),
-        say("duality", abs(inner(x, a, gradient) - ambient_inner), "⟨a, gradient for Z⟩ = ⟨a, Z⟩"),
-        say("symmetry", abs(inner(x, a, b) - inner(x, b, a)), "⟨a, b⟩ = ⟨b, a⟩"),
-        say("norm", abs(manifold.norm(x, a) - 1.0), "random tangent vectors have norm 1"),
-        say("linearity", gap((a + b * 2.0) - b * 2.0, a), "tangent vectors add and scale"),
-        say("transport", gap(manifold.transport(x, x, a), a), "the identity from a point to itself"),
-        say(
-            "transported",
-            manifold.norm(there, manifold.to_tangent_space(there, carried) - carried),
-            "transported vectors are tangent",
-        ),
-        say("zero step", stays, "the retraction of the zero vector stays"),
-        Check(
-            "dimension", str(manifold), bool(rank == min(manifold.dim, len(images))), float(rank),
-            float(manifold.dim), "rank of the projection",
-        ),
-    ]  # fmt: skip
+    return hold(MANIFOLD, manifold, _Tangents(manifold, rng, point))
 
 
 def check_retraction(
     retraction: Retraction, manifold: Manifold, rng: Any = 0, point: Any = None
 ) -> list[Check]:
-    """Measure the order of a retraction as slopes.
+    """Check the laws of a retraction, and measure its order as slopes.
 
     R(x, tξ) − x − tξ falls like t². The distance to the geodesic falls like t² for a retraction of order 1, and
     like t³ for one of order 2. Where no geodesics are known, the metric is that of the ambient space, and the
@@ -98,7 +65,7 @@ def check_retraction(
     Returns
     -------
     list of Check
-        The rigidity, and the order.
+        The rigidity, the order, and one for each law that applies.
     """
     rng = np.random.default_rng(rng)
     x = manifold.random_point(rng) if point is None else point
@@ -107,7 +74,7 @@ def check_retraction(
 
     def difference(t: float) -> Any:
         end = manifold.embed_point(retraction(manifold, x, xi, t))
-        return Sum(end, _scaled(start, -1.0), _scaled(direction, -t))
+        return combined((1.0, end), (-1.0, start), (-t, direction))
 
     def whole(t: float) -> float:
         return float(np.linalg.norm(dense(difference(t))))
@@ -119,20 +86,513 @@ def check_retraction(
         return manifold.dist(retraction(manifold, x, xi, t), manifold.exp(x, t * xi))
 
     scale = float(np.linalg.norm(dense(start)))
-    bend = (off_geodesic, "off the geodesic") if manifold.knows_geodesics else (tangential, "tangential part")
+    bend = (
+        (off_geodesic, "the distance to the geodesic")
+        if manifold.knows_geodesics
+        else (tangential, "its tangential part")
+    )
     subject = f"{retraction} on {manifold}"
     return [
-        slope_check("rigidity", subject, whole, 2.0, scale, "R(x, tξ) − x − tξ"),
-        slope_check(f"order {retraction.order}", subject, bend[0], 1.0 + retraction.order, scale, bend[1]),
+        slope_check(
+            "rigidity", subject, whole, 2.0, scale, "R(x, tξ) − x − tξ",
+            "the curve does not start at x with velocity ξ: a factor, a sign, or another basis",
+        ),
+        slope_check(
+            f"order {retraction.order}", subject, bend[0], 1.0 + retraction.order, scale, bend[1],
+            "the retraction is of order 1 here; say `order = 1`",
+        ),
+        *hold(RETRACTION, subject, _Curves(retraction, manifold, x, xi, rng)),
+    ]  # fmt: skip
+
+
+# Manifolds
+
+
+class _Tangents:
+    """A manifold at a point, with tangent vectors, ambient matrices and other points."""
+
+    def __init__(self, manifold: Manifold, rng: Any, point: Any) -> None:
+        rng = np.random.default_rng(rng)
+        self.manifold, self.inner, self.norm = manifold, manifold.inner_product, manifold.norm
+        self.x = manifold.random_point(rng) if point is None else point
+        self.y = manifold.random_point(rng)
+        self.a, self.b = (manifold.random_tangent_vector(self.x, rng) for _ in range(2))
+        self.shape = tuple(manifold.embed_point(self.x).shape)
+        self.rng, self.Z, self.Y = rng, rng.standard_normal(self.shape), rng.standard_normal(self.shape)
+        self.z = manifold.random_point(rng)
+        # Well inside of what `exp` covers once.
+        self.short = 0.3 * min(1.0, manifold.typical_dist)
+
+    def project(self, ambient: Any) -> Any:
+        return self.manifold.projection(self.x, ambient)
+
+    def embed(self, tangent: Any) -> Array:
+        return dense(self.manifold.embedding(self.x, tangent))
+
+    def gap(self, left: Any, right: Any) -> float:
+        return self.norm(self.x, left - right)
+
+    def near(self) -> Any:
+        """Return a point at the distance `short`; None where no geodesics are known."""
+        return self.manifold.exp(self.x, self.a * self.short) if self.manifold.knows_geodesics else None
+
+
+@law(
+    MANIFOLD,
+    "point",
+    "a random point passes check_point",
+    "random_point, or a check_point that asks too much",
+)
+def _point(at: _Tangents) -> Any:
+    return at.manifold.check_point(at.x) or at.manifold.check_point(at.y) or 0.0
+
+
+@law(
+    MANIFOLD,
+    "refusal",
+    "check_point refuses points beside the manifold, and NaN",
+    "check_point looks at the form alone, or compares such that NaN passes",
+)
+def _refusal(at: _Tangents) -> Any:
+    arrays = arrays_of(at.x)
+    if not all(array.dtype.kind == "f" for array in arrays):
+        return None
+    if at.manifold.check_point(rebuilt(at.x, [np.full_like(array, np.nan) for array in arrays])) is None:
+        return "it takes a point of NaN"
+    if at.manifold.dim >= sum(array.size for array in arrays):
+        # Open in the space around it: what is near to a point is a point.
+        return 0.0
+    moved = [array + 0.05 * np.abs(array).max() * at.rng.standard_normal(array.shape) for array in arrays]
+    return (
+        "it takes a point with noise of 5 %" if at.manifold.check_point(rebuilt(at.x, moved)) is None else 0.0
+    )
+
+
+@law(
+    MANIFOLD,
+    "randomness",
+    "equal seeds give equal points and tangent vectors",
+    "numbers from a global state instead of `rng`",
+)
+def _randomness(at: _Tangents) -> float:
+    first, second = (at.manifold.random_point(np.random.default_rng(7)) for _ in range(2))
+    one, two = (at.manifold.random_tangent_vector(at.x, np.random.default_rng(7)) for _ in range(2))
+    return max(_apart(at.manifold, first, second), at.gap(one, two))
+
+
+@law(
+    MANIFOLD,
+    "dimension",
+    "`dim` is the rank of the projection",
+    "`dim`, or a projection that keeps too much or too little",
+    0.0,
+)
+def _dimension(at: _Tangents) -> float:
+    images = [
+        at.embed(at.project(at.rng.standard_normal(at.shape))).ravel()
+        for _ in range(min(int(np.prod(at.shape)), at.manifold.dim + 3))
     ]
+    return abs(float(np.linalg.matrix_rank(np.array(images))) - min(at.manifold.dim, len(images)))
 
 
-def _scaled(ambient: Any, factor: float) -> Any:
-    if isinstance(ambient, np.ndarray):
-        return factor * ambient
-    return Actions(ambient.shape, lambda X: factor * (ambient @ X), lambda X: factor * (ambient.T @ X))
+@law(MANIFOLD, "projection", "projecting twice is projecting once", "a factor, or a part that is forgotten")
+def _projection(at: _Tangents) -> float:
+    once = at.project(at.Z)
+    return at.gap(at.project(at.embed(once)), once) / max(1.0, at.norm(at.x, once))
 
 
-def _distance(manifold: Manifold, a: Any, b: Any) -> float:
-    A, B = manifold.embed_point(a), manifold.embed_point(b)
-    return float(np.linalg.norm(dense(A) - dense(B)))
+@law(MANIFOLD, "orthogonality", "⟨PZ, Y⟩ = ⟨Z, PY⟩ in the ambient space", "an oblique projection")
+def _orthogonality(at: _Tangents) -> float:
+    left, right = np.vdot(at.embed(at.project(at.Z)), at.Y), np.vdot(at.Z, at.embed(at.project(at.Y)))
+    return abs(left - right) / (np.linalg.norm(at.Z) * np.linalg.norm(at.Y))
+
+
+@law(
+    MANIFOLD,
+    "duality",
+    "⟨a, gradient for Z⟩ = ⟨a, Z⟩ in the ambient space",
+    "euclidean_to_riemannian_gradient is not that of this inner product",
+)
+def _duality(at: _Tangents) -> float:
+    gradient = at.manifold.euclidean_to_riemannian_gradient(at.x, at.Z)
+    return abs(at.inner(at.x, at.a, gradient) - float(np.vdot(at.embed(at.a), at.Z)))
+
+
+@law(MANIFOLD, "symmetry", "⟨a, b⟩ = ⟨b, a⟩", "inner_product treats its arguments differently")
+def _symmetry(at: _Tangents) -> float:
+    return abs(at.inner(at.x, at.a, at.b) - at.inner(at.x, at.b, at.a))
+
+
+@law(
+    MANIFOLD,
+    "bilinearity",
+    "⟨a + 2b, b⟩ = ⟨a, b⟩ + 2⟨b, b⟩, and ⟨a, a⟩ = ‖a‖² > 0",
+    "inner_product is no inner product, or `norm` is not its root",
+)
+def _bilinearity(at: _Tangents) -> float:
+    square = at.inner(at.x, at.b, at.b)
+    mixed = at.inner(at.x, at.a + at.b * 2.0, at.b) - at.inner(at.x, at.a, at.b) - 2.0 * square
+    return max(abs(mixed), abs(square - at.norm(at.x, at.b) ** 2)) if square > 0.0 else np.inf
+
+
+@law(MANIFOLD, "norm", "random tangent vectors have norm 1", "random_tangent_vector divides by another norm")
+def _norm(at: _Tangents) -> float:
+    return abs(at.norm(at.x, at.a) - 1.0)
+
+
+@law(
+    MANIFOLD,
+    "tangency",
+    "random tangent vectors are tangent, and stay in to_tangent_space",
+    "random_tangent_vector does not project, or embedding and projection do not fit",
+)
+def _tangency(at: _Tangents) -> float:
+    return max(
+        at.gap(at.project(at.embed(at.a)), at.a), at.gap(at.manifold.to_tangent_space(at.x, at.a), at.a)
+    )
+
+
+@law(
+    MANIFOLD,
+    "linearity",
+    "tangent vectors and their embedding add and scale",
+    "the arithmetic of tangent vectors; numpy takes over without `__array_ufunc__ = None`",
+)
+def _linearity(at: _Tangents) -> float:
+    two = np.float64(2.0)
+    back = (
+        at.gap((at.a + two * at.b) - at.b * 2.0, at.a)
+        + at.gap(-at.a, at.a * -2.0 + at.a)
+        + at.gap(at.a / two, at.a * 0.5)
+    )
+    embedded = at.embed(at.a + at.b * 2.0) - at.embed(at.a) - 2.0 * at.embed(at.b)
+    return max(back, float(np.abs(embedded).max()))
+
+
+@law(MANIFOLD, "zero", "zero_vector has norm 0 and adds nothing", "zero_vector")
+def _zero(at: _Tangents) -> float:
+    zero = at.manifold.zero_vector(at.x)
+    return max(at.norm(at.x, zero), at.gap(at.a + zero, at.a))
+
+
+@law(
+    MANIFOLD,
+    "transport",
+    "from a point to itself it is the identity",
+    "a factor, or a projection that is none",
+)
+def _transport(at: _Tangents) -> float:
+    return at.gap(at.manifold.transport(at.x, at.x, at.a), at.a)
+
+
+@law(
+    MANIFOLD,
+    "transported",
+    "transported vectors are tangent",
+    "transport does not end in the tangent space of its second point",
+    GEODESIC,
+)
+def _transported(at: _Tangents) -> float:
+    carried = at.manifold.transport(at.x, at.y, at.a)
+    again = at.manifold.projection(at.y, at.manifold.embedding(at.y, carried))
+    off = [at.norm(at.y, other - carried) for other in (at.manifold.to_tangent_space(at.y, carried), again)]
+    return max(off) / max(1.0, at.norm(at.y, carried))
+
+
+@law(
+    MANIFOLD, "transport of sums", "transport is linear", "transport normalises, or adds a constant", GEODESIC
+)
+def _transport_of_sums(at: _Tangents) -> float:
+    of_sum, of_a, of_b = (at.manifold.transport(at.x, at.y, v) for v in (at.a + at.b * 2.0, at.a, at.b))
+    return at.norm(at.y, of_sum - of_a - of_b * 2.0) / max(1.0, at.norm(at.y, of_sum))
+
+
+# The tangent space turns by the step over the least singular value of the point.
+@law(MANIFOLD, "transport nearby", "a step of 1e-7 hardly changes a vector", "a factor in transport", 1e-2)
+def _transport_nearby(at: _Tangents) -> float:
+    end = at.manifold.retraction(at.x, at.b * 1e-7)
+    carried = dense(at.manifold.embedding(end, at.manifold.transport(at.x, end, at.a)))
+    return float(np.linalg.norm(carried - at.embed(at.a)) / np.linalg.norm(at.embed(at.a)))
+
+
+@law(
+    MANIFOLD,
+    "speed",
+    "the curve of exp has the speed ‖v‖",
+    "exp is a retraction, or follows another multiple of v",
+    DIFFERENCES,
+)
+def _speed(at: _Tangents) -> float | None:
+    end = at.near()
+    if end is None:
+        return None
+    ahead, behind = (
+        at.manifold.embed_point(at.manifold.exp(at.x, at.a * (at.short + h))) for h in (STEP, -STEP)
+    )
+    velocity = combined((0.5 / STEP, ahead), (-0.5 / STEP, behind))
+    return abs(at.norm(end, at.manifold.projection(end, velocity)) - 1.0)
+
+
+@law(
+    MANIFOLD,
+    "exp and log",
+    "log(x, exp(x, v)) = v for a short v",
+    "a factor in log, or exp and log of different metrics",
+    GEODESIC,
+)
+def _exp_and_log(at: _Tangents) -> float | None:
+    end = at.near()
+    return None if end is None else at.gap(at.manifold.log(at.x, end), at.a * at.short) / at.short
+
+
+@law(
+    MANIFOLD,
+    "log and exp",
+    "exp(x, log(x, y)) = y for a near y",
+    "a factor in log, or exp and log of different metrics",
+    SAME,
+)
+def _log_and_exp(at: _Tangents) -> float | None:
+    end = at.near()
+    return None if end is None else _same(at.manifold, at.manifold.exp(at.x, at.manifold.log(at.x, end)), end)
+
+
+@law(
+    MANIFOLD,
+    "distance",
+    "dist(x, y) = ‖log(x, y)‖, near and far",
+    "a factor in dist, or the distance in the ambient space",
+    GEODESIC,
+)
+def _distance(at: _Tangents) -> float | None:
+    end = at.near()
+    if end is None:
+        return None
+    far = abs(at.manifold.dist(at.x, at.y) - at.norm(at.x, at.manifold.log(at.x, at.y)))
+    return max(abs(at.manifold.dist(at.x, end) / at.short - 1.0), far)
+
+
+@law(
+    MANIFOLD,
+    "triangle",
+    "dist(x, y) = dist(y, x) ≤ dist(x, z) + dist(z, y), and dist(x, x) = 0",
+    "dist is no distance: a square, or a constant",
+    SAME,
+)
+def _triangle(at: _Tangents) -> float:
+    x, y, z, dist = at.x, at.y, at.z, at.manifold.dist
+    detour = dist(x, y) - dist(x, z) - dist(z, y)
+    # Points in line leave no room.
+    end = at.near()
+    if end is not None:
+        middle = at.manifold.exp(x, at.a * (0.5 * at.short))
+        detour = max(detour, dist(x, end) - dist(x, middle) - dist(middle, end))
+    return max(abs(dist(x, y) - dist(y, x)), dist(x, x), detour)
+
+
+@law(
+    MANIFOLD,
+    "midpoint",
+    "pair_mean is half the way from both ends",
+    "pair_mean is an end, or a mean in the ambient space",
+    SAME,
+)
+def _midpoint(at: _Tangents) -> float | None:
+    end = at.near()
+    if end is None:
+        return None
+    middle = at.manifold.pair_mean(at.x, end)
+    halves = at.manifold.dist(at.x, middle), at.manifold.dist(middle, end)
+    return max(abs(half / at.short - 0.5) for half in halves)
+
+
+@law(
+    MANIFOLD,
+    "other rank",
+    "with_rank gives the manifold of that rank, with its points and the same retraction",
+    "with_rank forgets an argument",
+)
+def _other_rank(at: _Tangents) -> Any:
+    manifold = at.manifold
+    if not isinstance(manifold, FixedRankManifold):
+        return None
+    for k in {1, manifold.rank}:
+        other = manifold.with_rank(k)
+        if (other.rank, tuple(other.shape)) != (k, tuple(manifold.shape)):
+            return f"with_rank({k}) is {other}"
+        if other.default_retraction != manifold.default_retraction:
+            return (
+                f"with_rank({k}) moves by {other.default_retraction} instead of {manifold.default_retraction}"
+            )
+        if reason := other.check_point(other.random_point(at.rng)):
+            return f"a point of with_rank({k}) is none: {reason}"
+    return float(abs(manifold.with_rank(manifold.rank).dim - manifold.dim))
+
+
+@law(
+    MANIFOLD,
+    "blocks",
+    "block_of projects orthogonally, and the blocks together miss nothing",
+    "n_blocks is too small, or block_of counts an entry twice",
+)
+def _blocks(at: _Tangents) -> float | None:
+    manifold = at.manifold
+    if not isinstance(manifold, HasBlocks):
+        return None
+    A, B = (at.embed(at.project(part)) for part in (at.Z, at.Y))
+    error = seen = 0.0
+    for block in range(manifold.n_blocks):
+        of_A, of_B = (at.embed(manifold.block_of(part, block)) for part in (A, B))
+        again, tangent = at.embed(manifold.block_of(of_A, block)), at.embed(at.project(of_A))
+        error = max(error, float(np.abs(again - of_A).max()), float(np.abs(tangent - of_A).max()))
+        error = max(error, abs(float(np.vdot(of_A, B) - np.vdot(A, of_B))))
+        seen += float(np.vdot(of_A, A))
+    return max(error, 1.0 - seen / float(np.vdot(A, A)))
+
+
+@law(
+    MANIFOLD,
+    "step bound",
+    "a straight line stays up to max_step, leaves there, and safe_step is shorter",
+    "max_step is of another line, or safe_step goes beyond it",
+)
+def _step_bound(at: _Tangents) -> Any:
+    if not isinstance(at.manifold, HasStepBound):
+        return None
+    start, direction = dense(at.manifold.embed_point(at.x)), at.a
+    if not np.isfinite(at.manifold.max_step(at.x, direction)):
+        direction = -direction
+    bound, safe = (step(at.x, direction) for step in (at.manifold.max_step, at.manifold.safe_step))
+    inside, outside = (
+        at.manifold.check_point(start + share * bound * at.embed(direction)) for share in (0.999, 1.001)
+    )
+    if inside is not None or outside is None:
+        where = f"already at 0.999 · max_step: {inside}" if inside else "still there at 1.001 · max_step"
+        return f"the line is {where}"
+    return 0.0 if 0.0 < safe <= bound else f"safe_step = {safe:.3g} and max_step = {bound:.3g}"
+
+
+# Retractions
+
+
+class _Curves:
+    """Curves of a retraction from a point: along a random vector, and along one block where there are blocks."""
+
+    def __init__(
+        self, retraction: Retraction, manifold: Manifold, x: Any, xi: Any, rng: np.random.Generator
+    ) -> None:
+        self.retraction, self.manifold, self.x = retraction, manifold, x
+        self.directions = [xi]
+        if isinstance(manifold, HasBlocks):
+            ambient = dense(manifold.embedding(x, manifold.random_tangent_vector(x, rng)))
+            block = manifold.block_of(ambient, int(rng.integers(manifold.n_blocks)))
+            self.directions.append((1.0 / manifold.norm(x, block)) * block)
+
+    def reach(self, xi: Any) -> float:
+        return self.retraction.reach(self.manifold, self.x, xi)
+
+    def __call__(self, xi: Any, t: float) -> Any:
+        return self.retraction(self.manifold, self.x, xi, t)
+
+
+@law(RETRACTION, "zero step", "R(x, 0) = x", "a factor, or another basis than that of x", 1e-10)
+def _zero_step(at: _Curves) -> float:
+    zero = at.manifold.zero_vector(at.x)
+    return max(_apart(at.manifold, at(xi, t), at.x) for xi, t in ((zero, 1.0), (at.directions[0], 0.0)))
+
+
+@law(RETRACTION, "scaling", "R(x, ξ, t) = R(x, tξ, 1)", "`t` is used twice, or not at all", 1e-10)
+def _scaling(at: _Curves) -> float:
+    return max(_same(at.manifold, at(xi, 0.01), at(0.01 * xi, 1.0)) for xi in at.directions)
+
+
+@law(
+    RETRACTION,
+    "staying",
+    "R(x, ξ) lies on the manifold",
+    "no return to the manifold after the step; or the retraction belongs to another manifold",
+)
+def _staying(at: _Curves) -> Any:
+    for xi in at.directions:
+        for t in (0.01, 0.3, 1.0):
+            try:
+                end = at(xi, min(t, 0.9 * at.reach(xi)))
+            except InvalidInputError:
+                # It says that the step is too long.
+                continue
+            if reason := at.manifold.check_point(end):
+                return f"after a step of length {t} {reason}"
+    return 0.0
+
+
+@law(
+    RETRACTION,
+    "purity",
+    "the point and the vector that it is given stay as they are",
+    "an operation in place, such as `point += …`",
+    0.0,
+)
+def _purity(at: _Curves) -> float:
+    before = [array.copy() for part in (at.x, at.directions[0]) for array in arrays_of(part)]
+    at(at.directions[0], 0.01)
+    after = [array for part in (at.x, at.directions[0]) for array in arrays_of(part)]
+    return float(not all(map(np.array_equal, before, after)))
+
+
+@law(
+    RETRACTION,
+    "reach",
+    "curves stay up to `reach`, which is no more than max_step where they are straight",
+    "`reach` is of another curve or direction",
+)
+def _reach(at: _Curves) -> Any:
+    for xi in at.directions:
+        reach = at.reach(xi)
+        if not reach > 0.0:
+            return f"reach = {reach}"
+        if np.isfinite(reach) and (reason := at.manifold.check_point(at(xi, 0.999 * reach))):
+            return f"at 0.999 · reach {reason}"
+    return 0.0
+
+
+@law(
+    RETRACTION,
+    "velocity",
+    "velocity(t) is the derivative of the curve at t",
+    "the derivative at 0 is given for every t, or a factor",
+    DIFFERENCES,
+)
+def _velocity(at: _Curves) -> float | None:
+    if not isinstance(at.retraction, HasVelocity):
+        return None
+    errors = []
+    for xi in at.directions:
+        t = 0.3 * min(1.0, at.reach(xi))
+        h = STEP * t
+        ahead, behind = (dense(at.manifold.embed_point(at(xi, t + step))) for step in (h, -h))
+        found = dense(at.retraction.velocity(at.manifold, at.x, xi, t))
+        errors.append(np.linalg.norm(found - (ahead - behind) / (2.0 * h)) / np.linalg.norm(found))
+    return float(max(errors))
+
+
+def combined(*parts: tuple[float, Any]) -> Any:
+    """Return the sum of multiples of ambient matrices, as an array where they are arrays."""
+    if all(isinstance(ambient, np.ndarray) for _, ambient in parts):
+        return sum(factor * ambient for factor, ambient in parts)
+    return Actions(
+        parts[0][1].shape,
+        lambda X: sum(factor * (ambient @ X) for factor, ambient in parts),
+        lambda X: sum(factor * (ambient.T @ X) for factor, ambient in parts),
+    )
+
+
+def _apart(manifold: Manifold, a: Any, b: Any) -> float:
+    """Return how far two points lie from each other in the ambient space, relative to their size."""
+    A, B = (dense(manifold.embed_point(point)) for point in (a, b))
+    return float(np.linalg.norm(A - B) / max(np.linalg.norm(A), np.finfo(float).tiny))
+
+
+def _same(manifold: Manifold, a: Any, b: Any) -> float:
+    """Return 0 when two points are one, be it in different bases where the manifold can tell."""
+    apart = _apart(manifold, a, b)
+    return min(apart, manifold.dist(a, b)) if manifold.knows_geodesics and apart > SAME else apart

@@ -1,17 +1,18 @@
-"""The outcome of a check, and slopes in log-log plots."""
+"""Laws, the outcome of holding something against them, and slopes in log-log plots."""
 
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.errors import InvalidInputError
+from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 # A slope is fitted to this many steps, whose logarithms are off the line by less than this.
 WINDOW = 5
 STRAIGHT = 0.05
+
+# Of identities between numbers near 1: some thousand roundings.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Check:
     measured, expected : float or None
         An error and its limit, or a slope and the least slope wanted.
     detail : str
-        What the numbers are.
+        What was measured; for a law that is broken, the likely cause as well.
     steps, errors : array or None
         The points of a slope.
     """
@@ -54,8 +58,14 @@ class Check:
 
     def __str__(self) -> str:
         verdict = "passed" if self.passed else "FAILED"
-        numbers = f"{_short(self.measured)} against {_short(self.expected)}"
-        return f"{verdict}  {self.name} of {self.subject}: {numbers} ({self.detail})"
+        limit = "at least" if self.steps is not None else "at most"
+        numbers = f"{_short(self.measured)}, {limit} {_short(self.expected)}"
+        return textwrap.fill(
+            f"{verdict}  {self.name} of {self.subject}: {numbers} ({self.detail})",
+            80,
+            subsequent_indent=8 * " ",
+            break_on_hyphens=False,
+        )
 
     def plot(self, path: Path | str) -> None:
         """Save a picture of error against step, with the expected slope beside it.
@@ -75,7 +85,7 @@ class Check:
 
 
 def report(checks: Iterable[Check], file: IO[str] | None = None) -> None:
-    """Print one line per check and a count.
+    """Print the checks, in 80 columns, and a count.
 
     Parameters
     ----------
@@ -90,9 +100,67 @@ def report(checks: Iterable[Check], file: IO[str] | None = None) -> None:
     print(f"{sum(map(bool, checks))} of {len(checks)} checks passed.", file=stream)
 
 
-def bounded(name: str, subject: object, error: float, limit: float, detail: str) -> Check:
-    """Return the check that an error does not exceed a limit."""
-    return Check(name, str(subject), bool(error <= limit), float(error), limit, detail)
+@dataclass(frozen=True)
+class Law:
+    """A law, as an error that is no larger than a limit where the law holds.
+
+    Attributes
+    ----------
+    name : str
+    says : str
+        What holds.
+    cause : str
+        What is likely wrong where it does not.
+    limit : float
+        The largest error that rounding and finite differences explain.
+    measure : callable
+        Takes what the law is about and returns the error, or a sentence on what is wrong, or None where the law does
+        not apply; nor does it where a capability is missing.
+    """
+
+    name: str
+    says: str
+    cause: str
+    limit: float
+    measure: Callable[[Any], float | str | None]
+
+    def check(self, subject: object, about: Any) -> Check | None:
+        """Hold something against the law; None when the law does not apply to it."""
+        says, error = self.says, np.nan
+        try:
+            with np.errstate(all="ignore"):
+                found = self.measure(about)
+            if found is None:
+                return None
+            if isinstance(found, str):
+                says = f"{says}, but {found}"
+            else:
+                error = float(found)
+        except (MissingCapabilityError, NotImplementedError):
+            return None
+        except Exception as failure:
+            # Whatever a wrong part does is the finding.
+            says = f"{says}, but it raised {type(failure).__name__}: {failure}"
+        passed = bool(error <= self.limit)
+        detail = says if passed else f"{says}; likely cause: {self.cause}"
+        return Check(self.name, str(subject), passed, error, self.limit, detail)
+
+
+def law(
+    laws: list[Law], name: str, says: str, cause: str, limit: float = ROUNDING
+) -> Callable[[Callable[[Any], float | str | None]], Callable[[Any], float | str | None]]:
+    """Return a decorator that adds a measurement to some laws."""
+
+    def add(measure: Callable[[Any], float | str | None]) -> Callable[[Any], float | str | None]:
+        laws.append(Law(name, says, cause, limit, measure))
+        return measure
+
+    return add
+
+
+def hold(laws: Iterable[Law], subject: object, about: Any) -> list[Check]:
+    """Hold something against all laws that apply to it."""
+    return [check for one in laws if (check := one.check(subject, about)) is not None]
 
 
 def slope_check(
@@ -102,6 +170,7 @@ def slope_check(
     expected: float,
     scale: float,
     detail: str,
+    cause: str,
 ) -> Check:
     """Return the check that an error falls with the expected power of the step.
 
@@ -117,24 +186,28 @@ def slope_check(
         The least power; 0.15 below still passes.
     scale : float
         Size of the numbers whose difference the error is.
+    detail, cause : str
+        What the error is of, and what is likely wrong when it does not fall so fast.
     """
     steps = np.logspace(0.0, -6.0, 37)
     errors = np.array([_error_or_nan(error_at, t) for t in steps])
     bad = np.flatnonzero(~np.isfinite(errors))
     first = bad[-1] + 1 if bad.size else 0
     if not np.isfinite(scale) or first > len(steps) // 2:
-        slope, detail = np.nan, f"{detail} is not finite"
+        slope, detail = np.nan, f"{detail}, which is not finite,"
     else:
         clear = first + np.flatnonzero(errors[first:] > 5e-14 * scale)
         slope = _fitted_slope(np.log(steps[clear]), np.log(errors[clear]))
     passed = bool(slope >= expected - 0.15)
-    return Check(name, str(subject), passed, slope, expected, f"{detail}: slope", steps, errors)
+    words = f"slope of {detail}" if passed else f"slope of {detail}; likely cause: {cause}"
+    return Check(name, str(subject), passed, slope, expected, words, steps, errors)
 
 
 def _error_or_nan(error_at: Callable[[float], float], t: float) -> float:
     try:
-        return error_at(t)
-    except InvalidInputError:
+        with np.errstate(all="ignore"):
+            return error_at(t)
+    except (InvalidInputError, np.linalg.LinAlgError):
         # The step left the domain of the retraction.
         return np.nan
 
@@ -154,7 +227,9 @@ def _fitted_slope(x: Array, y: Array) -> float:
 
 
 def _short(number: float | None) -> str:
-    return "–" if number is None else f"{number:.4g}"
+    if number is None or np.isnan(number):
+        return "not measured"
+    return "exact" if number == np.inf else f"{number:.4g}"
 
 
 def _fill(figure: Figure, check: Check) -> None:
