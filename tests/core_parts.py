@@ -14,6 +14,7 @@ import autograd.numpy as anp
 import numpy as np
 import pymanopt
 import scipy.sparse as sp
+from fuzzing import Case
 
 import rmopt
 from problems.coembedding import LinkPrediction, MetricRegression, MultilabelCoembedding, TagRanking
@@ -137,12 +138,6 @@ class Part:
     make: Callable[..., Any]
     valid: Mapping[str, Any]
     use: Callable[[Any], Any] = field(default=lambda made: made)
-
-
-@dataclass(frozen=True)
-class Case:
-    name: str
-    run: Callable[[], Any]
 
 
 def visit(manifold: Any) -> Any:
@@ -525,14 +520,3 @@ def combinations(seed: int, count: int) -> Iterator[Case]:
 
         name = f"{number}: solver {which}, {move!r}, {manifold!r}, {type(cost).__name__}"
         yield Case(name, run)
-
-
-def not_finite(found: Any) -> bool:
-    """Return whether a result holds NaN or infinity."""
-    if isinstance(found, tuple | list):
-        return any(not_finite(part) for part in found)
-    if isinstance(found, Mapping):
-        return any(not_finite(part) for part in found.values())
-    if isinstance(found, float | np.ndarray) and np.asarray(found).dtype.kind in "fc":
-        return not bool(np.isfinite(found).all())
-    return False

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from problems.coembedding import kernels
 from rmopt.core import InvalidInputError
+from rmopt.core.arguments import array, integer, sequence
 from rmopt.costs import Grid, PairwiseDistance
 
 Array = np.ndarray
@@ -37,7 +38,7 @@ class TagRanking(PairwiseDistance):
     lower_bound = 0.0
 
     def __init__(self, triples: Any, counts: tuple[int, int, int] | None = None) -> None:
-        triples = np.asarray(triples)
+        triples = array("triples", triples)
         if triples.ndim != 2 or triples.shape[1:] != (3,) or not len(triples):
             raise InvalidInputError(
                 f"triples must be a table of user, item and tag, got shape {triples.shape}."
@@ -45,7 +46,8 @@ class TagRanking(PairwiseDistance):
         if not np.issubdtype(triples.dtype, np.integer) or triples.min() < 0:
             raise InvalidInputError("triples must hold integers from 0: numbers of users, items and tags.")
         least = triples.max(axis=0) + 1
-        self.counts = tuple(int(n) for n in (least if counts is None else counts))
+        wanted = least if counts is None else sequence("counts", counts)
+        self.counts = tuple(integer("counts", n, 1) for n in wanted)
         if len(self.counts) != 3 or (np.array(self.counts) < least).any():
             raise InvalidInputError(
                 f"counts = {counts} must be at least {tuple(least.tolist())}, as the triples say."

@@ -9,6 +9,7 @@ import numpy as np
 from problems.subspace.agents import OwnedData, scaled_inverse
 from problems.subspace.memo import Memo
 from rmopt.core import InvalidInputError
+from rmopt.core.arguments import array, integer, number, sequence
 
 Array = np.ndarray
 Task = tuple[Array, Array]
@@ -41,11 +42,9 @@ class MultitaskFeatures(OwnedData):
     def __init__(
         self, tasks: Sequence[Task] | Mapping[int, Sequence[Task]], n_agents: int = 1, lam: float = 0.0
     ) -> None:
-        if not (np.isfinite(lam) and lam >= 0.0):
-            raise InvalidInputError(f"lam = {lam} must be a number of at least 0.")
-        parts = tasks if isinstance(tasks, Mapping) else dealt_tasks(tasks, n_agents)
+        self.lam, self._n_agents = number("lam", lam, least=0, most=1e150), integer("n_agents", n_agents, 1)
+        parts = tasks if isinstance(tasks, Mapping) else dealt_tasks(sequence("tasks", tasks), n_agents)
         self.parts = {agent: TaskGroup(part, f"agent {agent}, ") for agent, part in parts.items()}
-        self.lam, self._n_agents = float(lam), int(n_agents)
         widths = {part.X.shape[1] for part in self.parts.values()}
         if len(widths) != 1:
             raise InvalidInputError(f"the tasks have {sorted(widths)} features; all need the same number.")
@@ -104,6 +103,9 @@ class TaskGroup:
     """
 
     def __init__(self, tasks: Sequence[Task], where: str) -> None:
+        tasks = [tuple(sequence(f"{where}a task", task)) for task in sequence("tasks", tasks)]
+        if any(len(task) != 2 for task in tasks):
+            raise InvalidInputError(f"{where}tasks must be pairs of examples X and labels y.")
         if not tasks:
             raise InvalidInputError(f"{where}there are no tasks; choose fewer agents.")
         for number, (X, y) in enumerate(tasks):
@@ -116,10 +118,14 @@ class TaskGroup:
                 raise InvalidInputError(
                     f"{where}task {number} has {np.shape(X)[1]} features, task 0 {np.shape(tasks[0][0])[1]}."
                 )
-        self.X = np.concatenate([np.asarray(X, dtype=float) for X, _ in tasks])
-        self.y = np.concatenate([np.asarray(y, dtype=float) for _, y in tasks])
-        if not (np.isfinite(self.X).all() and np.isfinite(self.y).all()):
-            raise InvalidInputError(f"{where}the examples or labels hold NaN or infinity; clean them first.")
+        self.X, self.y = (
+            np.concatenate([array("tasks", part) for part in parts]) for parts in zip(*tasks, strict=True)
+        )
+        if not all(part.dtype.kind in "iufb" and np.isfinite(part).all() for part in (self.X, self.y)):
+            raise InvalidInputError(
+                f"{where}the examples or labels hold NaN, infinity or no numbers; clean them first."
+            )
+        self.X, self.y = self.X.astype(float), self.y.astype(float)
         sizes = np.array([len(y) for _, y in tasks])
         self.starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
         self.task = np.repeat(np.arange(len(sizes)), sizes)

@@ -132,6 +132,23 @@ def instance(name: str, value: Any, wanted: type | tuple[type, ...], example: st
     return value
 
 
+def callable_of(name: str, value: Any) -> Callable[..., Any]:
+    """Return something that can be called."""
+    if not callable(value):
+        raise InvalidInputError(f"{name} = {shown(value)} must be a function.")
+    return value
+
+
+def sequence(name: str, value: Any) -> list[Any]:
+    """Return the items of a sequence, as a list; a string is none."""
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError
+        return list(value)
+    except TypeError:
+        raise InvalidInputError(f"{name} = {shown(value)} must be a sequence, such as a list.") from None
+
+
 def array(name: str, value: Any) -> np.ndarray:
     """Return what can be read as an array; it may hold anything."""
     try:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer, number, one_of, shown
+from rmopt.core.arguments import instance, integer, number, one_of, shown
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.streams import seed_of
 
@@ -33,7 +33,7 @@ class Graph:
     """
 
     def __init__(self, n: int, edges: Sequence[Sequence[int]] | Array, name: str = "graph") -> None:
-        self.n, self.name = integer("n", n, 1), name
+        self.n, self.name = integer("n", n, 1), instance("name", name, str, "a string")
         try:
             found = np.asarray(edges)
         except ValueError:

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import instance, one_of
+from rmopt.core.arguments import callable_of, instance, one_of
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.kernels import losses as kernels
 
@@ -45,6 +45,9 @@ class Loss:
     code: int | None = None
 
     def __post_init__(self) -> None:
+        instance("name", self.name, str, "a string")
+        for name in ("value", "slope") if self.curvature is None else ("value", "slope", "curvature"):
+            callable_of(name, getattr(self, name))
         scalars = (self.value, self.slope, self.curvature)
         if self.code is not None and scalars not in kernels.SCALARS[self.code : self.code + 1]:
             raise InvalidInputError(

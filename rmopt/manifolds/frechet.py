@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer, number
+from rmopt.core.arguments import array, instance, integer, number, sequence
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.manifold import Manifold
 
@@ -44,12 +44,18 @@ def frechet_mean(
         When the manifold has no logarithm.
     """
     tol, max_iterations = number("tol", tol, least=0), integer("max_iterations", max_iterations)
-    points = list(points)
+    instance("manifold", manifold, Manifold, "a Manifold of rmopt")
+    points = sequence("points", points)
     if not points:
         raise InvalidInputError("frechet_mean needs at least one point.")
-    shares = np.ones(len(points)) if weights is None else np.asarray(weights, dtype=float)
+    shares = np.ones(len(points)) if weights is None else array("weights", weights)
+    for point in points:
+        flaw = manifold.check_point(point)
+        if flaw is not None:
+            raise InvalidInputError(f"a point is not on {manifold}: {flaw}.")
     if (
         shares.shape != (len(points),)
+        or shares.dtype.kind not in "iufb"
         or not (np.isfinite(shares) & (shares >= 0)).all()
         or not shares.sum() > 0
     ):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from rmopt.core.ambient import Ambient, dense
-from rmopt.core.arguments import integer, shown
+from rmopt.core.arguments import integer, sequence, shown
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import HasHessian, Manifold
 from rmopt.core.product import BlockDiagonal, Parts, diagonal_blocks, matrix_shape
@@ -35,7 +35,7 @@ class Product(Manifold):
     point_type = Parts
 
     def __init__(self, factors: Sequence[Manifold]) -> None:
-        self.factors = tuple(factors) if isinstance(factors, Iterable) else ()
+        self.factors = tuple(sequence("factors", factors))
         if not self.factors or not all(isinstance(factor, Manifold) for factor in self.factors):
             raise InvalidInputError(
                 f"{type(self).__name__} needs one or more manifolds, got {shown(factors)}; "

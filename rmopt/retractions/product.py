@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from rmopt.core.arguments import shown
+from rmopt.core.arguments import sequence, shown
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
@@ -29,7 +29,7 @@ class Componentwise(Retraction):
     point_type = Parts
 
     def __init__(self, retractions: Sequence[Retraction]) -> None:
-        self.retractions = tuple(retractions) if isinstance(retractions, Iterable) else ()
+        self.retractions = tuple(sequence("retractions", retractions))
         if not self.retractions or not all(isinstance(one, Retraction) for one in self.retractions):
             raise InvalidInputError(f"Componentwise needs one or more retractions, got {shown(retractions)}.")
         self.order = min(retraction.order for retraction in self.retractions)  # type: ignore[misc]

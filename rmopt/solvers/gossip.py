@@ -34,7 +34,7 @@ class Matchings(Sampler):
     """
 
     def __init__(self, graph: Graph) -> None:
-        groups = graph.matchings
+        groups = instance("graph", graph, Graph, "a Graph (rmopt.core.as_graph makes one by name)").matchings
         self._table = np.full((len(groups), max(map(len, groups))), -1)
         for row, group in zip(self._table, groups, strict=True):
             row[: len(group)] = group

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rmopt.core.arguments import flag, instance, integer, number
+from rmopt.core.arguments import flag, instance, integer, number, sequence
 from rmopt.core.errors import StorageError
 
 Metric = Callable[[Any], float | Mapping[str, float]]
@@ -59,8 +59,8 @@ class Recorder:
         for name, metric in self.metrics.items():
             instance(f"the metric {name!r}", metric, Callable, "a function of a point")  # type: ignore[arg-type]
         self.first, self.ratio = integer("first", first, 1), number("ratio", ratio, above=1)
-        self.at = None if at is None else sorted({integer("at", step) for step in at})
-        self.log = None if log is None else Path(log)
+        self.at = None if at is None else sorted({integer("at", step) for step in sequence("at", at)})
+        self.log = None if log is None else Path(instance("log", log, (str, Path), "a path"))
         self.rows: list[dict[str, Any]] = []
         self._bar = ProgressBar(description) if flag("progress", progress) else None
 
@@ -72,7 +72,7 @@ class Recorder:
             return next((planned for planned in self.at if planned > step), float("inf"))
         planned = self.first
         while planned <= step:
-            planned = max(planned + 1, int(planned * self.ratio))
+            planned = max(planned + 1, int(min(planned * self.ratio, 1e18)))
         return planned
 
     def begin(self, step: int, n_steps: int, rows: list[dict[str, Any]]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer, one_of, shown
+from rmopt.core.arguments import array, callable_of, integer, one_of, shown
 from rmopt.core.cost import as_sum
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.streams import Stream
@@ -61,13 +61,13 @@ class _OverTerms(Sampler):
     """Common ground of samplers that choose among enumerated terms or among rows of a table of terms."""
 
     def __init__(self, terms: int | Array, batch_size: int = 1) -> None:
-        table = None if np.ndim(terms) == 0 else np.asarray(terms)
+        table = None if np.isscalar(terms) else array("terms", terms)
         if table is not None and (table.ndim != 2 or table.dtype.kind not in "iu"):
             raise InvalidInputError(
                 f"terms must be their number, or a table of integers with one term a row; got {table.dtype} of "
                 f"shape {table.shape}."
             )
-        self.n_terms = integer("number of terms", terms if table is None else len(table), 1)
+        self.n_terms = integer("number of terms", terms if table is None else len(table), 1, 2**62)
         self.terms, self._table = terms, table
         self.batch_size = integer("batch_size", batch_size, 1, self.n_terms)
 
@@ -162,7 +162,10 @@ class FromDraw(Sampler):
     def __init__(
         self, function: Callable[[np.random.Generator, int, int], Array], batch_size: int = 1
     ) -> None:
-        self.function, self.batch_size = function, integer("batch_size", batch_size, 1)
+        self.function, self.batch_size = (
+            callable_of("function", function),
+            integer("batch_size", batch_size, 1),
+        )
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
         """Return the function's terms, checked for their shape."""

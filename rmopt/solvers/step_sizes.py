@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import number, shown
+from rmopt.core.arguments import callable_of, number, shown
 from rmopt.core.errors import InvalidInputError
 from rmopt.kernels.row_column import EXACT, FIXED, FRACTION
 
@@ -158,6 +158,9 @@ class FromFunction(StepSize):
     """
 
     function: Callable[[Array], Array]
+
+    def __post_init__(self) -> None:
+        callable_of("function", self.function)
 
     def __repr__(self) -> str:
         return f"FromFunction({getattr(self.function, '__name__', type(self.function).__name__)})"
