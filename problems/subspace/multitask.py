@@ -108,24 +108,24 @@ class TaskGroup:
             raise InvalidInputError(f"{where}tasks must be pairs of examples X and labels y.")
         if not tasks:
             raise InvalidInputError(f"{where}there are no tasks; choose fewer agents.")
-        for number, (X, y) in enumerate(tasks):
+        for place, (X, y) in enumerate(tasks):
             if np.ndim(X) != 2 or np.ndim(y) != 1 or len(X) != len(y) or len(y) == 0:
                 raise InvalidInputError(
-                    f"{where}task {number}: examples of shape {np.shape(X)} and labels of shape {np.shape(y)} do not "
+                    f"{where}task {place}: examples of shape {np.shape(X)} and labels of shape {np.shape(y)} do not "
                     "belong together; each task needs one row and one label per example, and at least one."
                 )
             if np.shape(X)[1] != np.shape(tasks[0][0])[1]:
                 raise InvalidInputError(
-                    f"{where}task {number} has {np.shape(X)[1]} features, task 0 {np.shape(tasks[0][0])[1]}."
+                    f"{where}task {place} has {np.shape(X)[1]} features, task 0 {np.shape(tasks[0][0])[1]}."
                 )
-        self.X, self.y = (
+        X, y = (
             np.concatenate([array("tasks", part) for part in parts]) for parts in zip(*tasks, strict=True)
         )
-        if not all(part.dtype.kind in "iufb" and np.isfinite(part).all() for part in (self.X, self.y)):
+        if not all(part.dtype.kind in "iufb" and np.isfinite(part).all() for part in (X, y)):
             raise InvalidInputError(
-                f"{where}the examples or labels hold NaN, infinity or no numbers; clean them first."
+                f"{where}the examples or labels hold NaN, infinity or text; clean them first."
             )
-        self.X, self.y = self.X.astype(float), self.y.astype(float)
+        self.X, self.y = X.astype(float), y.astype(float)
         sizes = np.array([len(y) for _, y in tasks])
         self.starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
         self.task = np.repeat(np.arange(len(sizes)), sizes)

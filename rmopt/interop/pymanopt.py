@@ -11,7 +11,7 @@ import pymanopt
 from pymanopt import optimizers
 from pymanopt.manifolds.manifold import Manifold as PymanoptManifold
 
-from rmopt.core.arguments import instance, one_of, shown
+from rmopt.core.arguments import instance, number, one_of, shown
 from rmopt.core.cost import HasPreconditioner
 from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import Manifold
@@ -48,6 +48,10 @@ def to_pymanopt(problem: Problem) -> pymanopt.Problem:
     return pymanopt.Problem(manifold, wrap(value), **parts)
 
 
+# Options of pymanopt's optimizers that bound a run; it compares them without looking.
+LIMITS = {"max_iterations", "max_time", "max_cost_evaluations", "min_gradient_norm", "min_step_size"}
+
+
 class PymanoptSolver:
     """One of pymanopt's batch optimizers as an rmopt solver.
 
@@ -71,6 +75,8 @@ class PymanoptSolver:
             names = ("SteepestDescent", "ConjugateGradient", "TrustRegions", "NelderMead", "ParticleSwarm")
             try:
                 made = getattr(optimizers, one_of("optimizer", optimizer, names))
+                for name in options.keys() & LIMITS:
+                    number(name, options[name], least=0)
                 self.optimizer = made(**{"verbosity": 0, **options})
             except TypeError as error:
                 raise InvalidInputError(
