@@ -146,7 +146,7 @@ def test_swapping_the_retraction_changes_the_path(
     [
         ({"rank": 65}, r"rank k = 65 is out of range for 64 × 64 matrices; choose 1 to 64"),
         ({"rank": 0}, r"rank k = 0 is out of range"),
-        ({"step_size": -1.0}, r"a = -1.0 must be a positive number"),
+        ({"step_size": -1.0}, r"step_size = -1.0 must be a positive number"),
         ({"step_size": "big"}, r"step_size = 'big' must be a positive number"),
         ({"n_triplets": 0}, r"n_triplets = 0 must be a positive integer"),
         ({"loss": "huge"}, r"loss = 'huge' is unknown; choose one of hinge"),

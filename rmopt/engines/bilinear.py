@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from rmopt.core.ambient import Array
 from rmopt.costs.bilinear import Bilinear, BilinearSum, TripletSum
-from rmopt.costs.losses import Loss
+from rmopt.costs.losses import Loss, as_compiled
 from rmopt.engines.base import Runs
 from rmopt.engines.gauge import SYMMETRIC, Gauge
 from rmopt.engines.gauged import GaugedEngine, GaugedState
@@ -101,4 +101,4 @@ def loop_of(module: ModuleType, loss: Loss) -> tuple[Callable[..., Any], int]:
     """Return the loop of a kernel module for a loss, and the code of the loss in it."""
     if loss.code is not None:
         return module.run, loss.code
-    return loop_with_slope(module.run.py_func, loss.slope), -1
+    return loop_with_slope(module.run.py_func, as_compiled(loss.slope)), -1

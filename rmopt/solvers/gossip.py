@@ -34,7 +34,7 @@ class Matchings(Sampler):
     """
 
     def __init__(self, graph: Graph) -> None:
-        groups = graph.matchings
+        groups = instance("graph", graph, Graph, "a Graph").matchings
         self._table = np.full((len(groups), max(map(len, groups))), -1)
         for row, group in zip(self._table, groups, strict=True):
             row[: len(group)] = group
@@ -96,7 +96,11 @@ class Gossip(Solver):
         self.step_size, self.n_updates = as_step_size(step_size), number("n_updates", n_updates, least=0)
         self.order, self.clock = checked_order(order, ORDERS), one_of("clock", clock, CLOCKS)
         self.preconditioned, self.retraction = flag("preconditioned", preconditioned), retraction
-        self.scales = None if scales is None else np.array([number("scales", one, above=0) for one in scales])
+        self.scales = (
+            None
+            if scales is None
+            else np.array([number("scales", one, above=0) for one in np.atleast_1d(scales)])
+        )
         self.world = OneProcess() if world is None else instance("world", world, World, "a World")
         self._n_steps = optional(integer)("n_steps", n_steps)
 

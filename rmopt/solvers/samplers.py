@@ -174,6 +174,8 @@ class FromDraw(Sampler):
 def batch_size_of(sampler: Any, batch_size: int | None) -> int:
     """Return the terms per step: those of a `Sampler`, which must not be contradicted, otherwise 1 unless given."""
     drawn = sampler.batch_size if isinstance(sampler, Sampler) else None
+    if sampler is not None and drawn is None and not callable(sampler):
+        raise InvalidInputError(f"sampler = {shown(sampler)} must be a Sampler, a function or None.")
     if batch_size is None:
         return 1 if drawn is None else drawn
     if drawn is not None and batch_size != drawn:
@@ -195,10 +197,8 @@ def as_sampler(sampler: Any, cost: Any, batch_size: int | None = None) -> Sample
         return sampler
     if callable(sampler):
         return FromDraw(sampler, batch_size)
-    if sampler is not None:
-        raise InvalidInputError(f"sampler = {shown(sampler)} must be a Sampler, a function or None.")
     cost = as_sum(cost)
-    if cost.n_terms is None:
+    if cost.n_terms is None or (cost.term_width > 1 and not hasattr(cost, "all_terms")):
         raise InvalidInputError(
             f"{type(cost).__name__} is a stream of terms; pass a sampler that draws them."
         )
