@@ -83,7 +83,8 @@ def as_compiled(scalar: Scalar) -> Any:
     """Return a function (z, y) → number compiled by numba, or refuse one that is not to be compiled."""
     try:
         made: Any = scalar if hasattr(scalar, "py_func") else njit(nogil=True)(scalar)
-        made.compile((float64, float64))
+        if (float64, float64) not in made.overloads:
+            made.compile((float64, float64))
         found = made.overloads[float64, float64].signature.return_type
         reason = (
             "" if isinstance(found, types.Integer | types.Float | types.Boolean) else f"it returns {found}"
