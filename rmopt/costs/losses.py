@@ -86,9 +86,8 @@ def as_compiled(scalar: Scalar) -> Any:
         if (float64, float64) not in made.overloads:
             made.compile((float64, float64))
         found = made.overloads[float64, float64].signature.return_type
-        reason = (
-            "" if isinstance(found, types.Integer | types.Float | types.Boolean) else f"it returns {found}"
-        )
+        is_number = isinstance(found, types.Integer | types.Float | types.Boolean)
+        reason = "" if is_number else f"it returns {found}"
     except (NumbaError, TypeError) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = next((line for line in lines if not line.startswith("Failed in")), type(error).__name__)

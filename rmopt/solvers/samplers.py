@@ -185,9 +185,11 @@ def batch_size_of(sampler: Any, batch_size: int | None) -> int:
     return integer("batch_size", batch_size, 1)
 
 
-def checked_order(order: Any, known: Iterable[str]) -> Any:
-    """Return an order of blocks or edges, or refuse what is neither a known name, a Sampler nor a function."""
-    return order if isinstance(order, Sampler) or callable(order) else one_of("order", order, known)
+def as_order(order: Any, known: Iterable[str]) -> str | Sampler:
+    """Return the name of an order, or a sampler; a function becomes `FromDraw`."""
+    if isinstance(order, Sampler):
+        return order
+    return FromDraw(order) if callable(order) else one_of("order", order, known)
 
 
 def as_sampler(sampler: Any, cost: Any, batch_size: int | None = None) -> Sampler:
