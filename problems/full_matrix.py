@@ -11,7 +11,8 @@ from problems import _full_matrix
 from problems.online import OnlineEngine, OnlineSolver
 from rmopt.core import InvalidInputError, Problem
 from rmopt.costs import TripletSum, hinge
-from rmopt.engines.base import Engine, unlike
+from rmopt.engines.base import Engine
+from rmopt.engines.bilinear import rows_of
 from rmopt.kernels import pending
 from rmopt.kernels.terms import Rows, Terms
 
@@ -20,8 +21,7 @@ Array = np.ndarray
 
 def rows_and_terms(cost: TripletSum, schedule: Array, etas: Array) -> tuple[Rows, Rows, Terms]:
     """Return queries, documents and triplets in the form of the kernels."""
-    left, right = (Rows(rows.indptr, rows.indices, rows.data) for rows in (cost.left, cost.right))
-    return left, right, Terms(*cost.resolve(schedule.ravel()), etas)
+    return *rows_of(cost.left, cost.right), Terms(*cost.resolve(schedule.ravel()), etas)
 
 
 class TripletSolver(OnlineSolver):
@@ -34,7 +34,7 @@ class TripletSolver(OnlineSolver):
         """Return the engine that does the steps."""
         cost = problem.cost
         # The loops stand for what the cost computes, and know nothing of what a subclass makes of it.
-        if not isinstance(cost, TripletSum) or unlike("cost", cost, (TripletSum,)) or cost.loss is not hinge:
+        if type(cost) is not TripletSum or cost.loss is not hinge:
             raise InvalidInputError(f"{type(self).__name__} is defined for a TripletSum with the hinge loss.")
         if self.one_space and cost.left is not cost.right:
             raise InvalidInputError(

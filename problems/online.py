@@ -55,10 +55,8 @@ class OnlineEngine(Engine):
 
     def advance(self, state: OnlineState, schedule: Array, etas: Array) -> OnlineState:
         """Do one step per row of the schedule (see `Engine.advance`)."""
-        schedule, etas = (
-            checked(schedule, etas, self.cost.term_ranges, 1),
-            np.ascontiguousarray(etas, dtype=float),
-        )
+        schedule = checked(schedule, etas, self.cost.term_ranges, 1)
+        etas = np.ascontiguousarray(etas, dtype=float)
         bad = self.run(state.arrays, state.moves, schedule, etas)
         if bad >= 0:
             raise diverged(state.steps + bad, etas[bad])

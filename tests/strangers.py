@@ -257,6 +257,17 @@ tempered = Tempered("tempered", _huber_value, _huber_slope)
 tempered_hinge = Tempered(*(getattr(hinge, name) for name in ("name", "value", "slope", "curvature", "code")))
 
 
+# Functions that are no loss, and what is said of them.
+WRONG_LOSSES: dict[str, tuple[Any, str]] = {
+    "unknown name": (lambda z, y: unknown(z), "name 'unknown' is not defined"),  # noqa: F821
+    "one argument": (lambda z: z, "takes 1 arguments"),
+    "text": (lambda z, y: "x", "it returns"),
+    "array": (lambda z, y: np.array([z]), "it returns array"),
+    "complex": (lambda z, y: z + 1j, "it returns complex"),
+    "number": (3, "make a loss of 3"),
+}
+
+
 # Retractions and manifolds of one's own
 
 

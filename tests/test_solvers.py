@@ -113,7 +113,10 @@ def test_samplers() -> None:
     found = mine.run(PROBLEM, random_state=0).point
     losses = PROBLEM.cost.term_values(found, np.arange(60))  # type: ignore[attr-defined]
     assert losses[4] < 1e-3 * losses.mean()
-    with pytest.raises(InvalidInputError, match=r"one row per step"):
+    with pytest.raises(
+        InvalidInputError,
+        match=r"float64 of shape \(9,\); 9 steps need integers of shape \(9, 1\)",
+    ):
         SGD(0.1, n_steps=9, sampler=lambda rng, start, size: np.zeros(size)).run(PROBLEM)
     with pytest.raises(
         InvalidInputError, match=r"batch_size = 61 must be an integer of at least 1 and at most 60"

@@ -137,6 +137,15 @@ def test_methods_of_losses_are_called(name: str, loss: Loss) -> None:
     assert np.abs(strange.end("auto") - plain.end("reference")).max() > 1e-4
 
 
+@pytest.mark.parametrize("name", strangers.WRONG_LOSSES)
+def test_functions_that_are_no_loss(name: str) -> None:
+    slope, sentence = strangers.WRONG_LOSSES[name]
+    strange = COMPOSITIONS["bilinear"].swapped("loss", Loss(name, lambda z, y: z, slope))
+    for engine in ("auto", "reference"):
+        with pytest.raises(InvalidInputError, match=sentence):
+            strange.end(engine)
+
+
 def test_codes_of_losses_belong_to_the_built_in_ones() -> None:
     for code in (0, 17, -1):
         with pytest.raises(InvalidInputError, match="leave the code out"):

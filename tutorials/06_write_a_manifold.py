@@ -100,7 +100,7 @@ print(by_qr)
 # eigenvalues, in order (Brockett 1991).
 
 from rmopt import Problem
-from rmopt.core import Cost, WholeCost
+from rmopt.core import Cost
 from rmopt.interop import PymanoptSolver
 from rmopt.solvers import SGD, Recorder
 
@@ -129,15 +129,13 @@ hessian = check_hessian(problem)
 print(*hessian, sep="\n")
 
 # %%
-# Trust regions and conjugate gradients run on it, and so do rmopt's own solvers, which take the cost as a sum
-# of one term.
+# Trust regions and conjugate gradients run on it, and so do rmopt's own solvers, which take a cost that is no sum
+# of terms as it is.
 
 start = manifold.random_point(rng)
 ends = {name: PymanoptSolver(name).run(problem, start) for name in ("TrustRegions", "ConjugateGradient")}
 recorder = Recorder({"excess": lambda X: problem.cost.value(X) - least}, first=1)
-ends["gradient descent"] = SGD(0.03, n_steps=1000).run(
-    Problem(manifold, WholeCost(Brockett())), start, random_state=0, recorder=recorder
-)
+ends["gradient descent"] = SGD(0.03, n_steps=1000).run(problem, start, random_state=0, recorder=recorder)
 for name, end in ends.items():
     print(f"{name:18} {end.updates:4} steps, excess {problem.cost.value(end.point) - least:.1e}")
 

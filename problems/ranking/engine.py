@@ -12,6 +12,7 @@ from problems.ranking.cost import LabelRanking, WarpRanking
 from rmopt.core import Problem, Retraction
 from rmopt.engines import GaugedEngine, GaugedState, register
 from rmopt.engines.base import Runs
+from rmopt.engines.bilinear import rows_of
 from rmopt.kernels.terms import Rows
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import MetricProjection, Orthographic, SecondOrder
@@ -33,13 +34,6 @@ class RankingEngine(GaugedEngine):
     """The same steps as `ReferenceEngine`, one row a step.
 
     Costs O(nnz·k + k² + L k) a step with L labels; with `WarpRanking` O(nnz·k + k²) and k for every label drawn.
-
-    Attributes
-    ----------
-    manifold : FixedRankEmbedded
-    cost : LabelRanking
-    retraction : Retraction
-        One with a compiled twin.
     """
 
     runs: ClassVar[Runs] = {
@@ -58,9 +52,7 @@ class RankingEngine(GaugedEngine):
         return None if how == 1 else f"a step looks at {how} rows, and the compiled kernel at one"
 
     def __post_init__(self) -> None:
-        X, Y = self.cost.X, self.cost.Y
-        rows = Rows(X.indptr, X.indices, X.data), Rows(Y.indptr, Y.indices, Y.data)
-        object.__setattr__(self, "_rows", rows)
+        object.__setattr__(self, "_rows", rows_of(self.cost.X, self.cost.Y))
 
     def terms(self, schedule: Array, etas: Array) -> RankingTerms:
         """Return rows, draws and step sizes."""
@@ -72,7 +64,7 @@ class RankingEngine(GaugedEngine):
         self, state: GaugedState, terms: RankingTerms, position: int, probe_every: int, growth_limit: float
     ) -> tuple[int, int]:
         """Do steps from `position` on (see `GaugedEngine.loop`)."""
-        sampling = kernels.WARP if isinstance(self.cost, WarpRanking) else kernels.EXACT
+        sampling = kernels.WARP if type(self.cost) is WarpRanking else kernels.EXACT
         return kernels.run(
             self.retraction.kernel, sampling, state.factors, state.counters, *self._rows, terms,
             position, probe_every, growth_limit,

@@ -10,15 +10,10 @@ from problems.online import FactorEngine, OnlineEngine, OnlineSolver
 from problems.ranking import rival_kernels as kernels
 from problems.ranking.cost import LabelRanking
 from rmopt.core import InvalidInputError, Problem
-from rmopt.engines.base import Engine, unlike
-from rmopt.kernels.terms import Rows
+from rmopt.engines.base import Engine
+from rmopt.engines.bilinear import rows_of
 
 Array = np.ndarray
-
-
-def _rows(cost: LabelRanking) -> tuple[Rows, Rows]:
-    X, Y = cost.X, cost.Y
-    return Rows(X.indptr, X.indices, X.data), Rows(Y.indptr, Y.indices, Y.data)
 
 
 @dataclass(frozen=True)
@@ -30,7 +25,9 @@ class PassiveAggressiveEngine(FactorEngine):
     def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
         """Do one step per row (see `OnlineEngine.run`)."""
         rows = np.ascontiguousarray(schedule.ravel(), dtype=np.int64)
-        return kernels.passive_aggressive(arrays["A"], arrays["B"], *_rows(self.cost), rows, etas, moves)
+        return kernels.passive_aggressive(
+            arrays["A"], arrays["B"], *rows_of(self.cost.X, self.cost.Y), rows, etas, moves
+        )
 
 
 @dataclass(frozen=True)
@@ -72,8 +69,9 @@ class FullRankEngine(OnlineEngine):
         """Do one step per row (see `OnlineEngine.run`)."""
         rows = np.ascontiguousarray(schedule.ravel(), dtype=np.int64)
         method = kernels.MATRIX if self.exponent == 2.0 else kernels.GROUP
+        data = rows_of(self.cost.X, self.cost.Y)
         return kernels.full_rank(
-            method, self.exponent, arrays["theta"], arrays["norms"], *_rows(self.cost), rows, etas, moves
+            method, self.exponent, arrays["theta"], arrays["norms"], *data, rows, etas, moves
         )
 
 
@@ -85,7 +83,7 @@ def _power(base: Array, exponent: float) -> Array:
 class _RankingSolver(OnlineSolver):
     def _cost(self, problem: Problem) -> LabelRanking:
         # The loops stand for what the cost computes, and know nothing of what a subclass makes of it.
-        if unlike("cost", problem.cost, (LabelRanking,)) or not isinstance(problem.cost, LabelRanking):
+        if type(problem.cost) is not LabelRanking:
             raise InvalidInputError(
                 f"{type(self).__name__} is defined for LabelRanking, got {type(problem.cost).__name__}."
             )

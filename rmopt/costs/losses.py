@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import float64, njit, types
+from numba.core.errors import NumbaError
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import callable_of, instance, one_of
@@ -81,8 +83,29 @@ class Loss:
 
 
 @cache
+def as_compiled(scalar: Scalar) -> Any:
+    """Return a function (z, y) → number compiled by numba, or refuse one that is not to be compiled."""
+    try:
+        made: Any = scalar if hasattr(scalar, "py_func") else njit(nogil=True)(scalar)
+        if (float64, float64) not in made.overloads:
+            made.compile((float64, float64))
+        found = made.overloads[float64, float64].signature.return_type
+        is_number = isinstance(found, types.Integer | types.Float | types.Boolean)
+        reason = "" if is_number else f"it returns {found}"
+    except (NumbaError, TypeError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = next((line for line in lines if not line.startswith("Failed in")), type(error).__name__)
+    if reason:
+        raise InvalidInputError(
+            f"numba cannot make a loss of {getattr(scalar, '__name__', scalar)}: {reason.rstrip('.')}; write it as a "
+            "function of two numbers (z, y) that returns one and uses numbers, math and numpy alone."
+        )
+    return made
+
+
+@cache
 def _elementwise(scalar: Scalar) -> Callable[[Array, Array], Array]:
-    compiled = scalar if hasattr(scalar, "py_func") else njit(scalar)
+    compiled = as_compiled(scalar)
 
     def few(z: Array, y: Array) -> Array:
         return np.array([compiled(a, b) for a, b in zip(z, y, strict=True)], dtype=float)

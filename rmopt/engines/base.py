@@ -95,12 +95,10 @@ def unlike(role: str, part: Any, kinds: Iterable[type]) -> str | None:
     made, kinds = type(part), tuple(kinds)
     name = made.__name__
     if made in kinds:
-        own = [key for key in getattr(part, "__dict__", {}) if callable(getattr(made, key, None))]
-        return (
-            f"this {name} has a `{own[0]}` of its own; compiled steps are for those of its class"
-            if own
-            else None
-        )
+        for key in getattr(part, "__dict__", {}):
+            if callable(getattr(made, key, None)):
+                return f"this {name} has a `{key}` of its own; compiled steps are for that of its class"
+        return None
     for kind in made.__mro__:
         if kind in kinds:
             return f"{name} is a subclass of {kind.__name__}; compiled steps are for {kind.__name__} itself"
@@ -147,7 +145,8 @@ def checked(
             f"({steps}, {wanted})."
         )
     columns = schedule.reshape(-1, width)
-    for (least, count), low, high in zip(ranges, columns.min(axis=0), columns.max(axis=0), strict=True):
+    for (least, count), column in zip(ranges, columns.T, strict=True):
+        low, high = column.min(), column.max()
         if low < least or (count is not None and high >= count):
             there = "" if count is None else f", and there are {count}"
             raise InvalidInputError(

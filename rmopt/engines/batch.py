@@ -19,13 +19,6 @@ class BatchEngine(BilinearEngine):
 
     Costs O(nnz·(k + r) + k²r) a step for r ≤ k terms with nnz non-zeros in all (Shalit et al. 2012,
     Algorithm 3, needs O((n + m)(k + r)²)).
-
-    Attributes
-    ----------
-    manifold : FixedRankEmbedded
-    cost : Bilinear
-    retraction : SecondOrder
-    batch_size : int
     """
 
     runs = BILINEAR | {"retraction": (SecondOrder,)}

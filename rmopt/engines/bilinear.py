@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from rmopt.core.ambient import Array
 from rmopt.costs.bilinear import Bilinear, BilinearSum, TripletSum
-from rmopt.costs.losses import Loss
+from rmopt.costs.losses import Loss, as_compiled
 from rmopt.engines.base import Runs
 from rmopt.engines.gauge import SYMMETRIC, Gauge
 from rmopt.engines.gauged import GaugedEngine, GaugedState
@@ -30,15 +30,7 @@ BILINEAR = {
 
 @dataclass(frozen=True)
 class BilinearEngine(GaugedEngine):
-    """The same steps as `ReferenceEngine`, in O(nnz·k + k²) each.
-
-    Attributes
-    ----------
-    manifold : FixedRankEmbedded
-    cost : Bilinear
-    retraction : Retraction
-        One with a compiled twin.
-    """
+    """The same steps as `ReferenceEngine`, in O(nnz·k + k²) each."""
 
     runs: ClassVar[Runs] = BILINEAR
 
@@ -47,7 +39,7 @@ class BilinearEngine(GaugedEngine):
     _rows: tuple[Rows, Rows] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_rows", rows_of(self.cost))
+        object.__setattr__(self, "_rows", rows_of(self.cost.left, self.cost.right))
 
     def terms(self, schedule: Array, etas: Array) -> Terms:
         """Return rows, targets and step sizes."""
@@ -66,14 +58,7 @@ class BilinearEngine(GaugedEngine):
 
 @dataclass(frozen=True)
 class SymmetricBilinearEngine(BilinearEngine):
-    """`BilinearEngine` on positive semidefinite matrices, for `SecondOrderPSD`.
-
-    Attributes
-    ----------
-    manifold : PSDFixedRank
-    cost : Bilinear
-    retraction : SecondOrderPSD
-    """
+    """`BilinearEngine` on positive semidefinite matrices, for `SecondOrderPSD`."""
 
     runs = BILINEAR | {"manifold": (PSDFixedRank,), "retraction": (SecondOrderPSD,)}
     gauge: ClassVar[Gauge] = SYMMETRIC
@@ -90,9 +75,8 @@ class SymmetricBilinearEngine(BilinearEngine):
         )
 
 
-def rows_of(cost: Bilinear) -> tuple[Rows, Rows]:
-    """Return the left and right rows of a cost in the form of the kernels."""
-    left, right = cost.left, cost.right
+def rows_of(left: Any, right: Any) -> tuple[Rows, Rows]:
+    """Return the rows of two sparse arrays (CSR) in the form of the kernels."""
     return Rows(left.indptr, left.indices, left.data), Rows(right.indptr, right.indices, right.data)
 
 
@@ -101,4 +85,4 @@ def loop_of(module: ModuleType, loss: Loss) -> tuple[Callable[..., Any], int]:
     """Return the loop of a kernel module for a loss, and the code of the loss in it."""
     if loss.code is not None:
         return module.run, loss.code
-    return loop_with_slope(module.run.py_func, loss.slope), -1
+    return loop_with_slope(module.run.py_func, as_compiled(loss.slope)), -1

@@ -97,10 +97,6 @@ class BlockedEngine(GaugedEngine):
 
     Attributes
     ----------
-    manifold : FixedRankEmbedded
-    cost : Bilinear
-    retraction : Retraction
-        One with a compiled twin.
     block_size : int
         Steps in a block.
     """

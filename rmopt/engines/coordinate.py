@@ -1,4 +1,4 @@
-"""Coordinate descent: the definition, for any manifold with blocks, any cost and any retraction."""
+"""Coordinate descent: the definition, for any manifold with blocks, any cost and any retraction with a velocity."""
 
 from __future__ import annotations
 
@@ -57,6 +57,9 @@ class CoordinateState:
 @dataclass(frozen=True)
 class CoordinateEngine(BlockEngine):
     """Gradient of one block, a search along it, retraction.
+
+    A block of the gradient is `block_of` the Euclidean one, projected onto the tangent space; its length is that of
+    the manifold's `norm`. A `RowColumn` is a tangent vector as it is, and as long as its column.
 
     Attributes
     ----------

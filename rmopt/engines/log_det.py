@@ -13,7 +13,7 @@ from rmopt.core.errors import DivergedError
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.costs.log_det import LogDetTriplet
-from rmopt.costs.losses import LOSSES, Loss
+from rmopt.costs.losses import Loss
 from rmopt.engines.base import Runs, diverged
 from rmopt.engines.coordinate import GREEDY, BlockEngine, blocks_of
 from rmopt.kernels import log_det, pending
@@ -54,8 +54,7 @@ class LogDetEngine(BlockEngine):
     manifold : PositiveDefinite
     cost : LogDetTriplet
         With a built-in loss.
-    retraction : Retraction
-        One with a compiled twin.
+    retraction : Additive or SchurExponential
     search : int
         `FIXED`, `FRACTION` or `EXACT` of `rmopt.kernels.row_column`.
     """
@@ -78,8 +77,7 @@ class LogDetEngine(BlockEngine):
     def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
         """Return why the loss is not compiled, or None (see `Engine.refuses`)."""
         loss = problem.cost.loss  # type: ignore[attr-defined]
-        known = ", ".join(LOSSES)
-        return f"the loss {loss} is not one of the built-in ones ({known})" if loss.code is None else None
+        return f"the loss {loss} is not one of the built-in ones" if loss.code is None else None
 
     def __post_init__(self) -> None:
         cost = self.cost

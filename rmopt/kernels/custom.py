@@ -16,14 +16,13 @@ def loop_with_slope(
     ----------
     template : function
         A plain Python loop that calls the global `slope(code, z, y)`.
-    custom_slope : callable
-        The slope φ'(z, y); numba must be able to compile it.
+    custom_slope : function
+        The slope φ'(z, y), compiled by numba.
     """
-    scalar = custom_slope if hasattr(custom_slope, "py_func") else njit(nogil=True)(custom_slope)
 
     @njit(nogil=True)
     def coded(code, z, y):
-        return scalar(z, y)
+        return custom_slope(z, y)
 
     rebound = types.FunctionType(template.__code__, {**template.__globals__, "slope": coded}, "run")
     return njit(nogil=True)(rebound)

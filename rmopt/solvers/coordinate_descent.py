@@ -13,15 +13,7 @@ from rmopt.engines.base import Engine
 from rmopt.engines.choose import ENGINES, choose_block_engine
 from rmopt.engines.coordinate import BlockEngine
 from rmopt.solvers.base import Solver
-from rmopt.solvers.samplers import (
-    Cyclic,
-    GaussSouthwell,
-    Sampler,
-    ShuffledEpochs,
-    Uniform,
-    as_sampler,
-    checked_order,
-)
+from rmopt.solvers.samplers import Cyclic, GaussSouthwell, Sampler, ShuffledEpochs, Uniform, as_order
 from rmopt.solvers.step_sizes import ExactLineSearch, StepSize, as_step_size, watched
 
 ORDERS: dict[str, Callable[[int], Sampler]] = {
@@ -72,7 +64,7 @@ class CoordinateDescent(Solver):
     ) -> None:
         number("n_passes", n_passes, least=0)
         self.n_passes, self.tol = n_passes, number("tol", tol, least=0)
-        self.order, self.engine_name = checked_order(order, ORDERS), one_of("engine", engine, ENGINES)
+        self.order, self.engine_name = as_order(order, ORDERS), one_of("engine", engine, ENGINES)
         self.step_size = ExactLineSearch() if step_size is None else as_step_size(step_size, searches=True)
         self.retraction = retraction
         self._n_steps = optional(integer)("n_steps", n_steps)
@@ -97,9 +89,8 @@ class CoordinateDescent(Solver):
 
     def sampler_for(self, problem: Problem) -> Sampler:
         """Return the sampler of the schedule."""
-        if isinstance(self.order, str):
-            return ORDERS[self.order](problem.manifold.n_blocks)  # type: ignore[attr-defined]
-        return as_sampler(self.order, None)
+        n_blocks: int = problem.manifold.n_blocks  # type: ignore[attr-defined]
+        return ORDERS[self.order](n_blocks) if isinstance(self.order, str) else self.order
 
     def step_size_rule(self) -> StepSize:
         """Return the rule of the steps."""

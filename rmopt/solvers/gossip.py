@@ -14,12 +14,12 @@ from rmopt.core.graph import Graph
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.costs.gossip import GossipCost
-from rmopt.engines.base import Engine, unlike
+from rmopt.engines.base import Engine
 from rmopt.engines.gossip import GossipEngine
 from rmopt.engines.world import OneProcess, World
 from rmopt.manifolds import Power
 from rmopt.solvers.base import Solver
-from rmopt.solvers.samplers import Sampler, Uniform, as_sampler, checked_order
+from rmopt.solvers.samplers import Sampler, Uniform, as_order
 from rmopt.solvers.step_sizes import StepSize, as_step_size, watched
 
 CLOCKS = ("shared", "own")
@@ -94,9 +94,13 @@ class Gossip(Solver):
         world: World | None = None,
     ) -> None:
         self.step_size, self.n_updates = as_step_size(step_size), number("n_updates", n_updates, least=0)
-        self.order, self.clock = checked_order(order, ORDERS), one_of("clock", clock, CLOCKS)
+        self.order, self.clock = as_order(order, ORDERS), one_of("clock", clock, CLOCKS)
         self.preconditioned, self.retraction = flag("preconditioned", preconditioned), retraction
-        self.scales = None if scales is None else np.array([number("scales", one, above=0) for one in scales])
+        self.scales = (
+            None
+            if scales is None
+            else np.array([number("scales", one, above=0) for one in np.atleast_1d(scales)])
+        )
         self.world = OneProcess() if world is None else instance("world", world, World, "a World")
         self._n_steps = optional(integer)("n_steps", n_steps)
 
@@ -120,8 +124,7 @@ class Gossip(Solver):
             When `scales` are not one positive number per agent.
         """
         cost, manifold = problem.cost, problem.manifold
-        unfit = unlike("cost", cost, (GossipCost,)) or unlike("manifold", manifold, (Power,))
-        if unfit or not isinstance(cost, GossipCost) or not isinstance(manifold, Power):
+        if type(cost) is not GossipCost or type(manifold) is not Power:
             raise MissingCapabilityError(
                 f"Gossip cannot run {type(cost).__name__} on {manifold}: it needs a GossipCost on Power(manifold, "
                 "n), and takes no subclass of either, whose methods it would not call; SGD calls them."
@@ -150,9 +153,8 @@ class Gossip(Solver):
 
     def sampler_for(self, problem: Problem) -> Sampler:
         """Return the sampler of the schedule."""
-        if isinstance(self.order, str):
-            return ORDERS[self.order](problem.cost.graph)  # type: ignore[attr-defined]
-        return as_sampler(self.order, problem.cost)
+        graph: Graph = problem.cost.graph  # type: ignore[attr-defined]
+        return ORDERS[self.order](graph) if isinstance(self.order, str) else self.order
 
     def step_size_rule(self) -> StepSize:
         """Return the rule of the step sizes."""

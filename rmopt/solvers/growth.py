@@ -24,8 +24,8 @@ class Exponential:
     factor: int = 2
 
     def __post_init__(self) -> None:
-        integer("columns", self.columns, 1)
-        integer("factor", self.factor, 2)
+        object.__setattr__(self, "columns", integer("columns", self.columns, 1))
+        object.__setattr__(self, "factor", integer("factor", self.factor, 2))
 
     def first(self) -> int:
         """Return the number for the first round."""
@@ -48,7 +48,7 @@ class Linear:
     columns: int = 1
 
     def __post_init__(self) -> None:
-        integer("columns", self.columns, 1)
+        object.__setattr__(self, "columns", integer("columns", self.columns, 1))
 
     def first(self) -> int:
         """Return the number for the first round."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -11,9 +11,10 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number, one_of
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.problem import Problem
-from rmopt.costs.bilinear import Bilinear, BilinearSum, TripletSum
+from rmopt.costs.bilinear import Bilinear
 from rmopt.costs.losses import Loss
-from rmopt.engines.base import Engine, unlike
+from rmopt.engines.base import Engine
+from rmopt.engines.bilinear import BILINEAR
 from rmopt.engines.identification import INNER_FORMS, IdentificationEngine
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers.base import Solver
@@ -57,10 +58,8 @@ class ManifoldIdentification(Solver):
     ) -> None:
         self.step_size = as_step_size(step_size)
         self.inner_step_size = number("inner_step_size", inner_step_size, above=0)
-        self.inner_steps, self.inner = (
-            integer("inner_steps", inner_steps, 1),
-            one_of("inner", inner, INNER_FORMS),
-        )
+        self.inner_steps = integer("inner_steps", inner_steps, 1)
+        self.inner = one_of("inner", inner, INNER_FORMS)
         self.n_steps, self.sampler = integer("n_steps", n_steps), sampler
 
     def __repr__(self) -> str:
@@ -73,12 +72,8 @@ class ManifoldIdentification(Solver):
     def engine(self, problem: Problem) -> Engine:
         """Return the engine that does the rounds."""
         cost, manifold = problem.cost, problem.manifold
-        unfit = (
-            unlike("cost", cost, (BilinearSum, TripletSum))
-            or unlike("manifold", manifold, (FixedRankEmbedded,))
-            or unlike("loss", cost.loss, (Loss,))  # type: ignore[attr-defined]
-        )
-        if unfit or not isinstance(cost, Bilinear):
+        fit = isinstance(cost, Bilinear) and type(cost) in BILINEAR["cost"] and type(cost.loss) is Loss
+        if not fit or type(manifold) is not FixedRankEmbedded:
             raise MissingCapabilityError(
                 "ManifoldIdentification needs a bilinear cost (BilinearSum, TripletSum) with a Loss on "
                 f"FixedRankEmbedded, and no subclass of them, got {type(cost).__name__} on {manifold}."
@@ -90,7 +85,7 @@ class ManifoldIdentification(Solver):
                 f"{batch}; set its batch_size."
             )
         ratio = self.inner_step_size / float(self.step_size_rule()(np.zeros(1, dtype=np.int64))[0])
-        return IdentificationEngine(cost, ratio, self.inner)
+        return IdentificationEngine(cast(Bilinear, cost), ratio, self.inner)
 
     def sampler_for(self, problem: Problem) -> Sampler:
         """Return the sampler of the rounds."""

@@ -168,19 +168,15 @@ class FromDraw(Sampler):
         )
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
-        """Return the function's terms, checked for their shape."""
-        schedule = np.asarray(self.function(rng, start, size))
-        if schedule.ndim != 2 or len(schedule) != size or not np.issubdtype(schedule.dtype, np.integer):
-            raise InvalidInputError(
-                f"the sampler function returned {schedule.dtype} of shape {schedule.shape} for {size} steps; "
-                "it must return integers, one row per step."
-            )
-        return schedule
+        """Return the function's terms; the engine checks them."""
+        return np.asarray(self.function(rng, start, size))
 
 
 def batch_size_of(sampler: Any, batch_size: int | None) -> int:
     """Return the terms per step: those of a `Sampler`, which must not be contradicted, otherwise 1 unless given."""
     drawn = sampler.batch_size if isinstance(sampler, Sampler) else None
+    if sampler is not None and drawn is None and not callable(sampler):
+        raise InvalidInputError(f"sampler = {shown(sampler)} must be a Sampler, a function or None.")
     if batch_size is None:
         return 1 if drawn is None else drawn
     if drawn is not None and batch_size != drawn:
@@ -190,9 +186,11 @@ def batch_size_of(sampler: Any, batch_size: int | None) -> int:
     return integer("batch_size", batch_size, 1)
 
 
-def checked_order(order: Any, known: Iterable[str]) -> Any:
-    """Return an order of blocks or edges, or refuse what is neither a known name, a Sampler nor a function."""
-    return order if isinstance(order, Sampler) or callable(order) else one_of("order", order, known)
+def as_order(order: Any, known: Iterable[str]) -> str | Sampler:
+    """Return the name of an order, or a sampler; a function becomes `FromDraw`."""
+    if isinstance(order, Sampler):
+        return order
+    return FromDraw(order) if callable(order) else one_of("order", order, known)
 
 
 def as_sampler(sampler: Any, cost: Any, batch_size: int | None = None) -> Sampler:
@@ -202,10 +200,8 @@ def as_sampler(sampler: Any, cost: Any, batch_size: int | None = None) -> Sample
         return sampler
     if callable(sampler):
         return FromDraw(sampler, batch_size)
-    if sampler is not None:
-        raise InvalidInputError(f"sampler = {shown(sampler)} must be a Sampler, a function or None.")
     cost = as_sum(cost)
-    if cost.n_terms is None:
+    if cost.n_terms is None or (cost.term_width > 1 and not hasattr(cost, "all_terms")):
         raise InvalidInputError(
             f"{type(cost).__name__} is a stream of terms; pass a sampler that draws them."
         )

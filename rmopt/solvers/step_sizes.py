@@ -39,9 +39,8 @@ class StepSize(ABC):
 def _hold(rule: StepSize, *names: str, **bounds: float) -> None:
     """Hold the numbers of a rule to bounds, and keep them as floats."""
     for name in names:
-        object.__setattr__(
-            rule, name, number(f"{type(rule).__name__}: {name}", getattr(rule, name), **bounds)
-        )
+        held = number(f"{type(rule).__name__}: {name}", getattr(rule, name), **bounds)
+        object.__setattr__(rule, name, held)
 
 
 @dataclass(frozen=True)
