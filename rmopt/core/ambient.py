@@ -8,8 +8,8 @@ n × m array is formed for a gradient that is not one already.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -33,6 +33,36 @@ class Ambient(Protocol):
 
     def __matmul__(self, other: Any) -> Any:
         """Return G @ other for an (m, j) array; an (n, j) array."""
+
+
+class Vector:
+    """The arithmetic of vectors that are made of parts, such as tangent vectors: part by part."""
+
+    # Numpy scalars must leave `scalar * vector` to this class.
+    __array_ufunc__ = None
+
+    def _parts(self) -> Iterable[Any]:
+        return vars(self).values()
+
+    def _made(self, parts: list[Any]) -> Self:
+        return type(self)(*parts)
+
+    def __add__(self, other: Self) -> Self:
+        return self._made([a + b for a, b in zip(self._parts(), other._parts(), strict=True)])
+
+    def __sub__(self, other: Self) -> Self:
+        return self._made([a - b for a, b in zip(self._parts(), other._parts(), strict=True)])
+
+    def __mul__(self, scalar: float) -> Self:
+        return self._made([part * scalar for part in self._parts()])
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, scalar: float) -> Self:
+        return self._made([part / scalar for part in self._parts()])
+
+    def __neg__(self) -> Self:
+        return self._made([-part for part in self._parts()])
 
 
 class Operator(ABC):
