@@ -139,6 +139,7 @@ FITTING: list[tuple[Any, Any]] = [
     (Named(6, 2), QR()),
     (CONE, Exponential()),
     (CONE, "additive"),
+    (PositiveDefinite(1), None),
     (FLAT, Exponential()),
     (FLAT, None),
     (LOW, Straight()),
@@ -239,8 +240,8 @@ FEW = np.arange(12.0).reshape(4, 3), [[0, 1, 2]]
         (GRASSMANN, PAIRS, r"BilinearSum asks points for scores.*no method `bilinear`; take FixedRankEmbedded"),
         (CONE, BilinearSum(np.eye(4), np.eye(4)), r"PositiveDefinite\(4\): BilinearSum asks points"),
         (FLAT, WholeCost(PAIRS), r"BilinearSum asks points"),
-        (LOW, ALONE, r"is a function of one array"),
-        (GRASSMANN, FACTORS, r"is a function of the factors A and B"),
+        (LOW, ALONE, r"cost <lambda> is a cost of ndarray.*LowRankPoint; .* write a function of A and B"),
+        (GRASSMANN, FACTORS, r"is a cost of LowRankPoint or PSDPoint.*ndarray; write a function of the point"),
         (PSDFixedRank(3, 1), LogDetTriplet(*FEW), r"take PositiveDefinite"),
         (PositiveDefinite(4), LogDetTriplet(*FEW), r"scores 3 × 3 matrices, and PositiveDefinite\(4\) holds 4 × 4"),
     ],
@@ -323,7 +324,7 @@ def test_gossip_takes_the_manifold_of_one_agent() -> None:
     with pytest.raises(MissingCapabilityError, match=r"has no closed form of a logarithm \(`log`\)"):
         GossipCost(Tasks(), Graph.path(3), 1.0, PSDFixedRank(6, 2))
     cost = GossipCost(Tasks(), Graph.path(3), 1.0, GRASSMANN)
-    with pytest.raises(InvalidInputError, match=r"take Power\(Grassmann\(6, 2\), 3\)"):
+    with pytest.raises(InvalidInputError, match=r"GossipCost is a cost of Parts.*take Power\(manifold, n\)"):
         Problem(GRASSMANN, cost)
     assert check_gradient(Problem(power, cost))
 
@@ -472,6 +473,15 @@ def test_what_lacks_second_derivatives_is_named() -> None:
         PymanoptSolver("TrustRegions").run(problem)
 
 
+class OneBlock(Retraction):
+    """Somebody's retraction for coordinate descent alone."""
+
+    order, name = 1, "one-block"
+
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        return point + t * RowColumn(tangent.k, tangent.u).toarray()
+
+
 class Circle(Manifold):
     """Somebody's manifold, which declares nothing that it need not, and has no distance."""
 
@@ -531,6 +541,9 @@ def test_somebodys_manifold_with_somebodys_retraction() -> None:
     ):
         with pytest.raises(rmopt.RmoptError, match=sentence):
             Circle().using(wrong)  # type: ignore[arg-type]
+    assert isinstance(CONE.using(OneBlock()).default_retraction, OneBlock)
+    with pytest.raises(InvalidInputError, match="a short step of it fails"):
+        GRASSMANN.using(OneBlock())
     assert Endless().using(Additive()).default_retraction == Additive()
     with pytest.raises(InvalidInputError, match="its length is not 1"):
         SGD(0.1).run(Problem(Circle(), WholeCost(ALONE)), np.ones(2))

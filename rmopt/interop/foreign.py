@@ -37,7 +37,7 @@ def _as_there(method: str) -> Any:
             )
         return getattr(self.foreign, method)(*arguments)
 
-    asked.__doc__ = getattr(PymanoptManifold, method).__doc__
+    asked.__doc__ = getattr(Manifold, method).__doc__
     return asked
 
 
@@ -129,10 +129,6 @@ class FromPymanopt(Manifold):
         """Return a tangent vector as an ambient array."""
         return self.foreign.embedding(point, tangent_vector)
 
-    def embed_point(self, point: Array) -> Array:
-        """Return the point itself."""
-        return point
-
     def random_point(self, rng: np.random.Generator | None = None) -> Array:
         """Return a random point; pymanopt draws it from numpy's global state, here seeded and restored."""
         with global_seed(rng):
@@ -195,15 +191,4 @@ class global_seed:  # noqa: N801 - used like a function
         np.random.set_state(self.before)
 
 
-def from_pymanopt(manifold: Any) -> FromPymanopt:
-    """Return a pymanopt manifold as an rmopt manifold, for SGD with the reference engine.
-
-    Parameters
-    ----------
-    manifold : pymanopt manifold
-
-    Returns
-    -------
-    FromPymanopt
-    """
-    return FromPymanopt(manifold)
+from_pymanopt = FromPymanopt

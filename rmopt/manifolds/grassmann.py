@@ -76,14 +76,6 @@ class Grassmann(Manifold):
         turn = point.T @ dense(euclidean_gradient)
         return leave_span(point, dense(euclidean_hessian) - tangent_vector @ turn)
 
-    def embedding(self, point: Array, tangent_vector: Array) -> Array:
-        """Return the tangent vector itself."""
-        return tangent_vector
-
-    def embed_point(self, point: Array) -> Array:
-        """Return the basis."""
-        return point
-
     def zero_vector(self, point: Array) -> Array:
         """Return the zero matrix."""
         return np.zeros(self.shape)

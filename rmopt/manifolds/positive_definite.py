@@ -85,10 +85,6 @@ class PositiveDefinite(Manifold):
         """Return the tangent vector as an array."""
         return dense(tangent_vector)
 
-    def embed_point(self, point: Array) -> Array:
-        """Return the point itself."""
-        return point
-
     def zero_vector(self, point: Array) -> Array:
         """Return the zero matrix."""
         return np.zeros(self.shape)
