@@ -35,11 +35,24 @@ class Ambient(Protocol):
         """Return G @ other for an (m, j) array; an (n, j) array."""
 
 
-class Vector:
-    """The arithmetic of vectors that are made of parts, such as tangent vectors: part by part."""
+class Linear:
+    """What follows from sums and multiples: differences, the negative, the number in front."""
 
-    # Numpy scalars must leave `scalar * vector` to this class.
+    # Numpy arrays and scalars must leave sums and products to this class.
     __array_ufunc__ = None
+
+    def __sub__(self, other: Any) -> Any:
+        return self + -other
+
+    def __neg__(self) -> Any:
+        return self * -1.0  # type: ignore[operator]
+
+    def __rmul__(self, scalar: float) -> Any:
+        return self * scalar  # type: ignore[operator]
+
+
+class Vector(Linear):
+    """The arithmetic of vectors that are made of parts, such as tangent vectors: part by part."""
 
     def _parts(self) -> Iterable[Any]:
         return vars(self).values()
@@ -50,29 +63,18 @@ class Vector:
     def __add__(self, other: Self) -> Self:
         return self._made([a + b for a, b in zip(self._parts(), other._parts(), strict=True)])
 
-    def __sub__(self, other: Self) -> Self:
-        return self._made([a - b for a, b in zip(self._parts(), other._parts(), strict=True)])
-
     def __mul__(self, scalar: float) -> Self:
         return self._made([part * scalar for part in self._parts()])
-
-    __rmul__ = __mul__
 
     def __truediv__(self, scalar: float) -> Self:
         return self._made([part / scalar for part in self._parts()])
 
-    def __neg__(self) -> Self:
-        return self._made([-part for part in self._parts()])
 
-
-class Operator(ABC):
+class Operator(Linear, ABC):
     """The arithmetic of ambient matrices that are no arrays: sums, differences, multiples.
 
     A subclass has `shape`, `T` and `@`. Sums and differences may mix operators, arrays and sparse arrays.
     """
-
-    # Numpy arrays and scalars must leave sums and products to this class.
-    __array_ufunc__ = None
 
     @property
     @abstractmethod
@@ -95,23 +97,14 @@ class Operator(ABC):
         # sum([A, B]) begins with the number 0.
         return self if np.ndim(other) == 0 and other == 0 else Sum(other, self)
 
-    def __sub__(self, other: Any) -> Any:
-        return self + -other
-
     def __rsub__(self, other: Any) -> Any:
         return other + -self
 
     def __mul__(self, scalar: float) -> Any:
         return Actions(self.shape, lambda X: (self @ X) * scalar, lambda X: (self.T @ X) * scalar)
 
-    def __rmul__(self, scalar: float) -> Any:
-        return self * scalar
-
     def __truediv__(self, scalar: float) -> Any:
         return self * (1.0 / scalar)
-
-    def __neg__(self) -> Any:
-        return self * -1.0
 
 
 class Factored(Operator):

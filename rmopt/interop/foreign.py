@@ -37,7 +37,7 @@ def _as_there(method: str) -> Any:
             )
         return getattr(self.foreign, method)(*arguments)
 
-    asked.__doc__ = getattr(Manifold, method).__doc__
+    asked.__doc__ = getattr(Manifold, method, asked).__doc__
     return asked
 
 
