@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.ambient import Array, Factored
+from rmopt.core.arguments import array
 from rmopt.core.cost import FiniteSum
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint
@@ -129,11 +130,7 @@ class BilinearSum(Bilinear):
                 f"BilinearSum pairs the rows of left and right, which have {n_terms} and "
                 f"{self.right.shape[0]} rows; give the same positive number."
             )
-        self.targets = np.ones(n_terms) if targets is None else np.asarray(targets, dtype=float)
-        if self.targets.shape != (n_terms,) or not np.isfinite(self.targets).all():
-            raise InvalidInputError(
-                f"targets must be {n_terms} finite numbers, got shape {self.targets.shape}."
-            )
+        self.targets = np.ones(n_terms) if targets is None else array("targets", targets, (n_terms,))
 
     @property
     def n_terms(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer, number
+from rmopt.core.arguments import array, integer, number, shown
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.manifold import Manifold
 
@@ -47,15 +47,9 @@ def frechet_mean(
     points = list(points)
     if not points:
         raise InvalidInputError("frechet_mean needs at least one point.")
-    shares = np.ones(len(points)) if weights is None else np.asarray(weights, dtype=float)
-    if (
-        shares.shape != (len(points),)
-        or not (np.isfinite(shares) & (shares >= 0)).all()
-        or not shares.sum() > 0
-    ):
-        raise InvalidInputError(
-            f"weights must be {len(points)} numbers that are not negative, and not all zero, got {weights!r}."
-        )
+    shares = np.ones(len(points)) if weights is None else array("weights", weights, (len(points),))
+    if (shares < 0.0).any() or not shares.any():
+        raise InvalidInputError(f"weights must not be negative, and not all zero, got {shown(weights)}.")
     shares = shares / shares.sum()
 
     def pull(mean: Any) -> tuple[Any, float]:
