@@ -25,6 +25,7 @@ from rmopt.core import (
     Factored,
     Graph,
     Manifold,
+    Operator,
     Parts,
     Retraction,
     RowColumn,
@@ -193,14 +194,16 @@ def test_a_retraction_of_another_manifold_is_refused_before_work(
 
 def test_solvers_and_constructors_refuse_it_too() -> None:
     pca = rmopt.autograd_cost(lambda U: -anp.sum(U * anp.dot(WEIGHTS, U)))
-    for retraction in (Additive(), Lazy(), "cayley"):
+    wrong: list[Any] = [Additive(), Lazy(), "cayley"]
+    for retraction in wrong:
         with pytest.raises(InvalidInputError, match="retraction"):
-            SGD(0.02, n_steps=3, retraction=retraction).run(Problem(GRASSMANN, WholeCost(pca)))  # type: ignore[arg-type]
+            SGD(0.02, n_steps=3, retraction=retraction).run(Problem(GRASSMANN, WholeCost(pca)))
         with pytest.raises(InvalidInputError, match="retraction"):
-            Grassmann(6, 2, retraction)  # type: ignore[arg-type]
+            Grassmann(6, 2, retraction)
     with pytest.raises(MissingCapabilityError, match="no closed form of an exponential"):
         LOW.using(Exponential())
-    found = SGD(0.02, n_steps=200, retraction="qr").run(Problem(GRASSMANN, WholeCost(pca)), random_state=0)  # type: ignore[arg-type]
+    name: Any = "qr"
+    found = SGD(0.02, n_steps=200, retraction=name).run(Problem(GRASSMANN, WholeCost(pca)), random_state=0)
     assert GRASSMANN.check_point(found.point) is None
     assert abs(pca.value(found.point) + 9.0) < 0.1
     assert isinstance(Heavy(Straight()).default_retraction, Straight)
@@ -332,6 +335,24 @@ def test_gossip_takes_the_manifold_of_one_agent() -> None:
 # Operators
 
 
+class Doubled(Operator):
+    """Somebody's operator, with what an operator must have."""
+
+    def __init__(self, matrix: Any) -> None:
+        self.matrix = matrix
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.matrix.shape
+
+    @property
+    def T(self) -> Doubled:
+        return Doubled(self.matrix.T)
+
+    def __matmul__(self, other: Any) -> Any:
+        return 2.0 * (self.matrix @ other)
+
+
 def operators() -> dict[str, Any]:
     rng = np.random.default_rng(0)
     A = rng.standard_normal((4, 4))
@@ -342,6 +363,7 @@ def operators() -> dict[str, Any]:
         "sum": Sum(A, factored),
         "actions": Actions((4, 4), lambda X: A @ X, lambda X: A.T @ X),
         "blocks": BlockDiagonal([(2, 1), (2, 3)], {0: A[:2, :1], 1: A[2:, 1:]}),
+        "somebody's": Doubled(A),
         "row and column": RowColumn(1, A[0]),
     }
 
@@ -540,7 +562,7 @@ def test_somebodys_manifold_with_somebodys_retraction() -> None:
         ("qr", r"retraction of Circle\(\) = 'qr' is unknown"),
     ):
         with pytest.raises(rmopt.RmoptError, match=sentence):
-            Circle().using(wrong)  # type: ignore[arg-type]
+            Circle().using(wrong)
     assert isinstance(CONE.using(OneBlock()).default_retraction, OneBlock)
     with pytest.raises(InvalidInputError, match="a short step of it fails"):
         GRASSMANN.using(OneBlock())

@@ -32,7 +32,7 @@ class FixedRankEmbedded(FixedRankManifold):
         Numbers of rows and columns.
     k : int
         The rank, from 1 to min(n, m).
-    retraction : Retraction, optional
+    retraction : Retraction or str, optional
         The default retraction; `SecondOrder` unless given.
 
     Raises
@@ -45,7 +45,7 @@ class FixedRankEmbedded(FixedRankManifold):
     default_retraction: Retraction = SecondOrder()
     retractions = FIXED_RANK_RETRACTIONS
 
-    def __init__(self, n: int, m: int, k: int, retraction: Retraction | None = None) -> None:
+    def __init__(self, n: int, m: int, k: int, retraction: Retraction | str | None = None) -> None:
         self.shape = (integer("n", n, 1), integer("m", m, 1))
         self.rank = checked_rank(k, self.shape)
         self.default_retraction = self.fitting(retraction)

@@ -25,7 +25,7 @@ class Grassmann(Manifold):
     ----------
     m, r : int
         Dimensions of the space and of the subspaces, 1 ≤ r < m.
-    retraction : Retraction, optional
+    retraction : Retraction or str, optional
         The default retraction; `Exponential` unless given.
 
     Raises
@@ -38,7 +38,7 @@ class Grassmann(Manifold):
     default_retraction: Retraction = Exponential()
     retractions = GRASSMANN_RETRACTIONS
 
-    def __init__(self, m: int, r: int, retraction: Retraction | None = None) -> None:
+    def __init__(self, m: int, r: int, retraction: Retraction | str | None = None) -> None:
         self.shape = (integer("m", m, 2), integer("r", r, 1))
         if r >= m:
             raise InvalidInputError(f"Grassmann needs 1 ≤ r < m, got m = {m}, r = {r}; choose a smaller r.")

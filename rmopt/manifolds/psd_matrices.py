@@ -31,7 +31,7 @@ class PSDMatrices(FixedRankManifold):
         Number of rows and columns.
     k : int
         The rank, from 1 to n.
-    retraction : Retraction, optional
+    retraction : Retraction or str, optional
         The default retraction.
 
     Raises
@@ -44,7 +44,7 @@ class PSDMatrices(FixedRankManifold):
     retractions = PSD_RETRACTIONS | {"polar": PolarFactors()}
     default_retraction: Retraction = SecondOrderPSD()
 
-    def __init__(self, n: int, k: int, retraction: Retraction | None = None) -> None:
+    def __init__(self, n: int, k: int, retraction: Retraction | str | None = None) -> None:
         self.shape = (integer("n", n, 1),) * 2
         self.rank = checked_rank(k, self.shape)
         self.default_retraction = self.fitting(retraction)
