@@ -25,6 +25,7 @@ from rmopt.core import (
     Factored,
     Graph,
     Manifold,
+    Operator,
     Parts,
     Retraction,
     RowColumn,
@@ -139,6 +140,7 @@ FITTING: list[tuple[Any, Any]] = [
     (Named(6, 2), QR()),
     (CONE, Exponential()),
     (CONE, "additive"),
+    (PositiveDefinite(1), None),
     (FLAT, Exponential()),
     (FLAT, None),
     (LOW, Straight()),
@@ -192,14 +194,16 @@ def test_a_retraction_of_another_manifold_is_refused_before_work(
 
 def test_solvers_and_constructors_refuse_it_too() -> None:
     pca = rmopt.autograd_cost(lambda U: -anp.sum(U * anp.dot(WEIGHTS, U)))
-    for retraction in (Additive(), Lazy(), "cayley"):
+    wrong: list[Any] = [Additive(), Lazy(), "cayley"]
+    for retraction in wrong:
         with pytest.raises(InvalidInputError, match="retraction"):
-            SGD(0.02, n_steps=3, retraction=retraction).run(Problem(GRASSMANN, WholeCost(pca)))  # type: ignore[arg-type]
+            SGD(0.02, n_steps=3, retraction=retraction).run(Problem(GRASSMANN, WholeCost(pca)))
         with pytest.raises(InvalidInputError, match="retraction"):
-            Grassmann(6, 2, retraction)  # type: ignore[arg-type]
+            Grassmann(6, 2, retraction)
     with pytest.raises(MissingCapabilityError, match="no closed form of an exponential"):
         LOW.using(Exponential())
-    found = SGD(0.02, n_steps=200, retraction="qr").run(Problem(GRASSMANN, WholeCost(pca)), random_state=0)  # type: ignore[arg-type]
+    name: Any = "qr"
+    found = SGD(0.02, n_steps=200, retraction=name).run(Problem(GRASSMANN, WholeCost(pca)), random_state=0)
     assert GRASSMANN.check_point(found.point) is None
     assert abs(pca.value(found.point) + 9.0) < 0.1
     assert isinstance(Heavy(Straight()).default_retraction, Straight)
@@ -239,8 +243,8 @@ FEW = np.arange(12.0).reshape(4, 3), [[0, 1, 2]]
         (GRASSMANN, PAIRS, r"BilinearSum asks points for scores.*no method `bilinear`; take FixedRankEmbedded"),
         (CONE, BilinearSum(np.eye(4), np.eye(4)), r"PositiveDefinite\(4\): BilinearSum asks points"),
         (FLAT, WholeCost(PAIRS), r"BilinearSum asks points"),
-        (LOW, ALONE, r"is a function of one array"),
-        (GRASSMANN, FACTORS, r"is a function of the factors A and B"),
+        (LOW, ALONE, r"cost <lambda> is a cost of ndarray.*LowRankPoint; .* write a function of A and B"),
+        (GRASSMANN, FACTORS, r"is a cost of LowRankPoint or PSDPoint.*ndarray; write a function of the point"),
         (PSDFixedRank(3, 1), LogDetTriplet(*FEW), r"take PositiveDefinite"),
         (PositiveDefinite(4), LogDetTriplet(*FEW), r"scores 3 × 3 matrices, and PositiveDefinite\(4\) holds 4 × 4"),
     ],
@@ -323,12 +327,30 @@ def test_gossip_takes_the_manifold_of_one_agent() -> None:
     with pytest.raises(MissingCapabilityError, match=r"has no closed form of a logarithm \(`log`\)"):
         GossipCost(Tasks(), Graph.path(3), 1.0, PSDFixedRank(6, 2))
     cost = GossipCost(Tasks(), Graph.path(3), 1.0, GRASSMANN)
-    with pytest.raises(InvalidInputError, match=r"take Power\(Grassmann\(6, 2\), 3\)"):
+    with pytest.raises(InvalidInputError, match=r"GossipCost is a cost of Parts.*take Power\(manifold, n\)"):
         Problem(GRASSMANN, cost)
     assert check_gradient(Problem(power, cost))
 
 
 # Operators
+
+
+class Doubled(Operator):
+    """Somebody's operator, with what an operator must have."""
+
+    def __init__(self, matrix: Any) -> None:
+        self.matrix = matrix
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.matrix.shape
+
+    @property
+    def T(self) -> Doubled:
+        return Doubled(self.matrix.T)
+
+    def __matmul__(self, other: Any) -> Any:
+        return 2.0 * (self.matrix @ other)
 
 
 def operators() -> dict[str, Any]:
@@ -341,6 +363,7 @@ def operators() -> dict[str, Any]:
         "sum": Sum(A, factored),
         "actions": Actions((4, 4), lambda X: A @ X, lambda X: A.T @ X),
         "blocks": BlockDiagonal([(2, 1), (2, 3)], {0: A[:2, :1], 1: A[2:, 1:]}),
+        "somebody's": Doubled(A),
         "row and column": RowColumn(1, A[0]),
     }
 
@@ -472,6 +495,15 @@ def test_what_lacks_second_derivatives_is_named() -> None:
         PymanoptSolver("TrustRegions").run(problem)
 
 
+class OneBlock(Retraction):
+    """Somebody's retraction for coordinate descent alone."""
+
+    order, name = 1, "one-block"
+
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        return point + t * RowColumn(tangent.k, tangent.u).toarray()
+
+
 class Circle(Manifold):
     """Somebody's manifold, which declares nothing that it need not, and has no distance."""
 
@@ -530,7 +562,10 @@ def test_somebodys_manifold_with_somebodys_retraction() -> None:
         ("qr", r"retraction of Circle\(\) = 'qr' is unknown"),
     ):
         with pytest.raises(rmopt.RmoptError, match=sentence):
-            Circle().using(wrong)  # type: ignore[arg-type]
+            Circle().using(wrong)
+    assert isinstance(CONE.using(OneBlock()).default_retraction, OneBlock)
+    with pytest.raises(InvalidInputError, match="a short step of it fails"):
+        GRASSMANN.using(OneBlock())
     assert Endless().using(Additive()).default_retraction == Additive()
     with pytest.raises(InvalidInputError, match="its length is not 1"):
         SGD(0.1).run(Problem(Circle(), WholeCost(ALONE)), np.ones(2))
@@ -570,6 +605,13 @@ def damaged() -> sp.csr_array:
         (lambda: BilinearSum(np.eye(2), np.eye(2), 3), r"loss = 3 must be a name"),
         (lambda: LogDetTriplet(*FEW, alpha="x"), r"alpha = 'x' must be a number"),
         (lambda: frechet_mean(FLAT, [np.ones((6, 2))], max_iterations=2.5), r"max_iterations = 2.5"),
+        (lambda: LOW.from_factors("x", np.ones((4, 2))), r"A must be an array of finite numbers .*, got 'x'"),
+        (lambda: LOW.from_matrix(None), r"matrix must be an array .*, got None"),
+        (lambda: LOW.from_matrix(sp.csr_array(np.eye(3))), r"must be a matrix of shape \(6, 4\), got shape \(3, 3\)"),
+        (lambda: LOW.from_matrix(sp.csr_array(np.full((6, 4), np.nan))), r"got NaN or infinity"),
+        (lambda: LOW.from_matrix(1j * np.ones((6, 4))), r"must be an array of finite numbers"),
+        (lambda: PSDFixedRank(6, 2).from_factor([[1.0], [1.0, 2.0]]), r"Y must be an array"),
+        (lambda: BilinearSum(np.eye(2), np.eye(2), targets=["a", "b"]), r"targets must be an array"),
         (lambda: Componentwise([QR]), r"Componentwise needs one or more retractions"),
         (lambda: Componentwise(QR()), r"Componentwise needs one or more retractions"),
         (lambda: BilinearSum([[1.0], [1.0, 2.0]], np.eye(2)), r"left must be a matrix, got rows of different"),

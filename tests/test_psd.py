@@ -252,13 +252,17 @@ def test_bad_points_and_parameters_are_named() -> None:
         lambda: PSDFixedRank(0, 1): "n = 0 must be a positive integer",
         lambda: PSDFixedRank(4, 5): "rank k = 5 is out of range for 4 × 4 matrices; choose 1 to 4",
         lambda: PolarPSD(4, 2, weight=1.0): "weight = 1.0 must be a number above 0 and below 1",
-        lambda: MANIFOLD.from_factor(np.ones((N, 2))): "from_factor of PSDFixedRank(40, 5) needs Y of shape",
+        lambda: MANIFOLD.from_factor(
+            np.ones((N, 2))
+        ): "Y must be an array of finite numbers and shape (40, 5), got shape",
         lambda: MANIFOLD.from_factor(
             np.ones((N, K))
         ): "has 1 positive eigenvalues to machine precision, not 5",
-        lambda: MANIFOLD.from_factor(np.full((N, K), np.nan)): "got NaN or infinity in Y",
+        lambda: MANIFOLD.from_factor(np.full((N, K), np.nan)): "got NaN or infinity",
         lambda: MANIFOLD.from_matrix(-np.eye(N)): "has 0 positive eigenvalues to machine precision",
-        lambda: MANIFOLD.from_matrix(np.eye(3)): "got a matrix of shape (3, 3)",
+        lambda: MANIFOLD.from_matrix(
+            np.eye(3)
+        ): "matrix must be an array of finite numbers and shape (40, 40), got shape (3, 3)",
     }.items():
         with pytest.raises(InvalidInputError) as caught:
             make()

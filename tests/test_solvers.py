@@ -207,7 +207,9 @@ def test_bad_input_is_named() -> None:
         r"have 3 and 2 rows": lambda: BilinearSum(rows, rows[:2]),
         r"left must be a matrix \(2 dimensions\), got shape \(3,\)": lambda: BilinearSum(rows[:, 0], rows),
         r"left must hold numbers": lambda: BilinearSum(np.array([["a"]]), rows),
-        r"targets must be 3 finite numbers": lambda: BilinearSum(rows, rows, targets=[1, 2]),
+        r"targets must be an array of finite numbers and shape \(3,\)": lambda: BilinearSum(
+            rows, rows, targets=[1, 2]
+        ),
         r"triplets must have shape \(T, 3\)": lambda: TripletSum(rows, rows, triplets=[[0, 1]]),
         r"triplets must hold row numbers": lambda: TripletSum(rows, rows, triplets=[[0, 1, 0.5]]),
         r"stream of terms; pass a sampler": lambda: SGD(0.1).run(

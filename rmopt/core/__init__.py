@@ -1,6 +1,6 @@
 """The words of rmopt: manifold, retraction, ambient operator, cost, problem, errors."""
 
-from rmopt.core.ambient import Actions, Ambient, Factored, Sum
+from rmopt.core.ambient import Actions, Ambient, Factored, Operator, Sum
 from rmopt.core.cost import (
     AgentSum,
     BlockCost,
@@ -52,6 +52,7 @@ __all__ = [
     "LowRankTangent",
     "Manifold",
     "MissingCapabilityError",
+    "Operator",
     "PSDPoint",
     "PSDTangent",
     "Parts",

@@ -8,8 +8,8 @@ n × m array is formed for a gradient that is not one already.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -35,14 +35,46 @@ class Ambient(Protocol):
         """Return G @ other for an (m, j) array; an (n, j) array."""
 
 
-class Operator(ABC):
+class Linear:
+    """What follows from sums and multiples: differences, the negative, the number in front."""
+
+    # Numpy arrays and scalars must leave sums and products to this class.
+    __array_ufunc__ = None
+
+    def __sub__(self, other: Any) -> Any:
+        return self + -other
+
+    def __neg__(self) -> Any:
+        return self * -1.0  # type: ignore[operator]
+
+    def __rmul__(self, scalar: float) -> Any:
+        return self * scalar  # type: ignore[operator]
+
+
+class Vector(Linear):
+    """The arithmetic of vectors that are made of parts, such as tangent vectors: part by part."""
+
+    def _parts(self) -> Iterable[Any]:
+        return vars(self).values()
+
+    def _made(self, parts: list[Any]) -> Self:
+        return type(self)(*parts)
+
+    def __add__(self, other: Self) -> Self:
+        return self._made([a + b for a, b in zip(self._parts(), other._parts(), strict=True)])
+
+    def __mul__(self, scalar: float) -> Self:
+        return self._made([part * scalar for part in self._parts()])
+
+    def __truediv__(self, scalar: float) -> Self:
+        return self._made([part / scalar for part in self._parts()])
+
+
+class Operator(Linear, ABC):
     """The arithmetic of ambient matrices that are no arrays: sums, differences, multiples.
 
     A subclass has `shape`, `T` and `@`. Sums and differences may mix operators, arrays and sparse arrays.
     """
-
-    # Numpy arrays and scalars must leave sums and products to this class.
-    __array_ufunc__ = None
 
     @property
     @abstractmethod
@@ -65,23 +97,14 @@ class Operator(ABC):
         # sum([A, B]) begins with the number 0.
         return self if np.ndim(other) == 0 and other == 0 else Sum(other, self)
 
-    def __sub__(self, other: Any) -> Any:
-        return self + -other
-
     def __rsub__(self, other: Any) -> Any:
         return other + -self
 
     def __mul__(self, scalar: float) -> Any:
         return Actions(self.shape, lambda X: (self @ X) * scalar, lambda X: (self.T @ X) * scalar)
 
-    def __rmul__(self, scalar: float) -> Any:
-        return self * scalar
-
     def __truediv__(self, scalar: float) -> Any:
         return self * (1.0 / scalar)
-
-    def __neg__(self) -> Any:
-        return self * -1.0
 
 
 class Factored(Operator):

@@ -92,6 +92,34 @@ def integer(name: str, value: Any, least: int = 0, most: int | None = None) -> i
     return int(value)
 
 
+def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
+    """Return an array of finite real numbers, as floats, and of a shape where one is given.
+
+    Examples
+    --------
+    >>> numbers("targets", [1, 2], (3,))
+    Traceback (most recent call last):
+    ...
+    rmopt.core.errors.InvalidInputError: targets must be an array of finite numbers and shape (3,), got shape (2,).
+    """
+    try:
+        found = np.asarray(value)
+    except ValueError:
+        found = np.empty(0, dtype=object)
+    real = found.dtype.kind in "biuf"
+    if not real or not np.isfinite(found).all() or found.shape != (found.shape if shape is None else shape):
+        wanted = "finite numbers" if shape is None else f"finite numbers and shape {shape}"
+        flaw = (
+            shown(value)
+            if not real
+            else f"shape {found.shape}"
+            if np.isfinite(found).all()
+            else "NaN or infinity"
+        )
+        raise InvalidInputError(f"{name} must be an array of {wanted}, got {flaw}.")
+    return np.asarray(found, dtype=float)
+
+
 def flag(name: str, value: Any) -> bool:
     """Return True or False; a string such as "no" is refused."""
     if not isinstance(value, bool | np.bool_):

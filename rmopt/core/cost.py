@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -12,7 +12,18 @@ from rmopt.core.ambient import Ambient, Sum
 
 
 class Cost(ABC):
-    """A real function of a point, with its gradient as an ambient operator."""
+    """A real function of a point, with its gradient as an ambient operator.
+
+    Attributes
+    ----------
+    point_type : type or tuple of types
+        The points that it is a function of; `Problem` refuses manifolds of others.
+    remedy : str
+        What to do with others.
+    """
+
+    point_type: ClassVar[type | tuple[type, ...]] = object
+    remedy: ClassVar[str] = "take a manifold of such points"
 
     @abstractmethod
     def value(self, point: Any) -> float:
@@ -27,7 +38,15 @@ class Cost(ABC):
 
     def refuses(self, point_type: type) -> str | None:
         """Return in a sentence why the cost is no function of points of a class, or None."""
-        return None
+        if issubclass(point_type, self.point_type):
+            return None
+        kinds = self.point_type if isinstance(self.point_type, tuple) else (self.point_type,)
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        return f"{self._name} is a cost of {wanted}, and a point is of type {point_type.__name__}; {self.remedy}."
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
 
 
 class FiniteSum(Cost):

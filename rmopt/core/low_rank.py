@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rmopt.core.ambient import Array, Factored
+from rmopt.core.ambient import Array, Factored, Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class LowRankPoint:
 
 
 @dataclass(frozen=True, eq=False)
-class LowRankTangent:
+class LowRankTangent(Vector):
     """The tangent vector ξ = U M Vᵀ + U_p Vᵀ + U V_pᵀ at W = U S Vᵀ.
 
     The three parts are orthogonal, so the inner product is the sum of three small ones.
@@ -76,26 +76,6 @@ class LowRankTangent:
     M: Array
     Up: Array
     Vp: Array
-
-    # Numpy scalars must leave `scalar * tangent` to this class.
-    __array_ufunc__ = None
-
-    def __add__(self, other: LowRankTangent) -> LowRankTangent:
-        return LowRankTangent(self.M + other.M, self.Up + other.Up, self.Vp + other.Vp)
-
-    def __sub__(self, other: LowRankTangent) -> LowRankTangent:
-        return LowRankTangent(self.M - other.M, self.Up - other.Up, self.Vp - other.Vp)
-
-    def __mul__(self, scalar: float) -> LowRankTangent:
-        return LowRankTangent(scalar * self.M, scalar * self.Up, scalar * self.Vp)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, scalar: float) -> LowRankTangent:
-        return LowRankTangent(self.M / scalar, self.Up / scalar, self.Vp / scalar)
-
-    def __neg__(self) -> LowRankTangent:
-        return LowRankTangent(-self.M, -self.Up, -self.Vp)
 
     def inner(self, other: LowRankTangent) -> float:
         """Return the Frobenius inner product with another tangent vector at the same point."""

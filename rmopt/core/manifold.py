@@ -70,13 +70,13 @@ class Manifold(ABC):
         """Return the Riemannian gradient for an ambient gradient: its projection."""
         return self.projection(point, euclidean_gradient)
 
-    @abstractmethod
     def embedding(self, point: Any, tangent_vector: Any) -> Ambient:
-        """Return a tangent vector as an ambient operator."""
+        """Return a tangent vector as an ambient operator: as it is, where it is an ambient array."""
+        return tangent_vector
 
-    @abstractmethod
     def embed_point(self, point: Any) -> Ambient:
-        """Return a point as an ambient operator."""
+        """Return a point as an ambient operator: as it is, where it is an ambient array."""
+        return point
 
     @abstractmethod
     def random_point(self, rng: np.random.Generator | None = None) -> Any:
@@ -157,7 +157,13 @@ class Manifold(ABC):
             # Somebody's manifold may have no random points, or not be complete yet: the run itself must tell.
             return None
         try:
-            moved = retraction(self, point, tangent, step)
+            try:
+                moved = retraction(self, point, tangent, step)
+            except (AttributeError, TypeError):
+                if not isinstance(self, HasBlocks):
+                    raise
+                # It may be one of single blocks, for coordinate descent.
+                moved = retraction(self, point, self.block_of(self.embedding(point, tangent), 0), step)
         except RmoptError:
             raise
         except Exception as error:

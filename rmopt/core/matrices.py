@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from rmopt.core.arguments import numbers
 from rmopt.core.errors import InvalidInputError
 
 
@@ -39,6 +40,17 @@ def sound(name: str, matrix: Any) -> Any:
             "scipy.sparse.coo_array((values, (rows, columns)), shape=shape)."
         )
     return matrix
+
+
+def real_matrix(name: str, matrix: Any, shape: tuple[int, int]) -> Any:
+    """Return a dense or sparse matrix of finite real numbers and of a shape, as floats; sparse ones as CSR."""
+    if not sp.issparse(sound(name, matrix)):
+        return numbers(name, matrix, shape)
+    if matrix.shape != shape:
+        raise InvalidInputError(f"{name} must be a matrix of shape {shape}, got shape {matrix.shape}.")
+    rows = sp.csr_array(matrix, dtype=float)
+    numbers(name, rows.data)
+    return rows
 
 
 def _flaw(matrix: Any) -> str | None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 
-from rmopt.core.ambient import Actions, Array, Operator, Sum, dense
+from rmopt.core.ambient import Actions, Array, Operator, Sum, Vector, dense
 from rmopt.core.arguments import shown
 from rmopt.core.errors import InvalidInputError
 
 
-class Parts:
+class Parts(Vector):
     """A point or tangent vector of a product manifold, with the arithmetic of its parts.
 
     Parameters
@@ -20,8 +20,6 @@ class Parts:
     parts : sequence
         One per factor.
     """
-
-    __array_ufunc__ = None
 
     def __init__(self, parts: Sequence[Any]) -> None:
         self.parts = tuple(parts)
@@ -35,22 +33,11 @@ class Parts:
     def __iter__(self) -> Iterator[Any]:
         return iter(self.parts)
 
-    def __add__(self, other: Parts) -> Parts:
-        return Parts([a + b for a, b in zip(self, other, strict=True)])
+    def _parts(self) -> Iterable[Any]:
+        return self.parts
 
-    def __sub__(self, other: Parts) -> Parts:
-        return Parts([a - b for a, b in zip(self, other, strict=True)])
-
-    def __mul__(self, scalar: float) -> Parts:
-        return Parts([part * scalar for part in self])
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, scalar: float) -> Parts:
-        return Parts([part / scalar for part in self])
-
-    def __neg__(self) -> Parts:
-        return self * -1.0
+    def _made(self, parts: list[Any]) -> Self:
+        return type(self)(parts)
 
     def __repr__(self) -> str:
         return f"Parts of {len(self)} factors"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rmopt.core.ambient import Array, Factored
+from rmopt.core.ambient import Array, Factored, Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class PSDPoint:
 
 
 @dataclass(frozen=True, eq=False)
-class PSDTangent:
+class PSDTangent(Vector):
     """The tangent vector ξ = Q M Qᵀ + Q_p Qᵀ + Q Q_pᵀ at W = Q S Qᵀ.
 
     With Y = Q S^½ these are ξˢ and ξᴾ of Shalit et al. (2012), Lemma 5: ξˢ = Q M Qᵀ.
@@ -73,26 +73,6 @@ class PSDTangent:
 
     M: Array
     Qp: Array
-
-    # Numpy scalars must leave `scalar * tangent` to this class.
-    __array_ufunc__ = None
-
-    def __add__(self, other: PSDTangent) -> PSDTangent:
-        return PSDTangent(self.M + other.M, self.Qp + other.Qp)
-
-    def __sub__(self, other: PSDTangent) -> PSDTangent:
-        return PSDTangent(self.M - other.M, self.Qp - other.Qp)
-
-    def __mul__(self, scalar: float) -> PSDTangent:
-        return PSDTangent(scalar * self.M, scalar * self.Qp)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, scalar: float) -> PSDTangent:
-        return PSDTangent(self.M / scalar, self.Qp / scalar)
-
-    def __neg__(self) -> PSDTangent:
-        return PSDTangent(-self.M, -self.Qp)
 
     def inner(self, other: PSDTangent) -> float:
         """Return the Frobenius inner product with another tangent vector at the same point."""

@@ -36,6 +36,8 @@ class AutogradCost(Cost):
         depends on more than A Bᵀ.
     """
 
+    point_type = (LowRankPoint, PSDPoint)
+    remedy = "write a function of the point alone, instead of the factors A and B"
     _probed = False
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
@@ -87,18 +89,9 @@ class AutogradCost(Cost):
 
         return Actions((A.shape[0], B.shape[0]), apply, apply_transposed)
 
-    def refuses(self, point_type: type) -> str | None:
-        """Return why points of a class have no factors, or None."""
-        if issubclass(point_type, LowRankPoint | PSDPoint):
-            return None
-        return (
-            f"the cost {self._name} is a function of the factors A and B of W = A Bᵀ, and a point is of type "
-            f"{point_type.__name__}; write a function of the point alone."
-        )
-
     @property
     def _name(self) -> str:
-        return _name_of(self.function)
+        return f"the cost {_name_of(self.function)}"
 
     def _factors(self, point: LowRankPoint | PSDPoint) -> tuple[Array, Array]:
         reason = self.refuses(type(point))
@@ -115,7 +108,7 @@ class AutogradCost(Cost):
         """Compare f with a wider pair of factors of the same product, once."""
         value = self(A, B)
         if not np.isfinite(value):
-            raise InvalidInputError(f"the cost {self._name} is {value} at the first point; start elsewhere.")
+            raise InvalidInputError(f"{self._name} is {value} at the first point; start elsewhere.")
         k = A.shape[1]
         M = np.eye(k) + 0.5 * np.random.default_rng(0).uniform(size=(k, k)) / k
         others = (
@@ -129,7 +122,7 @@ class AutogradCost(Cost):
         for other in others:
             if not abs(other - value) <= 1e-6 * scale:
                 raise InvalidInputError(
-                    f"the cost {self._name} depends on more than A Bᵀ: {value:.6g} and {other:.6g} for two pairs "
+                    f"{self._name} depends on more than A Bᵀ: {value:.6g} and {other:.6g} for two pairs "
                     "of factors of one matrix. Use A and B only in products such as A @ B.T or "
                     "sum(A[i] * B[j])."
                 )
@@ -149,13 +142,16 @@ class AutogradArrayCost(Cost):
         From `value`, `gradient` and `hessian`, when the point is no array or f returns no number.
     """
 
+    point_type = np.ndarray
+    remedy = "on matrices of one rank write a function of A and B with W = A Bᵀ"
+
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = function
         self.__doc__ = function.__doc__
 
     def __call__(self, X: Array) -> float:
         """Return f(X), checked to be a number."""
-        return _number(self.function(X), _name_of(self.function))
+        return _number(self.function(X), self._name)
 
     def value(self, point: Array) -> float:
         """Return f at a point."""
@@ -180,14 +176,9 @@ class AutogradArrayCost(Cost):
     def _tied(self, X: Any) -> Any:
         return self.function(X) + _nothing_of(X)
 
-    def refuses(self, point_type: type) -> str | None:
-        """Return why points of a class are no arrays, or None."""
-        if issubclass(point_type, np.ndarray):
-            return None
-        return (
-            f"the cost {_name_of(self.function)} is a function of one array, and a point is of type "
-            f"{point_type.__name__}; on matrices of one rank write a function of A and B with W = A Bᵀ."
-        )
+    @property
+    def _name(self) -> str:
+        return f"the cost {_name_of(self.function)}"
 
     def _array(self, point: Any) -> Array:
         reason = self.refuses(type(point))
@@ -249,11 +240,9 @@ def _name_of(function: Any) -> str:
 
 def _number(value: Any, name: str) -> float:
     if np.ndim(value) != 0:
-        raise InvalidInputError(
-            f"the cost {name} returned an array of shape {np.shape(value)}; sum it to one number."
-        )
+        raise InvalidInputError(f"{name} returned an array of shape {np.shape(value)}; sum it to one number.")
     if not np.isrealobj(value) or np.asarray(value).dtype.kind not in "fiub":
-        raise InvalidInputError(f"the cost {name} returned {value!r}; it must return a real number.")
+        raise InvalidInputError(f"{name} returned {value!r}; it must return a real number.")
     return float(value)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.ambient import Array, Factored
-from rmopt.core.arguments import array
+from rmopt.core.arguments import array, numbers
 from rmopt.core.cost import FiniteSum
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint
@@ -121,17 +121,12 @@ class BilinearSum(Bilinear):
                 f"BilinearSum pairs the rows of left and right, which have {n_terms} and "
                 f"{self.right.shape[0]} rows; give the same positive number."
             )
-        given = np.ones(n_terms) if targets is None else array("targets", targets)
-        if given.shape != (n_terms,) or given.dtype.kind not in "biuf" or not np.isfinite(given).all():
-            raise InvalidInputError(
-                f"targets must be {n_terms} finite numbers, got {given.dtype} of shape {given.shape}."
-            )
-        self.targets = given.astype(float)
+        self.targets = np.ones(n_terms) if targets is None else numbers("targets", targets, (n_terms,))
         others = self.targets[abs(self.targets) != 1.0]
-        if loss in MARGIN_LOSSES and others.size:
+        if self.loss in MARGIN_LOSSES and others.size:
             raise InvalidInputError(
-                f"targets of the loss {loss} must be −1 or 1, and {others[0]:g} is among them; turn labels 0 and 1 "
-                "into 2 * labels - 1."
+                f"targets of the loss {self.loss} must be −1 or 1, and {others[0]:g} is among them; turn labels 0 "
+                "and 1 into 2 * labels - 1."
             )
 
     @property

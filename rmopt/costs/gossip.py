@@ -40,6 +40,9 @@ class GossipCost(FiniteSum):
         When the manifold has no logarithm.
     """
 
+    point_type = Parts
+    remedy = "take Power(manifold, n), with a point for each agent"
+
     def __init__(self, tasks: AgentSum, graph: Graph, rho: float, manifold: Manifold) -> None:
         instance("tasks", tasks, AgentSum, "an object of a subclass of AgentSum")
         instance("graph", graph, Graph, "a Graph, for example Graph.path(5)")
@@ -72,12 +75,6 @@ class GossipCost(FiniteSum):
                 "choose another manifold, or rho = 0."
             )
         self.shares = 1.0 / graph.degrees
-
-    def refuses(self, point_type: type) -> str | None:
-        """Return why points of a class are not one part for each agent, or None."""
-        if issubclass(point_type, Parts):
-            return None
-        return f"GossipCost has a point for each agent: take Power({self.manifold}, {self.graph.n})."
 
     @property
     def shape(self) -> tuple[int, int]:

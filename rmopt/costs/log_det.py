@@ -57,6 +57,9 @@ class LogDetTriplet(BlockCost):
         For data, triplets or weights that cannot be used.
     """
 
+    point_type = np.ndarray
+    remedy = "take PositiveDefinite"
+
     def __init__(
         self,
         X: Any,
@@ -87,15 +90,6 @@ class LogDetTriplet(BlockCost):
         return (
             f"LogDetTriplet({len(self.triplets)} triplets, {self.loss}, alpha={self.alpha:g}, beta={self.beta:g}, "
             f"kappa={self.kappa:g}, sparsity={self.sparsity:g})"
-        )
-
-    def refuses(self, point_type: type) -> str | None:
-        """Return why points of a class are no arrays, or None."""
-        if issubclass(point_type, np.ndarray):
-            return None
-        return (
-            f"LogDetTriplet is a cost of positive definite arrays, and a point is of type {point_type.__name__}; "
-            "take PositiveDefinite."
         )
 
     @property

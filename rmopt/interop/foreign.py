@@ -27,6 +27,20 @@ class ForeignRetraction(Retraction):
         return manifold.foreign.retraction(point, t * tangent)
 
 
+def _as_there(method: str) -> Any:
+    """Return a method that does what pymanopt's does, where it has it."""
+
+    def asked(self: FromPymanopt, *arguments: Any) -> Any:
+        if not self.knows(method):
+            raise MissingCapabilityError(
+                f"{self} has no `{method}`; choose a manifold or a solver that needs none."
+            )
+        return getattr(self.foreign, method)(*arguments)
+
+    asked.__doc__ = getattr(Manifold, method, asked).__doc__
+    return asked
+
+
 FOREIGN_RETRACTIONS: dict[str, Retraction] = {"foreign": ForeignRetraction()}
 
 
@@ -46,6 +60,16 @@ class FromPymanopt(Manifold):
         For anything else.
     """
 
+    inner_product = _as_there("inner_product")
+    norm = _as_there("norm")
+    zero_vector = _as_there("zero_vector")
+    transport = _as_there("transport")
+    exp = _as_there("exp")
+    log = _as_there("log")
+    dist = _as_there("dist")
+    pair_mean = _as_there("pair_mean")
+    _convert_gradient = _as_there("euclidean_to_riemannian_gradient")
+    _convert_hessian = _as_there("euclidean_to_riemannian_hessian")
     point_type = np.ndarray
     default_retraction: Retraction = ForeignRetraction()
     retractions = FOREIGN_RETRACTIONS
@@ -78,14 +102,6 @@ class FromPymanopt(Manifold):
         except NotImplementedError:
             return super().typical_dist
 
-    def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
-        """Return the Riemannian inner product of two tangent vectors."""
-        return float(self.foreign.inner_product(point, tangent_vector_a, tangent_vector_b))
-
-    def norm(self, point: Array, tangent_vector: Array) -> float:
-        """Return the Riemannian norm of a tangent vector."""
-        return float(self.foreign.norm(point, tangent_vector))
-
     def projection(self, point: Array, ambient: Any) -> Array:
         """Return the orthogonal projection of an ambient array or operator onto the tangent space."""
         return self.foreign.projection(point, dense(ambient))
@@ -99,22 +115,19 @@ class FromPymanopt(Manifold):
 
     def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Any) -> Array:
         """Return the Riemannian gradient for an ambient array or operator."""
-        return self._of_foreign("euclidean_to_riemannian_gradient", point, dense(euclidean_gradient))
+        return self._convert_gradient(point, dense(euclidean_gradient))
 
     def euclidean_to_riemannian_hessian(
-        self, point: Array, euclidean_gradient: Array, euclidean_hessian: Array, tangent_vector: Array
+        self, point: Array, euclidean_gradient: Any, euclidean_hessian: Any, tangent_vector: Array
     ) -> Array:
         """Return the Riemannian Hessian along a tangent vector."""
-        derivatives = dense(euclidean_gradient), dense(euclidean_hessian)
-        return self._of_foreign("euclidean_to_riemannian_hessian", point, *derivatives, tangent_vector)
+        return self._convert_hessian(
+            point, dense(euclidean_gradient), dense(euclidean_hessian), tangent_vector
+        )
 
     def embedding(self, point: Array, tangent_vector: Array) -> Array:
         """Return a tangent vector as an ambient array."""
         return self.foreign.embedding(point, tangent_vector)
-
-    def embed_point(self, point: Array) -> Array:
-        """Return the point itself."""
-        return point
 
     def random_point(self, rng: np.random.Generator | None = None) -> Array:
         """Return a random point; pymanopt draws it from numpy's global state, here seeded and restored."""
@@ -126,36 +139,10 @@ class FromPymanopt(Manifold):
         with global_seed(rng):
             return self.foreign.random_tangent_vector(point)
 
-    def zero_vector(self, point: Array) -> Array:
-        """Return the zero tangent vector."""
-        return self.foreign.zero_vector(point)
-
-    def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
-        """Carry a tangent vector from one tangent space to another."""
-        return self._of_foreign("transport", point_a, point_b, tangent_vector_a)
-
-    # Geodesics
-
     def knows(self, method: str) -> bool:
         """Return whether pymanopt has a closed form; a retraction in the place of a geodesic is none."""
         without = [getattr(kind, method, None) for kind in (PymanoptManifold, RetrAsExpMixin)]
         return getattr(type(self.foreign), method, None) not in without
-
-    def exp(self, point: Array, tangent_vector: Array) -> Array:
-        """Follow the geodesic, where pymanopt knows it."""
-        return self._of_foreign("exp", point, tangent_vector)
-
-    def log(self, point_a: Array, point_b: Array) -> Array:
-        """Return the initial velocity of the geodesic between two points, where pymanopt knows it."""
-        return self._of_foreign("log", point_a, point_b)
-
-    def dist(self, point_a: Array, point_b: Array) -> float:
-        """Return the geodesic distance, where pymanopt knows it."""
-        return float(self._of_foreign("dist", point_a, point_b))
-
-    def pair_mean(self, point_a: Array, point_b: Array) -> Array:
-        """Return the midpoint of the geodesic between two points, where pymanopt knows it."""
-        return self._of_foreign("pair_mean", point_a, point_b)
 
     def _of_foreign(self, method: str, *arguments: Any) -> Any:
         if not self.knows(method):
@@ -204,15 +191,4 @@ class global_seed:  # noqa: N801 - used like a function
         np.random.set_state(self.before)
 
 
-def from_pymanopt(manifold: Any) -> FromPymanopt:
-    """Return a pymanopt manifold as an rmopt manifold, for SGD with the reference engine.
-
-    Parameters
-    ----------
-    manifold : pymanopt manifold
-
-    Returns
-    -------
-    FromPymanopt
-    """
-    return FromPymanopt(manifold)
+from_pymanopt = FromPymanopt

@@ -11,7 +11,7 @@ import pymanopt
 from pymanopt import optimizers
 from pymanopt.manifolds.manifold import Manifold as PymanoptManifold
 
-from rmopt.core.arguments import instance, number, one_of, shown
+from rmopt.core.arguments import instance, number, one_of
 from rmopt.core.cost import HasPreconditioner
 from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import Manifold
@@ -83,15 +83,11 @@ class PymanoptSolver:
                     f"{optimizer} refuses the options {', '.join(options)} ({error}); "
                     f"help(pymanopt.optimizers.{optimizer}) lists what it takes."
                 ) from None
-        elif not isinstance(optimizer, optimizers.optimizer.Optimizer):
-            raise InvalidInputError(
-                f"optimizer = {shown(optimizer)} must be a name or an optimizer made by pymanopt, "
-                "e.g. 'ConjugateGradient'."
-            )
         elif options:
             raise InvalidInputError(f"set {', '.join(options)} on the optimizer itself, which you passed.")
         else:
-            self.optimizer = optimizer
+            wanted = "a name or an optimizer made by pymanopt, e.g. 'ConjugateGradient'"
+            self.optimizer = instance("optimizer", optimizer, optimizers.optimizer.Optimizer, wanted)
 
     @one_blas_thread()
     def run(

@@ -50,14 +50,6 @@ class Euclidean(Manifold):
         """Return the ambient matrix as an array."""
         return dense(ambient)
 
-    def embedding(self, point: Array, tangent_vector: Array) -> Array:
-        """Return the tangent vector itself."""
-        return tangent_vector
-
-    def embed_point(self, point: Array) -> Array:
-        """Return the point itself."""
-        return point
-
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Any, euclidean_hessian: Any, tangent_vector: Array
     ) -> Array:

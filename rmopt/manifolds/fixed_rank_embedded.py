@@ -9,10 +9,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.ambient import Ambient, Array, Factored
-from rmopt.core.arguments import integer
+from rmopt.core.arguments import integer, numbers
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
 from rmopt.core.manifold import FixedRankManifold, checked_rank
+from rmopt.core.matrices import real_matrix
 from rmopt.core.retraction import Retraction
 from rmopt.linalg import factor_product, leave_span, truncated_svd_of_product
 from rmopt.retractions.fixed_rank import FIXED_RANK_RETRACTIONS, SecondOrder
@@ -31,7 +32,7 @@ class FixedRankEmbedded(FixedRankManifold):
         Numbers of rows and columns.
     k : int
         The rank, from 1 to min(n, m).
-    retraction : Retraction, optional
+    retraction : Retraction or str, optional
         The default retraction; `SecondOrder` unless given.
 
     Raises
@@ -44,7 +45,7 @@ class FixedRankEmbedded(FixedRankManifold):
     default_retraction: Retraction = SecondOrder()
     retractions = FIXED_RANK_RETRACTIONS
 
-    def __init__(self, n: int, m: int, k: int, retraction: Retraction | None = None) -> None:
+    def __init__(self, n: int, m: int, k: int, retraction: Retraction | str | None = None) -> None:
         self.shape = (integer("n", n, 1), integer("m", m, 1))
         self.rank = checked_rank(k, self.shape)
         self.default_retraction = self.fitting(retraction)
@@ -171,15 +172,8 @@ class FixedRankEmbedded(FixedRankManifold):
         InvalidInputError
             For wrong shapes, values that are not finite, or a product of smaller rank.
         """
-        A, B = np.asarray(A, dtype=float), np.asarray(B, dtype=float)
         (n, m), k = self.shape, self.rank
-        if A.shape != (n, k) or B.shape != (m, k):
-            raise InvalidInputError(
-                f"from_factors of {self} needs A of shape {(n, k)} and B of shape {(m, k)}, "
-                f"got {A.shape} and {B.shape}."
-            )
-        if not (np.isfinite(A).all() and np.isfinite(B).all()):
-            raise InvalidInputError("from_factors got NaN or infinity in A or B; clean the factors first.")
+        A, B = numbers("A", A, (n, k)), numbers("B", B, (m, k))
         return self._checked(LowRankPoint(*factor_product(A, np.eye(k), B)), "the product A Bᵀ")
 
     def from_matrix(self, matrix: Any) -> LowRankPoint:
@@ -190,22 +184,16 @@ class FixedRankEmbedded(FixedRankManifold):
         InvalidInputError
             For a wrong shape, values that are not finite, or a matrix of smaller rank.
         """
-        if tuple(matrix.shape) != self.shape:
-            raise InvalidInputError(f"from_matrix of {self} got a matrix of shape {tuple(matrix.shape)}.")
-        values = matrix.data if sp.issparse(matrix) else matrix
-        if not np.isfinite(values).all():
-            raise InvalidInputError("from_matrix got NaN or infinity in the matrix; clean it first.")
-        k = self.rank
+        matrix, k = real_matrix("matrix", matrix, self.shape), self.rank
         if sp.issparse(matrix) and k < min(self.shape) // 2:
             from scipy.sparse.linalg import svds
 
             start = np.random.default_rng(0).standard_normal(min(self.shape))
-            U, sigma, Vt = svds(sp.csr_array(matrix, dtype=float), k=k, v0=start)
+            U, sigma, Vt = svds(matrix, k=k, v0=start)
             order = np.argsort(-sigma)
             U, sigma, Vt = U[:, order], sigma[order], Vt[order]
         else:
-            dense = matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix, dtype=float)
-            U, sigma, Vt = np.linalg.svd(dense, full_matrices=False)
+            U, sigma, Vt = np.linalg.svd(_dense(matrix), full_matrices=False)
         point = LowRankPoint(
             np.ascontiguousarray(U[:, :k]), np.diag(sigma[:k]), np.ascontiguousarray(Vt[:k].T)
         )

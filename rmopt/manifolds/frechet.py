@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import array, instance, integer, number, sequence
+from rmopt.core.arguments import instance, integer, number, numbers, sequence, shown
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.manifold import Manifold
 
@@ -48,20 +48,13 @@ def frechet_mean(
     points = sequence("points", points)
     if not points:
         raise InvalidInputError("frechet_mean needs at least one point.")
-    shares = np.ones(len(points)) if weights is None else array("weights", weights)
     for point in points:
         flaw = manifold.check_point(point)
         if flaw is not None:
             raise InvalidInputError(f"a point is not on {manifold}: {flaw}.")
-    if (
-        shares.shape != (len(points),)
-        or shares.dtype.kind not in "iufb"
-        or not (np.isfinite(shares) & (shares >= 0)).all()
-        or not shares.sum() > 0
-    ):
-        raise InvalidInputError(
-            f"weights must be {len(points)} numbers that are not negative, and not all zero, got {weights!r}."
-        )
+    shares = np.ones(len(points)) if weights is None else numbers("weights", weights, (len(points),))
+    if (shares < 0.0).any() or not shares.any():
+        raise InvalidInputError(f"weights must not be negative, and not all zero, got {shown(weights)}.")
     shares = shares / shares.sum()
 
     def pull(mean: Any) -> tuple[Any, float]:

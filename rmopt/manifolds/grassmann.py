@@ -25,7 +25,7 @@ class Grassmann(Manifold):
     ----------
     m, r : int
         Dimensions of the space and of the subspaces, 1 ≤ r < m.
-    retraction : Retraction, optional
+    retraction : Retraction or str, optional
         The default retraction; `Exponential` unless given.
 
     Raises
@@ -38,7 +38,7 @@ class Grassmann(Manifold):
     default_retraction: Retraction = Exponential()
     retractions = GRASSMANN_RETRACTIONS
 
-    def __init__(self, m: int, r: int, retraction: Retraction | None = None) -> None:
+    def __init__(self, m: int, r: int, retraction: Retraction | str | None = None) -> None:
         self.shape = (integer("m", m, 2), integer("r", r, 1))
         if r >= m:
             raise InvalidInputError(f"Grassmann needs 1 ≤ r < m, got m = {m}, r = {r}; choose a smaller r.")
@@ -75,14 +75,6 @@ class Grassmann(Manifold):
         """Return (I − U Uᵀ) H − ξ UᵀG for the Euclidean gradient G and its derivative H along ξ."""
         turn = point.T @ dense(euclidean_gradient)
         return leave_span(point, dense(euclidean_hessian) - tangent_vector @ turn)
-
-    def embedding(self, point: Array, tangent_vector: Array) -> Array:
-        """Return the tangent vector itself."""
-        return tangent_vector
-
-    def embed_point(self, point: Array) -> Array:
-        """Return the basis."""
-        return point
 
     def zero_vector(self, point: Array) -> Array:
         """Return the zero matrix."""

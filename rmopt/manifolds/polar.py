@@ -31,7 +31,7 @@ class PolarPSD(PSDMatrices):
         The rank, from 1 to n.
     weight : float
         λ, between 0 and 1: large values move mainly the column space.
-    retraction : Retraction, optional
+    retraction : Retraction or str, optional
         The default retraction; `PolarFactors` unless given.
 
     Raises
@@ -42,7 +42,9 @@ class PolarPSD(PSDMatrices):
 
     default_retraction = PolarFactors()
 
-    def __init__(self, n: int, k: int, weight: float = 0.5, retraction: Retraction | None = None) -> None:
+    def __init__(
+        self, n: int, k: int, weight: float = 0.5, retraction: Retraction | str | None = None
+    ) -> None:
         self.weight = number("weight", weight, above=0, below=1)
         super().__init__(n, k, retraction)
 

@@ -28,7 +28,7 @@ class PositiveDefinite(Manifold):
     ----------
     d : int
         Number of rows and columns.
-    retraction : Retraction, optional
+    retraction : Retraction or str, optional
         The default retraction; `SecondOrderPD` unless given.
 
     Raises
@@ -41,7 +41,7 @@ class PositiveDefinite(Manifold):
     default_retraction: Retraction = SecondOrderPD()
     retractions = POSITIVE_DEFINITE_RETRACTIONS
 
-    def __init__(self, d: int, retraction: Retraction | None = None) -> None:
+    def __init__(self, d: int, retraction: Retraction | str | None = None) -> None:
         self.shape = (integer("d", d, 1),) * 2
         self.default_retraction = self.fitting(retraction)
 
@@ -84,10 +84,6 @@ class PositiveDefinite(Manifold):
     def embedding(self, point: Array, tangent_vector: Any) -> Array:
         """Return the tangent vector as an array."""
         return dense(tangent_vector)
-
-    def embed_point(self, point: Array) -> Array:
-        """Return the point itself."""
-        return point
 
     def zero_vector(self, point: Array) -> Array:
         """Return the zero matrix."""

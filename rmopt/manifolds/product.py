@@ -56,7 +56,8 @@ class Product(Manifold):
         if getattr(retraction, "point_type", None) is Parts and not isinstance(retraction, Componentwise):
             return super().fitting(retraction)
         # A power has one factor many times.
-        fitted = {id(factor): factor.fitting(retraction) for factor in dict.fromkeys(self.factors)}
+        distinct = {id(factor): factor for factor in self.factors}
+        fitted = {key: factor.fitting(retraction) for key, factor in distinct.items()}
         return Componentwise([fitted[id(factor)] for factor in self.factors])
 
     @property

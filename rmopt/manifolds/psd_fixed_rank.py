@@ -21,7 +21,7 @@ class PSDFixedRank(PSDMatrices):
         Number of rows and columns.
     k : int
         The rank, from 1 to n.
-    retraction : Retraction, optional
+    retraction : Retraction or str, optional
         The default retraction; `SecondOrderPSD` unless given.
 
     Raises

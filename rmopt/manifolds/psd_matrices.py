@@ -7,10 +7,11 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from rmopt.core.ambient import Ambient, Array, Factored
-from rmopt.core.arguments import integer
+from rmopt.core.ambient import Ambient, Array, Factored, dense
+from rmopt.core.arguments import integer, numbers
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.manifold import FixedRankManifold, checked_rank
+from rmopt.core.matrices import real_matrix
 from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import Retraction
 from rmopt.linalg import leave_span, symmetric
@@ -30,7 +31,7 @@ class PSDMatrices(FixedRankManifold):
         Number of rows and columns.
     k : int
         The rank, from 1 to n.
-    retraction : Retraction, optional
+    retraction : Retraction or str, optional
         The default retraction.
 
     Raises
@@ -43,7 +44,7 @@ class PSDMatrices(FixedRankManifold):
     retractions = PSD_RETRACTIONS | {"polar": PolarFactors()}
     default_retraction: Retraction = SecondOrderPSD()
 
-    def __init__(self, n: int, k: int, retraction: Retraction | None = None) -> None:
+    def __init__(self, n: int, k: int, retraction: Retraction | str | None = None) -> None:
         self.shape = (integer("n", n, 1),) * 2
         self.rank = checked_rank(k, self.shape)
         self.default_retraction = self.fitting(retraction)
@@ -136,14 +137,7 @@ class PSDMatrices(FixedRankManifold):
         InvalidInputError
             For a wrong shape, values that are not finite, or a product of smaller rank.
         """
-        Y = np.asarray(Y, dtype=float)
-        if Y.shape != (self.shape[0], self.rank):
-            raise InvalidInputError(
-                f"from_factor of {self} needs Y of shape {(self.shape[0], self.rank)}, got {Y.shape}."
-            )
-        if not np.isfinite(Y).all():
-            raise InvalidInputError("from_factor got NaN or infinity in Y; clean the factor first.")
-        Q, triangle = np.linalg.qr(Y)
+        Q, triangle = np.linalg.qr(numbers("Y", Y, (self.shape[0], self.rank)))
         return self._checked(PSDPoint(Q, symmetric(triangle @ triangle.T)), "the product Y Yᵀ")
 
     def from_matrix(self, matrix: Any) -> PSDPoint:
@@ -154,21 +148,15 @@ class PSDMatrices(FixedRankManifold):
         InvalidInputError
             For a wrong shape, values that are not finite, or fewer than k positive eigenvalues.
         """
-        if tuple(matrix.shape) != self.shape:
-            raise InvalidInputError(f"from_matrix of {self} got a matrix of shape {tuple(matrix.shape)}.")
-        values = matrix.data if sp.issparse(matrix) else matrix
-        if not np.isfinite(values).all():
-            raise InvalidInputError("from_matrix got NaN or infinity in the matrix; clean it first.")
+        matrix = real_matrix("matrix", matrix, self.shape)
         n, k = self.shape[0], self.rank
         if sp.issparse(matrix) and k < n // 2:
             from scipy.sparse.linalg import eigsh
 
             start = np.random.default_rng(0).standard_normal(n)
-            half = sp.csr_array(matrix, dtype=float)
-            eigenvalues, vectors = eigsh(0.5 * (half + half.T), k=k, which="LA", v0=start)
+            eigenvalues, vectors = eigsh(0.5 * (matrix + matrix.T), k=k, which="LA", v0=start)
         else:
-            dense = matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix, dtype=float)
-            eigenvalues, vectors = np.linalg.eigh(symmetric(dense))
+            eigenvalues, vectors = np.linalg.eigh(symmetric(dense(matrix)))
         order = np.argsort(-eigenvalues)[:k]
         return self._checked(
             PSDPoint(np.ascontiguousarray(vectors[:, order]), np.diag(eigenvalues[order])), "the matrix"
