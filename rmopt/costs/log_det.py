@@ -167,6 +167,7 @@ class LogDetTriplet(BlockCost):
         shrunk[block, others] = shrunk[others, block]
         return shrunk
 
+    @np.errstate(all="ignore")
     def best_multiple_of_identity(self) -> Array:
         """Return the multiple of the identity with the least cost: a start that has the right scale."""
         from scipy.optimize import brentq

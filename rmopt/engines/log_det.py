@@ -86,6 +86,7 @@ class LogDetEngine(BlockEngine):
         terms = Terms(cost.loss.code, cost.alpha, cost.beta, cost.kappa, cost.sparsity)
         object.__setattr__(self, "terms", terms)
 
+    @np.errstate(all="ignore")
     def load(self, point: Array) -> MetricState:
         """Return a state that stands at a point."""
         d = self.cost.n_blocks
