@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rmopt.core.arguments import (
     Check,
+    array,
     bounded,
     check_parameters,
     flag,
@@ -146,6 +147,19 @@ def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = Tr
         rows = rows.copy()
         rows.sum_duplicates()
     return (rows, found[1]) if isinstance(found, tuple) else rows
+
+
+def classes(y: Any) -> tuple[Array, Array, Array]:
+    """Return the different labels, the number of each row's label among them, and how often each occurs."""
+    labels = array("y", y)
+    if labels.ndim != 1:
+        raise InvalidInputError(f"y must have one label for each row, got shape {labels.shape}.")
+    try:
+        return np.unique(labels, return_inverse=True, return_counts=True)
+    except TypeError as error:
+        raise InvalidInputError(
+            f"y must hold numbers or strings, which can be put in order: {error}."
+        ) from None
 
 
 def labelled(estimator: Any, X: Any, y: Any, **how: Any) -> tuple[Any, Array]:

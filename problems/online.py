@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.core import LowRankPoint, Problem
+from rmopt.core.arguments import integer
 from rmopt.engines.base import Engine, diverged
 from rmopt.linalg import factor_product
 from rmopt.solvers import Sampler, Solver
@@ -101,7 +102,11 @@ class OnlineSolver(Solver):
     """
 
     def __init__(self, step_size: float | StepSize, *, n_steps: int, sampler: Sampler) -> None:
-        self.step_size, self.n_steps, self.sampler = as_step_size(step_size), n_steps, sampler
+        self.step_size, self.n_steps, self.sampler = (
+            as_step_size(step_size),
+            integer("n_steps", n_steps),
+            sampler,
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.step_size}, n_steps={self.n_steps})"
