@@ -290,10 +290,11 @@ class LoretaSimilarity(Embedder, BaseEstimator):
     def _hold_out(self, X: Any, y: Array, seed: int) -> tuple[Any, Array, Any, Array]:
         rng = np.random.default_rng(np.random.RandomState(seed % 2**32).randint(2**31))
         held = rng.random(len(y)) < self.validation_fraction
-        if max(np.unique(y[held], return_counts=True)[1], default=0) < 2:
+        if max(np.unique(y[held], return_counts=True)[1], default=0) < 2 or len(np.unique(y[~held])) < 2:
             raise InvalidInputError(
-                f"early stopping holds out {held.sum()} of {len(y)} rows, none two of one class; raise "
-                f"validation_fraction = {self.validation_fraction} or set early_stopping = False."
+                f"early stopping holds out {held.sum()} of {len(y)} rows; two rows of one class are needed there, and "
+                f"two classes in the rest: change validation_fraction = {self.validation_fraction} or set "
+                "early_stopping = False."
             )
         return X[~held], y[~held], X[held], y[held]
 
