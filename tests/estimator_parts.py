@@ -167,7 +167,7 @@ PARTS: dict[str, Part] = {
 
 
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-    "cosine_scores": (lambda rows: cosine_scores(rows)(np.arange(min(1, rows.shape[0]))), (X,)),
+    "cosine_scores": (lambda rows: cosine_scores(rows)(np.arange(min(1, np.shape(rows)[0]))), (X,)),
     "bilinear_scores": (lambda left, right: bilinear_scores(left, right)(np.arange(1)), (X, X)),
     "evaluate_retrieval": (
         lambda y, queries, ks, size: evaluate_retrieval(

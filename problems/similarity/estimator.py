@@ -292,8 +292,8 @@ class LoretaSimilarity(Embedder, BaseEstimator):
         held = rng.random(len(y)) < self.validation_fraction
         if max(np.unique(y[held], return_counts=True)[1], default=0) < 2 or len(np.unique(y[~held])) < 2:
             raise InvalidInputError(
-                f"early stopping holds out {held.sum()} of {len(y)} rows; it needs two rows of one class there, and two "
-                f"classes in the rest: change validation_fraction = {self.validation_fraction} or set "
+                f"early stopping holds out {held.sum()} of {len(y)} rows; it needs two rows of one class there, and "
+                f"two classes in the rest: change validation_fraction = {self.validation_fraction} or set "
                 "early_stopping = False."
             )
         return X[~held], y[~held], X[held], y[held]
