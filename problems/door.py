@@ -1,8 +1,8 @@
 """The door of every estimator: data and parameters are checked here, once, and trusted inside.
 
 An estimator declares its parameters in `_parameters`, a mapping of their names to checks from `rmopt.core.arguments`
-and from here. Its `fit` begins with ``check_parameters(self, self._parameters)`` and takes its data through `admit`;
-what needs a fitted model takes them through `seen`.
+and from here. Its `fit` begins with `begin` (or with `check_parameters`, where there is no seed) and takes
+its data through `admit`; what needs a fitted model takes them through `seen`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,32 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rmopt.core.arguments import bounded, instance, integer, number, one_of, optional, shown
+from rmopt.core.arguments import (
+    Check,
+    array,
+    bounded,
+    check_parameters,
+    flag,
+    instance,
+    integer,
+    named,
+    number,
+    one_of,
+    optional,
+    shown,
+)
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
+from rmopt.costs import LOSSES, Loss
 from rmopt.solvers.step_sizes import as_step_size
 
 Array = np.ndarray
 
+loss_named = bounded(named, LOSSES, Loss)
 engine_name = bounded(one_of, ("auto", "compiled", "reference"))
 # Where a state is saved; None: nowhere.
 file_path = optional(instance, (str, os.PathLike), "a path, or None")
@@ -42,6 +58,21 @@ def seedable(name: str, value: Any) -> Any:
     if not isinstance(value, np.random.Generator | np.random.RandomState):
         seed_of(value)
     return value
+
+
+# What most learners are told about a run.
+RUN: dict[str, Check] = {
+    "engine": engine_name,
+    "checkpoint": file_path,
+    "random_state": seedable,
+    "verbose": flag,
+}
+
+
+def begin(estimator: Any) -> int:
+    """Hold the parameters of an estimator to what it declares; return the seed of its run."""
+    check_parameters(estimator, estimator._parameters)
+    return seed_of(estimator.random_state)
 
 
 def step_rule(name: str, value: Any, searches: bool = False) -> Any:
@@ -117,6 +148,26 @@ def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = Tr
         rows = rows.copy()
         rows.sum_duplicates()
     return (rows, found[1]) if isinstance(found, tuple) else rows
+
+
+def classes(y: Any) -> tuple[Array, Array, Array]:
+    """Return the different labels, the number of each row's label among them, and how often each occurs."""
+    labels = array("y", y)
+    if labels.ndim != 1:
+        raise InvalidInputError(f"y must have one label for each row, got shape {labels.shape}.")
+    try:
+        return np.unique(labels, return_inverse=True, return_counts=True)
+    except TypeError as error:
+        raise InvalidInputError(
+            f"y must hold numbers or strings, which can be put in order: {error}."
+        ) from None
+
+
+def labelled(estimator: Any, X: Any, y: Any, **how: Any) -> tuple[Any, Array]:
+    """Return X and one class for each row, as `admit` does."""
+    X, y = admit(estimator, X, y, **how)
+    check_classification_targets(y)
+    return X, y
 
 
 def seen(estimator: Any, X: Any, attribute: str | None = None, *, sparse: bool = True) -> Any:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
 from problems._ranking import add_products, average_precision, precisions_at
+from problems.door import classes
 from rmopt.core.arguments import array, integer, shown
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.matrices import sound
@@ -84,15 +85,12 @@ def evaluate_retrieval(
     ----------
     Manning, Raghavan and Schütze, Introduction to Information Retrieval (2008), chapter 8.
     """
-    labels = array("y", y)
-    if labels.ndim != 1:
-        raise InvalidInputError(f"y must have one label for each document, got shape {labels.shape}.")
+    _, group, size = classes(y)
     block_size = integer("block_size", block_size, 1)
     if not np.iterable(ks):
         raise InvalidInputError(f"ks must be a sequence of integers, got {shown(ks)}.")
     positions = np.array([integer("each of ks", k, 1) for k in ks], dtype=np.int64)
-    rows = _row_numbers(queries, len(labels))
-    _, group, size = np.unique(labels, return_inverse=True, return_counts=True)
+    rows = _row_numbers(queries, len(group))
     rows = rows[size[group[rows]] > 1]
     if not len(rows):
         raise InvalidInputError("y gives no query another document of its class; nothing can be ranked.")
@@ -100,7 +98,7 @@ def evaluate_retrieval(
     precisions = np.empty((len(rows), 1 + len(positions)))
     for start in range(0, len(rows), block_size):
         block = rows[start : start + block_size]
-        scores = _checked_scores(score_block(block), block, len(labels))
+        scores = _checked_scores(score_block(block), block, len(group))
         relevant = [np.sort(scores[i, members[group[row]]])[1:] for i, row in enumerate(block)]
         scores.sort(axis=1)
         if np.isnan(scores[:, -1]).any():

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
 from problems.datasets import Bundle
+from problems.door import classes
 from rmopt.core.arguments import array, integer
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.matrices import sound
@@ -40,17 +41,15 @@ def information_gain(X: Any, y: ArrayLike) -> NDArray[np.float64]:
     """
     counts = _as_counts(X)
     n_samples, n_features = counts.shape
-    labels = array("y", y)
-    if labels.shape != (n_samples,):
-        raise InvalidInputError(f"y must have shape ({n_samples},) as X has rows, got {labels.shape}.")
-    classes, of_sample = np.unique(labels, return_inverse=True)
-    if len(classes) < 2:
+    labels, of_sample, class_size = classes(y)
+    if len(of_sample) != n_samples:
+        raise InvalidInputError(f"y must have shape ({n_samples},) as X has rows, got {of_sample.shape}.")
+    if len(labels) < 2:
         raise InvalidInputError(
-            f"y holds a single class, {classes.tolist()[0]!r}; information gain needs two."
+            f"y holds a single class, {labels.tolist()[0]!r}; information gain needs two."
         )
     cell = np.repeat(of_sample * n_features, np.diff(counts.indptr)) + counts.indices
-    present = np.bincount(cell, minlength=len(classes) * n_features).reshape(len(classes), n_features)
-    class_size = np.bincount(of_sample)
+    present = np.bincount(cell, minlength=len(labels) * n_features).reshape(len(labels), n_features)
     with_term = present.sum(axis=0)
 
     k_log_k = np.arange(n_samples + 1) * np.log2(np.maximum(np.arange(n_samples + 1), 1))

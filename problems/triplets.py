@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
+from problems.door import classes, kept_count
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import integer
 from rmopt.solvers import Sampler
 
 Array = np.ndarray
@@ -29,8 +29,8 @@ class ClassTriplets(Sampler):
     """
 
     def __init__(self, y: ArrayLike, batch_size: int = 1) -> None:
-        self.batch_size = integer("batch_size", batch_size, 1)
-        labels, codes, counts = np.unique(np.asarray(y), return_inverse=True, return_counts=True)
+        self.batch_size = kept_count("batch_size", batch_size)
+        labels, codes, counts = classes(y)
         if len(labels) < 2:
             raise InvalidInputError(
                 f"y has {len(labels)} class ({', '.join(map(str, labels))}); triplets need at least 2 classes."

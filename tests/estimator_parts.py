@@ -20,7 +20,13 @@ import problems.metric
 import problems.ranking
 import problems.similarity
 import problems.subspace
+from problems.evaluation import bilinear_scores, cosine_scores, evaluate_retrieval
+from problems.metric.boost import boost_metric
+from problems.metric.hdsl import hdsl
 from problems.metric.outside import OutsideMetric
+from problems.text import information_gain, select_terms, tfidf
+from problems.triplets import ClassTriplets
+from rmopt.costs import BilinearSum, TripletSum, logistic
 
 FAMILIES = (
     problems.similarity,
@@ -33,6 +39,7 @@ X = np.random.default_rng(0).standard_normal((24, 5))
 LABELS = np.arange(24) % 3
 TABLE = np.column_stack([LABELS == 0, LABELS == 1, X[:, 0] > 0, X[:, 1] > 0]).astype(int)
 NEAR = ((X[:, None, :2] - X[None, :, :2]) ** 2).sum(axis=2) < 0.7
+TRIPLETS = np.array([[0, 3, 1], [1, 4, 2]])
 RATINGS = sp.csc_array(
     np.where(np.random.default_rng(1).random((12, 9)) < 0.7, X[:12, :2] @ X[:9, :2].T, 0.0)
 )
@@ -83,7 +90,7 @@ PARTS: dict[str, Part] = {
                 "similarity": (X, X),
                 "score": (X, LABELS),
                 "partial_fit": (X, LABELS),
-                "fit_triplets": (X, np.array([[0, 3, 1], [1, 4, 2]])),
+                "fit_triplets": (X, TRIPLETS),
             },
         ),
         Part(
@@ -156,6 +163,30 @@ PARTS: dict[str, Part] = {
             {"predict": (X, LABELS), "score": (X, X[:, 0], LABELS)},
         ),
     )
+}
+
+
+FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "cosine_scores": (lambda rows: cosine_scores(rows)(np.arange(min(1, np.shape(rows)[0]))), (X,)),
+    "bilinear_scores": (lambda left, right: bilinear_scores(left, right)(np.arange(1)), (X, X)),
+    "evaluate_retrieval": (
+        lambda y, queries, ks, size: evaluate_retrieval(
+            lambda rows: np.ones((len(rows), len(y))), y, queries=queries, ks=ks, block_size=size
+        ),
+        (LABELS, np.arange(4), (1, 2), 3),
+    ),
+    "information_gain": (information_gain, (np.abs(X.round()), LABELS)),
+    "select_terms": (select_terms, (np.abs(X.round()), LABELS, LABELS < 2, 3)),
+    "tfidf": (tfidf, (np.abs(X.round()), LABELS < 2)),
+    "ClassTriplets": (
+        lambda y, size: ClassTriplets(y, size).draw(np.random.default_rng(0), 0, 1),
+        (LABELS, 2),
+    ),
+    "mean_average_precision": (problems.ranking.mean_average_precision, (X[:, :4], TABLE)),
+    "boost_metric": (boost_metric, (X, TRIPLETS)),
+    "hdsl": (hdsl, (X, TRIPLETS)),
+    "BilinearSum": (lambda *given: BilinearSum(*given[:2], logistic, given[2]), (X, X, 2 * TABLE[:, 0] - 1)),
+    "TripletSum": (lambda *given: TripletSum(*given[:2], triplets=given[2]), (X, X, TRIPLETS)),
 }
 
 
@@ -359,6 +390,15 @@ def use_cases(part: Part) -> Iterator[Case]:
                     f"{part.kind.__name__}.{method}({what} at {place})",
                     lambda method=method, given=given: getattr(part.make().fit(**part.data), method)(*given),
                 )
+
+
+def function_cases(name: str) -> Iterator[Case]:
+    """Yield a function with each variant of each argument."""
+    function, valid = FUNCTIONS[name]
+    for place, argument in enumerate(valid):
+        for what, value in (junk() if isinstance(argument, int) else variants(argument)).items():
+            given = [*valid[:place], value, *valid[place + 1 :]]
+            yield Case(f"{name}({what} at {place})", lambda given=given: function(*given))
 
 
 def learned(model: Any) -> list[Any]:

@@ -141,6 +141,12 @@ def test_default_step_sizes_stay_numbers() -> None:
         CometMetric(n_passes=1).fit(X, LABELS).pair_distance(X.reshape(12, 2, 5) * 1e200)
 
 
+def test_early_stopping_needs_rows_on_both_sides() -> None:
+    for share in (1e-9, 1 - 1e-9):
+        with pytest.raises(InvalidInputError, match=r"early stopping holds out (0|24) of 24 rows"):
+            LoretaSimilarity(2, early_stopping=True, validation_fraction=share).fit(X, LABELS)
+
+
 def test_numbers_of_numpy_are_numbers() -> None:
     def fitted(kind: Any, real: Any) -> list[np.ndarray]:
         loreta = LoretaSimilarity(

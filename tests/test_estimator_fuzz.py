@@ -1,4 +1,4 @@
-"""Nobody gets a raw error, a silent NaN or an endless fit from an estimator, whatever it is given."""
+"""No estimator, and no function beside them, ends in a raw error, a silent NaN or never, whatever it is given."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 import pytest
 from estimator_parts import (
+    FUNCTIONS,
     PARTS,
     Case,
-    Part,
     data_cases,
+    function_cases,
     not_finite,
     parameter_cases,
     public_estimators,
@@ -89,7 +90,11 @@ def tried(cases: list[Case]) -> tuple[Counter[str], list[str]]:
     return counts, bad
 
 
-def cases_of(part: Part) -> list[Case]:
+def cases_of(name: str) -> list[Case]:
+    """Return all cases of an estimator or of a function."""
+    if name in FUNCTIONS:
+        return list(function_cases(name))
+    part = PARTS[name]
     # What is compiled is compiled here: a compiler that is interrupted is of no use afterwards.
     for method, given in part.uses.items():
         getattr(part.make().fit(**part.data), method)(*given)
@@ -106,16 +111,16 @@ def test_the_table_holds_every_public_estimator() -> None:
     assert public_estimators() <= set(PARTS)
 
 
-@pytest.mark.parametrize("name", PARTS)
-def test_a_few_strange_inputs_of_each_estimator(name: str) -> None:
-    _, bad = tried(random.Random(name).sample(cases_of(PARTS[name]), 25))
+@pytest.mark.parametrize("name", [*PARTS, *FUNCTIONS])
+def test_a_few_strange_inputs_of_each(name: str) -> None:
+    _, bad = tried(random.Random(name).sample(cases_of(name), 25))
     assert not bad, "\n".join(bad)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", [*PARTS, *FUNCTIONS])
 def test_all_strange_inputs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    counts, bad = tried(cases_of(PARTS[name]))
+    counts, bad = tried(cases_of(name))
     with capsys.disabled():
         print(f"\n{name}: {counts.total()} cases: {dict(counts.most_common())}")
     assert not bad, "\n".join(bad)

@@ -198,7 +198,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("changes", "says"),
         [
-            ({"y": [[0, 0], [1, 1]]}, "y must have one label for each document"),
+            ({"y": [[0, 0], [1, 1]]}, "y must have one label for each row"),
             ({"y": [0, 1, 2, 3]}, "another document of its class"),
             ({"queries": []}, "another document of its class"),
             ({"queries": [3], "y": [0, 0, 0, 1]}, "another document of its class"),

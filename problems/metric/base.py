@@ -9,14 +9,13 @@ import numpy as np
 from scipy.linalg import LinAlgError
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from problems.door import Embedder, admit, finite, kept_count, product, seedable, seen
+from problems.door import Embedder, admit, begin, finite, kept_count, labelled, product, seedable, seen
 from problems.triplets import ClassTriplets
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import Check, array, check_parameters, optional
-from rmopt.core.streams import Stream, generator, seed_of
+from rmopt.core.arguments import Check, array, optional
+from rmopt.core.streams import Stream, generator
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.engines.threads import one_blas_thread
 
@@ -105,11 +104,10 @@ class TripletLearner(MahalanobisMetric):
         -------
         self
         """
-        check_parameters(self, self._parameters)
-        X, y = admit(self, X, y, ensure_min_samples=3)
-        check_classification_targets(y)
+        seed = begin(self)
+        X, y = labelled(self, X, y, ensure_min_samples=3)
         count = TRIPLETS_PER_ROW * len(y) if self.n_triplets is None else int(self.n_triplets)
-        sampler, seed = ClassTriplets(y), seed_of(self.random_state)
+        sampler = ClassTriplets(y)
         self.classes_ = np.unique(y)
         return self._finish(X, sampler.draw(generator(seed, Stream.TRIPLETS), 0, count), seed)
 
@@ -126,10 +124,8 @@ class TripletLearner(MahalanobisMetric):
         -------
         self
         """
-        check_parameters(self, self._parameters)
-        X = admit(self, X)
-        triplets = checked_triplets(triplets, X.shape[0], X.shape[0])
-        return self._finish(X, triplets, seed_of(self.random_state))
+        seed, X = begin(self), admit(self, X)
+        return self._finish(X, checked_triplets(triplets, X.shape[0], X.shape[0]), seed)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -58,6 +58,8 @@ def boost_metric(
     if rows.nnz and abs(rows.data).max() > LARGEST:
         raise InvalidInputError(f"X holds numbers above {LARGEST:g}, whose squares are infinite; scale X.")
     count, d = rows.shape
+    if d == 0:
+        raise InvalidInputError("X has no features, and a metric needs 1 or more.")
     q, p, n = triplets.T
     scores, W, start = np.zeros(len(q)), np.zeros((d, d)), np.ones(d)
     for _ in range(n_learners):

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from problems.door import engine_name, file_path, step_rule
+from problems.door import RUN, loss_named, step_rule
 from problems.metric.base import TripletLearner
 from rmopt.core import Problem, Retraction
-from rmopt.core.arguments import Check, bounded, flag, named, number, one_of, optional
-from rmopt.costs import LOSSES, LogDetTriplet, Loss
+from rmopt.core.arguments import Check, bounded, named, number, one_of, optional
+from rmopt.costs import LogDetTriplet
 from rmopt.manifolds import PositiveDefinite
 from rmopt.retractions import POSITIVE_DEFINITE_RETRACTIONS
 from rmopt.solvers import Checkpoint, CoordinateDescent, Recorder, Sampler
@@ -85,22 +85,23 @@ class CometMetric(TripletLearner):
     (2, 64)
     """
 
-    _parameters: ClassVar[dict[str, Check]] = TripletLearner._parameters | {
-        "n_passes": bounded(number, least=0, most=1e9),
-        "alpha": bounded(number, least=0),
-        "beta": bounded(number, least=0),
-        "kappa": bounded(number, least=0),
-        "sparsity": bounded(number, least=0),
-        "loss": bounded(named, LOSSES, Loss),
-        "step_size": optional(step_rule, searches=True),
-        "order": bounded(named, ORDERS, Sampler),
-        "retraction": bounded(named, POSITIVE_DEFINITE_RETRACTIONS, Retraction),
-        "init": bounded(one_of, INITS),
-        "tol": bounded(number, least=0),
-        "engine": engine_name,
-        "checkpoint": file_path,
-        "verbose": flag,
-    }
+    _parameters: ClassVar[dict[str, Check]] = (
+        TripletLearner._parameters
+        | RUN
+        | {
+            "n_passes": bounded(number, least=0, most=1e9),
+            "alpha": bounded(number, least=0),
+            "beta": bounded(number, least=0),
+            "kappa": bounded(number, least=0),
+            "sparsity": bounded(number, least=0),
+            "loss": loss_named,
+            "step_size": optional(step_rule, searches=True),
+            "order": bounded(named, ORDERS, Sampler),
+            "retraction": bounded(named, POSITIVE_DEFINITE_RETRACTIONS, Retraction),
+            "init": bounded(one_of, INITS),
+            "tol": bounded(number, least=0),
+        }
+    )
 
     def __init__(
         self,
@@ -157,9 +158,8 @@ class CometMetric(TripletLearner):
 
     def problem(self, X: Any, triplets: Array) -> Problem:
         """Return the problem that is solved: the sum of the losses, with weights that grow with their number."""
-        loss = named("loss", self.loss, LOSSES, Loss)
         scaled = {name: float(getattr(self, name)) * len(triplets) for name in ("alpha", "beta", "sparsity")}
-        cost = LogDetTriplet(X, triplets, loss, kappa=float(self.kappa), **scaled)
+        cost = LogDetTriplet(X, triplets, loss_named("loss", self.loss), kappa=float(self.kappa), **scaled)
         return Problem(PositiveDefinite(cost.n_blocks), cost)
 
     def _start(self, cost: Any) -> Array:

@@ -6,13 +6,11 @@ import importlib
 from typing import Any, ClassVar, Self
 
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 
-from problems.door import admit, finite, seedable
+from problems.door import begin, finite, labelled, seedable
 from problems.metric.base import MahalanobisMetric
 from rmopt.core import MissingCapabilityError
-from rmopt.core.arguments import Check, bounded, check_parameters, one_of
-from rmopt.core.streams import seed_of
+from rmopt.core.arguments import Check, bounded, one_of
 
 OUTSIDE = {"lmnn": "LMNN", "itml": "ITML_Supervised", "scml": "SCML_Supervised"}
 
@@ -49,10 +47,9 @@ class OutsideMetric(MahalanobisMetric):
         -------
         self
         """
-        check_parameters(self, self._parameters)
-        X, y = admit(self, X, y)
-        check_classification_targets(y)
-        learner = getattr(_package(), OUTSIDE[self.name])(random_state=seed_of(self.random_state))
+        seed = begin(self)
+        X, y = labelled(self, X, y)
+        learner = getattr(_package(), OUTSIDE[self.name])(random_state=seed)
         try:
             learner.fit(X.toarray() if hasattr(X, "toarray") else X, y)
         except TypeError as error:

@@ -10,31 +10,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from problems.door import (
-    admit,
-    count,
-    engine_name,
-    file_path,
-    finite,
-    natural_step_size,
-    seedable,
-    seen,
-    step_rule,
-)
+from problems.door import RUN, admit, begin, count, finite, natural_step_size, seen, step_rule
 from problems.ranking.cost import indicators
 from problems.ranking.measures import mean_average_precision
 from problems.ranking.model import LabelScores
-from problems.ranking.training import (
-    INITS,
-    SAMPLINGS,
-    loreta_ranking_solver,
-    ranking_cost,
-    starting_point,
-)
+from problems.ranking.training import INITS, SAMPLINGS, loreta_ranking_solver, ranking_cost, starting_point
 from rmopt.core import InvalidInputError, Problem, Retraction
-from rmopt.core.arguments import Check, bounded, check_parameters, flag, integer, named, one_of, optional
+from rmopt.core.arguments import Check, bounded, flag, integer, named, one_of, optional
 from rmopt.core.files import reading
-from rmopt.core.streams import seed_of
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import FIXED_RANK_RETRACTIONS
 from rmopt.solvers import Checkpoint, Recorder
@@ -89,19 +72,15 @@ class LoretaLabelRanker(BaseEstimator):
         Steps done, and how many of them moved W.
     """
 
-    _parameters: ClassVar[dict[str, Check]] = {
+    _parameters: ClassVar[dict[str, Check]] = RUN | {
         "rank": optional(integer, 1),
         "init": bounded(one_of, INITS),
         "step_size": optional(step_rule),
         "max_iter": count,
         "sampling": bounded(one_of, SAMPLINGS),
         "retraction": bounded(named, FIXED_RANK_RETRACTIONS, Retraction),
-        "engine": engine_name,
         "top_k": optional(integer, 1),
         "warm_start": flag,
-        "checkpoint": file_path,
-        "random_state": seedable,
-        "verbose": flag,
     }
 
     def __init__(
@@ -160,8 +139,10 @@ class LoretaLabelRanker(BaseEstimator):
         -------
         self
         """
-        check_parameters(self, self._parameters)
-        return self._learn(X, Y, self.max_iter, afresh=not (self.warm_start and hasattr(self, "model_")))
+        seed = begin(self)
+        return self._learn(
+            X, Y, self.max_iter, seed, afresh=not (self.warm_start and hasattr(self, "model_"))
+        )
 
     def partial_fit(self, X: Any, Y: Any) -> Self:
         """Go on learning by one pass over a batch of examples.
@@ -175,8 +156,7 @@ class LoretaLabelRanker(BaseEstimator):
         -------
         self
         """
-        check_parameters(self, self._parameters)
-        return self._learn(X, Y, 1, afresh=not hasattr(self, "model_"))
+        return self._learn(X, Y, 1, begin(self), afresh=not hasattr(self, "model_"))
 
     def decision_function(self, X: Any) -> Array:
         """Return the scores of all labels, shape (n_samples, n_labels)."""
@@ -219,8 +199,8 @@ class LoretaLabelRanker(BaseEstimator):
             estimator.n_steps_, estimator.n_updates_, estimator.top_k_ = counts
         return estimator
 
-    def _learn(self, X: Any, Y: Any, n_epochs: int, *, afresh: bool) -> Self:
-        X, seed = admit(self, X, reset=afresh), seed_of(self.random_state)
+    def _learn(self, X: Any, Y: Any, n_epochs: int, seed: int, *, afresh: bool) -> Self:
+        X = admit(self, X, reset=afresh)
         if Y is None:
             raise InvalidInputError(
                 "Y is missing: this estimator requires y to be passed, but the target y is None."

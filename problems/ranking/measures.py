@@ -9,6 +9,7 @@ import numpy as np
 from problems._ranking import average_precision
 from problems.ranking.cost import indicators
 from rmopt.core import InvalidInputError
+from rmopt.core.arguments import array
 
 Array = np.ndarray
 
@@ -44,7 +45,11 @@ def precision_at_1(scores: Array, Y: Any) -> float:
 
 
 def _rankable(scores: Array, Y: Any) -> tuple[Array, Array]:
-    scores = np.asarray(scores, dtype=float)
+    scores = array("scores", scores)
+    if scores.ndim != 2 or scores.dtype.kind not in "biuf":
+        raise InvalidInputError(
+            f"scores must be a table of numbers, got {scores.dtype} of shape {scores.shape}."
+        )
     truth = indicators(Y, len(scores)).toarray() > 0
     if truth.shape != scores.shape:
         raise InvalidInputError(f"scores and Y must have one shape, got {scores.shape} and {truth.shape}.")

@@ -8,18 +8,18 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from problems.door import (
+    RUN,
     Embedder,
     admit,
+    begin,
     count,
-    engine_name,
-    file_path,
+    labelled,
+    loss_named,
     natural_step_size,
     product,
-    seedable,
     seen,
     step_rule,
 )
@@ -28,20 +28,9 @@ from problems.similarity.model import BilinearSimilarity
 from problems.similarity.training import INITS, initial_point, loreta_solver
 from problems.triplets import ClassTriplets
 from rmopt.core import InvalidInputError, Problem, PSDPoint, Retraction
-from rmopt.core.arguments import (
-    Check,
-    bounded,
-    check_parameters,
-    flag,
-    integer,
-    named,
-    number,
-    one_of,
-    optional,
-)
+from rmopt.core.arguments import Check, bounded, flag, integer, named, number, one_of, optional
 from rmopt.core.files import reading
-from rmopt.core.streams import seed_of
-from rmopt.costs import LOSSES, Loss, TripletSum
+from rmopt.costs import TripletSum
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import FIXED_RANK_RETRACTIONS
@@ -116,23 +105,19 @@ class LoretaSimilarity(Embedder, BaseEstimator):
     (2, 5)
     """
 
-    _parameters: ClassVar[dict[str, Check]] = {
+    _parameters: ClassVar[dict[str, Check]] = RUN | {
         "rank": optional(integer, 1),
         "psd": flag,
         "step_size": optional(step_rule),
         "n_triplets": count,
-        "loss": bounded(named, LOSSES, Loss),
+        "loss": loss_named,
         "retraction": bounded(named, FIXED_RANK_RETRACTIONS, Retraction),
-        "engine": engine_name,
         "init": bounded(one_of, INITS),
         "early_stopping": flag,
         "validation_fraction": bounded(number, above=0, below=1),
         "n_iter_no_change": bounded(integer, 1),
         "tol": bounded(number, least=0),
         "warm_start": flag,
-        "checkpoint": file_path,
-        "random_state": seedable,
-        "verbose": flag,
     }
 
     def __init__(
@@ -190,8 +175,8 @@ class LoretaSimilarity(Embedder, BaseEstimator):
         -------
         self
         """
-        check_parameters(self, self._parameters)
-        X, y, seed = self._admitted(X, y, reset=not self._continues())
+        seed = begin(self)
+        X, y = labelled(self, X, y, reset=not self._continues(), ensure_min_samples=3)
         held_out = None
         if self.early_stopping:
             X, y, *held_out = self._hold_out(X, y, seed)
@@ -213,12 +198,10 @@ class LoretaSimilarity(Embedder, BaseEstimator):
         -------
         self
         """
-        check_parameters(self, self._parameters)
+        seed = begin(self)
         X = admit(self, X, reset=not self._continues())
         sampler = ShuffledEpochs(checked_triplets(triplets, X.shape[0], X.shape[0]))
-        return self._learn(
-            X, sampler, self.n_triplets, seed_of(self.random_state), afresh=not self._continues()
-        )
+        return self._learn(X, sampler, self.n_triplets, seed, afresh=not self._continues())
 
     def partial_fit(self, X: Any, y: Any, n_triplets: int | None = None) -> Self:
         """Go on learning from a batch of labelled rows.
@@ -234,9 +217,8 @@ class LoretaSimilarity(Embedder, BaseEstimator):
         -------
         self
         """
-        check_parameters(self, self._parameters)
-        first = not hasattr(self, "model_")
-        X, y, seed = self._admitted(X, y, reset=first)
+        seed, first = begin(self), not hasattr(self, "model_")
+        X, y = labelled(self, X, y, reset=first, ensure_min_samples=3)
         steps = 10 * X.shape[0] if n_triplets is None else count("n_triplets", n_triplets)
         labels = np.unique(y)
         before = labels if first else getattr(self, "classes_", labels)
@@ -265,9 +247,7 @@ class LoretaSimilarity(Embedder, BaseEstimator):
     def score(self, X: Any, y: Any) -> float:
         """Return the mean average precision when each row in turn is the query and ranks the others."""
         check_is_fitted(self, "model_")
-        X, y = admit(self, X, y, reset=False)
-        check_classification_targets(y)
-        return _map_of(self.model_, X, y)
+        return _map_of(self.model_, *labelled(self, X, y, reset=False))
 
     def save(self, path: Path | str) -> None:
         """Write the learned similarity as an ``.npz`` file, without pickle; `load` reads it."""
@@ -310,18 +290,14 @@ class LoretaSimilarity(Embedder, BaseEstimator):
     def _n_features_out(self) -> int:
         return self.model_.factors[1].shape[1]
 
-    def _admitted(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array, int]:
-        X, y = admit(self, X, y, reset=reset, ensure_min_samples=3)
-        check_classification_targets(y)
-        return X, y, seed_of(self.random_state)
-
     def _hold_out(self, X: Any, y: Array, seed: int) -> tuple[Any, Array, Any, Array]:
         rng = np.random.default_rng(np.random.RandomState(seed % 2**32).randint(2**31))
         held = rng.random(len(y)) < self.validation_fraction
-        if max(np.unique(y[held], return_counts=True)[1], default=0) < 2:
+        if max(np.unique(y[held], return_counts=True)[1], default=0) < 2 or len(np.unique(y[~held])) < 2:
             raise InvalidInputError(
-                f"early stopping holds out {held.sum()} of {len(y)} rows, none two of one class; raise "
-                f"validation_fraction = {self.validation_fraction} or set early_stopping = False."
+                f"early stopping holds out {held.sum()} of {len(y)} rows; it needs two rows of one class there, and "
+                f"two classes in the rest: change validation_fraction = {self.validation_fraction} or set "
+                "early_stopping = False."
             )
         return X[~held], y[~held], X[held], y[held]
 
@@ -338,7 +314,7 @@ class LoretaSimilarity(Embedder, BaseEstimator):
         n = X.shape[1]
         rank = min(30, max(1, n // 2)) if self.rank is None else int(self.rank)
         manifold = PSDFixedRank(n, rank) if self.psd else FixedRankEmbedded(n, n, rank)
-        cost = TripletSum(X, X, named("loss", self.loss, LOSSES, Loss))
+        cost = TripletSum(X, X, loss_named("loss", self.loss))
         problem = Problem(manifold, cost)
         # If the rows grow by a factor c, a W that gives the same scores shrinks by c² and its gradient grows by c².
         step_size = natural_step_size(cost.left, 1.0, 2) if self.step_size is None else self.step_size
