@@ -9,6 +9,7 @@ import numpy as np
 from problems.subspace.agents import OwnedData, scaled_inverse
 from problems.subspace.memo import Memo
 from rmopt.core import InvalidInputError
+from rmopt.core.arguments import integer, number
 
 Array = np.ndarray
 Task = tuple[Array, Array]
@@ -41,11 +42,9 @@ class MultitaskFeatures(OwnedData):
     def __init__(
         self, tasks: Sequence[Task] | Mapping[int, Sequence[Task]], n_agents: int = 1, lam: float = 0.0
     ) -> None:
-        if not (np.isfinite(lam) and lam >= 0.0):
-            raise InvalidInputError(f"lam = {lam} must be a number of at least 0.")
+        self.lam, self._n_agents = number("lam", lam, least=0), integer("n_agents", n_agents, 1)
         parts = tasks if isinstance(tasks, Mapping) else dealt_tasks(tasks, n_agents)
         self.parts = {agent: TaskGroup(part, f"agent {agent}, ") for agent, part in parts.items()}
-        self.lam, self._n_agents = float(lam), int(n_agents)
         widths = {part.X.shape[1] for part in self.parts.values()}
         if len(widths) != 1:
             raise InvalidInputError(f"the tasks have {sorted(widths)} features; all need the same number.")
@@ -110,15 +109,15 @@ class TaskGroup:
     def __init__(self, tasks: Sequence[Task], where: str) -> None:
         if not tasks:
             raise InvalidInputError(f"{where}there are no tasks; choose fewer agents.")
-        for number, (X, y) in enumerate(tasks):
+        for task, (X, y) in enumerate(tasks):
             if np.ndim(X) != 2 or np.ndim(y) != 1 or len(X) != len(y) or len(y) == 0:
                 raise InvalidInputError(
-                    f"{where}task {number}: examples of shape {np.shape(X)} and labels of shape {np.shape(y)} do not "
+                    f"{where}task {task}: examples of shape {np.shape(X)} and labels of shape {np.shape(y)} do not "
                     "belong together; each task needs one row and one label per example, and at least one."
                 )
             if np.shape(X)[1] != np.shape(tasks[0][0])[1]:
                 raise InvalidInputError(
-                    f"{where}task {number} has {np.shape(X)[1]} features, task 0 {np.shape(tasks[0][0])[1]}."
+                    f"{where}task {task} has {np.shape(X)[1]} features, task 0 {np.shape(tasks[0][0])[1]}."
                 )
         self.X = np.concatenate([np.asarray(X, dtype=float) for X, _ in tasks])
         self.y = np.concatenate([np.asarray(y, dtype=float) for _, y in tasks])
