@@ -95,7 +95,7 @@ def test_names_of_columns() -> None:
 
 def test_what_is_not_certified_is_warned_of() -> None:
     with pytest.warns(ConvergenceWarning, match="tol = 1e-30 was not reached"):
-        CoembeddingClassifier(2.0, tol=1e-30).fit(X, Y)
+        TagRecommender(0.1, tol=1e-30).fit(POSTS[:8], TAGS[:8])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not CoembeddingClassifier(0.1, max_rank=1).fit(X, Y).is_global_

@@ -272,8 +272,9 @@ def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned
     for _ in range(POWER_STEPS):
         moved, _ = slope(point + 1e-6 * vector)
         change = manifold.projection(point, (moved - gradient) / 1e-6 - vector @ turn)
-        image = (cost.shares[agent] * change + 2.0 * cost.rho * vector) @ inverse
-        found = float(np.linalg.norm(image))
+        with np.errstate(all="ignore"):
+            image = (cost.shares[agent] * change + 2.0 * cost.rho * vector) @ inverse
+            found = float(np.linalg.norm(image))
         if not np.isfinite(found):
             raise InvalidInputError(
                 f"the cost of agent {agent} has a curvature that is no finite number; choose a smaller rho than "
