@@ -158,10 +158,10 @@ def test_cross_validation_holds_out_entries() -> None:
     table = ratings(40, 60)
     pairs, values = entries(table)
     scores = cross_val_score(
-        RTRMC(3, lam=0.0, max_iterations=6), pairs, values, cv=EntryKFold(3), params={"shape": table.shape}
+        RTRMC(3, lam=0.0), pairs, values, cv=EntryKFold(3), params={"shape": table.shape}
     )
     assert scores.min() > -0.05 * values.std()
-    search = GridSearchCV(RTRMC(lam=0.0, max_iterations=4), {"rank": [1, 3]}, cv=EntryKFold(2), error_score="raise")
+    search = GridSearchCV(RTRMC(lam=0.0), {"rank": [1, 3]}, cv=EntryKFold(2), error_score="raise")
     assert search.fit(pairs, values, shape=table.shape).best_params_ == {"rank": 3}
     assert search.predict(pairs[:4]).shape == (4,)
     for cv in (2, 3):
