@@ -199,6 +199,14 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return len(self.components_)
 
 
+def array_of(name: str, values: Any) -> Array:
+    """Return an array of whatever type, or say that rows differ in length."""
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} is no array ({error}).") from None
+
+
 def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
     """Return a table of finite numbers, not empty, as a C-contiguous array, or where `sparse` as a CSR array."""
     try:
@@ -228,7 +236,7 @@ def column_of_names(what: str, names: Any) -> Array:
     InvalidInputError
         For NaN, None, complex numbers or names of types that do not compare.
     """
-    column = np.asarray(names)
+    column = array_of(what, names)
     try:
         same = bool(np.all(column == column)) and not np.iscomplexobj(column) and None not in column.tolist()
         np.unique(column)
@@ -245,6 +253,7 @@ def column_of_names(what: str, names: Any) -> Array:
 def positions(what: str, known: Array, names: Array) -> Array:
     """Return where names stand among those that `fit` saw; others are refused."""
     numbers = {name: number for number, name in enumerate(known.tolist())}
+    names = column_of_names(what, names)
     unknown = [name for name in names.tolist() if name not in numbers]
     if unknown:
         raise InvalidInputError(f"{what} {unknown[0]!r} was not seen by fit; fit it with the others.")

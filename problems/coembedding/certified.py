@@ -47,7 +47,8 @@ class Certified:
     verbose: bool
 
     _parameters: ClassVar[dict[str, Check]] = {
-        "beta": bounded(number, above=0),
+        # Below, what certifies a minimum is no number.
+        "beta": bounded(number, least=1e-100),
         "growth": _growth,
         "max_rank": optional(kept_count),
         "tol": bounded(number, least=0),
@@ -61,7 +62,7 @@ class Certified:
     def minimised(self, loss: ConvexCost, beta: float) -> Any:
         """Return the factor that minimises loss + β trace, shape (p, rank); keep what certifies it."""
         recorder = Recorder(progress=self.verbose, description="rounds")
-        return self.keep(minimise(loss, beta, self.solver(), recorder=recorder))
+        return self.keep(minimise(loss, float(beta), self.solver(), recorder=recorder))
 
     def keep(self, result: CertifiedResult, warn: bool = True) -> Any:
         """Return the factor of a result; keep what certifies it, and warn where nothing does."""
@@ -78,6 +79,15 @@ class Certified:
         self.objective_, self.gap_ = result.certificate.objective, result.gap
         self.is_global_, self.history_ = result.is_global, result.history
         return result.point.factor()
+
+
+def in_range(X: Any) -> Any:
+    """Return rows whose fourth powers are finite, as curvatures need them."""
+    if not abs(X).max() < 1e75:
+        raise InvalidInputError(
+            f"X holds numbers up to {abs(X).max():.1e}; scale it, for example by StandardScaler()."
+        )
+    return X
 
 
 class CertifiedEmbedder(Certified, Embedder):

@@ -10,13 +10,13 @@ import numpy as np
 import scipy.sparse as sp
 from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics import check_scoring
+from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import KFold, check_cv
 from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils.multiclass import type_of_target, unique_labels
 from sklearn.utils.validation import column_or_1d
 
-from problems.coembedding.certified import CertifiedEmbedder
+from problems.coembedding.certified import CertifiedEmbedder, in_range
 from problems.coembedding.multilabel import MultilabelCoembedding
 from problems.coembedding.training import BETAS, checked_betas, path
 from problems.door import admit, finite, kept_count
@@ -121,6 +121,7 @@ class CoembeddingClassifier(CertifiedEmbedder, ClassifierMixin, BaseEstimator):
                 f"Unknown label type: {kind}. Y must be a table of indicators, or one class for each sample."
             )
         X, Y = admit(self, X, Y, multi_output=True)
+        in_range(X)
         self._single = kind != "multilabel-indicator"
         if self._single and np.ndim(Y) == 2:
             Y = column_or_1d(Y, warn=True)
@@ -161,6 +162,10 @@ class CoembeddingClassifier(CertifiedEmbedder, ClassifierMixin, BaseEstimator):
             return (scores > 0.0).astype(int)
         which = (scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return self.classes_[which]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of samples whose labels are all right."""
+        return super().score(X, sound("y", y), sample_weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -237,6 +242,9 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
 
     _parameters: ClassVar[dict[str, Check]] = {
         **{name: check for name, check in CoembeddingClassifier._parameters.items() if name != "beta"},
+        "betas": lambda name, value: checked_betas(value),
+        "cv": lambda name, value: _folds(value),
+        "scoring": lambda name, value: value if callable(value) or value is None else get_scorer(value),
         "n_jobs": optional(instance, (int, np.integer), "an integer, or None"),
         "path_iterations": kept_count,
     }

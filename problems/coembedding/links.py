@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.metrics import roc_auc_score
 
-from problems.coembedding.certified import CertifiedEmbedder
-from problems.door import admit, finite, seedable, table_of_numbers
+from problems.coembedding.certified import CertifiedEmbedder, in_range
+from problems.door import admit, array_of, finite, seedable, table_of_numbers
 from rmopt.core import BlockDiagonal, InvalidInputError
 from rmopt.core.arguments import Check, bounded, check_parameters, number
 from rmopt.core.matrices import sound
@@ -65,7 +65,7 @@ class LinkPrediction(PairwiseDistance):
     smooth_slope = False
 
     def __init__(self, X: Any, pairs: Any, linked: Any) -> None:
-        X, pairs, linked = table_of_numbers("X", X), np.asarray(pairs), np.asarray(linked)
+        X, pairs, linked = table_of_numbers("X", X), array_of("pairs", pairs), array_of("linked", linked)
         if pairs.ndim != 2 or pairs.shape[1:] != (2,) or linked.shape != (len(pairs),):
             raise InvalidInputError(
                 f"pairs must have two columns and linked one number for each row, got shapes {pairs.shape}, "
@@ -204,13 +204,13 @@ class LinkPredictor(CertifiedEmbedder, BaseEstimator):
         X = admit(self, X)
         known = isinstance(links, tuple) and len(links) == 2
         pairs, linked = links if known else self._drawn(links, X.shape[0])
-        Y = self.minimised(LinkPrediction(X, pairs, linked), self.beta)
+        Y = self.minimised(LinkPrediction(in_range(X), pairs, linked), self.beta)
         self.components_, self.threshold_embedding_ = np.ascontiguousarray(Y[:-1].T), Y[-1]
         return self
 
     def _drawn(self, graph: Any, n: int) -> tuple[Array, Array]:
         """Return all links of a graph, and as many random pairs without a link as wanted."""
-        graph = sound("links", graph) if sp.issparse(graph) else np.asarray(graph)
+        graph = sound("links", graph) if sp.issparse(graph) else array_of("links", graph)
         numbers = graph.dtype.kind in "biuf" and graph.shape == (n, n)
         table = sp.csr_array(graph, dtype=bool) if numbers and not np.isnan(graph.sum()) else None
         if table is None or (table != table.T).nnz:
@@ -238,7 +238,7 @@ class LinkPredictor(CertifiedEmbedder, BaseEstimator):
 
     def decision_function(self, X: Any, pairs: Any) -> Array:
         """Return min(t(x), t(y)) − d(x, y) for pairs of rows of X, shape (n_pairs,); positive for a link."""
-        Z, pairs = self._embedded(X), np.asarray(pairs)
+        Z, pairs = self._embedded(X), array_of("pairs", pairs)
         if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
             raise InvalidInputError(f"pairs must be integers with two columns, got shape {pairs.shape}.")
         if len(pairs) and not (pairs.min() >= 0 and pairs.max() < len(Z)):
@@ -254,4 +254,9 @@ class LinkPredictor(CertifiedEmbedder, BaseEstimator):
 
     def score(self, X: Any, linked: Any, pairs: Any) -> float:
         """Return the area under the receiver operating characteristic of the scores of pairs."""
-        return float(roc_auc_score(np.asarray(linked), self.decision_function(X, pairs)))
+        scores, linked = self.decision_function(X, pairs), array_of("linked", linked)
+        if linked.shape != scores.shape or set(linked.tolist()) != {0, 1}:
+            raise InvalidInputError(
+                f"linked must hold 0 and 1, both, one for each of {len(scores)} pairs, got shape {linked.shape}."
+            )
+        return float(roc_auc_score(linked, scores))

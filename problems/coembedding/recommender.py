@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from problems.coembedding import kernels
 from problems.coembedding.certified import Certified
 from problems.coembedding.tagging import TagRanking
-from problems.door import column_of_names, count, kept_count, positions, seedable
+from problems.door import array_of, column_of_names, count, kept_count, positions, seedable
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.arguments import Check, bounded, check_parameters, number
 from rmopt.core.streams import seed_of
@@ -64,7 +64,7 @@ class TagModel(BaseEstimator):
         self
         """
         check_parameters(self, self._parameters)
-        X, y = np.asarray(X), np.asarray(y)
+        X, y = array_of("X", X), array_of("y", y)
         if X.ndim != 2 or X.shape[1] != 2 or y.shape != (len(X),) or not len(y):
             raise InvalidInputError(
                 f"X must have two columns (user, item) and y one tag for each row, got shapes {X.shape}, {y.shape}."
@@ -80,27 +80,35 @@ class TagModel(BaseEstimator):
 
     def decision_function(self, X: Any) -> Array:
         """Return the scores of all `tags_` for pairs of a user and an item, shape (n_samples, n_tags)."""
+        return self.scores(*self._numbered(X))
+
+    def _numbered(self, X: Any) -> tuple[Array, Array]:
+        """Return the numbers of users and items."""
         check_is_fitted(self, "tags_")
-        X = np.asarray(X)
+        X = array_of("X", X)
         if X.ndim != 2 or X.shape[1] != 2:
             raise InvalidInputError(f"X must have two columns (user, item), got shape {X.shape}.")
-        return self.scores(positions("user", self.users_, X[:, 0]), positions("item", self.items_, X[:, 1]))
+        return positions("user", self.users_, X[:, 0]), positions("item", self.items_, X[:, 1])
+
+    def _best(self, scores: Array) -> Array:
+        return self.tags_[np.argsort(-scores, axis=1, kind="stable")[:, : self.n_tags]]
 
     def predict(self, X: Any) -> Array:
         """Return the `n_tags` best tags for pairs of a user and an item, the best first."""
-        best = np.argsort(-self.decision_function(X), axis=1, kind="stable")[:, : self.n_tags]
-        return self.tags_[best]
+        return self._best(self.decision_function(X))
 
     def score(self, X: Any, y: Any) -> float:
         """Return the F1 measure of the predicted tags, as the ECML/PKDD challenge 2009 has it.
 
         Precision and recall are averaged over the posts, and F1 is their harmonic mean.
         """
-        X, y = np.asarray(X), np.asarray(y)
-        if y.shape != X.shape[:1]:
-            raise InvalidInputError(f"y must have one tag for each row, got shapes {X.shape}, {y.shape}.")
-        pairs, which = np.unique(X, axis=0, return_inverse=True)
-        predicted = self.predict(pairs)
+        numbers, y = np.column_stack(self._numbered(X)), array_of("y", y)
+        if y.shape != (len(numbers),) or not len(y):
+            raise InvalidInputError(
+                f"y must have one tag for each row, at least one, got shapes {numbers.shape}, {y.shape}."
+            )
+        pairs, which = np.unique(numbers, axis=0, return_inverse=True)
+        predicted = self._best(self.scores(*pairs.T))
         precision, recall = [], []
         for post, names in enumerate(predicted):
             true = set(y[which.ravel() == post].tolist())
@@ -238,11 +246,11 @@ class PairwiseInteractionTags(TagModel):
 
     def learn(self, triples: Array, counts: tuple[int, int, int]) -> None:
         """Do the ascent."""
-        step_size, penalty = float(self.step_size), float(self.penalty)
+        step_size, penalty, scale = float(self.step_size), float(self.penalty), float(self.scale)
         rng = np.random.default_rng(seed_of(self.random_state))
         n_users, n_items, n_tags = counts
         U, V, TU, TI = (
-            self.scale * rng.standard_normal((n, self.rank)) for n in (n_users, n_items, n_tags, n_tags)
+            scale * rng.standard_normal((n, self.rank)) for n in (n_users, n_items, n_tags, n_tags)
         )
         posts = triples[:, 0] * n_items + triples[:, 1]
         taken = set(zip(posts.tolist(), triples[:, 2].tolist(), strict=True))
@@ -257,7 +265,7 @@ class PairwiseInteractionTags(TagModel):
             if not all(np.isfinite(part).all() for part in (U, V, TU, TI)):
                 raise DivergedError(
                     f"the factors are not finite after epoch {epoch}; choose a smaller step_size than {step_size:g}, "
-                    f"penalty than {penalty:g} or scale than {float(self.scale):g}.",
+                    f"penalty than {penalty:g} or scale than {scale:g}.",
                     epoch * len(triples),
                 )
         self.user_factors_, self.item_factors_, self.tag_user_factors_, self.tag_item_factors_ = U, V, TU, TI

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -16,8 +16,10 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, Normalizer, StandardScaler
 from sklearn.svm import LinearSVC
 
-from problems.door import admit, seen
+from problems.door import admit, array_of, seen
 from rmopt.core import InvalidInputError
+from rmopt.core.arguments import Check, check_parameters, shown
+from rmopt.core.matrices import sound
 from rmopt.engines.threads import one_blas_thread
 
 Array = np.ndarray
@@ -31,6 +33,12 @@ UNIT_CS = (0.1, 1.0, 10.0, 100.0)
 LONG_CS = (0.001, 0.01, 0.1, 1.0)
 
 
+def _classifier(name: str, value: Any) -> Any:
+    if isinstance(value, type) or not (hasattr(value, "fit") and hasattr(value, "predict")):
+        raise InvalidInputError(f"{name} = {shown(value)} must be a classifier, for example LinearSVC().")
+    return value
+
+
 class Guarded(ClassifierMixin, BaseEstimator):
     """A binary classifier that also learns from labels that are all equal: it repeats them.
 
@@ -39,12 +47,15 @@ class Guarded(ClassifierMixin, BaseEstimator):
     estimator : classifier
     """
 
+    _parameters: ClassVar[dict[str, Check]] = {"estimator": _classifier}
+
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
     @one_blas_thread()
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the classifier, or a constant."""
+        check_parameters(self, self._parameters)
         X, y = admit(self, X, y)
         self.classes_ = np.unique(y)
         single = len(self.classes_) == 1
@@ -82,6 +93,8 @@ class CalibratedLabelRanking(ClassifierMixin, BaseEstimator):
         The values of each label.
     """
 
+    _parameters: ClassVar[dict[str, Check]] = {"estimator": _classifier}
+
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
@@ -94,7 +107,8 @@ class CalibratedLabelRanking(ClassifierMixin, BaseEstimator):
         X : array or sparse array, shape (n_samples, n_features)
         Y : array, shape (n_samples, n_labels)
         """
-        X, Y = admit(self, X), np.asarray(Y)
+        check_parameters(self, self._parameters)
+        X, Y = admit(self, X), array_of("Y", Y)
         if Y.ndim != 2 or len(Y) != X.shape[0] or not np.isin(Y, (0, 1)).all():
             raise InvalidInputError(
                 f"Y must be a table of 0 and 1, {X.shape[0]} rows and one column for each label."
@@ -119,6 +133,10 @@ class CalibratedLabelRanking(ClassifierMixin, BaseEstimator):
             votes[:, i] += first
             votes[:, j] += 1.0 - first
         return (votes > virtual[:, None]).astype(int)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of samples whose labels are all right."""
+        return super().score(X, sound("y", y), sample_weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rmopt.core import InvalidInputError
+from rmopt.core.arguments import number
 
 Array = np.ndarray
 
@@ -48,8 +48,7 @@ def alt_min(
     InvalidInputError
         When λ is not positive.
     """
-    if not (np.isfinite(lam) and lam > 0.0):
-        raise InvalidInputError(f"lam = {lam} must be a positive number; the trace norm needs it.")
+    lam = number("lam", lam, above=0)
     grams = np.array([X.T @ X for X, _ in tasks])
     rights = np.array([X.T @ y for X, y in tasks])
     squares = sum(float(y @ y) for _, y in tasks)

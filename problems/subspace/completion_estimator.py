@@ -204,6 +204,6 @@ class CompletionEstimator(BaseEstimator):
 
 
 def _unit(values: Array) -> float:
-    """Return 1, or near the ends of the range of numbers the power of 2 in whose units squares are safe."""
+    """Return 1, or for very large or small values the power of 2 in whose units squares of squares are safe."""
     largest = float(np.abs(values).max(initial=0.0))
-    return 1.0 if 1e-60 < largest < 1e60 or largest == 0.0 else 2.0 ** int(np.log2(largest))
+    return 1.0 if 1e-30 < largest < 1e30 or largest == 0.0 else 2.0 ** int(np.log2(largest))

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
+from problems.door import array_of
 from problems.subspace.completion import KnownEntries, columns_of, known_entries
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer
@@ -95,13 +96,13 @@ def table_of(ratings: Any, values: Any, shape: Any) -> KnownEntries:
 def checked_pairs(rows: Any, columns: Any, shape: Any) -> tuple[Array, Array]:
     """Return the rows and the columns of pairs of numbers, which lie within a shape where it is given."""
     if columns is None:
-        pairs = np.asarray(rows)
+        pairs = array_of("pairs", rows)
         if pairs.ndim != 2 or pairs.shape[1] != 2:
             raise InvalidInputError(
                 f"pairs must be integers of shape (N, 2), a row and a column for each entry, got shape {pairs.shape}."
             )
         rows, columns = pairs.T
-    numbers = [np.asarray(rows), np.asarray(columns)]
+    numbers = [array_of("rows", rows), array_of("columns", columns)]
     lengths = {one.shape for one in numbers if one.ndim}
     if (
         len(lengths) > 1

@@ -151,7 +151,8 @@ class GossipMatrixCompletion(CompletionEstimator):
             tasks, self.rank, plan, seed, start=start, recorder=recorder, checkpoint=self.checkpoint
         )
         self.agents_, self.disagreement_ = found.points, found.disagreement
-        self.rho_ = found.rho * self._unit * self._unit
+        # In the units of the ratings, as far as there are numbers.
+        self.rho_ = min(found.rho * self._unit * self._unit, np.finfo(float).max)
         return found.mean
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from problems.door import admit, column_of_names, positions, seedable, seen
+from problems.door import admit, array_of, column_of_names, finite, positions, seedable, seen
 from problems.subspace.multitask import MultitaskFeatures
 from problems.subspace.training import PLAN, GossipPlan, gossip
 from rmopt.core import InvalidInputError, Problem
@@ -218,7 +218,7 @@ class MultitaskSubspace(RegressorMixin, BaseEstimator):
         group = cost.parts[0]
         grams = group.sums(group.X[:, :, None] * group.X[:, None, :])
         rights = group.sums(group.X * group.y[:, None])
-        ridge = 2.0 * max(self.lam, 1e-6) * np.eye(cost.n_rows)
+        ridge = 2.0 * max(cost.lam, 1e-6) * np.eye(cost.n_rows)
         alone = np.linalg.solve(grams + ridge, rights[..., None])[..., 0]
         start = np.linalg.svd(alone.T, full_matrices=True)[0][:, : self.rank].copy()
         problem = Problem(manifold, cost)
@@ -239,13 +239,15 @@ class MultitaskSubspace(RegressorMixin, BaseEstimator):
         X = seen(self, X, sparse=False)
         tasks = self._checked_tasks(tasks, len(X))
         which = positions("task", self.tasks_, tasks)
-        return np.einsum("ij,ij->i", X, self.coef_[which]) + self.intercept_[which]
+        with np.errstate(all="ignore"):
+            return finite(np.einsum("ij,ij->i", X, self.coef_[which]) + self.intercept_[which])
 
     def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
         """Return 1 minus the normalised mean squared error, averaged over the tasks: higher is better."""
         from sklearn.metrics import r2_score
 
-        predicted, tasks, y = self.predict(X, tasks), np.asarray(tasks), np.asarray(y, dtype=float)
+        predicted, tasks = self.predict(X, tasks), np.asarray(tasks)
+        _, y = admit(self, X, y, sparse=False, y_numeric=True, reset=False)
         weights = None if sample_weight is None else np.asarray(sample_weight)
 
         def one(part: Array) -> float:
@@ -253,11 +255,12 @@ class MultitaskSubspace(RegressorMixin, BaseEstimator):
                 y[part], predicted[part], sample_weight=None if weights is None else weights[part]
             )
 
-        return float(np.mean([one(tasks == name) for name in np.unique(tasks)]))
+        with np.errstate(all="ignore"):
+            return float(finite(np.array([one(tasks == name) for name in np.unique(tasks)])).mean())
 
     @staticmethod
     def _checked_tasks(tasks: Any, count: int) -> Array:
-        names = np.asarray(tasks)
+        names = array_of("tasks", tasks)
         if tasks is None or names.shape != (count,):
             raise InvalidInputError(
                 f"tasks must name one task for each of {count} examples, got shape {names.shape}; in searches and "

@@ -10,7 +10,7 @@ import numpy as np
 
 from rmopt.core import AgentSum, Graph, InvalidInputError, Parts, Problem, as_graph
 from rmopt.core.ambient import dense
-from rmopt.core.arguments import Check, bounded, check_parameters, instance, number, one_of
+from rmopt.core.arguments import Check, bounded, instance, number, one_of
 from rmopt.core.graph import GRAPHS
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost
@@ -50,12 +50,11 @@ def _rho(name: str, value: Any) -> Any:
 
 
 def _graph(name: str, value: Any) -> Any:
-    kinds = (Graph, list, tuple, np.ndarray)
-    return (
-        one_of(name, value, GRAPHS)
-        if isinstance(value, str)
-        else instance(name, value, kinds, f"one of {', '.join(GRAPHS)}, a Graph or a list of pairs of agents")
-    )
+    if isinstance(value, str):
+        return one_of(name, value, GRAPHS)
+    wanted = f"one of {', '.join(GRAPHS)}, a Graph or a list of pairs of agents"
+    listed = isinstance(value, np.ndarray) and value.ndim > 0
+    return value if listed else instance(name, value, (Graph, list, tuple), wanted)
 
 
 PLAN: dict[str, Check] = {
@@ -64,7 +63,7 @@ PLAN: dict[str, Check] = {
     "graph": _graph,
     "step_size": bounded(number, above=0),
     "decay": bounded(number, least=0),
-    "n_updates": bounded(number, least=0),
+    "n_updates": bounded(number, least=0, most=1e9),
     "clock": bounded(one_of, CLOCKS),
     "retraction": bounded(one_of, GRASSMANN_RETRACTIONS),
     "init": bounded(one_of, ("common", "independent")),
@@ -109,7 +108,8 @@ class GossipPlan:
     init: str = "common"
 
     def __post_init__(self) -> None:
-        check_parameters(self, PLAN)
+        for name, check in PLAN.items():
+            object.__setattr__(self, name, check(name, getattr(self, name)))
 
 
 @dataclass(frozen=True)
@@ -272,8 +272,9 @@ def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned
     for _ in range(POWER_STEPS):
         moved, _ = slope(point + 1e-6 * vector)
         change = manifold.projection(point, (moved - gradient) / 1e-6 - vector @ turn)
-        image = (cost.shares[agent] * change + 2.0 * cost.rho * vector) @ inverse
-        found = float(np.linalg.norm(image))
+        with np.errstate(all="ignore"):
+            image = (cost.shares[agent] * change + 2.0 * cost.rho * vector) @ inverse
+            found = float(np.linalg.norm(image))
         if not np.isfinite(found):
             raise InvalidInputError(
                 f"the cost of agent {agent} has a curvature that is no finite number; choose a smaller rho than "
