@@ -94,6 +94,7 @@ def completion(
                 f"--case {case} has one rank, one split and its own test entries; leave out --ranks, --hidden and "
                 "--splits, and give one number of --agents."
             )
+        wanted = whole_numbers(ranks or ("20" if data == "picture" else "10"), "--ranks")
         maker = CompletionRuns(run, world, plan, iterations, resume)
         if case:
             outcome = maker.case(case, scale, list(chosen), counts[0], rho != "auto", folds if select else 0)
@@ -101,7 +102,6 @@ def completion(
             return outcome
         bundle = load(data, data_home, Ratings)
         share = hidden or (0.6 if data == "picture" else 0.2)
-        wanted = whole_numbers(ranks or ("20" if data == "picture" else "10"), "--ranks")
         outcome = maker.table(
             bundle, list(chosen), counts, wanted, lam, share, splits, folds if select else 0
         )

@@ -83,7 +83,7 @@ def multitask(
         number(option, value, least=0)
     one_of("--scale", scale, SCALES)
     one_of("--centre", centre, CENTRES)
-    weight = number_or_auto(rho, "--rho")
+    weight, widths = number_or_auto(rho, "--rho"), whole_numbers(ranks, "--ranks")
     with threadpool_limits(1, user_api="blas"):
         if data == "case6":
             gossips = {name: name for name in VARIANTS}
@@ -101,9 +101,7 @@ def multitask(
         }  # fmt: skip
         bundle = load(data, data_home, TaskBundle)
         cells = Cells(run.path("cells.jsonl"), resume)
-        return _table(
-            run, bundle, list(chosen), whole_numbers(ranks, "--ranks"), shared, trace_lam, splits, cells
-        )
+        return _table(run, bundle, list(chosen), widths, shared, trace_lam, splits, cells)
 
 
 def _table(
