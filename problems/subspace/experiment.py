@@ -16,8 +16,8 @@ from problems.subspace.cases import CASES
 from problems.subspace.methods import METHODS
 from problems.subspace.runs import CompletionRuns
 from problems.subspace.training import VARIANTS, GossipPlan
-from rmopt.core import InvalidInputError
-from rmopt.core.arguments import integer, number
+from rmopt.core import InvalidInputError, as_graph
+from rmopt.core.arguments import integer, number, one_of
 from rmopt.engines import MPIWorld, OneProcess, World
 from rmopt.experiments import Outcome, Run
 
@@ -85,6 +85,9 @@ def completion(
                 "--agents mpi needs two or more processes: mpiexec -n 6 rmopt run completion --agents mpi"
             )
         counts = [world.size] if agents == "mpi" else whole_numbers(agents, "--agents", 2)
+        for count in counts:
+            as_graph(graph, count)
+        one_of("--clock", clock, ("shared", "own"))
         plan = GossipPlan(
             number_or_auto(rho, "--rho"), graph=graph, step_size=step_size, decay=decay, n_updates=updates,
             clock=clock, init="independent",

@@ -76,7 +76,7 @@ def multitask(
     has it over the variance of the test labels alone.
     """
     integer("--splits", splits, 1)
-    integer("--agents", agents, 1)
+    as_graph(graph, integer("--agents", agents, 1))
     for option, value in (("--updates", updates), ("--step-size", step_size), ("--trace-lam", trace_lam)):
         number(option, value, above=0)
     for option, value in (("--lam", lam), ("--decay", decay)):
