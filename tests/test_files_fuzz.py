@@ -48,7 +48,7 @@ def similarity(folder: Path) -> tuple[Path, Callable[[], Any]]:
 
     def read() -> Any:
         model = LoretaSimilarity.load(path)
-        return model.similarity(np.eye(6), np.eye(6)), model.n_steps_, model.n_updates_
+        return model.model_.point, model.n_steps_, model.n_updates_
 
     return path, read
 
@@ -58,13 +58,13 @@ def symmetric(folder: Path) -> tuple[Path, Callable[[], Any]]:
     BilinearSimilarity(PSDPoint(orthonormal(5, 2), np.diag([2.0, 1.0])), {"steps": 3, "updates": 2}).save(
         path
     )
-    return path, lambda: LoretaSimilarity.load(path).similarity(np.eye(5), np.eye(5))
+    return path, lambda: LoretaSimilarity.load(path).model_.point
 
 
 def labels(folder: Path) -> tuple[Path, Callable[[], Any]]:
     path = folder / "labels.npz"
     LabelScores(np.arange(12.0).reshape(3, 4), {"top_k": 1}).save(path)
-    return path, lambda: LabelScores.load(path)(np.eye(4))
+    return path, lambda: LabelScores.load(path).point
 
 
 def counts(n: int, m: int) -> dict[str, np.ndarray]:
