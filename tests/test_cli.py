@@ -250,7 +250,7 @@ def test_help_of_run_names_the_experiments(call: Any, arguments: list[str]) -> N
 def test_an_error_is_one_line_and_leaves_no_empty_folder(call: Any, name: str, expected: str) -> None:
     called = call("run", name)
     assert called.status == 2
-    assert called.out == ""
+    assert called.out.strip() == ""
     assert expected in called.err
     assert called.err.count("\n") == 1
     assert not Path("rmopt-runs").exists()

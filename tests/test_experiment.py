@@ -66,7 +66,7 @@ def test_variants_side_by_side_and_resume(tmp_path: Path) -> None:
         (("--data", "digit"), "digits"),
         (("--data", "news20", "--data-home", "no-such-folder"), "no-such-folder"),
         (("--step-size", "-1"), "must be a positive number"),
-        (("--triplets", "0"), "n_triplets = 0 must be a positive integer"),
+        (("--triplets", "0"), "--triplets = 0 must be a positive integer"),
         (("--engine", "gpu"), "engine = 'gpu' is unknown"),
     ],
 )

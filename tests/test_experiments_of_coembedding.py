@@ -111,16 +111,16 @@ def test_tags(run: Run, growth: str) -> None:
         (lambda run: coembedding(run, betas="1,x"), "--betas '1,x'"),
         (lambda run: coembedding(run, betas="0"), "--betas '0'"),
         (lambda run: coembedding(run, rows=99_999), "--rows 99999 leaves no test rows"),
-        (lambda run: coembedding(run, folds=1), "--folds 1"),
-        (lambda run: coembedding(run, select_by="luck"), "--select-by 'luck'"),
-        (lambda run: coembedding(run, optima_beta=0.0), "--optima-beta 0"),
+        (lambda run: coembedding(run, folds=1), "--folds = 1"),
+        (lambda run: coembedding(run, select_by="luck"), "--select-by = 'luck'"),
+        (lambda run: coembedding(run, optima_beta=0.0), "--optima-beta = 0"),
         (lambda run: coembedding(run, data="digits"), "MultilabelBundle"),
         (lambda run: metric_regression(run, sizes="0"), "--sizes '0'"),
-        (lambda run: metric_regression(run, beta=0.0), "--beta 0"),
+        (lambda run: metric_regression(run, beta=0.0), "--beta = 0"),
         (lambda run: metric_regression(run, methods="slow"), "--methods 'slow'"),
         (lambda run: tagging(run, betas=""), "--betas ''"),
-        (lambda run: tagging(run, growth="fast"), "--growth 'fast'"),
-        (lambda run: tagging(run, splits=0), "--splits 0"),
+        (lambda run: tagging(run, growth="fast"), "--growth = 'fast'"),
+        (lambda run: tagging(run, splits=0), "--splits = 0"),
         (lambda run: tagging(run, data="digits"), "TagBundle"),
     ],
 )
@@ -148,4 +148,4 @@ def test_claims_follow_the_numbers() -> None:
 def test_resumed_results_are_json(run: Run) -> None:
     coembedding(run, splits=1, rows=100, methods="br-lr", starts=0)
     for line in run.path("cells.jsonl").read_text().splitlines():
-        assert set(json.loads(line)) == {"settings", "result"}
+        assert set(json.loads(line)) == {"settings", "result", "check"}

@@ -131,7 +131,7 @@ def test_bad_input_is_told_once_and_ends_all_processes(tmp_path: Path) -> None:
         command(tmp_path / "bad", "--rho", "much"), capture_output=True, text=True, timeout=120
     )
     assert done.returncode != 0
-    assert done.stderr.count("--rho 'much' must be a number or auto") == 1
+    assert done.stderr.count("--rho 'much' must be a number of at least 0, or auto") == 1
 
 
 def test_without_mpi4py_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,7 +165,7 @@ def test_bad_tasks_are_told_in_a_sentence() -> None:
         Ratings("x", "here", np.array([5], np.int32), np.array([0], np.int32), np.ones(1), (3, 3), (0.0, 1.0))
     with pytest.raises(InvalidInputError, match="equally many finite numbers"):
         Ratings("x", "here", np.array([0], np.int32), np.array([0], np.int32), np.ones(2), (3, 3), (0.0, 1.0))
-    with pytest.raises(InvalidInputError, match="between 0 and 1"):
+    with pytest.raises(InvalidInputError, match="must be a number above 0 and below 1"):
         picture().held_out(0, 1.0)
     with pytest.raises(InvalidInputError, match="asks for"):
         low_rank_shares(20, 20, 5, 2, OneProcess(), oversampling=6.0)

@@ -67,7 +67,7 @@ def test_the_experiment_runs(tmp_path: Path) -> None:
     ("options", "sentence"),
     [
         (("--sizes", "10,x"), "--sizes '10,x' must be integers of at least 2"),
-        (("--sizes", "50"), "--nonzeros 100 and --rank 10 must lie between 1 and the smallest size, 50"),
+        (("--sizes", "50"), "--nonzeros = 100 must be an integer of at least 1 and at most 50"),
         (("--steps", "0"), "--steps = 0 must be a positive integer"),
         (("--sizes", "1000,100000000000"), "GiB are free; take smaller sizes"),
     ],

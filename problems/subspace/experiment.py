@@ -16,8 +16,8 @@ from problems.subspace.cases import CASES
 from problems.subspace.methods import METHODS
 from problems.subspace.runs import CompletionRuns
 from problems.subspace.training import VARIANTS, GossipPlan
-from rmopt.core import InvalidInputError
-from rmopt.core.arguments import integer, number
+from rmopt.core import InvalidInputError, as_graph
+from rmopt.core.arguments import integer, number, one_of
 from rmopt.engines import MPIWorld, OneProcess, World
 from rmopt.experiments import Outcome, Run
 
@@ -85,6 +85,9 @@ def completion(
                 "--agents mpi needs two or more processes: mpiexec -n 6 rmopt run completion --agents mpi"
             )
         counts = [world.size] if agents == "mpi" else whole_numbers(agents, "--agents", 2)
+        for count in counts:
+            as_graph(graph, count)
+        one_of("--clock", clock, ("shared", "own"))
         plan = GossipPlan(
             number_or_auto(rho, "--rho"), graph=graph, step_size=step_size, decay=decay, n_updates=updates,
             clock=clock, init="independent",
@@ -94,6 +97,7 @@ def completion(
                 f"--case {case} has one rank, one split and its own test entries; leave out --ranks, --hidden and "
                 "--splits, and give one number of --agents."
             )
+        wanted = whole_numbers(ranks or ("20" if data == "picture" else "10"), "--ranks")
         maker = CompletionRuns(run, world, plan, iterations, resume)
         if case:
             outcome = maker.case(case, scale, list(chosen), counts[0], rho != "auto", folds if select else 0)
@@ -101,7 +105,6 @@ def completion(
             return outcome
         bundle = load(data, data_home, Ratings)
         share = hidden or (0.6 if data == "picture" else 0.2)
-        wanted = whole_numbers(ranks or ("20" if data == "picture" else "10"), "--ranks")
         outcome = maker.table(
             bundle, list(chosen), counts, wanted, lam, share, splits, folds if select else 0
         )

@@ -76,14 +76,14 @@ def multitask(
     has it over the variance of the test labels alone.
     """
     integer("--splits", splits, 1)
-    integer("--agents", agents, 1)
+    as_graph(graph, integer("--agents", agents, 1))
     for option, value in (("--updates", updates), ("--step-size", step_size), ("--trace-lam", trace_lam)):
         number(option, value, above=0)
     for option, value in (("--lam", lam), ("--decay", decay)):
         number(option, value, least=0)
     one_of("--scale", scale, SCALES)
     one_of("--centre", centre, CENTRES)
-    weight = number_or_auto(rho, "--rho")
+    weight, widths = number_or_auto(rho, "--rho"), whole_numbers(ranks, "--ranks")
     with threadpool_limits(1, user_api="blas"):
         if data == "case6":
             gossips = {name: name for name in VARIANTS}
@@ -101,9 +101,7 @@ def multitask(
         }  # fmt: skip
         bundle = load(data, data_home, TaskBundle)
         cells = Cells(run.path("cells.jsonl"), resume)
-        return _table(
-            run, bundle, list(chosen), whole_numbers(ranks, "--ranks"), shared, trace_lam, splits, cells
-        )
+        return _table(run, bundle, list(chosen), widths, shared, trace_lam, splits, cells)
 
 
 def _table(

@@ -1,0 +1,180 @@
+"""What becomes of files when runs are killed, interrupted, started twice, or told nonsense."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from problems.similarity.ranks import similarity_ranks
+from problems.subspace.multitask_estimator import MultitaskSubspace, centre_and_scale
+from rmopt.cli import main
+from rmopt.cli.output import OutputFolder
+from rmopt.core import InvalidInputError, StorageError
+from rmopt.core.files import TEMPORARY, lock_folder, write_atomically
+from rmopt.experiments import Run
+
+# A process that is killed while it writes, or that only holds a folder.
+WRITER = """
+import sys, time
+from rmopt.core.files import lock_folder, write_atomically
+folder = sys.argv[1]
+lock = lock_folder(folder)
+def write(stream):
+    stream.write(b"half"); stream.flush(); print("here", flush=True); time.sleep(60)
+write_atomically(folder + "/a.txt", write)
+"""
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Any:
+    child = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"here\n"
+    yield child
+    child.kill()
+    child.communicate()
+
+
+def temporaries(folder: Path) -> list[Path]:
+    return list(folder.glob(f".*{TEMPORARY}"))
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path, writer: Any) -> None:
+    foreign = tmp_path / ".a.txt.12345678"
+    foreign.write_text("not ours")
+    write_atomically(tmp_path / "a.txt", lambda stream: stream.write(b"whole"))
+    assert len(temporaries(tmp_path)) == 1, "the file of a process that lives"
+    writer.kill()
+    writer.wait()
+    write_atomically(tmp_path / "b.txt", lambda stream: stream.write(b"whole"))
+    assert len(temporaries(tmp_path)) == 1, "another file's is for its next writer, or for the next run"
+    OutputFolder(tmp_path, "next").close()
+    assert temporaries(tmp_path) == []
+    assert (foreign.read_text(), (tmp_path / "a.txt").read_text()) == ("not ours", "whole")
+
+
+def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path: Path, writer: Any) -> None:
+    with pytest.raises(StorageError, match=r"another run writes into .*; wait until it has ended, or choose"):
+        OutputFolder(tmp_path, "second")
+    writer.send_signal(signal.SIGKILL)
+    writer.wait()
+    first = OutputFolder(tmp_path, "first")
+    with pytest.raises(StorageError, match="another run"):
+        OutputFolder(tmp_path, "second")
+    first.close()
+    OutputFolder(tmp_path, "second").close()
+
+
+def test_folders_that_cannot_be_locked_are_used_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("rmopt.core.files.fcntl.flock", refuse)
+    assert lock_folder(tmp_path) is None
+    write_atomically(tmp_path / "a.txt", lambda stream: stream.write(b"whole"))
+    assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize(("number", "status", "word"), [(2, 130, "interrupted"), (15, 143, "terminated")])
+@pytest.mark.parametrize("seconds", [0.0, 0.5])
+def test_signals_end_in_one_sentence(
+    tmp_path: Path, number: int, status: int, word: str, seconds: float
+) -> None:
+    # The process tells when it begins; from then on nothing but a sentence may be seen.
+    code = "import sys; from rmopt.cli import main; print(flush=True); main(sys.argv[1:])"
+    command = ["run", "similarity", "--triplets", "5000000", "--out", str(tmp_path / "out"), "--quiet"]
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    child.stdout.readline()
+    time.sleep(seconds + 0.05)
+    child.send_signal(number)
+    _, said = child.communicate(timeout=60)
+    assert (child.returncode, said.count("\n")) == (status, 1), said
+    assert said.startswith(f"rmopt: {word}; ")
+
+
+@pytest.mark.parametrize("command", [["list"], ["list", "--json"], ["--version"], ["run", "--help"]])
+def test_output_that_nobody_takes(command: list[str]) -> None:
+    started = [sys.executable, "-m", "rmopt.cli", *command]
+    if Path("/dev/full").exists():
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(started, stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 2
+        assert done.stderr.startswith("rmopt: cannot write to standard output (No space left on device)")
+        assert done.stderr.count("\n") == 1
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(started, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_no_command_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.err) == (0, "")
+    assert printed.out.startswith("Usage: rmopt")
+
+
+NONSENSE = {
+    "similarity": "features=-1 rank=0 triplets=0 split=-7 step-size=nan gd-step-size=inf pa-c=-1 steps=pa=1 "
+    "compare=rank=0 compare=step-size=nan data-home= out= data= methods=, init= engine= retraction=",
+    "similarity-ranks": "budget=0 ranks=-1 full-features=1 triplets=0 full-triplets=-1 splits=0 methods=x data-home=",
+    "ranking": "ranks=0 methods=x inits=x epochs=0 splits=-1 data= data-home=",
+    "metric": "features=-1 rows=-1 methods= triplets=-1 passes=nan passes=inf passes=0 splits=0 select=x folds=1 "
+    "rank-by=x",
+    "completion": "case=-1 case=6 scale=nan scale=0 methods=x agents=1 ranks=0 rho=nan rho=-1 rho= graph=x lam=nan "
+    "lam=-1 updates=inf updates=0 step-size=0 decay=-1 decay=nan clock=x iterations=0 hidden=1 hidden=nan splits=0 "
+    "folds=1",
+    "multitask": "methods=x agents=0 rho=inf rho=x graph=x lam=nan trace-lam=0 updates=nan step-size=-1 decay=inf "
+    "scale=x centre=x splits=0 ranks=0",
+    "coembedding": "methods=x splits=0 rows=-1 betas=nan betas=0,1 betas= folds=1 select-by=x starts=-1 "
+    "optima-rows=-1 optima-beta=inf",
+    "metric-regression": "sizes=0 samples=x beta=nan methods= tol=0 tol=inf time-limit=nan repeats=0",
+    "tagging": "betas=-1 growth=x columns=0 tol=nan splits=0 factors=-1 data=x",
+    "sparse-speed": "sizes=1 rank=0 nonzeros=0 steps=0 repeats=-1",
+}
+
+
+@pytest.mark.parametrize("experiment", NONSENSE)
+def test_nonsense_is_refused_before_the_work(
+    experiment: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RMOPT_DATA_HOME", raising=False)
+    for option in NONSENSE[experiment].split():
+        with pytest.raises(SystemExit) as ended:
+            main(["run", experiment, "--quiet", f"--{option}"])
+        said = capsys.readouterr().err
+        assert ended.value.code == 2, (option, said)
+        assert said.startswith("rmopt: ") != said.startswith("Usage: "), (option, said)
+        assert not any(tmp_path.rglob("*.json*")), option
+
+
+def test_options_are_checked_where_experiments_are_functions(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="--splits = -1 must be a positive integer"):
+        similarity_ranks(Run("x", 0, tmp_path, quiet=True), splits=-1)
+
+
+@pytest.mark.filterwarnings("error")
+def test_constant_columns_are_divided_by_one() -> None:
+    X = np.random.default_rng(0).standard_normal((30, 4))
+    X[:, 1], X[:, 2] = 0.1, 0.0
+    middle, spread = centre_and_scale(X, "standard")
+    np.testing.assert_array_equal(spread[[1, 2]], 1.0)
+    np.testing.assert_array_equal(spread[[0, 3]], X.std(axis=0)[[0, 3]])
+    np.testing.assert_allclose((X - middle)[:, 1:3], 0.0, atol=1e-15)
+    model = MultitaskSubspace(2, n_agents=2, n_updates=5, random_state=0)
+    model.fit(X, X[:, 0] + 1.0, np.arange(30) % 3)
+    assert np.isfinite(model.predict(X, np.arange(30) % 3)).all()
