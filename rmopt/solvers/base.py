@@ -102,6 +102,16 @@ class Solver(ABC):
     n_steps: int
     not_identity: ClassVar[tuple[str, ...]] = ("n_steps", "n_passes", "n_updates", "_n_steps", "world")
 
+    def __repr__(self) -> str:
+        plain = {
+            name.lstrip("_"): type(value).__name__
+            if type(value).__repr__ is object.__repr__
+            else shown(value)
+            for name, value in vars(self).items()
+            if value is not None
+        }
+        return f"{type(self).__name__}({', '.join(f'{name}={text}' for name, text in plain.items())})"
+
     @abstractmethod
     def engine(self, problem: Problem) -> Engine:
         """Return the engine that does the steps."""

@@ -55,13 +55,6 @@ class SGD(Solver):
         self.step_size, self.n_steps, self.batch_size = as_step_size(step_size), n_steps, batch_size
         self.sampler, self.retraction, self.engine_name = sampler, retraction, engine
 
-    def __repr__(self) -> str:
-        sampler = self.sampler if self.sampler is None else type(self.sampler).__name__
-        return (
-            f"{type(self).__name__}({self.step_size}, n_steps={self.n_steps}, batch_size={self.batch_size}, "
-            f"sampler={sampler}, retraction={self.retraction}, engine={self.engine_name!r})"
-        )
-
     def engine(self, problem: Problem) -> Engine:
         """Return the engine that does the steps."""
         batch_size = self.sampler_for(problem).batch_size
