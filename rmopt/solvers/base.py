@@ -104,9 +104,7 @@ class Solver(ABC):
 
     def __repr__(self) -> str:
         plain = {
-            name.lstrip("_"): type(value).__name__
-            if type(value).__repr__ is object.__repr__
-            else shown(value)
+            name.lstrip("_"): shown(value) if repr(value)[:1] != "<" else type(value).__name__
             for name, value in vars(self).items()
             if value is not None
         }
