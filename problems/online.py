@@ -98,9 +98,6 @@ class OnlineSolver(Solver):
         self.step_size, self.sampler = as_step_size(step_size), sampler
         self.n_steps = integer("n_steps", n_steps)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.step_size}, n_steps={self.n_steps})"
-
     def sampler_for(self, problem: Problem) -> Sampler:
         """Return the sampler of the terms."""
         return self.sampler

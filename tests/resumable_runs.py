@@ -155,7 +155,7 @@ def start(problem: Problem) -> Any:
 
 FIXED = FixedRankEmbedded(30, 25, 4)
 CASES = {
-    "loreta": Case(lambda: bilinear(FIXED), lambda n: SGD(0.02, n_steps=n), 3000, 200_000),
+    "loreta": Case(lambda: bilinear(FIXED), lambda n: SGD(0.02, n_steps=n), 3000, 50_000),
     "loreta-reference": Case(
         lambda: bilinear(FIXED), lambda n: SGD(0.02, n_steps=n, engine="reference"), 120, 1000
     ),
@@ -190,7 +190,7 @@ CASES = {
         12,
     ),
     "own-cost": Case(
-        lambda: Problem(Grassmann(12, 3), WholeCost(Rayleigh())), lambda n: SGD(0.1, n_steps=n), 100, 5000
+        lambda: Problem(Grassmann(12, 3), WholeCost(Rayleigh())), lambda n: SGD(0.1, n_steps=n), 100, 1000
     ),
     "own-solver": Case(
         lambda: Problem(Grassmann(12, 3), WholeCost(Rayleigh())),

@@ -44,10 +44,10 @@ assert all(found), found
 
 SOLVER = """
 import numpy as np
-from rmopt import Problem
+from rmopt import InvalidInputError, Problem
 from rmopt.core import Cost, WholeCost
 from rmopt.manifolds import Grassmann
-from rmopt.solvers import SGD, HeavyBall
+from rmopt.solvers import SGD, Checkpoint, HeavyBall
 
 class Rayleigh(Cost):
     A = np.diag(np.linspace(1.0, 0.7, 30))
@@ -73,12 +73,22 @@ whole = engine.advance(engine.load(start), schedule, etas)
 half = engine.advance(engine.load(start), schedule[:80], etas[:80])
 half = engine.advance(engine.unpack(engine.pack(half), engine.load(start)), schedule[80:], etas[80:])
 assert all(np.array_equal(a, b) for a, b in zip(engine.pack(whole).values(), engine.pack(half).values(), strict=True))
+
+for n_steps in (50, 200):
+    saved = HeavyBall(1.0, 0.8, n_steps=n_steps).run(problem, start, random_state=0, checkpoint=Checkpoint("c.npz"))
+assert np.array_equal(saved.point, moving)
+try:
+    HeavyBall(1.0, 0.7, n_steps=200).run(problem, start, random_state=0, checkpoint=Checkpoint("c.npz"))
+except InvalidInputError as error:
+    assert "its solver.momentum is 0.8, not 0.7" in str(error)
+else:
+    raise AssertionError("another run")
 """
 
 
 @pytest.mark.parametrize(
     ("kind", "most_files", "most_lines", "script"),
-    [("retraction", 2, 30, RETRACTION), ("manifold", 3, 130, MANIFOLD), ("solver", 3, 110, SOLVER)],
+    [("retraction", 2, 30, RETRACTION), ("manifold", 3, 130, MANIFOLD), ("solver", 3, 100, SOLVER)],
 )
 def test_the_change_on_a_page(
     kind: str, most_files: int, most_lines: int, script: str, tmp_path: Path

@@ -100,9 +100,6 @@ class DLMaFit(Solver):
     def __init__(self, n_steps: int = 400) -> None:
         self.n_steps = integer("n_steps", n_steps)
 
-    def __repr__(self) -> str:
-        return f"DLMaFit(n_steps={self.n_steps})"
-
     def engine(self, problem: Problem) -> LMaFitEngine:
         """Return the engine that does the steps.
 

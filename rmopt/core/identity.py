@@ -6,7 +6,6 @@ import builtins
 import copyreg
 import functools
 import hashlib
-import inspect
 import random
 import sys
 import sysconfig
@@ -21,13 +20,21 @@ import scipy.sparse as sp
 from rmopt.core.errors import InvalidInputError
 
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)})
-_CALLING = (
-    inspect.CO_VARARGS
-    | inspect.CO_VARKEYWORDS
-    | inspect.CO_GENERATOR
-    | inspect.CO_COROUTINE
-    | inspect.CO_ASYNC_GENERATOR
-)
+# What there is to see of things that pickle does not take apart.
+_MADE_OF: dict[type, tuple[str, ...]] = {
+    types.ModuleType: ("__name__",),
+    types.CodeType: (
+        "co_code", "co_names", "co_varnames", "co_argcount", "co_kwonlyargcount", "co_freevars", "co_cellvars",
+        "co_exceptiontable", "co_consts",
+    ),
+    types.MethodType: ("__func__", "__self__"),
+    types.BuiltinFunctionType: ("__qualname__", "__self__"),
+    property: ("fget", "fset", "fdel"),
+    functools.cached_property: ("func",),
+    functools._lru_cache_wrapper: ("__wrapped__",),
+    staticmethod: ("__wrapped__",),
+    classmethod: ("__wrapped__",),
+}  # fmt: skip
 _RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
 # The packages of this distribution, which in an editable install lie among the user's files.
 _OWN = ("rmopt", "problems")
@@ -110,27 +117,16 @@ class _Walk:
             yield from (kind.__name__, repr(thing))
         elif isinstance(thing, type):
             yield from self._class(thing)
-        elif isinstance(thing, types.ModuleType):
-            yield from ("module", thing.__name__)
-        elif isinstance(thing, types.CodeType):
-            yield from self._code(thing)
         elif isinstance(thing, types.FunctionType):
             yield from self._function(thing)
         elif hasattr(thing, "py_func") and hasattr(thing, "targetoptions"):
             options = sorted(thing.targetoptions.items(), key=str)
             yield from ("compiled", self.digest(thing.py_func), self.digest(options))
-        elif isinstance(thing, types.MethodType):
-            yield from ("method", self.digest(thing.__func__), self.digest(thing.__self__))
-        elif isinstance(thing, types.BuiltinFunctionType):
-            yield from ("built-in", thing.__qualname__, self.digest(thing.__self__))
         elif isinstance(thing, types.CellType):
             yield self.digest(thing.cell_contents) if _is_filled(thing) else "empty"
-        elif isinstance(thing, property):
-            yield from (self.digest(part) for part in (thing.fget, thing.fset, thing.fdel))
-        elif isinstance(thing, functools.cached_property):
-            yield self.digest(thing.func)
-        elif isinstance(thing, functools._lru_cache_wrapper | staticmethod | classmethod):
-            yield from (kind.__name__, self.digest(thing.__wrapped__))
+        elif isinstance(thing, tuple(_MADE_OF)):
+            names = next(names for made, names in _MADE_OF.items() if isinstance(thing, made))
+            yield from (kind.__name__, *(self.digest(getattr(thing, name)) for name in names))
         elif isinstance(thing, _RANDOM):
             raise self._refused(thing, "is a source of random numbers, and no file keeps how far it is")
         elif (said := _own_word(thing)) is not None:
@@ -229,17 +225,6 @@ class _Walk:
                         yield from (part, self.digest(vars(value)[part], f" ({name}.{part})"))
             elif not hasattr(builtins, name):
                 yield name
-
-    def _code(self, code: types.CodeType) -> Iterator[Any]:
-        yield from (
-            code.co_code,
-            code.co_names,
-            code.co_varnames[: code.co_argcount + code.co_kwonlyargcount],
-        )
-        # Of the flags those that say how it is called, not where it was written.
-        flags = code.co_flags & _CALLING
-        yield from (code.co_freevars, code.co_cellvars, flags, code.co_exceptiontable)
-        yield from map(self.digest, code.co_consts)
 
     def _refused(self, thing: Any, why: str) -> InvalidInputError:
         return InvalidInputError(

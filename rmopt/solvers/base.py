@@ -103,6 +103,14 @@ class Solver(ABC):
     n_steps: int
     not_identity: ClassVar[tuple[str, ...]] = ("n_steps", "n_passes", "n_updates", "_n_steps", "world")
 
+    def __repr__(self) -> str:
+        plain = {
+            name.lstrip("_"): shown(value) if repr(value)[:1] != "<" else type(value).__name__
+            for name, value in vars(self).items()
+            if value is not None
+        }
+        return f"{type(self).__name__}({', '.join(f'{name}={text}' for name, text in plain.items())})"
+
     @abstractmethod
     def engine(self, problem: Problem) -> Engine:
         """Return the engine that does the steps."""

@@ -69,14 +69,6 @@ class CoordinateDescent(Solver):
         self.retraction = retraction
         self._n_steps = optional(integer)("n_steps", n_steps)
 
-    def __repr__(self) -> str:
-        order = self.order if isinstance(self.order, str) else type(self.order).__name__
-        budget = f"n_passes={self.n_passes}" if self._n_steps is None else f"n_steps={self._n_steps}"
-        return (
-            f"CoordinateDescent({budget}, step_size={self.step_size}, order={order!r}, "
-            f"retraction={self.retraction}, tol={self.tol}, engine={self.engine_name!r})"
-        )
-
     def engine(self, problem: Problem) -> BlockEngine:
         """Return the engine that does the steps."""
         return choose_block_engine(problem, self.retraction, self.engine_name, self.step_size.search)

@@ -104,15 +104,6 @@ class Gossip(Solver):
         self.world = OneProcess() if world is None else instance("world", world, World, "a World")
         self._n_steps = optional(integer)("n_steps", n_steps)
 
-    def __repr__(self) -> str:
-        order = self.order if isinstance(self.order, str) else type(self.order).__name__
-        budget = f"n_updates={self.n_updates:g}" if self._n_steps is None else f"n_steps={self._n_steps}"
-        scales = None if self.scales is None else self.scales.tolist()
-        return (
-            f"Gossip({self.step_size}, {budget}, order={order!r}, preconditioned={self.preconditioned}, "
-            f"clock={self.clock!r}, scales={scales}, retraction={self.retraction})"
-        )
-
     def engine(self, problem: Problem) -> Engine:
         """Return the engine that does the steps.
 

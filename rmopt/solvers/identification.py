@@ -62,13 +62,6 @@ class ManifoldIdentification(Solver):
         self.inner = one_of("inner", inner, INNER_FORMS)
         self.n_steps, self.sampler = integer("n_steps", n_steps), sampler
 
-    def __repr__(self) -> str:
-        sampler = self.sampler if self.sampler is None else type(self.sampler).__name__
-        return (
-            f"ManifoldIdentification({self.step_size}, inner_step_size={self.inner_step_size}, "
-            f"inner_steps={self.inner_steps}, inner={self.inner!r}, n_steps={self.n_steps}, sampler={sampler})"
-        )
-
     def engine(self, problem: Problem) -> Engine:
         """Return the engine that does the rounds."""
         cost, manifold = problem.cost, problem.manifold

@@ -127,13 +127,6 @@ class RankIncremental(Solver):
         self.tol, self.n_steps = number("tol", tol, least=0), integer("max_rounds", max_rounds)
         self.max_rank = None if max_rank is None else integer("max_rank", max_rank, 1)
 
-    def __repr__(self) -> str:
-        inner = type(self.inner).__name__ if not isinstance(self.inner, FactorSolver) else self.inner
-        return (
-            f"RankIncremental({self.growth}, inner={inner}, tol={self.tol}, max_rounds={self.n_steps}, "
-            f"max_rank={self.max_rank}, rescale={self.rescale})"
-        )
-
     def engine(self, problem: Problem) -> RankEngine:
         """Return the engine that does the rounds."""
         cost, manifold = problem.cost, problem.manifold

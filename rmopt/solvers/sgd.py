@@ -55,13 +55,6 @@ class SGD(Solver):
         self.sampler, self.batch_size = sampler, batch_size_of(sampler, batch_size)
         self.retraction, self.engine_name = retraction, one_of("engine", engine, ENGINES)
 
-    def __repr__(self) -> str:
-        sampler = self.sampler if self.sampler is None else type(self.sampler).__name__
-        return (
-            f"{type(self).__name__}({self.step_size}, n_steps={self.n_steps}, batch_size={self.batch_size}, "
-            f"sampler={sampler}, retraction={self.retraction}, engine={self.engine_name!r})"
-        )
-
     def engine(self, problem: Problem) -> Engine:
         """Return the engine that does the steps."""
         return choose_engine(problem, self.retraction, self.engine_name, self.batch_size)
