@@ -163,21 +163,25 @@ class _Cost:
     """A cost at a point, with its gradient, and what operators are looked at through."""
 
     def __init__(self, problem: Problem, x: Any, rng: np.random.Generator) -> None:
-        self.problem, self.manifold, self.cost = problem, problem.manifold, problem.cost
-        self.x, self.rng = x, rng
+        self.manifold, self.x, self.rng = problem.manifold, x, rng
+        # What else a cost can do is asked of it law by law.
+        self.cost: Any = problem.cost
         self.gradient = problem.cost.gradient(x)
+        # Sizes are those of another point as well: at a minimum there is nothing but rounding.
+        other = problem.manifold.random_point(rng)
+        self.value_size = max(abs(self.cost.value(x)), abs(self.cost.value(other)), np.finfo(float).tiny)
         # Operators are never formed: they may be large.
         self.probe = rng.standard_normal((self.gradient.shape[-1], 2))
+        self.size = np.linalg.norm(self.seen(problem.cost.gradient(other)))
 
     def seen(self, ambient: Any) -> Array:
         """Return an ambient gradient as far as it can be told from others."""
         return ambient if isinstance(ambient, np.ndarray) and ambient.ndim != 2 else ambient @ self.probe
 
     def gap(self, found: Any, expected: Any) -> float:
-        """Return the difference of two ambient gradients, relative to their size."""
-        found, expected = (np.asarray(part) for part in (found, expected))
-        size = max(np.linalg.norm(found), np.linalg.norm(expected), np.finfo(float).tiny)
-        return float(np.linalg.norm(found - expected) / size)
+        """Return the difference of two ambient gradients, relative to the size of gradients."""
+        size = max(np.linalg.norm(found), np.linalg.norm(expected), self.size, np.finfo(float).tiny)
+        return float(np.linalg.norm(np.asarray(found) - expected) / size)
 
     def terms(self) -> Array | None:
         """Return all terms, one a row; None where the cost is no sum or a stream."""
@@ -198,7 +202,7 @@ class _Cost:
 def _repetition(at: _Cost) -> float:
     values = [at.cost.value(at.x) for _ in range(2)]
     again = at.gap(at.seen(at.cost.gradient(at.x)), at.seen(at.gradient))
-    return max(abs(values[0] - values[1]) / max(abs(values[0]), 1.0), again)
+    return max(abs(values[0] - values[1]) / at.value_size, again)
 
 
 @law(COST, "purity", "the point stays as it is", "an operation in place, such as `point -= …`", 0.0)
@@ -228,8 +232,7 @@ def _invariance(at: _Cost) -> float | None:
     form = _other_form(at.manifold, at.x, at.rng)
     if form is None:
         return None
-    value, other = at.cost.value(at.x), at.cost.value(form)
-    return abs(value - other) / max(abs(value), np.finfo(float).tiny)
+    return abs(at.cost.value(at.x) - at.cost.value(form)) / at.value_size
 
 
 @law(
@@ -276,7 +279,7 @@ def _agents(at: _Cost) -> float | None:
         return None
     value = sum(at.cost.agent_value(at.x, agent) for agent in at.cost.here)
     parts = [at.cost.agent_gradient(at.x, agent) for agent in at.cost.here]
-    errors = [abs(value - at.cost.value(at.x)) / max(abs(value), np.finfo(float).tiny)]
+    errors = [abs(value - at.cost.value(at.x)) / at.value_size]
     errors.append(at.gap(sum(at.seen(gradient) for gradient, _ in parts), at.seen(at.gradient)))
     for _, curvature in parts:
         errors += [
@@ -318,17 +321,18 @@ def _block_gradients(at: _Cost) -> Any:
     SUMS,
 )
 def _proximal_step(at: _Cost) -> Any:
+    cost, x, step = at.cost, at.x, 1e-4
     if not isinstance(at.cost, HasProximalStep):
         return None
-    x, block, step = at.x, int(at.rng.integers(at.cost.n_blocks)), 1e-4
-    if float(np.abs(at.cost.proximal_step(x, block, 0.0) - x).max()) > 0.0:
+    block = int(at.rng.integers(cost.n_blocks))
+    if float(np.abs(cost.proximal_step(x, block, 0.0) - x).max()) > 0.0:
         return "a step of length 0 moves the point"
-    moved = at.cost.proximal_step(x, block, step)
+    moved = cost.proximal_step(x, block, step)
     move = moved - x
     # What the smooth part changes by, from the gradients at both ends.
-    smooth = 0.5 * float(np.vdot(dense(at.gradient) + dense(at.cost.gradient(moved)), move))
-    fall = at.cost.value(x) + smooth - at.cost.value(moved)
-    return max(0.0, 0.3 * float(np.vdot(move, move)) / step - fall) / max(1.0, abs(at.cost.value(x)))
+    smooth = 0.5 * float(np.vdot(dense(at.gradient) + dense(cost.gradient(moved)), move))
+    fall = cost.value(x) + smooth - cost.value(moved)
+    return max(0.0, 0.3 * float(np.vdot(move, move)) / step - fall) / at.value_size
 
 
 @law(

@@ -86,11 +86,11 @@ def check_block_engine(
         ("fixed steps", FIXED, step_size, steps),
         ("line search", EXACT, 0.99, 20),
     ):
-        engines = (
+        reference, tried = (
             choose_block_engine(problem, retraction, kind, search) for kind in ("reference", "compiled")
         )
-        run = _Run(manifold, *engines, start, schedule, np.full(steps, wanted), leg)
-        kind = type(run.tried).__name__
+        run = _Run(manifold, reference, tried, start, schedule, np.full(steps, wanted), leg)
+        kind = type(tried).__name__
         checks += hold(ENGINE, f"{kind}: {name} along {retraction} with {problem.cost!r} on {manifold}", run)
     return checks
 
