@@ -146,7 +146,7 @@ def test_report_and_plot(tmp_path: Path) -> None:
     text = io.StringIO()
     report([*checks, Check("law", "thing", False, 2.0, 1.0, "why")], text)
     lines = text.getvalue().splitlines()
-    assert lines[0] == "passed  rigidity of SecondOrder() on FixedRankEmbedded(9, 7, 3): 2, at least 2"
+    assert lines[0] == "passed  rigidity of SecondOrder() on FixedRankEmbedded(9, 7, 3): 2, expected 2"
     assert lines[-2:] == [
         "FAILED  law of thing: 2, at most 1 (why)",
         f"{len(checks)} of {len(checks) + 1} checks passed.",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -700,6 +702,8 @@ def test_every_law_has_a_part_that_breaks_it() -> None:
         law.name for laws in (MANIFOLD, RETRACTION, COST, HESSIAN, ENGINE, SAMPLER, STEP_SIZE) for law in laws
     }
     assert {law for *_, law in MUTANTS} == laws | {"rigidity", "order 2", "gradient", "Hessian"}
+    page = (Path(__file__).parents[1] / "docs" / "extend" / "index.md").read_text(encoding="utf-8")
+    assert not [law for law in laws if not re.search(rf"[|,] {law}[,;]? ", page)]
 
 
 # Right parts: of strangers, and of the library
@@ -814,6 +818,15 @@ def test_a_point_in_another_form_is_the_same_point() -> None:
             assert not np.allclose(corner(form), corner(point))
         else:
             assert manifold.dist(point, form) < 1e-12
+
+
+def test_a_minimum_is_no_false_alarm() -> None:
+    rng = np.random.default_rng(0)
+    manifold = FixedRankEmbedded(6, 5, 2)
+    truth = manifold.random_point(rng)
+    rows, columns = rng.standard_normal((30, 6)), rng.standard_normal((30, 5))
+    cost = BilinearSum(rows, columns, squared, truth.bilinear(rows, columns))
+    assert not [str(check) for check in check_cost(Problem(manifold, cost), point=truth) if not check]
 
 
 def test_a_part_that_raises_is_a_broken_law_and_a_missing_capability_is_none() -> None:

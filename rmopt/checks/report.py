@@ -58,7 +58,7 @@ class Check:
 
     def __str__(self) -> str:
         verdict = "passed" if self.passed else "FAILED"
-        limit = "at least" if self.steps is not None else "at most"
+        limit = "expected" if self.steps is not None else "at most"
         numbers = f"{_short(self.measured)}, {limit} {_short(self.expected)}"
         return textwrap.fill(
             f"{verdict}  {self.name} of {self.subject}: {numbers} ({self.detail})",
