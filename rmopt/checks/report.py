@@ -232,6 +232,8 @@ def _fitted_slope(x: Array, y: Array) -> float:
 
 
 def _short(number: float | None) -> str:
+    if number is None:
+        return "–"
     return "exact" if number == np.inf else f"{number:.4g}"
 
 
