@@ -470,9 +470,14 @@ class _Curves:
 
 @law(RETRACTION, 1e-10)
 def _zero_step(at: _Curves) -> float:
-    """R(x, 0) = x; likely cause: a factor, or another basis than that of x."""
-    zero = at.manifold.zero_vector(at.x)
-    return max(_apart(at.manifold, at(xi, t), at.x) for xi, t in ((zero, 1.0), (at.directions[0], 0.0)))
+    """R(x, 0) = x, and R(−x, 0) = −x where −x is a point; likely cause: a factor, a sign, or another basis."""
+    points = [at.x]
+    # Points may come from the very factorisation whose signs the retraction forgets.
+    if isinstance(at.x, np.ndarray) and at.manifold.check_point(-at.x) is None:
+        points.append(-at.x)
+    ends = [at.retraction(at.manifold, point, at.manifold.zero_vector(point)) for point in points]
+    still = _apart(at.manifold, at(at.directions[0], 0.0), at.x)
+    return max(still, *(_apart(at.manifold, *pair) for pair in zip(ends, points, strict=True)))
 
 
 @law(RETRACTION, 1e-10)
