@@ -360,10 +360,11 @@ def catalogue(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     torus = Check(
         name="order", subject="Torus", passed=False, measured=NAN, expected=2.0, detail="slope [1] of 2"
     )
+    line = Check(name="order", subject="Line", passed=True, measured=float("inf"), expected=3.0, detail="")
 
     def run_catalogue(names: list[str], seed: int) -> list[Check]:
         calls.append((names, seed))
-        return [one for one in (sphere, torus) if not names or one.subject in names]
+        return [one for one in (sphere, torus, line) if one.subject in (names or ("Sphere(3)", "Torus"))]
 
     module = ModuleType("rmopt.checks")
     module.run_catalogue = run_catalogue  # type: ignore[attr-defined]
@@ -384,6 +385,11 @@ def test_check_fails_when_a_check_fails(call: Any, catalogue: list[Any]) -> None
 def test_check_passes(call: Any, catalogue: list[Any]) -> None:
     called = call("check", "Sphere(3)", "--quiet")
     assert (called.status, called.out) == (0, "1 of 1 checks passed.\n")
+
+
+def test_a_slope_of_what_is_exact_is_no_missing_number(call: Any, catalogue: list[Any]) -> None:
+    called = call("check", "Line")
+    assert called.out.splitlines()[2].split() == ["passed", "order", "Line", "exact", "3.000"]
 
 
 def test_check_quiet_shows_only_failures(call: Any, catalogue: list[Any]) -> None:

@@ -27,9 +27,8 @@ found = [
     if retraction == Cayley()
     for check in check_retraction(retraction, one.manifold)
 ]
-assert len(found) == 6
+assert sum(check.name == "order 2" for check in found) == 3
 assert all(found), found
-assert all(check.expected == 3.0 for check in found[1::2])
 """
 
 MANIFOLD = """
@@ -38,7 +37,7 @@ from rmopt.checks import check_manifold, check_retraction
 from rmopt.manifolds import Sphere
 (one,) = (one for one in flat_instances() if isinstance(one.manifold, Sphere))
 found = check_manifold(one.manifold) + check_retraction(one.retractions[0], one.manifold)
-assert len(found) == 12
+assert {"exp and log", "distance", "midpoint", "order 2", "staying"} <= {check.name for check in found}
 assert all(found), found
 """
 

@@ -41,11 +41,12 @@ def automatic(A, B):
 
 
 # %%
-# `check_gradient` holds a gradient against the cost: the Taylor error must fall with slope 2.
+# `check_gradient` holds a gradient against the cost: the Taylor error must fall with slope 2. It does so at a random
+# point; the generator with seed 0 has made the matrix to find, where every gradient vanishes, so this one has seed 1.
 
 from rmopt.checks import check_gradient, check_hessian
 
-check = check_gradient(Problem(manifold, automatic))
+check = check_gradient(Problem(manifold, automatic), rng=1)
 print(check)
 
 # %%
@@ -77,8 +78,8 @@ class Completion(Cost):
 
 
 by_hand = Problem(manifold, Completion())
-print(check_gradient(by_hand))
-print(*check_hessian(by_hand), sep="\n")
+print(check_gradient(by_hand, rng=1))
+print(*check_hessian(by_hand, rng=1), sep="\n")
 
 # %%
 # One term at a time
@@ -158,7 +159,7 @@ plt.show()
 point = manifold.random_point(rng)
 assert np.isclose(automatic.value(point), by_hand.cost.value(point))
 assert check
-assert all(check_hessian(by_hand))
+assert all(check_hessian(by_hand, rng=1))
 some, all_columns = np.arange(9), np.eye(60)
 assert np.allclose(
     CompletionSum().term_gradient(point, some) @ all_columns,

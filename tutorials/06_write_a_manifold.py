@@ -79,9 +79,9 @@ class Stiefel(Manifold):
 # Its laws
 # --------
 #
-# Ten laws of the manifold, and the orders of two retractions that the library has for subspaces. On
-# orthonormal
-# *frames* the one by polar factors stays of second order, the one by QR does not: the check finds it out.
+# The laws of the manifold, and those of two retractions that the library has for subspaces. Those of geodesics
+# are left out, since this manifold knows none. On orthonormal *frames* the retraction by polar factors stays of
+# second order, the one by QR does not: the check finds it out.
 
 from rmopt.checks import check_hessian, check_manifold, check_retraction
 

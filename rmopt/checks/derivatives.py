@@ -163,21 +163,25 @@ class _Cost:
     """A cost at a point, with its gradient, and what operators are looked at through."""
 
     def __init__(self, problem: Problem, x: Any, rng: np.random.Generator) -> None:
-        self.problem, self.manifold, self.cost = problem, problem.manifold, problem.cost
-        self.x, self.rng = x, rng
+        self.manifold, self.x, self.rng = problem.manifold, x, rng
+        # What else a cost can do is asked of it law by law.
+        self.cost: Any = problem.cost
         self.gradient = problem.cost.gradient(x)
+        # Sizes are those of another point as well: at a minimum there is nothing but rounding.
+        other = problem.manifold.random_point(rng)
+        self.value_size = max(abs(self.cost.value(x)), abs(self.cost.value(other)), np.finfo(float).tiny)
         # Operators are never formed: they may be large.
         self.probe = rng.standard_normal((self.gradient.shape[-1], 2))
+        self.size = np.linalg.norm(self.seen(problem.cost.gradient(other)))
 
     def seen(self, ambient: Any) -> Array:
         """Return an ambient gradient as far as it can be told from others."""
         return ambient if isinstance(ambient, np.ndarray) and ambient.ndim != 2 else ambient @ self.probe
 
     def gap(self, found: Any, expected: Any) -> float:
-        """Return the difference of two ambient gradients, relative to their size."""
-        found, expected = (np.asarray(part) for part in (found, expected))
-        size = max(np.linalg.norm(found), np.linalg.norm(expected), np.finfo(float).tiny)
-        return float(np.linalg.norm(found - expected) / size)
+        """Return the difference of two ambient gradients, relative to the size of gradients."""
+        size = max(np.linalg.norm(found), np.linalg.norm(expected), self.size, np.finfo(float).tiny)
+        return float(np.linalg.norm(np.asarray(found) - expected) / size)
 
     def terms(self) -> Array | None:
         """Return all terms, one a row; None where the cost is no sum or a stream."""
@@ -189,71 +193,67 @@ class _Cost:
         return self.cost.all_terms().reshape(-1, width) if hasattr(self.cost, "all_terms") else None
 
 
-@law(
-    COST,
-    "repetition",
-    "the same point gives the same value and gradient",
-    "random numbers, or a state that `value` or `gradient` changes",
-)
+@law(COST)
 def _repetition(at: _Cost) -> float:
+    """The same point gives the same value and gradient.
+
+    Likely cause: random numbers, or a state that `value` or `gradient` changes.
+    """
     values = [at.cost.value(at.x) for _ in range(2)]
     again = at.gap(at.seen(at.cost.gradient(at.x)), at.seen(at.gradient))
-    return max(abs(values[0] - values[1]) / max(abs(values[0]), 1.0), again)
+    return max(abs(values[0] - values[1]) / at.value_size, again)
 
 
-@law(COST, "purity", "the point stays as it is", "an operation in place, such as `point -= …`", 0.0)
+@law(COST, 0.0)
 def _purity(at: _Cost) -> float:
+    """The point stays as it is; likely cause: an operation in place, such as `point -= …`."""
     before = [array.copy() for array in arrays_of(at.x)]
     at.cost.value(at.x)
     at.cost.gradient(at.x)
     return float(not all(map(np.array_equal, before, arrays_of(at.x))))
 
 
-@law(COST, "transposed gradient", "uᵀ(G v) = (Gᵀu)ᵀv", "the gradient's `T` is another operator", SUMS)
-def _transposed(at: _Cost) -> float | None:
+@law(COST, SUMS)
+def _transposed_gradient(at: _Cost) -> float | None:
+    """Uᵀ(G v) = (Gᵀu)ᵀv; likely cause: the gradient's `T` is another operator."""
     if isinstance(at.gradient, np.ndarray):
         return None
     left = at.rng.standard_normal((at.gradient.shape[0], 2))
     return at.gap(left.T @ (at.gradient @ at.probe), (at.gradient.T @ left).T @ at.probe)
 
 
-@law(
-    COST,
-    "invariance",
-    "one point in two forms has one value",
-    "the cost depends on the basis or the factors that a point is written in, and not on the point alone",
-    1e-8,
-)
+@law(COST, 1e-08)
 def _invariance(at: _Cost) -> float | None:
+    """One point in two forms has one value.
+
+    Likely cause: the cost depends on the basis or the factors that a point is written in, and not on the point
+    alone.
+    """
     form = _other_form(at.manifold, at.x, at.rng)
     if form is None:
         return None
-    value, other = at.cost.value(at.x), at.cost.value(form)
-    return abs(value - other) / max(abs(value), np.finfo(float).tiny)
+    return abs(at.cost.value(at.x) - at.cost.value(form)) / at.value_size
 
 
-@law(
-    COST,
-    "sum of terms",
-    "term_gradient of all terms is the gradient",
-    "a sign, a factor or a regulariser that only one of the two has",
-    SUMS,
-)
+@law(COST, SUMS)
 def _sum_of_terms(at: _Cost) -> float | None:
+    """`term_gradient` of all terms is the gradient.
+
+    Likely cause: a sign, a factor or a regulariser that only one of the two has.
+    """
     terms = at.terms()
     if terms is None:
         return None
     return at.gap(at.seen(at.cost.term_gradient(at.x, terms.ravel())), at.seen(at.gradient))
 
 
-@law(
-    COST,
-    "batches",
-    "term_gradient of the terms i, i, j is twice that of i and that of j",
-    "term_gradient is a mean and must be a sum, or it counts a repeated term once (`A[i] += …`; np.add.at counts it)",
-    SUMS,
-)
+@law(COST, SUMS)
 def _batches(at: _Cost) -> float | None:
+    """`term_gradient` of the terms i, i, j is twice that of i and that of j.
+
+    Likely cause: term_gradient is a mean and must be a sum, or it counts a repeated term once (`A[i] += …`;
+    np.add.at counts it).
+    """
     terms = at.terms()
     if terms is None:
         return None
@@ -264,19 +264,17 @@ def _batches(at: _Cost) -> float | None:
     return at.gap(whole, 2.0 * of_i + of_j)
 
 
-@law(
-    COST,
-    "agents",
-    "agents' values and gradients add up, and their curvature is symmetric and not negative",
-    "agent_value and agent_gradient are of different parts",
-    SUMS,
-)
+@law(COST, SUMS)
 def _agents(at: _Cost) -> float | None:
+    """Agents' values and gradients add up, and their curvature is symmetric and not negative.
+
+    Likely cause: agent_value and agent_gradient are of different parts.
+    """
     if not isinstance(at.cost, AgentSum) or len(at.cost.here) != at.cost.n_terms:
         return None
     value = sum(at.cost.agent_value(at.x, agent) for agent in at.cost.here)
     parts = [at.cost.agent_gradient(at.x, agent) for agent in at.cost.here]
-    errors = [abs(value - at.cost.value(at.x)) / max(abs(value), np.finfo(float).tiny)]
+    errors = [abs(value - at.cost.value(at.x)) / at.value_size]
     errors.append(at.gap(sum(at.seen(gradient) for gradient, _ in parts), at.seen(at.gradient)))
     for _, curvature in parts:
         errors += [
@@ -286,14 +284,12 @@ def _agents(at: _Cost) -> float | None:
     return float(max(errors))
 
 
-@law(
-    COST,
-    "block gradients",
-    "block_gradient is the block of the gradient, and block_scale no less than its length",
-    "block_gradient is of another block, or misses a part",
-    SUMS,
-)
+@law(COST, SUMS)
 def _block_gradients(at: _Cost) -> Any:
+    """`block_gradient` is the block of the gradient, and block_scale no less than its length.
+
+    Likely cause: block_gradient is of another block, or misses a part.
+    """
     if not isinstance(at.cost, BlockCost) or not isinstance(at.manifold, HasBlocks):
         return None
     if at.cost.n_blocks != at.manifold.n_blocks:
@@ -310,35 +306,32 @@ def _block_gradients(at: _Cost) -> Any:
     return error
 
 
-@law(
-    COST,
-    "proximal step",
-    "of length 0 it stays, and longer ones lower the part that is not smooth",
-    "the step has the wrong sign, or `value` lacks that part",
-    SUMS,
-)
+@law(COST, SUMS)
 def _proximal_step(at: _Cost) -> Any:
+    """Of length 0 it stays, and longer ones lower the part that is not smooth.
+
+    Likely cause: the step has the wrong sign, or `value` lacks that part.
+    """
+    cost, x, step = at.cost, at.x, 1e-4
     if not isinstance(at.cost, HasProximalStep):
         return None
-    x, block, step = at.x, int(at.rng.integers(at.cost.n_blocks)), 1e-4
-    if float(np.abs(at.cost.proximal_step(x, block, 0.0) - x).max()) > 0.0:
+    block = int(at.rng.integers(cost.n_blocks))
+    if float(np.abs(cost.proximal_step(x, block, 0.0) - x).max()) > 0.0:
         return "a step of length 0 moves the point"
-    moved = at.cost.proximal_step(x, block, step)
+    moved = cost.proximal_step(x, block, step)
     move = moved - x
     # What the smooth part changes by, from the gradients at both ends.
-    smooth = 0.5 * float(np.vdot(dense(at.gradient) + dense(at.cost.gradient(moved)), move))
-    fall = at.cost.value(x) + smooth - at.cost.value(moved)
-    return max(0.0, 0.3 * float(np.vdot(move, move)) / step - fall) / max(1.0, abs(at.cost.value(x)))
+    smooth = 0.5 * float(np.vdot(dense(at.gradient) + dense(cost.gradient(moved)), move))
+    fall = cost.value(x) + smooth - cost.value(moved)
+    return max(0.0, 0.3 * float(np.vdot(move, move)) / step - fall) / at.value_size
 
 
-@law(
-    COST,
-    "preconditioner",
-    "precondition is linear, symmetric and positive on the tangent space",
-    "a preconditioner that is not: conjugate gradients go astray with it",
-    1e-8,
-)
+@law(COST, 1e-08)
 def _preconditioner(at: _Cost) -> float | None:
+    """`precondition` is linear, symmetric and positive on the tangent space.
+
+    Likely cause: a preconditioner that is not: conjugate gradients go astray with it.
+    """
     if not isinstance(at.cost, HasPreconditioner):
         return None
     a, b = (at.manifold.random_tangent_vector(at.x, at.rng) for _ in range(2))
@@ -388,27 +381,21 @@ def _turn(k: int, rng: np.random.Generator) -> Array:
 # Hessians: (problem, x, ξ, η, Hξ)
 
 
-@law(
-    HESSIAN,
-    "Hessian symmetry",
-    "⟨Hξ, η⟩ = ⟨ξ, Hη⟩",
-    "a curvature term with the wrong sides, or a cost that depends on the basis (check_cost tells)",
-)
+@law(HESSIAN, name="Hessian symmetry")
 def _hessian_symmetry(about: Any) -> float:
+    """⟨Hξ, η⟩ = ⟨ξ, Hη⟩.
+
+    Likely cause: a curvature term with the wrong sides, or a cost that depends on the basis (check_cost tells).
+    """
     problem, x, xi, eta, along = about
     inner = problem.manifold.inner_product
     asymmetry = abs(inner(x, along, eta) - inner(x, xi, problem.riemannian_hessian(x, eta)))
     return asymmetry / max(1.0, problem.manifold.norm(x, along))
 
 
-@law(
-    HESSIAN,
-    "Hessian linearity",
-    "H(ξ + 2η) = Hξ + 2Hη",
-    "`hessian` normalises its direction, or adds a constant",
-    SUMS,
-)
+@law(HESSIAN, SUMS, name="Hessian linearity")
 def _hessian_linearity(about: Any) -> float:
+    """H(ξ + 2η) = Hξ + 2Hη; likely cause: `hessian` normalises its direction, or adds a constant."""
     problem, x, xi, eta, along = about
     whole, across = (problem.riemannian_hessian(x, v) for v in (xi + eta * 2.0, eta))
     norm = problem.manifold.norm

@@ -86,11 +86,11 @@ def check_block_engine(
         ("fixed steps", FIXED, step_size, steps),
         ("line search", EXACT, 0.99, 20),
     ):
-        engines = (
+        reference, tried = (
             choose_block_engine(problem, retraction, kind, search) for kind in ("reference", "compiled")
         )
-        run = _Run(manifold, *engines, start, schedule, np.full(steps, wanted), leg)
-        kind = type(run.tried).__name__
+        run = _Run(manifold, reference, tried, start, schedule, np.full(steps, wanted), leg)
+        kind = type(tried).__name__
         checks += hold(ENGINE, f"{kind}: {name} along {retraction} with {problem.cost!r} on {manifold}", run)
     return checks
 
@@ -147,14 +147,12 @@ class _Run:
 
 
 # Rounding, amplified by the steps.
-@law(
-    ENGINE,
-    "compiled engine",
-    "it follows the reference, relative to the size of the point",
-    "a step that differs from gradient, projection and retraction of the terms in the schedule",
-    1e-10,
-)
-def _follows(run: _Run) -> float:
+@law(ENGINE, 1e-10)
+def _compiled_engine(run: _Run) -> float:
+    """It follows the reference, relative to the size of the point.
+
+    Likely cause: a step that differs from gradient, projection and retraction of the terms in the schedule.
+    """
     error, point = 0.0, run.start
     for first in range(0, len(run.etas), run.leg):
         part = slice(first, first + run.leg)
@@ -167,25 +165,21 @@ def _follows(run: _Run) -> float:
     return error
 
 
-@law(
-    ENGINE,
-    "exact split",
-    "two runs of 2/5 and 3/5 of the steps give the bits of one run",
-    "the state leaves out something that the next step looks at",
-    0.0,
-)
-def _splits(run: _Run) -> float:
+@law(ENGINE, 0.0)
+def _exact_split(run: _Run) -> float:
+    """Two runs of 2/5 and 3/5 of the steps give the bits of one run.
+
+    Likely cause: the state leaves out something that the next step looks at.
+    """
     return _difference(run, lambda state: state)
 
 
-@law(
-    ENGINE,
-    "exact packing",
-    "a state that was packed and unpacked between them gives these bits too",
-    "`pack` leaves out a part of the state, or rounds it",
-    0.0,
-)
-def _packs(run: _Run) -> float:
+@law(ENGINE, 0.0)
+def _exact_packing(run: _Run) -> float:
+    """A state that was packed and unpacked between them gives these bits too.
+
+    Likely cause: `pack` leaves out a part of the state, or rounds it.
+    """
     engine = run.tried
 
     def kept(state: Any) -> Any:
@@ -195,14 +189,12 @@ def _packs(run: _Run) -> float:
     return _difference(run, kept)
 
 
-@law(
-    ENGINE,
-    "movement",
-    "the run leaves its start by more than 1e-3",
-    "steps that do nothing, or a step size that is too small to tell",
-    0.0,
-)
-def _moves(run: _Run) -> float:
+@law(ENGINE, 0.0)
+def _movement(run: _Run) -> float:
+    """The run leaves its start by more than 1e-3.
+
+    Likely cause: steps that do nothing, or a step size that is too small to tell.
+    """
     moved = np.linalg.norm(run.seen(run.tried.dump(run.whole)) - run.seen(run.start))
     return max(0.0, 1e-3 - float(moved))
 
@@ -217,22 +209,18 @@ def _difference(run: _Run, between: Any) -> float:
     return max(apart, *(abs(float(ours - theirs)) for ours, theirs in counted))
 
 
-@law(SAMPLER, "shape", "one row of integers for each step", "`draw` or `block_size`", 0.0)
+@law(SAMPLER, 0.0)
 def _shape(about: Any) -> Any:
+    """One row of integers for each step; likely cause: `draw` or `block_size`."""
     sampler, _, seed = about
     found = sampler.draw(np.random.default_rng(seed), 0, sampler.block_size)
     fits = found.ndim == 2 and len(found) == sampler.block_size and np.issubdtype(found.dtype, np.integer)
     return 0.0 if fits else f"it drew {found.dtype} of shape {found.shape} for {sampler.block_size} steps"
 
 
-@law(
-    SAMPLER,
-    "range",
-    "the terms are among those that there are",
-    "numbers that count from 1, or of other data",
-    0.0,
-)
+@law(SAMPLER, 0.0)
 def _range(about: Any) -> Any:
+    """The terms are among those that there are; likely cause: numbers that count from 1, or of other data."""
     sampler, count, seed = about
     if count is None or getattr(sampler, "_table", None) is not None:
         return None
@@ -241,14 +229,12 @@ def _range(about: Any) -> Any:
     return 0.0 if inside else f"it drew {found.min()} to {found.max()}, and there are {count}"
 
 
-@law(
-    SAMPLER,
-    "repeatability",
-    "a block depends on its generator and number alone",
-    "a generator of its own, or a memory of earlier draws: resumed runs differ",
-    0.0,
-)
-def _repeats(about: Any) -> float:
+@law(SAMPLER, 0.0)
+def _repeatability(about: Any) -> float:
+    """A block depends on its generator and number alone.
+
+    Likely cause: a generator of its own, or a memory of earlier draws: resumed runs differ.
+    """
     sampler, _, seed = about
     size = sampler.block_size
     second = [sampler.draw(np.random.default_rng(seed), size, size) for _ in range(2)]
@@ -257,27 +243,23 @@ def _repeats(about: Any) -> float:
     return float(not all(np.array_equal(second[0], other) for other in (second[1], after)))
 
 
-@law(
-    STEP_SIZE,
-    "step sizes",
-    "one finite number of at least 0 for each step",
-    "the rule divides by the number of the step, which counts from 0",
-    0.0,
-)
-def _sizes(rule: StepSize) -> Any:
+@law(STEP_SIZE, 0.0)
+def _step_sizes(rule: StepSize) -> Any:
+    """One finite number of at least 0 for each step.
+
+    Likely cause: the rule divides by the number of the step, which counts from 0.
+    """
     etas = np.asarray(rule(np.arange(50)))
     if etas.shape != (50,):
         return f"it gave shape {etas.shape} for 50 steps"
     return 0.0 if np.isfinite(etas).all() and (etas >= 0.0).all() else f"it gave {etas.min()} to {etas.max()}"
 
 
-@law(
-    STEP_SIZE,
-    "step sizes of parts",
-    "they depend on the number of the step alone",
-    "a rule that counts its calls, or looks at the length of what it is asked for",
-    0.0,
-)
-def _sizes_of_parts(rule: StepSize) -> float:
+@law(STEP_SIZE, 0.0)
+def _step_sizes_of_parts(rule: StepSize) -> float:
+    """They depend on the number of the step alone.
+
+    Likely cause: a rule that counts its calls, or looks at the length of what it is asked for.
+    """
     t = np.arange(50)
     return float(np.abs(np.concatenate([rule(t[:20]), rule(t[20:])]) - rule(t)).max())

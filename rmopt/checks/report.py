@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 # A slope is fitted to this many steps, whose logarithms are off the line by less than this.
 WINDOW = 5
 STRAIGHT = 0.05
+
+Measure = Callable[[Any], float | str | None]
 
 # Of identities between numbers near 1: some thousand roundings.
 ROUNDING = 1e-12
@@ -58,10 +61,12 @@ class Check:
 
     def __str__(self) -> str:
         verdict = "passed" if self.passed else "FAILED"
-        limit = "at least" if self.steps is not None else "at most"
-        numbers = f"{_short(self.measured)}, {limit} {_short(self.expected)}"
+        numbers = ""
+        if self.measured is not None and not np.isnan(self.measured):
+            limit = "expected" if self.steps is not None else "at most"
+            numbers = f" {_short(self.measured)}, {limit} {_short(self.expected)}"
         return textwrap.fill(
-            f"{verdict}  {self.name} of {self.subject}: {numbers} ({self.detail})",
+            f"{verdict}  {self.name} of {self.subject}:{numbers} ({self.detail})",
             80,
             subsequent_indent=8 * " ",
             break_on_hyphens=False,
@@ -122,7 +127,7 @@ class Law:
     says: str
     cause: str
     limit: float
-    measure: Callable[[Any], float | str | None]
+    measure: Measure
 
     def check(self, subject: object, about: Any) -> Check | None:
         """Hold something against the law; None when the law does not apply to it."""
@@ -146,13 +151,13 @@ class Law:
         return Check(self.name, str(subject), passed, error, self.limit, detail)
 
 
-def law(
-    laws: list[Law], name: str, says: str, cause: str, limit: float = ROUNDING
-) -> Callable[[Callable[[Any], float | str | None]], Callable[[Any], float | str | None]]:
-    """Return a decorator that adds a measurement to some laws."""
+def law(laws: list[Law], limit: float = ROUNDING, name: str = "") -> Callable[[Measure], Measure]:
+    """Return a decorator that adds a function to some laws: its name is theirs, and its docstring what they say."""
 
-    def add(measure: Callable[[Any], float | str | None]) -> Callable[[Any], float | str | None]:
-        laws.append(Law(name, says, cause, limit, measure))
+    def add(measure: Measure) -> Measure:
+        words = " ".join((measure.__doc__ or "").split()).removesuffix(".")
+        says, cause = re.split(r"(?:;|\.) [lL]ikely cause: ", words) if words else ("", "")
+        laws.append(Law(name or measure.__name__.strip("_").replace("_", " "), says, cause, limit, measure))
         return measure
 
     return add
@@ -227,8 +232,8 @@ def _fitted_slope(x: Array, y: Array) -> float:
 
 
 def _short(number: float | None) -> str:
-    if number is None or np.isnan(number):
-        return "not measured"
+    if number is None:
+        return "–"
     return "exact" if number == np.inf else f"{number:.4g}"
 
 
