@@ -104,11 +104,11 @@ class Product(Manifold):
         )
         found = []
         for i, (factor, part, along) in enumerate(zip(self.factors, point, tangent_vector, strict=True)):
+            zero = np.zeros(factor.embed_point(part).shape)
             if not isinstance(factor, HasHessian):
                 raise MissingCapabilityError(
                     f"{factor} has no `euclidean_to_riemannian_hessian`; use a first-order solver on {self}."
                 )
-            zero = np.zeros(factor.embed_point(part).shape)
             pair = gradients.get(i, zero), hessians.get(i, zero)
             found.append(factor.euclidean_to_riemannian_hessian(part, *pair, along))
         return Parts(found)
