@@ -14,7 +14,7 @@ from rmopt.core import MissingCapabilityError
 from rmopt.costs import LogDetTriplet, Loss, hinge, logistic, squared_hinge
 from rmopt.engines import CoordinateEngine, LogDetEngine, choose_block_engine
 from rmopt.kernels.row_column import EXACT, FRACTION
-from rmopt.manifolds import FixedRankEmbedded, PositiveDefinite
+from rmopt.manifolds import Euclidean, PositiveDefinite
 from rmopt.retractions import (
     POSITIVE_DEFINITE_RETRACTIONS,
     Additive,
@@ -286,7 +286,7 @@ def test_refusals_name_cause_and_cure() -> None:
         LogDetTriplet(X, np.empty((0, 3), dtype=int))
     cost = LogDetTriplet(X, triplets)
     with pytest.raises(MissingCapabilityError, match="needs blocks"):
-        CoordinateDescent().run(Problem(FixedRankEmbedded(4, 4, 2), cost))
+        CoordinateDescent().run(Problem(Euclidean(4, 4), cost))
     with pytest.raises(MissingCapabilityError, match="no compiled twin"):
         choose_block_engine(problem_of(cost), AffineExponential(), "compiled")
     mine = Loss("mine", value=lambda z, y: 0.5 * (z - y) ** 2, slope=lambda z, y: z - y)
