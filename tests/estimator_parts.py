@@ -183,7 +183,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (LABELS, 2),
     ),
     "mean_average_precision": (problems.ranking.mean_average_precision, (X[:, :4], TABLE)),
-    "boost_metric": (boost_metric, (X, TRIPLETS)),
+    "boost_metric": (lambda *given: boost_metric(*given, n_learners=5), (X, TRIPLETS)),
     "hdsl": (hdsl, (X, TRIPLETS)),
     "BilinearSum": (lambda *given: BilinearSum(*given[:2], logistic, given[2]), (X, X, 2 * TABLE[:, 0] - 1)),
     "TripletSum": (lambda *given: TripletSum(*given[:2], triplets=given[2]), (X, X, TRIPLETS)),
