@@ -79,7 +79,7 @@ def _locked_file(path: Path) -> tuple[int, Path]:
         if fcntl is not None:
             with suppress(OSError):  # file systems without locks; there nothing is removed either
                 fcntl.flock(handle, fcntl.LOCK_EX)
-        if os.fstat(handle).st_nlink:
+        if Path(name).exists():
             return handle, Path(name)
         os.close(handle)  # removed before the lock was there
 
