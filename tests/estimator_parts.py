@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from fuzzing import Case
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 
@@ -352,14 +353,6 @@ def variants(valid: Any) -> dict[str, Any]:
     return junk() | holes | scaled | kinds | forms
 
 
-@dataclass(frozen=True)
-class Case:
-    """One attempt: what is called with what."""
-
-    name: str
-    run: Callable[[], Any]
-
-
 def parameter_cases(part: Part) -> Iterator[Case]:
     """Yield `fit` with each value for each parameter."""
     for name in part.kind().get_params() if _plain(part.kind) else part.quick:
@@ -409,17 +402,3 @@ def learned(model: Any) -> list[Any]:
 def _plain(kind: type) -> bool:
     parameters = inspect.signature(kind).parameters.values()
     return all(one.default is not inspect.Parameter.empty for one in parameters)
-
-
-def not_finite(value: Any, depth: int = 0) -> bool:
-    """Return whether NaN or infinity is among the numbers of a result."""
-    if sp.issparse(value):
-        value = value.data
-    if isinstance(value, float | complex | np.ndarray | np.generic):
-        array = np.asarray(value)
-        return array.dtype.kind in "fc" and not np.isfinite(array).all()
-    if depth < 4 and isinstance(value, list | tuple):
-        return any(not_finite(one, depth + 1) for one in value)
-    if depth < 4 and hasattr(value, "__dict__") and type(value).__module__.startswith(("rmopt", "problems")):
-        return any(not_finite(one, depth + 1) for one in vars(value).values())
-    return False
