@@ -23,6 +23,8 @@ class OwnedData(AgentSum):
         Number of rows of a point, m.
     """
 
+    point_type = np.ndarray
+
     parts: dict[int, Any]
     lam: float
     n_rows: int

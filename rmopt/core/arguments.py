@@ -16,6 +16,9 @@ import numpy as np
 
 from rmopt.core.errors import InvalidInputError
 
+# More than an array could hold.
+LARGEST = 2**62
+
 Check = Callable[..., Any]
 T = TypeVar("T")
 
@@ -73,7 +76,7 @@ def number(
     return found
 
 
-def integer(name: str, value: Any, least: int = 0, most: int | None = None) -> int:
+def integer(name: str, value: Any, least: int = 0, most: int = LARGEST) -> int:
     """Return an integer within bounds, as an int; numpy's integers are taken, booleans and 2.0 are not.
 
     Examples
@@ -86,8 +89,9 @@ def integer(name: str, value: Any, least: int = 0, most: int | None = None) -> i
     rmopt.core.errors.InvalidInputError: rank = 2.0 must be a positive integer.
     """
     inside = isinstance(value, Integral) and not isinstance(value, bool)
-    if not inside or value < least or (most is not None and value > most):
-        wanted = _wanted("integer", least, None, most, None)
+    if not inside or not least <= value <= most:
+        named = most < LARGEST or (inside and value > most)
+        wanted = _wanted("integer", least, None, most if named else None, None)
         raise InvalidInputError(f"{name} = {shown(value)} must be {wanted}.")
     return int(value)
 
@@ -161,8 +165,8 @@ def instance(name: str, value: Any, wanted: type | tuple[type, ...], example: st
 
 
 def callable_of(name: str, value: Any) -> Callable[..., Any]:
-    """Return something that can be called."""
-    if not callable(value):
+    """Return a function, or an object that can be called; a class is none."""
+    if not callable(value) or isinstance(value, type):
         raise InvalidInputError(f"{name} = {shown(value)} must be a function.")
     return value
 

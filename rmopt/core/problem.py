@@ -73,16 +73,7 @@ class Problem:
         InvalidInputError
             When it is no ambient matrix of the shape of the points.
         """
-        found = self.cost.gradient(point)
-        shape, wanted = getattr(found, "shape", None), tuple(self.manifold.embed_point(point).shape)
-        parts = isinstance(found, Parts | list | tuple) and isinstance(point, Parts)
-        if not parts and (shape is None or tuple(shape) != wanted):
-            given = f"{shown(found)}, no array or operator" if shape is None else f"of shape {tuple(shape)}"
-            raise InvalidInputError(
-                f"the gradient of {type(self.cost).__name__} is {given}, and points of {self.manifold} have shape "
-                f"{wanted}; return the derivative by each entry of the point."
-            )
-        return found
+        return ambient_at(self.manifold, point, self.cost.gradient(point), self.cost)
 
     def probe(self, point: Any) -> None:
         """Take value and gradient at a point once, to refuse what no solver can go on from.
@@ -128,3 +119,16 @@ class Problem:
         cost: Any = self.cost
         bent = cost.hessian(point, manifold.embedding(point, tangent))
         return manifold.euclidean_to_riemannian_hessian(point, self.gradient(point), bent, tangent)
+
+
+def ambient_at(manifold: Manifold, point: Any, gradient: Any, cost: Cost) -> Ambient:
+    """Return the gradient that a cost gave at a point, or refuse one that is no ambient matrix of the points' shape."""
+    shape, wanted = getattr(gradient, "shape", None), tuple(manifold.embed_point(point).shape)
+    parts = isinstance(gradient, Parts | list | tuple) and isinstance(point, Parts)
+    if not parts and (shape is None or tuple(shape) != wanted):
+        given = f"{shown(gradient)}, no array or operator" if shape is None else f"of shape {tuple(shape)}"
+        raise InvalidInputError(
+            f"the gradient of {type(cost).__name__} is {given}, and points of {manifold} have shape {wanted}; return "
+            "the derivative by each entry of the point."
+        )
+    return gradient

@@ -68,6 +68,8 @@ class ConvexCost(Cost):
         Whether second derivatives are continuous.
     """
 
+    point_type = PSDPoint
+
     shape: tuple[int, int]
     lower_bound: float | None = None
     trace_weight: float = 0.0

@@ -12,6 +12,7 @@ from scipy.optimize import bisect
 from rmopt.core.ambient import Array, dense
 from rmopt.core.cost import BlockCost, Cost, HasProximalStep
 from rmopt.core.points import arrays_of
+from rmopt.core.problem import ambient_at
 from rmopt.core.retraction import Retraction
 from rmopt.core.row_column import RowColumn
 from rmopt.engines.base import Engine, checked, diverged
@@ -117,7 +118,8 @@ class CoordinateEngine(BlockEngine):
     def _gradient(self, point: Any, block: int) -> Any:
         if isinstance(self.cost, BlockCost):
             return self._tangent(point, self.cost.block_gradient(point, block))
-        return self._tangent(point, self.manifold.block_of(self.cost.gradient(point), block))
+        ambient = ambient_at(self.manifold, point, self.cost.gradient(point), self.cost)
+        return self._tangent(point, self.manifold.block_of(ambient, block))
 
     def _tangent(self, point: Any, part: Any) -> Any:
         """Return a block of the gradient as a tangent vector; rows and columns are one as they are."""

@@ -10,6 +10,7 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.cost import FiniteSum
 from rmopt.core.manifold import Manifold
+from rmopt.core.problem import ambient_at
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, checked, diverged
 
@@ -55,9 +56,10 @@ class ReferenceEngine(Engine):
     def _advance(self, state: ReferenceState, schedule: Array, etas: Array) -> ReferenceState:
         point, steps, updates = state.point, state.steps, state.updates
         for terms, eta in zip(schedule, etas, strict=True):
-            gradient = self.manifold.euclidean_to_riemannian_gradient(
-                point, self.cost.term_gradient(point, terms)
-            )
+            ambient = self.cost.term_gradient(point, terms)
+            if steps == 0:
+                ambient_at(self.manifold, point, ambient, self.cost)
+            gradient = self.manifold.euclidean_to_riemannian_gradient(point, ambient)
             length = self.manifold.norm(point, gradient)
             if not np.isfinite(length):
                 raise diverged(steps, eta)

@@ -191,4 +191,6 @@ class global_seed:  # noqa: N801 - used like a function
         np.random.set_state(self.before)
 
 
-from_pymanopt = FromPymanopt
+def from_pymanopt(manifold: Any) -> FromPymanopt:
+    """Return a manifold of pymanopt as one of rmopt (see `FromPymanopt`)."""
+    return FromPymanopt(manifold)

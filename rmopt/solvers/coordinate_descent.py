@@ -62,7 +62,7 @@ class CoordinateDescent(Solver):
         engine: str = "auto",
         n_steps: int | None = None,
     ) -> None:
-        number("n_passes", n_passes, least=0)
+        number("n_passes", n_passes, least=0, most=1e12)
         self.n_passes, self.tol = n_passes, number("tol", tol, least=0)
         self.order, self.engine_name = as_order(order, ORDERS), one_of("engine", engine, ENGINES)
         self.step_size = ExactLineSearch() if step_size is None else as_step_size(step_size, searches=True)

@@ -93,7 +93,10 @@ class Gossip(Solver):
         n_steps: int | None = None,
         world: World | None = None,
     ) -> None:
-        self.step_size, self.n_updates = as_step_size(step_size), number("n_updates", n_updates, least=0)
+        self.step_size, self.n_updates = (
+            as_step_size(step_size),
+            number("n_updates", n_updates, least=0, most=1e12),
+        )
         self.order, self.clock = as_order(order, ORDERS), one_of("clock", clock, CLOCKS)
         self.preconditioned, self.retraction = flag("preconditioned", preconditioned), retraction
         self.scales = (

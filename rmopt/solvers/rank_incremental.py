@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import flag, integer, number
+from rmopt.core.arguments import flag, integer, number, shown
 from rmopt.core.cost import FiniteSum, WholeCost
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.problem import Problem
@@ -117,12 +117,12 @@ class RankIncremental(Solver):
             inner = Hybrid()
         if inner is not None and not callable(getattr(inner, "run", None)):
             raise InvalidInputError(
-                f"inner = {inner!r} must be a solver, for example NewtonCG(), LBFGS() or "
+                f"inner = {shown(inner)} must be a solver, for example NewtonCG(), LBFGS() or "
                 "PymanoptSolver('ConjugateGradient'); or None."
             )
         self.growth = Exponential() if growth is None else growth
         if not all(callable(getattr(self.growth, name, None)) for name in ("first", "after")):
-            raise InvalidInputError(f"growth = {growth!r} is unknown; choose Exponential() or Linear().")
+            raise InvalidInputError(f"growth = {shown(growth)} is unknown; choose Exponential() or Linear().")
         self.inner, self.rescale = inner, flag("rescale", rescale)
         self.tol, self.n_steps = number("tol", tol, least=0), integer("max_rounds", max_rounds)
         self.max_rank = None if max_rank is None else integer("max_rank", max_rank, 1)
