@@ -20,7 +20,9 @@ import scipy.sparse as sp
 from rmopt.core.errors import RmoptError
 
 SECONDS = 10.0
-CLEAN = ("fine", "rmopt's sentence", "scikit-learn's sentence")
+CLEAN = ("fine", "rmopt's sentence", "scikit-learn's sentence", "their own error")
+# Methods of strangers' costs, whose errors are theirs.
+OWN = ("their_value", "their_gradient")
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ def outcome(case: Case) -> tuple[str, str]:
         said = str(error)
         return ("rmopt's sentence" if said.endswith((".", "?")) and "\n" not in said else "no sentence"), said
     except Exception as error:
+        if traceback.extract_tb(error.__traceback__)[-1].name in OWN:
+            return "their own error", ""
         frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
         last = next((name for name in reversed(frames) if "pandas" not in name and "polars" not in name), "")
         known = isinstance(error, ValueError | TypeError) and "/sklearn/" in last

@@ -37,6 +37,8 @@ class LabelRanking(FiniteSum):
         For shapes that do not belong together, or fewer than two labels.
     """
 
+    point_type = (LowRankPoint, np.ndarray)
+
     def __init__(self, X: Any, Y: Any) -> None:
         self.X = as_rows(X, "X")
         self.Y = indicators(Y, self.X.shape[0])

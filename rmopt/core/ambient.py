@@ -42,7 +42,7 @@ class Linear:
     __array_ufunc__ = None
 
     def __sub__(self, other: Any) -> Any:
-        return self + -other
+        return self.__add__(-other)  # type: ignore[operator]
 
     def __neg__(self) -> Any:
         return self * -1.0  # type: ignore[operator]
@@ -61,6 +61,8 @@ class Vector(Linear):
         return type(self)(*parts)
 
     def __add__(self, other: Self) -> Self:
+        if not isinstance(other, type(self)):
+            return NotImplemented
         return self._made([a + b for a, b in zip(self._parts(), other._parts(), strict=True)])
 
     def __mul__(self, scalar: float) -> Self:

@@ -122,7 +122,7 @@ class Problem:
 
 
 def ambient_at(manifold: Manifold, point: Any, gradient: Any, cost: Cost) -> Ambient:
-    """Return the gradient that a cost gave at a point, or refuse one that is no ambient matrix of the points' shape."""
+    """Return the gradient that a cost gave at a point, or refuse one that has not the shape of the points."""
     shape, wanted = getattr(gradient, "shape", None), tuple(manifold.embed_point(point).shape)
     parts = isinstance(gradient, Parts | list | tuple) and isinstance(point, Parts)
     if not parts and (shape is None or tuple(shape) != wanted):

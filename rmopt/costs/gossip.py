@@ -43,8 +43,6 @@ class GossipCost(FiniteSum):
     point_type = Parts
     remedy = "take Power(manifold, n), with a point for each agent"
 
-    point_type = Parts
-
     def __init__(self, tasks: AgentSum, graph: Graph, rho: float, manifold: Manifold) -> None:
         instance("tasks", tasks, AgentSum, "an object of a subclass of AgentSum")
         instance("graph", graph, Graph, "a Graph, for example Graph.path(5)")

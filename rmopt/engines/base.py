@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -96,7 +97,7 @@ def unlike(role: str, part: Any, kinds: Iterable[type]) -> str | None:
     name = made.__name__
     if made in kinds:
         for key in getattr(part, "__dict__", {}):
-            if callable(getattr(made, key, None)):
+            if inspect.isfunction(getattr(made, key, None)):
                 return f"this {name} has a `{key}` of its own; compiled steps are for that of its class"
         return None
     for kind in made.__mro__:

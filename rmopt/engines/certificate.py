@@ -103,7 +103,7 @@ def certify(
         trace_bound=max(0.0, excess) / cost.trace_weight,
         excess=max(0.0, excess),
     )
-    if found.trace_bound == 0.0 and values[0] > 1e-6 * cost.trace_weight:
+    if excess <= 0.0 and values[0] > 1e-6 * cost.trace_weight:
         raise _contradicted(
             cost, f"its value is {local.value:.6g} and still falls along an eigenvector of −∇f"
         )

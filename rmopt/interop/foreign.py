@@ -158,7 +158,7 @@ class FromPymanopt(Manifold):
 
         Besides its form it is told by the zero step, which leaves a point of the manifold in its place.
         """
-        expected = self._shape
+        expected = self.shape
         if not isinstance(point, np.ndarray) or point.shape != expected:
             return f"a point of {self} is an array of shape {expected}"
         if not np.isfinite(point).all():
@@ -173,7 +173,8 @@ class FromPymanopt(Manifold):
         return None if off < 1e-8 else f"a step of length zero moves the point by {off:.1e}"
 
     @cached_property
-    def _shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a point."""
         return self.random_point(np.random.default_rng(0)).shape
 
 

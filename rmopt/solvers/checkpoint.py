@@ -147,7 +147,7 @@ class SharedCheckpoint(Saving):
 
 
 def _save(path: Path, arrays: dict[str, Array], about: dict[str, Any]) -> None:
-    save_arrays(path, arrays, about | {"format": FORMAT, "content": _content(arrays, about)})
+    save_arrays(path, arrays, about | {"checkpoint_format": FORMAT, "content": _content(arrays, about)})
 
 
 def _loaded(path: Path, identity: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -156,10 +156,10 @@ def _loaded(path: Path, identity: dict[str, Any]) -> tuple[dict[str, Array], dic
     saved = about.get("identity") if isinstance(about, dict) else None
     if not isinstance(saved, dict):
         raise InvalidInputError(f"{path} is not a checkpoint; delete it or choose another path.")
-    if about.get("format") != FORMAT:
+    if about.get("checkpoint_format") != FORMAT:
         raise StorageError(
-            f"the checkpoint {path} is of format {about.get('format', 1)}, and this version of rmopt reads {FORMAT}; "
-            "delete it, or go on with the version that wrote it."
+            f"the checkpoint {path} is of format {about.get('checkpoint_format', 1)}, and this version of rmopt reads "
+            f"{FORMAT}; delete it, or go on with the version that wrote it."
         )
     for key in (*identity, *saved):
         if saved.get(key) != identity.get(key):
