@@ -143,7 +143,6 @@ NONSENSE = {
     "optima-rows=-1 optima-beta=inf",
     "metric-regression": "sizes=0 samples=x beta=nan methods= tol=0 tol=inf time-limit=nan repeats=0",
     "tagging": "betas=-1 growth=x columns=0 tol=nan splits=0 factors=-1 data=x",
-    "sparse-speed": "sizes=1 rank=0 nonzeros=0 steps=0 repeats=-1",
 }
 
 

@@ -158,8 +158,8 @@ def _loaded(path: Path, identity: dict[str, Any]) -> tuple[dict[str, Array], dic
         raise InvalidInputError(f"{path} is not a checkpoint; delete it or choose another path.")
     if about.get("checkpoint_format") != FORMAT:
         raise StorageError(
-            f"the checkpoint {path} is of format {about.get('checkpoint_format', 1)}, and this version of rmopt reads "
-            f"{FORMAT}; delete it, or go on with the version that wrote it."
+            f"the checkpoint {path} is of format {about.get('checkpoint_format', 1)}, and this version of rmopt "
+            f"reads {FORMAT}; delete it, or go on with the version that wrote it."
         )
     for key in (*identity, *saved):
         if saved.get(key) != identity.get(key):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import sys
 from collections.abc import Callable
 from datetime import date
 from importlib.metadata import version
@@ -14,6 +15,8 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
+# Peers that the tests hold against oracles.
+sys.path.insert(0, str(Path(__file__).parents[1]))
 KEPT = Path(__file__).parents[2] / "docs" / "measured"
 
 Row = dict[str, Any]

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.linalg.blas import dgemv, dger
+from step_times import median_seconds
 from threadpoolctl import threadpool_limits
 
-from problems.speed.timing import median_seconds
 from rmopt.costs import BilinearSum, absolute
 from rmopt.engines import BilinearEngine, BlockedEngine
 from rmopt.manifolds import FixedRankEmbedded

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from step_times import StepTimes
 from threadpoolctl import threadpool_limits
 from timing import median
 
 from problems.coembedding import CoembeddingClassifier
-from problems.speed.timing import StepTimes
 from problems.triplets import ClassTriplets
 from rmopt import Problem
 from rmopt.costs import LogDetTriplet, hinge

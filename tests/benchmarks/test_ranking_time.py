@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numba import njit
+from step_times import median_seconds
 from threadpoolctl import threadpool_limits
 
 from problems.datasets import load
 from problems.multilabel import MultilabelBundle
 from problems.ranking import LabelRanking, WarpRanking
 from problems.ranking.training import epochs
-from problems.speed.timing import median_seconds
 from rmopt import Problem
 from rmopt.engines import choose_engine
 from rmopt.manifolds import FixedRankEmbedded

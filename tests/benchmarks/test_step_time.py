@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from step_times import StepTimes
 from threadpoolctl import threadpool_limits
 
-from problems.speed.timing import StepTimes
 from rmopt.retractions import FIXED_RANK_RETRACTIONS
 
 NNZ = 100

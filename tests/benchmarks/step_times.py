@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from step_peers import algorithm_4, touch_plain, touch_unrolled
 
-from problems.speed.peers import algorithm_4, touch_plain, touch_unrolled
 from rmopt.core import Problem
 from rmopt.costs import BilinearSum, absolute
 from rmopt.engines import choose_engine
