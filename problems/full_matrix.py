@@ -31,7 +31,6 @@ class TripletSolver(OnlineSolver):
     one_space: bool = False
 
     def engine(self, problem: Problem) -> Engine:
-        """Return the engine that does the steps."""
         cost = problem.cost
         # The loops stand for what the cost computes, and know nothing of what a subclass makes of it.
         if type(cost) is not TripletSum or cost.loss is not hinge:
@@ -67,7 +66,6 @@ class FullMatrix(OnlineEngine):
         return arrays["W"].copy()
 
     def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
-        """Do one step per triplet (see `OnlineEngine.run`)."""
         rows, _, terms = rows_and_terms(self.cost, schedule, etas)
         return _full_matrix.oasis(arrays["W"], rows, terms, moves)
 
@@ -98,7 +96,6 @@ class FullMetric(OnlineEngine):
         return matrix.base + (vectors.T * weights) @ vectors
 
     def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
-        """Do one step per triplet (see `OnlineEngine.run`)."""
         rows, _, terms = rows_and_terms(self.cost, schedule, etas)
         return _full_matrix.lego(pending.Changing(**arrays), self.near, self.far, rows, terms, moves)
 
@@ -112,7 +109,6 @@ class Oasis(TripletSolver):
     one_space = True
 
     def triplet_engine(self, cost: TripletSum) -> Engine:
-        """Return the engine for a checked cost."""
         return FullMatrix(cost)
 
 
@@ -129,7 +125,6 @@ class Lego(TripletSolver):
     one_space = True
 
     def triplet_engine(self, cost: TripletSum) -> Engine:
-        """Return the engine for a checked cost."""
         return FullMetric(cost, *distance_targets(cost.left))
 
 

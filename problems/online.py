@@ -54,7 +54,6 @@ class OnlineEngine(Engine):
         return OnlineState(self.arrays_of(point), 0, np.zeros(1, dtype=np.int64))
 
     def advance(self, state: OnlineState, schedule: Array, etas: Array) -> OnlineState:
-        """Do one step per row of the schedule (see `Engine.advance`)."""
         schedule = checked(schedule, etas, self.cost.term_ranges, 1)
         etas = np.ascontiguousarray(etas, dtype=float)
         bad = self.run(state.arrays, state.moves, schedule, etas)
@@ -64,7 +63,6 @@ class OnlineEngine(Engine):
         return state
 
     def dump(self, state: OnlineState) -> Any:
-        """Return the point at which a state stands."""
         return self.point_of(state.arrays)
 
 
@@ -99,9 +97,7 @@ class OnlineSolver(Solver):
         self.n_steps = integer("n_steps", n_steps)
 
     def sampler_for(self, problem: Problem) -> Sampler:
-        """Return the sampler of the terms."""
         return self.sampler
 
     def step_size_rule(self) -> StepSize:
-        """Return the rule of the step sizes."""
         return self.step_size

@@ -274,7 +274,6 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
 
     @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:
-        """Choose the weight and fit the embeddings (see `CoembeddingClassifier.fit`)."""
         check_parameters(self, self._parameters)
         betas, scorer, cv = checked_betas(self.betas), check_scoring(self, self.scoring), _folds(self.cv)
         X, table = self._checked(X, Y)

@@ -107,7 +107,6 @@ class LinkPrediction(PairwiseDistance):
         return float(both.sum() + smooth_hinge(c).sum()), self._returned(*slopes)
 
     def curvature(self, distances: Array, change: Array) -> Array:
-        """Return the change of the slopes along a change of the distances."""
         a, b, c = self._margins(distances)
         da, db, dc = self._margins(change)
         share = np.exp(smooth_hinge(a) - np.logaddexp(smooth_hinge(a), smooth_hinge(b)))

@@ -66,7 +66,6 @@ class MultilabelCoembedding(PairwiseDistance):
         return kernels.multilabel_loss(distances, self.labels, slopes), slopes
 
     def curvature(self, distances: Array, change: Array) -> Array:
-        """Return the change of the slopes along a change of the distances."""
         bent = np.empty_like(distances)
         kernels.multilabel_curvature(distances, self.labels, np.ascontiguousarray(change), bent)
         return bent

@@ -72,7 +72,6 @@ class TagRanking(PairwiseDistance):
         return value, slopes
 
     def curvature(self, distances: Array, change: Array) -> Array:
-        """Return the change of the slopes along a change of the distances."""
         bent = np.empty_like(distances)
         kernels.ranking_curvature(
             distances, self.posts, self.counts[0], self.starts, self.tags, np.ascontiguousarray(change), bent

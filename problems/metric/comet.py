@@ -141,7 +141,6 @@ class CometMetric(TripletLearner):
         self.verbose = verbose
 
     def learn(self, X: Any, triplets: Array, seed: int, recorder: Recorder | None = None) -> Array:
-        """Return W (see `TripletLearner.learn`); a recorder measures it on the way."""
         problem = self.problem(X, triplets)
         if recorder is None:
             recorder = Recorder(progress=self.verbose, description="COMET")

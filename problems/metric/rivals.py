@@ -79,7 +79,6 @@ class LegoMetric(TripletLearner):
         self.random_state = random_state
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
-        """Return W (see `TripletLearner.learn`)."""
         d = X.shape[1]
         sampler = ShuffledEpochs(triplets)
         solver = Lego(self.step_size, n_steps=int(self.n_epochs) * len(triplets), sampler=sampler)
@@ -119,7 +118,6 @@ class BoostMetric(TripletLearner):
         self.random_state = random_state
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
-        """Return W (see `TripletLearner.learn`)."""
         return boost_metric(X, triplets, penalty=self.penalty, n_learners=self.n_learners)
 
 
@@ -156,5 +154,4 @@ class HdslMetric(TripletLearner):
         self.random_state = random_state
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
-        """Return W (see `TripletLearner.learn`)."""
         return hdsl(X, triplets, scale=self.scale, n_iterations=self.n_iterations, seed=seed)

@@ -63,7 +63,6 @@ class RankingEngine(GaugedEngine):
     def loop(
         self, state: GaugedState, terms: RankingTerms, position: int, probe_every: int, growth_limit: float
     ) -> tuple[int, int]:
-        """Do steps from `position` on (see `GaugedEngine.loop`)."""
         sampling = kernels.WARP if type(self.cost) is WarpRanking else kernels.EXACT
         return kernels.run(
             self.retraction.kernel, sampling, state.factors, state.counters, *self._rows, terms,

@@ -23,7 +23,6 @@ class PassiveAggressiveEngine(FactorEngine):
     cost: LabelRanking
 
     def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
-        """Do one step per row (see `OnlineEngine.run`)."""
         rows = np.ascontiguousarray(schedule.ravel(), dtype=np.int64)
         return kernels.passive_aggressive(
             arrays["A"], arrays["B"], *rows_of(self.cost.X, self.cost.Y), rows, etas, moves
@@ -66,7 +65,6 @@ class FullRankEngine(OnlineEngine):
         return np.ascontiguousarray((theta * weights[:, None]).T)
 
     def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
-        """Do one step per row (see `OnlineEngine.run`)."""
         rows = np.ascontiguousarray(schedule.ravel(), dtype=np.int64)
         method = kernels.MATRIX if self.exponent == 2.0 else kernels.GROUP
         data = rows_of(self.cost.X, self.cost.Y)
@@ -97,7 +95,6 @@ class PassiveAggressive(_RankingSolver):
     """
 
     def engine(self, problem: Problem) -> Engine:
-        """Return the engine that does the steps."""
         return PassiveAggressiveEngine(self._cost(problem))
 
 
@@ -108,7 +105,6 @@ class MatrixPerceptron(_RankingSolver):
     """
 
     def engine(self, problem: Problem) -> Engine:
-        """Return the engine that does the steps."""
         return FullRankEngine(self._cost(problem))
 
 
@@ -122,6 +118,5 @@ class GroupPerceptron(_RankingSolver):
     """
 
     def engine(self, problem: Problem) -> Engine:
-        """Return the engine that does the steps."""
         cost = self._cost(problem)
         return FullRankEngine(cost, exponent=max(2.0, 2.0 * float(np.log(cost.shape[1]))))

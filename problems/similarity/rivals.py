@@ -32,7 +32,6 @@ class GeneralFactors(FactorEngine):
     cost: TripletSum
 
     def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
-        """Do one step per triplet (see `OnlineEngine.run`)."""
         left, right, terms = rows_and_terms(self.cost, schedule, etas)
         return kernels.run(self.method, arrays["A"], arrays["B"], left, right, terms, moves)
 
@@ -58,7 +57,6 @@ class SymmetricFactor(OnlineEngine):
         return PSDPoint(Q, symmetric(triangle @ triangle.T))
 
     def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
-        """Do one step per triplet (see `OnlineEngine.run`)."""
         rows, _, terms = rows_and_terms(self.cost, schedule, etas)
         return kernels.psd_gradient(arrays["A"], rows, terms, moves)
 
@@ -67,7 +65,6 @@ class FactoredGradientDescent(TripletSolver):
     """Simultaneous gradient steps on A and B (§7.1.4, 1; Bai et al. 2009)."""
 
     def triplet_engine(self, cost: TripletSum) -> Engine:
-        """Return the engine for a checked cost."""
         return GeneralFactors(kernels.FACTORED, cost)
 
 
@@ -78,7 +75,6 @@ class PassiveAggressive(TripletSolver):
     """
 
     def triplet_engine(self, cost: TripletSum) -> Engine:
-        """Return the engine for a checked cost."""
         return GeneralFactors(kernels.PASSIVE_AGGRESSIVE, cost)
 
 
@@ -91,5 +87,4 @@ class PSDGradientDescent(TripletSolver):
     one_space = True
 
     def triplet_engine(self, cost: TripletSum) -> Engine:
-        """Return the engine for a checked cost."""
         return SymmetricFactor(cost)

@@ -32,12 +32,10 @@ class OwnedData(AgentSum):
 
     @property
     def n_terms(self) -> int:
-        """Number of agents."""
         return self._n_agents
 
     @property
     def here(self) -> list[int]:
-        """The agents whose data are in this process."""
         return sorted(self.parts)
 
     def _checked(self, point: Any) -> Array:

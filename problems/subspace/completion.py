@@ -76,7 +76,6 @@ class MatrixCompletion(OwnedData):
     # One agent
 
     def agent_value(self, point: Array, agent: int) -> float:
-        """Return an agent's part of the cost."""
         return self._pass(point, agent, with_gradient=False)[0]
 
     def agent_gradient(self, point: Array, agent: int) -> tuple[Array, Array]:
@@ -113,7 +112,6 @@ class MatrixCompletion(OwnedData):
         return self._solve(point).total
 
     def gradient(self, point: Array) -> Array:
-        """Return the Euclidean gradient, shape (m, r)."""
         solved = self._solve(point)
         if solved.gradient is None:
             solved.gradient = self._with_rest(solved.parts.sum(axis=0), point, solved.curvature)

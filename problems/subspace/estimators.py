@@ -139,7 +139,6 @@ class GossipMatrixCompletion(CompletionEstimator):
         )  # fmt: skip
 
     def learn(self, tasks: MatrixCompletion, start: Array | None, seed: int) -> Array:
-        """Return the basis of the mean of the agents' subspaces (see `CompletionEstimator.learn`)."""
         if self.checkpoint is not None and self.bias:
             raise InvalidInputError(
                 "checkpoint holds one run, and bias makes several; give only one of them."
@@ -190,7 +189,6 @@ class BatchCompletion(CompletionEstimator):
         self.random_state = random_state
 
     def learn(self, tasks: MatrixCompletion, start: Array | None, seed: int) -> Array:
-        """Return the basis (see `CompletionEstimator.learn`)."""
         U = leading_subspace(tasks, self.rank, seed) if start is None else start
         problem = Problem(Grassmann(tasks.n_rows, self.rank), tasks)
         length = problem.manifold.norm(U, problem.riemannian_gradient(U))

@@ -52,7 +52,6 @@ class MultitaskFeatures(OwnedData):
         self._solved = {agent: Memo(2) for agent in self.parts}
 
     def agent_value(self, point: Array, agent: int) -> float:
-        """Return an agent's part of the cost."""
         return self._solve(point, agent).total
 
     def agent_gradient(self, point: Array, agent: int) -> tuple[Array, Array]:

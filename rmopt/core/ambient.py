@@ -128,12 +128,10 @@ class Factored(Operator):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of rows and columns, (n, m)."""
         return self.left.shape[0], self.right.shape[0]
 
     @property
     def T(self) -> Factored:
-        """The transposed operator R Lᵀ."""
         return Factored(self.right, self.left)
 
     def __matmul__(self, other: Array) -> Array:
@@ -166,12 +164,10 @@ class Sum(Operator):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Numbers of rows and columns, (n, m)."""
         return tuple(self.terms[0].shape)
 
     @property
     def T(self) -> Sum:
-        """The transposed operator."""
         return Sum(*(term.T for term in self.terms))
 
     def __matmul__(self, other: Array) -> Array:
@@ -208,12 +204,10 @@ class Actions(Operator):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Numbers of rows and columns, (n, m)."""
         return self._shape
 
     @property
     def T(self) -> Actions:
-        """The transposed operator."""
         return Actions(self._shape[::-1], self._apply_transposed, self._apply)
 
     def __matmul__(self, other: Array) -> Array:

@@ -93,7 +93,6 @@ class WholeCost(FiniteSum):
         self.cost = cost
 
     def value(self, point: Any) -> float:
-        """Return the cost at a point."""
         return self.cost.value(point)
 
     def gradient(self, point: Any) -> Ambient:
@@ -101,11 +100,9 @@ class WholeCost(FiniteSum):
         return self.cost.gradient(point)
 
     def refuses(self, point_type: type) -> str | None:
-        """Return why the cost is no function of points of a class, or None."""
         return self.cost.refuses(point_type)
 
     def term_gradient(self, point: Any, terms: np.ndarray) -> Ambient:
-        """Return the Euclidean gradient: there is one term."""
         return self.cost.gradient(point)
 
 
@@ -150,7 +147,6 @@ class AgentSum(FiniteSum):
         return self.term_gradient(point, np.arange(self.n_terms))
 
     def term_gradient(self, point: Any, terms: np.ndarray) -> Ambient:
-        """Return the Euclidean gradient of the sum over some agents."""
         return Sum(*(self.agent_gradient(point, int(agent))[0] for agent in terms))
 
 

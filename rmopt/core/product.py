@@ -65,7 +65,6 @@ class BlockDiagonal(Operator):
 
     @property
     def T(self) -> BlockDiagonal:
-        """The transposed operator."""
         return BlockDiagonal(
             [(m, n) for n, m in self.shapes], {i: block.T for i, block in self.blocks.items()}
         )

@@ -33,7 +33,6 @@ class RowColumn(Operator):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of rows and columns, (d, d)."""
         return len(self.u), len(self.u)
 
     @property

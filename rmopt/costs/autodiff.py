@@ -57,7 +57,6 @@ class AutogradCost(Cost):
         return self(A, B)
 
     def gradient(self, point: LowRankPoint | PSDPoint) -> Actions:
-        """Return the Euclidean gradient as an operator (see the class)."""
         A, B = self._factors(point)
 
         def apply(X: Array) -> Array:
@@ -154,7 +153,6 @@ class AutogradArrayCost(Cost):
         return _number(self.function(X), self._name)
 
     def value(self, point: Array) -> float:
-        """Return f at a point."""
         return self(self._array(point))
 
     def gradient(self, point: Array) -> Array:

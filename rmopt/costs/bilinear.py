@@ -139,7 +139,6 @@ class BilinearSum(Bilinear):
         return np.arange(self.n_terms)
 
     def resolve(self, terms: Array) -> tuple[Array, Array, Array, Array]:
-        """Return the rows and targets of some pairs (see `Bilinear.resolve`)."""
         terms = np.ascontiguousarray(terms, dtype=np.int64)
         return terms, terms, np.full(terms.size, -1), self.targets[terms]
 
@@ -192,7 +191,6 @@ class TripletSum(Bilinear):
         return self.triplets.ravel()
 
     def resolve(self, terms: Array) -> tuple[Array, Array, Array, Array]:
-        """Return the rows of some triplets (see `Bilinear.resolve`)."""
         triplets = terms.reshape(-1, 3).astype(np.int64)
         query, plus, minus = (np.ascontiguousarray(column) for column in triplets.T)
         return query, plus, minus, np.ones(len(triplets))

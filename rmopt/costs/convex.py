@@ -87,7 +87,6 @@ class ConvexCost(Cost):
         """Return the function of weights c ↦ (f(Σ cᵢ YᵢYᵢᵀ), its gradient) for factors Yᵢ."""
 
     def value(self, point: PSDPoint) -> float:
-        """Return the cost at a point."""
         return self.at(point.factor()).value
 
     def gradient(self, point: PSDPoint) -> Actions:
@@ -145,7 +144,6 @@ class SumOfCosts(ConvexCost):
         return _SumModel(Y, [part.at(Y) for part in self.parts])
 
     def mixture(self, factors: Sequence[Array]) -> Mixture:
-        """Return f as a function of weights (see `ConvexCost.mixture`)."""
         functions = [part.mixture(factors) for part in self.parts]
 
         def total(weights: Array) -> tuple[float, Array]:
@@ -229,7 +227,6 @@ class Trace(ConvexCost):
         return _TraceModel(Y, self.beta)
 
     def mixture(self, factors: Sequence[Array]) -> Mixture:
-        """Return f as a function of weights (see `ConvexCost.mixture`)."""
         slopes = self.beta * np.array([np.vdot(Y, Y) for Y in factors])
         return lambda weights: (float(slopes @ weights), slopes)
 

@@ -93,7 +93,6 @@ class EmbeddedModel(LocalModel):
         return self._lifted(self.cost.spread(self.slopes, np.asarray(self.cost.features @ V)))
 
     def along(self, A: Array, B: Array) -> Ambient:
-        """Return the derivative of ∇f along ABᵀ + BAᵀ."""
         cost, features = self.cost, self.cost.features
         change = 2.0 * cost.measure(np.asarray(features @ A), np.asarray(features @ B))
         bent = cost.curvature(self.measurements, change)

@@ -101,7 +101,6 @@ class GossipCost(FiniteSum):
         return np.array([self.manifold.dist(point[i], point[j]) for i, j in self.graph.edges])
 
     def gradient(self, point: Parts) -> BlockDiagonal:
-        """Return the gradient (see `term_gradient`)."""
         return self.term_gradient(point, np.arange(self.n_terms))
 
     def term_gradient(self, point: Parts, terms: Array) -> BlockDiagonal:

@@ -34,7 +34,6 @@ class BatchEngine(BilinearEngine):
     def loop(
         self, state: GaugedState, terms: Terms, position: int, probe_every: int, growth_limit: float
     ) -> tuple[int, int]:
-        """Do steps from `position` on (see `GaugedEngine.loop`)."""
         loop, code = loop_of(batch_sgd, self.cost.loss)
         return loop(
             code, state.factors, state.counters, *self._rows, terms, self.batch_size,

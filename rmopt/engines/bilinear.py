@@ -48,7 +48,6 @@ class BilinearEngine(GaugedEngine):
     def loop(
         self, state: GaugedState, terms: Terms, position: int, probe_every: int, growth_limit: float
     ) -> tuple[int, int]:
-        """Do steps from `position` on (see `GaugedEngine.loop`)."""
         loop, code = loop_of(bilinear_sgd, self.cost.loss)
         return loop(
             self.retraction.kernel, code, state.factors, state.counters, *self._rows, terms,
@@ -68,7 +67,6 @@ class SymmetricBilinearEngine(BilinearEngine):
     def loop(
         self, state: GaugedState, terms: Terms, position: int, probe_every: int, growth_limit: float
     ) -> tuple[int, int]:
-        """Do steps from `position` on (see `GaugedEngine.loop`)."""
         loop, code = loop_of(psd_sgd, self.cost.loss)
         return loop(
             code, state.factors, state.counters, *self._rows, terms, position, probe_every, growth_limit

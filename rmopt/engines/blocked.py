@@ -111,7 +111,6 @@ class BlockedEngine(GaugedEngine):
 
     @classmethod
     def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
-        """Return why `BilinearEngine` is the better one, or None (see `Engine.refuses`)."""
         cost: Any = problem.cost
         return super().refuses(problem, retraction, how) or (
             None if suits(cost) else "the rows are narrow, or mostly zero"
@@ -124,13 +123,11 @@ class BlockedEngine(GaugedEngine):
         object.__setattr__(self, "_room", Room.of(*self.manifold.shape, self.manifold.rank, self.block_size))
 
     def load(self, point: LowRankPoint) -> BlockedState:
-        """Return a state that stands at a point."""
         factors = self.gauge.factors_of(point)
         block = OpenBlock.empty(self.block_size, factors.C.shape[0])
         return BlockedState(factors, self.gauge.fresh_counters(factors), block=block)
 
     def dump(self, state: BlockedState) -> LowRankPoint:  # type: ignore[override]
-        """Return the point at which a state stands; the open block stays open."""
         A, B = state.factors.A.copy(), state.factors.B.copy()
         self._left_rows(state.block)
         self._right_rows(state.block)

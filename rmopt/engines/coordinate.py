@@ -84,7 +84,6 @@ class CoordinateEngine(BlockEngine):
         return CoordinateState(point, np.full(d, np.inf), np.ones(d))
 
     def advance(self, state: CoordinateState, schedule: Array, etas: Array) -> CoordinateState:
-        """Do one step per row of the schedule (see `Engine.advance`)."""
         # Overflow is reported once, by the length of the gradient.
         with np.errstate(all="ignore"):
             return self._advance(state, schedule, etas)
@@ -177,5 +176,4 @@ class CoordinateEngine(BlockEngine):
         return state.point
 
     def gradients_of(self, state: CoordinateState) -> tuple[Array, Array]:
-        """Return lengths and scales (see `BlockEngine.gradients_of`)."""
         return state.lengths, state.scales

@@ -59,7 +59,6 @@ class GeneralGauge(Gauge):
     """W = A C Bᵀ."""
 
     def factors_of(self, point: LowRankPoint) -> Factors:
-        """Return factors with orthonormal A and B and diagonal C, padded with zero columns."""
         P, sigma, Qt = np.linalg.svd(point.S)
         check_rank(sigma)
         k = point.rank
@@ -85,7 +84,6 @@ class SymmetricGauge(Gauge):
     """W = Y C Yᵀ."""
 
     def factors_of(self, point: PSDPoint) -> SymmetricFactors:
-        """Return factors with orthonormal Y and diagonal C, padded with zero columns."""
         values, vectors = np.linalg.eigh(point.S)
         check_rank(values[::-1])
         return SymmetricFactors(

@@ -126,7 +126,6 @@ class GaugedEngine(Engine):
         return GaugedState(factors, self.gauge.fresh_counters(factors))
 
     def advance(self, state: GaugedState, schedule: Array, etas: Array) -> GaugedState:
-        """Do one step per row of the schedule (see `Engine.advance`)."""
         schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
         terms = self.terms(schedule, np.ascontiguousarray(etas, dtype=float))
         k = self.manifold.rank
@@ -147,7 +146,6 @@ class GaugedEngine(Engine):
                 raise diverged(state.steps, etas[position])
 
     def dump(self, state: GaugedState) -> Any:
-        """Return the point at which a state stands."""
         return self.gauge.point_of(state.factors, self.manifold.rank)
 
     def _look_after(self, state: GaugedState) -> GaugedState:

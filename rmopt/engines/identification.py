@@ -52,7 +52,6 @@ class IdentificationEngine(Engine):
         return IdentificationState(*point.balanced_factors())
 
     def advance(self, state: IdentificationState, schedule: Array, etas: Array) -> IdentificationState:
-        """Do one round per row of the schedule (see `Engine.advance`)."""
         schedule = checked(schedule, etas, self.cost.term_ranges)
         with np.errstate(all="ignore"):
             for terms, eta in zip(schedule, etas, strict=True):

@@ -75,7 +75,6 @@ class LogDetEngine(BlockEngine):
 
     @classmethod
     def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
-        """Return why the loss is not compiled, or None (see `Engine.refuses`)."""
         loss = problem.cost.loss  # type: ignore[attr-defined]
         return f"the loss {loss} is not one of the built-in ones" if loss.code is None else None
 
@@ -101,7 +100,6 @@ class LogDetEngine(BlockEngine):
         return MetricState(metric)
 
     def advance(self, state: MetricState, schedule: Array, etas: Array) -> MetricState:
-        """Do one step per row of the schedule (see `Engine.advance`)."""
         # Overflow is reported once, by the length of the gradient.
         with np.errstate(all="ignore"):
             return self._advance(state, schedule, etas)
@@ -139,7 +137,6 @@ class LogDetEngine(BlockEngine):
         return state.metric.W.copy()
 
     def gradients_of(self, state: MetricState) -> tuple[Array, Array]:
-        """Return lengths and scales (see `BlockEngine.gradients_of`)."""
         return state.metric.residuals, state.metric.sizes
 
     def inverse(self, state: MetricState) -> Array:

@@ -70,22 +70,18 @@ class MPIWorld(World):
         return receive
 
     def gather(self, points: Mapping[int, Array], n_agents: int) -> list[Array]:
-        """Return the points of all agents, in every process."""
         everywhere: dict[int, Array] = {}
         for part in self.communicator.allgather(dict(points)):
             everywhere.update(part)
         return [everywhere[agent] for agent in range(n_agents)]
 
     def total(self, numbers: Any) -> Array:
-        """Return the sum of some numbers over all processes."""
         return np.sum(self.communicator.allgather(np.asarray(numbers, dtype=float)), axis=0)
 
     def first(self, value: Any) -> Any:
-        """Return the value of process 0."""
         return self.communicator.bcast(value)
 
     def least(self, number: int) -> int:
-        """Return the least of the processes' numbers."""
         return min(self.communicator.allgather(number))
 
     @contextmanager

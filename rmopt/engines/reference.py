@@ -47,7 +47,6 @@ class ReferenceEngine(Engine):
         return ReferenceState(point)
 
     def advance(self, state: ReferenceState, schedule: Array, etas: Array) -> ReferenceState:
-        """Do one step per row of the schedule (see `Engine.advance`)."""
         schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
         # Overflow is reported once, by the length of the gradient.
         with np.errstate(all="ignore"):

@@ -23,7 +23,6 @@ class ForeignRetraction(Retraction):
     name = "foreign"
 
     def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
-        """Return the point reached from `point` along t · `tangent`."""
         return manifold.foreign.retraction(point, t * tangent)
 
 
@@ -91,7 +90,6 @@ class FromPymanopt(Manifold):
 
     @property
     def dim(self) -> int:
-        """Dimension of the manifold."""
         return int(self.foreign.dim)
 
     @property
@@ -103,7 +101,6 @@ class FromPymanopt(Manifold):
             return super().typical_dist
 
     def projection(self, point: Array, ambient: Any) -> Array:
-        """Return the orthogonal projection of an ambient array or operator onto the tangent space."""
         return self.foreign.projection(point, dense(ambient))
 
     def to_tangent_space(self, point: Array, vector: Array) -> Array:
@@ -114,7 +111,6 @@ class FromPymanopt(Manifold):
             return super().to_tangent_space(point, vector)
 
     def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Any) -> Array:
-        """Return the Riemannian gradient for an ambient array or operator."""
         return self._convert_gradient(point, dense(euclidean_gradient))
 
     def euclidean_to_riemannian_hessian(
@@ -135,7 +131,6 @@ class FromPymanopt(Manifold):
             return self.foreign.random_point()
 
     def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
-        """Return a random tangent vector."""
         with global_seed(rng):
             return self.foreign.random_tangent_vector(point)
 

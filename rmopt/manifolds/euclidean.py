@@ -39,7 +39,6 @@ class Euclidean(Manifold):
 
     @property
     def dim(self) -> int:
-        """Dimension of the manifold, n m."""
         return self.shape[0] * self.shape[1]
 
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
@@ -90,7 +89,6 @@ class Euclidean(Manifold):
         return 0.5 * (point_a + point_b)
 
     def check_point(self, point: Any) -> str | None:
-        """Return why `point` is not on the manifold, or None when it is."""
         if not isinstance(point, np.ndarray) or point.shape != self.shape:
             return f"a point of {self} is an array of shape {self.shape}"
         return None if np.isfinite(point).all() else "the point holds NaN or infinity"

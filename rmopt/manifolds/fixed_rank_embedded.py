@@ -54,12 +54,10 @@ class FixedRankEmbedded(FixedRankManifold):
         return f"FixedRankEmbedded({self.shape[0]}, {self.shape[1]}, {self.rank})"
 
     def with_rank(self, k: int) -> Self:
-        """Return the manifold of matrices of the same shape and rank k."""
         return type(self)(*self.shape, k, self.default_retraction)
 
     @property
     def dim(self) -> int:
-        """Dimension of the manifold, (n + m − k) k."""
         n, m = self.shape
         return (n + m - self.rank) * self.rank
 
@@ -68,7 +66,6 @@ class FixedRankEmbedded(FixedRankManifold):
     def inner_product(
         self, point: LowRankPoint, tangent_vector_a: LowRankTangent, tangent_vector_b: LowRankTangent
     ) -> float:
-        """Return the Frobenius inner product of two tangent vectors."""
         return tangent_vector_a.inner(tangent_vector_b)
 
     def projection(self, point: LowRankPoint, ambient: Ambient) -> LowRankTangent:
@@ -90,7 +87,6 @@ class FixedRankEmbedded(FixedRankManifold):
         return point.as_ambient()
 
     def zero_vector(self, point: LowRankPoint) -> LowRankTangent:
-        """Return the zero tangent vector."""
         return LowRankTangent(np.zeros_like(point.S), np.zeros_like(point.U), np.zeros_like(point.V))
 
     def random_tangent_vector(
@@ -105,7 +101,6 @@ class FixedRankEmbedded(FixedRankManifold):
     def transport(
         self, point_a: LowRankPoint, point_b: LowRankPoint, tangent_vector_a: LowRankTangent
     ) -> LowRankTangent:
-        """Project the tangent vector at `point_a` onto the tangent space at `point_b`."""
         return self.projection(point_b, tangent_vector_a.as_ambient(point_a))
 
     def euclidean_to_riemannian_hessian(
@@ -133,7 +128,6 @@ class FixedRankEmbedded(FixedRankManifold):
     # Points
 
     def check_point(self, point: Any) -> str | None:
-        """Return why `point` is not on the manifold, or None when it is."""
         if not isinstance(point, LowRankPoint):
             return f"a point of {self} is a LowRankPoint, not {type(point).__name__}"
         (n, m), k = self.shape, self.rank

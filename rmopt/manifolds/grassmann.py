@@ -49,7 +49,6 @@ class Grassmann(Manifold):
 
     @property
     def dim(self) -> int:
-        """Dimension of the manifold, r (m − r)."""
         m, r = self.shape
         return r * (m - r)
 
@@ -141,7 +140,6 @@ class Grassmann(Manifold):
     # Points
 
     def check_point(self, point: Any) -> str | None:
-        """Return why `point` is not on the manifold, or None when it is."""
         if not isinstance(point, np.ndarray) or point.shape != self.shape:
             return f"a point of {self} is an array of shape {self.shape}"
         if not np.isfinite(point).all():

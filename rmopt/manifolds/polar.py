@@ -49,7 +49,6 @@ class PolarPSD(PSDMatrices):
         super().__init__(n, k, retraction)
 
     def with_rank(self, k: int) -> Self:
-        """Return the manifold of matrices of the same size and rank k."""
         return type(self)(self.shape[0], k, self.weight, self.default_retraction)
 
     def __repr__(self) -> str:

@@ -50,7 +50,6 @@ class PositiveDefinite(Manifold):
 
     @property
     def dim(self) -> int:
-        """Dimension of the manifold, d (d + 1) / 2."""
         return self.shape[0] * (self.shape[0] + 1) // 2
 
     # The tangent space
@@ -199,7 +198,6 @@ class PositiveDefinite(Manifold):
     # Points
 
     def check_point(self, point: Any) -> str | None:
-        """Return why `point` is not on the manifold, or None when it is."""
         if not isinstance(point, np.ndarray) or point.shape != self.shape:
             return f"a point of {self} is an array of shape {self.shape}"
         if not np.isfinite(point).all():

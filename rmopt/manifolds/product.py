@@ -82,7 +82,6 @@ class Product(Manifold):
         return self._of_blocks("projection", point, ambient)
 
     def to_tangent_space(self, point: Parts, vector: Parts) -> Parts:
-        """Remove the rounding errors that lead a tangent vector out of the tangent space."""
         return self._each("to_tangent_space", point, vector)
 
     def euclidean_to_riemannian_gradient(self, point: Parts, euclidean_gradient: Ambient) -> Parts:
@@ -122,7 +121,6 @@ class Product(Manifold):
         return self._blocks(self._each("embed_point", point))
 
     def zero_vector(self, point: Parts) -> Parts:
-        """Return the zero of the tangent space."""
         return self._each("zero_vector", point)
 
     def random_tangent_vector(self, point: Parts, rng: np.random.Generator | None = None) -> Parts:
@@ -162,7 +160,6 @@ class Product(Manifold):
     # Points
 
     def check_point(self, point: Any) -> str | None:
-        """Return why `point` is not on the manifold, or None when it is."""
         if not isinstance(point, Parts) or len(point) != len(self.factors):
             return f"a point of {self} is a rmopt.core.Parts with {len(self.factors)} parts"
         for i, (factor, part) in enumerate(zip(self.factors, point, strict=True)):

@@ -33,7 +33,6 @@ class PSDFixedRank(PSDMatrices):
     def inner_product(
         self, point: PSDPoint, tangent_vector_a: PSDTangent, tangent_vector_b: PSDTangent
     ) -> float:
-        """Return the Frobenius inner product of two tangent vectors."""
         return tangent_vector_a.inner(tangent_vector_b)
 
     def euclidean_to_riemannian_hessian(

@@ -81,7 +81,6 @@ class PSDMatrices(FixedRankManifold):
         return point.as_ambient()
 
     def zero_vector(self, point: PSDPoint) -> PSDTangent:
-        """Return the zero tangent vector."""
         return PSDTangent(np.zeros_like(point.S), np.zeros_like(point.Q))
 
     def random_tangent_vector(self, point: PSDPoint, rng: np.random.Generator | None = None) -> PSDTangent:
@@ -92,13 +91,11 @@ class PSDMatrices(FixedRankManifold):
         return vector / self.norm(point, vector)
 
     def transport(self, point_a: PSDPoint, point_b: PSDPoint, tangent_vector_a: PSDTangent) -> PSDTangent:
-        """Project the tangent vector at `point_a` onto the tangent space at `point_b`."""
         return self.projection(point_b, tangent_vector_a.as_ambient(point_a))
 
     # Points
 
     def check_point(self, point: Any) -> str | None:
-        """Return why `point` is not on the manifold, or None when it is."""
         if not isinstance(point, PSDPoint):
             return f"a point of {self} is a PSDPoint, not {type(point).__name__}"
         n, k = self.shape[0], self.rank

@@ -29,7 +29,6 @@ class SecondOrder(Retraction):
     def __call__(
         self, manifold: Any, point: LowRankPoint, tangent: LowRankTangent, t: float = 1.0
     ) -> LowRankPoint:
-        """Return the point reached from `point` along t · `tangent`."""
         # Lemma 4 with A = U S and B = V: its M is S⁻¹M (here R), A⊥N₂ is U_p and B⊥N₁ is V_p S⁻ᵀ.
         S, M = point.S, t * tangent.M
         identity = np.eye(point.rank)
@@ -55,7 +54,6 @@ class MetricProjection(Retraction):
     def __call__(
         self, manifold: Any, point: LowRankPoint, tangent: LowRankTangent, t: float = 1.0
     ) -> LowRankPoint:
-        """Return the point reached from `point` along t · `tangent`."""
         k = point.rank
         core = np.zeros((2 * k, 2 * k))
         core[:k, :k] = point.S + t * tangent.M
@@ -81,7 +79,6 @@ class Orthographic(Retraction):
     def __call__(
         self, manifold: Any, point: LowRankPoint, tangent: LowRankTangent, t: float = 1.0
     ) -> LowRankPoint:
-        """Return the point reached from `point` along t · `tangent`."""
         # [U, U_p] [[K, I], [I, K⁻¹]] [V, V_p]ᵀ with K = S + M: rank k, since the Schur complement of K is 0.
         K = point.S + t * tangent.M
         left = point.U @ K + t * tangent.Up

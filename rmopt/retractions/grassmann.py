@@ -44,7 +44,6 @@ class QR(Retraction):
     point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
-        """Return the point reached from `point` along t · `tangent`."""
         Q, R = np.linalg.qr(point + t * tangent)
         return Q * np.where(np.diag(R) < 0.0, -1.0, 1.0)
 
@@ -57,7 +56,6 @@ class Polar(Retraction):
     point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
-        """Return the point reached from `point` along t · `tangent`."""
         moved = point + t * tangent
         (root,) = gram_functions(moved, lambda squares: squares**-0.5)
         return moved @ root

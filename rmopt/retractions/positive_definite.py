@@ -26,7 +26,6 @@ class AffineExponential(Retraction):
     point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Any, t: float = 1.0) -> Array:
-        """Return the point reached from `point` along t · `tangent`."""
         return manifold.exp(point, t * dense(tangent))
 
     def velocity(self, manifold: Any, point: Array, tangent: Any, t: float) -> Array:
@@ -48,7 +47,6 @@ class SecondOrderPD(Retraction):
     point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Any, t: float = 1.0) -> Array:
-        """Return the point reached from `point` along t · `tangent`."""
         tangent = dense(tangent)
         return symmetric(point + t * tangent + 0.5 * t * t * (tangent @ _solve(point, tangent)))
 
@@ -73,7 +71,6 @@ class SchurExponential(Retraction):
     point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Any, t: float = 1.0) -> Array:
-        """Return the point reached from `point` along t · `tangent`."""
         if isinstance(tangent, RowColumn):
             return self._row_column(point, tangent, t)[0]
         factor, lower, rate = _log_cholesky(point, tangent)

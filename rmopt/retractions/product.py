@@ -40,7 +40,6 @@ class Componentwise(Retraction):
         return f"Componentwise({', '.join(kinds)})"
 
     def __call__(self, manifold: Any, point: Parts, tangent: Parts, t: float = 1.0) -> Parts:
-        """Return the point reached from `point` along t · `tangent`."""
         return Parts(
             [
                 retraction(factor, part, along, t)

@@ -27,7 +27,6 @@ class SecondOrderPSD(Retraction):
     point_type = PSDPoint
 
     def __call__(self, manifold: Any, point: PSDPoint, tangent: PSDTangent, t: float = 1.0) -> PSDPoint:
-        """Return the point reached from `point` along t · `tangent`."""
         S, M = point.S, t * tangent.M
         try:
             R = np.linalg.solve(S, M)
@@ -50,7 +49,6 @@ class MetricProjectionPSD(Retraction):
     point_type = PSDPoint
 
     def __call__(self, manifold: Any, point: PSDPoint, tangent: PSDTangent, t: float = 1.0) -> PSDPoint:
-        """Return the point reached from `point` along t · `tangent`."""
         k = point.rank
         core = np.zeros((2 * k, 2 * k))
         core[:k, :k] = point.S + t * tangent.M
@@ -75,7 +73,6 @@ class PolarFactors(Retraction):
     point_type = PSDPoint
 
     def __call__(self, manifold: Any, point: PSDPoint, tangent: PSDTangent, t: float = 1.0) -> PSDPoint:
-        """Return the point reached from `point` along t · `tangent`."""
         values, vectors = np.linalg.eigh(point.S)
         root = (vectors * np.sqrt(values)) @ vectors.T
         inverse_root = (vectors / np.sqrt(values)) @ vectors.T

@@ -81,7 +81,6 @@ class Checkpoint(Saving):
         return seconds >= self.every_seconds
 
     def save(self, arrays: dict[str, Array], about: dict[str, Any]) -> None:
-        """Write a state and its description."""
         _save(Path(self.path), arrays, about)
 
     def load(self, identity: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:

@@ -70,22 +70,18 @@ class CoordinateDescent(Solver):
         self._n_steps = optional(integer)("n_steps", n_steps)
 
     def engine(self, problem: Problem) -> BlockEngine:
-        """Return the engine that does the steps."""
         return choose_block_engine(problem, self.retraction, self.engine_name, self.step_size.search)
 
     def budget(self, problem: Problem) -> int:
-        """Return the number of steps."""
         if self._n_steps is not None:
             return self._n_steps
         return round(self.n_passes * problem.manifold.n_blocks)  # type: ignore[attr-defined]
 
     def sampler_for(self, problem: Problem) -> Sampler:
-        """Return the sampler of the schedule."""
         n_blocks: int = problem.manifold.n_blocks  # type: ignore[attr-defined]
         return ORDERS[self.order](n_blocks) if isinstance(self.order, str) else self.order
 
     def step_size_rule(self) -> StepSize:
-        """Return the rule of the steps."""
         return watched(self.step_size)
 
     def check_every(self, problem: Problem) -> int | None:
@@ -93,7 +89,6 @@ class CoordinateDescent(Solver):
         return problem.manifold.n_blocks if self.tol > 0.0 else None  # type: ignore[attr-defined]
 
     def converged(self, engine: Engine, state: Any) -> str | None:
-        """Return why the run may stop, or None."""
         assert isinstance(engine, BlockEngine)
         residual = engine.residual(state)
         return f"an optimality residual of {residual:.1e}" if residual <= self.tol else None

@@ -142,7 +142,6 @@ class LBFGS(FactorSolver):
     memory: int = 20
 
     def minimise(self, cost: ConvexCost, Y: Array) -> tuple[Array, int, str]:
-        """Return a better factor, the number of iterations and why they ended."""
         from scipy.optimize import minimize
 
         shape = Y.shape

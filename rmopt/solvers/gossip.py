@@ -41,7 +41,6 @@ class Matchings(Sampler):
         self.batch_size = self._table.shape[1]
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
-        """Return edges, and −1 where a matching is smaller than the largest (see `Sampler.draw`)."""
         return self._table[rng.integers(len(self._table), size=size)]
 
 
@@ -138,7 +137,6 @@ class Gossip(Solver):
         )
 
     def budget(self, problem: Problem) -> int:
-        """Return the number of steps."""
         if self._n_steps is not None:
             return self._n_steps
         graph: Graph = problem.cost.graph  # type: ignore[attr-defined]
@@ -146,10 +144,8 @@ class Gossip(Solver):
         return round(self.n_updates * rounds)
 
     def sampler_for(self, problem: Problem) -> Sampler:
-        """Return the sampler of the schedule."""
         graph: Graph = problem.cost.graph  # type: ignore[attr-defined]
         return ORDERS[self.order](graph) if isinstance(self.order, str) else self.order
 
     def step_size_rule(self) -> StepSize:
-        """Return the rule of the step sizes."""
         return watched(self.step_size)

@@ -63,7 +63,6 @@ class ManifoldIdentification(Solver):
         self.n_steps, self.sampler = integer("n_steps", n_steps), sampler
 
     def engine(self, problem: Problem) -> Engine:
-        """Return the engine that does the rounds."""
         cost, manifold = problem.cost, problem.manifold
         fit = isinstance(cost, Bilinear) and type(cost) in BILINEAR["cost"] and type(cost.loss) is Loss
         if not fit or type(manifold) is not FixedRankEmbedded:
@@ -81,10 +80,8 @@ class ManifoldIdentification(Solver):
         return IdentificationEngine(cast(Bilinear, cost), ratio, self.inner)
 
     def sampler_for(self, problem: Problem) -> Sampler:
-        """Return the sampler of the rounds."""
         drawn = None if isinstance(self.sampler, Sampler) else 1 + self.inner_steps
         return as_sampler(self.sampler, problem.cost, drawn)
 
     def step_size_rule(self) -> StepSize:
-        """Return the rule of the step sizes."""
         return watched(self.step_size)

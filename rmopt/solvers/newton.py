@@ -45,7 +45,6 @@ class NewtonCG(FactorSolver):
     max_inner: int = 500
 
     def minimise(self, cost: ConvexCost, Y: Array) -> tuple[Array, int, str]:
-        """Return a better factor, the number of iterations and why they ended."""
         local = cost.at(Y)
         gradient = local.factor_gradient()
         target, radius = self._target(gradient), None
@@ -152,7 +151,6 @@ class Hybrid(FactorSolver):
     switch: float = 1e-3
 
     def minimise(self, cost: ConvexCost, Y: Array) -> tuple[Array, int, str]:
-        """Return a better factor, the number of iterations and why they ended."""
         first = cost.at(Y).factor_gradient()
         target, done = self._target(first), 0
         if _preconditioner(cost, Y) is np.copy:

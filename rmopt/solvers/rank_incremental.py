@@ -61,7 +61,6 @@ class Seeds(Sampler):
     block_size, stream = 1, Stream.INNER
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
-        """Return one number a round (see `Sampler.draw`)."""
         return rng.integers(2**63, size=(size, 1))
 
 
@@ -128,7 +127,6 @@ class RankIncremental(Solver):
         self.max_rank = None if max_rank is None else integer("max_rank", max_rank, 1)
 
     def engine(self, problem: Problem) -> RankEngine:
-        """Return the engine that does the rounds."""
         cost, manifold = problem.cost, problem.manifold
         if not isinstance(cost, ConvexCost) or not isinstance(manifold, PSDMatrices):
             raise MissingCapabilityError(
@@ -176,7 +174,6 @@ class RankIncremental(Solver):
         return PSDPoint(np.zeros((p, 0)), np.zeros((0, 0)))
 
     def check_start(self, problem: Problem, point: Any) -> str | None:
-        """Return why a run cannot begin at a point: any rank will do."""
         manifold = problem.manifold
         assert isinstance(manifold, PSDMatrices)
         if isinstance(point, PSDPoint) and point.rank == 0 and point.Q.shape == (manifold.shape[0], 0):
@@ -189,7 +186,6 @@ class RankIncremental(Solver):
         return 1
 
     def converged(self, engine: Engine, state: RankState) -> str | None:
-        """Return why the run may stop, or None."""
         assert isinstance(engine, RankEngine)
         if state.certificate.is_global(self.tol):
             return f"a certified relative gap of {state.certificate.relative_gap:.1e}"

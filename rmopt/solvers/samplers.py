@@ -90,7 +90,6 @@ class Uniform(_OverTerms):
     """
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
-        """Return uniformly drawn terms (see `Sampler.draw`)."""
         return self._look_up(rng.integers(self.n_terms, size=(size, self.batch_size)))
 
 
@@ -110,7 +109,6 @@ class ShuffledEpochs(_OverTerms):
         self.block_size = self.n_terms // self.batch_size
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
-        """Return one epoch (see `Sampler.draw`)."""
         order = rng.permutation(self.n_terms)[: size * self.batch_size]
         return self._look_up(order.reshape(size, self.batch_size))
 
@@ -128,7 +126,6 @@ class Cyclic(Sampler):
         self.n_terms = integer("number of terms", terms, 1)
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
-        """Return the numbers in turn (see `Sampler.draw`)."""
         return (np.arange(start, start + size) % self.n_terms)[:, None]
 
 
@@ -145,7 +142,6 @@ class GaussSouthwell(Sampler):
         self.n_terms = integer("number of terms", terms, 1)
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
-        """Return the sign for it at every step (see `Sampler.draw`)."""
         return np.full((size, 1), GREEDY)
 
 

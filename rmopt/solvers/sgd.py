@@ -56,13 +56,10 @@ class SGD(Solver):
         self.retraction, self.engine_name = retraction, one_of("engine", engine, ENGINES)
 
     def engine(self, problem: Problem) -> Engine:
-        """Return the engine that does the steps."""
         return choose_engine(problem, self.retraction, self.engine_name, self.batch_size)
 
     def sampler_for(self, problem: Problem) -> Sampler:
-        """Return the sampler of the schedule."""
         return as_sampler(self.sampler, problem.cost, self.batch_size)
 
     def step_size_rule(self) -> StepSize:
-        """Return the rule of the step sizes."""
         return watched(self.step_size)
