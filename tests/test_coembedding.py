@@ -153,7 +153,10 @@ def test_cross_validation_of_the_weight() -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda X, Y: CoembeddingClassifier(beta=-1.0).fit(X, Y), "beta = -1.0 must be a positive number"),
+        (
+            lambda X, Y: CoembeddingClassifier(beta=-1.0).fit(X, Y),
+            "beta = -1.0 must be a number of at least 1e-100",
+        ),
         (lambda X, Y: CoembeddingClassifier(max_rank=0).fit(X, Y), "max_rank = 0"),
         (lambda X, Y: CoembeddingClassifier(growth="fast").fit(X, Y), "growth = 'fast'"),  # type: ignore[arg-type]
         (lambda X, Y: CoembeddingClassifier().fit(X, Y[:5]), "inconsistent"),
@@ -170,7 +173,7 @@ def test_cross_validation_of_the_weight() -> None:
         (lambda X, Y: TagRanking([[0, 0, 3]], (1, 1, 2)), "must be at least"),
         (lambda X, Y: TagRanking([[0, 0, 0], [0, 0, 1]]), "nothing to rank"),
         (lambda X, Y: TagRecommender().fit(X[:, :3], Y[:, 0]), "two columns"),
-        (lambda X, Y: TagRecommender(beta=0.0).fit([[0, 0], [1, 0]], [0, 1]), "positive"),
+        (lambda X, Y: TagRecommender(beta=0.0).fit([[0, 0], [1, 0]], [0, 1]), "at least 1e-100"),
         (lambda X, Y: TagRecommender(n_tags=0).fit([[0, 0], [1, 0]], [0, 1]), "n_tags = 0"),
         (lambda X, Y: PairwiseInteractionTags(rank=0).fit([[0, 0], [1, 0]], [0, 1]), "rank = 0"),
         (lambda X, Y: LinkPrediction(X, [[0, 0]], [1]), "two different objects"),

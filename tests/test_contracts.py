@@ -240,9 +240,7 @@ FEW = np.arange(12.0).reshape(4, 3), [[0, 1, 2]]
         (ALONE, GRASSMANN, r"swapped: write Problem\(manifold, cost\)"),
         (Sphere(5), ALONE, r"wrap it: rmopt.interop.from_pymanopt\(manifold\)"),
         (Grassmann, ALONE, r"is no rmopt manifold; take one of"),
-        (GRASSMANN, PAIRS, r"BilinearSum asks points for scores.*no method `bilinear`; take FixedRankEmbedded"),
-        (CONE, BilinearSum(np.eye(4), np.eye(4)), r"PositiveDefinite\(4\): BilinearSum asks points"),
-        (FLAT, WholeCost(PAIRS), r"BilinearSum asks points"),
+        (Product([GRASSMANN, FLAT]), PAIRS, r"Parts has no method `bilinear`; take FixedRankEmbedded"),
         (LOW, ALONE, r"cost <lambda> is a cost of ndarray.*LowRankPoint; .* write a function of A and B"),
         (GRASSMANN, FACTORS, r"is a cost of LowRankPoint or PSDPoint.*ndarray; write a function of the point"),
         (PSDFixedRank(3, 1), LogDetTriplet(*FEW), r"take PositiveDefinite"),
@@ -594,7 +592,7 @@ def damaged() -> sp.csr_array:
         (lambda: PSDFixedRank(5, 6), r"rank k = 6 is out of range for 5 × 5 matrices; choose 1 to 5"),
         (lambda: PolarPSD(5, 2, weight="x"), r"weight = 'x' must be a number"),
         (lambda: Power(GRASSMANN, 2.5), r"n = 2.5 must be a positive integer"),
-        (lambda: Product(GRASSMANN), r"Product needs one or more manifolds"),
+        (lambda: Product(GRASSMANN), r"factors = Grassmann.* must be a sequence"),
         (lambda: Product([Sphere(3)]), r"rmopt.interop.from_pymanopt turns one of pymanopt's into one"),
         (lambda: Graph(2.5, [(0, 1)]), r"n = 2.5 must be a positive integer"),
         (lambda: Graph(3, 5), r"edges of a graph must be pairs of integers, got 5"),
@@ -613,10 +611,10 @@ def damaged() -> sp.csr_array:
         (lambda: PSDFixedRank(6, 2).from_factor([[1.0], [1.0, 2.0]]), r"Y must be an array"),
         (lambda: BilinearSum(np.eye(2), np.eye(2), targets=["a", "b"]), r"targets must be an array"),
         (lambda: Componentwise([QR]), r"Componentwise needs one or more retractions"),
-        (lambda: Componentwise(QR()), r"Componentwise needs one or more retractions"),
-        (lambda: BilinearSum([[1.0], [1.0, 2.0]], np.eye(2)), r"left must be a matrix, got rows of different"),
+        (lambda: Componentwise(QR()), r"retractions = QR.* must be a sequence"),
+        (lambda: BilinearSum([[1.0], [1.0, 2.0]], np.eye(2)), r"left cannot be read as an array"),
         (lambda: BilinearSum(damaged(), np.eye(2)), r"left is a damaged csr matrix"),
-        (lambda: LogDetTriplet(FEW[0], [[0, 1, 2], [0]]), r"triplets must have shape"),
+        (lambda: LogDetTriplet(FEW[0], [[0, 1, 2], [0]]), r"triplets cannot be read as an array"),
         (lambda: Pairs([0], [1], 2.5), r"n_objects = 2.5 must be a positive integer"),
         (lambda: Grid([0], [1]), r"a grid needs two ranges"),
         (lambda: PymanoptSolver().run(3), r"problem = 3 must be an rmopt.Problem"),
@@ -631,3 +629,16 @@ def test_numpy_integers_are_integers_and_errors_are_exported() -> None:
     assert FixedRankEmbedded(np.int64(5), np.int32(4), np.int64(2)).dim == 14
     assert issubclass(rmopt.MissingCapabilityError, rmopt.RmoptError)
     assert issubclass(rmopt.StorageError, rmopt.RmoptError)
+
+
+def test_pairs_are_scored_at_arrays_too() -> None:
+    """A bilinear cost on a flat space or a cone of matrices is what it is on low-rank ones."""
+    rng = np.random.default_rng(0)
+    left, right = rng.standard_normal((2, 9, 4))
+    cost = BilinearSum(left, right, "squared", np.ones(9))
+    for manifold in (Euclidean(4, 4), PositiveDefinite(4)):
+        problem = Problem(manifold, cost)
+        W = manifold.random_point(rng)
+        expected = ((np.einsum("ij,jk,ik->i", left, W, right) - 1.0) ** 2).sum()
+        np.testing.assert_allclose(cost.value(W), cost.loss.values(np.ones(1) + 1, np.ones(1))[0] * expected)
+        assert check_gradient(problem)

@@ -163,16 +163,16 @@ class _Cost:
     """A cost at a point, with its gradient, and what operators are looked at through."""
 
     def __init__(self, problem: Problem, x: Any, rng: np.random.Generator) -> None:
-        self.manifold, self.x, self.rng = problem.manifold, x, rng
+        self.problem, self.manifold, self.x, self.rng = problem, problem.manifold, x, rng
         # What else a cost can do is asked of it law by law.
         self.cost: Any = problem.cost
-        self.gradient = problem.cost.gradient(x)
+        self.gradient = problem.gradient(x)
         # Sizes are those of another point as well: at a minimum there is nothing but rounding.
         other = problem.manifold.random_point(rng)
         self.value_size = max(abs(self.cost.value(x)), abs(self.cost.value(other)), np.finfo(float).tiny)
         # Operators are never formed: they may be large.
         self.probe = rng.standard_normal((self.gradient.shape[-1], 2))
-        self.size = np.linalg.norm(self.seen(problem.cost.gradient(other)))
+        self.size = np.linalg.norm(self.seen(problem.gradient(other)))
 
     def seen(self, ambient: Any) -> Array:
         """Return an ambient gradient as far as it can be told from others."""
@@ -200,7 +200,7 @@ def _repetition(at: _Cost) -> float:
     Likely cause: random numbers, or a state that `value` or `gradient` changes.
     """
     values = [at.cost.value(at.x) for _ in range(2)]
-    again = at.gap(at.seen(at.cost.gradient(at.x)), at.seen(at.gradient))
+    again = at.gap(at.seen(at.problem.gradient(at.x)), at.seen(at.gradient))
     return max(abs(values[0] - values[1]) / at.value_size, again)
 
 
@@ -209,7 +209,7 @@ def _purity(at: _Cost) -> float:
     """The point stays as it is; likely cause: an operation in place, such as `point -= …`."""
     before = [array.copy() for array in arrays_of(at.x)]
     at.cost.value(at.x)
-    at.cost.gradient(at.x)
+    at.problem.gradient(at.x)
     return float(not all(map(np.array_equal, before, arrays_of(at.x))))
 
 

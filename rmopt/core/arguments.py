@@ -187,7 +187,7 @@ def array(name: str, value: Any) -> np.ndarray:
         return np.asarray(value)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(
-            f"{name} cannot be read as an array ({error}); give rows of one length."
+            f"{name} cannot be read as an array ({str(error).split('. ')[0]}); give rows of one length."
         ) from None
 
 

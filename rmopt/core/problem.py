@@ -12,7 +12,7 @@ from rmopt.core.arguments import shown
 from rmopt.core.cost import Cost, HasHessianAction
 from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import HasHessian, Manifold
-from rmopt.core.product import Parts
+from rmopt.core.product import BlockDiagonal, Parts, diagonal_blocks
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,11 @@ class Problem:
 
 def ambient_at(manifold: Manifold, point: Any, gradient: Any, cost: Cost) -> Ambient:
     """Return the gradient that a cost gave at a point, or refuse one that has not the shape of the points."""
-    shape, wanted = getattr(gradient, "shape", None), tuple(manifold.embed_point(point).shape)
-    parts = isinstance(gradient, Parts | list | tuple) and isinstance(point, Parts)
-    if not parts and (shape is None or tuple(shape) != wanted):
+    place: Any = manifold.embed_point(point)
+    if isinstance(gradient, Parts | list | tuple) and isinstance(point, Parts):
+        return BlockDiagonal(place.shapes, diagonal_blocks(gradient, place.shapes))
+    shape, wanted = getattr(gradient, "shape", None), tuple(place.shape)
+    if shape is None or tuple(shape) != wanted:
         given = f"{shown(gradient)}, no array or operator" if shape is None else f"of shape {tuple(shape)}"
         raise InvalidInputError(
             f"the gradient of {type(cost).__name__} is {given}, and points of {manifold} have shape {wanted}; return "

@@ -52,11 +52,11 @@ class Bilinear(FiniteSum):
 
     def refuses(self, point_type: type) -> str | None:
         """Return why points of a class score no pairs, or None."""
-        if hasattr(point_type, "bilinear"):
+        if hasattr(point_type, "bilinear") or issubclass(point_type, np.ndarray):
             return None
         return (
-            f"{type(self).__name__} asks points for scores lᵀ W r, and a point is of type {point_type.__name__}, "
-            "which has no method `bilinear`; take FixedRankEmbedded or PSDFixedRank."
+            f"{type(self).__name__} scores pairs by lᵀ W r, and a point of type {point_type.__name__} has no method "
+            "`bilinear`; take FixedRankEmbedded, PSDFixedRank or a manifold of matrices."
         )
 
     @property
@@ -71,7 +71,7 @@ class Bilinear(FiniteSum):
     def term_values(self, point: LowRankPoint, terms: Array) -> Array:
         """Return the losses of some terms, shape (N,)."""
         left, right, targets = self.vectors(terms)
-        return self.loss.values(point.bilinear(left, right), targets)
+        return self.loss.values(scores(point, left, right), targets)
 
     def gradient(self, point: LowRankPoint) -> Factored:
         """Return Σ φ' l rᵀ over all terms, as an operator."""
@@ -80,13 +80,13 @@ class Bilinear(FiniteSum):
     def term_gradient(self, point: LowRankPoint, terms: Array) -> Factored:
         """Return Σ φ' l rᵀ over some terms, as an operator of at most that rank."""
         left, right, targets = self.vectors(terms)
-        slopes = self.loss.slopes(point.bilinear(left, right), targets)
+        slopes = self.loss.slopes(scores(point, left, right), targets)
         return Factored(left.T, right.multiply(slopes[:, None]).tocsr().T)
 
     def hessian(self, point: LowRankPoint, direction: Factored) -> Factored:
         """Return Σ φ'' (lᵀ D r) l rᵀ over all terms for a direction D given by factors."""
         left, right, targets = self.vectors(self.all_terms())
-        curvatures = self.loss.curvatures(point.bilinear(left, right), targets)
+        curvatures = self.loss.curvatures(scores(point, left, right), targets)
         change = np.einsum("ik,ik->i", left @ direction.left, right @ direction.right)
         return Factored(left.T, right.multiply((curvatures * change)[:, None]).tocsr().T)
 
@@ -194,6 +194,13 @@ class TripletSum(Bilinear):
         triplets = terms.reshape(-1, 3).astype(np.int64)
         query, plus, minus = (np.ascontiguousarray(column) for column in triplets.T)
         return query, plus, minus, np.ones(len(triplets))
+
+
+def scores(point: Any, left: Any, right: Any) -> Array:
+    """Return lᵢᵀ W rᵢ for the paired rows of two sparse arrays, at a point that may be an array."""
+    if not isinstance(point, np.ndarray):
+        return np.asarray(point.bilinear(left, right))
+    return np.asarray(right.multiply(left @ point).sum(axis=1)).ravel()
 
 
 def checked_triplets(triplets: Any, n_queries: int, n_documents: int) -> Array:

@@ -188,5 +188,10 @@ class global_seed:  # noqa: N801 - used like a function
 
 
 def from_pymanopt(manifold: Any) -> FromPymanopt:
-    """Return a manifold of pymanopt as one of rmopt (see `FromPymanopt`)."""
+    """Return a manifold of pymanopt as one of rmopt (see `FromPymanopt`).
+
+    Parameters
+    ----------
+    manifold : pymanopt manifold
+    """
     return FromPymanopt(manifold)

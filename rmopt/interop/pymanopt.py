@@ -158,6 +158,13 @@ class PymanoptSolver:
                 "iterations; check that the cost is finite on the manifold.",
                 found.iterations,
             )
+        reason = problem.manifold.check_point(found.point)
+        if reason is not None:
+            raise DivergedError(
+                f"{type(self.optimizer).__name__} ended off {problem.manifold}: {reason}. Likely causes: a "
+                "retraction that leaves the manifold, or a cost that is constant up to rounding.",
+                found.iterations,
+            )
         return Result(
             point=found.point,
             steps=found.iterations,
