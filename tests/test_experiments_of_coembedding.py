@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tabled import each_row
 
 from problems.coembedding.claims import optima_claims, table_claims
 from problems.coembedding.experiment import coembedding
@@ -104,7 +105,7 @@ def test_tags(run: Run, growth: str) -> None:
     assert len(alone.rows) == len(alone.claims) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("call", "words"),
     [
         (lambda run: coembedding(run, methods="svm"), "--methods 'svm'"),

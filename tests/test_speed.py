@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import oracles
 import pytest
+from tabled import each_row
 
 from problems.speed.experiment import _growth
 from problems.speed.peers import algorithm_4, touch_plain, touch_unrolled
+from rmopt.cli import main
 
 
 def test_the_peer_makes_the_step_of_theorem_3() -> None:
@@ -45,16 +45,15 @@ def test_growth_is_judged_against_the_floor() -> None:
     assert _growth(rows[:2], "M").reproduced is None
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "rmopt.cli", "run", "sparse-speed", *arguments], capture_output=True, text=True
-    )
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "sparse-speed", *arguments])
+    return int(ended.value.code or 0)
 
 
 def test_the_experiment_runs(tmp_path: Path) -> None:
     options = ("--sizes", "200,400", "--nonzeros", "10", "--rank", "3", "--steps", "500", "--repeats", "2")
-    done = run(*options, "--out", str(tmp_path))
-    assert done.returncode == 0, done.stderr
+    assert run(*options, "--out", str(tmp_path)) == 0
     rows = json.loads((tmp_path / "result.json").read_text())["rows"]
     assert [(row["method"], row["features"]) for row in rows] == [
         (method, n) for n in (200, 400) for method in ("LORETA-1", "LORETA-1-PSD", "Algorithm 4")
@@ -63,7 +62,7 @@ def test_the_experiment_runs(tmp_path: Path) -> None:
     assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "sentence"),
     [
         (("--sizes", "10,x"), "--sizes '10,x' must be integers of at least 2"),
@@ -72,7 +71,8 @@ def test_the_experiment_runs(tmp_path: Path) -> None:
         (("--sizes", "1000,100000000000"), "GiB are free; take smaller sizes"),
     ],
 )
-def test_bad_options_get_one_sentence(options: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
-    done = run(*options, "--out", str(tmp_path))
-    assert done.returncode == 2
-    assert sentence in " ".join(done.stderr.split())
+def test_bad_options_get_one_sentence(
+    options: tuple[str, ...], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*options, "--out", str(tmp_path)) == 2
+    assert sentence in " ".join(capsys.readouterr().err.split())

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tabled import each_row
 
 from problems.similarity.ranks import similarity_ranks
 from problems.subspace.multitask_estimator import MultitaskSubspace, centre_and_scale
@@ -147,7 +148,7 @@ NONSENSE = {
 }
 
 
-@pytest.mark.parametrize("experiment", NONSENSE)
+@each_row("experiment", NONSENSE)
 def test_nonsense_is_refused_before_the_work(
     experiment: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
