@@ -139,7 +139,7 @@ def test_the_solver_learns_with_batches() -> None:
     truth = manifold.to_dense(manifold.random_point(rng))
     left, right = rng.standard_normal((400, 30)) / 5, rng.standard_normal((400, 20)) / 5
     cost = BilinearSum(left, right, squared, np.einsum("in,nm,im->i", left, truth, right))
-    solver = SGD(0.6, n_steps=200_000, sampler=ShuffledEpochs(400, batch_size=3))
+    solver = SGD(0.6, n_steps=60_000, sampler=ShuffledEpochs(400, batch_size=3))
     assert isinstance(solver.engine(Problem(manifold, cost)), BatchEngine)
     found = solver.run(Problem(manifold, cost), random_state=0)
     assert relative(manifold.to_dense(found.point), truth) < 1e-6

@@ -96,8 +96,8 @@ def precision_at_10(W: np.ndarray, X: np.ndarray, y: np.ndarray, rank_by: str) -
         (CometMetric(random_state=0), "similarity"),
         (CometMetric(loss="hinge", random_state=0), "similarity"),
         (LegoMetric(random_state=0), "distance"),
-        (BoostMetric(random_state=0), "distance"),
-        (HdslMetric(n_iterations=2000, random_state=0), "similarity"),
+        (BoostMetric(n_learners=30, random_state=0), "distance"),
+        (HdslMetric(n_iterations=1000, random_state=0), "similarity"),
     ],
     ids=str,
 )

@@ -58,7 +58,7 @@ def test_one_rating_is_enough(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("power", [-700, -200, 200, 700])
+@pytest.mark.parametrize("power", [-700, 700])
 def test_ratings_of_any_size(kind: Any, power: int) -> None:
     """A power of 2 changes nothing but the last bits."""
     table, scale = ratings(), 2.0**power
