@@ -95,6 +95,7 @@ def test_bad_options_get_one_sentence(
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not (Path(os.environ.get("RMOPT_DATA_HOME", "absent")) / "news20_bydate_cai.npz").exists(),
     reason="needs the 20 Newsgroups file news20_bydate_cai.npz in the folder RMOPT_DATA_HOME",
