@@ -58,7 +58,8 @@ def test_the_default_run(tmp_path: Path) -> None:
 
 
 def test_variants_side_by_side_and_resume(tmp_path: Path, rmopt: Command) -> None:
-    arguments = ("run", "similarity", *QUICK, "--step-size", "3", "--json", "--out", str(tmp_path))
+    short = ("--triplets", "800", "--rank", "6", "--step-size", "3")
+    arguments = ("run", "similarity", *short, "--json", "--out", str(tmp_path))
     compare = ("--compare", "retraction=second-order,orthographic,metric-projection")
     rows = json.loads(rmopt(*arguments, *compare).stdout)["rows"]
     measured = {row["method"]: row["map"] for row in rows if row["method"].startswith("LORETA")}

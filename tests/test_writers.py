@@ -104,20 +104,29 @@ def test_signals_end_in_one_sentence(
     assert said.startswith(f"rmopt: {word}; ")
 
 
-@pytest.mark.parametrize("command", [["list"], ["list", "--json"], ["--version"], ["run", "--help"]])
-def test_output_that_nobody_takes(command: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("command", "places"),
+    [
+        (["list"], ["full"]),
+        (["list", "--json"], ["closed"]),
+        (["--version"], ["full", "closed"]),
+        (["run", "--help"], ["full", "closed"]),
+    ],
+)
+def test_output_that_nobody_takes(command: list[str], places: list[str]) -> None:
     started = [sys.executable, "-m", "rmopt.cli", *command]
-    if Path("/dev/full").exists():
+    if "full" in places and Path("/dev/full").exists():
         with Path("/dev/full").open("w") as full:
             done = subprocess.run(started, stdout=full, stderr=subprocess.PIPE, text=True)
         assert done.returncode == 2
         assert done.stderr.startswith("rmopt: cannot write to standard output (No space left on device)")
         assert done.stderr.count("\n") == 1
-    reading, writing = os.pipe()
-    os.close(reading)
-    done = subprocess.run(started, stdout=writing, stderr=subprocess.PIPE, text=True)
-    os.close(writing)
-    assert (done.returncode, done.stderr) == (1, "")
+    if "closed" in places:
+        reading, writing = os.pipe()
+        os.close(reading)
+        done = subprocess.run(started, stdout=writing, stderr=subprocess.PIPE, text=True)
+        os.close(writing)
+        assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_no_command_is_help(capsys: pytest.CaptureFixture[str]) -> None:
