@@ -43,7 +43,8 @@ for variant in ("stochastic", "precon-parallel"):
     out[variant + " error"] = shares.test_rmse(found.mean)
 out["here"] = shares.tasks.here
 if world.rank == 0:
-    json.dump(out, open(sys.argv[2], "w"))
+    with open(sys.argv[2], "w") as stream:
+        json.dump(out, stream)
 """
 
 
