@@ -11,6 +11,7 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from resumable_runs import CASES, FIXED, Rayleigh, bilinear, bits, run
+from tabled import each_row
 
 import rmopt
 from problems.subspace import MatrixCompletion, MultitaskFeatures
@@ -179,9 +180,10 @@ FORGERIES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", FORGERIES)
+@each_row("name", FORGERIES)
 def test_a_forged_checkpoint_is_told_by_its_name(name: str, tmp_path: Path) -> None:
     path, problem, solver = tmp_path / "c.npz", bilinear(FIXED), SGD(0.02, n_steps=20)
+    path.unlink(missing_ok=True)
     solver.run(problem, random_state=0, checkpoint=Checkpoint(path))
     forged(path, FORGERIES[name])
     with pytest.raises(StorageError, match=r"c\.npz .*[Dd]elete it or choose another path"):
@@ -312,7 +314,7 @@ def test_stop_needs_no_metrics() -> None:
     assert (at_once.steps, at_once.stopped_by) == (0, "no")
 
 
-@pytest.mark.parametrize("answer", [True, False, 1, 0.0, np.bool_(True), ["x"]])
+@each_row("answer", [True, False, 1, 0.0, np.bool_(True), ["x"]])
 def test_a_stop_that_gives_no_reason_is_refused(answer: Any) -> None:
     with pytest.raises(
         InvalidInputError, match=r"stop returned .*; it must return a reason as a string, or None"
@@ -320,7 +322,7 @@ def test_a_stop_that_gives_no_reason_is_refused(answer: Any) -> None:
         SGD(0.02, n_steps=10).run(bilinear(FIXED), random_state=0, stop=lambda rows: answer)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "options",
     [{"stop": "late"}, {"recorder": {}}, {"checkpoint": "c.npz"}, {"first_step": -1}, {"first_step": 1.0}],
 )
@@ -396,10 +398,8 @@ def test_a_gradient_that_is_not_finite_diverges(solver: Any, cost: Any) -> None:
         solver.run(Problem(G, WholeCost(cost)), random_state=0)
 
 
-@pytest.mark.parametrize("part", ["value", "factor_gradient"])
-@pytest.mark.parametrize(
-    "solver", [LBFGS(), NewtonCG(), Hybrid(), RankIncremental(), RankIncremental(inner=None)]
-)
+@each_row("part", ["value", "factor_gradient"])
+@each_row("solver", [LBFGS(), NewtonCG(), Hybrid(), RankIncremental(), RankIncremental(inner=None)])
 def test_a_convex_cost_of_nan_diverges(solver: Any, part: str) -> None:
     problem = CASES["rank-incremental"].problem()
     cost: Any = problem.cost

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import numpy as np
 import pytest
 import typer
+from tabled import each_row
 
 import rmopt.cli.plugins
 from rmopt.cli import main
@@ -229,7 +230,7 @@ def test_help_of_run_names_the_experiments(call: Any, arguments: list[str]) -> N
     assert "fake" in called.out
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "expected"),
     [
         ("fakes", "rmopt: there is no experiment 'fakes'; did you mean 'fake'? Experiments: broken, "),

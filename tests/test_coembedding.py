@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
+from tabled import each_row
 
 from problems.coembedding import (
     CalibratedLabelRanking,
@@ -150,7 +151,7 @@ def test_cross_validation_of_the_weight() -> None:
     assert clone(model).get_params()["cv"] == 3
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("call", "words"),
     [
         (

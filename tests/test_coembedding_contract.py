@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
+from tabled import each_row
 
 from problems.coembedding import (
     CoembeddingClassifier,
@@ -30,7 +31,7 @@ LINKS = ((X[:, None, :2] - X[None, :, :2]) ** 2).sum(axis=2) < 0.8
 POSTS, TAGS = np.column_stack([np.arange(24) % 3, np.arange(24) // 4]), np.arange(24) % 5
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("model", "words"),
     [
         (PairwiseInteractionTags(step_size="x"), "step_size = 'x' must be a positive number"),
@@ -54,7 +55,7 @@ def test_a_step_that_is_too_long_diverges() -> None:
         PairwiseInteractionTags(step_size=1e6, random_state=0).fit(POSTS, TAGS)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("model", "words"),
     [
         (CoembeddingClassifier(beta="x"), "beta = 'x'"),

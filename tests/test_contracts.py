@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from pymanopt.manifolds import Elliptope, SpecialOrthogonalGroup, Sphere, Stiefel
 from pymanopt.manifolds import Euclidean as ForeignEuclidean
 from pymanopt.optimizers import ParticleSwarm
+from tabled import each_row
 
 import rmopt
 from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Problem
@@ -176,7 +177,7 @@ MISFITS: list[tuple[Any, Any, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("manifold", "retraction"), FITTING)
+@each_row(("manifold", "retraction"), FITTING)
 def test_a_retraction_that_fits_is_taken_and_stays_on_the_manifold(manifold: Any, retraction: Any) -> None:
     twin = manifold.using(retraction)
     rng = np.random.default_rng(1)
@@ -184,7 +185,7 @@ def test_a_retraction_that_fits_is_taken_and_stays_on_the_manifold(manifold: Any
     assert twin.check_point(twin.retraction(point, twin.random_tangent_vector(point, rng) * 0.1)) is None
 
 
-@pytest.mark.parametrize(("manifold", "retraction", "sentence"), MISFITS)
+@each_row(("manifold", "retraction", "sentence"), MISFITS)
 def test_a_retraction_of_another_manifold_is_refused_before_work(
     manifold: Any, retraction: Any, sentence: str
 ) -> None:
@@ -231,7 +232,7 @@ FACTORS = rmopt.autograd_cost(lambda A, B: anp.sum(anp.dot(A, B.T)))
 FEW = np.arange(12.0).reshape(4, 3), [[0, 1, 2]]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("manifold", "cost", "sentence"),
     [
         (GRASSMANN, lambda U: 0.0, r"is no cost; make one of a function by rmopt.autograd_cost\(function\)"),
@@ -252,7 +253,7 @@ def test_problems_that_are_none_are_refused(manifold: Any, cost: Any, sentence: 
         Problem(manifold, cost)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("manifold", "gradient", "sentence"),
     [
         (GRASSMANN, lambda U: np.ones((3, 2)), r"of shape \(3, 2\), and points of .* have shape \(6, 2\)"),
@@ -366,7 +367,7 @@ def operators() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", operators())
+@each_row("name", operators())
 def test_the_ambient_algebra_is_closed(name: str) -> None:
     G = operators()[name]
     array, rng = dense(G), np.random.default_rng(1)
@@ -427,7 +428,7 @@ def test_powers_and_products_of_pymanopt_manifolds_obey_the_laws() -> None:
     assert all(check_hessian(Problem(wanted.using(Exponential()), Squares(tuple))))
 
 
-@pytest.mark.parametrize("wrong", [Sphere, Grassmann(4, 2), 3, pymanopt.manifolds.FixedRankEmbedded(4, 3, 2)])
+@each_row("wrong", [Sphere, Grassmann(4, 2), 3, pymanopt.manifolds.FixedRankEmbedded(4, 3, 2)])
 def test_what_is_no_manifold_of_arrays_by_pymanopt_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidInputError, match=r"made by pymanopt|only manifolds of single arrays"):
         from_pymanopt(wrong)
@@ -580,7 +581,7 @@ def damaged() -> sp.csr_array:
     return matrix
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "sentence"),
     [
         (lambda: Euclidean(np.inf, 5), r"n = inf must be a positive integer"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from core_parts import Part, argument_cases, combinations, parts
 from fuzzing import tried
+from tabled import each_row
 
 PARTS = {part.name: part for part in parts()}
 
@@ -19,7 +20,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("part", PARTS.values(), ids=list(PARTS))
+@each_row("part", PARTS.values())
 def test_arguments_that_work_do(part: Part) -> None:
     part.use(part.make(**part.valid))
 

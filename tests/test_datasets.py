@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from tabled import each_row
 
 import problems.datasets as datasets
 from problems.datasets import Bundle, data_folder, digits, load, news20, news20_full
@@ -70,7 +71,7 @@ class TestBundle:
         assert toy.n_classes == 2
         assert toy.train.tolist() == [True, True, False, False]
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("changes", "says"),
         [
             ({"X": [[1.0], [2.0]]}, "ndarray or csr_array"),
@@ -106,14 +107,14 @@ class TestBundle:
         assert again.X is whole.X
         assert whole.test.sum() == 10
 
-    @pytest.mark.parametrize("fraction", [0, 1, -0.1, 1.5, float("nan"), "0.3"])
+    @each_row("fraction", [0, 1, -0.1, 1.5, float("nan"), "0.3"])
     def test_resplit_refuses_a_fraction(self, fraction: Any) -> None:
         with pytest.raises(
             InvalidInputError, match=r"test_fraction = .* must be a number above 0 and below 1"
         ):
             bundle().resplit(0, fraction)
 
-    @pytest.mark.parametrize("seed", [-1, 0.5, "a", None])
+    @each_row("seed", [-1, 0.5, "a", None])
     def test_resplit_refuses_a_seed(self, seed: Any) -> None:
         with pytest.raises(InvalidInputError, match=r"seed = .* must be an integer of at least 0"):
             bundle().resplit(seed)
@@ -176,7 +177,7 @@ class TestDataFolder:
         monkeypatch.setenv("RMOPT_DATA_HOME", "")
         assert data_folder() == Path(pooch.os_cache("rmopt"))
 
-    @pytest.mark.parametrize("loader", [digits, news20, news20_full, data_folder])
+    @each_row("loader", [digits, news20, news20_full, data_folder])
     def test_a_folder_that_is_not_there_is_named(self, loader: Any, tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match=r"data_home '.*absent' is not an existing folder"):
             loader(str(tmp_path / "absent"))
@@ -202,7 +203,7 @@ class TestLoad:
             load("zzz")
         assert "mean" not in str(caught.value)
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("value", "says"),
         [
             ("no_such_package:loader", "registered as no_such_package:loader, which cannot be imported"),
@@ -268,10 +269,9 @@ class TestNewsgroups:
             news20(tmp_path)
         assert list(tmp_path.iterdir()) == []
 
-    @pytest.mark.parametrize(
+    @each_row(
         "content",
         [b"", b"PK\x03\x04 cut short", b"no archive", {"X_data": np.ones(2)}, {"X_indptr": np.array([0, 9])}],
-        ids=["empty", "cut", "text", "wrong count", "wrong rows"],
     )
     def test_a_damaged_file_is_named(self, content: Any, tmp_path: Path) -> None:
         path = tmp_path / datasets.NEWS20_FILE

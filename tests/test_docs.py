@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import typer
 from numpydoc.validate import validate
+from tabled import each_row
 
 import rmopt
 from rmopt.cli.commands import app
@@ -53,7 +54,7 @@ def commands() -> Iterator[tuple[str, str]]:
                     yield page.stem, found[1].strip()
 
 
-@pytest.mark.parametrize(("page", "command"), sorted(set(commands())))
+@each_row(("page", "command"), sorted(set(commands())))
 def test_a_command_of_the_docs_is_one(page: str, command: str) -> None:
     verb, *words = shlex.split(command)
     if verb == "run" and words:
@@ -94,7 +95,7 @@ def test_there_are_commands() -> None:
     assert len(set(commands())) > 40
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@each_row("page", PAGES)
 def test_files_that_a_page_names_are_there(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for name in re.findall(r"\b((?:tests|tutorials|rmopt|problems)/[\w/.]+\.py)\b", text):
@@ -123,7 +124,7 @@ def public(module: str) -> Iterator[tuple[str, Any]]:
             )
 
 
-@pytest.mark.parametrize("module", MODULES)
+@each_row("module", MODULES)
 def test_docstrings_keep_to_numpydoc(module: str) -> None:
     wrong = []
     for path, thing in public(module):

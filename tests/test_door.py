@@ -13,6 +13,7 @@ from sklearn.base import TransformerMixin, clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
+from tabled import each_row
 
 from problems.door import natural_step_size
 from problems.evaluation import cosine_scores
@@ -79,7 +80,7 @@ def test_copies_are_equal_and_weights_are_refused(name: str) -> None:
         model.fit(**part.data, sample_weight=np.ones(len(X)))
 
 
-@pytest.mark.parametrize("matrix", damaged(X).values(), ids=damaged(X))
+@each_row("matrix", damaged(X).values())
 def test_damaged_matrices_reach_no_loop(matrix: Any) -> None:
     model = PARTS["LoretaSimilarity"].make().fit(X, LABELS)
     for attempt in (

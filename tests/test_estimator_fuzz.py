@@ -18,6 +18,7 @@ from estimator_parts import (
 )
 from fuzzing import Case, tried
 from sklearn.exceptions import NotFittedError
+from tabled import each_row
 
 
 def cases_of(name: str) -> list[Case]:
@@ -56,7 +57,7 @@ def test_all_strange_inputs(name: str, capsys: pytest.CaptureFixture[str]) -> No
     assert not bad, "\n".join(bad)
 
 
-@pytest.mark.parametrize("name", PARTS)
+@each_row("name", PARTS)
 def test_methods_before_fit_say_so(name: str, tmp_path: Path) -> None:
     part = PARTS[name]
     uses = part.uses | ({"save": (tmp_path / "model.npz",)} if hasattr(part.kind, "save") else {})
@@ -66,7 +67,7 @@ def test_methods_before_fit_say_so(name: str, tmp_path: Path) -> None:
                 getattr(part.make(), method)(*given)
 
 
-@pytest.mark.parametrize("name", PARTS)
+@each_row("name", PARTS)
 def test_every_parameter_is_declared(name: str) -> None:
     part = PARTS[name]
     assert set(part.kind._parameters) == set(part.make().get_params(deep=False))

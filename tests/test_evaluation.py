@@ -10,6 +10,7 @@ import pytest
 from scipy.sparse import coo_array, csr_array
 from sklearn.metrics import average_precision_score
 from sklearn.metrics.pairwise import cosine_similarity
+from tabled import each_row
 
 from problems.datasets import NEWS20_FILE, news20
 from problems.evaluation import bilinear_scores, cosine_scores, evaluate_retrieval
@@ -58,8 +59,8 @@ def scores_with(ties: str, n: int = 83) -> np.ndarray:
 
 
 class TestAveragePrecision:
-    @pytest.mark.parametrize("ties", ["none", "many", "all"])
-    @pytest.mark.parametrize("kind", [np.float64, np.float32])
+    @each_row("ties", ["none", "many", "all"])
+    @each_row("kind", [np.float64, np.float32])
     def test_equals_scikit_learns(self, y: np.ndarray, ties: str, kind: type) -> None:
         scores: np.ndarray = scores_with(ties).astype(kind)
         expected = average_precisions(scores, y)
@@ -121,7 +122,7 @@ class TestPrecisionAtK:
 
 
 class TestInvariance:
-    @pytest.mark.parametrize("ties", ["none", "many", "infinite"])
+    @each_row("ties", ["none", "many", "infinite"])
     def test_the_order_of_the_documents_does_not_matter(self, y: np.ndarray, ties: str) -> None:
         scores, order = scores_with(ties), np.random.default_rng(5).permutation(83)
         there = evaluate_retrieval(table(scores), y, ks=(1, 7))
@@ -129,7 +130,7 @@ class TestInvariance:
         assert back.map == pytest.approx(there.map, rel=1e-13)
         assert back.precision_at == pytest.approx(there.precision_at, rel=1e-13)
 
-    @pytest.mark.parametrize("block_size", [1, 7, 82, 83, 1000])
+    @each_row("block_size", [1, 7, 82, 83, 1000])
     def test_blockwise_equals_one_block(self, y: np.ndarray, block_size: int) -> None:
         scores = scores_with("many")
         lengths: list[int] = []
@@ -174,7 +175,7 @@ class TestScores:
         rows = np.array([4, 1])
         np.testing.assert_allclose(bilinear_scores(X @ A, X @ B)(rows), X[rows] @ A @ B.T @ X.T, rtol=1e-12)
 
-    @pytest.mark.parametrize("form", [np.asarray, csr_array, coo_array, lambda X: csr_array(X).tocsc()])
+    @each_row("form", [np.asarray, csr_array, coo_array, lambda X: csr_array(X).tocsc()])
     def test_cosine_equals_scikit_learns(self, form: Any) -> None:
         rng = np.random.default_rng(0)
         X = rng.normal(size=(20, 7)) * (rng.random((20, 7)) < 0.5)
@@ -182,8 +183,8 @@ class TestScores:
         rows = np.array([3, 19, 0, 5])
         np.testing.assert_allclose(cosine_scores(form(X))(rows), cosine_similarity(X)[rows], atol=1e-15)
 
-    @pytest.mark.parametrize("form", [np.asarray, csr_array])
-    @pytest.mark.parametrize("scale", [1e-200, 1e200])
+    @each_row("form", [np.asarray, csr_array])
+    @each_row("scale", [1e-200, 1e200])
     def test_cosine_of_extreme_lengths(self, form: Any, scale: float) -> None:
         X = np.array([[3.0, 4.0], [4.0, 3.0]]) * scale
         np.testing.assert_allclose(cosine_scores(form(X))(np.array([0])), [[1, 0.96]], rtol=1e-14)
@@ -195,7 +196,7 @@ class TestScores:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize(
+    @each_row(
         ("changes", "says"),
         [
             ({"y": [[0, 0], [1, 1]]}, "y must have one label for each row"),
@@ -229,7 +230,7 @@ class TestRefusals:
         with pytest.raises(InvalidInputError, match="NaN scores"):
             evaluate_retrieval(table(scores), [0, 0, 1, 1], block_size=1)
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("left", "right", "says"),
         [
             (np.ones((3, 2)), np.ones((3, 1)), "of one shape"),
@@ -243,7 +244,7 @@ class TestRefusals:
         with pytest.raises(InvalidInputError, match=says):
             bilinear_scores(left, right)
 
-    @pytest.mark.parametrize("X", [np.ones(3), np.full((3, 2), np.nan), csr_array([[1.0, np.inf]]), [["a"]]])
+    @each_row("X", [np.ones(3), np.full((3, 2), np.nan), csr_array([[1.0, np.inf]]), [["a"]]])
     def test_features(self, X: Any) -> None:
         with pytest.raises(InvalidInputError, match="X must be a two-dimensional array"):
             cosine_scores(X)

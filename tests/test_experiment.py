@@ -6,24 +6,40 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tabled import each_row
 
 from problems.similarity import BilinearSimilarity
+from rmopt.cli import main
+
+Command = Callable[..., SimpleNamespace]
 
 QUICK = ("--triplets", "4000", "--rank", "6")
 
 
-def rmopt(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([sys.executable, "-m", "rmopt.cli", *arguments], capture_output=True, text=True)
-    assert done.returncode == code, done.stderr
-    return done
+@pytest.fixture
+def rmopt(capsys: pytest.CaptureFixture[str]) -> Command:
+    """The command line, in this process."""
+
+    def call(*arguments: str, code: int = 0) -> SimpleNamespace:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        said = capsys.readouterr()
+        assert int(ended.value.code or 0) == code, said.err
+        return SimpleNamespace(stdout=said.out, stderr=said.err)
+
+    return call
 
 
 def test_the_default_run(tmp_path: Path) -> None:
-    done = rmopt("run", "similarity", *QUICK, "--out", str(tmp_path))
+    command = [sys.executable, "-m", "rmopt.cli", "run", "similarity", *QUICK, "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "\x1b" not in done.stdout
     result = json.loads((tmp_path / "result.json").read_text())
@@ -41,8 +57,9 @@ def test_the_default_run(tmp_path: Path) -> None:
     assert model.about == {"steps": 4000, "updates": rows["LORETA-1"]["updates"]}
 
 
-def test_variants_side_by_side_and_resume(tmp_path: Path) -> None:
-    arguments = ("run", "similarity", *QUICK, "--step-size", "3", "--json", "--out", str(tmp_path))
+def test_variants_side_by_side_and_resume(tmp_path: Path, rmopt: Command) -> None:
+    short = ("--triplets", "800", "--rank", "6", "--step-size", "3")
+    arguments = ("run", "similarity", *short, "--json", "--out", str(tmp_path))
     compare = ("--compare", "retraction=second-order,orthographic,metric-projection")
     rows = json.loads(rmopt(*arguments, *compare).stdout)["rows"]
     measured = {row["method"]: row["map"] for row in rows if row["method"].startswith("LORETA")}
@@ -55,7 +72,7 @@ def test_variants_side_by_side_and_resume(tmp_path: Path) -> None:
     assert reference[-1]["map"] == pytest.approx(measured["LORETA-1, second-order"], rel=1e-9)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "sentence"),
     [
         (("--rank", "65"), "rank k = 65 is out of range"),
@@ -70,18 +87,21 @@ def test_variants_side_by_side_and_resume(tmp_path: Path) -> None:
         (("--engine", "gpu"), "engine = 'gpu' is unknown"),
     ],
 )
-def test_bad_options_get_one_sentence(arguments: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
+def test_bad_options_get_one_sentence(
+    arguments: tuple[str, ...], sentence: str, tmp_path: Path, rmopt: Command
+) -> None:
     done = rmopt("run", "similarity", *arguments, "--out", str(tmp_path), code=2)
     assert sentence in done.stderr
     assert len(done.stderr.splitlines()) <= 2
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not (Path(os.environ.get("RMOPT_DATA_HOME", "absent")) / "news20_bydate_cai.npz").exists(),
     reason="needs the 20 Newsgroups file news20_bydate_cai.npz in the folder RMOPT_DATA_HOME",
 )
-def test_twenty_newsgroups(tmp_path: Path) -> None:
+def test_twenty_newsgroups(tmp_path: Path, rmopt: Command) -> None:
     options = ["--data", "news20", "--features", "16660", "--rank", "30", "--triplets", "600000"]
     result = json.loads(rmopt("run", "similarity", *options, "--json", "--out", str(tmp_path)).stdout)
     rows = {row["method"]: row for row in result["rows"]}

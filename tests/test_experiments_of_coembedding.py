@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tabled import each_row
 
 from problems.coembedding.claims import optima_claims, table_claims
 from problems.coembedding.experiment import coembedding
@@ -25,7 +26,7 @@ def run(tmp_path: Path) -> Run:
 
 def test_classification_beside_rivals_and_local_optima(run: Run) -> None:
     options: dict[str, Any] = {
-        "splits": 2, "rows": 150, "methods": "ila,br-lr,cc-svm", "betas": "1,5", "folds": 2, "starts": 4,
+        "splits": 2, "rows": 80, "methods": "ila,br-lr,cc-svm", "betas": "1,5", "folds": 2, "starts": 4,
         "optima_rows": 40,
     }  # fmt: skip
     outcome = coembedding(run, **options)
@@ -45,7 +46,7 @@ def test_classification_beside_rivals_and_local_optima(run: Run) -> None:
 
 
 def test_rivals_alone_and_no_random_starts(run: Run) -> None:
-    outcome = coembedding(run, splits=1, rows=100, methods="br-lr", starts=0)
+    outcome = coembedding(run, splits=1, rows=60, methods="br-lr", folds=2, starts=0)
     assert len(outcome.rows) == 1
     assert outcome.claims == []
     assert outcome.parameters["used"] == {}
@@ -104,7 +105,7 @@ def test_tags(run: Run, growth: str) -> None:
     assert len(alone.rows) == len(alone.claims) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("call", "words"),
     [
         (lambda run: coembedding(run, methods="svm"), "--methods 'svm'"),
@@ -146,6 +147,6 @@ def test_claims_follow_the_numbers() -> None:
 
 
 def test_resumed_results_are_json(run: Run) -> None:
-    coembedding(run, splits=1, rows=100, methods="br-lr", starts=0)
+    coembedding(run, splits=1, rows=60, methods="br-lr", folds=2, starts=0)
     for line in run.path("cells.jsonl").read_text().splitlines():
         assert set(json.loads(line)) == {"settings", "result", "check"}

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tabled import each_row
 
 from problems.subspace.claims import case_claims, multitask_claims, table_claims
 from problems.subspace.methods import METHODS
@@ -162,7 +163,7 @@ def test_multitask_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
     assert (tmp_path / "out" / "errors.png").exists()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("experiment", "options", "words"),
     [
         ("completion", ["--case", "9"], "--case = 9 must be an integer of at least 0 and at most 5"),

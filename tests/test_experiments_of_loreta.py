@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tabled import each_row
 
 from problems.cells import Cells, mean_and_sem, whole_numbers
 from problems.ranking.claims import ranking_claims
@@ -18,23 +19,33 @@ from problems.similarity.claims import rank_claims
 from problems.similarity.methods import METHODS
 from problems.similarity.ranks import similarity_ranks
 from rmopt import InvalidInputError
+from rmopt.cli import main
 from rmopt.core import StorageError
 from rmopt.experiments import Run
 
+Command = Callable[..., SimpleNamespace]
 
-def rmopt(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "rmopt.cli", "run", *arguments], capture_output=True, text=True
-    )
-    assert done.returncode == code, done.stderr
-    return done
+
+@pytest.fixture
+def rmopt(capsys: pytest.CaptureFixture[str]) -> Command:
+    """The command line, in this process."""
+
+    def call(*arguments: str, code: int = 0) -> SimpleNamespace:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(["run", *arguments])
+        said = capsys.readouterr()
+        assert int(ended.value.code or 0) == code, said.err
+        return SimpleNamespace(stdout=said.out, stderr=said.err)
+
+    return call
 
 
 RANKS = ("similarity-ranks", "--ranks", "4,8", "--budget", "128", "--full-features", "16", "--splits", "2")
 RANKING = ("ranking", "--ranks", "2,4", "--epochs", "1", "--splits", "2", "--no-select")
 
 
-def test_similarity_ranks_and_its_resumption(tmp_path: Path) -> None:
+def test_similarity_ranks_and_its_resumption(tmp_path: Path, rmopt: Command) -> None:
     options = (*RANKS, "--triplets", "2000", "--out", str(tmp_path))
     done = rmopt(*options)
     assert max(map(len, done.stdout.splitlines())) <= 80
@@ -57,7 +68,7 @@ def test_similarity_ranks_and_its_resumption(tmp_path: Path) -> None:
     assert (tmp_path / "cells.jsonl").read_text().splitlines()[:12] == lines[:12]
 
 
-def test_ranking_and_its_resumption(tmp_path: Path) -> None:
+def test_ranking_and_its_resumption(tmp_path: Path, rmopt: Command) -> None:
     options = (*RANKING, "--out", str(tmp_path))
     done = rmopt(*options)
     assert max(map(len, done.stdout.splitlines())) <= 80
@@ -71,7 +82,7 @@ def test_ranking_and_its_resumption(tmp_path: Path) -> None:
     assert json.loads(again.stdout)["rows"] == result["rows"]
 
 
-def test_ranking_selects_step_sizes(tmp_path: Path) -> None:
+def test_ranking_selects_step_sizes(tmp_path: Path, rmopt: Command) -> None:
     options = (
         "--methods",
         "loreta,pa",
@@ -91,7 +102,7 @@ def test_ranking_selects_step_sizes(tmp_path: Path) -> None:
     assert rows[1]["map_sem"] is None
 
 
-def test_every_method_of_similarity_runs_by_name(tmp_path: Path) -> None:
+def test_every_method_of_similarity_runs_by_name(tmp_path: Path, rmopt: Command) -> None:
     options = (
         "--methods",
         ",".join(METHODS),
@@ -108,7 +119,7 @@ def test_every_method_of_similarity_runs_by_name(tmp_path: Path) -> None:
     assert len({row["map"] for row in rows}) == len(rows)
 
 
-def test_similarity_selects_step_sizes_and_keeps_other_settings(tmp_path: Path) -> None:
+def test_similarity_selects_step_sizes_and_keeps_other_settings(tmp_path: Path, rmopt: Command) -> None:
     options = ("--methods", "loreta,oasis", "--triplets", "500", "--retraction", "orthographic", "--select")
     result = json.loads(rmopt("similarity", *options, "--json", "--out", str(tmp_path)).stdout)
     chosen = result["parameters"]["step_sizes"]
@@ -122,7 +133,7 @@ def test_similarity_selects_step_sizes_and_keeps_other_settings(tmp_path: Path) 
     assert json.loads(plain.stdout)["rows"][1]["map"] != rows[1]["map"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "sentence"),
     [
         ((*RANKS, "--methods", "svm"), "--methods 'svm': svm is not known; choose from naive-gd"),
@@ -154,7 +165,9 @@ def test_similarity_selects_step_sizes_and_keeps_other_settings(tmp_path: Path) 
         ),
     ],
 )
-def test_bad_options_get_one_sentence(arguments: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
+def test_bad_options_get_one_sentence(
+    arguments: tuple[str, ...], sentence: str, tmp_path: Path, rmopt: Command
+) -> None:
     done = rmopt(*arguments, "--out", str(tmp_path), code=2)
     assert sentence in " ".join(done.stderr.split())
     assert done.stdout == ""

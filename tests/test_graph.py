@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tabled import each_row
 
 from rmopt.core import GRAPHS, Graph, InvalidInputError, as_graph
 
 
-@pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize("n", [2, 3, 6, 11, 30])
+@each_row("name", GRAPHS)
+@each_row("n", [2, 3, 6, 11, 30])
 def test_matchings_are_matchings_and_together_all_edges(name: str, n: int) -> None:
     graph = as_graph(name, n)
     assert sorted(np.concatenate(graph.matchings)) == list(range(len(graph.edges)))
@@ -28,7 +29,7 @@ def test_on_a_path_the_matchings_are_red_and_black() -> None:
     assert len(Graph.star(5).matchings) == 4
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@each_row("name", GRAPHS)
 def test_averaging_weights_keep_the_mean_and_spread_it(name: str) -> None:
     graph = as_graph(name, 12)
     weights = graph.averaging

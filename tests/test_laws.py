@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import rmopt.checks
 from rmopt import Problem
 from rmopt.catalogue import fixed_rank_instances, instances
 from rmopt.checks import (
     Check,
+    check_block_engine,
+    check_engine,
     check_gradient,
     check_hessian,
     check_manifold,
@@ -42,7 +46,10 @@ from rmopt.retractions import (
 
 
 @pytest.mark.parametrize("name", [instance.name for instance in instances()])
-def test_laws(name: str) -> None:
+def test_laws(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # More steps than a block of the blocked engine has; `rmopt check` and the slow tests take 200.
+    monkeypatch.setattr(rmopt.checks, "check_engine", partial(check_engine, steps=80))
+    monkeypatch.setattr(rmopt.checks, "check_block_engine", partial(check_block_engine, steps=40))
     checks = list(run_catalogue([name], seed=1))
     assert len(checks) >= 10
     failed = [str(check) for check in checks if not check]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tabled import each_row
 
 from rmopt.linalg import factor_product, rank_one_pinv_update, symmetric, truncated_svd_of_product
 
@@ -20,8 +21,8 @@ def setting(branch: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarr
     return A, c, d
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("branch", ["β ≠ 0, w ≠ 0", "β = 0, w ≠ 0", "β ≠ 0, w = 0", "β = 0, w = 0"])
+@each_row("seed", range(5))
+@each_row("branch", ["β ≠ 0, w ≠ 0", "β = 0, w ≠ 0", "β ≠ 0, w = 0", "β = 0, w = 0"])
 def test_each_branch_satisfies_the_moore_penrose_equations(branch: str, seed: int) -> None:
     A, c, d = setting(branch, np.random.default_rng(seed))
     A_pinv = np.linalg.pinv(A)

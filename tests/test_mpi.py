@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -42,43 +43,47 @@ for variant in ("stochastic", "precon-parallel"):
     out[variant + " error"] = shares.test_rmse(found.mean)
 out["here"] = shares.tasks.here
 if world.rank == 0:
-    json.dump(out, open(sys.argv[2], "w"))
+    with open(sys.argv[2], "w") as stream:
+        json.dump(out, stream)
 """
 
 
 def run(tmp_path: Path, processes: int) -> dict:
     script, out = tmp_path / "agents.py", tmp_path / f"{processes}.json"
     script.write_text(SCRIPT)
-    command = [sys.executable, str(script), "mpi" if processes else "one", str(out)]
-    if processes:
-        command = [str(MPIEXEC), "-n", str(processes), *command]
+    if not processes:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", [str(script), "one", str(out)])
+            runpy.run_path(str(script))
+        return json.loads(out.read_text())
+    command = [str(MPIEXEC), "-n", str(processes), sys.executable, str(script), "mpi", str(out)]
     subprocess.run(
         command, check=True, capture_output=True, timeout=300, env=os.environ | {"OMP_NUM_THREADS": "1"}
     )
     return json.loads(out.read_text())
 
 
-def test_any_number_of_processes_gives_the_points_of_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("processes", [2, pytest.param(6, marks=pytest.mark.slow)])
+def test_any_number_of_processes_gives_the_points_of_one(tmp_path: Path, processes: int) -> None:
     alone = run(tmp_path, 0)
     assert alone["here"] == [0, 1, 2, 3, 4, 5]
-    for processes in (2, 6):
-        found = run(tmp_path, processes)
-        assert found["here"] == list(range(6 // processes))
-        for variant in ("stochastic", "precon-parallel"):
-            gap = np.abs(np.array(found[variant]) - np.array(alone[variant])).max()
-            assert gap < 1e-12
-            np.testing.assert_allclose(found[variant + " error"], alone[variant + " error"], rtol=1e-9)
-            messages, sent, _ = found[variant + " traffic"]
-            # A message is one basis, and nothing else.
-            assert sent == messages * 8 * 40 * 2
-        messages, _, steps = found["stochastic traffic"]
-        if processes == 6:
-            assert messages == 2 * steps
-        else:
-            assert 0 < messages < steps
+    found = run(tmp_path, processes)
+    assert found["here"] == list(range(6 // processes))
+    for variant in ("stochastic", "precon-parallel"):
+        gap = np.abs(np.array(found[variant]) - np.array(alone[variant])).max()
+        assert gap < 1e-12
+        np.testing.assert_allclose(found[variant + " error"], alone[variant + " error"], rtol=1e-9)
+        messages, sent, _ = found[variant + " traffic"]
+        # A message is one basis, and nothing else.
+        assert sent == messages * 8 * 40 * 2
+    messages, _, steps = found["stochastic traffic"]
+    if processes == 6:
+        assert messages == 2 * steps
+    else:
+        assert 0 < messages < steps
 
 
-def command(out: Path, *more: str) -> list[str]:
+def command(out: Path, *more: str, processes: int = 3) -> list[str]:
     options = [
         "--case",
         "4",
@@ -92,7 +97,7 @@ def command(out: Path, *more: str) -> list[str]:
         str(out),
     ]
     return [
-        str(MPIEXEC), "-n", "3", sys.executable, "-m", "rmopt.cli", "run", "completion", "--agents", "mpi",
+        str(MPIEXEC), "-n", str(processes), sys.executable, "-m", "rmopt.cli", "run", "completion", "--agents", "mpi",
         *options, *more,
     ]  # fmt: skip
 
@@ -102,6 +107,7 @@ def rows(out: Path) -> list[dict]:
     return [{key: value for key, value in row.items() if key != "train_seconds"} for row in found]
 
 
+@pytest.mark.slow
 def test_a_killed_process_and_a_resumed_run_end_as_if_nothing_had_happened(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     done = subprocess.run(command(whole), capture_output=True, text=True, timeout=300, check=True)
@@ -128,7 +134,7 @@ def test_a_killed_process_and_a_resumed_run_end_as_if_nothing_had_happened(tmp_p
 
 def test_bad_input_is_told_once_and_ends_all_processes(tmp_path: Path) -> None:
     done = subprocess.run(
-        command(tmp_path / "bad", "--rho", "much"), capture_output=True, text=True, timeout=120
+        command(tmp_path / "bad", "--rho", "much", processes=2), capture_output=True, text=True, timeout=120
     )
     assert done.returncode != 0
     assert done.stderr.count("--rho 'much' must be a number of at least 0, or auto") == 1

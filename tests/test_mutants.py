@@ -12,6 +12,7 @@ import numpy as np
 import pymanopt
 import pytest
 import scipy.sparse as sp
+from tabled import each_row
 
 from rmopt import Problem
 from rmopt.catalogue import instances
@@ -687,7 +688,7 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("checks", "law"), [one[1:] for one in MUTANTS], ids=[one[0] for one in MUTANTS])
+@each_row(("checks", "law"), [one[1:] for one in MUTANTS])
 def test_a_wrong_part_is_found_by_its_law(checks: Callable[[], list[Check]], law: str) -> None:
     failed = {check.name: check for check in checks() if not check}
     assert law in failed, sorted(failed)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from regression_runs import Array, run
+from tabled import each_row
 
 from problems.coembedding import MetricRegression, MultilabelCoembedding
 from problems.coembedding.instances import convex_costs
@@ -296,7 +297,7 @@ def test_both_geometries_carry_it() -> None:
         assert result.certificate.objective <= minimum * 1.05  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("call", "words"),
     [
         (lambda: Trace(0.0), "beta = 0.0 must be a positive number"),

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from tabled import each_row
 
 from problems.door import natural_step_size
 from problems.similarity import ClassTriplets, FactoredGradientDescent, LoretaSimilarity, PassiveAggressive
@@ -141,7 +142,7 @@ def test_swapping_the_retraction_changes_the_path(
         assert np.abs(here - quick(step_size=0.1).fit(X, y).similarity(X[:3], X[:3])).max() > 1e-3
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "sentence"),
     [
         ({"rank": 65}, r"rank k = 65 is out of range for 64 × 64 matrices; choose 1 to 64"),

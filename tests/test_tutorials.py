@@ -9,6 +9,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 
+# Several processes, or tens of seconds; the docs are built of their output as well.
+LONG = ("07_document_similarity", "09_gossip", "12_plugin_package")
 TUTORIALS = sorted((Path(__file__).parents[1] / "tutorials").glob("*.py"))
 
 
@@ -20,7 +22,13 @@ def no_windows() -> Iterator[None]:
 
 
 @pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive")
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in LONG else [])
+        for path in TUTORIALS
+    ],
+)
 def test_tutorial(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     assert any(line.startswith("# %%") for line in lines)
