@@ -262,8 +262,9 @@ def test_experiment_runs_and_resumes(tmp_path: Path, capsys: pytest.CaptureFixtu
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main(list(arguments))
-        assert not ended.value.code
-        return capsys.readouterr().out
+        said = capsys.readouterr()
+        assert not ended.value.code, said.err
+        return said.out
 
     command = ["run", "metric", "--rows", "300", "--splits", "2", "--passes", "2", "--triplets", "500"]
     command += [
