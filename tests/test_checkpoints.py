@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,14 @@ def test_a_state_that_no_file_keeps_is_refused_before_work(tmp_path: Path) -> No
 
 
 # Ctrl-C
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c() -> Iterator[None]:
+    """A shell may start the tests with Ctrl-C ignored, and ignored signals stay ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize(

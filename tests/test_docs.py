@@ -128,7 +128,10 @@ def public(module: str) -> Iterator[tuple[str, Any]]:
 def test_docstrings_keep_to_numpydoc(module: str) -> None:
     wrong = []
     for path, thing in public(module):
-        found = validate(path)["errors"]
+        # An override inherits the docstring of what it overrides.
+        found = [
+            error for error in validate(path)["errors"] if error[0] != "GL08" or not inspect.getdoc(thing)
+        ]
         wrong += [f"{path}: {code} {text}" for code, text in found if code in LAWS]
         whole = inspect.isclass(thing) or "." not in getattr(thing, "__qualname__", path)
         plain = inspect.isclass(thing) and issubclass(thing, Exception) and "__init__" not in vars(thing)

@@ -13,7 +13,7 @@ from rmopt import Problem
 from rmopt.core import AgentSum, DivergedError, Graph, InvalidInputError, MissingCapabilityError, Parts
 from rmopt.costs import GossipCost
 from rmopt.engines import GossipEngine, OneProcess
-from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Power
+from rmopt.manifolds import Euclidean, Grassmann, Power
 from rmopt.retractions import GRASSMANN_RETRACTIONS, Exponential
 from rmopt.solvers import (
     SGD,
@@ -285,7 +285,7 @@ def test_bad_input() -> None:
     with pytest.raises(InvalidInputError, match="at least two agents"):
         GossipCost(agent_sums(1)["completion"], Graph.path(1), 1.0, manifold)
     with pytest.raises(MissingCapabilityError, match="needs a GossipCost on Power"):
-        Gossip(0.1).run(Problem(FixedRankEmbedded(5, 4, 2), tasks))
+        Gossip(0.1).run(Problem(Grassmann(tasks.n_rows, 2), tasks))
     for options in ({"n_updates": -1}, {"n_steps": -1}, {"order": "odd"}, {"clock": "sun"}):
         with pytest.raises(InvalidInputError):
             Gossip(0.1, **options)  # type: ignore[arg-type]

@@ -71,7 +71,7 @@ def lives(name: str, kills: int, path: Path, out: Path, fresh: bool) -> int:
         while not path.exists() and time.monotonic() < deadline:
             time.sleep(0.001)
         if life < kills:
-            time.sleep(moments.uniform(0.0, 0.2))
+            time.sleep(moments.uniform(0.0, 0.2 if fresh else 0.02))
             os.kill(child, signal.SIGKILL)
         done += os.WIFSIGNALED(os.waitpid(child, 0)[1])
         if out.exists():
@@ -84,7 +84,7 @@ def lives(name: str, kills: int, path: Path, out: Path, fresh: bool) -> int:
 def compare(name: str, kills: int, tmp_path: Path, fresh: bool) -> int:
     """Kill a case so often, in several runs where one ends before; compare each end with that of a whole run."""
     whole, done = bits(run(name, CASES[name].many)), 0
-    for attempt in range(kills):
+    for attempt in range(5 * kills):
         path, out = tmp_path / f"c{attempt}.npz", tmp_path / f"out{attempt}.npz"
         done += lives(name, kills - done, path, out, fresh and attempt == 0)
         with np.load(out) as resumed:

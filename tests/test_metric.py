@@ -294,7 +294,7 @@ def test_experiment_runs_and_resumes(tmp_path: Path, capsys: pytest.CaptureFixtu
     [
         (["--select", "often"], "--select"),
         (["--rank-by", "size"], "--rank-by"),
-        (["--splits", "0"], "--splits 0"),
+        (["--splits", "0"], "--splits = 0"),
         (["--methods", "svm"], "svm"),
         (["--data", "delicious"], "MultilabelBundle"),
         (["--rows", "-1"], "--rows"),

@@ -331,9 +331,11 @@ def test_bad_input_is_named(call: Any, words: str) -> None:
 
 def test_wrong_problems_are_refused() -> None:
     _, cost, _ = regression(6, 6)
+    with pytest.raises(InvalidInputError, match="is a cost of PSDPoint"):
+        Problem(Grassmann(6, 2), WholeCost(cost))
     for solver in (RankIncremental(), NewtonCG()):
         with pytest.raises(MissingCapabilityError, match="needs a ConvexCost"):
-            solver.run(Problem(Grassmann(6, 2), WholeCost(cost)), random_state=0)
+            solver.run(Problem(PSDFixedRank(6, 2), WholeCost(cost)), random_state=0)
     with pytest.raises(InvalidInputError, match="make the manifold as large"):
         Problem(PSDFixedRank(5, 1), cost)
     with pytest.raises(InvalidInputError, match="not on"):

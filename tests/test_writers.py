@@ -90,7 +90,10 @@ def test_signals_end_in_one_sentence(
     tmp_path: Path, number: int, status: int, word: str, seconds: float
 ) -> None:
     # The process tells when it begins; from then on nothing but a sentence may be seen.
-    code = "import sys; from rmopt.cli import main; print(flush=True); main(sys.argv[1:])"
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from rmopt.cli import main; print(flush=True); main(sys.argv[1:])"
+    )
     command = ["run", "similarity", "--triplets", "5000000", "--out", str(tmp_path / "out"), "--quiet"]
     child = subprocess.Popen(
         [sys.executable, "-c", code, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

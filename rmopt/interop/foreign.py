@@ -193,5 +193,6 @@ def from_pymanopt(manifold: Any) -> FromPymanopt:
     Parameters
     ----------
     manifold : pymanopt manifold
+        For example ``pymanopt.manifolds.Sphere(5)``.
     """
     return FromPymanopt(manifold)

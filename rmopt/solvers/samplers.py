@@ -165,7 +165,7 @@ class FromDraw(Sampler):
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
         """Return the function's terms; the engine checks them."""
-        return np.atleast_2d(self.function(rng, start, size))
+        return np.atleast_1d(self.function(rng, start, size))
 
 
 def batch_size_of(sampler: Any, batch_size: int | None) -> int:
