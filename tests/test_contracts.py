@@ -643,3 +643,10 @@ def test_pairs_are_scored_at_arrays_too() -> None:
         expected = ((np.einsum("ij,jk,ik->i", left, W, right) - 1.0) ** 2).sum()
         np.testing.assert_allclose(cost.value(W), cost.loss.values(np.ones(1) + 1, np.ones(1))[0] * expected)
         assert check_gradient(problem)
+
+
+def test_second_derivatives_of_bilinear_costs_at_arrays() -> None:
+    rng = np.random.default_rng(1)
+    left, right = rng.standard_normal((2, 9, 4))
+    problem = Problem(PositiveDefinite(4), BilinearSum(left, right, "squared", np.ones(9)))
+    assert all(check_hessian(problem))

@@ -51,6 +51,8 @@ class MatrixCompletion(OwnedData):
         self.lam, self._n_agents = number("lam", lam, least=0, below=0.5), integer("n_agents", n_agents, 1)
         parts = ratings if isinstance(ratings, Mapping) else dealt(ratings, n_agents)
         self.parts = {agent: known_entries(part) for agent, part in parts.items()}
+        if not self.parts:
+            raise InvalidInputError("ratings holds no agent; give each agent of this process its entries.")
         self.n_rows = next(iter(self.parts.values())).shape[0]
         for agent, part in self.parts.items():
             if part.shape[0] != self.n_rows or not 0 <= agent < n_agents:
@@ -231,7 +233,7 @@ def known_entries(ratings: Any) -> KnownEntries:
         return ratings
     if not sp.issparse(ratings) or ratings.ndim != 2:
         raise InvalidInputError(
-            f"ratings must be a scipy.sparse array of the known entries, got {type(ratings).__name__}; where the "
+            f"ratings must be a scipy.sparse array of the known entries, got {type(ratings).__name__}; make one "
             "by scipy.sparse.coo_array((values, (rows, columns)), shape=shape)."
         )
     table = sp.coo_array(sound("ratings", ratings))

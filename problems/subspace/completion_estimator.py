@@ -64,6 +64,8 @@ class CompletionEstimator(BaseEstimator):
     limits: tuple[float, float] | None
     random_state: Any
     components_: Array
+    # What scikit-learn's metadata routing hands on, unless asked otherwise.
+    __metadata_request__fit: ClassVar = {"shape": True}
     weights_: Array
 
     _parameters: ClassVar[dict[str, Check]] = {

@@ -66,7 +66,7 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None) -> list[Check]
     rng = np.random.default_rng(rng)
     x = manifold.random_point(rng) if point is None else point
     xi = manifold.random_tangent_vector(x, rng)
-    value = cost.value(x)
+    value = problem.value(x)
     slope = manifold.inner_product(x, problem.riemannian_gradient(x), xi)
 
     def error(t: float) -> float:
@@ -108,7 +108,7 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None) -> list[Che
     rng = np.random.default_rng(rng)
     x = manifold.random_point(rng) if point is None else point
     xi, eta = (manifold.random_tangent_vector(x, rng) for _ in range(2))
-    value, gradient = cost.value(x), problem.riemannian_gradient(x)
+    value, gradient = problem.value(x), problem.riemannian_gradient(x)
     slope = manifold.inner_product(x, gradient, xi)
     along = problem.riemannian_hessian(x, xi)
     curvature = manifold.inner_product(x, along, xi)

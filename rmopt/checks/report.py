@@ -199,7 +199,7 @@ def slope_check(
     bad = np.flatnonzero(~np.isfinite(errors))
     first = bad[-1] + 1 if bad.size else 0
     if not np.isfinite(scale) or first > len(steps) // 2:
-        slope, detail = np.nan, f"{detail}, which is not finite,"
+        slope, detail = np.nan, f"{detail}, of values that are not finite"
     else:
         clear = first + np.flatnonzero(errors[first:] > 5e-14 * scale)
         slope = _fitted_slope(np.log(steps[clear]), np.log(errors[clear]))

@@ -102,6 +102,10 @@ class WholeCost(FiniteSum):
     def refuses(self, point_type: type) -> str | None:
         return self.cost.refuses(point_type)
 
+    @property
+    def _name(self) -> str:
+        return self.cost._name
+
     def term_gradient(self, point: Any, terms: np.ndarray) -> Ambient:
         return self.cost.gradient(point)
 

@@ -65,6 +65,15 @@ class Problem:
         """Return the Riemannian gradient of the cost at a point: a tangent vector."""
         return self.manifold.euclidean_to_riemannian_gradient(point, self.gradient(point))
 
+    def value(self, point: Any) -> float:
+        """Return the cost at a point, or refuse what is no real number."""
+        found = self.cost.value(point)
+        if np.ndim(found) != 0 or np.asarray(found).dtype.kind not in "fiu":
+            raise InvalidInputError(
+                f"the value of {self.cost._name} is {shown(found)}, no real number; return a float."
+            )
+        return float(found)
+
     def gradient(self, point: Any) -> Ambient:
         """Return the Euclidean gradient of the cost at a point.
 
@@ -86,7 +95,7 @@ class Problem:
             When one of them is not finite.
         """
         with np.errstate(all="ignore"):
-            value = self.cost.value(point)
+            value = self.value(point)
             gradient = self.manifold.norm(point, self.riemannian_gradient(point))
         if not (np.isfinite(value) and np.isfinite(gradient)):
             raise DivergedError(
@@ -127,10 +136,12 @@ def ambient_at(manifold: Manifold, point: Any, gradient: Any, cost: Cost) -> Amb
     if isinstance(gradient, Parts | list | tuple) and isinstance(point, Parts):
         return BlockDiagonal(place.shapes, diagonal_blocks(gradient, place.shapes))
     shape, wanted = getattr(gradient, "shape", None), tuple(place.shape)
+    if getattr(getattr(gradient, "dtype", None), "kind", "f") == "c":
+        raise InvalidInputError(f"the gradient of {cost._name} is complex; return the real derivatives.")
     if shape is None or tuple(shape) != wanted:
         given = f"{shown(gradient)}, no array or operator" if shape is None else f"of shape {tuple(shape)}"
         raise InvalidInputError(
-            f"the gradient of {type(cost).__name__} is {given}, and points of {manifold} have shape {wanted}; return "
+            f"the gradient of {cost._name} is {given}, and points of {manifold} have shape {wanted}; return "
             "the derivative by each entry of the point."
         )
     return gradient

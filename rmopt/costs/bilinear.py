@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from rmopt.core.ambient import Array, Factored
+from rmopt.core.ambient import Array, Factored, dense
 from rmopt.core.arguments import array, numbers
 from rmopt.core.cost import FiniteSum
 from rmopt.core.errors import InvalidInputError
@@ -84,10 +84,13 @@ class Bilinear(FiniteSum):
         return Factored(left.T, right.multiply(slopes[:, None]).tocsr().T)
 
     def hessian(self, point: LowRankPoint, direction: Factored) -> Factored:
-        """Return Σ φ'' (lᵀ D r) l rᵀ over all terms for a direction D given by factors."""
+        """Return Σ φ'' (lᵀ D r) l rᵀ over all terms for a direction D, best given by factors."""
         left, right, targets = self.vectors(self.all_terms())
         curvatures = self.loss.curvatures(scores(point, left, right), targets)
-        change = np.einsum("ik,ik->i", left @ direction.left, right @ direction.right)
+        if isinstance(direction, Factored):
+            change = np.einsum("ik,ik->i", left @ direction.left, right @ direction.right)
+        else:
+            change = scores(dense(direction), left, right)
         return Factored(left.T, right.multiply((curvatures * change)[:, None]).tocsr().T)
 
     def vectors(self, terms: Array) -> tuple[sp.csr_array, sp.csr_array, Array]:

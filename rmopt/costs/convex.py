@@ -61,7 +61,8 @@ class ConvexCost(Cost):
         The numbers of rows and columns of W, (p, p).
     lower_bound : float or None
         A number with f(W) ≥ lower_bound + trace_weight · tr W for every W ⪰ 0, which a certificate of optimality
-        rests on: 0 for a loss that is never negative. None: not stated, and nothing is certified.
+        rests on: 0 for a loss that is never negative. None: not stated, and nothing is certified. It is a premise, as
+        convexity is: a value below it is refused, but that none was seen proves nothing.
     trace_weight : float
         The weight of tr W in that bound; `Trace` adds it.
     smooth_slope : bool

@@ -71,8 +71,11 @@ class LogDetTriplet(BlockCost):
         kappa: float = 0.0,
         sparsity: float = 0.0,
     ) -> None:
-        self.alpha, self.kappa = number("alpha", alpha, least=0), number("kappa", kappa, least=0)
-        self.sparsity, self.beta = number("sparsity", sparsity, least=0), number("beta", beta)
+        self.alpha, self.kappa = (
+            number(name, value, least=0, most=1e150) for name, value in (("alpha", alpha), ("kappa", kappa))
+        )
+        self.sparsity = number("sparsity", sparsity, least=0, most=1e150)
+        self.beta = number("beta", beta, most=1e150)
         if not self.beta > 0.0:
             raise InvalidInputError(
                 f"beta = {beta} must be positive: without it the cost has no minimum when all triplets can be "

@@ -193,4 +193,6 @@ def hint(slow: int, steps: int) -> None:
 
 
 def _lost(step: int, error: Exception) -> DivergedError:
-    return DivergedError(f"the run diverged at step {step}: {error}", step)
+    return DivergedError(
+        f"the run diverged at step {step} ({str(error).rstrip('.')}); take a smaller step size.", step
+    )

@@ -41,7 +41,7 @@ def to_pymanopt(problem: Problem) -> pymanopt.Problem:
         parts["preconditioner"] = cost.precondition
 
     def value(point: Any) -> float:
-        found = cost.value(point)
+        found = problem.value(point)
         # Line searches shorten a step to infinity, and accept one to NaN.
         return np.inf if np.isnan(found) else found
 

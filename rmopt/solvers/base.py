@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import instance, integer, shown
+from rmopt.core.arguments import callable_of, instance, integer, shown
 from rmopt.core.errors import DivergedError, InvalidInputError, RmoptError, StorageError
 from rmopt.core.identity import fingerprint, fingerprints
 from rmopt.core.points import arrays_of
@@ -200,10 +200,11 @@ class Solver(ABC):
         for name, given, wanted, example in (
             ("recorder", recorder, Recorder, "a Recorder, or None"),
             ("checkpoint", checkpoint, Saving, "a Checkpoint, or None"),
-            ("stop", stop, Callable, "a function of the recorder's rows, or None"),
         ):
             if given is not None:
-                instance(name, given, wanted, example)  # type: ignore[arg-type]
+                instance(name, given, wanted, example)
+        if stop is not None:
+            callable_of("stop", stop)
         first_step = integer("first_step", first_step)
         recorder = Recorder() if recorder is None else recorder
         seed = seed_of(random_state)

@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from rmopt.core.arguments import flag, instance, integer, number, sequence
-from rmopt.core.errors import StorageError
+from rmopt.core.errors import InvalidInputError, StorageError
 
 Metric = Callable[[Any], float | Mapping[str, float]]
+
+
+# What every row of a recorder holds.
+OWN = ("step", "updates", "seconds")
 
 
 class Recorder:
@@ -57,6 +61,8 @@ class Recorder:
         instance("metrics", metrics, (Mapping, type(None)), "a mapping of names to functions of a point")
         self.metrics = dict(metrics or {})
         for name, metric in self.metrics.items():
+            if name in OWN:
+                raise InvalidInputError(f"a metric cannot be called {name!r}: every row has that already.")
             instance(f"the metric {name!r}", metric, Callable, "a function of a point")  # type: ignore[arg-type]
         self.first, self.ratio = integer("first", first, 1), number("ratio", ratio, above=1)
         self.at = None if at is None else sorted({integer("at", step) for step in sequence("at", at)})
