@@ -191,8 +191,9 @@ def indicators(Y: Any, n_rows: int) -> sp.csr_array:
         if table.dtype.kind not in "biuf":
             raise InvalidInputError(f"Y must hold zeros and ones, got {table.dtype}.")
         table = sp.csr_array(table.astype(float))
-    if not np.isfinite(table.data).all():
-        raise InvalidInputError("Y holds NaN or infinite values; it must hold zeros and ones.")
+    others = table.data[(table.data != 0) & (table.data != 1)]
+    if others.size:
+        raise InvalidInputError(f"Y must hold zeros and ones, and {others[0]:g} is among them.")
     table.eliminate_zeros()
     table.sum_duplicates()
     ones = np.ones(table.nnz)

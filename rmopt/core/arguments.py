@@ -107,10 +107,13 @@ def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.n
     rmopt.core.errors.InvalidInputError: targets must be an array of finite numbers and shape (3,), got shape (2,).
     """
     try:
-        found = np.asarray(value)
-    except ValueError:
+        found = np.asarray(_whole(name, value))
+    except ValueError as error:
+        if isinstance(error, InvalidInputError):
+            raise
         found = np.empty(0, dtype=object)
     real = found.dtype.kind in "biuf"
+    found = found.astype(float) if real else found
     if not real or not np.isfinite(found).all() or found.shape != (found.shape if shape is None else shape):
         wanted = "finite numbers" if shape is None else f"finite numbers and shape {shape}"
         flaw = (
@@ -183,6 +186,7 @@ def sequence(name: str, value: Any) -> list[Any]:
 
 def array(name: str, value: Any) -> np.ndarray:
     """Return what can be read as an array; it may hold anything."""
+    _whole(name, value)
     try:
         return np.asarray(value)
     except (TypeError, ValueError) as error:
@@ -219,6 +223,12 @@ def shown(value: Any) -> str:
     """Return a value as an error message shows it: on one line, and short."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:60]} … of type {type(value).__name__}"
+
+
+def _whole(name: str, value: Any) -> Any:
+    if np.ma.is_masked(value):
+        raise InvalidInputError(f"{name} has masked entries; fill them, or leave their rows out.")
+    return value
 
 
 def _is_real(value: Any) -> bool:

@@ -35,6 +35,15 @@ _MADE_OF: dict[type, tuple[str, ...]] = {
     staticmethod: ("__wrapped__",),
     classmethod: ("__wrapped__",),
 }  # fmt: skip
+# What Python itself keeps in a class: names, texts, annotations.
+_PYTHONS = frozenset(
+    f"__{word}__"
+    for word in (
+        "module", "qualname", "doc", "dict", "weakref", "slots", "annotations", "dataclass_fields",
+        "dataclass_params", "match_args", "abstractmethods", "parameters", "orig_bases", "firstlineno", "static_attributes", "annotate",
+        "annotations_cache", "annotate_func", "protocol_attrs",
+    )
+)  # fmt: skip
 _RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
 # The packages of this distribution, which in an editable install lie among the user's files.
 _OWN = ("rmopt", "problems")
@@ -124,6 +133,10 @@ class _Walk:
             yield from ("compiled", self.digest(thing.py_func), self.digest(options))
         elif isinstance(thing, types.CellType):
             yield self.digest(thing.cell_contents) if _is_filled(thing) else "empty"
+        elif kind is types.ModuleType and not _is_installed(thing.__name__):
+            # The user's own: its text, for what it does is what a run depends on.
+            file = Path(getattr(thing, "__file__", None) or "")
+            yield from ("module", file.read_bytes() if file.is_file() else thing.__name__)
         elif isinstance(thing, tuple(_MADE_OF)):
             names = next(names for made, names in _MADE_OF.items() if isinstance(thing, made))
             yield from (kind.__name__, *(self.digest(getattr(thing, name)) for name in names))
@@ -134,7 +147,11 @@ class _Walk:
                 raise self._refused(thing, f"returned {said!r} as its fingerprint, which must be a string")
             yield from (self.digest(kind), said)
         elif isinstance(thing, np.ndarray):
-            yield from ("array", self.digest(kind), thing.dtype.str, thing.shape)
+            yield from ("array", self.digest(kind), repr(thing.dtype), thing.shape)
+            # Arrays of one's own have attributes; masked ones keep their mask there.
+            yield from (self.digest(np.ma.getmaskarray(thing)) if np.ma.isMaskedArray(thing) else "all",)
+            if kind is not np.ndarray and not np.ma.isMaskedArray(thing):
+                yield self.digest(getattr(thing, "__dict__", None))
             plain = not thing.dtype.hasobject
             yield (
                 np.ascontiguousarray(thing).reshape(-1).view(np.uint8)
@@ -145,7 +162,7 @@ class _Walk:
             yield from ("number", thing.dtype.str, thing.tobytes())
         elif sp.issparse(thing):
             # Storage sorts itself in place when it is used.
-            rows = thing.tocsr()
+            rows = thing.tocsr() if thing.ndim == 2 else thing.reshape(1, -1).tocsr()
             rows = rows if rows.has_sorted_indices else rows.sorted_indices()
             yield from (kind.__name__, rows.shape, *map(self.digest, (rows.data, rows.indices, rows.indptr)))
         elif kind in (list, tuple):
@@ -191,8 +208,7 @@ class _Walk:
         yield from ("class", made.__name__, *map(self.digest, made.__bases__))
         for key, value in sorted(vars(made).items()):
             is_slot = isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType)
-            # What Python itself keeps in a class: texts, annotations, registers.
-            is_beside = key == "_abc_impl" or (key.startswith("__") and not callable(value))
+            is_beside = key == "_abc_impl" or key in _PYTHONS or (key == "__hash__" and value is None)
             if not is_slot and not is_beside:
                 yield from (key, self.digest(value, f".{key}"))
 
@@ -224,7 +240,9 @@ class _Walk:
                     for part in (part for part in names if part in vars(value)):
                         yield from (part, self.digest(vars(value)[part], f" ({name}.{part})"))
             elif not hasattr(builtins, name):
-                yield name
+                # Perhaps a module that the function itself imports.
+                imported = sys.modules.get(name)
+                yield name if imported is None else self.digest(imported, f" ({name})")
 
     def _refused(self, thing: Any, why: str) -> InvalidInputError:
         return InvalidInputError(
@@ -266,10 +284,10 @@ def _is_installed(module: str | None) -> bool:
     """Return whether a module is of Python, of an installed package or of this one, and not of the user."""
     if module is None or module == "__main__":
         return False
-    if module.partition(".")[0] in (*_OWN, *sys.stdlib_module_names):
+    if module.partition(".")[0] in _OWN:
         return True
     file = getattr(sys.modules.get(module), "__file__", None)
     if file is None:
-        return module in sys.builtin_module_names
+        return module in sys.builtin_module_names or module in sys.stdlib_module_names
     path = Path(file).resolve()
     return "dist-packages" in path.parts or any(path.is_relative_to(folder) for folder in _SHARED)

@@ -33,6 +33,8 @@ def sound(name: str, matrix: Any) -> Any:
         return matrix
     if matrix.dtype.kind == "c":
         raise InvalidInputError(f"{name} must be real, got complex data; take its real part or its modulus.")
+    if matrix.dtype.kind not in "biuf":
+        raise InvalidInputError(f"{name} must hold numbers, got a sparse matrix of {matrix.dtype}.")
     flaw = _flaw(matrix if matrix.format in ("csr", "csc", "bsr") else matrix.tocoo(copy=False))
     if flaw is not None:
         raise InvalidInputError(
@@ -63,6 +65,8 @@ def _flaw(matrix: Any) -> str | None:
     sides = matrix.shape[0] // height, matrix.shape[1] // width
     n_major, n_minor = sides[::-1] if matrix.format == "csc" else sides
     indptr, indices = np.asarray(matrix.indptr), np.asarray(matrix.indices)
+    if indptr.dtype.kind not in "iu" or indices.dtype.kind not in "iu" or indices.ndim != 1:
+        return f"its indptr and indices must be lists of integers, not of {indptr.dtype} and {indices.dtype}"
     if indptr.shape != (n_major + 1,) or indptr[0] != 0 or np.any(indptr[1:] < indptr[:-1]):
         return f"its indptr must be {n_major + 1} numbers that begin at 0 and never fall"
     if len(indices) != len(matrix.data) or indptr[-1] > len(indices):

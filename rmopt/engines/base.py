@@ -97,7 +97,8 @@ def unlike(role: str, part: Any, kinds: Iterable[type]) -> str | None:
     name = made.__name__
     if made in kinds:
         for key in getattr(part, "__dict__", {}):
-            if inspect.isfunction(getattr(made, key, None)):
+            # A manifold's default retraction is a value that is exchanged; of other parts every word counts.
+            if inspect.isfunction(getattr(made, key, None)) or (role == "retraction" and hasattr(made, key)):
                 return f"this {name} has a `{key}` of its own; compiled steps are for that of its class"
         return None
     for kind in made.__mro__:

@@ -8,7 +8,12 @@ from functools import cache
 from types import ModuleType
 from typing import Any, ClassVar
 
+import numpy as np
+import scipy.sparse as sp
+
 from rmopt.core.ambient import Array
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.matrices import sound
 from rmopt.costs.bilinear import Bilinear, BilinearSum, TripletSum
 from rmopt.costs.losses import Loss, as_compiled
 from rmopt.engines.base import Runs
@@ -74,7 +79,18 @@ class SymmetricBilinearEngine(BilinearEngine):
 
 
 def rows_of(left: Any, right: Any) -> tuple[Rows, Rows]:
-    """Return the rows of two sparse arrays (CSR) in the form of the kernels."""
+    """Return the rows of two sparse arrays (CSR) in the form of the kernels, which write where the indices say."""
+    for name, rows in (("left", left), ("right", right)):
+        if (
+            not sp.issparse(rows)
+            or rows.format != "csr"
+            or rows.dtype != float
+            or rows.indices.dtype != np.int32
+        ):
+            raise InvalidInputError(
+                f"{name} is no CSR array of float64 now; make the cost again from the data."
+            )
+        sound(name, rows)
     return Rows(left.indptr, left.indices, left.data), Rows(right.indptr, right.indices, right.data)
 
 

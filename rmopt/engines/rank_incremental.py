@@ -10,6 +10,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from rmopt.core.ambient import Array
+from rmopt.core.arguments import integer
 from rmopt.core.errors import DivergedError
 from rmopt.core.psd import PSDPoint
 from rmopt.costs.convex import ConvexCost
@@ -105,7 +106,9 @@ class RankEngine(Engine):
 
     def load(self, point: PSDPoint) -> RankState:
         """Return a state at a point of any rank, with its certificate and directions."""
-        return self._certified(shrunk(point.factor()), self.growth.first())
+        return self._certified(
+            shrunk(point.factor()), integer("columns of the growth", self.growth.first(), 1)
+        )
 
     def advance(self, state: RankState, schedule: Array, etas: Array) -> RankState:
         """Do one round for each row of the schedule, the seed of `inner`; step sizes are not looked at."""
@@ -124,7 +127,9 @@ class RankEngine(Engine):
             level = self.cost.at(start).value
             if self.cost.at(better).value > level + ROUNDING * abs(level):
                 better = start
-        found = self._certified(self._pruned(shrunk(better)), self.growth.after(U.shape[1]))
+        found = self._certified(
+            self._pruned(shrunk(better)), integer("columns of the growth", self.growth.after(U.shape[1]), 1)
+        )
         if _is_worse(found.certificate, state.certificate):
             found = dataclasses.replace(
                 found, Y=Y, certificate=state.certificate, values=state.values, vectors=state.vectors

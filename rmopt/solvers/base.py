@@ -213,6 +213,8 @@ class Solver(ABC):
         reason = self.check_start(problem, start)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
+        if any(np.iscomplexobj(part) for part in arrays_of(start)):
+            raise InvalidInputError("the initial point is complex; points are real here.")
         n_steps = self.budget(problem)
         last, check_every = first_step + n_steps, self.check_every(problem)
         identity = {} if checkpoint is None else self._identity(problem, seed, first_step, initial_point)

@@ -133,7 +133,7 @@ class RankIncremental(Solver):
                 f"RankIncremental cannot run {type(cost).__name__} on {manifold}: it needs a ConvexCost "
                 "(rmopt.costs) on PSDFixedRank or PolarPSD."
             )
-        if not cost.trace_weight > 0.0:
+        if not number(f"trace_weight of {cost}", cost.trace_weight, least=0) > 0.0:
             raise InvalidInputError(
                 f"{type(cost).__name__} has no trace term, without which minima need not exist and nothing can be "
                 "certified; add Trace(beta)."
