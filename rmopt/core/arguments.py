@@ -113,7 +113,8 @@ def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.n
             raise
         found = np.empty(0, dtype=object)
     real = found.dtype.kind in "biuf"
-    found = found.astype(float) if real else found
+    with np.errstate(over="ignore"):
+        found = found.astype(float) if real else found
     if not real or not np.isfinite(found).all() or found.shape != (found.shape if shape is None else shape):
         wanted = "finite numbers" if shape is None else f"finite numbers and shape {shape}"
         flaw = (

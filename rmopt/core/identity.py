@@ -40,8 +40,8 @@ _PYTHONS = frozenset(
     f"__{word}__"
     for word in (
         "module", "qualname", "doc", "dict", "weakref", "slots", "annotations", "dataclass_fields",
-        "dataclass_params", "match_args", "abstractmethods", "parameters", "orig_bases", "firstlineno", "static_attributes", "annotate",
-        "annotations_cache", "annotate_func", "protocol_attrs",
+        "dataclass_params", "match_args", "abstractmethods", "parameters", "orig_bases", "firstlineno",
+        "static_attributes", "annotate", "annotations_cache", "annotate_func", "protocol_attrs",
     )
 )  # fmt: skip
 _RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
