@@ -48,7 +48,7 @@ RANKING = ("ranking", "--ranks", "2,4", "--epochs", "1", "--splits", "2", "--no-
 def test_similarity_ranks_and_its_resumption(tmp_path: Path, rmopt: Command) -> None:
     options = (*RANKS, "--triplets", "2000", "--out", str(tmp_path))
     done = rmopt(*options)
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert max(len(line) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80
     assert "LORETA is above passive-aggressive at every rank" in " ".join(done.stdout.split())
     result = json.loads((tmp_path / "result.json").read_text())
     rows = result["rows"]
@@ -71,7 +71,7 @@ def test_similarity_ranks_and_its_resumption(tmp_path: Path, rmopt: Command) -> 
 def test_ranking_and_its_resumption(tmp_path: Path, rmopt: Command) -> None:
     options = (*RANKING, "--out", str(tmp_path))
     done = rmopt(*options)
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert max(len(line) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["rows"][0]["method"] == "label frequency"
     # Three methods with three starts at two ranks, two of full rank, and the frequency.

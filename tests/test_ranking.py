@@ -285,7 +285,7 @@ def test_bad_input_is_named_before_work_starts() -> None:
     for labels, message in (
         (Y[:5], "Y must have one row for each of the 1797 rows of X"),
         (Y[:, :1], "a column for each of at least 2 labels"),
-        (np.where(Y, np.nan, 0.0), "Y holds NaN or infinite values"),
+        (np.where(Y, np.nan, 0.0), "Y must hold zeros and ones, and nan"),
         (Y.astype(str), "Y must hold zeros and ones, got <U"),
     ):
         with pytest.raises(InvalidInputError, match=message):
