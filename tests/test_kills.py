@@ -28,9 +28,9 @@ needs_fork = pytest.mark.skipif(
 # Experiments with `--resume`, their options, and a pattern of the files that show that one has begun.
 EXPERIMENTS = {
     "completion": ("--case 4 --scale 0.2 --updates 600 --methods stochastic", "checkpoint-*.npz"),
-    "similarity": ("--dataset digits --triplets 60000 --methods loreta,oasis", "checkpoints/*.npz"),
-    "metric": ("--dataset digits --methods comet,euclidean --folds 2", "*.jsonl"),
-    "coembedding": ("--dataset digits-labels", "*.jsonl"),
+    "similarity": ("--triplets 1000000 --methods loreta,oasis", "*"),
+    "metric": ("--rows 400 --splits 2 --methods comet,euclidean", "*.jsonl"),
+    "coembedding": ("--rows 150 --splits 3 --methods ila,br-lr --folds 2 --starts 0", "*.jsonl"),
 }
 
 
@@ -123,6 +123,6 @@ def test_a_killed_experiment_ends_with_the_rows_of_a_whole_one(name: str, tmp_pa
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     command = [sys.executable, "-m", "rmopt.cli", "run", name, *options.split(), "--out"]
     subprocess.run([*command, str(whole)], check=True, capture_output=True, timeout=900, env=os.environ)
-    COUNTS[name] = killed([*command, str(cut), "--resume"], lambda: any(cut.glob(pattern)), 6, 1.0, 0)
+    COUNTS[name] = killed([*command, str(cut), "--resume"], lambda: any(cut.glob(pattern)), 8, 8.0, 0)
     assert told(cut) == told(whole)
     print(f"\nrmopt run {name}: {COUNTS[name]} kills, 0 differing numbers; so far {sum(COUNTS.values())}")
