@@ -117,7 +117,7 @@ class CoembeddingClassifier(CertifiedEmbedder, ClassifierMixin, BaseEstimator):
         """Return X, and the indicators of the labels."""
         kind = type_of_target(sound("Y", Y), input_name="Y")
         if kind not in ("multilabel-indicator", "multiclass", "binary"):
-            raise ValueError(
+            raise InvalidInputError(
                 f"Unknown label type: {kind}. Y must be a table of indicators, or one class for each sample."
             )
         X, Y = admit(self, X, Y, multi_output=True)
@@ -131,7 +131,7 @@ class CoembeddingClassifier(CertifiedEmbedder, ClassifierMixin, BaseEstimator):
             return X, table
         self.classes_ = unique_labels(Y)
         if len(self.classes_) < 2:
-            raise ValueError(f"CoembeddingClassifier needs 2 classes or more, got 1 class: {self.classes_}.")
+            raise InvalidInputError(f"CoembeddingClassifier needs 2 classes or more, got 1 class: {self.classes_}.")
         table = LabelBinarizer().fit(self.classes_).transform(Y)
         return X, np.hstack([1 - table, table]) if table.shape[1] == 1 else table
 
