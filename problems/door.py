@@ -207,6 +207,15 @@ def array_of(name: str, values: Any) -> Array:
         raise InvalidInputError(f"{name} is no array ({error}).") from None
 
 
+def in_range(X: Any) -> Any:
+    """Return rows whose fourth powers are finite, as curvatures need them."""
+    if not abs(X).max() < 1e75:
+        raise InvalidInputError(
+            f"X holds numbers up to {abs(X).max():.1e}; scale it, for example by StandardScaler()."
+        )
+    return X
+
+
 def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
     """Return a table of finite numbers, not empty, as a C-contiguous array, or where `sparse` as a CSR array."""
     try:

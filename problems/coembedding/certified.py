@@ -81,15 +81,6 @@ class Certified:
         return result.point.factor()
 
 
-def in_range(X: Any) -> Any:
-    """Return rows whose fourth powers are finite, as curvatures need them."""
-    if not abs(X).max() < 1e75:
-        raise InvalidInputError(
-            f"X holds numbers up to {abs(X).max():.1e}; scale it, for example by StandardScaler()."
-        )
-    return X
-
-
 class CertifiedEmbedder(Certified, Embedder):
     """A certified estimator that embeds rows x at U x, where `components_` is Uᵀ."""
 

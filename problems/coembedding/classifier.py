@@ -16,12 +16,12 @@ from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils.multiclass import type_of_target, unique_labels
 from sklearn.utils.validation import column_or_1d
 
-from problems.coembedding.certified import CertifiedEmbedder, in_range
+from problems.coembedding.certified import CertifiedEmbedder
 from problems.coembedding.multilabel import MultilabelCoembedding
 from problems.coembedding.training import BETAS, checked_betas, path
-from problems.door import admit, finite, kept_count
+from problems.door import admit, finite, in_range, kept_count
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import Check, check_parameters, instance, integer, optional
+from rmopt.core.arguments import Check, check_parameters, integer, optional
 from rmopt.core.matrices import sound
 from rmopt.engines.threads import one_blas_thread
 from rmopt.solvers import LBFGS, Growth, RankIncremental
@@ -30,6 +30,14 @@ Array = np.ndarray
 
 # On the paths of a cross-validation.
 PATH_TOL, PATH_ROUNDS = 1e-2, 5
+
+
+def _jobs(name: str, value: Any) -> int:
+    if value == 0:
+        raise InvalidInputError(
+            f"{name} = 0 must be None, a positive number of threads, or −1 for all cores."
+        )
+    return integer(name, value, -1000, 1000)
 
 
 class CoembeddingClassifier(CertifiedEmbedder, ClassifierMixin, BaseEstimator):
@@ -131,7 +139,9 @@ class CoembeddingClassifier(CertifiedEmbedder, ClassifierMixin, BaseEstimator):
             return X, table
         self.classes_ = unique_labels(Y)
         if len(self.classes_) < 2:
-            raise InvalidInputError(f"CoembeddingClassifier needs 2 classes or more, got 1 class: {self.classes_}.")
+            raise InvalidInputError(
+                f"CoembeddingClassifier needs 2 classes or more, got 1 class: {self.classes_}."
+            )
         table = LabelBinarizer().fit(self.classes_).transform(Y)
         return X, np.hstack([1 - table, table]) if table.shape[1] == 1 else table
 
@@ -245,7 +255,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         "betas": lambda name, value: checked_betas(value),
         "cv": lambda name, value: _folds(value),
         "scoring": lambda name, value: value if callable(value) or value is None else get_scorer(value),
-        "n_jobs": optional(instance, (int, np.integer), "an integer, or None"),
+        "n_jobs": optional(_jobs),
         "path_iterations": kept_count,
     }
 
@@ -304,6 +314,8 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
 
 def _folds(cv: Any) -> Any:
     """Return a splitter."""
+    if isinstance(cv, str | bytes):
+        raise InvalidInputError(f"cv = {cv!r} must be a number of folds, a splitter or None.")
     if cv is None or isinstance(cv, Integral):
         return KFold(5 if cv is None else integer("cv", cv, 2), shuffle=True, random_state=0)
     return check_cv(cv)

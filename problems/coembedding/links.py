@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.metrics import roc_auc_score
 
-from problems.coembedding.certified import CertifiedEmbedder, in_range
-from problems.door import admit, array_of, finite, seedable, table_of_numbers
+from problems.coembedding.certified import CertifiedEmbedder
+from problems.door import admit, array_of, finite, in_range, seedable, table_of_numbers
 from rmopt.core import BlockDiagonal, InvalidInputError
 from rmopt.core.arguments import Check, bounded, check_parameters, number
 from rmopt.core.matrices import sound

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from problems.door import admit, array_of, column_of_names, finite, positions, seedable, seen
+from problems.door import admit, array_of, column_of_names, finite, in_range, positions, seedable, seen
 from problems.subspace.multitask import MultitaskFeatures
 from problems.subspace.training import PLAN, GossipPlan, gossip
 from rmopt.core import InvalidInputError, Problem
@@ -171,6 +171,7 @@ class MultitaskSubspace(RegressorMixin, BaseEstimator):
         """
         check_parameters(self, self._parameters)
         X, y = admit(self, X, y, sparse=False, y_numeric=True, order="C")
+        in_range(X)
         if self.rank >= X.shape[1]:
             raise InvalidInputError(
                 f"rank = {self.rank} must be an integer from 1 to below the number of features, {X.shape[1]}."
