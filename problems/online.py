@@ -12,7 +12,7 @@ from rmopt.core import FiniteSum, LowRankPoint, Problem
 from rmopt.core.arguments import integer
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.linalg import factor_product
-from rmopt.solvers import Sampler, Solver
+from rmopt.solvers import Sampler, ScheduledSolver
 from rmopt.solvers.step_sizes import StepSize, as_step_size
 
 Array = np.ndarray
@@ -79,7 +79,7 @@ class FactorEngine(OnlineEngine):
         return LowRankPoint(*factor_product(arrays["A"], np.eye(arrays["A"].shape[1]), arrays["B"]))
 
 
-class OnlineSolver(Solver):
+class OnlineSolver(ScheduledSolver):
     """Common ground of the rivals' solvers.
 
     Parameters

@@ -66,10 +66,10 @@ from rmopt.solvers import (
     Linear,
     ManifoldIdentification,
     Matchings,
-    NewtonCG,
     RankIncremental,
     Recorder,
     ShuffledEpochs,
+    TrustRegions,
     Uniform,
 )
 from rmopt.solvers import Exponential as Doubling
@@ -305,12 +305,12 @@ def parts() -> list[Part]:
         Part(
             "LBFGS",
             LBFGS,
-            {"max_iterations": 20, "tol": 1e-4, "gradient_norm": None, "memory": 5},
+            {"memory": 5, "step_length": None, "max_iterations": 20, "tol": 1e-4, "gradient_norm": None},
             runs(convex),
         ),
         Part(
-            "NewtonCG",
-            NewtonCG,
+            "TrustRegions",
+            TrustRegions,
             {"max_iterations": 20, "tol": 1e-4, "gradient_norm": None, "max_inner": 50},
             runs(convex),
         ),
@@ -502,7 +502,7 @@ def combinations(seed: int, count: int) -> Iterator[Case]:
         lambda _: Gossip(0.01, n_updates=3),
         lambda _: RankIncremental(max_rounds=3),
         lambda _: RankIncremental(max_rounds=3, inner=SGD(0.01, n_steps=5)),
-        lambda _: LBFGS(20), lambda _: NewtonCG(10),
+        lambda _: LBFGS(max_iterations=20), lambda _: TrustRegions(max_iterations=10),
         lambda _: ManifoldIdentification(0.01, inner_step_size=0.01, n_steps=10),
         lambda _: PymanoptSolver("ConjugateGradient", max_iterations=5),
         lambda _: PymanoptSolver("TrustRegions", max_iterations=3),

@@ -23,7 +23,7 @@ from rmopt.core.files import load_arrays, save_arrays
 from rmopt.core.identity import fingerprint
 from rmopt.manifolds import Grassmann, PSDFixedRank
 from rmopt.retractions import QR
-from rmopt.solvers import LBFGS, SGD, Checkpoint, Hybrid, NewtonCG, RankIncremental, Recorder, checkpoint
+from rmopt.solvers import LBFGS, SGD, Checkpoint, Hybrid, RankIncremental, Recorder, TrustRegions, checkpoint
 
 G = Grassmann(12, 3)
 SCALE = 1.0
@@ -408,7 +408,7 @@ def test_a_gradient_that_is_not_finite_diverges(solver: Any, cost: Any) -> None:
 
 
 @each_row("part", ["value", "factor_gradient"])
-@each_row("solver", [LBFGS(), NewtonCG(), Hybrid(), RankIncremental(), RankIncremental(inner=None)])
+@each_row("solver", [LBFGS(), TrustRegions(), Hybrid(), RankIncremental(), RankIncremental(inner=None)])
 def test_a_convex_cost_of_nan_diverges(solver: Any, part: str) -> None:
     problem = CASES["rank-incremental"].problem()
     cost: Any = problem.cost

@@ -9,13 +9,15 @@ from regression_runs import Array, run
 from problems.coembedding import MetricRegression
 from problems.coembedding.instances import convex_costs
 from problems.coembedding.regression import closed_form
+from rmopt import Problem
 from rmopt.core import MissingCapabilityError
 from rmopt.core.identity import fingerprint
 from rmopt.costs import Grid, Pairs, PairwiseDistance, Trace
+from rmopt.manifolds import PSDFactors
 from rmopt.solvers import (
     LBFGS,
-    NewtonCG,
     RankIncremental,
+    TrustRegions,
 )
 
 
@@ -91,8 +93,9 @@ def test_newton_needs_the_preconditioner_less_than_it_gains() -> None:
     iterations = {}
     for kind in (MetricRegression, Plain):
         cost = kind(X) + Trace(0.5)
-        end, count, _ = NewtonCG(max_inner=50, gradient_norm=1e-6).minimise(cost, Y)
-        iterations[kind.__name__] = count
+        solver = TrustRegions(max_inner=50, gradient_norm=1e-6)
+        result = solver.run(Problem(PSDFactors(30, 30), cost), Y)
+        end, iterations[kind.__name__] = result.point, result.steps
         if kind is MetricRegression:
             np.testing.assert_allclose(cost.at(end).value, closed_form(X, 0.5)[1], rtol=1e-10)
     assert iterations["MetricRegression"] < iterations["Plain"]
@@ -114,12 +117,12 @@ def test_a_new_loss_is_ten_lines() -> None:
     X, (left, right) = rng.standard_normal((30, 5)), np.triu_indices(30, 1)
     linked = np.abs(X[left, 0] - X[right, 0]) < 0.5
     cost = Contrastive(X, left, right, linked) + Trace(1.0)
-    result = run(cost, RankIncremental(inner=LBFGS(300), tol=1e-3, max_rounds=15))
+    result = run(cost, RankIncremental(inner=LBFGS(max_iterations=300), tol=1e-3, max_rounds=15))
     weights = np.diag(result.point.Q @ result.point.S @ result.point.Q.T)
     assert weights.argmax() == 0
     assert result.certificate.objective < cost.at(np.zeros((5, 0))).value
     with pytest.raises(MissingCapabilityError, match="curvature"):
-        run(cost, RankIncremental(inner=NewtonCG()))
+        run(cost, RankIncremental(inner=TrustRegions()))
 
 
 def test_grids_and_lists_of_pairs_agree() -> None:

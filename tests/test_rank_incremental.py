@@ -17,11 +17,12 @@ from problems.coembedding.regression import closed_form
 from problems.coembedding.training import minimise
 from rmopt import Problem
 from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, PSDPoint, WholeCost
+from rmopt.core.points import packed, unpacked
 from rmopt.costs import ConvexCost, Grid, Pairs, Trace
 from rmopt.engines import RankEngine, certify
 from rmopt.engines.rank_incremental import point_of
 from rmopt.interop import PymanoptSolver
-from rmopt.manifolds import Grassmann, PolarPSD, PSDFixedRank
+from rmopt.manifolds import Grassmann, PolarPSD, PSDFactors, PSDFixedRank
 from rmopt.solvers import (
     LBFGS,
     SGD,
@@ -29,9 +30,9 @@ from rmopt.solvers import (
     Exponential,
     Hybrid,
     Linear,
-    NewtonCG,
     RankIncremental,
     Recorder,
+    TrustRegions,
 )
 
 
@@ -122,7 +123,7 @@ def test_the_certificate_holds_for_every_cost(name: str) -> None:
 @pytest.mark.parametrize(
     "inner",
     [
-        NewtonCG(),
+        TrustRegions(),
         LBFGS(),
         Hybrid(),
         PymanoptSolver("ConjugateGradient", max_iterations=200, min_gradient_norm=1e-9),
@@ -209,7 +210,7 @@ def test_saddle_points_are_left() -> None:
     saddle = vectors[:, :3] * np.sqrt(values[:3])
     padded = np.hstack([saddle, np.zeros((8, 5))])
     assert np.linalg.norm(cost.at(padded).factor_gradient()) < 1e-6
-    stuck, _, _ = NewtonCG().minimise(cost, padded)
+    stuck = TrustRegions().run(Problem(PSDFactors(8, 8), cost), padded).point
     assert cost.at(stuck).value > 1.5 * minimum
     result = run(cost, RankIncremental(), point_of(saddle))
     assert result.is_global
@@ -308,7 +309,7 @@ def test_both_geometries_carry_it() -> None:
         (lambda: RankIncremental(inner="newtown"), "inner = 'newtown'"),
         (lambda: Exponential(factor=1), "factor = 1"),
         (lambda: Linear(0), "columns = 0"),
-        (lambda: NewtonCG(max_iterations=-1), "max_iterations = -1"),
+        (lambda: TrustRegions(max_iterations=-1), "max_iterations = -1"),
         (lambda: LBFGS(tol=-1.0), "tol = -1.0"),
         (lambda: MetricRegression(np.array([[np.nan]])), "finite"),
         (lambda: Pairs([0], [3], 3), "from 0 to 2"),
@@ -333,27 +334,30 @@ def test_wrong_problems_are_refused() -> None:
     _, cost, _ = regression(6, 6)
     with pytest.raises(InvalidInputError, match="is a cost of PSDPoint"):
         Problem(Grassmann(6, 2), WholeCost(cost))
-    for solver in (RankIncremental(), NewtonCG()):
-        with pytest.raises(MissingCapabilityError, match="needs a ConvexCost"):
-            solver.run(Problem(PSDFixedRank(6, 2), WholeCost(cost)), random_state=0)
+    with pytest.raises(MissingCapabilityError, match="needs a ConvexCost"):
+        RankIncremental().run(Problem(PSDFixedRank(6, 2), WholeCost(cost)), random_state=0)
     with pytest.raises(InvalidInputError, match="make the manifold as large"):
         Problem(PSDFixedRank(5, 1), cost)
     with pytest.raises(InvalidInputError, match="not on"):
-        NewtonCG().run(Problem(PSDFixedRank(6, 2), cost), PSDFixedRank(6, 3).random_point(), random_state=0)
+        TrustRegions().run(
+            Problem(PSDFixedRank(6, 2), cost), PSDFixedRank(6, 3).random_point(), random_state=0
+        )
 
 
 def test_factor_solvers_run_alone() -> None:
     """Burer and Monteiro: from a random start over enough columns the minimum is global; over fewer it is not."""
     _, cost, minimum = regression(10, 30)
-    for solver in (LBFGS(5000, 1e-9), NewtonCG(tol=1e-9), Hybrid(tol=1e-9)):
-        result = solver.run(Problem(PSDFixedRank(10, 10), cost), random_state=1)
+    for solver in (LBFGS(max_iterations=5000, tol=1e-9), TrustRegions(tol=1e-9), Hybrid(tol=1e-9)):
+        result = solver.run(Problem(PSDFactors(10, 10), cost), random_state=1)
         np.testing.assert_allclose(cost.value(result.point), minimum, rtol=1e-7)
-        less = solver.run(Problem(PSDFixedRank(10, 4), cost), random_state=1)
-        assert less.point.rank == 4
+        less = solver.run(Problem(PSDFactors(10, 4), cost), random_state=1)
+        assert np.linalg.matrix_rank(less.point) == 4
         assert cost.value(less.point) > 1.5 * minimum
         assert result.steps > 0
-    capped = NewtonCG(max_iterations=1).run(Problem(PSDFixedRank(10, 4), cost), random_state=1)
-    assert capped.stopped_by == "max_iterations = 1"
+        assert result.converged
+    capped = TrustRegions(max_iterations=1).run(Problem(PSDFactors(10, 4), cost), random_state=1)
+    assert capped.stopped_by == "the budget of 1 steps"
+    assert not capped.converged
 
 
 def test_engines_split_exactly() -> None:
@@ -361,11 +365,14 @@ def test_engines_split_exactly() -> None:
     engine = RankIncremental(Linear()).engine(Problem(PSDFixedRank(12, 1), cost))
     assert isinstance(engine, RankEngine)
     start = PSDPoint(np.zeros((12, 0)), np.zeros((0, 0)))
-    schedule, etas = np.zeros((6, 1), dtype=int), np.ones(6)
-    once = engine.advance(engine.load(start), schedule, etas)
-    first = engine.advance(engine.load(start), schedule[:2], etas[:2])
-    again = engine.unpack(engine.pack(first), first)
-    twice = engine.advance(again, schedule[2:], etas[2:])
+    once, first = engine.load(start), engine.load(start)
+    for _ in range(6):
+        once = engine.round(once, 0)
+    for _ in range(2):
+        first = engine.round(first, 0)
+    twice = unpacked(packed(first), first)
+    for _ in range(4):
+        twice = engine.round(twice, 0)
     np.testing.assert_array_equal(once.Y, twice.Y)
     assert once.certificate == twice.certificate
     assert (once.steps, once.updates) == (6, 6)

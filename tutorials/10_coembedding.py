@@ -75,7 +75,7 @@ from rmopt import Problem
 from rmopt.costs import Trace
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import PSDFixedRank
-from rmopt.solvers import LBFGS, Exponential, Linear, NewtonCG, RankIncremental
+from rmopt.solvers import LBFGS, Exponential, Linear, TrustRegions, RankIncremental
 
 data = np.random.default_rng(0).standard_normal((40, 100))
 problem = Problem(PSDFixedRank(40, 1), MetricRegression(data) + Trace(0.5))
@@ -90,7 +90,7 @@ for growth in (Exponential(), Linear()):
 # %%
 # Local optimisers can be exchanged as well: ours, scipy's, pymanopt's.
 
-for inner in (NewtonCG(), LBFGS(), PymanoptSolver("TrustRegions", max_iterations=30)):
+for inner in (TrustRegions(), LBFGS(), PymanoptSolver("TrustRegions", max_iterations=30)):
     result = RankIncremental(inner=inner, tol=1e-4, max_rounds=20).run(problem)
     print(f"{type(inner).__name__:15} {result.certificate.relative_gap:.0e} certified")
 

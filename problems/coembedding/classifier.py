@@ -292,7 +292,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         options = {"growth": self.growth, "max_rank": self.max_rank, "tol": tol}
         rough = RankIncremental(
             self.growth,
-            inner=LBFGS(self.path_iterations),
+            inner=LBFGS(20, max_iterations=self.path_iterations),
             tol=tol,
             max_rank=self.max_rank,
             max_rounds=PATH_ROUNDS,

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from rmopt.core import Problem
 from rmopt.costs import ConvexCost
+from rmopt.manifolds import PSDFactors
 from rmopt.solvers import LBFGS
 
 Array = np.ndarray
@@ -40,7 +42,8 @@ def local_optima(
         values = []
         for start in range(n_starts):
             Y = np.random.default_rng([seed, rank, start]).standard_normal((cost.shape[0], rank))
-            Y, _, _ = LBFGS(5000, tol).minimise(cost, Y)
+            solver = LBFGS(20, max_iterations=5000, tol=tol)
+            Y = solver.run(Problem(PSDFactors(*Y.shape), cost), Y).point
             values.append(cost.at(Y).value)
             tick()
         found[rank] = np.array(values)

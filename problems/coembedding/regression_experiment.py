@@ -19,7 +19,7 @@ from rmopt.core.arguments import integer, number
 from rmopt.costs import SumOfCosts, Trace
 from rmopt.engines import certify
 from rmopt.experiments import Claim, Outcome, Run
-from rmopt.manifolds import PSDFixedRank
+from rmopt.manifolds import PSDFactors, PSDFixedRank
 from rmopt.solvers import LBFGS, Exponential, Linear, RankIncremental
 
 Array = np.ndarray
@@ -47,7 +47,9 @@ def _one_shot(cost: SumOfCosts, tol: float, limit: float, seed: int) -> Solution
     """Minimise over all n columns at once, from a random start; it knows no time limit and no certificate."""
     n = cost.shape[0]
     Y = np.random.default_rng([seed, n]).standard_normal((n, n)) / np.sqrt(n)
-    Y, iterations, reason = LBFGS(20_000, 1e-12).minimise(cost, Y)
+    solver = LBFGS(20, max_iterations=20_000, tol=1e-12)
+    result = solver.run(Problem(PSDFactors(*Y.shape), cost), Y)
+    Y, iterations, reason = result.point, result.steps, result.stopped_by
     found, _, _ = certify(cost, Y)
     lengths = np.linalg.svd(Y, compute_uv=False)
     return {

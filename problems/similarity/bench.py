@@ -20,7 +20,7 @@ from problems.triplets import ClassTriplets
 from rmopt.core import Problem
 from rmopt.costs import TripletSum
 from rmopt.experiments import Run
-from rmopt.solvers import Checkpoint, Recorder, Sampler, Solver
+from rmopt.solvers import Checkpoint, Recorder, Sampler, ScheduledSolver
 
 Array = np.ndarray
 
@@ -43,7 +43,7 @@ def prepared(bundle: Bundle, features: int, split: int) -> Bundle:
     return informative_unit_rows(bundle.resplit(split) if split >= 0 else bundle, features)
 
 
-MakeSolver = Callable[[float, int, Sampler], Solver]
+MakeSolver = Callable[[float, int, Sampler], ScheduledSolver]
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Bench:
         self.solver_of(plan).engine(Problem(manifold, self.cost))
         return plan
 
-    def solver_of(self, plan: Plan) -> Solver:
+    def solver_of(self, plan: Plan) -> ScheduledSolver:
         """Return the solver of a plan on the whole training part."""
         return plan.solver(plan.step_size, self.triplets, self.sampler)
 

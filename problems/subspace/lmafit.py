@@ -13,7 +13,7 @@ from rmopt.core.arguments import integer
 from rmopt.costs import GossipCost
 from rmopt.engines import Engine
 from rmopt.linalg import gram_functions
-from rmopt.solvers import Constant, Cyclic, Sampler, Solver, StepSize
+from rmopt.solvers import Constant, Cyclic, Sampler, ScheduledSolver, StepSize
 
 Array = np.ndarray
 
@@ -88,7 +88,7 @@ class LMaFitEngine(Engine):
         return Parts([_basis(S) for S in state.tracked])
 
 
-class DLMaFit(Solver):
+class DLMaFit(ScheduledSolver):
     """The rival of Mishra et al. 2019, Case 4; see `LMaFitEngine`.
 
     Parameters

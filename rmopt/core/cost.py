@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -35,6 +36,18 @@ class Cost(ABC):
 
         On products it may also be a list, a tuple or `Parts`: one for each part of the point.
         """
+
+    def value_and_gradient(self, point: Any) -> tuple[float, Ambient]:
+        """Return cost and Euclidean gradient; a cost that shares work between them overrides this."""
+        return self.value(point), self.gradient(point)
+
+    def hessian_along(self, point: Any) -> Callable[[Ambient], Ambient]:
+        """Return `hessian` at a point; a cost that prepares something once for all directions overrides this."""
+        return partial(self.hessian, point)  # type: ignore[attr-defined]
+
+    def preconditioner_at(self, point: Any) -> Callable[[Any], Any] | None:
+        """Return `precondition` at a point, or None where the cost has none."""
+        return partial(self.precondition, point) if isinstance(self, HasPreconditioner) else None
 
     def refuses(self, point_type: type) -> str | None:
         """Return in a sentence why the cost is no function of points of a class, or None."""

@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 import numpy as np
 
 from rmopt.core.ambient import Ambient
-from rmopt.core.arguments import integer, one_of, shown
+from rmopt.core.arguments import instance, integer, one_of, shown
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError, RmoptError
 from rmopt.core.retraction import Retraction
+from rmopt.core.transport import TRANSPORTS, ByManifold, Transport
 
 
 class Manifold(ABC):
@@ -26,6 +27,8 @@ class Manifold(ABC):
     ----------
     default_retraction : Retraction
         The retraction that `retraction` applies; `using` exchanges it.
+    default_transport : Transport
+        How solvers carry tangent vectors along.
     point_layout : int
         1: a point is one object.
     point_type : type
@@ -35,6 +38,7 @@ class Manifold(ABC):
     """
 
     default_retraction: Retraction
+    default_transport: Transport = ByManifold()
     point_type: ClassVar[type] = object
     retractions: Mapping[str, Retraction] = {}
     point_layout: int = 1
@@ -102,10 +106,24 @@ class Manifold(ABC):
         """Move from a point along a tangent vector by the default retraction."""
         return self.default_retraction(self, point, tangent_vector)
 
-    def using(self, retraction: Retraction | str) -> Self:
-        """Return the same manifold with another default retraction (see `fitting`)."""
+    def using(
+        self, retraction: Retraction | str | None = None, transport: Transport | str | None = None
+    ) -> Self:
+        """Return the same manifold with another default retraction (see `fitting`) or transport.
+
+        Parameters
+        ----------
+        retraction : Retraction or str, optional
+        transport : Transport or str, optional
+            Also a name: "manifold", "projection", "isometric" or "retraction".
+        """
         twin = copy.copy(self)
-        twin.default_retraction = self.fitting(retraction)
+        if retraction is not None:
+            twin.default_retraction = self.fitting(retraction)
+        if isinstance(transport, str):
+            transport = TRANSPORTS[one_of("transport", transport, TRANSPORTS)]
+        if transport is not None:
+            twin.default_transport = instance("transport", transport, Transport, "a Transport, or a name")
         return twin
 
     def fitting(self, retraction: Retraction | str | None) -> Retraction:

@@ -53,7 +53,9 @@ class Problem:
         reason = None if manifold.point_type is object else cost.refuses(manifold.point_type)
         if reason is not None:
             raise InvalidInputError(f"{manifold}: {reason}")
-        scored, held = (getattr(part, "shape", None) for part in (self.cost, self.manifold))
+        # Where points are factors of matrices, `sizes` are those of the matrices.
+        held = getattr(manifold, "sizes", getattr(manifold, "shape", None))
+        scored = getattr(cost, "shape", None)
         if scored is not None and held is not None and tuple(scored) != tuple(held):
             sizes, room = (" × ".join(map(str, shape)) for shape in (scored, held))
             raise InvalidInputError(

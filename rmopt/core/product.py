@@ -43,6 +43,10 @@ class Parts(Vector):
         return f"Parts of {len(self)} factors"
 
 
+class LowRankFactors(Parts):
+    """Parts A and B that stand for W = ABᵀ: a name for what costs are functions of. Any two parts are taken."""
+
+
 class BlockDiagonal(Operator):
     """The ambient matrix with these blocks on its diagonal; those that are not given are zero.
 

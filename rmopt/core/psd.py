@@ -57,6 +57,10 @@ class PSDPoint:
         return np.einsum("ik,ik->i", (left @ self.Q) @ self.S, right @ self.Q)
 
 
+class PSDFactor(np.ndarray):
+    """An n × k array Y that stands for W = YYᵀ: a name for what costs are functions of. Any array is taken."""
+
+
 @dataclass(frozen=True, eq=False)
 class PSDTangent(Vector):
     """The tangent vector ξ = Q M Qᵀ + Q_p Qᵀ + Q Q_pᵀ at W = Q S Qᵀ.

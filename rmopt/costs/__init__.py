@@ -6,6 +6,7 @@ from rmopt.costs.embedded import EmbeddedCost
 from rmopt.costs.gossip import GossipCost
 from rmopt.costs.log_det import LogDetTriplet
 from rmopt.costs.losses import LOSSES, Loss, absolute, hinge, logistic, squared, squared_hinge
+from rmopt.costs.on_factors import OnFactors
 from rmopt.costs.pairwise import Grid, Pairing, Pairs, PairwiseDistance
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "LocalModel",
     "LogDetTriplet",
     "Loss",
+    "OnFactors",
     "Pairing",
     "Pairs",
     "PairwiseDistance",

@@ -15,7 +15,7 @@ from rmopt.core.ambient import Actions, Ambient, Array, Factored, dense
 from rmopt.core.arguments import number, optional
 from rmopt.core.cost import Cost
 from rmopt.core.errors import InvalidInputError
-from rmopt.core.psd import PSDPoint
+from rmopt.core.psd import PSDFactor, PSDPoint
 
 # f at a mixture Σ cᵢ YᵢYᵢᵀ, and its derivatives with respect to the weights c.
 Mixture = Callable[[Array], tuple[float, Array]]
@@ -69,7 +69,7 @@ class ConvexCost(Cost):
         Whether second derivatives are continuous.
     """
 
-    point_type = PSDPoint
+    point_type = (PSDPoint, PSDFactor)
 
     shape: tuple[int, int]
     lower_bound: float | None = None
@@ -87,22 +87,51 @@ class ConvexCost(Cost):
     def mixture(self, factors: Sequence[Array]) -> Mixture:
         """Return the function of weights c ↦ (f(Σ cᵢ YᵢYᵢᵀ), its gradient) for factors Yᵢ."""
 
-    def value(self, point: PSDPoint) -> float:
-        return self.at(point.factor()).value
+    def value(self, point: Any) -> float:
+        return self.at(_factor(point)).value
 
-    def gradient(self, point: PSDPoint) -> Actions:
-        """Return ∇f at a point, as an operator."""
-        apply = self.at(point.factor()).apply
-        return Actions(self.shape, apply, apply)
+    def gradient(self, point: Any) -> Any:
+        """Return ∇f at a point, as an operator; at a factor Y the gradient of Y ↦ f(YYᵀ), as an array."""
+        return self.value_and_gradient(point)[1]
 
-    def hessian(self, point: PSDPoint, direction: Any) -> Ambient:
-        """Return the derivative of ∇f along the symmetric part of an ambient direction, best given by factors."""
-        if not isinstance(direction, Factored):
-            direction = Factored(dense(direction), np.eye(self.shape[0]))
-        return self.at(point.factor()).along(0.5 * direction.left, direction.right)
+    def value_and_gradient(self, point: Any) -> tuple[float, Any]:
+        local = self.at(_factor(point))
+        if isinstance(point, np.ndarray):
+            return local.value, local.factor_gradient()
+        return local.value, Actions(self.shape, local.apply, local.apply)
+
+    def hessian(self, point: Any, direction: Any) -> Any:
+        """Return the derivative of ∇f along the symmetric part of an ambient direction, best given by factors.
+
+        At a factor Y it is that of the gradient there.
+        """
+        return self.hessian_along(point)(direction)
+
+    def hessian_along(self, point: Any) -> Callable[[Any], Any]:
+        local = self.at(_factor(point))
+        if isinstance(point, np.ndarray):
+            return local.factor_hessian
+
+        def along(direction: Any) -> Ambient:
+            if not isinstance(direction, Factored):
+                direction = Factored(dense(direction), np.eye(self.shape[0]))
+            return local.along(0.5 * direction.left, direction.right)
+
+        return along
+
+    def preconditioner_at(self, point: Any) -> Callable[[Any], Any] | None:
+        """Return the preconditioner of factors, where the cost has one."""
+        if isinstance(point, np.ndarray) and isinstance(self, HasFactorPreconditioner):
+            return self.preconditioner(point)
+        return super().preconditioner_at(point)
 
     def __add__(self, other: ConvexCost) -> SumOfCosts:
         return SumOfCosts(*_parts(self), *_parts(other))
+
+
+def _factor(point: Any) -> Array:
+    """Return Y with W = YYᵀ: a point of factors is one itself."""
+    return point if isinstance(point, np.ndarray) else point.factor()
 
 
 def _parts(cost: ConvexCost) -> tuple[ConvexCost, ...]:

@@ -14,7 +14,6 @@ from rmopt.core.arguments import integer
 from rmopt.core.errors import DivergedError
 from rmopt.core.psd import PSDPoint
 from rmopt.costs.convex import ConvexCost
-from rmopt.engines.base import Engine
 from rmopt.engines.certificate import Certificate, certify, checked_lower_bound
 
 # Columns of the factor that are shorter than this share of the longest are dropped.
@@ -77,8 +76,8 @@ class RankState:
 
 
 @dataclasses.dataclass(frozen=True)
-class RankEngine(Engine):
-    """Algorithm 1 of Mirzazadeh et al. (2015): each step of the schedule is one round.
+class RankEngine:
+    """Algorithm 1 of Mirzazadeh et al. (2015): round by round.
 
     A round looks along the leading positive eigenvectors U of −∇f(YYᵀ), finds the best a YYᵀ + b UUᵀ, minimises from
     [√a Y, √b U] over factors, and drops columns that vanished. A round lowers the objective but for rounding, so that
@@ -110,13 +109,8 @@ class RankEngine(Engine):
             shrunk(point.factor()), integer("columns of the growth", self.growth.first(), 1)
         )
 
-    def advance(self, state: RankState, schedule: Array, etas: Array) -> RankState:
-        """Do one round for each row of the schedule, the seed of `inner`; step sizes are not looked at."""
-        for row in schedule:
-            state = self._round(state, int(row[0]))
-        return state
-
-    def _round(self, state: RankState, seed: int) -> RankState:
+    def round(self, state: RankState, seed: int) -> RankState:
+        """Do one round; the seed is for `inner`."""
         Y, U = state.Y, self._fresh(state)
         start = self._mixed(Y, U)
         better = start

@@ -1,6 +1,7 @@
 """Manifolds to optimise on."""
 
 from rmopt.manifolds.euclidean import Euclidean
+from rmopt.manifolds.factors import FixedRankFactors, PSDFactors
 from rmopt.manifolds.fixed_rank_embedded import FixedRankEmbedded
 from rmopt.manifolds.frechet import frechet_mean
 from rmopt.manifolds.grassmann import Grassmann
@@ -12,7 +13,9 @@ from rmopt.manifolds.psd_fixed_rank import PSDFixedRank
 __all__ = [
     "Euclidean",
     "FixedRankEmbedded",
+    "FixedRankFactors",
     "Grassmann",
+    "PSDFactors",
     "PSDFixedRank",
     "PolarPSD",
     "PositiveDefinite",

@@ -11,6 +11,7 @@ from rmopt.core.arguments import integer
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.manifold import Manifold
 from rmopt.core.retraction import Retraction
+from rmopt.core.transport import ByProjection, Transport
 from rmopt.linalg import gram_functions, leave_span, orthonormalised
 from rmopt.retractions.grassmann import GRASSMANN_RETRACTIONS, Exponential
 
@@ -36,6 +37,8 @@ class Grassmann(Manifold):
 
     point_type = np.ndarray
     default_retraction: Retraction = Exponential()
+    # Parallel transport takes ten times as long, and saves no iterations.
+    default_transport: Transport = ByProjection()
     retractions = GRASSMANN_RETRACTIONS
 
     def __init__(self, m: int, r: int, retraction: Retraction | str | None = None) -> None:

@@ -13,7 +13,16 @@ from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import HasHessian, Manifold
 from rmopt.core.product import BlockDiagonal, Parts, diagonal_blocks, matrix_shape
 from rmopt.core.retraction import Retraction
+from rmopt.core.transport import Transport
 from rmopt.retractions.product import Componentwise
+
+
+class ByFactors(Transport):
+    """The default transport of each factor, part by part."""
+
+    def __call__(self, manifold: Product, start: Parts, end: Parts, vector: Parts) -> Parts:
+        parts = zip(manifold.factors, start, end, vector, strict=True)
+        return Parts([factor.default_transport(factor, *of_factor) for factor, *of_factor in parts])
 
 
 class Product(Manifold):
@@ -33,6 +42,7 @@ class Product(Manifold):
     """
 
     point_type = Parts
+    default_transport: Transport = ByFactors()
 
     def __init__(self, factors: Sequence[Manifold]) -> None:
         self.factors = tuple(sequence("factors", factors))

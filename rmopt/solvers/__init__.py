@@ -1,17 +1,24 @@
-"""Solvers and what they are made of: step sizes, samplers, recorder, checkpoints."""
+"""Solvers and what they are made of: directions, step lengths, stopping criteria, samplers, checkpoints."""
+
+import warnings
+from typing import Any
 
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.checkpoint import Checkpoint, SharedCheckpoint
 from rmopt.solvers.coordinate_descent import CoordinateDescent
-from rmopt.solvers.factor import LBFGS, FactorSolver
+from rmopt.solvers.descent import GradientSolver
+from rmopt.solvers.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
 from rmopt.solvers.gossip import Gossip, Matchings
 from rmopt.solvers.growth import Exponential, Growth, Linear
+from rmopt.solvers.hybrid import Hybrid
 from rmopt.solvers.identification import ManifoldIdentification
-from rmopt.solvers.newton import Hybrid, NewtonCG
+from rmopt.solvers.line_search import LBFGS, ConjugateGradient, GradientDescent, LineSearchSolver
 from rmopt.solvers.rank_incremental import CertifiedResult, RankIncremental
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.samplers import Cyclic, FromDraw, GaussSouthwell, Sampler, ShuffledEpochs, Uniform
+from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.sgd import SGD
+from rmopt.solvers.step_lengths import Backtracking, BarzilaiBorwein, Curve, Exact, StepLength, StrongWolfe
 from rmopt.solvers.step_sizes import (
     Constant,
     ExactLineSearch,
@@ -21,38 +28,93 @@ from rmopt.solvers.step_sizes import (
     InverseTime,
     StepSize,
 )
+from rmopt.solvers.stop import (
+    Below,
+    Converged,
+    GradientNorm,
+    MaxSeconds,
+    MaxSteps,
+    NotFinite,
+    SmallChange,
+    SmallStep,
+    Stagnation,
+    Stop,
+)
+from rmopt.solvers.trust_regions import AdaptiveCubics, TrustRegions
 
 __all__ = [
     "LBFGS",
     "SGD",
+    "AdaptiveCubics",
+    "Backtracking",
+    "BarzilaiBorwein",
+    "Below",
     "CertifiedResult",
     "Checkpoint",
+    "Conjugate",
+    "ConjugateGradient",
     "Constant",
+    "Converged",
     "CoordinateDescent",
+    "Curve",
     "Cyclic",
+    "Direction",
+    "Exact",
     "ExactLineSearch",
     "Exponential",
-    "FactorSolver",
     "FractionOfBound",
     "FromDraw",
     "FromFunction",
     "GaussSouthwell",
     "Gossip",
+    "GradientDescent",
+    "GradientNorm",
+    "GradientSolver",
     "Growth",
     "Hybrid",
     "InverseSqrt",
     "InverseTime",
+    "LineSearchSolver",
     "Linear",
     "ManifoldIdentification",
     "Matchings",
-    "NewtonCG",
+    "MaxSeconds",
+    "MaxSteps",
+    "Move",
+    "NotFinite",
+    "QuasiNewton",
     "RankIncremental",
     "Recorder",
     "Result",
     "Sampler",
+    "ScheduledSolver",
     "SharedCheckpoint",
     "ShuffledEpochs",
+    "SmallChange",
+    "SmallStep",
     "Solver",
+    "Stagnation",
+    "SteepestDescent",
+    "StepLength",
     "StepSize",
+    "Stop",
+    "StrongWolfe",
+    "TrustRegions",
     "Uniform",
 ]
+
+# Names of version 0.1.
+_RENAMED = {"NewtonCG": TrustRegions, "FactorSolver": GradientSolver}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        new = _RENAMED[name]
+        warnings.warn(
+            f"rmopt.solvers.{name} is now {new.__name__}, which runs on every manifold; on factors of positive "
+            "semidefinite matrices take rmopt.manifolds.PSDFactors.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return new
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,25 +11,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rmopt.core.ambient import Array
 from rmopt.core.arguments import callable_of, instance, integer, shown
 from rmopt.core.errors import DivergedError, InvalidInputError, RmoptError, StorageError
 from rmopt.core.identity import fingerprint, fingerprints
-from rmopt.core.points import arrays_of
+from rmopt.core.points import arrays_of, packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator, seed_of
-from rmopt.engines.base import Engine, diverged
 from rmopt.engines.threads import one_blas_thread
 from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder
-from rmopt.solvers.samplers import Sampler
-from rmopt.solvers.step_sizes import StepSize
+from rmopt.solvers.stop import Converged
 
 # How long one uninterrupted piece of work may take, in seconds: the grain of progress and of Ctrl-C.
 PIECE_SECONDS = 0.1
 
-Stop = Callable[[list[dict[str, Any]]], str | None]
+StopRule = Callable[[list[dict[str, Any]]], str | None]
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,11 @@ class Result:
     seed : int
         The seed that repeats it.
     history : list of dict
-        The recorder's rows.
+        The recorder's rows; those of a solver of whole gradients hold each step's cost and gradient norm.
+    converged : bool
+        Whether it ended because it reached what it was for, and not because its budget was used up.
+    counts : mapping from str to int
+        What the run evaluated: ``costs``, ``gradients``, ``hessians`` and ``retractions``, where the solver counts.
     """
 
     point: Any
@@ -59,13 +60,15 @@ class Result:
     stopped_by: str
     seed: int
     history: list[dict[str, Any]] = field(repr=False)
+    converged: bool = False
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
-class State:
-    """A run in progress: the engine's state and the time it took so far."""
+class Moment:
+    """A run in progress: the solver's state and the time it took so far."""
 
-    engine_state: Any
+    state: Any
     step: int = 0
     seconds: float = 0.0
 
@@ -75,33 +78,43 @@ def finite_numbers(step: int) -> Iterator[None]:
     """Turn what linear algebra says of matrices that are singular or not finite into `DivergedError`."""
     try:
         yield
-    except RmoptError:
-        raise
     except ValueError as error:
-        if not isinstance(error, np.linalg.LinAlgError) and "infs or NaNs" not in str(error):
-            raise
-        raise DivergedError(
-            f"the run broke down at step {step} or soon after ({error}): a matrix is singular or holds numbers that "
-            "are not finite. Likely causes: a cost that is not finite there, a step size that is too large (try a "
-            "tenth), or data that are not scaled.",
-            step,
-        ) from error
+        raise _as_divergence(error, step) from error
+
+
+def _as_divergence(error: ValueError, step: int) -> ValueError | DivergedError:
+    """Return what a failure of linear algebra means, or the error itself where it is another one."""
+    broke = isinstance(error, np.linalg.LinAlgError) or "infs or NaNs" in str(error)
+    if isinstance(error, RmoptError) or not broke:
+        return error
+    return DivergedError(
+        f"the run broke down at step {step} or soon after ({error}): a matrix is singular or holds numbers that "
+        "are not finite. Likely causes: a cost that is not finite there, a step size that is too large (try a "
+        "tenth), or data that are not scaled.",
+        step,
+    )
 
 
 class Solver(ABC):
-    """A solver that follows a schedule of terms and a rule of step sizes.
+    """What every solver is: a value with parameters, whose runs are sequences of states.
+
+    A solver says how a run begins and how it goes on; `iterate` is the loop, and `run` adds recorder, checkpoint and
+    criteria. A state is a dataclass or a named tuple of arrays, points and numbers, so that it can be saved; it has
+    ``steps`` and ``updates``, and the ``point`` unless `point` finds it. `advance` returns a new one.
 
     Attributes
     ----------
-    n_steps : int
+    max_iterations : int
         The budget, unless `budget` says otherwise.
     not_identity : tuple of str
         The attributes that may differ between a run and its continuation from a checkpoint: those of the budget, and
         of where it runs. All others are part of what the checkpoint belongs to.
     """
 
-    n_steps: int
-    not_identity: ClassVar[tuple[str, ...]] = ("n_steps", "n_passes", "n_updates", "_n_steps", "world")
+    max_iterations: int = 1000
+    not_identity: ClassVar[tuple[str, ...]] = (
+        "n_steps", "n_passes", "n_updates", "_n_steps", "max_iterations", "world",
+    )  # fmt: skip
 
     def __repr__(self) -> str:
         plain = {
@@ -111,29 +124,39 @@ class Solver(ABC):
         }
         return f"{type(self).__name__}({', '.join(f'{name}={text}' for name, text in plain.items())})"
 
-    @abstractmethod
-    def engine(self, problem: Problem) -> Engine:
-        """Return the engine that does the steps."""
+    # What a solver is made of
+
+    def prepare(self, problem: Problem, seed: int, first_step: int) -> Any:
+        """Return what the other methods work with: the problem, or what is made of it once for a run."""
+        return problem
 
     @abstractmethod
-    def sampler_for(self, problem: Problem) -> Sampler:
-        """Return the sampler of the schedule."""
+    def begin(self, work: Any, point: Any) -> Any:
+        """Return the state of a run that begins at a point."""
 
     @abstractmethod
-    def step_size_rule(self) -> StepSize:
-        """Return the rule of the step sizes."""
+    def advance(self, work: Any, state: Any, steps: int) -> Any:
+        """Return the state after some more steps: at least one, and at most `steps`; none when `steps` is 0."""
 
-    def budget(self, problem: Problem) -> int:
-        """Return the number of steps."""
-        return self.n_steps
+    def point(self, work: Any, state: Any) -> Any:
+        """Return the point at which a state stands."""
+        return state.point
+
+    def observe(self, work: Any, state: Any) -> dict[str, float]:
+        """Return what the solver itself knows of its progress; where it knows something, each step has a row."""
+        return {}
+
+    def finished(self, work: Any, state: Any) -> str | None:
+        """Return why a run ends by itself at a state, or None; `Converged` when it has reached its goal."""
+        return None
 
     def check_every(self, problem: Problem) -> int | None:
-        """Return after how many steps to ask `converged`; None: never."""
-        return None
+        """Return after how many steps to ask `finished`; None: never."""
+        return 1
 
-    def converged(self, engine: Engine, state: Any) -> str | None:
-        """Return why the run may stop at an engine's state, or None."""
-        return None
+    def budget(self, problem: Problem) -> int:
+        """Return the number of steps after which a run ends in any case."""
+        return self.max_iterations
 
     def start(self, problem: Problem, rng: np.random.Generator) -> Any:
         """Return the initial point of a run that is given none: a random one."""
@@ -143,13 +166,59 @@ class Solver(ABC):
         """Return why a run cannot begin at a point, or None."""
         return problem.manifold.check_point(point)
 
-    def observe(self, engine: Engine, state: Any) -> dict[str, float]:
-        """Return what the solver itself knows of its progress; where it knows something, each step has a row."""
-        return {}
+    def diverged(self, step: int) -> DivergedError:
+        """Return the error of a run whose point is no longer finite."""
+        return DivergedError(
+            f"the run diverged at step {step}: the point holds NaN or infinity; check that cost and gradient are "
+            "finite on the manifold, and the scale of the data.",
+            step,
+        )
 
-    def conclude(self, result: Result, engine: Engine, state: Any) -> Result:
+    def identity(self, problem: Problem, seed: int, first_step: int) -> dict[str, Any]:
+        """Return what a checkpoint belongs to, besides problem and start: names and values or fingerprints."""
+        return fingerprints(self, "solver", self.not_identity)
+
+    def conclude(self, result: Result, work: Any, state: Any) -> Result:
         """Return the result with what the solver adds to it."""
         return result
+
+    # The loop
+
+    def iterate(
+        self,
+        problem: Problem,
+        initial_point: Any = None,
+        *,
+        random_state: int | np.random.Generator | None = None,
+        stop: StopRule | None = None,
+    ) -> Iterator[Any]:
+        """Yield the states of a run, the first one before any step.
+
+        Solvers that follow a schedule yield after pieces of about a tenth of a second, others after each step.
+
+        Parameters
+        ----------
+        problem, initial_point, random_state, stop
+            As in `run`.
+
+        Examples
+        --------
+        >>> from rmopt import Problem, autograd_cost
+        >>> from rmopt.manifolds import Euclidean
+        >>> from rmopt.solvers import GradientDescent
+        >>> @autograd_cost
+        ... def distance(X):
+        ...     return ((X - 1.0) ** 2).sum()
+        >>> for state in GradientDescent().iterate(Problem(Euclidean(3, 2), distance), np.zeros((3, 2))):
+        ...     print(state.steps, round(state.cost, 3))
+        0 6.0
+        1 2.101
+        2 0.0
+        """
+        run = _Run(self, problem, initial_point, random_state, 0, stop)
+        yield run.moment.state
+        while run.reason(run.measured()) is None and run.next_piece(np.inf):
+            yield run.moment.state
 
     @one_blas_thread()
     def run(
@@ -160,10 +229,10 @@ class Solver(ABC):
         random_state: int | np.random.Generator | None = None,
         recorder: Recorder | None = None,
         checkpoint: Saving | None = None,
-        stop: Stop | None = None,
+        stop: StopRule | None = None,
         first_step: int = 0,
     ) -> Result:
-        """Run to the end of the budget, or until `stop` says so.
+        """Run to the solver's natural end, to the end of the budget, or until `stop` says so.
 
         Parameters
         ----------
@@ -176,10 +245,10 @@ class Solver(ABC):
             What to measure on the way, and whether to draw a progress bar.
         checkpoint : Checkpoint or SharedCheckpoint, optional
             Save on the way, and resume when the file is there already. The budget may then be larger than before.
-        stop : callable, optional
-            Sees the recorder's rows after each measurement; returns a reason to stop, or None. Without metrics it is
-            asked after each piece of work, about every tenth of a second, and the one row that it sees holds step,
-            updates and seconds.
+        stop : Stop or callable, optional
+            A criterion such as `MaxSeconds`, besides the solver's own end: it sees the rows after each measurement
+            and returns a reason to stop, or None. Where nothing is measured it is asked after each piece of work,
+            about every tenth of a second, and the rows that it sees hold step, updates and seconds.
         first_step : int
             Number of the first step, for a run that continues another one's schedule and step sizes.
 
@@ -203,214 +272,226 @@ class Solver(ABC):
         ):
             if given is not None:
                 instance(name, given, wanted, example)
-        if stop is not None:
-            callable_of("stop", stop)
-        first_step = integer("first_step", first_step)
-        recorder = Recorder() if recorder is None else recorder
-        seed = seed_of(random_state)
-        engine = self.engine(problem)
-        start = self.start(problem, generator(seed, Stream.START)) if initial_point is None else initial_point
-        reason = self.check_start(problem, start)
+        run = _Run(self, problem, initial_point, random_state, first_step, stop, recorder, checkpoint)
+        del initial_point
+        return run.whole()
+
+
+class _Run:
+    """One run of a solver."""
+
+    def __init__(
+        self,
+        solver: Solver,
+        problem: Problem,
+        initial_point: Any,
+        random_state: Any,
+        first_step: int,
+        stop: StopRule | None,
+        recorder: Recorder | None = None,
+        checkpoint: Saving | None = None,
+    ) -> None:
+        instance("problem", problem, Problem, "an rmopt.Problem(manifold, cost)")
+        self.stop = None if stop is None else callable_of("stop", stop)
+        self.first = first_step = integer("first_step", first_step)
+        self.solver, self.problem, self.checkpoint = solver, problem, checkpoint
+        self.recorder = Recorder() if recorder is None else recorder
+        self.seed = seed = seed_of(random_state)
+        self.work = solver.prepare(problem, seed, first_step)
+        start = (
+            solver.start(problem, generator(seed, Stream.START)) if initial_point is None else initial_point
+        )
+        reason = solver.check_start(problem, start)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
         if any(np.iscomplexobj(part) for part in arrays_of(start)):
             raise InvalidInputError("the initial point is complex; points are real here.")
-        n_steps = self.budget(problem)
-        last, check_every = first_step + n_steps, self.check_every(problem)
-        identity = {} if checkpoint is None else self._identity(problem, seed, first_step, initial_point)
+        self.last = first_step + solver.budget(problem)
+        self.check_every = solver.check_every(problem)
+        self.identity = {} if checkpoint is None else self._identity(initial_point)
         with finite_numbers(first_step):
-            state = State(engine.load(start), step=first_step)
-        # They may be large; the state holds all that is needed.
+            self.moment = Moment(solver.begin(self.work, start), step=first_step)
         del initial_point, start
-        rows: list[dict[str, Any]] = []
+        self.rows: list[dict[str, Any]] = []
         if checkpoint is not None:
-            resumed = _resumed(checkpoint, identity, engine, state, first_step, last)
-            state, rows = (state, rows) if resumed is None else resumed
+            self._resume()
         # No steps: compiled loops are loaded or compiled before the clock starts.
-        state.engine_state = engine.advance(state.engine_state, np.empty((0, 1), dtype=np.int64), np.empty(0))
-        observes = bool(self.observe(engine, state.engine_state))
-        measures = observes or bool(recorder.metrics)
+        self.moment.state = solver.advance(self.work, self.moment.state, 0)
+        self.observes = bool(solver.observe(self.work, self.moment.state))
+        self.measures = self.observes or bool(self.recorder.metrics)
+        self.piece, self.seen_first = 64, self._place()
 
-        def is_planned(step: int) -> bool:
-            return observes or recorder.next_after(step - 1) == step
-
-        if rows and first_step < state.step < last and not is_planned(state.step):
+    def whole(self) -> Result:
+        """Run to the end."""
+        solver, moment, recorder, checkpoint = self.solver, self.moment, self.recorder, self.checkpoint
+        rows, step, plain = self.rows, moment.step, checkpoint is None
+        if rows and self.first < step < self.last and not self._is_planned(step):
             # The end of a smaller budget was measured too.
-            rows = [row for row in rows if row["step"] < state.step]
-        recorder.begin(state.step, last, rows)
-        stopped_by = f"the budget of {n_steps} steps"
-
-        def next_pause(step: int) -> float:
-            check = np.inf if check_every is None else (step // check_every + 1) * check_every
-            check = step + 1 if observes else check
-            save_at = np.inf if checkpoint is None else checkpoint.pause_after(step)
-            return min(recorder.next_after(step), check, save_at)
-
-        def here() -> Any:
-            with np.errstate(all="ignore"), finite_numbers(state.step):
-                point = engine.dump(state.engine_state)
-            if not all(np.isfinite(part).all() for part in arrays_of(point) if part.dtype.kind in "fc"):
-                before = np.array([state.step - 1])
-                raise diverged(state.step - 1, self.step_size_rule()(before)[0])
-            return point
-
-        def place() -> dict[str, Any]:
-            updates = int(state.engine_state.updates)
-            return {"step": state.step, "updates": updates, "seconds": state.seconds}
-
-        def measure() -> None:
-            recorder.measure(here(), **place(), observed=self.observe(engine, state.engine_state))
-
-        def save() -> None:
-            if checkpoint is not None:
-                about = {"identity": identity, "step": state.step, "seconds": state.seconds}
-                checkpoint.save(engine.pack(state.engine_state), about | {"rows": recorder.rows})
-
-        def reason_to_stop(measured: bool) -> str | None:
-            early = None
-            if stop is not None and (measured or not measures):
-                early = stop(recorder.rows if measures else [place()])
-                if not (early is None or isinstance(early, str)):
-                    raise InvalidInputError(
-                        f"stop returned {shown(early)}; it must return a reason as a string, or None to go on."
-                    )
-            if (
-                early is None
-                and check_every is not None
-                and state.step % check_every == 0
-                and state.step > first_step
-            ):
-                early = self.converged(engine, state.engine_state)
-            return early
-
+            rows = [row for row in rows if row["step"] < step]
+        recorder.begin(step, self.last, rows)
         if checkpoint is not None:
             # What cannot be saved is told before work starts.
-            engine.pack(state.engine_state)
-        savable = checkpoint is not None and checkpoint.pause_after(state.step) == np.inf
+            packed(moment.state)
+        savable = checkpoint is not None and checkpoint.pause_after(step) == np.inf
         last_save = time.monotonic()
         try:
             with Interrupts(savable) as interrupts:
-                if measures and not recorder.rows:
-                    measure()
-                early = reason_to_stop(bool(recorder.rows)) if state.step < last else None
-                work = self._iterate(engine, problem, state, seed, next_pause, last)
-                while early is None and next(work, None) is not None:
-                    recorder.advance(state.step)
-                    due = measures and (state.step == last or is_planned(state.step))
+                if self.measures and not recorder.rows:
+                    self.measured()
+                early = self.reason(bool(recorder.rows)) if step < self.last else None
+                while early is None and self.next_piece(recorder.next_after(moment.step)):
+                    recorder.advance(moment.step)
+                    due = self.measures and (moment.step == self.last or self._is_planned(moment.step))
                     if due:
-                        measure()
-                    early = reason_to_stop(due) if state.step < last else None
-                    if checkpoint is not None and early is None and state.step < last:
+                        self.measured()
+                    early = self.reason(due) if moment.step < self.last else self._natural_end()
+                    if checkpoint is not None and early is None and moment.step < self.last:
                         if interrupts.pending is not None:
-                            save()
+                            self._save()
                             interrupts.deliver()
-                        elif checkpoint.due(state.step, time.monotonic() - last_save):
-                            save()
+                        elif checkpoint.due(moment.step, time.monotonic() - last_save):
+                            self._save()
                             last_save = time.monotonic()
-                if early is not None:
-                    stopped_by = early
-                    if measures and recorder.rows[-1]["step"] < state.step:
-                        measure()
-                point = here()
-                off = self.check_start(problem, point)
-                if off is not None:
-                    retraction = getattr(self, "retraction", None) or problem.manifold.default_retraction
-                    raise DivergedError(
-                        f"the run ended off {problem.manifold}: {off}. Likely causes: the retraction {retraction} "
-                        "(hold it against rmopt.checks.check_retraction), or a step size that is too large.",
-                        state.step,
-                    )
-                save()
+                if early is not None and self.measures and recorder.rows[-1]["step"] < moment.step:
+                    self.measured()
+                point = self._point()
+                self._check_end(point)
+                if not plain:
+                    self._save()
         finally:
             recorder.end()
         result = Result(
             point=point,
-            steps=state.step - first_step,
-            updates=int(state.engine_state.updates),
-            seconds=state.seconds,
-            stopped_by=stopped_by,
-            seed=seed,
+            steps=moment.step - self.first,
+            updates=int(moment.state.updates),
+            seconds=moment.seconds,
+            stopped_by=f"the budget of {self.last - self.first} steps" if early is None else str(early),
+            seed=self.seed,
             history=recorder.rows,
+            converged=isinstance(early, Converged),
         )
-        return self.conclude(result, engine, state.engine_state)
+        return solver.conclude(result, self.work, moment.state)
 
-    def _identity(self, problem: Problem, seed: int, first_step: int, initial_point: Any) -> dict[str, Any]:
+    def next_piece(self, planned: float) -> bool:
+        """Do one piece of work, or return False: the budget is used up. Where pieces end does not change the bits."""
+        moment = self.moment
+        step, check = moment.step, self.check_every
+        if step >= self.last:
+            return False
+        if check == 1 or self.observes:
+            steps = 1
+        else:
+            ends = [self.last, planned, step + self.piece]
+            if check is not None:
+                ends.append((step // check + 1) * check)
+            if self.checkpoint is not None:
+                ends.append(self.checkpoint.pause_after(step))
+            steps = int(min(ends)) - step
+        begun = time.perf_counter()
+        try:
+            moment.state = state = self.solver.advance(self.work, moment.state, steps)
+        except ValueError as error:
+            raise _as_divergence(error, step) from error
+        elapsed = time.perf_counter() - begun
+        moment.seconds += elapsed
+        moment.step = self.first + int(state.steps)
+        if elapsed < PIECE_SECONDS:
+            self.piece *= 2
+        elif elapsed > 2 * PIECE_SECONDS:
+            self.piece = max(1, self.piece // 2)
+        return True
+
+    def reason(self, measured: bool) -> str | None:
+        """Return why to stop here, or None."""
+        if self.stop is not None and (measured or not self.measures):
+            rows = self.recorder.rows if self.measures else [self.seen_first, self._place()]
+            early = self.stop(rows)
+            if not (early is None or isinstance(early, str)):
+                raise InvalidInputError(
+                    f"stop returned {shown(early)}; it must return a reason as a string, or None to go on."
+                )
+            if early is not None:
+                return early
+        return self._natural_end()
+
+    def _natural_end(self) -> str | None:
+        check, step = self.check_every, self.moment.step
+        if check is None or step % check or (check > 1 and step == self.first):
+            return None
+        return self.solver.finished(self.work, self.moment.state)
+
+    def _is_planned(self, step: int) -> bool:
+        return self.observes or self.recorder.next_after(step - 1) == step
+
+    def _place(self) -> dict[str, Any]:
+        moment = self.moment
+        place = {"step": moment.step, "updates": int(moment.state.updates), "seconds": moment.seconds}
+        return place | self.solver.observe(self.work, moment.state)
+
+    def measured(self) -> bool:
+        """Add a row where there is something to see, and return whether there is."""
+        if self.measures:
+            self.recorder.measure(self._point() if self.recorder.metrics else None, self._place())
+        return self.measures
+
+    def _point(self) -> Any:
+        """Return the point where the run stands, or say that it left the finite numbers."""
+        moment = self.moment
+        with np.errstate(all="ignore"), finite_numbers(moment.step):
+            point = self.solver.point(self.work, moment.state)
+        if not all(np.isfinite(part).all() for part in arrays_of(point) if part.dtype.kind in "fc"):
+            raise self.solver.diverged(moment.step - 1)
+        return point
+
+    def _check_end(self, point: Any) -> None:
+        manifold = self.problem.manifold
+        off = self.solver.check_start(self.problem, point)
+        if off is not None:
+            retraction = getattr(self.solver, "retraction", None) or manifold.default_retraction
+            raise DivergedError(
+                f"the run ended off {manifold}: {off}. Likely causes: the retraction {retraction} "
+                "(hold it against rmopt.checks.check_retraction), or a step size that is too large.",
+                self.moment.step,
+            )
+
+    def _save(self) -> None:
+        if self.checkpoint is not None:
+            moment = self.moment
+            about = {"identity": self.identity, "step": moment.step, "seconds": moment.seconds}
+            self.checkpoint.save(packed(moment.state), about | {"rows": self.recorder.rows})
+
+    def _identity(self, initial_point: Any) -> dict[str, Any]:
         """Return what a checkpoint belongs to: names and values or fingerprints."""
-        sampler, rule = self.sampler_for(problem), self.step_size_rule()
+        problem, seed, first = self.problem, self.seed, self.first
         return {
             "seed": seed,
-            "first_step": first_step,
+            "first_step": first,
             "initial point": "random" if initial_point is None else fingerprint(arrays_of(initial_point)),
             **fingerprints(problem.manifold, "manifold"),
             **fingerprints(problem.cost, "cost"),
-            **fingerprints(self, "solver", self.not_identity),
-            **fingerprints(rule, "step-size rule"),
-            **fingerprints(sampler, "sampler"),
-            "draw of terms and step sizes": fingerprint(
-                self._draw(sampler, rule, seed, first_step // sampler.block_size)
-            ),
+            **self.solver.identity(problem, seed, first),
         }
 
-    def _iterate(
-        self,
-        engine: Engine,
-        problem: Problem,
-        state: State,
-        seed: int,
-        next_pause: Callable[[int], float],
-        last: int,
-    ) -> Iterator[State]:
-        """Yield the state after each piece of work. Where pieces end does not change the bits."""
-        sampler, rule = self.sampler_for(problem), self.step_size_rule()
-        block, schedule, etas = -1, np.empty((0, 0), dtype=int), np.empty(0)
-        piece = 64
-        while state.step < last:
-            begun = time.perf_counter()
-            if state.step // sampler.block_size != block:
-                block = state.step // sampler.block_size
-                schedule, etas = self._draw(sampler, rule, seed, block)
-            start = block * sampler.block_size
-            end = int(min(start + sampler.block_size, last, next_pause(state.step), state.step + piece))
-            part = slice(state.step - start, end - start)
-            with finite_numbers(state.step):
-                state.engine_state = engine.advance(state.engine_state, schedule[part], etas[part])
-            elapsed = time.perf_counter() - begun
-            state.seconds += elapsed
-            state.step = end
-            if elapsed < PIECE_SECONDS:
-                piece *= 2
-            elif elapsed > 2 * PIECE_SECONDS:
-                piece = max(1, piece // 2)
-            yield state
-
-    @staticmethod
-    def _draw(sampler: Sampler, rule: StepSize, seed: int, block: int) -> tuple[Array, Array]:
-        start, size = block * sampler.block_size, sampler.block_size
-        rng = generator(seed, sampler.stream, block)
-        return sampler.draw(rng, start, size), rule(np.arange(start, start + size))
-
-
-def _resumed(
-    checkpoint: Saving, identity: dict[str, Any], engine: Engine, fresh: State, first_step: int, last: int
-) -> tuple[State, list[dict[str, Any]]] | None:
-    """Return state and rows of a checkpoint, held against a fresh state of the run; None where there is none."""
-    saved = checkpoint.load(identity)
-    if saved is None:
-        return None
-    arrays, about = saved
-    where = f"the checkpoint {getattr(checkpoint, 'path', checkpoint)}"
-    step = about["step"]
-    try:
-        engine_state = engine.unpack(arrays, fresh.engine_state)
-        if engine_state.steps != step - first_step:
-            raise InvalidInputError(f"its state has done {engine_state.steps} steps, not {step - first_step}")
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise StorageError(
-            f"{where} does not hold a state of this run: {error}. Delete it or choose another path."
-        ) from error
-    if step > last:
-        raise InvalidInputError(
-            f"{where} has done {step - first_step} steps, more than the budget of {last - first_step}; choose a "
-            "larger budget or another path."
-        )
-    return State(engine_state, step, about["seconds"]), about["rows"]
+    def _resume(self) -> None:
+        """Go on from the checkpoint, where there is one: its state is held against a fresh one of the run."""
+        assert self.checkpoint is not None
+        saved = self.checkpoint.load(self.identity)
+        if saved is None:
+            return
+        arrays, about = saved
+        where = f"the checkpoint {getattr(self.checkpoint, 'path', self.checkpoint)}"
+        done, budget = about["step"] - self.first, self.last - self.first
+        try:
+            state = unpacked(arrays, self.moment.state)
+            if state.steps != done:
+                raise InvalidInputError(f"its state has done {state.steps} steps, not {done}")
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise StorageError(
+                f"{where} does not hold a state of this run: {error}. Delete it or choose another path."
+            ) from error
+        if done > budget:
+            raise InvalidInputError(
+                f"{where} has done {done} steps, more than the budget of {budget}; choose a "
+                "larger budget or another path."
+            )
+        self.moment, self.rows = Moment(state, about["step"], about["seconds"]), about["rows"]

@@ -9,12 +9,12 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number, one_of, optional
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
-from rmopt.engines.base import Engine
 from rmopt.engines.choose import ENGINES, choose_block_engine
 from rmopt.engines.coordinate import BlockEngine
-from rmopt.solvers.base import Solver
 from rmopt.solvers.samplers import Cyclic, GaussSouthwell, Sampler, ShuffledEpochs, Uniform, as_order
+from rmopt.solvers.scheduled import Schedule, ScheduledSolver
 from rmopt.solvers.step_sizes import ExactLineSearch, StepSize, as_step_size, watched
+from rmopt.solvers.stop import Converged
 
 ORDERS: dict[str, Callable[[int], Sampler]] = {
     "uniform": Uniform,
@@ -24,7 +24,7 @@ ORDERS: dict[str, Callable[[int], Sampler]] = {
 }
 
 
-class CoordinateDescent(Solver):
+class CoordinateDescent(ScheduledSolver):
     """The gradient of one block, a search along it, retraction; again and again.
 
     Runs on any manifold with blocks (`HasBlocks`). On `PositiveDefinite`, whose block k is row and column k, with
@@ -88,7 +88,7 @@ class CoordinateDescent(Solver):
         """Return the number of steps of a pass, after which the residual is looked at."""
         return problem.manifold.n_blocks if self.tol > 0.0 else None  # type: ignore[attr-defined]
 
-    def converged(self, engine: Engine, state: Any) -> str | None:
-        assert isinstance(engine, BlockEngine)
-        residual = engine.residual(state)
-        return f"an optimality residual of {residual:.1e}" if residual <= self.tol else None
+    def finished(self, work: Schedule, state: Any) -> str | None:
+        assert isinstance(work.engine, BlockEngine)
+        residual = work.engine.residual(state)
+        return Converged(f"an optimality residual of {residual:.1e}") if residual <= self.tol else None

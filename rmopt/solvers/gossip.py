@@ -18,8 +18,8 @@ from rmopt.engines.base import Engine
 from rmopt.engines.gossip import GossipEngine
 from rmopt.engines.world import OneProcess, World
 from rmopt.manifolds import Power
-from rmopt.solvers.base import Solver
 from rmopt.solvers.samplers import Sampler, Uniform, as_order
+from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.step_sizes import StepSize, as_step_size, watched
 
 CLOCKS = ("shared", "own")
@@ -50,7 +50,7 @@ ORDERS: dict[str, Callable[[Graph], Sampler]] = {
 }
 
 
-class Gossip(Solver):
+class Gossip(ScheduledSolver):
     """Riemannian gossip (Mishra et al. 2019, Algorithm 1 and its variants) for a `GossipCost` on a `Power` manifold.
 
     A step takes an edge, or edges that share no agent; the agents at their ends move along the gradients of the sum

@@ -17,12 +17,12 @@ from rmopt.engines.base import Engine
 from rmopt.engines.bilinear import BILINEAR
 from rmopt.engines.identification import INNER_FORMS, IdentificationEngine
 from rmopt.manifolds import FixedRankEmbedded
-from rmopt.solvers.base import Solver
 from rmopt.solvers.samplers import Sampler, as_sampler
+from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.step_sizes import StepSize, as_step_size, watched
 
 
-class ManifoldIdentification(Solver):
+class ManifoldIdentification(ScheduledSolver):
     """Rounds of one LORETA-1 step and some steps on the k × k matrix between the factors.
 
     Shalit et al. (2012), Algorithm 6, which they found unstable: in its printed form ("paper") the inner step

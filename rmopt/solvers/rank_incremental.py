@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, integer, number, shown
-from rmopt.core.cost import FiniteSum, WholeCost
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.problem import Problem
 from rmopt.core.psd import PSDPoint
-from rmopt.core.streams import Stream
+from rmopt.core.streams import Stream, generator
 from rmopt.costs.convex import ConvexCost
-from rmopt.engines.base import Engine
 from rmopt.engines.certificate import Certificate, checked_lower_bound
 from rmopt.engines.rank_incremental import Growth, Inner, RankEngine, RankState, point_of
+from rmopt.manifolds.factors import PSDFactors
 from rmopt.manifolds.psd_matrices import PSDMatrices
 from rmopt.solvers.base import Result, Solver
-from rmopt.solvers.factor import FactorSolver
+from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.growth import Exponential
-from rmopt.solvers.newton import Hybrid
-from rmopt.solvers.samplers import Sampler
-from rmopt.solvers.step_sizes import Constant, StepSize
+from rmopt.solvers.hybrid import Hybrid
+from rmopt.solvers.stop import Converged
 
 # Rounds in a row without progress after which a run gives up.
 PATIENCE = 3
@@ -41,8 +39,8 @@ class CertifiedResult(Result):
         The relative gap that was asked for.
     """
 
-    certificate: Certificate = field(repr=False)
-    tol: float
+    certificate: Certificate = field(repr=False, kw_only=True)
+    tol: float = field(kw_only=True)
 
     @property
     def gap(self) -> float:
@@ -55,13 +53,12 @@ class CertifiedResult(Result):
         return self.certificate.is_global(self.tol)
 
 
-class Seeds(Sampler):
-    """A seed for the local optimiser of each round; rounds look at everything."""
+class Rounds(NamedTuple):
+    """What the rounds of a run work with."""
 
-    block_size, stream = 1, Stream.INNER
-
-    def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
-        return rng.integers(2**63, size=(size, 1))
+    engine: RankEngine
+    seed: int
+    first_step: int
 
 
 class RankIncremental(Solver):
@@ -79,7 +76,7 @@ class RankIncremental(Solver):
     ----------
     growth : Growth
         `Exponential()` or `Linear()`, or anything with their two methods.
-    inner : "auto", FactorSolver, Solver, PymanoptSolver or None
+    inner : "auto", Solver or None
         The local optimiser: anything with ``run(problem, initial_point, random_state=…)`` on matrices of one rank.
         "auto" is `Hybrid`. None: only new columns and their scale.
     tol : float
@@ -116,14 +113,14 @@ class RankIncremental(Solver):
             inner = Hybrid()
         if inner is not None and not callable(getattr(inner, "run", None)):
             raise InvalidInputError(
-                f"inner = {shown(inner)} must be a solver, for example NewtonCG(), LBFGS() or "
+                f"inner = {shown(inner)} must be a solver, for example TrustRegions(), LBFGS() or "
                 "PymanoptSolver('ConjugateGradient'); or None."
             )
         self.growth = Exponential() if growth is None else growth
         if not all(callable(getattr(self.growth, name, None)) for name in ("first", "after")):
             raise InvalidInputError(f"growth = {shown(growth)} is unknown; choose Exponential() or Linear().")
         self.inner, self.rescale = inner, flag("rescale", rescale)
-        self.tol, self.n_steps = number("tol", tol, least=0), integer("max_rounds", max_rounds)
+        self.tol, self.max_iterations = number("tol", tol, least=0), integer("max_rounds", max_rounds)
         self.max_rank = None if max_rank is None else integer("max_rank", max_rank, 1)
 
     def engine(self, problem: Problem) -> RankEngine:
@@ -150,23 +147,32 @@ class RankIncremental(Solver):
             return None
         assert isinstance(manifold, PSDMatrices)
         assert isinstance(cost, ConvexCost)
-        wrapped = WholeCost(cost) if isinstance(solver, Solver) and not isinstance(cost, FiniteSum) else cost
 
         def minimised(Y: Array, gradient_norm: float, seed: int) -> Array:
-            if isinstance(solver, FactorSolver):
-                return solver.with_gradient_norm(gradient_norm).minimise(cost, Y)[0]
-            local = Problem(manifold.with_rank(Y.shape[1]), wrapped)
+            if isinstance(solver, GradientSolver):
+                # In the geometry of factors, where columns may vanish.
+                local = Problem(PSDFactors(*Y.shape), cost)
+                return solver.with_gradient_norm(gradient_norm).run(local, Y, random_state=seed).point
+            local = Problem(manifold.with_rank(Y.shape[1]), cost)
             return solver.run(local, point_of(Y), random_state=seed).point.factor()
 
         return minimised
 
-    def sampler_for(self, problem: Problem) -> Sampler:
-        """Return a schedule of the seeds of rounds."""
-        return Seeds()
+    def prepare(self, problem: Problem, seed: int, first_step: int) -> Rounds:
+        return Rounds(self.engine(problem), seed, first_step)
 
-    def step_size_rule(self) -> StepSize:
-        """Return a rule that is not looked at."""
-        return Constant(1.0)
+    def begin(self, work: Rounds, point: Any) -> RankState:
+        return work.engine.load(point)
+
+    def advance(self, work: Rounds, state: RankState, steps: int) -> RankState:
+        """Do one round; the local optimiser has a seed of its own in each."""
+        if steps == 0:
+            return state
+        rng = generator(work.seed, Stream.INNER, work.first_step + state.steps)
+        return work.engine.round(state, int(rng.integers(2**63)))
+
+    def point(self, work: Rounds, state: RankState) -> PSDPoint:
+        return point_of(state.Y)
 
     def start(self, problem: Problem, rng: np.random.Generator) -> PSDPoint:
         """Return the zero matrix."""
@@ -181,21 +187,18 @@ class RankIncremental(Solver):
         rank = point.rank if isinstance(point, PSDPoint) else manifold.rank
         return manifold.with_rank(max(1, min(rank, manifold.shape[0]))).check_point(point)
 
-    def check_every(self, problem: Problem) -> int:
-        """Return 1: the certificate is looked at after each round."""
-        return 1
-
-    def converged(self, engine: Engine, state: RankState) -> str | None:
-        assert isinstance(engine, RankEngine)
+    def finished(self, work: Rounds, state: RankState) -> str | None:
+        gap = f"relative gap of {state.certificate.relative_gap:.1e}"
         if state.certificate.is_global(self.tol):
-            return f"a certified relative gap of {state.certificate.relative_gap:.1e}"
+            return Converged(f"a certified {gap}")
         if state.idle >= PATIENCE:
-            return f"{PATIENCE} rounds without progress, at a relative gap of {state.certificate.relative_gap:.1e}"
-        if self.inner is not None and state.Y.shape[1] == engine.max_rank < len(state.Y) and state.added == 0:
-            return f"max_rank = {engine.max_rank}"
+            return f"{PATIENCE} rounds without progress, at a {gap}"
+        limit = work.engine.max_rank
+        if self.inner is not None and state.Y.shape[1] == limit < len(state.Y) and state.added == 0:
+            return f"max_rank = {limit}"
         return None
 
-    def observe(self, engine: Engine, state: RankState) -> dict[str, float]:
+    def observe(self, work: Rounds, state: RankState) -> dict[str, float]:
         """Return rank, objective, the eigenvalue that is left and the certified gap."""
         found = state.certificate
         return {
@@ -203,7 +206,7 @@ class RankIncremental(Solver):
             "eigenvalue": found.eigenvalue, "gap": found.gap,
         }  # fmt: skip
 
-    def conclude(self, result: Result, engine: Engine, state: RankState) -> CertifiedResult:
+    def conclude(self, result: Result, work: Rounds, state: RankState) -> CertifiedResult:
         """Return the result with its certificate."""
         known = {one.name: getattr(result, one.name) for one in fields(Result)}
         return CertifiedResult(**known, certificate=state.certificate, tol=self.tol)

@@ -90,18 +90,11 @@ class Recorder:
         if self._bar is not None:
             self._bar.begin(step, n_steps)
 
-    def measure(
-        self,
-        point: Any,
-        *,
-        step: int,
-        updates: int,
-        seconds: float,
-        observed: Mapping[str, float] | None = None,
-    ) -> dict[str, Any]:
-        """Measure the metrics at a point and return the new row, with what the solver observed itself."""
-        row: dict[str, Any] = {"step": step, "updates": updates, "seconds": seconds, **(observed or {})}
-        if self._bar is not None and observed:
+    def measure(self, point: Any, seen: Mapping[str, Any]) -> dict[str, Any]:
+        """Measure the metrics at a point and return the new row, behind what the run has seen itself."""
+        row = dict(seen)
+        if self._bar is not None and len(seen) > len(OWN):
+            observed = {name: value for name, value in seen.items() if name not in OWN}
             self._bar.note(
                 ", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in observed.items())
             )

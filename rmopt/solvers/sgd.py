@@ -11,12 +11,12 @@ from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine
 from rmopt.engines.choose import ENGINES, choose_engine
-from rmopt.solvers.base import Solver
 from rmopt.solvers.samplers import Sampler, as_sampler, batch_size_of
+from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.step_sizes import StepSize, as_step_size, watched
 
 
-class SGD(Solver):
+class SGD(ScheduledSolver):
     """Gradient of a few terms, projection onto the tangent space, retraction; again and again.
 
     A step is along the sum of the gradients of its terms, not their mean: with larger batches take smaller step

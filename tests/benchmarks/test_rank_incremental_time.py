@@ -24,8 +24,10 @@ from problems.coembedding.regression import closed_form
 from problems.coembedding.rivals import rival
 from problems.coembedding.training import minimise
 from problems.multilabel import emotions, scene
+from rmopt import Problem
 from rmopt.core import StorageError
 from rmopt.costs import Trace
+from rmopt.manifolds import PSDFactors
 from rmopt.solvers import LBFGS, RankIncremental
 
 BETA, WANTED = 0.5, 1e-6
@@ -36,8 +38,7 @@ def one_shot(X: np.ndarray) -> float:
     cost = MetricRegression(X) + Trace(BETA)
     n = len(X)
     Y = np.random.default_rng(0).standard_normal((n, n))
-    Y, _, _ = LBFGS(20_000, 1e-10).minimise(cost, Y)
-    return cost.at(Y).value
+    return cost.value(LBFGS(max_iterations=20_000, tol=1e-10).run(Problem(PSDFactors(n, n), cost), Y).point)
 
 
 def pymanopt_trust_regions(X: np.ndarray) -> float:

@@ -1,0 +1,105 @@
+"""Any cost of matrices of low rank as a cost of their factors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Ambient, Array, Factored
+from rmopt.core.arguments import instance
+from rmopt.core.cost import Cost
+from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.product import LowRankFactors, Parts
+from rmopt.core.psd import PSDFactor, PSDPoint
+from rmopt.linalg import factor_product
+
+
+class OnFactors(Cost):
+    """A cost f(W) as a function of factors: of Y with W = YYᵀ, or of A and B with W = ABᵀ.
+
+    For `PSDFactors` and `FixedRankFactors`. Nothing of the size of W is formed.
+
+    Parameters
+    ----------
+    cost : Cost
+        Of points of `PSDFixedRank` or `FixedRankEmbedded`.
+
+    Examples
+    --------
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import LOSSES, BilinearSum
+    >>> from rmopt.manifolds import FixedRankFactors
+    >>> from rmopt.solvers import GradientDescent
+    >>> rng = np.random.default_rng(0)
+    >>> left, right = rng.standard_normal((200, 8)), rng.standard_normal((200, 6))
+    >>> targets = np.einsum("ik,ik->i", left[:, :2], right[:, :2])
+    >>> fit = BilinearSum(left, right, LOSSES["squared"], targets)
+    >>> result = GradientDescent().run(Problem(FixedRankFactors(8, 6, 2), OnFactors(fit)), random_state=0)
+    >>> result.converged
+    True
+    """
+
+    point_type = (PSDFactor, LowRankFactors)
+
+    def __init__(self, cost: Cost) -> None:
+        self.cost = instance("cost", cost, Cost, "a cost of matrices of low rank")
+        if hasattr(cost, "shape"):
+            self.shape = cost.shape
+
+    def value(self, point: Any) -> float:
+        return self.cost.value(_matrix(point))
+
+    def gradient(self, point: Any) -> Any:
+        """Return the derivative by the factors: (∇f + ∇fᵀ) Y, or ∇f B and ∇fᵀ A."""
+        return _by_factors(point, self.cost.gradient(_matrix(point)))
+
+    def value_and_gradient(self, point: Any) -> tuple[float, Any]:
+        value, gradient = self.cost.value_and_gradient(_matrix(point))
+        return value, _by_factors(point, gradient)
+
+    def hessian_along(self, point: Any) -> Callable[[Any], Any]:
+        """Return the second derivative by the factors, as a function of directions."""
+        place = _matrix(point)
+        gradient, along = self.cost.gradient(place), self.cost.hessian_along(place)
+
+        def product(direction: Any) -> Any:
+            moved = direction if isinstance(point, np.ndarray) else _parts(direction)
+            bent = _by_factors(point, along(_velocity(point, moved)))
+            return bent + _by_factors(moved, gradient)
+
+        return product
+
+    def hessian(self, point: Any, direction: Any) -> Any:
+        return self.hessian_along(point)(direction)
+
+
+def _matrix(point: Any) -> LowRankPoint | PSDPoint:
+    """Return the matrix that factors stand for."""
+    if isinstance(point, np.ndarray):
+        Q, triangle = np.linalg.qr(point)
+        return PSDPoint(Q, triangle @ triangle.T)
+    A, B = point
+    return LowRankPoint(*factor_product(A, np.eye(A.shape[1]), B))
+
+
+def _by_factors(point: Any, gradient: Ambient) -> Any:
+    """Return the image of an ambient gradient under the derivative of the product, transposed."""
+    if isinstance(point, np.ndarray):
+        return np.asarray(gradient @ point) + np.asarray(gradient.T @ point)
+    A, B = point
+    return Parts([np.asarray(gradient @ B), np.asarray(gradient.T @ A)])
+
+
+def _velocity(point: Any, moved: Any) -> Factored:
+    """Return how the matrix moves when the factors do."""
+    if isinstance(point, np.ndarray):
+        return Factored(np.hstack([moved, point]), np.hstack([point, moved]))
+    (A, B), (a, b) = point, moved
+    return Factored(np.hstack([a, A]), np.hstack([B, b]))
+
+
+def _parts(direction: Any) -> tuple[Array, Array]:
+    blocks = direction.blocks
+    return np.asarray(blocks[0]), np.asarray(blocks[1])

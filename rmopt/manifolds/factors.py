@@ -1,0 +1,167 @@
+"""Matrices of low rank by their factors: quotient geometries, in which the rank may fall."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import scipy.linalg
+
+from rmopt.core.ambient import Ambient, Array, dense
+from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.manifold import checked_rank
+from rmopt.core.product import LowRankFactors, Parts
+from rmopt.core.psd import PSDFactor, PSDPoint
+from rmopt.linalg import factor_product, symmetric
+from rmopt.manifolds.euclidean import Euclidean
+from rmopt.manifolds.product import Product
+
+
+class PSDFactors(Euclidean):
+    """Factors Y of positive semidefinite n × n matrices W = YYᵀ of rank k or less (Burer and Monteiro 2003).
+
+    A point is an n × k array, and stands for the same W as Y O for every orthogonal O; the metric is tr(ξᵀη). The
+    gradient of a function of YYᵀ is horizontal by itself. Unlike on `PSDFixedRank` the rank may fall on the way, so
+    take it where k is larger than the rank of the solution; where both are equal, `PSDFixedRank` needs fewer steps.
+    A `ConvexCost` is a function of factors as it is, other costs by `rmopt.costs.OnFactors`.
+
+    Parameters
+    ----------
+    n, k : int
+        Numbers of rows and columns of the factors.
+
+    Examples
+    --------
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import Trace
+    >>> from rmopt.solvers import TrustRegions
+    >>> from problems.coembedding import MetricRegression
+    >>> X = np.random.default_rng(0).standard_normal((20, 50))
+    >>> problem = Problem(PSDFactors(20, 20), MetricRegression(X) + Trace(0.5))
+    >>> TrustRegions(tol=1e-8).run(problem, random_state=0).converged
+    True
+    """
+
+    point_type = PSDFactor
+
+    def __init__(self, n: int, k: int) -> None:
+        super().__init__(n, k)
+        self.rank, self.sizes = k, (n, n)
+
+    def __repr__(self) -> str:
+        return f"PSDFactors({self.shape[0]}, {self.rank})"
+
+    def with_rank(self, k: int) -> Self:
+        """Return the manifold of factors with as many rows and k columns."""
+        return type(self)(self.shape[0], k)
+
+    def horizontal(self, point: Array, vector: Array) -> Array:
+        """Return the part of ξ that moves YYᵀ: ξ − Y Ω, with Ω YᵀY + YᵀY Ω = Yᵀξ − ξᵀY (Absil et al. 2009)."""
+        gram, skew = point.T @ point, point.T @ vector
+        values, vectors = np.linalg.eigh(gram)
+        turned = vectors.T @ (skew - skew.T) @ vectors
+        sums = values[:, None] + values
+        turned = np.divide(turned, sums, out=np.zeros_like(turned), where=sums > 1e-15 * values[-1])
+        return vector - point @ (vectors @ turned @ vectors.T)
+
+    def point_of(self, point: Array) -> PSDPoint:
+        """Return W as a point of `PSDFixedRank`; its rank may be smaller than k."""
+        Q, triangle = np.linalg.qr(point)
+        S = triangle @ triangle.T
+        return PSDPoint(Q, 0.5 * (S + S.T))
+
+    def to_dense(self, point: Array) -> Array:
+        """Return W as an n × n array; for small matrices and tests."""
+        return point @ point.T
+
+
+class FixedRankFactors(Product):
+    """Factors A, B of n × m matrices W = ABᵀ of rank k, with a metric that no change of scale between them alters.
+
+    A point is `Parts` of A and B. The metric is tr(ξ_Aᵀη_A BᵀB) + tr(ξ_Bᵀη_B AᵀA) (Mishra, Apuroop and Sepulchre
+    2012), so that the gradient is (∇f B (BᵀB)⁻¹, ∇fᵀ A (AᵀA)⁻¹): the direction of scaled gradient descent (Tong, Ma
+    and Chi 2021), which to first order is LORETA's step. Costs of matrices are functions of factors by
+    `rmopt.costs.OnFactors`.
+
+    Parameters
+    ----------
+    n, m : int
+        Numbers of rows and columns of the matrices.
+    k : int
+        The rank.
+    """
+
+    point_type = LowRankFactors
+
+    def __init__(self, n: int, m: int, k: int) -> None:
+        super().__init__([Euclidean(n, k), Euclidean(m, k)])
+        self.rank = checked_rank(k, (n, m))
+        self.sizes = n, m
+
+    def __repr__(self) -> str:
+        return f"FixedRankFactors({self.sizes[0]}, {self.sizes[1]}, {self.rank})"
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the matrices of rank k, (n + m − k) k; that of the factors is larger by k²."""
+        return (sum(self.sizes) - self.rank) * self.rank
+
+    def inner_product(self, point: Parts, tangent_vector_a: Parts, tangent_vector_b: Parts) -> float:
+        """Return tr(ξ_Aᵀη_A BᵀB) + tr(ξ_Bᵀη_B AᵀA)."""
+        (A, B), (a, b), (c, d) = point, tangent_vector_a, tangent_vector_b
+        return float(np.vdot(a.T @ c, B.T @ B) + np.vdot(b.T @ d, A.T @ A))
+
+    def euclidean_to_riemannian_gradient(self, point: Parts, euclidean_gradient: Ambient) -> Parts:
+        """Return the derivatives by A and B, times (BᵀB)⁻¹ and (AᵀA)⁻¹."""
+        A, B = point
+        blocks = self._blocks_of(point, euclidean_gradient)
+        return Parts([_divided(dense(blocks[0]), B), _divided(dense(blocks[1]), A)])
+
+    def euclidean_to_riemannian_hessian(
+        self, point: Parts, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Parts
+    ) -> Parts:
+        """Return the covariant derivative of the gradient: that of the metric is part of it (Koszul's formula)."""
+        (A, B), (a, b) = point, tangent_vector
+        gradient = self.euclidean_to_riemannian_gradient(point, euclidean_gradient)
+        blocks = self._blocks_of(point, euclidean_hessian)
+
+        def part(H: Any, X: Array, Y: Array, x: Array, y: Array, g: Array, h: Array) -> Array:
+            bent = dense(H) - g @ symmetric(Y.T @ y) + x @ symmetric(Y.T @ h) - X @ symmetric(y.T @ h)
+            return _divided(bent, Y)
+
+        g, h = gradient
+        return Parts([part(blocks[0], A, B, a, b, g, h), part(blocks[1], B, A, b, a, h, g)])
+
+    def random_tangent_vector(self, point: Parts, rng: np.random.Generator | None = None) -> Parts:
+        """Return a random tangent vector of norm 1."""
+        vector = super().random_tangent_vector(point, rng)
+        return vector / self.norm(point, vector)
+
+    def knows(self, method: str) -> bool:
+        """Return False: the metric changes from point to point, and straight lines are no geodesics."""
+        return False
+
+    def check_point(self, point: Any) -> str | None:
+        reason = super().check_point(point)
+        if reason is not None:
+            return reason
+        for name, factor in zip("AB", point, strict=True):
+            values = np.linalg.svd(factor, compute_uv=False)
+            if not values[-1] > 1e-15 * values[0]:
+                spread = f"singular values run from {values[0]:.1e} to {values[-1]:.1e}"
+                return f"{name} has a rank below {self.rank}: {spread}"
+        return None
+
+    def from_point(self, point: LowRankPoint) -> Parts:
+        """Return balanced factors of a point of `FixedRankEmbedded`."""
+        return Parts(point.balanced_factors())
+
+    def point_of(self, point: Parts) -> LowRankPoint:
+        """Return ABᵀ as a point of `FixedRankEmbedded`."""
+        A, B = point
+        return LowRankPoint(*factor_product(A, np.eye(self.rank), B))
+
+
+def _divided(vectors: Array, factor: Array) -> Array:
+    """Return X (FᵀF)⁻¹."""
+    return scipy.linalg.cho_solve(scipy.linalg.cho_factor(factor.T @ factor), vectors.T).T

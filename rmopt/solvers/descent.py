@@ -1,0 +1,232 @@
+"""Descent by whole gradients: a direction, a step length along it, and again; on every manifold."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from rmopt.core.arguments import instance, integer, number, optional
+from rmopt.core.cost import Cost
+from rmopt.core.errors import DivergedError
+from rmopt.core.problem import Problem
+from rmopt.core.retraction import Retraction
+from rmopt.core.transport import Transport
+from rmopt.solvers.base import Result, Solver
+from rmopt.solvers.stop import Converged
+
+COUNTED = ("costs", "gradients", "hessians", "retractions")
+
+
+class Iterate(NamedTuple):
+    """Where a solver of whole gradients stands.
+
+    Attributes
+    ----------
+    point : point
+    cost : float
+    gradient : tangent vector
+        The Riemannian gradient.
+    norm, first_norm : float
+        Lengths of the gradients here and at the start.
+    memory : object
+        What the direction or the model remembers.
+    search : object
+        What the step length remembers.
+    step_size, step_length : float
+        The last step: the factor of the direction, and the length of both.
+    counts : tuple of int
+        Costs, gradients, Hessian products and retractions so far.
+    stuck : bool
+        Whether no step along the gradient lowers the cost: rounding decides.
+    steps, updates : int
+    """
+
+    point: Any
+    cost: float
+    gradient: Any
+    norm: float
+    first_norm: float
+    memory: Any
+    search: Any
+    step_size: float = 0.0
+    step_length: float = 0.0
+    counts: tuple[int, ...] = (0, 0, 0, 0)
+    stuck: bool = False
+    steps: int = 0
+    updates: int = 0
+
+
+class Oracle:
+    """A problem as solvers of whole gradients ask it: by point, without checks, and counted."""
+
+    def __init__(self, problem: Problem, retraction: Any, transport: Transport | None) -> None:
+        manifold, cost = problem.manifold, problem.cost
+        self.problem, self.manifold, self.cost = problem, manifold, cost
+        self._retraction = manifold.fitting(retraction)
+        self.transport = manifold.default_transport if transport is None else transport
+        self.fused = type(cost).value_and_gradient is not Cost.value_and_gradient
+        self.inner = manifold.inner_product
+        self.counts = [0, 0, 0, 0]
+        # The last ambient gradient, for products with the Hessian at the same point.
+        self._ambient: tuple[Any, Any] = (None, None)
+        self._preconditioners: list[tuple[Any, Any]] = []
+
+    def look(self, point: Any) -> tuple[float, Any]:
+        """Return the cost at a point, and the ambient gradient where it comes with it."""
+        self.counts[0] += 1
+        if self.fused:
+            self.counts[1] += 1
+            value, ambient = self.cost.value_and_gradient(point)
+            return float(value), ambient
+        return float(self.cost.value(point)), None
+
+    def gradient(self, point: Any, ambient: Any = None) -> Any:
+        """Return the Riemannian gradient."""
+        if ambient is None:
+            self.counts[1] += 1
+            ambient = self.cost.gradient(point)
+        self._ambient = point, ambient
+        return self.manifold.euclidean_to_riemannian_gradient(point, ambient)
+
+    def retract(self, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        self.counts[3] += 1
+        return self._retraction(self.manifold, point, tangent, t)
+
+    def carry(self, start: Any, end: Any, vector: Any) -> Any:
+        """Return a tangent vector at `start` as one at `end`."""
+        return self.transport(self.manifold, start, end, vector)
+
+    def preconditioner(self, point: Any) -> Callable[[Any], Any] | None:
+        """Return the cost's preconditioner at a point as a function of tangent vectors, or None."""
+        for known, found in self._preconditioners:
+            if known is point:
+                return found
+        made = self.cost.preconditioner_at(point)
+        # Of the last two points: the ends of a step.
+        self._preconditioners = [*self._preconditioners[-1:], (point, made)]
+        return made
+
+    def hessian(self, point: Any, gradient: Any) -> Callable[[Any], Any]:
+        """Return the Riemannian Hessian at a point as a function of tangent vectors.
+
+        Where cost or manifold have no second derivatives, differences of gradients stand for them.
+        """
+        manifold, counts = self.manifold, self.counts
+        if self.problem.lacks_hessian() is None:
+            if self._ambient[0] is not point:
+                self.gradient(point)
+            ambient, along = self._ambient[1], self.cost.hessian_along(point)
+            convert = manifold.euclidean_to_riemannian_hessian  # type: ignore[attr-defined]
+
+            def product(tangent: Any) -> Any:
+                counts[2] += 1
+                return convert(point, ambient, along(manifold.embedding(point, tangent)), tangent)
+
+            return product
+
+        def difference(tangent: Any) -> Any:
+            length = manifold.norm(point, tangent)
+            if not length > 0.0:
+                return tangent
+            h = DIFFERENCE / length
+            there = self.retract(point, tangent, h)
+            counts[2] += 1
+            return (self.carry(there, point, self.gradient(there)) - gradient) * (1.0 / h)
+
+        return difference
+
+    def first(self, point: Any, memory: Any, search: Any) -> Iterate:
+        """Return the state at the initial point, after a look at cost and gradient there."""
+        self.problem.probe(point)
+        with np.errstate(all="ignore"):
+            cost, ambient = self.look(point)
+            gradient = self.gradient(point, ambient)
+        norm = self.manifold.norm(point, gradient)
+        found = Iterate(point, cost, gradient, norm, norm, None, None, counts=tuple(self.counts))
+        return found._replace(memory=memory(found), search=search(found))
+
+
+# Length of a step between two gradients whose difference stands for the Hessian.
+DIFFERENCE = 1e-6
+
+
+class GradientSolver(Solver):
+    """A solver that looks at the whole cost and gradient in each step.
+
+    Attributes
+    ----------
+    max_iterations : int
+    tol : float
+        Stop when the gradient is at most this long, relative to the first one.
+    gradient_norm : float, optional
+        Stop when it is at most this long; in place of `tol`.
+    retraction : Retraction or str, optional
+    transport : Transport, optional
+    """
+
+    not_identity = (*Solver.not_identity, "tol", "gradient_norm")
+
+    tol: float
+    gradient_norm: float | None
+    retraction: Retraction | str | None
+    transport: Transport | None
+
+    def _settle(
+        self,
+        max_iterations: int = 1000,
+        tol: float = 1e-6,
+        gradient_norm: float | None = None,
+        retraction: Any = None,
+        transport: Transport | None = None,
+    ) -> None:
+        """Check and keep the options that all of them have."""
+        self.max_iterations = integer("max_iterations", max_iterations)
+        self.tol, self.retraction = number("tol", tol, least=0), retraction
+        self.gradient_norm = optional(number, least=0)("gradient_norm", gradient_norm)
+        if transport is not None:
+            instance("transport", transport, Transport, "a Transport of rmopt.core, or None")
+        self.transport = transport
+
+    def with_gradient_norm(self, norm: float) -> Self:
+        """Return the same solver, which stops at a gradient of this length."""
+        twin = copy.copy(self)
+        twin.gradient_norm = norm
+        return twin
+
+    def prepare(self, problem: Problem, seed: int, first_step: int) -> Oracle:
+        return Oracle(problem, self.retraction, self.transport)
+
+    def observe(self, work: Oracle, state: Iterate) -> dict[str, float]:
+        """Return cost, gradient norm, step size and length, and the number of evaluations of the cost."""
+        return {
+            "cost": state.cost, "gradient_norm": state.norm, "step_size": state.step_size,
+            "step_length": state.step_length, "evaluations": state.counts[0],
+        }  # fmt: skip
+
+    def finished(self, work: Oracle, state: Iterate) -> str | None:
+        if not np.isfinite(state.cost):
+            raise self.diverged(state.steps)
+        if not self._is_long(state):
+            return Converged(f"a gradient of length {state.norm:.1e}")
+        if state.stuck:
+            return f"rounding: no step lowers the cost, at a gradient of length {state.norm:.1e}"
+        return None
+
+    def _is_long(self, state: Iterate) -> bool:
+        limit = self.tol * state.first_norm if self.gradient_norm is None else self.gradient_norm
+        return state.norm > limit
+
+    def diverged(self, step: int) -> DivergedError:
+        return DivergedError(
+            f"the cost or a derivative of it is not finite after {step} iterations; check the data and their "
+            "scale, or start elsewhere.",
+            step,
+        )
+
+    def conclude(self, result: Result, work: Oracle, state: Iterate) -> Result:
+        counts = dict(zip(COUNTED, state.counts, strict=True))
+        return replace(result, counts=counts)

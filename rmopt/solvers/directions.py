@@ -1,0 +1,248 @@
+"""Descent directions: steepest descent, conjugate gradients, L-BFGS."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Any, ClassVar
+
+from rmopt.core.arguments import integer, one_of
+from rmopt.solvers.descent import Iterate, Oracle
+
+
+class Move:
+    """A step that was taken, with what a direction wants to know of it; nothing is computed before it is asked for.
+
+    Attributes
+    ----------
+    work : Oracle
+    start : Iterate
+        Where the step began.
+    direction : tangent vector
+        At the start.
+    slope : float
+        Of the cost along the direction at the start.
+    t : float
+        The factor of the direction.
+    point, cost, gradient : object
+        At the end.
+    """
+
+    def __init__(
+        self, work: Oracle, start: Iterate, direction: Any, slope: float, t: float, end: Any, steepest: bool
+    ) -> None:
+        self.work, self.start, self.direction, self.slope, self.t = work, start, direction, slope, t
+        self.point, self.cost, self.gradient = end.point, end.cost, end.gradient
+        self._steepest = steepest
+
+    def carried(self, vector: Any) -> Any:
+        """Return a tangent vector at the start as one at the end."""
+        return self.work.carry(self.start.point, self.point, vector)
+
+    def inner(self, a: Any, b: Any) -> float:
+        """Return the inner product of two tangent vectors at the end."""
+        return self.work.inner(self.point, a, b)
+
+    @cached_property
+    def old_gradient(self) -> Any:
+        """The gradient at the start, at the end."""
+        return self.carried(self.start.gradient)
+
+    @cached_property
+    def old_direction(self) -> Any:
+        """The direction, at the end."""
+        return -self.old_gradient if self._steepest else self.carried(self.direction)
+
+    @cached_property
+    def change(self) -> Any:
+        """How the gradient changed."""
+        return self.gradient - self.old_gradient
+
+    @cached_property
+    def slope_after(self) -> float:
+        """The slope along the direction at the end."""
+        return self.inner(self.gradient, self.old_direction)
+
+    @cached_property
+    def squared(self) -> float:
+        """The squared length of the new gradient."""
+        return self.inner(self.gradient, self.gradient)
+
+    @cached_property
+    def preconditioned(self) -> Any:
+        """The new gradient, or what the cost's preconditioner makes of it."""
+        precondition = self.work.preconditioner(self.point)
+        return self.gradient if precondition is None else precondition(self.gradient)
+
+
+class Direction(ABC):
+    """Along which tangent vector to go, from the gradient and what is remembered.
+
+    A direction that does not lead downhill is replaced by the negative gradient, and what is remembered is begun
+    again. What is remembered is made of tangent vectors and numbers, and has the same form from the first step on.
+
+    Attributes
+    ----------
+    is_scaled : bool
+        Whether the length of its vectors means something: then 1 is the first step size that is tried.
+    """
+
+    is_scaled: ClassVar[bool] = False
+
+    def begin(self, work: Oracle, state: Iterate) -> Any:
+        """Return what is remembered at the initial point."""
+        return ()
+
+    @abstractmethod
+    def __call__(self, work: Oracle, state: Iterate, downhill: Any) -> Any:
+        """Return the direction.
+
+        Parameters
+        ----------
+        work : Oracle
+        state : Iterate
+        downhill : tangent vector
+            The negative gradient, preconditioned where the cost can.
+        """
+
+    def after(self, move: Move, memory: Any) -> Any:
+        """Return what is remembered after a step."""
+        return memory
+
+    def fresh(self, memory: Any) -> bool:
+        """Return whether nothing is remembered yet."""
+        return True
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({inside})"
+
+
+class SteepestDescent(Direction):
+    """The negative gradient."""
+
+    def __call__(self, work: Oracle, state: Iterate, downhill: Any) -> Any:
+        return downhill
+
+
+def _hestenes_stiefel(move: Move, z: Any, y: Any, dy: float) -> float:
+    return max(0.0, move.inner(z, y) / dy)
+
+
+def _polak_ribiere(move: Move, z: Any, y: Any, dy: float) -> float:
+    return max(0.0, move.inner(z, y) / -move.slope)
+
+
+def _fletcher_reeves(move: Move, z: Any, y: Any, dy: float) -> float:
+    return move.inner(z, move.gradient) / -move.slope
+
+
+def _dai_yuan(move: Move, z: Any, y: Any, dy: float) -> float:
+    return move.inner(z, move.gradient) / dy
+
+
+def _hager_zhang(move: Move, z: Any, y: Any, dy: float) -> float:
+    yy, zd = move.inner(y, y), move.inner(z, move.old_direction)
+    length = move.inner(move.old_direction, move.old_direction) ** 0.5
+    floor = -1.0 / (length * min(0.01, move.start.norm))
+    return max((move.inner(z, y) - 2.0 * yy * zd / dy) / dy, floor)
+
+
+def _hestenes_stiefel_dai_yuan(move: Move, z: Any, y: Any, dy: float) -> float:
+    return max(0.0, min(_hestenes_stiefel(move, z, y, dy), _dai_yuan(move, z, y, dy)))
+
+
+RULES = {
+    "hestenes-stiefel": _hestenes_stiefel,
+    "polak-ribiere": _polak_ribiere,
+    "fletcher-reeves": _fletcher_reeves,
+    "dai-yuan": _dai_yuan,
+    "hager-zhang": _hager_zhang,
+    "hybrid": _hestenes_stiefel_dai_yuan,
+}
+
+
+class Conjugate(Direction):
+    """Nonlinear conjugate gradients: the negative gradient plus β times the direction before (Sato 2022).
+
+    Parameters
+    ----------
+    rule : {"hestenes-stiefel", "polak-ribiere", "fletcher-reeves", "dai-yuan", "hager-zhang", "hybrid"}
+        How β is found; the first two are not negative (HS+, PR+), "hybrid" is that of Hestenes–Stiefel and Dai–Yuan.
+    """
+
+    def __init__(self, rule: str = "hestenes-stiefel") -> None:
+        self.rule = one_of("rule", rule, RULES)
+
+    def begin(self, work: Oracle, state: Iterate) -> Any:
+        return work.manifold.zero_vector(state.point), 0
+
+    def __call__(self, work: Oracle, state: Iterate, downhill: Any) -> Any:
+        turned, pairs = state.memory
+        return downhill + turned if pairs else downhill
+
+    def after(self, move: Move, memory: Any) -> Any:
+        dy = move.slope_after - move.slope
+        if not dy > 0.0:
+            # No positive curvature was seen: begin again.
+            return memory[0], 0
+        beta = RULES[self.rule](move, move.preconditioned, move.change, dy)
+        return (move.old_direction * beta, 1) if beta else (memory[0], 0)
+
+    def fresh(self, memory: Any) -> bool:
+        return not memory[1]
+
+
+class QuasiNewton(Direction):
+    """L-BFGS: the inverse Hessian from the last steps and changes of the gradient (Huang, Gallivan and Absil 2015).
+
+    Pairs are carried along to each new point. A pair is left out that shows too little curvature (Li and Fukushima
+    2001), so that directions lead downhill.
+
+    Parameters
+    ----------
+    memory : int
+        How many pairs are kept.
+    """
+
+    is_scaled = True
+
+    def __init__(self, memory: int = 10) -> None:
+        self.memory = integer("memory", memory, 1)
+
+    def begin(self, work: Oracle, state: Iterate) -> Any:
+        zero = work.manifold.zero_vector(state.point)
+        return tuple((zero, zero, 0.0) for _ in range(self.memory)), 0, 1.0
+
+    def __call__(self, work: Oracle, state: Iterate, downhill: Any) -> Any:
+        pairs, count, scale = state.memory
+        if not count:
+            return downhill
+        point, inner, used = state.point, work.inner, pairs[-count:]
+        q, shares = state.gradient, []
+        for s, y, sy in reversed(used):
+            share = inner(point, s, q) / sy
+            shares.append(share)
+            q = q - y * share
+        precondition = work.preconditioner(point)
+        q = (q if precondition is None else precondition(q)) * scale
+        for (s, y, sy), share in zip(used, reversed(shares), strict=True):
+            q = q + s * (share - inner(point, y, q) / sy)
+        return -q
+
+    def after(self, move: Move, memory: Any) -> Any:
+        pairs, count, scale = memory
+        kept = min(count, self.memory - 1)
+        used = [(move.carried(s), move.carried(y), 0.0) for s, y, _ in pairs[self.memory - kept :]]
+        s, y = move.old_direction * move.t, move.change
+        sy = move.t * (move.slope_after - move.slope)
+        if sy > 1e-6 * min(1.0, move.start.norm) * move.inner(s, s) > 0.0:
+            used.append((s, y, sy))
+            precondition = move.work.preconditioner(move.point)
+            z = y if precondition is None else precondition(y)
+            scale = sy / move.inner(y, z)
+        kept = [(s, y, found) for s, y, _ in used if (found := move.inner(s, y)) > 0.0]
+        return (*pairs[: self.memory - len(kept)], *kept), len(kept), scale
+
+    def fresh(self, memory: Any) -> bool:
+        return not memory[1]

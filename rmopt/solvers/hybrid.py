@@ -1,0 +1,58 @@
+"""L-BFGS from afar, trust regions when it is near."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rmopt.core.arguments import number
+from rmopt.core.retraction import Retraction
+from rmopt.core.transport import Transport
+from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
+from rmopt.solvers.line_search import LBFGS
+from rmopt.solvers.trust_regions import TrustRegions
+
+
+class Hybrid(GradientSolver):
+    """`LBFGS` from afar, `TrustRegions` when it is near; trust regions alone where the cost has a preconditioner.
+
+    L-BFGS goes along curved valleys with the cheaper steps; trust regions bring the gradient down to what a
+    certificate needs.
+
+    Parameters
+    ----------
+    switch : float
+        Share of the first gradient's length at which trust regions take over.
+    memory : int
+        Of L-BFGS.
+    max_iterations, tol, gradient_norm, retraction, transport
+        As in `TrustRegions`.
+    """
+
+    def __init__(
+        self,
+        *,
+        switch: float = 1e-3,
+        memory: int = 20,
+        max_iterations: int = 1000,
+        tol: float = 1e-6,
+        gradient_norm: float | None = None,
+        retraction: Retraction | str | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        self.switch = number("switch", switch, least=0)
+        self.far, self.near = LBFGS(memory), TrustRegions()
+        self._settle(max_iterations, tol, gradient_norm, retraction, transport)
+
+    def begin(self, work: Oracle, point: Any) -> Iterate:
+        state = self.far.begin(work, point)
+        return state._replace(memory=(state.memory, self.near.begin_memory))
+
+    def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
+        """Do one iteration of one of the two."""
+        far, near = state.memory
+        if state.norm > self.switch * state.first_norm and work.preconditioner(state.point) is None:
+            done = self.far.advance(work, state._replace(memory=far), steps)
+            if not done.stuck:
+                return done._replace(memory=(done.memory, near))
+        done = self.near.advance(work, state._replace(memory=near), steps)
+        return done._replace(memory=(far, done.memory))

@@ -1,0 +1,160 @@
+"""Line search methods: gradient descent, conjugate gradients, L-BFGS; a direction and a step length, chosen apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.arguments import instance
+from rmopt.core.retraction import Retraction
+from rmopt.core.transport import Transport
+from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
+from rmopt.solvers.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
+from rmopt.solvers.step_lengths import Backtracking, BarzilaiBorwein, Curve, StepLength
+
+
+class LineSearchSolver(GradientSolver):
+    """A direction, a step length along it, and again.
+
+    Parameters
+    ----------
+    direction : Direction
+    step_length : StepLength
+    max_iterations : int
+    tol : float
+        Stop when the gradient is at most this long, relative to the first one.
+    gradient_norm : float, optional
+        Stop when it is at most this long; in place of `tol`.
+    retraction : Retraction or str, optional
+        The manifold's default retraction unless given.
+    transport : Transport, optional
+        The manifold's default transport unless given.
+
+    Examples
+    --------
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Grassmann
+    >>> from rmopt.solvers import Conjugate, LineSearchSolver, StrongWolfe
+    >>> A = np.diag(np.arange(10.0))
+    >>> @autograd_cost
+    ... def minus_captured(U):
+    ...     return -0.5 * ((A @ U) * U).sum()
+    >>> solver = LineSearchSolver(Conjugate("dai-yuan"), StrongWolfe(flatness=0.1))
+    >>> result = solver.run(Problem(Grassmann(10, 2), minus_captured), random_state=0)
+    >>> result.converged, round(result.history[-1]["cost"], 6)
+    (True, -8.5)
+    """
+
+    def __init__(
+        self,
+        direction: Direction,
+        step_length: StepLength,
+        *,
+        max_iterations: int = 1000,
+        tol: float = 1e-6,
+        gradient_norm: float | None = None,
+        retraction: Retraction | str | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        self.direction = instance("direction", direction, Direction, "such as SteepestDescent()")
+        self.step_length = instance("step_length", step_length, StepLength, "such as Backtracking()")
+        self._settle(max_iterations, tol, gradient_norm, retraction, transport)
+
+    def begin(self, work: Oracle, point: Any) -> Iterate:
+        return work.first(
+            point,
+            lambda state: self.direction.begin(work, state),
+            lambda state: self.step_length.begin(work, state),
+        )
+
+    def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
+        """Do one iteration."""
+        if steps == 0 or state.stuck or state.norm == 0.0:
+            return state
+        work.counts[:] = state.counts
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            return self._step(work, state)
+
+    def _step(self, work: Oracle, state: Iterate) -> Iterate:
+        rule, point = self.direction, state.point
+        precondition = work.preconditioner(point)
+        downhill = -state.gradient if precondition is None else -precondition(state.gradient)
+        direction, fresh = rule(work, state, downhill), rule.fresh(state.memory)
+        slope = work.inner(point, state.gradient, direction)
+        if not slope < 0.0 and not fresh:
+            state = state._replace(memory=rule.begin(work, state))
+            direction, fresh = downhill, True
+            slope = work.inner(point, state.gradient, direction)
+        guess = 1.0 if rule.is_scaled and not fresh else state.search.t
+        trial = self.step_length(Curve(work, state, direction, slope), guess, state.search)
+        steps, counts = state.steps + 1, tuple(work.counts)
+        if trial is None:
+            # Where even the gradient leads nowhere the run is at rounding; otherwise it begins again with it.
+            search = self.step_length.begin(work, state)
+            memory = rule.begin(work, state)
+            known = fresh and search == state.search
+            return state._replace(steps=steps, counts=counts, stuck=known, memory=memory, search=search)
+        steepest = direction is downhill and precondition is None
+        move = Move(work, state, direction, slope, trial.t, trial, steepest)
+        memory, search = rule.after(move, state.memory), self.step_length.after(move, state.search)
+        length = trial.t * work.manifold.norm(point, direction)
+        return Iterate(
+            trial.point, trial.cost, move.gradient, move.squared**0.5, state.first_norm, memory, search, trial.t,
+            length, tuple(work.counts), False, steps, state.updates + 1,
+        )  # fmt: skip
+
+
+class GradientDescent(LineSearchSolver):
+    """Steepest descent; with the step lengths of Barzilai and Borwein the first method to try on smooth costs.
+
+    Parameters
+    ----------
+    step_length : StepLength, optional
+        `BarzilaiBorwein` unless given.
+    **options
+        As in `LineSearchSolver`.
+    """
+
+    def __init__(self, step_length: StepLength | None = None, **options: Any) -> None:
+        super().__init__(
+            SteepestDescent(), BarzilaiBorwein() if step_length is None else step_length, **options
+        )
+
+
+class ConjugateGradient(LineSearchSolver):
+    """Nonlinear conjugate gradients.
+
+    Parameters
+    ----------
+    rule : str
+        See `Conjugate`.
+    step_length : StepLength, optional
+        `Backtracking` unless given.
+    **options
+        As in `LineSearchSolver`.
+    """
+
+    def __init__(
+        self, rule: str = "hestenes-stiefel", step_length: StepLength | None = None, **options: Any
+    ) -> None:
+        super().__init__(Conjugate(rule), Backtracking() if step_length is None else step_length, **options)
+
+
+class LBFGS(LineSearchSolver):
+    """Limited-memory BFGS: near to Newton's method without second derivatives.
+
+    Parameters
+    ----------
+    memory : int
+        Pairs of steps and changes of the gradient that are kept.
+    step_length : StepLength, optional
+        `Backtracking` unless given.
+    **options
+        As in `LineSearchSolver`.
+    """
+
+    def __init__(self, memory: int = 10, step_length: StepLength | None = None, **options: Any) -> None:
+        super().__init__(
+            QuasiNewton(memory), Backtracking() if step_length is None else step_length, **options
+        )

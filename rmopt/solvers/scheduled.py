@@ -1,0 +1,107 @@
+"""Solvers that follow a schedule: a sampler draws terms, a rule draws step sizes, an engine does the steps."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.core.errors import DivergedError
+from rmopt.core.identity import fingerprint, fingerprints
+from rmopt.core.problem import Problem
+from rmopt.core.streams import generator
+from rmopt.engines.base import Engine, diverged
+from rmopt.solvers.base import Solver
+from rmopt.solvers.samplers import Sampler
+from rmopt.solvers.step_sizes import StepSize
+
+
+@dataclass
+class Schedule:
+    """The engine of a run, and the terms and step sizes that it is given, which are drawn block by block."""
+
+    engine: Engine
+    sampler: Sampler
+    rule: StepSize
+    seed: int
+    first_step: int
+    block: int = -1
+    drawn: tuple[Array, Array] = field(default_factory=lambda: (np.empty((0, 1), dtype=int), np.empty(0)))
+
+    def at(self, step: int, most: int) -> tuple[Array, Array]:
+        """Return terms and step sizes from a step on: at most so many, and no more than their block holds."""
+        size = self.sampler.block_size
+        block, start = divmod(step, size)
+        if block != self.block and most > 0:
+            self.block, self.drawn = block, self.draw(block)
+        part = slice(start, start + most)
+        return self.drawn[0][part], self.drawn[1][part]
+
+    def draw(self, block: int) -> tuple[Array, Array]:
+        """Return the terms and step sizes of a block."""
+        size = self.sampler.block_size
+        rng = generator(self.seed, self.sampler.stream, block)
+        return self.sampler.draw(rng, block * size, size), self.rule(
+            np.arange(block * size, (block + 1) * size)
+        )
+
+
+class ScheduledSolver(Solver):
+    """A solver that follows a schedule of terms and a rule of step sizes.
+
+    Attributes
+    ----------
+    n_steps : int
+        The budget, unless `budget` says otherwise.
+    """
+
+    n_steps: int
+
+    @abstractmethod
+    def engine(self, problem: Problem) -> Engine:
+        """Return the engine that does the steps."""
+
+    @abstractmethod
+    def sampler_for(self, problem: Problem) -> Sampler:
+        """Return the sampler of the schedule."""
+
+    @abstractmethod
+    def step_size_rule(self) -> StepSize:
+        """Return the rule of the step sizes."""
+
+    def budget(self, problem: Problem) -> int:
+        return self.n_steps
+
+    def check_every(self, problem: Problem) -> int | None:
+        """Return None: only the budget and a criterion end the run."""
+        return None
+
+    def prepare(self, problem: Problem, seed: int, first_step: int) -> Schedule:
+        engine = self.engine(problem)
+        return Schedule(engine, self.sampler_for(problem), self.step_size_rule(), seed, first_step)
+
+    def begin(self, work: Schedule, point: Any) -> Any:
+        return work.engine.load(point)
+
+    def advance(self, work: Schedule, state: Any, steps: int) -> Any:
+        return work.engine.advance(state, *work.at(work.first_step + state.steps, steps))
+
+    def point(self, work: Schedule, state: Any) -> Any:
+        return work.engine.dump(state)
+
+    def diverged(self, step: int) -> DivergedError:
+        return diverged(step, self.step_size_rule()(np.array([step]))[0])
+
+    def identity(self, problem: Problem, seed: int, first_step: int) -> dict[str, Any]:
+        sampler, rule = self.sampler_for(problem), self.step_size_rule()
+        # The engine draws nothing.
+        drawn = Schedule(None, sampler, rule, seed, first_step).draw(first_step // sampler.block_size)  # type: ignore[arg-type]
+        return {
+            **super().identity(problem, seed, first_step),
+            **fingerprints(rule, "step-size rule"),
+            **fingerprints(sampler, "sampler"),
+            "draw of terms and step sizes": fingerprint(drawn),
+        }

@@ -1,0 +1,244 @@
+"""Step lengths: how far to go along a direction."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from math import isfinite
+from typing import Any, NamedTuple
+
+from rmopt.core.arguments import number
+from rmopt.core.errors import MissingCapabilityError
+from rmopt.solvers.descent import Iterate, Oracle
+from rmopt.solvers.directions import Move
+
+# Trials along one direction.
+TRIALS = 40
+# Changes of the cost below this share of it are rounding; there slopes decide (Hager and Zhang 2005).
+ROUNDING = 1e-14
+
+
+class Trial:
+    """A point along a direction."""
+
+    __slots__ = ("_ambient", "_gradient", "cost", "curve", "point", "t")
+
+    def __init__(self, curve: Curve, t: float) -> None:
+        self.curve, self.t = curve, t
+        self.point = curve.work.retract(curve.start.point, curve.direction, t)
+        self.cost, self._ambient = curve.work.look(self.point)
+        self._gradient: Any = None
+
+    @property
+    def gradient(self) -> Any:
+        """The Riemannian gradient at the point."""
+        if self._gradient is None:
+            self._gradient = self.curve.work.gradient(self.point, self._ambient)
+        return self._gradient
+
+    @property
+    def slope(self) -> float:
+        """The derivative of the cost along the carried direction."""
+        work, start = self.curve.work, self.curve.start
+        return work.inner(
+            self.point, self.gradient, work.carry(start.point, self.point, self.curve.direction)
+        )
+
+
+class Curve:
+    """The cost along a direction: t ↦ f(R(x, t d))."""
+
+    __slots__ = ("direction", "slope", "start", "work")
+
+    def __init__(self, work: Oracle, start: Iterate, direction: Any, slope: float) -> None:
+        self.work, self.start, self.direction, self.slope = work, start, direction, slope
+
+    def at(self, t: float) -> Trial:
+        """Return what is known at t; one retraction and one evaluation."""
+        return Trial(self, t)
+
+    def falls_enough(self, trial: Trial, reference: float, share: float) -> bool:
+        """Return whether a trial brings a share of what the slope promises, as far as rounding lets see that."""
+        promised, noise = share * trial.t * self.slope, ROUNDING * abs(self.start.cost)
+        if trial.cost <= reference + promised:
+            return True
+        if trial.cost > reference + noise or -promised > 10.0 * noise:
+            return False
+        return abs(trial.slope) <= (1.0 - 2.0 * share) * -self.slope
+
+
+class Guess(NamedTuple):
+    """What a step length remembers: the next first trial, and the level that the cost is compared with."""
+
+    t: float
+    level: float
+    weight: float = 1.0
+
+
+class StepLength(ABC):
+    """How far to go along a direction.
+
+    What is remembered from step to step is a `Guess`, or a named tuple of numbers of one's own.
+    """
+
+    def begin(self, work: Oracle, state: Iterate) -> Any:
+        """Return what is remembered at the initial point: a step of length 1, for want of better knowledge."""
+        return Guess(1.0 / max(state.norm, 1e-300), state.cost)
+
+    @abstractmethod
+    def __call__(self, curve: Curve, guess: float, memory: Any) -> Trial | None:
+        """Return an accepted trial, or None when there is none.
+
+        Parameters
+        ----------
+        curve : Curve
+        guess : float
+            The first t to try.
+        memory : object
+        """
+
+    def after(self, move: Move, memory: Any) -> Any:
+        """Return what is remembered after a step: the minimum of the parabola through what was seen of the curve."""
+        t, rise = move.t, move.slope_after - move.slope
+        best = -t * move.slope / rise if rise > 0.0 else 2.0 * t
+        return Guess(min(max(best, 0.1 * t), 10.0 * t), move.cost)
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({inside})"
+
+
+class Backtracking(StepLength):
+    """Armijo's rule: shorter and shorter steps, until one brings a share of what the slope promises.
+
+    The first trial is the minimum of a parabola through the slopes of the step before.
+
+    Parameters
+    ----------
+    share : float
+        Of the promised decrease.
+    """
+
+    def __init__(self, share: float = 1e-4) -> None:
+        self.share = number("share", share, above=0, below=0.5)
+
+    def __call__(self, curve: Curve, guess: float, memory: Any) -> Trial | None:
+        return _backtracked(curve, guess, curve.start.cost, self.share)
+
+
+def _backtracked(curve: Curve, t: float, reference: float, share: float) -> Trial | None:
+    """Return the first trial that falls enough, each at the minimum of a parabola within bounds."""
+    cost, slope = curve.start.cost, curve.slope
+    for _ in range(TRIALS):
+        trial = curve.at(t)
+        if curve.falls_enough(trial, reference, share):
+            return trial
+        rise = trial.cost - cost - slope * t
+        inside = isfinite(trial.cost) and rise > 0.0
+        t *= min(0.5, max(0.1, -0.5 * slope * t / rise)) if inside else 0.1
+    return None
+
+
+class BarzilaiBorwein(StepLength):
+    """Step sizes from the change of the gradient, without a search in most steps (Iannazzo and Porcelli 2018).
+
+    The cost may rise for a while: it is compared with a weighted mean of the past (Zhang and Hager 2004). Short and
+    long steps of Barzilai and Borwein (1988) alternate.
+
+    Parameters
+    ----------
+    forgetting : float
+        Weight of the past in the mean, from 0 (Armijo's rule) to 1.
+    share : float
+        Of the promised decrease.
+    """
+
+    def __init__(self, forgetting: float = 0.85, share: float = 1e-4) -> None:
+        self.forgetting = number("forgetting", forgetting, least=0, most=1)
+        self.share = number("share", share, above=0, below=0.5)
+
+    def __call__(self, curve: Curve, guess: float, memory: Guess) -> Trial | None:
+        return _backtracked(curve, guess, max(memory.level, curve.start.cost), self.share)
+
+    def after(self, move: Move, memory: Guess) -> Guess:
+        ss = move.t**2 * move.inner(move.old_direction, move.old_direction)
+        sy = abs(move.t * (move.slope_after - move.inner(move.old_gradient, move.old_direction)))
+        weight = self.forgetting * memory.weight + 1.0
+        level = ((weight - 1.0) * memory.level + move.cost) / weight
+        if not sy > 0.0:
+            return Guess(10.0 * move.t, level, weight)
+        short = move.start.steps % 2
+        return Guess(sy / move.inner(move.change, move.change) if short else ss / sy, level, weight)
+
+
+class StrongWolfe(StepLength):
+    """A step at which the cost falls enough and the slope is flat enough, by bracketing with cubic polynomials.
+
+    Parameters
+    ----------
+    share : float
+        Of the promised decrease.
+    flatness : float
+        Of the slope at the end, relative to that at the start: 0.9 for L-BFGS, 0.1 for conjugate gradients.
+    """
+
+    def __init__(self, share: float = 1e-4, flatness: float = 0.5) -> None:
+        self.share = number("share", share, above=0, below=0.5)
+        self.flatness = number("flatness", flatness, above=self.share, below=1)
+
+    def __call__(self, curve: Curve, guess: float, memory: Any) -> Trial | None:
+        flat = -self.flatness * curve.slope
+        low = (0.0, curve.start.cost, curve.slope)
+        high: tuple[float, float, float] | None = None
+        t, best = guess, None
+        for _ in range(TRIALS):
+            trial = curve.at(t)
+            falls = isfinite(trial.cost) and curve.falls_enough(trial, curve.start.cost, self.share)
+            if not falls or (best is not None and trial.cost > low[1]):
+                high = (t, trial.cost, trial.slope if isfinite(trial.cost) else float("nan"))
+            else:
+                slope, best = trial.slope, trial
+                if abs(slope) <= flat:
+                    return trial
+                if slope * ((high[0] - low[0]) if high is not None else 1.0) >= 0.0:
+                    high = low
+                low = (t, trial.cost, slope)
+            if high is None:
+                t = min(max(_cubic((0.0, curve.start.cost, curve.slope), low), 1.5 * t), 10.0 * t)
+            else:
+                width = high[0] - low[0]
+                if abs(width) <= 1e-12 * max(abs(t), 1e-300):
+                    break
+                t = _cubic(low, high)
+                near, far = sorted((low[0] + 0.1 * width, high[0] - 0.1 * width))
+                t = min(max(t, near), far) if isfinite(t) else low[0] + 0.5 * width
+        return best
+
+
+def _cubic(a: tuple[float, float, float], b: tuple[float, float, float]) -> float:
+    """Return the minimum of the cubic polynomial with two values and slopes, or NaN."""
+    (s, fs, ds), (t, ft, dt) = a, b
+    if s == t:
+        return float("nan")
+    d1 = ds + dt - 3.0 * (fs - ft) / (s - t)
+    inside = d1 * d1 - ds * dt
+    if not inside >= 0.0:
+        return float("nan")
+    d2 = inside**0.5 if t > s else -(inside**0.5)
+    bottom = dt - ds + 2.0 * d2
+    return t - (t - s) * (dt + d2 - d1) / bottom if bottom != 0.0 else float("nan")
+
+
+class Exact(StepLength):
+    """The minimum along the curve, or a good guess of it, where the cost knows one.
+
+    The cost has a method ``exact_step(manifold, point, tangent)``. Its t is the first trial of Armijo's rule.
+    """
+
+    def __call__(self, curve: Curve, guess: float, memory: Any) -> Trial | None:
+        work, known = curve.work, getattr(curve.work.cost, "exact_step", None)
+        if known is None:
+            raise MissingCapabilityError(
+                f"{type(work.cost).__name__} has no `exact_step(manifold, point, tangent)`; take Backtracking()."
+            )
+        t = float(known(work.manifold, curve.start.point, curve.direction))
+        return _backtracked(curve, t if t > 0.0 and isfinite(t) else guess, curve.start.cost, 1e-4)

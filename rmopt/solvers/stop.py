@@ -1,0 +1,220 @@
+"""When a run ends: criteria that look at the rows of its history, and combine by ``|`` and ``&``."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rmopt.core.arguments import Check, bounded, check_parameters, integer, number
+from rmopt.core.errors import InvalidInputError
+
+Row = dict[str, Any]
+
+
+class Converged(str):
+    """A reason to stop that says that the run has reached what it was for."""
+
+
+class Stop(ABC):
+    """A stopping criterion: a function of the rows so far, of which the last one is of now.
+
+    A row holds ``step``, ``updates`` and ``seconds``, what the solver observes (``cost``, ``gradient_norm`` and
+    ``step_size`` for solvers of whole gradients), and the metrics of a recorder. Any function of the rows that
+    returns a reason or None may stand in the place of a criterion.
+    """
+
+    @abstractmethod
+    def __call__(self, rows: list[Row]) -> str | None:
+        """Return why to stop, or None."""
+
+    def __or__(self, other: Any) -> Stop:
+        return Either(self, other)
+
+    def __and__(self, other: Any) -> Stop:
+        return Both(self, other)
+
+
+@dataclass(frozen=True)
+class Either(Stop):
+    """Stop when one of two criteria says so; made by ``|``."""
+
+    first: Any
+    second: Any
+
+    def __call__(self, rows: list[Row]) -> str | None:
+        return self.first(rows) or self.second(rows)
+
+
+@dataclass(frozen=True)
+class Both(Stop):
+    """Stop when two criteria say so at the same time; made by ``&``."""
+
+    first: Any
+    second: Any
+
+    def __call__(self, rows: list[Row]) -> str | None:
+        one, two = self.first(rows), self.second(rows)
+        if one is None or two is None:
+            return None
+        both = f"{one} and {two}"
+        return Converged(both) if isinstance(one, Converged) and isinstance(two, Converged) else both
+
+
+@dataclass(frozen=True)
+class _Limit(Stop):
+    """A criterion with one number, which `checks` looks at."""
+
+    checks: ClassVar[dict[str, Check]] = {}
+
+    def __post_init__(self) -> None:
+        check_parameters(self, self.checks)
+
+
+@dataclass(frozen=True)
+class MaxSteps(_Limit):
+    """Stop after so many steps of this run."""
+
+    checks: ClassVar[dict[str, Check]] = {"steps": integer}
+
+    steps: int
+
+    def __call__(self, rows: list[Row]) -> str | None:
+        return f"{self.steps} steps" if rows[-1]["step"] - rows[0]["step"] >= self.steps else None
+
+
+@dataclass(frozen=True)
+class MaxSeconds(_Limit):
+    """Stop after so many seconds of training; measurements and saves do not count."""
+
+    checks: ClassVar[dict[str, Check]] = {"seconds": bounded(number, least=0)}
+
+    seconds: float
+
+    def __call__(self, rows: list[Row]) -> str | None:
+        return f"{self.seconds:g} seconds" if rows[-1]["seconds"] >= self.seconds else None
+
+
+@dataclass(frozen=True)
+class GradientNorm(_Limit):
+    """Stop when the gradient is at most this long: in absolute terms, or relative to the first one.
+
+    Parameters
+    ----------
+    length : float
+    relative : bool
+    """
+
+    checks: ClassVar[dict[str, Check]] = {"length": bounded(number, least=0)}
+
+    length: float
+    relative: bool = False
+
+    def __call__(self, rows: list[Row]) -> str | None:
+        now = seen(rows[-1], "gradient_norm", self)
+        limit = self.length * (seen(rows[0], "gradient_norm", self) if self.relative else 1.0)
+        return Converged(f"a gradient of length {now:.1e}") if now <= limit else None
+
+
+@dataclass(frozen=True)
+class Below(_Limit):
+    """Stop when a number of the rows is at most this: the cost, a gap, or a metric of the recorder.
+
+    Parameters
+    ----------
+    value : float
+    name : str
+    """
+
+    checks: ClassVar[dict[str, Check]] = {"value": bounded(number, least=-math.inf)}
+
+    value: float
+    name: str = "cost"
+
+    def __call__(self, rows: list[Row]) -> str | None:
+        now = seen(rows[-1], self.name, self)
+        return Converged(f"a {self.name} of {now:.6g}") if now <= self.value else None
+
+
+@dataclass(frozen=True)
+class SmallChange(_Limit):
+    """Stop when a number changed by at most this share of itself from the row before.
+
+    Parameters
+    ----------
+    share : float
+    name : str
+    """
+
+    checks: ClassVar[dict[str, Check]] = {"share": bounded(number, least=0)}
+
+    share: float
+    name: str = "cost"
+
+    def __call__(self, rows: list[Row]) -> str | None:
+        if len(rows) < 2:
+            return None
+        now, before = (seen(row, self.name, self) for row in (rows[-1], rows[-2]))
+        change = abs(now - before)
+        found = change <= self.share * max(abs(now), abs(before))
+        return f"a change of the {self.name} by {change:.1e}" if found else None
+
+
+@dataclass(frozen=True)
+class SmallStep(_Limit):
+    """Stop when the last step was at most this long."""
+
+    checks: ClassVar[dict[str, Check]] = {"length": bounded(number, least=0)}
+
+    length: float
+
+    def __call__(self, rows: list[Row]) -> str | None:
+        if len(rows) < 2:
+            return None
+        moved = seen(rows[-1], "step_length", self)
+        return f"a step of length {moved:.1e}" if moved <= self.length else None
+
+
+@dataclass(frozen=True)
+class Stagnation(_Limit):
+    """Stop when the best value of a number is as old as this many rows.
+
+    Parameters
+    ----------
+    rows : int
+    name : str
+    """
+
+    checks: ClassVar[dict[str, Check]] = {"rows": bounded(integer, 1)}
+
+    rows: int
+    name: str = "cost"
+
+    def __call__(self, rows: list[Row]) -> str | None:
+        if len(rows) <= self.rows:
+            return None
+        recent = min(seen(row, self.name, self) for row in rows[-self.rows :])
+        earlier = seen(rows[-self.rows - 1], self.name, self)
+        return f"no better {self.name} in {self.rows} rows" if not recent < earlier else None
+
+
+@dataclass(frozen=True)
+class NotFinite(Stop):
+    """Stop when a number of the rows is NaN or infinite; without it such a run raises `DivergedError` at its end."""
+
+    name: str = "cost"
+
+    def __call__(self, rows: list[Row]) -> str | None:
+        now = seen(rows[-1], self.name, self)
+        return None if math.isfinite(now) else f"a {self.name} of {now}"
+
+
+def seen(row: Row, name: str, criterion: Stop) -> float:
+    """Return a number of a row, or say how it gets there."""
+    if name not in row:
+        raise InvalidInputError(
+            f"{criterion} looks at {name!r}, and the rows of this run hold {', '.join(row)}; measure it: "
+            f"Recorder({{{name!r}: function of the point}})."
+        )
+    return float(row[name])

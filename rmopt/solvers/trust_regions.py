@@ -1,0 +1,301 @@
+"""Second-order methods: trust regions by truncated conjugate gradients, and adaptive cubic regularisation."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.linalg
+import scipy.optimize
+
+from rmopt.core.arguments import integer
+from rmopt.core.retraction import Retraction
+from rmopt.core.transport import Transport
+from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
+
+Map = Callable[[Any], Any]
+
+# A step counts when it brings this share of what the model promised.
+ACCEPTED = 0.05
+# Changes of the cost below this share of it are rounding; there the gradient alone decides.
+ROUNDING = 1e3 * np.finfo(float).eps
+
+
+class ModelSolver(GradientSolver):
+    """Steps to the minimum of a quadratic model within bounds; the bounds follow how well the model predicts.
+
+    Close to the minimum, where differences of the cost drown in rounding, steps are judged by the gradient, so that
+    it can become as short as a certificate needs. Where the cost or the manifold has no second derivatives,
+    differences of gradients stand for them; `Result.counts` then has gradients for all products.
+    """
+
+    max_inner: int
+    # The bound is chosen by the first product with the Hessian.
+    begin_memory: ClassVar[float] = -1.0
+
+    def begin(self, work: Oracle, point: Any) -> Iterate:
+        return work.first(point, lambda state: self.begin_memory, lambda state: 0)
+
+    def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
+        """Do one iteration."""
+        if steps == 0 or state.stuck or state.norm == 0.0:
+            return state
+        work.counts[:] = state.counts
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            return self._step(work, state)
+
+    def _step(self, work: Oracle, state: Iterate) -> Iterate:
+        point, gradient = state.point, state.gradient
+        step, promised, size, bound = self.minimised(work, state, work.hessian(point, gradient))
+        if not np.isfinite(promised):
+            raise self.diverged(state.steps)
+        there = work.retract(point, step)
+        cost, ambient = work.look(there)
+        noise = ROUNDING * abs(state.cost)
+        ratio = (state.cost - cost + noise) / (promised + noise)
+        done = state._replace(steps=state.steps + 1, memory=bound, step_size=0.0, step_length=0.0)
+        new, norm = None, np.inf
+        if promised <= noise or ratio >= ACCEPTED:
+            new = work.gradient(there, ambient)
+            norm = work.manifold.norm(there, new)
+        counts = tuple(work.counts)
+        if promised <= noise:
+            if not norm < state.norm:
+                if self.is_inside(size, bound):
+                    return done._replace(stuck=True, counts=counts)
+                # The bound was too tight for a step that the gradient can be judged by.
+                return done._replace(memory=self.loosened(bound), counts=counts)
+        elif not ratio >= ACCEPTED:
+            return done._replace(memory=self.tightened(size, bound), counts=counts)
+        return done._replace(
+            point=there, cost=cost, gradient=new, norm=norm, memory=self.adapted(bound, size, ratio), counts=counts,
+            step_size=1.0, step_length=work.manifold.norm(point, step), updates=state.updates + 1,
+        )  # fmt: skip
+
+    @abstractmethod
+    def minimised(
+        self, work: Oracle, state: Iterate, product: Callable[[Any], Any]
+    ) -> tuple[Any, float, float, float]:
+        """Return a step that lowers the model, what it promises, its size, and the bound."""
+
+    @abstractmethod
+    def is_inside(self, size: float, bound: float) -> bool:
+        """Return whether the bound did not hold a step back."""
+
+    @abstractmethod
+    def loosened(self, bound: float) -> float:
+        """Return a bound for longer steps."""
+
+    @abstractmethod
+    def tightened(self, size: float, bound: float) -> float:
+        """Return a bound for shorter steps."""
+
+    @abstractmethod
+    def adapted(self, bound: float, size: float, ratio: float) -> float:
+        """Return the bound after a step that brought this ratio of what the model promised."""
+
+
+class TrustRegions(ModelSolver):
+    """Newton steps, solved inexactly by conjugate gradients within a trust region (Absil, Baker and Gallivan 2007).
+
+    Directions of negative curvature lead out of saddle points. Where the cost has a preconditioner, the trust region
+    and the inner iteration are measured by it (Steihaug 1983).
+
+    Parameters
+    ----------
+    max_iterations : int
+    tol : float
+        Stop when the gradient is at most this long, relative to the first one.
+    gradient_norm : float, optional
+        Stop when it is at most this long; in place of `tol`.
+    max_inner : int
+        Products with the Hessian in one step.
+    retraction : Retraction or str, optional
+        The manifold's default retraction unless given.
+    transport : Transport, optional
+        For differences of gradients.
+
+    Examples
+    --------
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Grassmann
+    >>> A = np.diag(np.arange(10.0))
+    >>> @autograd_cost
+    ... def minus_captured(U):
+    ...     return -0.5 * ((A @ U) * U).sum()
+    >>> result = TrustRegions(tol=1e-9).run(Problem(Grassmann(10, 2), minus_captured), random_state=0)
+    >>> result.converged, result.steps < 20
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        *,
+        max_iterations: int = 200,
+        tol: float = 1e-6,
+        gradient_norm: float | None = None,
+        max_inner: int = 500,
+        retraction: Retraction | str | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        self.max_inner = integer("max_inner", max_inner, 1)
+        self._settle(max_iterations, tol, gradient_norm, retraction, transport)
+
+    def is_inside(self, size: float, bound: float) -> bool:
+        return size < 0.99 * bound
+
+    def loosened(self, bound: float) -> float:
+        return 10.0 * bound
+
+    def tightened(self, size: float, bound: float) -> float:
+        return 0.25 * min(bound, size)
+
+    def adapted(self, bound: float, size: float, ratio: float) -> float:
+        if ratio < 0.25:
+            return 0.25 * min(bound, size)
+        return max(bound, 2.0 * size) if ratio > 0.75 else bound
+
+    def minimised(
+        self, work: Oracle, state: Iterate, product: Callable[[Any], Any]
+    ) -> tuple[Any, float, float, float]:
+        """Return a step, what it promises, its size, and the radius; sizes are in the preconditioner's norm."""
+        point, gradient, radius = state.point, state.gradient, state.memory
+        inner, precondition = work.inner, work.preconditioner(point)
+        step = bent = None
+        residual = gradient
+        z = residual if precondition is None else precondition(residual)
+        rz = inner(point, residual, z)
+        p, pp, sp, ss = -z, rz, 0.0, 0.0
+        # Superlinear when it comes near: the shorter the gradient, the more exact the step.
+        enough = rz * min(0.1, (state.norm / state.first_norm) ** 0.5) ** 2
+        for _ in range(self.max_inner):
+            Hp = product(p)
+            curvature = inner(point, p, Hp)
+            if radius < 0.0:
+                # Ten steps of steepest descent, or the scale of the manifold where there is no curvature to tell.
+                radius = 10.0 * (rz / curvature) * rz**0.5 if curvature > 0.0 else work.manifold.typical_dist
+            alpha = rz / curvature if curvature > 0.0 else np.inf
+            reached = ss + 2.0 * alpha * sp + alpha * alpha * pp if curvature > 0.0 else np.inf
+            outside = not reached < radius**2
+            if outside:
+                alpha, ss = (-sp + (sp * sp + pp * (radius**2 - ss)) ** 0.5) / pp, radius**2
+            else:
+                ss = reached
+            step = p * alpha if step is None else step + p * alpha
+            bent = Hp * alpha if bent is None else bent + Hp * alpha
+            if outside:
+                break
+            residual = residual + Hp * alpha
+            z = residual if precondition is None else precondition(residual)
+            rz_new = inner(point, residual, z)
+            if not rz_new > enough:
+                break
+            beta, rz = rz_new / rz, rz_new
+            p, sp, pp = p * beta - z, beta * (sp + alpha * pp), rz + beta * beta * pp
+        promised = -(inner(point, gradient, step) + 0.5 * inner(point, step, bent))
+        return step, promised, ss**0.5, radius
+
+
+class AdaptiveCubics(ModelSolver):
+    """Adaptive regularisation with cubics: Newton steps with a penalty on their cube (Agarwal et al. 2021).
+
+    The model is minimised over the Krylov space of the gradient, which Lanczos steps build.
+
+    Parameters
+    ----------
+    max_iterations : int
+    tol : float
+        Stop when the gradient is at most this long, relative to the first one.
+    gradient_norm : float, optional
+        Stop when it is at most this long; in place of `tol`.
+    max_inner : int
+        Products with the Hessian in one step.
+    retraction, transport : optional
+        As in `TrustRegions`.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_iterations: int = 200,
+        tol: float = 1e-6,
+        gradient_norm: float | None = None,
+        max_inner: int = 100,
+        retraction: Retraction | str | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        self.max_inner = integer("max_inner", max_inner, 1)
+        self._settle(max_iterations, tol, gradient_norm, retraction, transport)
+
+    # The bound is the weight σ of the cube: larger weights make shorter steps.
+
+    def is_inside(self, size: float, bound: float) -> bool:
+        return bound * size <= 1e-8
+
+    def loosened(self, bound: float) -> float:
+        return 0.01 * bound
+
+    def tightened(self, size: float, bound: float) -> float:
+        return 3.0 * bound
+
+    def adapted(self, bound: float, size: float, ratio: float) -> float:
+        return 0.1 * bound if ratio > 0.75 else bound if ratio >= 0.25 else 2.0 * bound
+
+    def minimised(
+        self, work: Oracle, state: Iterate, product: Callable[[Any], Any]
+    ) -> tuple[Any, float, float, float]:
+        """Return a step, what it promises, its length, and σ."""
+        point, inner, sigma = state.point, work.inner, state.memory
+        length = state.norm
+        basis = [state.gradient * (-1.0 / length)]
+        diagonal: list[float] = []
+        beside: list[float] = []
+        y = np.zeros(1)
+        for k in range(self.max_inner):
+            Hq = product(basis[k])
+            diagonal.append(inner(point, basis[k], Hq))
+            if sigma < 0.0:
+                sigma = max(abs(diagonal[0]), 1e-12) ** 2 / (10.0 * length)
+            y = _cubic_minimum(np.array(diagonal), np.array(beside), length, sigma)
+            # Twice, for Lanczos vectors lose their orthogonality.
+            for _ in range(2):
+                for q in basis:
+                    Hq = Hq - q * inner(point, q, Hq)
+            rest = max(inner(point, Hq, Hq), 0.0) ** 0.5
+            # The model's gradient at the step is what the next Lanczos vector adds.
+            size = float(np.linalg.norm(y))
+            if (
+                rest * abs(y[-1]) <= 0.1 * length * min(1.0, size, state.norm / state.first_norm + 1e-3)
+                or rest <= 1e-14
+            ):
+                break
+            beside.append(rest)
+            basis.append(Hq * (1.0 / rest))
+        tri = np.diag(diagonal) + np.diag(beside[: len(y) - 1], 1) + np.diag(beside[: len(y) - 1], -1)
+        step = basis[0] * float(y[0])
+        for q, share in zip(basis[1:], y[1:], strict=False):
+            step = step + q * float(share)
+        promised = float(length * y[0] - 0.5 * y @ tri @ y)
+        return step, promised, float(np.linalg.norm(y)), sigma
+
+
+def _cubic_minimum(diagonal: Any, beside: Any, length: float, sigma: float) -> Any:
+    """Return the minimum of −length · y₁ + ½ yᵀTy + σ/3 ‖y‖³ for a tridiagonal T, by its eigenvalues."""
+    values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, beside[: len(diagonal) - 1])
+    c = length * vectors[0]
+    low = max(0.0, -values[0])
+    # ‖y‖ = λ/σ at the minimum, and ‖(T + λ)⁻¹ c‖ falls with λ.
+    high = low + max(1.0, (length * sigma) ** 0.5 + low)
+
+    def excess(weight: float) -> float:
+        return float(np.linalg.norm(c / np.maximum(values + weight, 1e-300)) - weight / sigma)
+
+    while excess(high) > 0.0:
+        high *= 2.0
+    low += 1e-15 * max(low, high)
+    if excess(low) <= 0.0:
+        return vectors @ (c / (values + low))
+    weight = scipy.optimize.brentq(excess, low, high, xtol=1e-15 * high, rtol=1e-14)
+    return vectors @ (c / (values + weight))
