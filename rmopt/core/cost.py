@@ -47,7 +47,8 @@ class Cost(ABC):
 
     def preconditioner_at(self, point: Any) -> Callable[[Any], Any] | None:
         """Return `precondition` at a point, or None where the cost has none."""
-        return partial(self.precondition, point) if isinstance(self, HasPreconditioner) else None
+        precondition = getattr(self, "precondition", None)
+        return None if precondition is None else partial(precondition, point)
 
     def refuses(self, point_type: type) -> str | None:
         """Return in a sentence why the cost is no function of points of a class, or None."""

@@ -69,7 +69,9 @@ class Problem:
 
     def value(self, point: Any) -> float:
         """Return the cost at a point, or refuse what is no real number."""
-        found = self.cost.value(point)
+        return self._real(self.cost.value(point))
+
+    def _real(self, found: Any) -> float:
         if np.ndim(found) != 0 or np.asarray(found).dtype.kind not in "fiu":
             raise InvalidInputError(
                 f"the value of {self.cost._name} is {shown(found)}, no real number; return a float."
@@ -86,25 +88,29 @@ class Problem:
         """
         return ambient_at(self.manifold, point, self.cost.gradient(point), self.cost)
 
-    def probe(self, point: Any) -> None:
-        """Take value and gradient at a point once, to refuse what no solver can go on from.
+    def probe(self, point: Any) -> tuple[float, Any]:
+        """Return cost and Riemannian gradient at a point, or refuse what no solver can go on from.
 
         Raises
         ------
         InvalidInputError
-            When the gradient does not fit the points.
+            When the cost is no number, or the gradient does not fit the points.
         DivergedError
             When one of them is not finite.
         """
         with np.errstate(all="ignore"):
-            value = self.value(point)
-            gradient = self.manifold.norm(point, self.riemannian_gradient(point))
-        if not (np.isfinite(value) and np.isfinite(gradient)):
+            found, ambient = self.cost.value_and_gradient(point)
+            value = self._real(found)
+            ambient = ambient_at(self.manifold, point, ambient, self.cost)
+            gradient = self.manifold.euclidean_to_riemannian_gradient(point, ambient)
+            length = self.manifold.norm(point, gradient)
+        if not (np.isfinite(value) and np.isfinite(length)):
             raise DivergedError(
                 f"the value of {type(self.cost).__name__} at the initial point is {value}, and its gradient has "
-                f"length {gradient}; start elsewhere, or check that the cost is finite on the manifold.",
+                f"length {length}; start elsewhere, or check that the cost is finite on the manifold.",
                 0,
             )
+        return value, gradient
 
     def lacks_hessian(self) -> str | None:
         """Return what keeps the problem from second derivatives, or None."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from rmopt.core.cost import Cost
 from rmopt.core.errors import DivergedError
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
-from rmopt.core.transport import Transport
+from rmopt.core.transport import ByManifold, Transport
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.stop import Converged
 
@@ -67,7 +68,10 @@ class Oracle:
         manifold, cost = problem.manifold, problem.cost
         self.problem, self.manifold, self.cost = problem, manifold, cost
         self._retraction = manifold.fitting(retraction)
-        self.transport = manifold.default_transport if transport is None else transport
+        chosen = manifold.default_transport if transport is None else transport
+        self.bends = problem.lacks_hessian() is None
+        # From start, end and a tangent vector at the start to one at the end.
+        self.carry = manifold.transport if type(chosen) is ByManifold else partial(chosen, manifold)
         self.fused = type(cost).value_and_gradient is not Cost.value_and_gradient
         self.inner = manifold.inner_product
         self.counts = [0, 0, 0, 0]
@@ -96,10 +100,6 @@ class Oracle:
         self.counts[3] += 1
         return self._retraction(self.manifold, point, tangent, t)
 
-    def carry(self, start: Any, end: Any, vector: Any) -> Any:
-        """Return a tangent vector at `start` as one at `end`."""
-        return self.transport(self.manifold, start, end, vector)
-
     def preconditioner(self, point: Any) -> Callable[[Any], Any] | None:
         """Return the cost's preconditioner at a point as a function of tangent vectors, or None."""
         for known, found in self._preconditioners:
@@ -116,7 +116,7 @@ class Oracle:
         Where cost or manifold have no second derivatives, differences of gradients stand for them.
         """
         manifold, counts = self.manifold, self.counts
-        if self.problem.lacks_hessian() is None:
+        if self.bends:
             if self._ambient[0] is not point:
                 self.gradient(point)
             ambient, along = self._ambient[1], self.cost.hessian_along(point)
@@ -141,10 +141,8 @@ class Oracle:
 
     def first(self, point: Any, memory: Any, search: Any) -> Iterate:
         """Return the state at the initial point, after a look at cost and gradient there."""
-        self.problem.probe(point)
-        with np.errstate(all="ignore"):
-            cost, ambient = self.look(point)
-            gradient = self.gradient(point, ambient)
+        cost, gradient = self.problem.probe(point)
+        self.counts[:2] = 1, 1
         norm = self.manifold.norm(point, gradient)
         found = Iterate(point, cost, gradient, norm, norm, None, None, counts=tuple(self.counts))
         return found._replace(memory=memory(found), search=search(found))

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property
 from typing import Any, ClassVar
 
 from rmopt.core.arguments import integer, one_of
 from rmopt.solvers.descent import Iterate, Oracle
+
+
+class lazy:  # noqa: N801 - used like `functools.cached_property`, which takes a lock
+    """An attribute that is computed when it is first asked for."""
+
+    def __init__(self, function: Any) -> None:
+        self.function, self.name, self.__doc__ = function, function.__name__, function.__doc__
+
+    def __get__(self, owner: Any, kind: type) -> Any:
+        if owner is None:
+            return self
+        found = owner.__dict__[self.name] = self.function(owner)
+        return found
 
 
 class Move:
@@ -43,32 +55,44 @@ class Move:
         """Return the inner product of two tangent vectors at the end."""
         return self.work.inner(self.point, a, b)
 
-    @cached_property
+    @lazy
     def old_gradient(self) -> Any:
         """The gradient at the start, at the end."""
         return self.carried(self.start.gradient)
 
-    @cached_property
+    @lazy
     def old_direction(self) -> Any:
         """The direction, at the end."""
         return -self.old_gradient if self._steepest else self.carried(self.direction)
 
-    @cached_property
+    @lazy
     def change(self) -> Any:
         """How the gradient changed."""
         return self.gradient - self.old_gradient
 
-    @cached_property
+    @lazy
+    def old_squared(self) -> float:
+        """The squared length of the carried direction."""
+        return self.inner(self.old_direction, self.old_direction)
+
+    @lazy
+    def slope_carried(self) -> float:
+        """The inner product of the old gradient with the direction, both carried."""
+        if self._steepest:
+            return -self.old_squared
+        return self.inner(self.old_gradient, self.old_direction)
+
+    @lazy
     def slope_after(self) -> float:
         """The slope along the direction at the end."""
         return self.inner(self.gradient, self.old_direction)
 
-    @cached_property
+    @lazy
     def squared(self) -> float:
         """The squared length of the new gradient."""
         return self.inner(self.gradient, self.gradient)
 
-    @cached_property
+    @lazy
     def preconditioned(self) -> Any:
         """The new gradient, or what the cost's preconditioner makes of it."""
         precondition = self.work.preconditioner(self.point)
@@ -143,7 +167,7 @@ def _dai_yuan(move: Move, z: Any, y: Any, dy: float) -> float:
 
 def _hager_zhang(move: Move, z: Any, y: Any, dy: float) -> float:
     yy, zd = move.inner(y, y), move.inner(z, move.old_direction)
-    length = move.inner(move.old_direction, move.old_direction) ** 0.5
+    length = move.old_squared**0.5
     floor = -1.0 / (length * min(0.01, move.start.norm))
     return max((move.inner(z, y) - 2.0 * yy * zd / dy) / dy, floor)
 

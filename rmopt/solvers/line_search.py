@@ -81,10 +81,11 @@ class LineSearchSolver(GradientSolver):
         precondition = work.preconditioner(point)
         downhill = -state.gradient if precondition is None else -precondition(state.gradient)
         direction, fresh = rule(work, state, downhill), rule.fresh(state.memory)
-        slope = work.inner(point, state.gradient, direction)
+        steepest = direction is downhill and precondition is None
+        slope = -(state.norm**2) if steepest else work.inner(point, state.gradient, direction)
         if not slope < 0.0 and not fresh:
             state = state._replace(memory=rule.begin(work, state))
-            direction, fresh = downhill, True
+            direction, fresh, steepest = downhill, True, precondition is None
             slope = work.inner(point, state.gradient, direction)
         guess = 1.0 if rule.is_scaled and not fresh else state.search.t
         trial = self.step_length(Curve(work, state, direction, slope), guess, state.search)
@@ -95,10 +96,9 @@ class LineSearchSolver(GradientSolver):
             memory = rule.begin(work, state)
             known = fresh and search == state.search
             return state._replace(steps=steps, counts=counts, stuck=known, memory=memory, search=search)
-        steepest = direction is downhill and precondition is None
         move = Move(work, state, direction, slope, trial.t, trial, steepest)
         memory, search = rule.after(move, state.memory), self.step_length.after(move, state.search)
-        length = trial.t * work.manifold.norm(point, direction)
+        length = trial.t * (state.norm if steepest else work.manifold.norm(point, direction))
         return Iterate(
             trial.point, trial.cost, move.gradient, move.squared**0.5, state.first_norm, memory, search, trial.t,
             length, tuple(work.counts), False, steps, state.updates + 1,

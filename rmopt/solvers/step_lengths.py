@@ -160,8 +160,7 @@ class BarzilaiBorwein(StepLength):
         return _backtracked(curve, guess, max(memory.level, curve.start.cost), self.share)
 
     def after(self, move: Move, memory: Guess) -> Guess:
-        ss = move.t**2 * move.inner(move.old_direction, move.old_direction)
-        sy = abs(move.t * (move.slope_after - move.inner(move.old_gradient, move.old_direction)))
+        ss, sy = move.t**2 * move.old_squared, abs(move.t * (move.slope_after - move.slope_carried))
         weight = self.forgetting * memory.weight + 1.0
         level = ((weight - 1.0) * memory.level + move.cost) / weight
         if not sy > 0.0:
