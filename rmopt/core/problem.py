@@ -88,8 +88,8 @@ class Problem:
         """
         return ambient_at(self.manifold, point, self.cost.gradient(point), self.cost)
 
-    def probe(self, point: Any) -> tuple[float, Any]:
-        """Return cost and Riemannian gradient at a point, or refuse what no solver can go on from.
+    def probe(self, point: Any) -> tuple[float, Ambient, Any]:
+        """Return cost, Euclidean and Riemannian gradient at a point, or refuse what no solver can go on from.
 
         Raises
         ------
@@ -110,7 +110,7 @@ class Problem:
                 f"length {length}; start elsewhere, or check that the cost is finite on the manifold.",
                 0,
             )
-        return value, gradient
+        return value, ambient, gradient
 
     def lacks_hessian(self) -> str | None:
         """Return what keeps the problem from second derivatives, or None."""

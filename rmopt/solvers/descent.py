@@ -141,8 +141,8 @@ class Oracle:
 
     def first(self, point: Any, memory: Any, search: Any) -> Iterate:
         """Return the state at the initial point, after a look at cost and gradient there."""
-        cost, gradient = self.problem.probe(point)
-        self.counts[:2] = 1, 1
+        cost, ambient, gradient = self.problem.probe(point)
+        self.counts[:2], self._ambient = (1, 1), (point, ambient)
         norm = self.manifold.norm(point, gradient)
         found = Iterate(point, cost, gradient, norm, norm, None, None, counts=tuple(self.counts))
         return found._replace(memory=memory(found), search=search(found))

@@ -57,44 +57,44 @@ class Move:
 
     @lazy
     def old_gradient(self) -> Any:
-        """The gradient at the start, at the end."""
+        """Return the gradient at the start, carried to the end."""
         return self.carried(self.start.gradient)
 
     @lazy
     def old_direction(self) -> Any:
-        """The direction, at the end."""
+        """Return the direction, carried to the end."""
         return -self.old_gradient if self._steepest else self.carried(self.direction)
 
     @lazy
     def change(self) -> Any:
-        """How the gradient changed."""
+        """Return how the gradient changed."""
         return self.gradient - self.old_gradient
 
     @lazy
     def old_squared(self) -> float:
-        """The squared length of the carried direction."""
+        """Return the squared length of the carried direction."""
         return self.inner(self.old_direction, self.old_direction)
 
     @lazy
     def slope_carried(self) -> float:
-        """The inner product of the old gradient with the direction, both carried."""
+        """Return the inner product of the old gradient with the direction, both carried."""
         if self._steepest:
             return -self.old_squared
         return self.inner(self.old_gradient, self.old_direction)
 
     @lazy
     def slope_after(self) -> float:
-        """The slope along the direction at the end."""
+        """Return the slope along the direction at the end."""
         return self.inner(self.gradient, self.old_direction)
 
     @lazy
     def squared(self) -> float:
-        """The squared length of the new gradient."""
+        """Return the squared length of the new gradient."""
         return self.inner(self.gradient, self.gradient)
 
     @lazy
     def preconditioned(self) -> Any:
-        """The new gradient, or what the cost's preconditioner makes of it."""
+        """Return the new gradient, or what the cost's preconditioner makes of it."""
         precondition = self.work.preconditioner(self.point)
         return self.gradient if precondition is None else precondition(self.gradient)
 
