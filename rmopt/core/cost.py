@@ -5,15 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
+from numbers import Real
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from rmopt.core.ambient import Ambient, Sum
+from rmopt.core.arguments import number
 
 
 class Cost(ABC):
-    """A real function of a point, with its gradient as an ambient operator.
+    """A real function of a point, with its gradient as an ambient operator. Costs add and scale: ``f + 0.1 * g``.
 
     Attributes
     ----------
@@ -49,6 +51,20 @@ class Cost(ABC):
         """Return `precondition` at a point, or None where the cost has none."""
         precondition = getattr(self, "precondition", None)
         return None if precondition is None else partial(precondition, point)
+
+    def __add__(self, other: Any) -> Any:
+        from rmopt.core.combined import combined
+
+        return combined([(1.0, self), (1.0, other)]) if isinstance(other, Cost) else NotImplemented
+
+    def __mul__(self, weight: float) -> Any:
+        from rmopt.core.combined import combined
+
+        if not isinstance(weight, Real):
+            return NotImplemented
+        return combined([(number("the weight of a cost", weight), self)])
+
+    __rmul__ = __mul__
 
     def refuses(self, point_type: type) -> str | None:
         """Return in a sentence why the cost is no function of points of a class, or None."""

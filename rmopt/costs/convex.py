@@ -125,7 +125,9 @@ class ConvexCost(Cost):
             return self.preconditioner(point)
         return super().preconditioner_at(point)
 
-    def __add__(self, other: ConvexCost) -> SumOfCosts:
+    def __add__(self, other: Any) -> Any:
+        if not isinstance(other, ConvexCost):
+            return super().__add__(other)
         return SumOfCosts(*_parts(self), *_parts(other))
 
 

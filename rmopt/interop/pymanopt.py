@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +21,10 @@ from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.engines.threads import one_blas_thread
 from rmopt.interop.foreign import global_seed
-from rmopt.solvers.base import Result
+from rmopt.solvers.base import Result, Solver, StopRule
+from rmopt.solvers.checkpoint import Saving
+from rmopt.solvers.recorder import Recorder
+from rmopt.solvers.stop import Converged
 
 # From here on isinstance(rmopt manifold, pymanopt manifold) holds, which is all that pymanopt asks for.
 PymanoptManifold.register(Manifold)
@@ -32,27 +37,79 @@ def to_pymanopt(problem: Problem) -> pymanopt.Problem:
     ----------
     problem : Problem
     """
+    return _watched(problem, Watch(problem, Recorder(), None))
+
+
+def _watched(problem: Problem, watch: Watch) -> pymanopt.Problem:
     manifold, cost = problem.manifold, problem.cost
     wrap = pymanopt.function.numpy(manifold)
-    parts: dict[str, Any] = {"euclidean_gradient": wrap(problem.gradient)}
+    parts: dict[str, Any] = {"euclidean_gradient": wrap(watch.counted("gradients", problem.gradient))}
     if problem.lacks_hessian() is None:
-        parts["euclidean_hessian"] = wrap(cost.hessian)  # type: ignore[attr-defined]
+        parts["euclidean_hessian"] = wrap(watch.counted("hessians", cost.hessian))  # type: ignore[attr-defined]
     if isinstance(cost, HasPreconditioner):
         parts["preconditioner"] = cost.precondition
-
-    def value(point: Any) -> float:
-        found = problem.value(point)
-        # Line searches shorten a step to infinity, and accept one to NaN.
-        return np.inf if np.isnan(found) else found
-
-    return pymanopt.Problem(manifold, wrap(value), **parts)
+    return pymanopt.Problem(manifold, wrap(watch.counted("costs", watch.value)), **parts)
 
 
 # Options of pymanopt's optimizers that bound a run; it compares them without looking.
 LIMITS = {"max_iterations", "max_time", "max_cost_evaluations", "min_gradient_norm", "min_step_size"}
 
 
-class PymanoptSolver:
+class Watch:
+    """What is seen of an optimizer at work: its calls are counted, its iterations measured, and it may be stopped.
+
+    All of pymanopt's optimizers keep the best point, so that the lowest cost so far is that of the present one.
+    """
+
+    def __init__(self, problem: Problem, recorder: Recorder, stop: StopRule | None) -> None:
+        self.problem, self.recorder, self.stop = problem, recorder, stop
+        self.counts = dict.fromkeys(("costs", "gradients", "hessians", "retractions"), 0)
+        self.point, self.cost = None, np.inf
+        self.reason: str | None = None
+        self.seconds, self.begun = 0.0, time.perf_counter()
+
+    def counted(self, kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function whose calls are counted."""
+
+        def call(*arguments: Any) -> Any:
+            self.counts[kind] += 1
+            return function(*arguments)
+
+        return call
+
+    def value(self, point: Any) -> float:
+        """Return the cost, and keep the point where it is the lowest."""
+        found = self.problem.value(point)
+        if found < self.cost:
+            self.point, self.cost = point, found
+        # Line searches shorten a step to infinity, and accept one to NaN.
+        return np.inf if np.isnan(found) else found
+
+    def iteration(self, number: int, gradient_norm: float) -> str | None:
+        """Add a row, and return why to stop, or None; the clock stands still meanwhile."""
+        self.seconds += time.perf_counter() - self.begun
+        row = {"step": number, "updates": number, "seconds": self.seconds, "cost": float(self.cost)}
+        if np.isfinite(gradient_norm):
+            row["gradient_norm"] = float(gradient_norm)
+        self.recorder.measure(self.point, row | {"evaluations": self.counts["costs"]})
+        self.recorder.advance(number)
+        self.reason = None if self.stop is None else self.stop(self.recorder.rows)
+        self.begun = time.perf_counter()
+        return self.reason
+
+    def watching(self, optimizer: Any) -> Any:
+        """Return a copy of an optimizer that tells of its iterations."""
+        twin, check = copy.copy(optimizer), optimizer._check_stopping_criterion
+
+        def checked(**seen: Any) -> str | None:
+            ours = self.iteration(seen.get("iteration", -1), seen.get("gradient_norm", np.inf))
+            return check(**seen) if ours is None else ours
+
+        twin._check_stopping_criterion = checked
+        return twin
+
+
+class PymanoptSolver(Solver):
     """One of pymanopt's batch optimizers as an rmopt solver.
 
     Parameters
@@ -89,6 +146,22 @@ class PymanoptSolver:
             wanted = "a name or an optimizer made by pymanopt, e.g. 'ConjugateGradient'"
             self.optimizer = instance("optimizer", optimizer, optimizers.optimizer.Optimizer, wanted)
 
+    def begin(self, work: Any, point: Any) -> Any:
+        raise self._whole()
+
+    def advance(self, work: Any, state: Any, steps: int) -> Any:
+        raise self._whole()
+
+    def iterate(self, *arguments: Any, **options: Any) -> Any:
+        raise self._whole()
+
+    def _whole(self) -> MissingCapabilityError:
+        name = type(self.optimizer).__name__
+        return MissingCapabilityError(
+            f"pymanopt's {name} runs as a whole: it has no states to iterate over or to save; pass `stop` and "
+            f"`recorder` to run, or take the solver of rmopt.solvers."
+        )
+
     @one_blas_thread()
     def run(
         self,
@@ -96,8 +169,12 @@ class PymanoptSolver:
         initial_point: Any = None,
         *,
         random_state: int | np.random.Generator | None = None,
+        recorder: Recorder | None = None,
+        checkpoint: Saving | None = None,
+        stop: StopRule | None = None,
+        first_step: int = 0,
     ) -> Result:
-        """Minimise the cost; the result's history is empty and `updates` counts iterations.
+        """Minimise the cost; `updates` counts iterations, of which each has a row in the history.
 
         A random start is that of `rmopt.solvers.Solver.run` for the same `random_state`.
 
@@ -106,10 +183,13 @@ class PymanoptSolver:
         InvalidInputError
             When the initial point is not on the manifold, or for a wrong `random_state`.
         MissingCapabilityError
-            When trust regions meet a problem without second derivatives, or a swarm a manifold without logarithm.
+            When trust regions meet a problem without second derivatives, or a swarm a manifold without logarithm; and
+            for a checkpoint, which pymanopt's optimizers have no states for.
         DivergedError
             When the cost or its gradient is not finite at the initial or the last point, or numbers overflow between.
         """
+        if checkpoint is not None:
+            raise self._whole()
         instance("problem", problem, Problem, "an rmopt.Problem(manifold, cost)")
         seed = seed_of(random_state)
         lacking = problem.lacks_hessian()
@@ -139,10 +219,12 @@ class PymanoptSolver:
                     "lacks; use 'ConjugateGradient'."
                 )
             problem, options = _drawing(problem, initial_point, rng), {}
-        foreign = to_pymanopt(problem)
+        watch = Watch(problem, Recorder() if recorder is None else recorder, stop)
+        foreign = _watched(problem, watch)
+        watch.recorder.begin(0, self.optimizer._max_iterations, [])
         try:
             with global_seed(rng):
-                found = self.optimizer.run(foreign, **options)
+                found = watch.watching(self.optimizer).run(foreign, **options)
         except np.linalg.LinAlgError as error:
             raise DivergedError(
                 f"{type(self.optimizer).__name__} met numbers that numpy cannot factorise ({error}); check that "
@@ -150,6 +232,7 @@ class PymanoptSolver:
                 0,
             ) from error
         finally:
+            watch.recorder.end()
             # Its gradient is a closure over itself: the data would wait for the garbage collector.
             vars(foreign).clear()
         if not np.isfinite(found.cost):
@@ -169,10 +252,12 @@ class PymanoptSolver:
             point=found.point,
             steps=found.iterations,
             updates=found.iterations,
-            seconds=found.time,
-            stopped_by=found.stopping_criterion,
+            seconds=watch.seconds,
+            stopped_by=str(found.stopping_criterion),
             seed=seed,
-            history=[],
+            history=watch.recorder.rows,
+            converged="grad norm" in found.stopping_criterion or isinstance(watch.reason, Converged),
+            counts=watch.counts,
         )
 
 

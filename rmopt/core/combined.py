@@ -1,0 +1,118 @@
+"""Costs that add and scale: ``cost + 0.1 * other``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Ambient, Sum
+from rmopt.core.cost import Cost, FiniteSum, HasHessianAction, HasPreconditioner
+from rmopt.core.product import Parts
+
+
+class Combined(Cost):
+    """A weighted sum of costs of the same points, made by ``+`` and ``*``.
+
+    It has second derivatives when all its parts have them, and the preconditioner of the first part that has one.
+
+    Parameters
+    ----------
+    parts : sequence of (float, Cost)
+        Weights and costs.
+    """
+
+    def __init__(self, parts: Sequence[tuple[float, Cost]]) -> None:
+        self.parts = tuple(parts)
+        costs = [cost for _, cost in self.parts]
+        shapes = [cost.shape for cost in costs if hasattr(cost, "shape")]
+        if shapes:
+            self.shape = shapes[0]
+        if all(isinstance(cost, HasHessianAction) for cost in costs):
+            self.hessian = lambda point, direction: self.hessian_along(point)(direction)
+        known = [(weight, cost) for weight, cost in self.parts if isinstance(cost, HasPreconditioner)]
+        if known and known[0][0] > 0.0:
+            weight, first = known[0]
+            self.precondition = lambda point, tangent: first.precondition(point, tangent) * (1.0 / weight)
+
+    def __repr__(self) -> str:
+        return " + ".join(f"{weight:g} * {cost!r}" for weight, cost in self.parts)
+
+    def refuses(self, point_type: type) -> str | None:
+        reasons = (cost.refuses(point_type) for _, cost in self.parts)
+        return next((reason for reason in reasons if reason is not None), None)
+
+    def value(self, point: Any) -> float:
+        return float(sum(weight * cost.value(point) for weight, cost in self.parts))
+
+    def gradient(self, point: Any) -> Ambient:
+        return total([(weight, cost.gradient(point)) for weight, cost in self.parts])
+
+    def value_and_gradient(self, point: Any) -> tuple[float, Ambient]:
+        found = [(weight, *cost.value_and_gradient(point)) for weight, cost in self.parts]
+        value = float(sum(weight * value for weight, value, _ in found))
+        return value, total([(weight, gradient) for weight, _, gradient in found])
+
+    def hessian_along(self, point: Any) -> Callable[[Ambient], Ambient]:
+        parts = [(weight, cost.hessian_along(point)) for weight, cost in self.parts]
+        return lambda direction: total([(weight, along(direction)) for weight, along in parts])
+
+
+class CombinedSum(Combined, FiniteSum):
+    """A weighted sum, of which the first finite sum gives the terms; the other costs are spread evenly over them."""
+
+    def __init__(self, parts: Sequence[tuple[float, Cost]]) -> None:
+        super().__init__(parts)
+        self.terms = next(i for i, (_, cost) in enumerate(self.parts) if _is_enumerated(cost))
+        self.term_width = self._sum.term_width
+
+    @property
+    def _sum(self) -> FiniteSum:
+        found = self.parts[self.terms][1]
+        assert isinstance(found, FiniteSum)
+        return found
+
+    @property
+    def n_terms(self) -> int | None:
+        return self._sum.n_terms
+
+    @property
+    def term_ranges(self) -> list[tuple[int, int | None]]:
+        return self._sum.term_ranges
+
+    def term_gradient(self, point: Any, terms: np.ndarray) -> Ambient:
+        count = len(terms) // self.term_width
+        share = count / self.n_terms  # type: ignore[operator]
+        return total(
+            [
+                (weight, self._sum.term_gradient(point, terms))
+                if i == self.terms
+                else (weight * share, cost.gradient(point))
+                for i, (weight, cost) in enumerate(self.parts)
+            ]
+        )
+
+
+def combined(parts: Sequence[tuple[float, Cost]]) -> Combined:
+    """Return a weighted sum of costs, as a finite sum where one of them is one."""
+    flat: list[tuple[float, Cost]] = []
+    for weight, cost in parts:
+        flat += [(weight * w, c) for w, c in cost.parts] if isinstance(cost, Combined) else [(weight, cost)]
+    return (CombinedSum if any(_is_enumerated(cost) for _, cost in flat) else Combined)(flat)
+
+
+def _is_enumerated(cost: Cost) -> bool:
+    return isinstance(cost, FiniteSum) and cost.n_terms is not None
+
+
+def total(parts: Sequence[tuple[float, Any]]) -> Any:
+    """Return a weighted sum of gradients: arrays, operators, or one for each part of a product."""
+    if any(isinstance(gradient, Parts | list | tuple) for _, gradient in parts):
+        columns = zip(*(gradient for _, gradient in parts), strict=True)
+        weights = [weight for weight, _ in parts]
+        return Parts([total([*zip(weights, column, strict=True)]) for column in columns])
+    scaled = [gradient if weight == 1.0 else gradient * weight for weight, gradient in parts]
+    if all(isinstance(gradient, np.ndarray) for gradient in scaled):
+        return sum(scaled[1:], start=scaled[0])
+    return Sum(*scaled)
