@@ -18,7 +18,7 @@ from problems.similarity.training import loreta_solver
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number
 from rmopt.experiments import Outcome, Run
-from rmopt.solvers import Sampler, Solver
+from rmopt.solvers import Sampler, ScheduledSolver
 
 COMPARABLE = ("retraction", "step-size", "engine", "rank", "init")
 
@@ -134,7 +134,7 @@ def _plans(
             yield bench.plan(label, method, manifold, variant["step-size"], variant["init"], solver)
 
 
-def _loreta(step_size: float, n_steps: int, sampler: Sampler, *, retraction: str, engine: str) -> Solver:
+def _loreta(step_size: float, n_steps: int, sampler: Sampler, *, retraction: str, engine: str) -> ScheduledSolver:
     return loreta_solver(step_size, n_steps, sampler, retraction=retraction, engine=engine)
 
 

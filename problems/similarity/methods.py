@@ -17,7 +17,7 @@ from problems.similarity.rivals import (
 )
 from rmopt.core import Manifold
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, PolarPSD, PSDFixedRank
-from rmopt.solvers import SGD, Sampler, Solver
+from rmopt.solvers import SGD, Sampler, ScheduledSolver
 
 Array = np.ndarray
 
@@ -48,7 +48,7 @@ class Method:
     step_size: float
     grid: tuple[float, ...]
     manifold: Callable[[int, int], Manifold]
-    solver: Callable[[float, int, Sampler], Solver]
+    solver: Callable[[float, int, Sampler], ScheduledSolver]
     full_rank: bool = False
     metric: bool = False
 
@@ -74,7 +74,7 @@ def _sgd(step_size: float, n_steps: int, sampler: Sampler) -> SGD:
     return SGD(step_size, n_steps=n_steps, sampler=sampler)
 
 
-def _rival(kind: Any) -> Callable[[float, int, Sampler], Solver]:
+def _rival(kind: Any) -> Callable[[float, int, Sampler], ScheduledSolver]:
     return lambda step_size, n_steps, sampler: kind(step_size, n_steps=n_steps, sampler=sampler)
 
 

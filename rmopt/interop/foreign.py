@@ -39,7 +39,7 @@ FROBENIUS = {
 
 
 @cache
-def _has(kind: type, method: str) -> bool:
+def _has(kind: Any, method: str) -> bool:
     """Return whether pymanopt has a closed form; a retraction in the place of a geodesic is none."""
     without = [getattr(base, method, None) for base in (PymanoptManifold, RetrAsExpMixin)]
     return getattr(kind, method, None) not in without
@@ -49,7 +49,8 @@ def _as_there(method: str) -> Any:
     """Return a method that does what pymanopt's does, where it has it."""
 
     def asked(self: FromPymanopt, *arguments: Any) -> Any:
-        if not _has(type(self.foreign), method):
+        kind: Any = type(self.foreign)
+        if not _has(kind, method):
             raise MissingCapabilityError(
                 f"{self} has no `{method}`; choose a manifold or a solver that needs none."
             )
@@ -161,7 +162,8 @@ class FromPymanopt(Manifold):
 
     def knows(self, method: str) -> bool:
         """Return whether pymanopt has a closed form; a retraction in the place of a geodesic is none."""
-        return _has(type(self.foreign), method)
+        kind: Any = type(self.foreign)
+        return _has(kind, method)
 
     def _of_foreign(self, method: str, *arguments: Any) -> Any:
         if not self.knows(method):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class Euclidean(Manifold):
         For sizes that are not positive.
     """
 
-    point_type = np.ndarray
+    point_type: ClassVar[type] = np.ndarray
     default_retraction: Retraction = Additive()
     retractions = EUCLIDEAN_RETRACTIONS
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.linalg
@@ -42,7 +42,7 @@ class PSDFactors(Euclidean):
     True
     """
 
-    point_type = PSDFactor
+    point_type: ClassVar[type] = PSDFactor
 
     def __init__(self, n: int, k: int) -> None:
         super().__init__(n, k)
@@ -81,7 +81,7 @@ class FixedRankFactors(Product):
     A point is `Parts` of A and B. The metric is tr(ξ_Aᵀη_A BᵀB) + tr(ξ_Bᵀη_B AᵀA) (Mishra, Apuroop and Sepulchre
     2012), so that the gradient is (∇f B (BᵀB)⁻¹, ∇fᵀ A (AᵀA)⁻¹): the direction of scaled gradient descent (Tong, Ma
     and Chi 2021), which to first order is LORETA's step. Costs of matrices are functions of factors by
-    `rmopt.costs.OnFactors`.
+    `rmopt.costs.OnFactors`. The dimension is that of the factors, k² more than that of the matrices.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class FixedRankFactors(Product):
         The rank.
     """
 
-    point_type = LowRankFactors
+    point_type: ClassVar[type] = LowRankFactors
 
     def __init__(self, n: int, m: int, k: int) -> None:
         super().__init__([Euclidean(n, k), Euclidean(m, k)])
@@ -100,11 +100,6 @@ class FixedRankFactors(Product):
 
     def __repr__(self) -> str:
         return f"FixedRankFactors({self.sizes[0]}, {self.sizes[1]}, {self.rank})"
-
-    @property
-    def dim(self) -> int:
-        """Dimension of the matrices of rank k, (n + m − k) k; that of the factors is larger by k²."""
-        return (sum(self.sizes) - self.rank) * self.rank
 
     def inner_product(self, point: Parts, tangent_vector_a: Parts, tangent_vector_b: Parts) -> float:
         """Return tr(ξ_Aᵀη_A BᵀB) + tr(ξ_Bᵀη_B AᵀA)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class Product(Manifold):
         When there is no factor, or a factor is not a manifold.
     """
 
-    point_type = Parts
+    point_type: ClassVar[type] = Parts
     default_transport: Transport = ByFactors()
 
     def __init__(self, factors: Sequence[Manifold]) -> None:
