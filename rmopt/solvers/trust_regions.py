@@ -168,8 +168,9 @@ class TrustRegions(ModelSolver):
         z = residual if precondition is None else precondition(residual)
         rz = inner(point, residual, z)
         p, pp, sp, ss = -z, rz, 0.0, 0.0
-        # Superlinear when it comes near: the shorter the gradient, the more exact the step.
-        enough = rz * min(0.1, (state.norm / state.first_norm) ** 0.5) ** 2
+        # Superlinear when it comes near: the shorter the gradient, the more exact the step, but not past the end.
+        exact = max((state.norm / state.first_norm) ** 0.5, 0.3 * self.limit(state) / state.norm)
+        enough = rz * min(0.1, exact) ** 2
         for _ in range(self.max_inner):
             Hp = product(p)
             curvature = inner(point, p, Hp)
