@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rmopt.core import InvalidInputError, StorageError
+from rmopt.core.arguments import integer
 from rmopt.core.arguments import number as checked_number
 from rmopt.core.files import reading, write_atomically
 
@@ -117,6 +118,12 @@ def summary(found: Sequence[Cell]) -> Cell:
         "precision_at_1": float(np.mean([cell["precision_at_1"] for cell in finished])) if finished else None,
         "train_seconds": float(np.median([cell["seconds"] for cell in finished])) if finished else None,
     }
+
+
+def check_options(given: Mapping[str, Any], **least: int) -> None:
+    """Hold options of an experiment, by name among its ``locals()``, to be integers of at least so much."""
+    for name, lowest in least.items():
+        integer(f"--{name.replace('_', '-')}", given[name], lowest)
 
 
 def whole_numbers(text: str, option: str, least: int = 1) -> list[int]:
