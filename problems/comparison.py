@@ -19,6 +19,7 @@ How an experiment is written:
 from __future__ import annotations
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,9 +31,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from problems.cells import Cell, Cells, mean_and_sem
-from rmopt.core import DivergedError, InvalidInputError
+from rmopt.core import DivergedError, InvalidInputError, Problem
 from rmopt.engines.threads import one_blas_thread
 from rmopt.experiments import Claim, Run
+from rmopt.solvers import Solver
 
 Settings = dict[str, Any]
 # Tells how good a fitted estimator is on held-out rows; higher is better.
@@ -63,6 +65,26 @@ class Method:
     def made(self, **parameters: Any) -> Any:
         """Return a new estimator with some parameters."""
         return clone(self.estimator).set_params(**parameters)
+
+
+class Learner(BaseEstimator):
+    """What a solver trains: an estimator of experiments, whose `parts` say how.
+
+    After `fit` the end of the run is `result_`, and its point `point_`.
+    """
+
+    random_state: int
+
+    @abstractmethod
+    def parts(self, X: Any, y: Any) -> tuple[Solver, Problem, Any]:
+        """Return the solver, the problem and the start for some training rows."""
+
+    def fit(self, X: Any, y: Any, **how: Any) -> Self:
+        """Learn from rows; `how` goes to `Solver.run`."""
+        solver, problem, start = self.parts(X, y)
+        self.result_ = solver.run(problem, start, random_state=self.random_state, **how)
+        self.point_ = self.result_.point
+        return self
 
 
 def crossed(**choices: Iterable[Any]) -> list[Settings]:

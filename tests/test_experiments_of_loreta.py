@@ -97,7 +97,7 @@ def test_ranking_selects_step_sizes(tmp_path: Path, rmopt: Command) -> None:
     )
     rows = json.loads(rmopt("ranking", *options, "--json", "--out", str(tmp_path)).stdout)["rows"]
     assert [row["method"] for row in rows] == ["label frequency", "LORETA-1", "passive-aggressive"]
-    assert rows[1]["step_size"] in RANKING_METHODS["loreta"].grid
+    assert {"step_size": rows[1]["step_size"]} in RANKING_METHODS["loreta"].grid
     assert rows[1]["map"] > rows[0]["map"] + 0.1
     assert rows[1]["map_sem"] is None
 

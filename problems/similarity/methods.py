@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
-from problems.comparison import Method, crossed
+from problems.comparison import Learner, Method, crossed
 from problems.evaluation import ScoreBlock, bilinear_scores, evaluate_retrieval, matrix_scores
 from problems.full_matrix import Lego, Oasis
 from problems.similarity.rivals import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
@@ -25,7 +24,7 @@ Array = np.ndarray
 CURVE_QUERIES = 200
 
 
-class TripletLearner(BaseEstimator):
+class TripletLearner(Learner):
     """A way to learn W from triplets of the training rows.
 
     Parameters
@@ -66,7 +65,6 @@ class TripletLearner(BaseEstimator):
         return self.manifold is _full
 
     def parts(self, X: Any, y: Array) -> tuple[Solver, Problem, Any]:
-        """Return the solver, the problem and the start (§7.1.1: the zero-padded identity)."""
         manifold: Any = self.manifold(X.shape[1], self.rank)
         sampler = ClassTriplets(y)
         solver = self.solver(self.step_size, n_steps=self.n_triplets, sampler=sampler, **self.choices or {})
@@ -81,13 +79,6 @@ class TripletLearner(BaseEstimator):
         """Refuse what cannot run."""
         solver, problem, _ = self.parts(X, y)
         solver.engine(problem)
-
-    def fit(self, X: Any, y: Array, **how: Any) -> Self:
-        """Learn from the classes of rows; `how` goes to `Solver.run`."""
-        solver, problem, start = self.parts(X, y)
-        self.result_ = solver.run(problem, start, random_state=self.random_state, **how)
-        self.point_ = self.result_.point
-        return self
 
     def scores(self, X: Any, point: Any = None) -> ScoreBlock:
         """Return the scores of rows against all rows, in the form of `problems.evaluation`, at any point."""
