@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ Array = np.ndarray
 CURVE_QUERIES = 200
 
 
+@dataclass(eq=False, repr=False)
 class SimilarityLearner(Learner):
     """A way to learn W from triplets of the training rows.
 
@@ -44,21 +46,15 @@ class SimilarityLearner(Learner):
         See `LoretaSimilarity`; a method of full rank starts at the identity.
     """
 
-    def __init__(
-        self,
-        manifold: Callable[[int, int], Manifold],
-        solver: Callable[..., Solver],
-        step_size: float,
-        metric: bool = False,
-        choices: dict[str, Any] | None = None,
-        rank: int = 10,
-        n_triplets: int = 100_000,
-        init: str = "identity",
-        random_state: int = 0,
-    ) -> None:
-        self.manifold, self.solver, self.step_size, self.metric = manifold, solver, step_size, metric
-        self.choices, self.rank, self.n_triplets = choices, rank, n_triplets
-        self.init, self.random_state = init, random_state
+    manifold: Callable[[int, int], Manifold]
+    solver: Callable[..., Solver]
+    step_size: float
+    metric: bool = False
+    choices: dict[str, Any] | None = None
+    rank: int = 10
+    n_triplets: int = 100_000
+    init: str = "identity"
+    random_state: int = 0
 
     @property
     def full_rank(self) -> bool:
