@@ -12,9 +12,8 @@ from problems.cells import check_options, chosen_from
 from problems.comparison import Comparison, Method
 from problems.datasets import Bundle, load
 from problems.evaluation import Retrieval, cosine_scores, evaluate_retrieval
-from problems.similarity.bench import Bench
 from problems.similarity.figure import draw_learning_curves
-from problems.similarity.methods import METHODS, SimilarityLearner
+from problems.similarity.methods import METHODS, Bench, SimilarityLearner
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number
 from rmopt.experiments import Outcome, Run
