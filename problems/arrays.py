@@ -1,6 +1,6 @@
 """Tables and models in files, with one sentence for everything that can be wrong with them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from rmopt.core import LowRankPoint, PSDPoint
-from rmopt.core.errors import InvalidInputError, StorageError
+from rmopt.core.errors import InvalidInputError
 from rmopt.core.files import Layout, load_arrays, read_arrays, reading, save_arrays
 from rmopt.core.matrices import sound
 
@@ -126,20 +126,3 @@ def read_text_table(path: Path, separator: str, **options: Any) -> Any:
         if not table.size or not np.isfinite(table).all():
             raise ValueError("it must hold finite numbers, and at least one row")
         return table
-
-
-def found_in(folder: Path, names: Sequence[str], advice: str) -> Path:
-    """Return the first of several files that is in a folder.
-
-    Raises
-    ------
-    StorageError
-        When there is none; `advice` says what to do, beside giving another folder.
-    """
-    for name in names:
-        if (folder / name).is_file():
-            return folder / name
-    them = f"{names[0]} is not" if len(names) == 1 else f"neither {' nor '.join(names)} is"
-    raise StorageError(
-        f"{them} in {folder}; {advice}, or pass as --data-home (or set RMOPT_DATA_HOME to) a folder that holds it."
-    )

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from problems.arrays import found_in, read_table
-from problems.datasets import Bundle, data_folder
+from problems.arrays import read_table
+from problems.datasets import Bundle, data_folder, loader
 from rmopt.core.errors import StorageError
 from rmopt.core.files import Layout, read_arrays, reading
 
@@ -19,38 +19,23 @@ BACKGROUND = "BACKGROUND_Google"
 _LABELS: Layout = {"y": (int, ("n",)), "class_names": (str, ("classes",))}
 
 
-def caltech101(data_home: Path | str | None = None) -> Bundle:
+@loader(CALTECH_FILE, advice="there is no public source to fetch it from; make it")
+def caltech101(path: Path) -> Bundle:
     """Load 3219 images of Caltech-101 as counts of 1000 visual words: 50 classes, at most 65 images each.
 
     The classes are the largest without the background, the images the first of each, as Atzmon et al. (2015)
     have 50 classes with 65 images of Caltech-256. Every fifth image is held out.
-
-    Parameters
-    ----------
-    data_home : path, optional
-        See `problems.datasets.data_folder`; it must hold ``caltech101_bow1000_derived.npz``.
-
-    Raises
-    ------
-    InvalidInputError
-        When `data_home` is not a folder.
-    StorageError
-        When the file is missing or damaged.
     """
-    path = found_in(
-        data_folder(data_home), (CALTECH_FILE,), "there is no public source to fetch it from; make it"
-    )
     X, (y, names) = read_table(path, "X"), read_arrays(path, _LABELS).values()
-    with reading(path):
-        if len(y) != X.shape[0] or not 0 <= y.min() <= y.max() < len(names):
-            raise ValueError(f"y must have {X.shape[0]} labels from 0 to {len(names) - 1}")
-        counts = np.bincount(y, minlength=len(names))
-        counts[names.tolist().index(BACKGROUND)] = 0
-        largest = np.argsort(-counts, kind="stable")[:CALTECH_CLASSES]
-        members = [np.flatnonzero(y == label)[:CALTECH_IMAGES] for label in largest]
-        labels = np.repeat(np.arange(CALTECH_CLASSES), [len(rows) for rows in members])
-        test = np.concatenate([np.arange(len(rows)) % 5 == 4 for rows in members])
-        return Bundle("caltech101", CALTECH_FILE, csr_array(X[np.concatenate(members)]), labels, test)
+    if len(y) != X.shape[0] or not 0 <= y.min() <= y.max() < len(names):
+        raise ValueError(f"y must have {X.shape[0]} labels from 0 to {len(names) - 1}")
+    counts = np.bincount(y, minlength=len(names))
+    counts[names.tolist().index(BACKGROUND)] = 0
+    largest = np.argsort(-counts, kind="stable")[:CALTECH_CLASSES]
+    members = [np.flatnonzero(y == label)[:CALTECH_IMAGES] for label in largest]
+    labels = np.repeat(np.arange(CALTECH_CLASSES), [len(rows) for rows in members])
+    test = np.concatenate([np.arange(len(rows)) % 5 == 4 for rows in members])
+    return Bundle("caltech101", CALTECH_FILE, csr_array(X[np.concatenate(members)]), labels, test)
 
 
 def mnist(data_home: Path | str | None = None) -> Bundle:
