@@ -17,10 +17,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 from problems.datasets import load
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
 from problems.metric.bench import scores_of
-from problems.metric.boost import boost_metric
 from problems.metric.claims import metric_claims
-from problems.metric.hdsl import hdsl
-from problems.metric.outside import OUTSIDE, outside_metric
+from problems.metric.rivals import OUTSIDE, outside_metric
 from problems.text import informative_unit_rows
 from problems.triplets import ClassTriplets
 from rmopt import InvalidInputError
@@ -119,6 +117,10 @@ def test_scores_rank_as_distances_do() -> None:
         assert np.allclose(scores_of(W, data, "similarity")(rows), X @ W @ X.T)
 
 
+def learned(estimator: Any, X: Any, triplets: np.ndarray) -> np.ndarray:
+    return estimator.fit_triplets(X, triplets).get_mahalanobis_matrix()
+
+
 def test_boosting_minimises_its_cost() -> None:
     """The cost log Σ exp(−⟨A_t, W⟩) + v tr W over positive semidefinite W, against L-BFGS on a factor."""
     rng = np.random.default_rng(1)
@@ -130,13 +132,13 @@ def test_boosting_minimises_its_cost() -> None:
         far, near = (np.einsum("ti,ij,tj->t", q - other, W, q - other) for other in (n, p))
         return float(np.log(np.exp(near - far).sum()) + 0.3 * np.trace(W))
 
-    W = boost_metric(X, triplets, penalty=0.3, n_learners=2000)
+    W = learned(BoostMetric(2000, penalty=0.3), X, triplets)
     least = min(
         minimize(lambda flat: cost(flat.reshape(3, 3) @ flat.reshape(3, 3).T), rng.standard_normal(9)).fun
         for _ in range(3)
     )
     assert cost(W) == pytest.approx(least, abs=1e-3)
-    assert cost(boost_metric(X, triplets, penalty=0.3, n_learners=1)) < cost(np.zeros((3, 3)))
+    assert cost(learned(BoostMetric(1, penalty=0.3), X, triplets)) < cost(np.zeros((3, 3)))
 
 
 def test_hdsl_takes_the_best_basis_and_convex_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,20 +158,21 @@ def test_hdsl_takes_the_best_basis_and_convex_steps(monkeypatch: pytest.MonkeyPa
         for v in (np.eye(4)[i] + np.eye(4)[j], np.eye(4)[i] - np.eye(4)[j])
     ]
     # The diagonal of the gradient is new at every iteration here, and each feature is among so many candidates.
-    monkeypatch.setattr("problems.metric.hdsl.RENEW_EVERY", 1)
+    monkeypatch.setattr("problems.metric.rivals.RENEW_EVERY", 1)
     for number in range(5):
         G = np.einsum("t,ti,tj->ij", slope(expected), q, p - n)
         share = 2.0 / (number + 2.0)
         best = min(bases, key=lambda basis: np.vdot(G, basis))
         expected = (1.0 - share) * expected + share * best
         draws = np.tile(np.arange(4), (number + 1, 1))
-        monkeypatch.setattr("problems.metric.hdsl.candidates", lambda *_, draws=draws: draws)
-        assert np.allclose(hdsl(X, triplets, scale=2.0, n_iterations=number + 1), expected)
+        monkeypatch.setattr("problems.metric.rivals.candidates", lambda *_, draws=draws: draws)
+        assert np.allclose(learned(HdslMetric(2.0, n_iterations=number + 1), X, triplets), expected)
     monkeypatch.undo()
-    W = hdsl(sp.csr_array(X), triplets, scale=2.0, n_iterations=200)
+    metric = HdslMetric(2.0, n_iterations=200, random_state=0)
+    W = learned(metric, sp.csr_array(X), triplets)
     assert np.trace(W) == pytest.approx(4.0)
     assert np.linalg.eigvalsh(W)[0] > -1e-12
-    assert np.allclose(W, hdsl(X, triplets, scale=2.0, n_iterations=200))
+    assert np.allclose(W, learned(metric, X, triplets))
 
 
 def test_metrics_learn_from_given_triplets(digits: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,6 +23,7 @@ Array = np.ndarray
 INITS = ("scaled", "identity")
 
 
+@dataclass(eq=False, repr=False)
 class CometMetric(TripletLearner):
     """A metric learned by block coordinate descent over positive definite matrices (Atzmon et al. 2015).
 
@@ -102,43 +104,23 @@ class CometMetric(TripletLearner):
             "tol": bounded(number, least=0),
         }
     )
-
-    def __init__(
-        self,
-        n_passes: float = 8.0,
-        *,
-        alpha: float = 1e-4,
-        beta: float = 1e-5,
-        kappa: float = 0.0,
-        sparsity: float = 0.0,
-        loss: Any = "logistic",
-        n_triplets: int | None = None,
-        step_size: Any = None,
-        order: str = "shuffled",
-        retraction: Any = "additive",
-        init: str = "scaled",
-        tol: float = 1e-4,
-        engine: str = "auto",
-        checkpoint: Path | str | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_passes = n_passes
-        self.alpha = alpha
-        self.beta = beta
-        self.kappa = kappa
-        self.sparsity = sparsity
-        self.loss = loss
-        self.n_triplets = n_triplets
-        self.step_size = step_size
-        self.order = order
-        self.retraction = retraction
-        self.init = init
-        self.tol = tol
-        self.engine = engine
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.verbose = verbose
+    n_passes: float = 8.0
+    _: KW_ONLY
+    alpha: float = 1e-4
+    beta: float = 1e-5
+    kappa: float = 0.0
+    sparsity: float = 0.0
+    loss: Any = "logistic"
+    n_triplets: int | None = None
+    step_size: Any = None
+    order: str = "shuffled"
+    retraction: Any = "additive"
+    init: str = "scaled"
+    tol: float = 1e-4
+    engine: str = "auto"
+    checkpoint: Path | str | None = None
+    random_state: Any = None
+    verbose: bool = False
 
     def learn(self, X: Any, triplets: Array, seed: int, recorder: Recorder | None = None) -> Array:
         problem = self.problem(X, triplets)

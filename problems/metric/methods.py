@@ -9,8 +9,14 @@ from typing import Any
 
 from problems.metric.base import MahalanobisMetric
 from problems.metric.comet import CometMetric
-from problems.metric.outside import OUTSIDE, outside_metric
-from problems.metric.rivals import BoostMetric, EuclideanMetric, HdslMetric, LegoMetric
+from problems.metric.rivals import (
+    OUTSIDE,
+    BoostMetric,
+    EuclideanMetric,
+    HdslMetric,
+    LegoMetric,
+    outside_metric,
+)
 
 Parameters = dict[str, Any]
 

@@ -21,7 +21,7 @@ from problems.datasets import digits, load
 from problems.evaluation import cosine_scores, evaluate_retrieval
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, LegoMetric
 from problems.metric.bench import scores_of
-from problems.metric.outside import OUTSIDE, OutsideMetric
+from problems.metric.rivals import OUTSIDE, OutsideMetric
 from problems.similarity import LoretaSimilarity
 from problems.text import informative_unit_rows
 from rmopt.core import MissingCapabilityError
