@@ -59,14 +59,8 @@ def precisions_at(
     for at in range(ks.shape[0]):
         taken = min(ks[at], n)
         cut = ranked[n - taken]
-        above, tied = 0, 0
-        while above < n and ranked[n - 1 - above] > cut:
-            above += 1
-        while above + tied < n and ranked[n - 1 - above - tied] == cut:
-            tied += 1
-        relevant_above, relevant_tied = 0, 0
-        while relevant_above < r and relevant[r - 1 - relevant_above] > cut:
-            relevant_above += 1
-        while relevant_above + relevant_tied < r and relevant[r - 1 - relevant_above - relevant_tied] == cut:
-            relevant_tied += 1
+        above = n - np.searchsorted(ranked, cut, side="right")
+        tied = n - above - np.searchsorted(ranked, cut)
+        relevant_above = r - np.searchsorted(relevant, cut, side="right")
+        relevant_tied = r - relevant_above - np.searchsorted(relevant, cut)
         out[at] = (relevant_above + (taken - above) * relevant_tied / tied) / ks[at]

@@ -38,6 +38,7 @@ from rmopt.solvers.step_sizes import as_step_size
 
 Array = np.ndarray
 
+array_of = array
 loss_named = bounded(named, LOSSES, Loss)
 engine_name = bounded(one_of, ("auto", "compiled", "reference"))
 # Where a state is saved; None: nowhere.
@@ -197,14 +198,6 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
-
-
-def array_of(name: str, values: Any) -> Array:
-    """Return an array of whatever type, or say that rows differ in length."""
-    try:
-        return np.asarray(values)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{name} is no array ({error}).") from None
 
 
 def in_range(X: Any) -> Any:
