@@ -229,7 +229,9 @@ def data_folder(data_home: Path | str | None = None) -> Path:
     return Path(pooch.os_cache("rmopt"))
 
 
-def loader(*files: str, advice: str = "") -> Callable[[Callable[..., B]], Callable[..., B]]:
+def loader(
+    *files: str, advice: str = "", title: str = "", fetch: Callable[[Path], Any] | None = None
+) -> Callable[[Callable[..., B]], Callable[..., B]]:
     """Make a loader, which takes the data folder, of a function that reads a file, or of one that needs none.
 
     Parameters
@@ -238,11 +240,19 @@ def loader(*files: str, advice: str = "") -> Callable[[Callable[..., B]], Callab
         The first of them that is in the folder is read.
     advice : str
         What to do where there is none, beside giving another folder.
+    title : str
+        What is fetched.
+    fetch : callable, optional
+        Makes the data where there is no file; gets the folder.
     """
     where, missing = "Nothing is read; a folder that is given must exist all the same.", ""
     if files:
         where = f"A folder with ``{'`` or ``'.join(files)}``; see `problems.datasets.data_folder`."
-        missing = "\nStorageError\n    When the file is missing or damaged."
+        none = (
+            "damaged, or there is neither a file nor a network connection" if fetch else "missing or damaged"
+        )
+        missing = f"\nStorageError\n    When the file is {none}."
+    elsewhere = "or pass as --data-home (or set RMOPT_DATA_HOME to) a folder that holds"
 
     def made(read: Callable[..., B]) -> Callable[..., B]:
         def load_it(data_home: Path | str | None = None) -> B:
@@ -252,14 +262,18 @@ def loader(*files: str, advice: str = "") -> Callable[[Callable[..., B]], Callab
                 return read()
             folder = data_folder(data_home)
             path = next((folder / file for file in files if (folder / file).is_file()), None)
-            if path is None:
+            if path is not None:
+                with reading(path):
+                    return read(path)
+            if fetch is None:
                 them = f"{files[0]} is not" if len(files) == 1 else f"neither {' nor '.join(files)} is"
+                raise StorageError(f"{them} in {folder}; {advice}, {elsewhere} it.")
+            try:
+                return fetch(folder)
+            except OSError as error:
                 raise StorageError(
-                    f"{them} in {folder}; {advice}, or pass as --data-home (or set RMOPT_DATA_HOME to) a folder "
-                    "that holds it."
-                )
-            with reading(path):
-                return read(path)
+                    f"{title} could not be fetched ({error}); connect to the network once, {elsewhere} {files[0]}."
+                ) from error
 
         load_it.__module__, load_it.__name__ = read.__module__, read.__name__
         load_it.__qualname__ = read.__name__
@@ -304,86 +318,63 @@ def _digits_table() -> NDArray[np.float64]:
     return np.column_stack(load_digits(return_X_y=True))
 
 
-def news20(data_home: Path | str | None = None) -> Bundle:
-    """Load the term counts of 20 Newsgroups with the published by-date split: 18846 posts, 7532 held out.
-
-    Read from ``news20_bydate_cai.npz`` (26214 terms) in the data folder; else from what a former call
-    stored there; else fetched and counted by scikit-learn (no English stop words, terms in at least two
-    posts) and stored there.
-
-    Parameters
-    ----------
-    data_home : path, optional
-        See `data_folder`; it may be read-only when it holds the file.
-
-    Raises
-    ------
-    InvalidInputError
-        When `data_home` is not a folder.
-    StorageError
-        When the file is damaged, or there is neither a file nor a network connection.
-    """
-    return _newsgroups("news20", NEWS20_FILE, data_home, first_label=1)
-
-
-def news20_full(data_home: Path | str | None = None) -> Bundle:
-    """Load 20 Newsgroups with every word of the letters a-z that two posts use and that is no stop word.
-
-    Read from ``news20_bydate_fullvocab_derived.npz``, or fetched; errors as in `news20`.
-
-    Parameters
-    ----------
-    data_home : path, optional
-        The folder; the environment variable RMOPT_DATA_HOME unless given.
-    """
-    return _newsgroups("news20-full", NEWS20_FULL_FILE, data_home, token_pattern="[a-z]+")
-
-
 def _newsgroups(
-    name: str, published: str, data_home: Path | str | None, first_label: int = 0, **options: str
-) -> Bundle:
-    folder = data_folder(data_home)
-    if (folder / published).is_file():
-        return _read_counts(name, folder / published, published, first_label)
-    stored = folder / f"{name}_scikit-learn.npz"
-    if stored.is_file():
-        return _read_counts(name, stored, "scikit-learn", 0)
-    X, y, test = _fetch_counts(published, **options)
-    parts = {"X_data": X.data.astype(np.float32), "X_indices": X.indices, "X_indptr": X.indptr}
-    arrays = {**parts, "X_shape": np.array(X.shape), "y": y, "is_test": test}
-    try:
-        save_arrays(stored, arrays, {"source": "scikit-learn fetch_20newsgroups"})
-    except StorageError as error:
-        warnings.warn(f"20 Newsgroups will be counted again next time: {error}", stacklevel=3)
-    return Bundle(name, "scikit-learn", X, y, test)
+    name: str, about: str, published: str, first_label: int = 0, **options: str
+) -> Callable[..., Bundle]:
+    """Return the loader of counts of 20 Newsgroups: the published ones, or scikit-learn's, which are stored."""
+    own = f"{name}_scikit-learn.npz"
 
-
-def _read_counts(name: str, path: Path, source: str, first_label: int) -> Bundle:
-    X = read_table(path, "X")
-    labels: Layout = {"y": (int, ("n",)), "is_test": (bool, ("n",))}
-    stored = read_arrays(path, {**labels, "vocabulary_utf8": (str, (X.shape[1],))}, labels)
-    with reading(path):
+    def read(path: Path) -> Bundle:
+        X = read_table(path, "X")
+        labels: Layout = {"y": (int, ("n",)), "is_test": (bool, ("n",))}
+        stored = read_arrays(path, {**labels, "vocabulary_utf8": (str, (X.shape[1],))}, labels)
         if "vocabulary_utf8" in stored:
             from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
             kept = [term not in ENGLISH_STOP_WORDS for term in stored["vocabulary_utf8"].tolist()]
             X = X[:, np.flatnonzero(kept)]
-        return Bundle(name, source, X, stored["y"] - first_label, stored["is_test"])
+        source, first = ("scikit-learn", 0) if path.name == own else (published, first_label)
+        return Bundle(name, source, X, stored["y"] - first, stored["is_test"])
 
+    def fetch(folder: Path) -> Bundle:
+        from sklearn.datasets import fetch_20newsgroups
+        from sklearn.feature_extraction.text import CountVectorizer
 
-def _fetch_counts(published: str, **options: str) -> tuple[csr_array, NDArray[np.int64], NDArray[np.bool_]]:
-    from sklearn.datasets import fetch_20newsgroups
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    try:
         train, test = (fetch_20newsgroups(subset=part, shuffle=False) for part in ("train", "test"))
-    except OSError as error:
-        raise StorageError(
-            f"20 Newsgroups could not be fetched ({error}); connect to the network once, or pass as "
-            f"--data-home (or set RMOPT_DATA_HOME to) a folder that holds {published}."
-        ) from error
-    counts = CountVectorizer(stop_words="english", min_df=2, **options).fit_transform(train.data + test.data)
-    X = csr_array(counts, dtype=np.float64)
-    X.sum_duplicates()
-    y = np.concatenate([train.target, test.target]).astype(np.int64)
-    return X, y, np.repeat([False, True], [len(train.target), len(test.target)])
+        counts = CountVectorizer(stop_words="english", min_df=2, **options)
+        X = csr_array(counts.fit_transform(train.data + test.data), dtype=np.float64)
+        X.sum_duplicates()
+        y = np.concatenate([train.target, test.target]).astype(np.int64)
+        is_test = np.repeat([False, True], [len(train.target), len(test.target)])
+        parts = {"X_data": X.data.astype(np.float32), "X_indices": X.indices, "X_indptr": X.indptr}
+        arrays = {**parts, "X_shape": np.array(X.shape), "y": y, "is_test": is_test}
+        try:
+            save_arrays(folder / own, arrays, {"source": "scikit-learn fetch_20newsgroups"})
+        except StorageError as error:
+            warnings.warn(f"20 Newsgroups will be counted again next time: {error}", stacklevel=3)
+        return Bundle(name, "scikit-learn", X, y, is_test)
+
+    read.__name__, read.__doc__ = name.replace("-", "_"), about
+    return loader(published, own, title="20 Newsgroups", fetch=fetch)(read)
+
+
+news20 = _newsgroups(
+    "news20",
+    """Load the term counts of 20 Newsgroups with the published by-date split: 18846 posts, 7532 held out.
+
+    Read from ``news20_bydate_cai.npz`` (26214 terms) in the data folder, which may be read-only then; else from
+    what a former call stored there; else fetched and counted by scikit-learn (no English stop words, terms in
+    at least two posts) and stored there.
+    """,
+    NEWS20_FILE,
+    first_label=1,
+)
+news20_full = _newsgroups(
+    "news20-full",
+    """Load 20 Newsgroups with every word of the letters a-z that two posts use and that is no stop word.
+
+    Read from ``news20_bydate_fullvocab_derived.npz``, or fetched, as in `news20`.
+    """,
+    NEWS20_FULL_FILE,
+    token_pattern="[a-z]+",
+)

@@ -197,14 +197,10 @@ def _as_counts(X: Any) -> csr_array:
         raise InvalidInputError(
             "X must hold term counts: every value 0 or between 1e-100 and 1e100, so neither negative nor NaN."
         )
-    return csr_array(
-        (
-            counts.data,
-            counts.indices.astype(np.int32, copy=False),
-            counts.indptr.astype(np.int32, copy=False),
-        ),
-        shape=counts.shape,
+    counts.indices, counts.indptr = (
+        part.astype(np.int32, copy=False) for part in (counts.indices, counts.indptr)
     )
+    return counts
 
 
 def _as_mask(train_mask: ArrayLike, n_samples: int) -> NDArray[np.bool_]:
