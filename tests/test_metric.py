@@ -15,10 +15,10 @@ from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from problems.datasets import load
+from problems.evaluation import evaluate_retrieval, matrix_scores
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
-from problems.metric.bench import scores_of
 from problems.metric.claims import metric_claims
-from problems.metric.rivals import OUTSIDE, outside_metric
+from problems.metric.rivals import OUTSIDE, OutsideMetric
 from problems.text import informative_unit_rows
 from problems.triplets import ClassTriplets
 from rmopt import InvalidInputError
@@ -83,9 +83,9 @@ def test_distances_are_those_of_the_matrix(estimator: Any, digits: Any) -> None:
 
 
 def precision_at_10(W: np.ndarray, X: np.ndarray, y: np.ndarray, rank_by: str) -> float:
-    from problems.evaluation import evaluate_retrieval
-
-    return evaluate_retrieval(scores_of(W, X, rank_by), y, ks=(10,)).precision_at[10]
+    return evaluate_retrieval(matrix_scores(W, X, distance=rank_by == "distance"), y, ks=(10,)).precision_at[
+        10
+    ]
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_scores_rank_as_distances_do() -> None:
     rows = np.arange(7)
     squares = np.array([[(a - b) @ W @ (a - b) for b in X] for a in X])
     for data in (X, sp.csr_array(X)):
-        assert np.array_equal(np.argsort(-scores_of(W, data, "distance")(rows)), np.argsort(squares))
-        assert np.allclose(scores_of(W, data, "similarity")(rows), X @ W @ X.T)
+        assert np.array_equal(np.argsort(-matrix_scores(W, data, distance=True)(rows)), np.argsort(squares))
+        assert np.allclose(matrix_scores(W, data)(rows), X @ W @ X.T)
 
 
 def learned(estimator: Any, X: Any, triplets: np.ndarray) -> np.ndarray:
@@ -229,15 +229,18 @@ def test_comet_resumes(digits: Any, tmp_path: Path) -> None:
         assert np.array_equal(metric.mahalanobis_, whole.mahalanobis_)
 
 
-def test_outside_learners_need_their_package() -> None:
+def test_outside_learners_need_their_package(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InvalidInputError, match="unknown"):
-        outside_metric("nca")
+        OutsideMetric("nca").fit(np.eye(4), [0, 0, 1, 1])
     try:
         import metric_learn  # noqa: F401
     except ImportError:
         for name in OUTSIDE:
             with pytest.raises(MissingCapabilityError, match=r"metric-learn.*install"):
-                outside_metric(name)
+                OutsideMetric(name).fit(np.eye(4), [0, 0, 1, 1])
+        with pytest.raises(SystemExit):
+            main(["run", "metric", "--methods", "euclidean,lmnn"])
+        assert "leave these methods out" in capsys.readouterr().err
 
 
 def test_claims_follow_the_numbers() -> None:

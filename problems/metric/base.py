@@ -28,8 +28,10 @@ class MahalanobisMetric(Embedder, BaseEstimator):
     """A metric (x − z)ᵀ W (x − z); a subclass sets `mahalanobis_` = W and `components_` = L with W = LᵀL."""
 
     mahalanobis_: Array
-    # Whether `fit` needs classes.
-    _needs_y = True
+    # Whether `fit` learns, and so needs classes.
+    learns = True
+    # What the cost speaks of: "similarity", qᵀWp, or "distance", (q − p)ᵀW(q − p).
+    ranks_by = "distance"
 
     def transform(self, X: Any) -> Array:
         """Return X Lᵀ with W = LᵀL: there, the Euclidean distance is the learned metric."""
@@ -67,7 +69,7 @@ class MahalanobisMetric(Embedder, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse, tags.target_tags.required = True, self._needs_y
+        tags.input_tags.sparse, tags.target_tags.required = True, self.learns
         return tags
 
 

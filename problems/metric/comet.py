@@ -104,6 +104,7 @@ class CometMetric(TripletLearner):
             "tol": bounded(number, least=0),
         }
     )
+    ranks_by = "similarity"
     n_passes: float = 8.0
     _: KW_ONLY
     alpha: float = 1e-4

@@ -38,7 +38,7 @@ class EuclideanMetric(MahalanobisMetric):
     """The plain Euclidean distance, W = I."""
 
     _parameters: ClassVar[dict[str, Check]] = {}
-    _needs_y = False
+    learns = False
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Look at the number of features.
@@ -208,6 +208,7 @@ class HdslMetric(TripletLearner):
         "scale": bounded(number, above=0),
         "n_iterations": kept_count,
     }
+    ranks_by = "similarity"
     scale: float = 1000.0
     _: KW_ONLY
     n_iterations: int = 8000
@@ -260,7 +261,7 @@ class OutsideMetric(MahalanobisMetric):
         """
         seed = begin(self)
         X, y = labelled(self, X, y)
-        learner = getattr(_package(), OUTSIDE[self.name])(random_state=seed)
+        learner = getattr(metric_learn(), OUTSIDE[self.name])(random_state=seed)
         try:
             learner.fit(X.toarray() if hasattr(X, "toarray") else X, y)
         except TypeError as error:
@@ -271,14 +272,8 @@ class OutsideMetric(MahalanobisMetric):
         return self
 
 
-def outside_metric(name: str, **given: Any) -> OutsideMetric:
-    """Return a learner of metric-learn, or raise when that package is not there."""
-    one_of("name", name, OUTSIDE)
-    _package()
-    return OutsideMetric(name, **given)
-
-
-def _package() -> Any:
+def metric_learn() -> Any:
+    """Return the package metric-learn, or say that it is not there."""
     try:
         return importlib.import_module("metric_learn")
     except ImportError as error:
