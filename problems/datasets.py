@@ -33,20 +33,7 @@ NEWS20_FULL_FILE = "news20_bydate_fullvocab_derived.npz"
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """What a loader returns; a subclass adds the data and says what can be wrong with them.
-
-    Attributes
-    ----------
-    name : str
-        The registered name, for example ``"news20"``.
-    source : str
-        What was read: a file name, or ``"scikit-learn"``.
-
-    Raises
-    ------
-    InvalidInputError
-        When a part is not as its class describes it.
-    """
+    """What a loader returns: its registered name, what was read, and data; a subclass says what is wrong."""
 
     name: str
     source: str
@@ -234,16 +221,8 @@ def loader(
 ) -> Callable[[Callable[..., B]], Callable[..., B]]:
     """Make a loader, which takes the data folder, of a function that reads a file, or of one that needs none.
 
-    Parameters
-    ----------
-    *files : str
-        The first of them that is in the folder is read.
-    advice : str
-        What to do where there is none, beside giving another folder.
-    title : str
-        What is fetched.
-    fetch : callable, optional
-        Makes the data where there is no file; gets the folder.
+    The first of the files that is there is read. Where there is none, `fetch` makes the data from the folder and may
+    fail with an OSError, in which `title` names them; without it `advice` says what to do.
     """
     where, missing = "Nothing is read; a folder that is given must exist all the same.", ""
     if files:

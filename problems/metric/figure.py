@@ -16,18 +16,7 @@ Results = Mapping[str, list[dict[str, Any]]]
 
 
 def draw_precision(figure: Figure, results: Results, labels: Mapping[str, str], title: str) -> None:
-    """Draw precision among the first k against k, with the standard error of the mean over splits.
-
-    Parameters
-    ----------
-    figure : matplotlib.figure.Figure
-        Empty.
-    results : mapping
-        For each method one result per split, with `precision` at k = 1, 2, …
-    labels : mapping
-        From names of methods to their labels.
-    title : str
-    """
+    """Draw precision among the first k against k, of results by method and split, with its standard error."""
     figure.set_layout_engine("constrained")
     axes = figure.subplots()
     for number, (name, found) in enumerate(results.items()):
@@ -45,13 +34,7 @@ def draw_precision(figure: Figure, results: Results, labels: Mapping[str, str], 
 
 
 def draw_convergence(figure: Figure, results: Results, labels: Mapping[str, str], title: str) -> None:
-    """Draw precision and cost of COMET against coordinate steps over the number of features.
-
-    Parameters
-    ----------
-    figure, results, labels, title
-        As in `draw_precision`; results with a `curve` are drawn: rows of pass, precision at 1 and 10, and cost.
-    """
+    """Draw precision and cost of COMET, which a `curve` tells, against coordinate steps over features."""
     figure.set_layout_engine("constrained")
     left, right = figure.subplots(1, 2)
     number = 0
