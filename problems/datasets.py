@@ -175,13 +175,13 @@ def load(name: str, data_home: Path | str | None = None, kind: type[B] = Bundle)
         known = ", ".join(sorted(registered)) or "none; install rmopt with pip to register its own"
         raise InvalidInputError(f"there is no data set {name!r}; known data sets: {known}.{hint}")
     try:
-        loader = registered[name].load()
+        read = registered[name].load()
     except (ImportError, AttributeError) as error:
         raise InvalidInputError(
             f"the data set {name!r} is registered as {registered[name].value}, which cannot be imported "
             f"({error}); repair or uninstall the package that registers it."
         ) from error
-    bundle = loader(data_home)
+    bundle = read(data_home)
     if not isinstance(bundle, kind):
         raise InvalidInputError(
             f"the data set {name!r} gave a {type(bundle).__name__}; this needs one whose loader returns a "

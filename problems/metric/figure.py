@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from problems.metric.claims import Results, band
 from problems.palette import COLOURS, MARKERS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Results = Mapping[str, list[dict[str, Any]]]
 
 
 def draw_precision(figure: Figure, results: Results, labels: Mapping[str, str], title: str) -> None:
@@ -61,8 +60,7 @@ def draw_convergence(figure: Figure, results: Results, labels: Mapping[str, str]
 
 def _draw_band(axes: Any, x: Any, curves: Any, colour: str, label: str, marker: str = "") -> None:
     """Draw the mean of curves with a band of its standard error."""
-    mean = curves.mean(axis=0)
+    mean, error = band(curves)
     axes.plot(x, mean, color=colour, label=label, marker=marker, markersize=4)
     if len(curves) > 1:
-        error = curves.std(axis=0, ddof=1) / len(curves) ** 0.5
         axes.fill_between(x, mean - error, mean + error, color=colour, alpha=0.2, linewidth=0)

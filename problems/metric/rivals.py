@@ -222,9 +222,7 @@ class HdslMetric(TripletLearner):
             raise InvalidInputError(f"HDSL moves pairs of features: it needs 2 features or more, got {d}.")
         samples = samples_of(rows, triplets, bool(rows.nnz > DENSE_SHARE * rows.shape[0] * d))
         draws = candidates(d, self.n_iterations, seed)
-        M, scores, diagonal = np.zeros((d, d)), np.zeros(len(triplets)), np.zeros(d)
-        kernels.frank_wolfe(samples, M, scores, diagonal, draws, float(self.scale), 0, RENEW_EVERY)
-        return M
+        return kernels.frank_wolfe(samples, d, draws, float(self.scale), RENEW_EVERY)
 
 
 def candidates(d: int, n_iterations: int, seed: int) -> Array:
