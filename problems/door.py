@@ -1,14 +1,15 @@
 """The door of every estimator: data and parameters are checked here, once, and trusted inside.
 
-An estimator declares its parameters in `_parameters`, a mapping of their names to checks from `rmopt.core.arguments`
-and from here. Its `fit` begins with `begin` (or with `check_parameters`, where there is no seed) and takes
-its data through `admit`; what needs a fitted model takes them through `seen`.
+An estimator declares its parameters as fields (`parametrised`), or in `_parameters`, a mapping of names to checks
+from `rmopt.core.arguments` and from here. Its `fit` begins with `begin` (or with `check_parameters`, where there
+is no seed) and takes its data through `admit`; what needs a fitted model takes them through `seen`.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 import scipy.sparse as sp
@@ -37,6 +38,7 @@ from rmopt.costs import LOSSES, Loss
 from rmopt.solvers.step_sizes import as_step_size
 
 Array = np.ndarray
+E = TypeVar("E", bound=type)
 
 array_of = array
 loss_named = bounded(named, LOSSES, Loss)
@@ -68,6 +70,19 @@ RUN: dict[str, Check] = {
     "random_state": seedable,
     "verbose": flag,
 }
+
+
+def checked(default: Any, check: Check, *bounds: Any, **keywords: Any) -> Any:
+    """Return a field of an estimator: the default of a parameter, and what it is held to."""
+    return field(default=default, metadata={"check": bounded(check, *bounds, **keywords)})
+
+
+@dataclass_transform()
+def parametrised(estimator: E) -> E:
+    """Make parameters of the fields of an estimator, which are all `checked`."""
+    made: Any = dataclass(eq=False, repr=False)(estimator)
+    made._parameters = {one.name: one.metadata["check"] for one in fields(made)}
+    return made
 
 
 def begin(estimator: Any) -> int:

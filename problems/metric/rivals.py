@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,12 +11,23 @@ import scipy.sparse as sp
 from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from problems.door import admit, begin, count, finite, kept_count, labelled, seedable, step_rule
+from problems.door import (
+    admit,
+    begin,
+    checked,
+    count,
+    finite,
+    kept_count,
+    labelled,
+    parametrised,
+    seedable,
+    step_rule,
+)
 from problems.full_matrix import Lego
 from problems.metric import kernels
 from problems.metric.base import MahalanobisMetric, TripletLearner
 from rmopt.core import InvalidInputError, MissingCapabilityError, Problem
-from rmopt.core.arguments import Check, bounded, number, one_of
+from rmopt.core.arguments import Check, number, one_of, optional
 from rmopt.costs import TripletSum
 from rmopt.costs.log_det import DENSE_SHARE
 from rmopt.costs.rows import as_rows
@@ -58,7 +69,7 @@ class EuclideanMetric(MahalanobisMetric):
         return self
 
 
-@dataclass(eq=False, repr=False)
+@parametrised
 class LegoMetric(TripletLearner):
     """Online log-det metric learning (Jain et al. 2008) in its form for relative distances.
 
@@ -76,15 +87,11 @@ class LegoMetric(TripletLearner):
     random_state : int, RandomState or None
     """
 
-    _parameters: ClassVar[dict[str, Check]] = TripletLearner._parameters | {
-        "step_size": step_rule,
-        "n_epochs": bounded(count, 10**6),
-    }
-    step_size: float = 1.0
+    step_size: float = checked(1.0, step_rule)
     _: KW_ONLY
-    n_epochs: int = 1
-    n_triplets: int | None = None
-    random_state: Any = None
+    n_epochs: int = checked(1, count, 10**6)
+    n_triplets: int | None = checked(None, optional(kept_count))
+    random_state: Any = checked(None, seedable)
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
         d = X.shape[1]
@@ -93,7 +100,7 @@ class LegoMetric(TripletLearner):
         return solver.run(Problem(Euclidean(d, d), TripletSum(X, X)), np.eye(d), random_state=seed).point
 
 
-@dataclass(eq=False, repr=False)
+@parametrised
 class BoostMetric(TripletLearner):
     """A metric as a sum of rank-one matrices found by boosting (Shen et al. 2012).
 
@@ -112,15 +119,11 @@ class BoostMetric(TripletLearner):
     random_state : int, RandomState or None
     """
 
-    _parameters: ClassVar[dict[str, Check]] = TripletLearner._parameters | {
-        "n_learners": count,
-        "penalty": bounded(number, above=0),
-    }
-    n_learners: int = 100
+    n_learners: int = checked(100, count)
     _: KW_ONLY
-    penalty: float = 1e-7
-    n_triplets: int | None = None
-    random_state: Any = None
+    penalty: float = checked(1e-7, number, above=0)
+    n_triplets: int | None = checked(None, optional(kept_count))
+    random_state: Any = checked(None, seedable)
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
         rows = as_rows(X, "X")
@@ -183,7 +186,7 @@ def _weight(weights: Array, gain: Array, penalty: float) -> float:
     return high if slope(high) > 0.0 else float(brentq(slope, 0.0, high))
 
 
-@dataclass(eq=False, repr=False)
+@parametrised
 class HdslMetric(TripletLearner):
     """Sparse 2 × 2 bases added by Frank–Wolfe (HDSL: Liu, Bellet and Sha 2015).
 
@@ -204,16 +207,12 @@ class HdslMetric(TripletLearner):
     random_state : int, RandomState or None
     """
 
-    _parameters: ClassVar[dict[str, Check]] = TripletLearner._parameters | {
-        "scale": bounded(number, above=0),
-        "n_iterations": kept_count,
-    }
     ranks_by = "similarity"
-    scale: float = 1000.0
+    scale: float = checked(1000.0, number, above=0)
     _: KW_ONLY
-    n_iterations: int = 8000
-    n_triplets: int | None = None
-    random_state: Any = None
+    n_iterations: int = checked(8000, kept_count)
+    n_triplets: int | None = checked(None, optional(kept_count))
+    random_state: Any = checked(None, seedable)
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
         rows = as_rows(X, "X")
@@ -230,7 +229,7 @@ def candidates(d: int, n_iterations: int, seed: int) -> Array:
     return np.random.default_rng(seed).integers(d, size=(n_iterations, min(N_CANDIDATES, d)))
 
 
-@dataclass(eq=False, repr=False)
+@parametrised
 class OutsideMetric(MahalanobisMetric):
     """LMNN, ITML or SCML of the package metric-learn, where it is installed, learned from the classes.
 
@@ -240,10 +239,9 @@ class OutsideMetric(MahalanobisMetric):
     random_state : int, RandomState or None
     """
 
-    _parameters: ClassVar[dict[str, Check]] = {"name": bounded(one_of, OUTSIDE), "random_state": seedable}
-    name: str = "lmnn"
+    name: str = checked("lmnn", one_of, OUTSIDE)
     _: KW_ONLY
-    random_state: Any = None
+    random_state: Any = checked(None, seedable)
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from class labels.
