@@ -8,16 +8,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from problems.comparison import Method, Settings, crossed
+from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
 from problems.metric.base import MahalanobisMetric, TripletLearner
-from problems.metric.comet import CometMetric
-from problems.metric.rivals import (
-    OUTSIDE,
-    BoostMetric,
-    EuclideanMetric,
-    HdslMetric,
-    LegoMetric,
-    OutsideMetric,
-)
+from problems.metric.rivals import OUTSIDE, OutsideMetric
 from problems.triplets import ClassTriplets
 from rmopt.core.streams import Stream, generator
 
