@@ -28,6 +28,10 @@ class MahalanobisMetric(Embedder, BaseEstimator):
     """A metric (x − z)ᵀ W (x − z); a subclass sets `mahalanobis_` = W and `components_` = L with W = LᵀL."""
 
     mahalanobis_: Array
+    # Whether `fit` learns, and so needs classes.
+    learns = True
+    # What the cost speaks of: "similarity", qᵀWp, or "distance", (q − p)ᵀW(q − p).
+    ranks_by = "distance"
 
     def transform(self, X: Any) -> Array:
         """Return X Lᵀ with W = LᵀL: there, the Euclidean distance is the learned metric."""
@@ -65,7 +69,7 @@ class MahalanobisMetric(Embedder, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse, tags.target_tags.required = True, self.learns
         return tags
 
 
@@ -126,11 +130,6 @@ class TripletLearner(MahalanobisMetric):
         """
         seed, X = begin(self), admit(self, X)
         return self._finish(X, checked_triplets(triplets, X.shape[0], X.shape[0]), seed)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
 
     @one_blas_thread()
     def _finish(self, X: Any, triplets: Array, seed: int) -> Self:
