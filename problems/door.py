@@ -7,9 +7,10 @@ is no seed) and takes its data through `admit`; what needs a fitted model takes 
 
 from __future__ import annotations
 
+import inspect
 import os
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 import scipy.sparse as sp
@@ -83,6 +84,20 @@ def parametrised(estimator: E) -> E:
     made: Any = dataclass(eq=False, repr=False)(estimator)
     made._parameters = {one.name: one.metadata["check"] for one in fields(made)}
     return made
+
+
+class Checked:
+    """Declares the parameters of a dataclass by its fields, ``name: Annotated[type, check] = default``."""
+
+    _parameters: ClassVar[dict[str, Check]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = inspect.get_annotations(cls, eval_str=True).items()
+        fields = {name: kind for name, kind in own if hasattr(kind, "__metadata__")}
+        cls._parameters = cls._parameters | {name: kind.__metadata__[0] for name, kind in fields.items()}
+        # Signatures tell the types alone.
+        cls.__annotations__ |= {name: kind.__origin__ for name, kind in fields.items()}
 
 
 def begin(estimator: Any) -> int:
