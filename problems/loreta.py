@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -13,9 +13,9 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from problems.arrays import load_point, save_point
-from problems.door import checked, engine_name, file_path, parametrised, seedable, step_rule
+from problems.door import Checked, engine_name, file_path, seedable, step_rule
 from rmopt.core import InvalidInputError, Problem, Retraction
-from rmopt.core.arguments import flag, integer, named, optional
+from rmopt.core.arguments import bounded, flag, integer, named, optional
 from rmopt.core.files import reading
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
 from rmopt.solvers import SGD, Checkpoint, Recorder, Result, Sampler
@@ -65,18 +65,17 @@ class SavedMatrix:
         return cls(*load_point(path, cls.kind, cls.columns))
 
 
-@parametrised
-class LoretaRun:
+@dataclass(kw_only=True, eq=False, repr=False)
+class LoretaRun(Checked):
     """The parameters of a run of LORETA-1."""
 
-    _: KW_ONLY
-    step_size: Any = checked(None, optional(step_rule))
-    retraction: Any = checked("second-order", named, FIXED_RANK_RETRACTIONS, Retraction)
-    engine: str = checked("auto", engine_name)
-    warm_start: bool = checked(False, flag)
-    checkpoint: Path | str | None = checked(None, file_path)
-    random_state: Any = checked(None, seedable)
-    verbose: bool = checked(False, flag)
+    step_size: Annotated[Any, optional(step_rule)] = None
+    retraction: Annotated[Any, bounded(named, FIXED_RANK_RETRACTIONS, Retraction)] = "second-order"
+    engine: Annotated[str, engine_name] = "auto"
+    warm_start: Annotated[bool, flag] = False
+    checkpoint: Annotated[Path | str | None, file_path] = None
+    random_state: Annotated[Any, seedable] = None
+    verbose: Annotated[bool, flag] = False
 
 
 class Loreta(LoretaRun, BaseEstimator):

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from sklearn.utils import Tags
 
-from problems.door import admit, begin, checked, count, finite, natural_step_size, parametrised, seen
+from problems.door import admit, begin, count, finite, natural_step_size, seen
 from problems.loreta import Loreta, SavedMatrix, loreta_solver
 from problems.ranking.cost import indicators
 from problems.ranking.measures import mean_average_precision
 from problems.ranking.training import INITS, SAMPLINGS, epochs, ranking_cost, starting_point
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, StorageError
-from rmopt.core.arguments import integer, one_of, optional
+from rmopt.core.arguments import bounded, integer, one_of, optional
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import Recorder
 
@@ -53,7 +53,7 @@ class LabelScores(SavedMatrix):
         return found
 
 
-@parametrised
+@dataclass(eq=False, repr=False)
 class LoretaLabelRanker(Loreta):
     """A low-rank ranking of labels, for examples with several labels out of many.
 
@@ -104,12 +104,12 @@ class LoretaLabelRanker(Loreta):
     _model = LabelScores
     _counts = Loreta._counts | {"top_k": "top_k_"}
 
-    rank: int | None = checked(None, optional(integer, 1))
+    rank: Annotated[int | None, optional(integer, 1)] = None
     _: KW_ONLY
-    init: str = checked("zero", one_of, INITS)
-    max_iter: int = checked(10, count)
-    sampling: str = checked("warp", one_of, SAMPLINGS)
-    top_k: int | None = checked(None, optional(integer, 1))
+    init: Annotated[str, bounded(one_of, INITS)] = "zero"
+    max_iter: Annotated[int, count] = 10
+    sampling: Annotated[str, bounded(one_of, SAMPLINGS)] = "warp"
+    top_k: Annotated[int | None, optional(integer, 1)] = None
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

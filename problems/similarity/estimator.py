@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -13,12 +13,10 @@ from problems.door import (
     Embedder,
     admit,
     begin,
-    checked,
     count,
     labelled,
     loss_named,
     natural_step_size,
-    parametrised,
     product,
     seen,
 )
@@ -27,7 +25,7 @@ from problems.loreta import Loreta, loreta_solver
 from problems.similarity.model import INITS, BilinearSimilarity, initial_point
 from problems.triplets import ClassTriplets
 from rmopt.core import InvalidInputError, Problem, PSDPoint
-from rmopt.core.arguments import flag, integer, number, one_of, optional
+from rmopt.core.arguments import bounded, flag, integer, number, one_of, optional
 from rmopt.costs import TripletSum
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
@@ -36,7 +34,7 @@ from rmopt.solvers import Recorder, Sampler, ShuffledEpochs
 Array = np.ndarray
 
 
-@parametrised
+@dataclass(eq=False, repr=False)
 class LoretaSimilarity(Embedder, Loreta):
     """A low-rank bilinear similarity of documents, learned from their classes or from triplets.
 
@@ -105,16 +103,16 @@ class LoretaSimilarity(Embedder, Loreta):
 
     _model = BilinearSimilarity
 
-    rank: int | None = checked(None, optional(integer, 1))
+    rank: Annotated[int | None, optional(integer, 1)] = None
     _: KW_ONLY
-    psd: bool = checked(False, flag)
-    n_triplets: int = checked(100_000, count)
-    loss: Any = checked("hinge", loss_named)
-    init: str = checked("identity", one_of, INITS)
-    early_stopping: bool = checked(False, flag)
-    validation_fraction: float = checked(0.1, number, above=0, below=1)
-    n_iter_no_change: int = checked(5, integer, 1)
-    tol: float = checked(1e-3, number, least=0)
+    psd: Annotated[bool, flag] = False
+    n_triplets: Annotated[int, count] = 100_000
+    loss: Annotated[Any, loss_named] = "hinge"
+    init: Annotated[str, bounded(one_of, INITS)] = "identity"
+    early_stopping: Annotated[bool, flag] = False
+    validation_fraction: Annotated[float, bounded(number, above=0, below=1)] = 0.1
+    n_iter_no_change: Annotated[int, bounded(integer, 1)] = 5
+    tol: Annotated[float, bounded(number, least=0)] = 1e-3
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from class labels: rows of one class are similar.
