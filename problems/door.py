@@ -1,15 +1,16 @@
 """The door of every estimator: data and parameters are checked here, once, and trusted inside.
 
-An estimator declares its parameters as fields (`parametrised`), or in `_parameters`, a mapping of names to checks
-from `rmopt.core.arguments` and from here. Its `fit` begins with `begin` (or with `check_parameters`, where there
-is no seed) and takes its data through `admit`; what needs a fitted model takes them through `seen`.
+An estimator declares its parameters in `_parameters`, a mapping of their names to checks from `rmopt.core.arguments`
+and from here; one that is a dataclass may declare them as fields (`Checked`). Its `fit` begins with `begin` (or with
+`check_parameters`, where there is no seed) and takes its data through `admit`; what needs a fitted model takes
+them through `seen`.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
-from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -38,7 +39,6 @@ from rmopt.costs import LOSSES, Loss
 from rmopt.solvers.step_sizes import as_step_size
 
 Array = np.ndarray
-E = TypeVar("E", bound=type)
 
 array_of = array
 loss_named = bounded(named, LOSSES, Loss)
@@ -72,17 +72,18 @@ RUN: dict[str, Check] = {
 }
 
 
-def checked(default: Any, check: Check, *bounds: Any, **keywords: Any) -> Any:
-    """Return a field of an estimator: the default of a parameter, and what it is held to."""
-    return field(default=default, metadata={"check": bounded(check, *bounds, **keywords)})
+class Checked:
+    """Declares the parameters of a dataclass by its fields, ``name: Annotated[type, check] = default``."""
 
+    _parameters: ClassVar[dict[str, Check]] = {}
 
-@dataclass_transform()
-def parametrised(estimator: E) -> E:
-    """Make parameters of the fields of an estimator, which are all `checked`."""
-    made: Any = dataclass(eq=False, repr=False)(estimator)
-    made._parameters = {one.name: one.metadata["check"] for one in fields(made)}
-    return made
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = inspect.get_annotations(cls, eval_str=True).items()
+        fields = {name: kind for name, kind in own if hasattr(kind, "__metadata__")}
+        cls._parameters = cls._parameters | {name: kind.__metadata__[0] for name, kind in fields.items()}
+        # Signatures tell the types alone.
+        cls.__annotations__ |= {name: kind.__origin__ for name, kind in fields.items()}
 
 
 def begin(estimator: Any) -> int:
