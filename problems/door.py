@@ -1,16 +1,16 @@
 """The door of every estimator: data and parameters are checked here, once, and trusted inside.
 
-An estimator declares its parameters as fields (`parametrised`), or in `_parameters`, a mapping of names to checks
-from `rmopt.core.arguments` and from here. Its `fit` begins with `begin` (or with `check_parameters`, where there
-is no seed) and takes its data through `admit`; what needs a fitted model takes them through `seen`.
+An estimator declares its parameters in `_parameters`, a mapping of their names to checks from `rmopt.core.arguments`
+and from here; one that is a dataclass may declare them as fields (`Checked`). Its `fit` begins with `begin` (or with
+`check_parameters`, where there is no seed) and takes its data through `admit`; what needs a fitted model takes
+them through `seen`.
 """
 
 from __future__ import annotations
 
 import inspect
 import os
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,7 +39,6 @@ from rmopt.costs import LOSSES, Loss
 from rmopt.solvers.step_sizes import as_step_size
 
 Array = np.ndarray
-E = TypeVar("E", bound=type)
 
 array_of = array
 loss_named = bounded(named, LOSSES, Loss)
@@ -71,19 +70,6 @@ RUN: dict[str, Check] = {
     "random_state": seedable,
     "verbose": flag,
 }
-
-
-def checked(default: Any, check: Check, *bounds: Any, **keywords: Any) -> Any:
-    """Return a field of an estimator: the default of a parameter, and what it is held to."""
-    return field(default=default, metadata={"check": bounded(check, *bounds, **keywords)})
-
-
-@dataclass_transform()
-def parametrised(estimator: E) -> E:
-    """Make parameters of the fields of an estimator, which are all `checked`."""
-    made: Any = dataclass(eq=False, repr=False)(estimator)
-    made._parameters = {one.name: one.metadata["check"] for one in fields(made)}
-    return made
 
 
 class Checked:

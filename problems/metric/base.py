@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -11,10 +11,21 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from problems.door import Embedder, admit, begin, finite, kept_count, labelled, product, seedable, seen
+from problems.door import (
+    Checked,
+    Embedder,
+    admit,
+    begin,
+    finite,
+    kept_count,
+    labelled,
+    product,
+    seedable,
+    seen,
+)
 from problems.triplets import ClassTriplets
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import Check, array, optional
+from rmopt.core.arguments import array, optional
 from rmopt.core.streams import Stream, generator
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.engines.threads import one_blas_thread
@@ -24,7 +35,7 @@ Array = np.ndarray
 TRIPLETS_PER_ROW = 20
 
 
-class MahalanobisMetric(Embedder, BaseEstimator):
+class MahalanobisMetric(Checked, Embedder, BaseEstimator):
     """A metric (x − z)ᵀ W (x − z); a subclass sets `mahalanobis_` = W and `components_` = L with W = LᵀL."""
 
     mahalanobis_: Array
@@ -74,15 +85,10 @@ class MahalanobisMetric(Embedder, BaseEstimator):
 
 
 class TripletLearner(MahalanobisMetric):
-    """A metric learned from triplets, or from classes of which triplets are drawn.
+    """A metric learned from triplets, or from classes of which triplets are drawn; a subclass has parameters."""
 
-    A subclass has the parameters `n_triplets` and `random_state`, and learns W in `learn`.
-    """
-
-    n_triplets: int | None
-    random_state: Any
-    # What every learner is told; a subclass adds its own parameters.
-    _parameters: ClassVar[dict[str, Check]] = {"n_triplets": optional(kept_count), "random_state": seedable}
+    n_triplets: Annotated[int | None, optional(kept_count)]
+    random_state: Annotated[Any, seedable]
 
     @abstractmethod
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from problems.door import (
-    checked,
-    engine_name,
-    file_path,
-    kept_count,
-    loss_named,
-    parametrised,
-    seedable,
-    step_rule,
-)
+from problems.door import engine_name, file_path, loss_named, step_rule
 from problems.metric.base import TripletLearner
 from rmopt.core import Problem, Retraction
-from rmopt.core.arguments import flag, named, number, one_of, optional
+from rmopt.core.arguments import bounded, flag, named, number, one_of, optional
 from rmopt.costs import LogDetTriplet
 from rmopt.manifolds import PositiveDefinite
 from rmopt.retractions import POSITIVE_DEFINITE_RETRACTIONS
@@ -32,7 +23,7 @@ Array = np.ndarray
 INITS = ("scaled", "identity")
 
 
-@parametrised
+@dataclass(eq=False, repr=False)
 class CometMetric(TripletLearner):
     """A metric learned by block coordinate descent over positive definite matrices (Atzmon et al. 2015).
 
@@ -97,23 +88,23 @@ class CometMetric(TripletLearner):
     """
 
     ranks_by = "similarity"
-    n_passes: float = checked(8.0, number, least=0, most=1e9)
+    n_passes: Annotated[float, bounded(number, least=0, most=1e9)] = 8.0
     _: KW_ONLY
-    alpha: float = checked(1e-4, number, least=0)
-    beta: float = checked(1e-5, number, least=0)
-    kappa: float = checked(0.0, number, least=0)
-    sparsity: float = checked(0.0, number, least=0)
-    loss: Any = checked("logistic", loss_named)
-    n_triplets: int | None = checked(None, optional(kept_count))
-    step_size: Any = checked(None, optional(step_rule, searches=True))
-    order: str = checked("shuffled", named, ORDERS, Sampler)
-    retraction: Any = checked("additive", named, POSITIVE_DEFINITE_RETRACTIONS, Retraction)
-    init: str = checked("scaled", one_of, INITS)
-    tol: float = checked(1e-4, number, least=0)
-    engine: str = checked("auto", engine_name)
-    checkpoint: Path | str | None = checked(None, file_path)
-    random_state: Any = checked(None, seedable)
-    verbose: bool = checked(False, flag)
+    alpha: Annotated[float, bounded(number, least=0)] = 1e-4
+    beta: Annotated[float, bounded(number, least=0)] = 1e-5
+    kappa: Annotated[float, bounded(number, least=0)] = 0.0
+    sparsity: Annotated[float, bounded(number, least=0)] = 0.0
+    loss: Annotated[Any, loss_named] = "logistic"
+    n_triplets: int | None = None
+    step_size: Annotated[Any, optional(step_rule, searches=True)] = None
+    order: Annotated[str, bounded(named, ORDERS, Sampler)] = "shuffled"
+    retraction: Annotated[Any, bounded(named, POSITIVE_DEFINITE_RETRACTIONS, Retraction)] = "additive"
+    init: Annotated[str, bounded(one_of, INITS)] = "scaled"
+    tol: Annotated[float, bounded(number, least=0)] = 1e-4
+    engine: Annotated[str, engine_name] = "auto"
+    checkpoint: Annotated[Path | str | None, file_path] = None
+    random_state: Any = None
+    verbose: Annotated[bool, flag] = False
 
     def learn(self, X: Any, triplets: Array, seed: int, recorder: Recorder | None = None) -> Array:
         problem = self.problem(X, triplets)

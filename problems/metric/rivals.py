@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import KW_ONLY
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from problems.door import (
-    admit,
-    begin,
-    checked,
-    count,
-    finite,
-    kept_count,
-    labelled,
-    parametrised,
-    seedable,
-    step_rule,
-)
+from problems.door import admit, begin, count, finite, kept_count, labelled, seedable, step_rule
 from problems.full_matrix import Lego
 from problems.metric import kernels
 from problems.metric.base import MahalanobisMetric, TripletLearner
 from rmopt.core import InvalidInputError, MissingCapabilityError, Problem
-from rmopt.core.arguments import Check, number, one_of, optional
+from rmopt.core.arguments import bounded, number, one_of
 from rmopt.costs import TripletSum
 from rmopt.costs.log_det import DENSE_SHARE
 from rmopt.costs.rows import as_rows
@@ -48,7 +37,6 @@ OUTSIDE = {"lmnn": "LMNN", "itml": "ITML_Supervised", "scml": "SCML_Supervised"}
 class EuclideanMetric(MahalanobisMetric):
     """The plain Euclidean distance, W = I."""
 
-    _parameters: ClassVar[dict[str, Check]] = {}
     learns = False
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -69,7 +57,7 @@ class EuclideanMetric(MahalanobisMetric):
         return self
 
 
-@parametrised
+@dataclass(eq=False, repr=False)
 class LegoMetric(TripletLearner):
     """Online log-det metric learning (Jain et al. 2008) in its form for relative distances.
 
@@ -87,11 +75,11 @@ class LegoMetric(TripletLearner):
     random_state : int, RandomState or None
     """
 
-    step_size: float = checked(1.0, step_rule)
+    step_size: Annotated[float, step_rule] = 1.0
     _: KW_ONLY
-    n_epochs: int = checked(1, count, 10**6)
-    n_triplets: int | None = checked(None, optional(kept_count))
-    random_state: Any = checked(None, seedable)
+    n_epochs: Annotated[int, bounded(count, 10**6)] = 1
+    n_triplets: int | None = None
+    random_state: Any = None
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
         d = X.shape[1]
@@ -100,7 +88,7 @@ class LegoMetric(TripletLearner):
         return solver.run(Problem(Euclidean(d, d), TripletSum(X, X)), np.eye(d), random_state=seed).point
 
 
-@parametrised
+@dataclass(eq=False, repr=False)
 class BoostMetric(TripletLearner):
     """A metric as a sum of rank-one matrices found by boosting (Shen et al. 2012).
 
@@ -119,11 +107,11 @@ class BoostMetric(TripletLearner):
     random_state : int, RandomState or None
     """
 
-    n_learners: int = checked(100, count)
+    n_learners: Annotated[int, count] = 100
     _: KW_ONLY
-    penalty: float = checked(1e-7, number, above=0)
-    n_triplets: int | None = checked(None, optional(kept_count))
-    random_state: Any = checked(None, seedable)
+    penalty: Annotated[float, bounded(number, above=0)] = 1e-7
+    n_triplets: int | None = None
+    random_state: Any = None
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
         rows = as_rows(X, "X")
@@ -186,7 +174,7 @@ def _weight(weights: Array, gain: Array, penalty: float) -> float:
     return high if slope(high) > 0.0 else float(brentq(slope, 0.0, high))
 
 
-@parametrised
+@dataclass(eq=False, repr=False)
 class HdslMetric(TripletLearner):
     """Sparse 2 × 2 bases added by Frank–Wolfe (HDSL: Liu, Bellet and Sha 2015).
 
@@ -208,11 +196,11 @@ class HdslMetric(TripletLearner):
     """
 
     ranks_by = "similarity"
-    scale: float = checked(1000.0, number, above=0)
+    scale: Annotated[float, bounded(number, above=0)] = 1000.0
     _: KW_ONLY
-    n_iterations: int = checked(8000, kept_count)
-    n_triplets: int | None = checked(None, optional(kept_count))
-    random_state: Any = checked(None, seedable)
+    n_iterations: Annotated[int, kept_count] = 8000
+    n_triplets: int | None = None
+    random_state: Any = None
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
         rows = as_rows(X, "X")
@@ -229,7 +217,7 @@ def candidates(d: int, n_iterations: int, seed: int) -> Array:
     return np.random.default_rng(seed).integers(d, size=(n_iterations, min(N_CANDIDATES, d)))
 
 
-@parametrised
+@dataclass(eq=False, repr=False)
 class OutsideMetric(MahalanobisMetric):
     """LMNN, ITML or SCML of the package metric-learn, where it is installed, learned from the classes.
 
@@ -239,9 +227,9 @@ class OutsideMetric(MahalanobisMetric):
     random_state : int, RandomState or None
     """
 
-    name: str = checked("lmnn", one_of, OUTSIDE)
+    name: Annotated[str, bounded(one_of, OUTSIDE)] = "lmnn"
     _: KW_ONLY
-    random_state: Any = checked(None, seedable)
+    random_state: Annotated[Any, seedable] = None
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from class labels.
