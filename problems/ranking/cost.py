@@ -82,10 +82,7 @@ class LabelRanking(FiniteSum):
 
     def scores(self, point: LowRankPoint | Array, rows: Array) -> Array:
         """Return the scores W x of some rows, shape (len(rows), L)."""
-        X = self.X[rows]
-        if isinstance(point, LowRankPoint):
-            return (X @ point.V) @ (point.U @ point.S).T
-        return X @ point.T
+        return label_scores(point, self.X[rows])
 
     def label_gradient(self, row: int, scores: Array) -> Array:
         """Return the subgradient of the loss of a row with respect to its scores, shape (L,)."""
@@ -174,6 +171,13 @@ class _Splitmix:
         z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
         z ^= z >> 31
         return int((z >> 11) * 2.0**-53 * limit)
+
+
+def label_scores(point: LowRankPoint | Array, X: Any) -> Array:
+    """Return the scores W x of all labels, shape (len(X), L)."""
+    if isinstance(point, LowRankPoint):
+        return (X @ point.V) @ (point.U @ point.S).T
+    return X @ point.T
 
 
 def indicators(Y: Any, n_rows: int) -> sp.csr_array:
