@@ -23,7 +23,6 @@ from rmopt.core.arguments import (
     array,
     bounded,
     check_parameters,
-    flag,
     instance,
     integer,
     named,
@@ -61,15 +60,6 @@ def seedable(name: str, value: Any) -> Any:
     if not isinstance(value, np.random.Generator | np.random.RandomState):
         seed_of(value)
     return value
-
-
-# What most learners are told about a run.
-RUN: dict[str, Check] = {
-    "engine": engine_name,
-    "checkpoint": file_path,
-    "random_state": seedable,
-    "verbose": flag,
-}
 
 
 class Checked:
