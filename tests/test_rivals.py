@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from problems.full_matrix import distance_targets
+from problems.online import distance_targets
 from problems.ranking import GroupPerceptron, LabelRanking, MatrixPerceptron, WarpRanking
 from problems.ranking import PassiveAggressive as LabelPassiveAggressive
 from problems.ranking.rivals import FullRankEngine

@@ -12,9 +12,9 @@ from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from problems.door import admit, begin, count, finite, kept_count, labelled, seedable, step_rule
-from problems.full_matrix import Lego
 from problems.metric import kernels
 from problems.metric.base import MahalanobisMetric, TripletLearner
+from problems.online import Lego
 from rmopt.core import InvalidInputError, MissingCapabilityError, Problem
 from rmopt.core.arguments import bounded, number, one_of
 from rmopt.costs import TripletSum
@@ -62,7 +62,7 @@ class LegoMetric(TripletLearner):
     """Online log-det metric learning (Jain et al. 2008) in its form for relative distances.
 
     The positive of a triplet should be within the 5th percentile of the squared distances of random rows, the
-    negative beyond the 95th (`problems.full_matrix.Lego`).
+    negative beyond the 95th (`problems.online.Lego`).
 
     Parameters
     ----------

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from problems.full_matrix import TripletSolver, rows_and_terms
-from problems.online import FactorEngine
+from problems.online import FactorEngine, TripletSolver, rows_and_terms
 from problems.similarity import kernels
 from rmopt.core import PSDPoint
 from rmopt.costs import TripletSum
