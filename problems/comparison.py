@@ -242,7 +242,7 @@ def positive(claim: str, gaps: Sequence[float], numbers: str) -> Claim:
     """Return the claim that all differences are positive; models that diverged have none."""
     if not np.isfinite(gaps).all():
         return Claim(claim, None, "a model diverged")
-    return Claim(claim, min(gaps) > 0, numbers)
+    return Claim(claim, bool(min(gaps) > 0), numbers)
 
 
 def wins(claim: str, gaps: Sequence[float], needs: str) -> Claim:
