@@ -62,23 +62,12 @@ class LoretaLabelRanker(Loreta):
     ----------
     rank : int or None
         The rank of W; None: 50, or half the number of labels or features where that is smaller (at least 1).
-    init : {"zero", "identity", "gaussian"}
-        The start: the first 2·rank subgradients from the zero matrix, a zero-padded identity, or a product of two
-        random matrices (§7.2.1).
     step_size : float, StepSize, callable or None
         The step size, or a rule of them (`rmopt.solvers`). None: 0.1 over the mean of ‖x‖².
-    max_iter : int
-        Passes over the rows.
-    sampling : {"warp", "exact"}
-        "exact": the paper's loss, which compares with the best-scored wrong label; that label is often a true one
-        that nobody wrote down. "warp": draws wrong labels until one violates the margin (Weston et al. 2011); more
-        robust, and faster where labels are many.
     retraction : {"second-order", "metric-projection", "orthographic"} or Retraction
         How a step stays on the manifold.
     engine : {"auto", "compiled", "reference"}
         "reference" is the plain definition, slow.
-    top_k : int or None
-        Labels that `predict` gives to each row; None: the rounded mean number of labels in the training rows.
     warm_start : bool
         Let `fit` go on from the present solution, step numbers included.
     checkpoint : path or None
@@ -87,6 +76,17 @@ class LoretaLabelRanker(Loreta):
         Equal integers give equal bits.
     verbose : bool
         Draw a progress bar on standard error.
+    init : {"zero", "identity", "gaussian"}
+        The start: the first 2·rank subgradients from the zero matrix, a zero-padded identity, or a product of two
+        random matrices (§7.2.1).
+    max_iter : int
+        Passes over the rows.
+    sampling : {"warp", "exact"}
+        "exact": the paper's loss, which compares with the best-scored wrong label; that label is often a true one
+        that nobody wrote down. "warp": draws wrong labels until one violates the margin (Weston et al. 2011); more
+        robust, and faster where labels are many.
+    top_k : int or None
+        Labels that `predict` gives to each row; None: the rounded mean number of labels in the training rows.
 
     Attributes
     ----------

@@ -46,20 +46,28 @@ class LoretaSimilarity(Embedder, Loreta):
     ----------
     rank : int or None
         The rank of W; None: 30, or half the number of features where that is smaller.
-    psd : bool
-        Learn a positive semidefinite W (LORETA-1-PSD, Algorithm 5): the similarity is symmetric, an inner product
-        of embeddings.
     step_size : float, StepSize, callable or None
         The step size, or a rule of them (`rmopt.solvers`). None: one over the squared mean of ‖x‖², which
         is 1 for unit rows and follows the scale of the data.
-    n_triplets : int
-        Number of steps; each looks at one triplet.
-    loss : {"hinge", "squared_hinge", "logistic"} or Loss
-        The loss of the score difference of positive and negative.
     retraction : {"second-order", "metric-projection", "orthographic"} or Retraction
         How a step stays on the manifold; "orthographic" is not for `psd`.
     engine : {"auto", "compiled", "reference"}
         "reference" is the plain definition, slow.
+    warm_start : bool
+        Let `fit` go on from the present solution, step numbers included.
+    checkpoint : path or None
+        Save the state there every half minute, and resume from it when the file exists.
+    random_state : int, RandomState or None
+        Equal integers give equal bits.
+    verbose : bool
+        Draw a progress bar on standard error.
+    psd : bool
+        Learn a positive semidefinite W (LORETA-1-PSD, Algorithm 5): the similarity is symmetric, an inner product
+        of embeddings.
+    n_triplets : int
+        Number of steps; each looks at one triplet.
+    loss : {"hinge", "squared_hinge", "logistic"} or Loss
+        The loss of the score difference of positive and negative.
     init : {"identity", "gaussian"}
         "identity": ones at the first `rank` places of the diagonal, which suits features in order of
         importance; "gaussian": a random point.
@@ -71,14 +79,6 @@ class LoretaSimilarity(Embedder, Loreta):
         Number of measurements (20 in a full run) without improvement after which to stop.
     tol : float
         The least rise of mean average precision that counts as an improvement.
-    warm_start : bool
-        Let `fit` go on from the present solution, step numbers included.
-    checkpoint : path or None
-        Save the state there every half minute, and resume from it when the file exists.
-    random_state : int, RandomState or None
-        Equal integers give equal bits.
-    verbose : bool
-        Draw a progress bar on standard error.
 
     Attributes
     ----------
