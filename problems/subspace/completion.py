@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from problems.subspace import kernels
-from problems.subspace.agents import OwnedData, scaled_inverse
-from problems.subspace.memo import Memo
+from problems.subspace.agents import Memo, OwnedData, cuts_of, scaled_inverse
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number
 from rmopt.core.matrices import sound
@@ -60,7 +60,7 @@ class MatrixCompletion(OwnedData):
                     f"agent {agent} has a matrix of shape {part.shape}; all need {self.n_rows} rows, and the agents "
                     f"count from 0 to {n_agents - 1}."
                 )
-        self._solved = Memo(2)
+        self._solved = Memo()
 
     def check_rank(self, rank: int) -> None:
         """Refuse a rank at which some column has no unique solution, as far as its number of entries tells.
@@ -92,18 +92,15 @@ class MatrixCompletion(OwnedData):
 
     def residual_sum(self, point: Array, agent: int) -> tuple[float, int]:
         """Return ‖P_Ω(U Wᵀ − Y)‖² of an agent, and the number of its known entries."""
-        part, W = self.parts[agent], self.weights(point, agent)
-        gaps = predictions(point, W, part.indices, columns_of(part)) - part.data
-        return float(gaps @ gaps), part.nnz
+        gaps = misfits(self.parts[agent], point, self.weights(point, agent))
+        return float(gaps @ gaps), len(gaps)
 
     def _pass(self, point: Array, agent: int, with_gradient: bool) -> tuple[float, Array, Array]:
         part, point = self._part(agent), self._checked(point)
-        r = point.shape[1]
-        W = np.empty((part.shape[1], r))
+        n, r = part.shape[1], point.shape[1]
+        inner = W, *_ = np.empty((n, r)), np.empty((0, r, r)), np.empty(0)
         G = np.zeros((self.n_rows if with_gradient else 0, r))
-        total, failed = kernels.solve_columns(
-            part.indptr, part.indices, part.data, point, point.T @ point, self.lam, W, *_NOTHING(r), G
-        )
+        total, failed = kernels.solve_piece(part.known, point, point.T @ point, self.lam, 0, n, inner, G)
         self._check_solved(part, failed, point, f"agent {agent}, ")
         return total, W, G
 
@@ -115,23 +112,19 @@ class MatrixCompletion(OwnedData):
 
     def gradient(self, point: Array) -> Array:
         solved = self._solve(point)
-        if solved.gradient is None:
-            solved.gradient = self._with_rest(solved.parts.sum(axis=0), point, solved.curvature)
-        return solved.gradient.copy()
+        return self._with_rest(solved.parts.sum(axis=0), point, solved.curvature)
 
     def hessian(self, point: Array, direction: Array) -> Array:
         """Return the derivative of the Euclidean gradient along a direction, shape (m, r)."""
-        solved, whole = self._solve(point), self.whole
+        solved, known = self._solve(point), self.whole.known
         U, E = np.ascontiguousarray(point), np.ascontiguousarray(direction)
-        rates, parts = np.empty_like(solved.W), np.zeros_like(solved.parts)
+        W, *_ = solved.inner
+        rates, parts = np.empty_like(W), np.zeros_like(solved.parts)
         turned = E.T @ U
-        kernels.turn_columns_in_pieces(
-            whole.indptr, whole.indices, U, turned + turned.T, self.lam, self._cuts, solved.W, solved.factors,
-            solved.residuals, E, rates, parts,
-        )  # fmt: skip
+        kernels.turn_columns(known, U, turned + turned.T, self.lam, self._cuts, solved.inner, E, rates, parts)
         result = parts.sum(axis=0)
         if self.lam != 0.0:
-            cross = rates.T @ solved.W
+            cross = rates.T @ W
             result += 2.0 * self.lam * (E @ solved.curvature + U @ (cross + cross.T))
         return result
 
@@ -144,9 +137,8 @@ class MatrixCompletion(OwnedData):
 
     def root_mean_square(self, point: Array) -> float:
         """Return the root mean square of the residuals at the known entries."""
-        whole, solved = self.whole, self._solve(point)
-        gaps = predictions(point, solved.W, whole.indices, columns_of(whole)) - whole.data
-        return float(np.sqrt(gaps @ gaps / whole.nnz))
+        gaps = misfits(self.whole, point, self._solve(point).inner[0])
+        return float(np.sqrt(gaps @ gaps / len(gaps)))
 
     @cached_property
     def whole(self) -> sp.csc_array:
@@ -172,17 +164,12 @@ class MatrixCompletion(OwnedData):
 
     def _solve_anew(self, point: Array) -> Solved:
         whole, U = self.whole, self._checked(point)
-        r, n = U.shape[1], whole.shape[1]
-        solved = Solved(
-            np.empty((n, r)), np.empty((n, r, r)), np.empty(whole.nnz), np.zeros((PIECES, *U.shape))
-        )
-        solved.total, failed = kernels.solve_columns_in_pieces(
-            whole.indptr, whole.indices, whole.data, U, U.T @ U, self.lam, self._cuts, solved.W, solved.factors,
-            solved.residuals, solved.parts,
-        )  # fmt: skip
+        n, r = whole.shape[1], U.shape[1]
+        inner = W, *_ = np.empty((n, r)), np.empty((n, r, r)), np.empty(whole.nnz)
+        parts = np.zeros((PIECES, *U.shape))
+        total, failed = kernels.solve_columns(whole.known, U, U.T @ U, self.lam, self._cuts, inner, parts)
         self._check_solved(whole, failed, U, "")
-        solved.curvature = solved.W.T @ solved.W
-        return solved
+        return Solved(total, W.T @ W, inner, parts)
 
     def _with_rest(self, G: Array, point: Array, curvature: Array) -> Array:
         return G if self.lam == 0.0 else G + 2.0 * self.lam * (point @ curvature)
@@ -202,23 +189,22 @@ class MatrixCompletion(OwnedData):
         )
 
 
-class Solved:
+class Solved(NamedTuple):
     """What one pass over all columns found at a point."""
 
     total: float
     curvature: Array
-    gradient: Array | None = None
-
-    def __init__(self, W: Array, factors: Array, residuals: Array, parts: Array) -> None:
-        self.W, self.factors, self.residuals, self.parts = W, factors, residuals, parts
-
-
-def _NOTHING(r: int) -> tuple[Array, Array]:
-    return np.empty((0, r, r)), np.empty(0)
+    inner: tuple[Array, Array, Array]
+    parts: Array
 
 
 class KnownEntries(sp.csc_array):
     """Known entries by columns, as `known_entries` makes them: they are not looked at again."""
+
+    @property
+    def known(self) -> tuple[Array, Array, Array]:
+        """What the kernels take."""
+        return self.indptr, self.indices, self.data
 
 
 def known_entries(ratings: Any) -> KnownEntries:
@@ -258,18 +244,14 @@ def known_entries(ratings: Any) -> KnownEntries:
 def dealt(ratings: Any, n_agents: int) -> dict[int, KnownEntries]:
     """Return consecutive columns for each agent, as many each as can be."""
     whole = known_entries(ratings)
-    if not 1 <= n_agents <= whole.shape[1]:
-        raise InvalidInputError(
-            f"n_agents = {n_agents} must lie between 1 and the number of columns, {whole.shape[1]}."
-        )
-    cuts = np.arange(n_agents + 1) * whole.shape[1] // n_agents
-    for agent in range(n_agents):
-        if whole.indptr[cuts[agent]] == whole.indptr[cuts[agent + 1]]:
+    parts = {}
+    for agent, (first, last) in enumerate(pairwise(cuts_of("columns", whole.shape[1], n_agents))):
+        parts[agent] = whole[:, first:last]
+        if parts[agent].nnz == 0:
             raise InvalidInputError(
-                f"agent {agent} (columns {cuts[agent]} to {cuts[agent + 1] - 1}) would have no known entry; "
-                "choose fewer agents."
+                f"agent {agent} (columns {first} to {last - 1}) would have no known entry; choose fewer agents."
             )
-    return {agent: whole[:, cuts[agent] : cuts[agent + 1]] for agent in range(n_agents)}
+    return parts
 
 
 def columns_of(part: sp.csc_array) -> Array:
@@ -282,3 +264,8 @@ def predictions(U: Array, W: Array, rows: Array, columns: Array) -> Array:
     out = np.empty(len(rows))
     kernels.predicted(rows, columns, np.ascontiguousarray(U), np.ascontiguousarray(W), out)
     return out
+
+
+def misfits(part: sp.csc_array, U: Array, W: Array) -> Array:
+    """Return u_i · w_j − y_ij for each known entry."""
+    return predictions(U, W, part.indices, columns_of(part)) - part.data

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
-from problems.subspace.agents import OwnedData, scaled_inverse
-from problems.subspace.memo import Memo
+from problems.subspace.agents import Memo, OwnedData, cuts_of, scaled_inverse
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import array, integer, number, sequence
 
@@ -49,7 +49,7 @@ class MultitaskFeatures(OwnedData):
         if len(widths) != 1:
             raise InvalidInputError(f"the tasks have {sorted(widths)} features; all need the same number.")
         self.n_rows = widths.pop()
-        self._solved = {agent: Memo(2) for agent in self.parts}
+        self._solved = {agent: Memo() for agent in self.parts}
 
     def agent_value(self, point: Array, agent: int) -> float:
         return self._solve(point, agent).total
@@ -89,17 +89,7 @@ class MultitaskFeatures(OwnedData):
 
 
 class TaskGroup:
-    """The tasks of one agent, stacked.
-
-    Attributes
-    ----------
-    X : array, shape (D, m)
-    y : array, shape (D,)
-    task : int array, shape (D,)
-        The task of each row, from 0.
-    starts : int array, shape (n_tasks,)
-        The first row of each task.
-    """
+    """The tasks of one agent, stacked: X (D × m), y, the task of each row, and the first row of each task."""
 
     def __init__(self, tasks: Sequence[Task], where: str) -> None:
         tasks = [tuple(sequence(f"{where}a task", task)) for task in sequence("tasks", tasks)]
@@ -135,19 +125,7 @@ class TaskGroup:
 
 
 class Solution:
-    """The inner solutions of one agent at a point.
-
-    Attributes
-    ----------
-    V : array, shape (D, r)
-        X U.
-    systems : array, shape (n_tasks, r, r)
-    W : array, shape (n_tasks, r)
-    gaps : array, shape (D,)
-        X_t U w_t − y_t.
-    total : float
-        The agent's cost.
-    """
+    """The inner solutions W of one agent at a point (n_tasks × r), V = X U, the gaps X_t U w_t − y_t and the cost."""
 
     def __init__(self, group: TaskGroup, U: Array, lam: float, agent: int) -> None:
         self.V = group.X @ U
@@ -168,9 +146,5 @@ class Solution:
 
 def dealt_tasks(tasks: Sequence[Task], n_agents: int) -> dict[int, Sequence[Task]]:
     """Return consecutive tasks for each agent, as many each as can be."""
-    if not 1 <= n_agents <= len(tasks):
-        raise InvalidInputError(
-            f"n_agents = {n_agents} must lie between 1 and the number of tasks, {len(tasks)}."
-        )
-    cuts = np.arange(n_agents + 1) * len(tasks) // n_agents
-    return {agent: tasks[cuts[agent] : cuts[agent + 1]] for agent in range(n_agents)}
+    ends = pairwise(cuts_of("tasks", len(tasks), n_agents))
+    return {agent: tasks[first:last] for agent, (first, last) in enumerate(ends)}
