@@ -13,7 +13,7 @@ import sklearn
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from tabled import each_row
 
-import problems.subspace.completion_estimator as module
+import problems.subspace.estimators as module
 from problems.subspace import (
     RCGMC,
     RTRMC,

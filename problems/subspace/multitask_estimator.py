@@ -7,15 +7,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from problems.door import admit, array_of, column_of_names, finite, in_range, positions, seedable, seen
+from problems.door import admit, array_of, begin, column_of_names, finite, in_range, positions, seedable, seen
 from problems.subspace.multitask import MultitaskFeatures
-from problems.subspace.training import PLAN, GossipPlan, gossip
-from rmopt.core import InvalidInputError, Problem
-from rmopt.core.arguments import Check, bounded, check_parameters, flag, integer, number, one_of
-from rmopt.core.streams import seed_of
+from problems.subspace.training import PLAN, GossipPlan, descent, gossip
+from rmopt.core import InvalidInputError
+from rmopt.core.arguments import Check, bounded, flag, integer, number, one_of
 from rmopt.engines.threads import one_blas_thread
-from rmopt.interop import PymanoptSolver
-from rmopt.manifolds import Grassmann
 from rmopt.solvers import Recorder
 
 Array = np.ndarray
@@ -36,6 +33,30 @@ def centre_and_scale(X: Array, scale: str) -> tuple[Array, Array]:
     eps, n = np.finfo(float).eps, len(X)
     constant = spread**2 <= n * eps * spread**2 + (n * eps * middle) ** 2
     return middle, np.where(constant, 1.0, spread)
+
+
+class Prepared:
+    """The examples and labels of each task, `parts`, scaled and centred."""
+
+    def __init__(self, X: Array, y: Array, task: Array, n_tasks: int, scale: str, centre: str) -> None:
+        self.middle, self.spread = centre_and_scale(X, scale)
+        scaled, centred = (X - self.middle) / self.spread, centre == "tasks"
+        members = [np.flatnonzero(task == number) for number in range(n_tasks)]
+        self.means = np.array([scaled[rows].mean(axis=0) * centred for rows in members])
+        self.levels = np.array([y[rows].mean() * centred for rows in members])
+        self.parts = [
+            (scaled[rows] - mean, y[rows] - level)
+            for rows, mean, level in zip(members, self.means, self.levels, strict=True)
+        ]
+
+    def rows(self, X: Array, task: Array) -> Array:
+        """Return other examples as their tasks' parts have them."""
+        return (X - self.middle) / self.spread - self.means[task]
+
+    def regressions(self, A: Array) -> tuple[Array, Array]:
+        """Return coefficients of features as they were given, and intercepts, for coefficients of the parts."""
+        coef = A / self.spread
+        return coef, self.levels - np.einsum("ij,ij->i", coef, self.means * self.spread + self.middle)
 
 
 class MultitaskSubspace(RegressorMixin, BaseEstimator):
@@ -169,7 +190,7 @@ class MultitaskSubspace(RegressorMixin, BaseEstimator):
         -------
         self
         """
-        check_parameters(self, self._parameters)
+        seed = begin(self)
         X, y = admit(self, X, y, sparse=False, y_numeric=True, order="C")
         in_range(X)
         if self.rank >= X.shape[1]:
@@ -178,56 +199,36 @@ class MultitaskSubspace(RegressorMixin, BaseEstimator):
             )
         y = np.asarray(y, dtype=np.float64)
         self.tasks_, which = np.unique(self._checked_tasks(tasks, len(y)), return_inverse=True)
-        middle, spread = centre_and_scale(X, self.scale)
-        scaled = (X - middle) / spread
-        members = [np.flatnonzero(which == number) for number in range(len(self.tasks_))]
-        centred = self.centre == "tasks"
-        means = [scaled[rows].mean(axis=0) * centred for rows in members]
-        levels = [float(y[rows].mean()) * centred for rows in members]
-        parts = [
-            (scaled[rows] - mean, y[rows] - level)
-            for rows, mean, level in zip(members, means, levels, strict=True)
-        ]
-        seed = seed_of(self.random_state)
-        cost = MultitaskFeatures(parts, self.n_agents if self.solver == "gossip" else 1, self.lam)
-        self.components_ = self._gossiped(cost, seed) if self.solver == "gossip" else self._batch(cost, seed)
-        inner = np.array([mean * spread + middle for mean in means])
+        prepared = Prepared(X, y, which, len(self.tasks_), self.scale, self.centre)
+        gossips = self.solver == "gossip"
+        cost = MultitaskFeatures(prepared.parts, self.n_agents if gossips else 1, self.lam)
+        self.components_ = self._gossiped(cost, seed) if gossips else self._batch(cost, seed)
 
         def regressions(basis: Array) -> tuple[Array, Array]:
             W = np.concatenate([cost.weights(basis, agent) for agent in cost.here])
-            coef = W @ basis.T / spread
-            return coef, np.array(levels) - np.einsum("ij,ij->i", coef, inner)
+            return prepared.regressions(W @ basis.T)
 
         self.coef_, self.intercept_ = regressions(self.components_)
-        if self.solver == "gossip":
+        if gossips:
             own = [regressions(basis) for basis in self.agents_]
             self.agents_coef_, self.agents_intercept_ = (np.array(part) for part in zip(*own, strict=True))
         return self
 
     def _gossiped(self, cost: MultitaskFeatures, seed: int) -> Array:
-        plan = GossipPlan(
-            self.rho, self.variant, self.graph, self.step_size, self.decay, self.n_updates, self.clock
-        )
         recorder = Recorder(progress=self.verbose, description="gossip")
-        found = gossip(cost, self.rank, plan, seed, recorder=recorder)
+        found = gossip(cost, self.rank, GossipPlan.of(self), seed, recorder=recorder)
         self.agents_ = found.points
         return found.mean
 
     def _batch(self, cost: MultitaskFeatures, seed: int) -> Array:
         """Return the minimiser that trust regions find from the span of ridge regressions of each task."""
-        manifold = Grassmann(cost.n_rows, self.rank)
         group = cost.parts[0]
         grams = group.sums(group.X[:, :, None] * group.X[:, None, :])
         rights = group.sums(group.X * group.y[:, None])
         ridge = 2.0 * max(cost.lam, 1e-6) * np.eye(cost.n_rows)
         alone = np.linalg.solve(grams + ridge, rights[..., None])[..., 0]
         start = np.linalg.svd(alone.T, full_matrices=True)[0][:, : self.rank].copy()
-        problem = Problem(manifold, cost)
-        length = manifold.norm(start, problem.riemannian_gradient(start))
-        solver = PymanoptSolver(
-            "TrustRegions", max_iterations=self.max_iterations, min_gradient_norm=1e-6 * length
-        )
-        return solver.run(problem, start, random_state=seed).point
+        return descent("TrustRegions", cost, start, self.max_iterations, 1e-6, seed)[0]
 
     def predict(self, X: Any, tasks: Any = None) -> Array:
         """Return the predictions of examples of tasks that `fit` saw.

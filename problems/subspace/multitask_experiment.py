@@ -17,7 +17,7 @@ from problems.subspace.alt_min import alt_min
 from problems.subspace.claims import multitask_claims, shared_features_claims
 from problems.subspace.figure import draw_errors, draw_traces
 from problems.subspace.multitask import MultitaskFeatures
-from problems.subspace.multitask_estimator import CENTRES, SCALES, MultitaskSubspace, centre_and_scale
+from problems.subspace.multitask_estimator import CENTRES, SCALES, MultitaskSubspace, Prepared
 from problems.subspace.training import VARIANTS, GossipPlan, gossip
 from problems.tasks import TaskBundle
 from rmopt.core import Parts, as_graph
@@ -179,22 +179,12 @@ def _over(results: list[dict[str, Any]], choose: Callable[[list[float]], float])
 
 def _alt_min(bundle: TaskBundle, test: Array, lam: float, shared: dict[str, Any]) -> Array:
     """Return the predictions of Alt-Min, with features and labels as the other methods see them."""
-    train = ~test
-    middle, spread = centre_and_scale(bundle.X[train], shared["scale"])
-    X = (bundle.X - middle) / spread
-    members = [
-        np.flatnonzero(train & (bundle.task == number)) for number in range(int(bundle.task.max()) + 1)
-    ]
-    centred = shared["centre"] == "tasks"
-    means = np.array([X[rows].mean(axis=0) * centred for rows in members])
-    levels = np.array([bundle.y[rows].mean() * centred for rows in members])
-    parts = [
-        (X[rows] - mean, bundle.y[rows] - level)
-        for rows, mean, level in zip(members, means, levels, strict=True)
-    ]
-    A, _ = alt_min(parts, lam)
-    which = bundle.task[test]
-    return np.einsum("ij,ij->i", X[test] - means[which], A.T[which]) + levels[which]
+    train, which, n_tasks = ~test, bundle.task[test], int(bundle.task.max()) + 1
+    prepared = Prepared(
+        bundle.X[train], bundle.y[train], bundle.task[train], n_tasks, shared["scale"], shared["centre"]
+    )
+    A, _ = alt_min(prepared.parts, lam)
+    return np.einsum("ij,ij->i", prepared.rows(bundle.X[test], which), A.T[which]) + prepared.levels[which]
 
 
 def _by_agents(bundle: TaskBundle, test: Array, model: MultitaskSubspace) -> list[float]:

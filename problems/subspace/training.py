@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from rmopt.core.graph import GRAPHS
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost
 from rmopt.engines import OneProcess, World
-from rmopt.manifolds import Grassmann, Power, frechet_mean
+from rmopt.interop import PymanoptSolver
+from rmopt.manifolds import Euclidean, Grassmann, Power, frechet_mean
 from rmopt.retractions import GRASSMANN_RETRACTIONS
 from rmopt.solvers import (
     Checkpoint,
@@ -27,6 +29,7 @@ from rmopt.solvers import (
     SharedCheckpoint,
     StepSize,
 )
+from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.gossip import CLOCKS
 
 Array = np.ndarray
@@ -111,6 +114,11 @@ class GossipPlan:
         for name, check in PLAN.items():
             object.__setattr__(self, name, check(name, getattr(self, name)))
 
+    @classmethod
+    def of(cls, estimator: Any) -> GossipPlan:
+        """Return the plan that the parameters of an estimator name."""
+        return cls(**{name: value for name, value in estimator.get_params(False).items() if name in PLAN})
+
 
 @dataclass(frozen=True)
 class Gossiped:
@@ -149,6 +157,7 @@ def gossip(
     recorder: Recorder | None = None,
     checkpoint: Path | str | None = None,
     world: World | None = None,
+    flat: bool = False,
 ) -> Gossiped:
     """Let agents find a common subspace.
 
@@ -166,64 +175,61 @@ def gossip(
     checkpoint : path, optional
         Save there, and resume from it.
     world : World, optional
+    flat : bool
+        Neighbours compare their matrices U in place of the spans: the paper's Euclidean rival (equation 22).
     """
     world = OneProcess() if world is None else world
     with world.guard():
-        return _gossiped(tasks, rank, plan, seed, start, recorder, checkpoint, world)
-
-
-def _gossiped(
-    tasks: AgentSum,
-    rank: int,
-    plan: GossipPlan,
-    seed: int,
-    start: Array | None,
-    recorder: Recorder | None,
-    checkpoint: Path | str | None,
-    world: World,
-) -> Gossiped:
-    n = tasks.n_terms
-    manifold = Grassmann(tasks.n_rows, rank)  # type: ignore[attr-defined]
-    graph, power = as_graph(plan.graph, n), Power(manifold, n)
-    rng = generator(seed, Stream.START)
-    if start is None and plan.init == "independent":
-        begin = power.random_point(rng)
-    else:
-        begin = Parts([manifold.random_point(rng) if start is None else start] * n)
-    preconditioned = VARIANTS[plan.variant]["preconditioned"]
-    cost = GossipCost(tasks, graph, agreement(plan.rho, tasks, graph, begin, seed, world), manifold)
-    scales = np.ones(n)
-    for agent in world.mine(n):
-        # A cost that is flat moves nowhere, whatever its scale.
-        scales[agent] = 1.0 / (largest_curvature(cost, agent, begin[agent], preconditioned, seed) or 1.0)
-    problem = Problem(power, cost)
-
-    def planned(rule: StepSize | float) -> Gossip:
-        return Gossip(
-            rule,
+        n = tasks.n_terms
+        manifold = Grassmann(tasks.n_rows, rank)  # type: ignore[attr-defined]
+        graph, rng = as_graph(plan.graph, n), generator(seed, Stream.START)
+        if start is None and plan.init == "independent":
+            begin = Power(manifold, n).random_point(rng)
+        else:
+            begin = Parts([manifold.random_point(rng) if start is None else start] * n)
+        preconditioned = VARIANTS[plan.variant]["preconditioned"]
+        cost = GossipCost(tasks, graph, agreement(plan.rho, tasks, graph, begin, seed, world), manifold)
+        scales = np.ones(n)
+        for agent in world.mine(n):
+            # A cost that is flat moves nowhere, whatever its scale.
+            scales[agent] = 1.0 / (largest_curvature(cost, agent, begin[agent], preconditioned, seed) or 1.0)
+        base = Euclidean(*manifold.shape) if flat else manifold
+        problem = Problem(Power(base, n), GossipCost(tasks, graph, cost.rho, base))
+        planned = partial(
+            Gossip,
             n_updates=plan.n_updates,
             **VARIANTS[plan.variant],
             clock=plan.clock,
             scales=scales,
-            retraction=GRASSMANN_RETRACTIONS[plan.retraction],
+            retraction=None if flat else GRASSMANN_RETRACTIONS[plan.retraction],
             world=world,
         )
+        budget = planned(step_size=1.0).budget(problem)
+        # An agent's own clock counts its updates, two for each edge where it has two neighbours.
+        steps = budget if plan.clock == "shared" else plan.n_updates * graph.degrees.mean()
+        saving: Saving | None = None
+        if checkpoint is not None and world.size == 1:
+            saving = Checkpoint(checkpoint)
+        elif checkpoint is not None:
+            saving = SharedCheckpoint(checkpoint, every_steps=max(1, budget // SAVES), world=world)
+        solver = planned(step_size=step_sizes(plan, max(1.0, steps)))
+        result = solver.run(problem, begin, random_state=seed, recorder=recorder, checkpoint=saving)
+        points = Parts([np.linalg.qr(part)[0] for part in result.point]) if flat else result.point
+        mean = frechet_mean(manifold, list(points), tol=1e-9)
+        return Gossiped(points, mean, cost.rho, float(cost.gaps(points).max()), *world.traffic, result)
 
-    budget = planned(1.0).budget(problem)
-    # An agent's own clock counts its updates, two for each edge where it has two neighbours.
-    steps = budget if plan.clock == "shared" else plan.n_updates * graph.degrees.mean()
-    solver = planned(step_sizes(plan, max(1.0, steps)))
-    saving = None
-    if checkpoint is not None:
-        alone = world.size == 1
-        every = max(1, budget // SAVES)
-        saving = (
-            Checkpoint(checkpoint) if alone else SharedCheckpoint(checkpoint, every_steps=every, world=world)
-        )
-    result = solver.run(problem, begin, random_state=seed, recorder=recorder, checkpoint=saving)
-    mean = frechet_mean(manifold, list(result.point), tol=1e-9)
-    disagreement = float(cost.gaps(result.point).max())
-    return Gossiped(result.point, mean, cost.rho, disagreement, *world.traffic, result)
+
+def descent(
+    optimizer: str, tasks: AgentSum, start: Array, max_iterations: int, tol: float, seed: int
+) -> tuple[Array, int]:
+    """Return where one of pymanopt's solvers comes to with all data in one place, and its number of iterations."""
+    problem = Problem(Grassmann(*start.shape), tasks)
+    length = problem.manifold.norm(start, problem.riemannian_gradient(start))
+    if length == 0.0:
+        return start, 0
+    solver = PymanoptSolver(optimizer, max_iterations=max_iterations, min_gradient_norm=tol * length)
+    result = solver.run(problem, start, random_state=seed)
+    return result.point, result.steps
 
 
 def agreement(
