@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from problems.palette import COLOURS, MARKERS
+from problems.ratings import Ratings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,15 +21,7 @@ def draw_traces(
 ) -> None:
     """Draw the error on training entries and the distance between neighbours against updates of an agent.
 
-    Parameters
-    ----------
-    figure : matplotlib.figure.Figure
-        Empty.
-    traces : mapping
-        From labels to rows of updates per agent, error, and distance.
-    title : str
-    error : str
-        What the error is.
+    A trace has rows of updates per agent, error, and distance.
     """
     figure.set_layout_engine("constrained")
     left, right = figure.subplots(1, 2)
@@ -56,17 +49,7 @@ def draw_errors(
     across: str = "number of agents",
     error: str = "root mean squared error (test)",
 ) -> None:
-    """Draw test errors, with standard errors of the mean.
-
-    Parameters
-    ----------
-    figure : matplotlib.figure.Figure
-        Empty.
-    curves : mapping
-        From labels to (x, mean, standard error).
-    title, across, error : str
-        What is on top, and along the axes.
-    """
+    """Draw test errors with standard errors of the mean: points (x, mean, standard error) by label."""
     figure.set_layout_engine("constrained")
     axes = figure.subplots()
     for number, (label, points) in enumerate(curves.items()):
@@ -83,25 +66,24 @@ def draw_errors(
     axes.legend(fontsize="small")
 
 
-def draw_completed(figure: Figure, whole: Any, known: Any, completed: Mapping[str, Any]) -> None:
-    """Draw a picture, what is known of it, and how methods complete it.
+def draw_completed(figure: Figure, bundle: Ratings, hidden: Any, completed: Mapping[str, Any]) -> None:
+    """Draw a picture, what is known of it, and how methods complete it: tables by name, for the hidden pixels."""
+    whole, known = np.zeros(bundle.shape), ~hidden
+    whole[bundle.rows, bundle.columns] = bundle.values
+    seen = bundle.rows[known], bundle.columns[known]
 
-    Parameters
-    ----------
-    figure : matplotlib.figure.Figure
-        Empty.
-    whole, known : array, shape (height, width, 3)
-    completed : mapping
-        From names of methods to pictures.
-    """
+    def coloured(table: Any) -> Any:
+        table[seen] = whole[seen]
+        return np.stack(np.split(table, 3, axis=1), axis=-1)
+
+    frames = {"known pixels": np.ones(bundle.shape), **completed, "the photograph": whole}
     figure.set_layout_engine("constrained")
-    frames = {"known pixels": known, **completed, "the photograph": whole}
     columns = 2 if len(frames) <= 4 else 3
-    height, width, _ = whole.shape
+    height, width = bundle.shape[0], bundle.shape[1] // 3
     figure.set_size_inches(9.0, (9.0 / columns * height / width + 0.3) * -(-len(frames) // columns))
     grid = figure.subplots(-(-len(frames) // columns), columns, squeeze=False)
     for axes, (label, frame) in zip(grid.flat, frames.items(), strict=False):
-        axes.imshow(frame)
+        axes.imshow(coloured(frame))
         axes.set_title(label, fontsize="small")
     for axes in grid.flat:
         axes.set_axis_off()

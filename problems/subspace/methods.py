@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -48,16 +48,19 @@ class Trained:
     mean: Array
     points: Parts
     seconds: float
-    about: Mapping[str, Any]
+    updates: int = 0
+    rho: float | None = None
+    bytes: int = 0
 
 
 @dataclass(frozen=True)
 class Method:
-    """A method by name; `decentral`: agents keep their data to themselves."""
+    """A method by name: do agents keep their data to themselves, and do step sizes of a plan move them."""
 
     label: str
     train: Callable[[Job], Trained]
     decentral: bool = True
+    gossips: bool = True
 
 
 def _gossip(job: Job, variant: str = "stochastic", flat: bool = False) -> Trained:
@@ -69,8 +72,8 @@ def _gossip(job: Job, variant: str = "stochastic", flat: bool = False) -> Traine
         job.shares.tasks, job.rank, plan, job.seed, recorder=job.recorder, checkpoint=job.checkpoint,
         world=job.shares.world, flat=flat,
     )  # fmt: skip
-    about = {"rho": found.rho, "updates": found.result.updates, "bytes": found.bytes}
-    return Trained(found.mean, found.points, found.result.seconds, about)
+    result = found.result
+    return Trained(found.mean, found.points, result.seconds, result.updates, found.rho, found.bytes)
 
 
 def _d_lmafit(job: Job) -> Trained:
@@ -82,7 +85,7 @@ def _d_lmafit(job: Job) -> Trained:
     steps = round(2 * job.plan.n_updates)
     result = DLMaFit(steps).run(problem, start, random_state=job.seed, recorder=job.recorder)
     mean = frechet_mean(manifold, list(result.point), tol=1e-9)
-    return Trained(mean, result.point, result.seconds, {"updates": result.updates})
+    return Trained(mean, result.point, result.seconds, result.updates)
 
 
 def _batch(job: Job, estimator: Any) -> Trained:
@@ -92,7 +95,7 @@ def _batch(job: Job, estimator: Any) -> Trained:
     tasks.hessian(*2 * (Grassmann(tasks.n_rows, job.rank).random_point(np.random.default_rng(0)),))
     begun = perf_counter()
     U = solver.learn(tasks, None, job.seed)
-    return Trained(U, Parts([U] * n), perf_counter() - begun, {})
+    return Trained(U, Parts([U] * n), perf_counter() - begun)
 
 
 def _all_here(job: Job, name: str) -> tuple[Any, int, Any]:
@@ -108,7 +111,7 @@ METHODS: dict[str, Method] = {
         for name in VARIANTS
     },
     "euclidean": Method("Euclidean Gossip", partial(_gossip, flat=True)),
-    "d-lmafit": Method("D-LMaFit", _d_lmafit),
-    "rtrmc": Method("RTRMC (batch)", partial(_batch, estimator=RTRMC), decentral=False),
-    "rcg": Method("Riemannian CG (batch)", partial(_batch, estimator=RCGMC), decentral=False),
+    "d-lmafit": Method("D-LMaFit", _d_lmafit, gossips=False),
+    "rtrmc": Method("RTRMC (batch)", partial(_batch, estimator=RTRMC), decentral=False, gossips=False),
+    "rcg": Method("Riemannian CG (batch)", partial(_batch, estimator=RCGMC), decentral=False, gossips=False),
 }
