@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -214,6 +214,7 @@ def _unit(values: Array) -> float:
     return 1.0 if 1e-30 < largest < 1e30 or largest == 0.0 else 2.0 ** int(np.log2(largest))
 
 
+@dataclass(eq=False, repr=False)
 class GossipMatrixCompletion(CompletionEstimator):
     """Agents that each hold some columns complete them by a common subspace (Mishra et al. 2019).
 
@@ -272,44 +273,24 @@ class GossipMatrixCompletion(CompletionEstimator):
     True
     """
 
-    def __init__(
-        self,
-        rank: int = 10,
-        n_agents: int = 5,
-        rho: float | str = "auto",
-        *,
-        lam: float = 0.01,
-        variant: str = "stochastic",
-        graph: Any = "path",
-        n_updates: float = 200.0,
-        step_size: float = 1.0,
-        decay: float = 1.0,
-        clock: str = "shared",
-        retraction: str = "exponential",
-        init: str = "common",
-        bias: bool = False,
-        limits: tuple[float, float] | None = None,
-        checkpoint: Path | str | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.rank = rank
-        self.n_agents = n_agents
-        self.rho = rho
-        self.lam = lam
-        self.variant = variant
-        self.graph = graph
-        self.n_updates = n_updates
-        self.step_size = step_size
-        self.decay = decay
-        self.clock = clock
-        self.retraction = retraction
-        self.init = init
-        self.bias = bias
-        self.limits = limits
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.verbose = verbose
+    rank: int = 10
+    n_agents: int = 5
+    rho: float | str = "auto"
+    _: KW_ONLY
+    lam: float = 0.01
+    variant: str = "stochastic"
+    graph: Any = "path"
+    n_updates: float = 200.0
+    step_size: float = 1.0
+    decay: float = 1.0
+    clock: str = "shared"
+    retraction: str = "exponential"
+    init: str = "common"
+    bias: bool = False
+    limits: tuple[float, float] | None = None
+    checkpoint: Path | str | None = None
+    random_state: Any = None
+    verbose: bool = False
 
     _parameters: ClassVar[dict[str, Check]] = {
         **CompletionEstimator._parameters,
@@ -340,6 +321,7 @@ class GossipMatrixCompletion(CompletionEstimator):
         return found.mean
 
 
+@dataclass(eq=False, repr=False)
 class BatchCompletion(CompletionEstimator):
     """Matrix completion by one batch solver that sees all columns.
 
@@ -390,26 +372,16 @@ class BatchCompletion(CompletionEstimator):
         "tol": bounded(number, least=0),
     }
 
-    optimizer: str
+    optimizer: ClassVar[str]
 
-    def __init__(
-        self,
-        rank: int = 10,
-        *,
-        lam: float = 0.01,
-        max_iterations: int = 15,
-        tol: float = 1e-6,
-        bias: bool = False,
-        limits: tuple[float, float] | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.rank = rank
-        self.lam = lam
-        self.max_iterations = max_iterations
-        self.tol = tol
-        self.bias = bias
-        self.limits = limits
-        self.random_state = random_state
+    rank: int = 10
+    _: KW_ONLY
+    lam: float = 0.01
+    max_iterations: int = 15
+    tol: float = 1e-6
+    bias: bool = False
+    limits: tuple[float, float] | None = None
+    random_state: Any = None
 
     def learn(self, tasks: MatrixCompletion, start: Array | None, seed: int) -> Array:
         U = leading_subspace(tasks, self.rank, seed) if start is None else start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -59,6 +60,7 @@ class Prepared:
         return coef, self.levels - np.einsum("ij,ij->i", coef, self.means * self.spread + self.middle)
 
 
+@dataclass(eq=False, repr=False)
 class MultitaskSubspace(RegressorMixin, BaseEstimator):
     """Linear regressions of several tasks, whose coefficients U w_t share an r-dimensional subspace.
 
@@ -138,42 +140,23 @@ class MultitaskSubspace(RegressorMixin, BaseEstimator):
         "verbose": flag,
     }
 
-    def __init__(
-        self,
-        rank: int = 5,
-        *,
-        lam: float = 0.1,
-        solver: str = "gossip",
-        n_agents: int = 6,
-        rho: float | str = "auto",
-        variant: str = "stochastic",
-        graph: Any = "path",
-        n_updates: float = 200.0,
-        step_size: float = 1.0,
-        decay: float = 1.0,
-        clock: str = "shared",
-        scale: str = "standard",
-        centre: str = "tasks",
-        max_iterations: int = 100,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.rank = rank
-        self.lam = lam
-        self.solver = solver
-        self.n_agents = n_agents
-        self.rho = rho
-        self.variant = variant
-        self.graph = graph
-        self.n_updates = n_updates
-        self.step_size = step_size
-        self.decay = decay
-        self.clock = clock
-        self.scale = scale
-        self.centre = centre
-        self.max_iterations = max_iterations
-        self.random_state = random_state
-        self.verbose = verbose
+    rank: int = 5
+    _: KW_ONLY
+    lam: float = 0.1
+    solver: str = "gossip"
+    n_agents: int = 6
+    rho: float | str = "auto"
+    variant: str = "stochastic"
+    graph: Any = "path"
+    n_updates: float = 200.0
+    step_size: float = 1.0
+    decay: float = 1.0
+    clock: str = "shared"
+    scale: str = "standard"
+    centre: str = "tasks"
+    max_iterations: int = 100
+    random_state: Any = None
+    verbose: bool = False
 
     @one_blas_thread()
     def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
