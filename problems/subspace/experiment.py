@@ -15,9 +15,8 @@ from problems.datasets import load
 from problems.ratings import Ratings
 from problems.subspace.claims import case_claims, table_claims
 from problems.subspace.figure import draw_completed, draw_errors, draw_traces
-from problems.subspace.methods import METHODS
-from problems.subspace.runs import CompletionRuns
-from problems.subspace.shares import Shares, low_rank_shares, shares_of
+from problems.subspace.methods import METHODS, CompletionRuns
+from problems.subspace.shares import OVERSAMPLING, Shares, low_rank_shares, shares_of
 from problems.subspace.training import VARIANTS, GossipPlan
 from rmopt.core import InvalidInputError, as_graph
 from rmopt.core.arguments import integer, number, one_of
@@ -31,7 +30,7 @@ HEADINGS = {
     "test_rmse": "RMSE", "sem": "± s.e.m.", "train_mse": "train MSE", "disagreement": "distance",
     "updates": "updates", "train_seconds": "train s", "kilobytes_sent": "kB sent",
 }  # fmt: skip
-RANK, OVERSAMPLING = 5, 6.0
+RANK = 5
 
 
 @dataclass(frozen=True)
@@ -49,14 +48,7 @@ class Case:
 CASES = {
     1: Case(10_000, 100_000, (1e3, 1e10), ("stochastic",), "the weight ρ"),
     2: Case(10_000, 100_000, (1e3,), ("stochastic", "parallel"), "stochastic or parallel"),
-    3: Case(
-        5_000,
-        50_000,
-        (1e3,),
-        ("stochastic", "precon-stochastic"),
-        "a matrix of condition 500",
-        condition=500.0,
-    ),
+    3: Case(5_000, 50_000, (1e3,), ("stochastic", "precon-stochastic"), "a matrix of condition 500", 500.0),
     4: Case(500, 12_000, (1e3,), ("stochastic", "d-lmafit", "euclidean"), "D-LMaFit and the Euclidean rival"),
 }
 
@@ -158,16 +150,7 @@ def _case(
     run.say(
         f"case {number}: {case.about}; {m:,} × {n:,} of rank {RANK}, oversampling {OVERSAMPLING:g}, {agents} agents"
     )
-    shares = low_rank_shares(
-        m,
-        n,
-        RANK,
-        agents,
-        runs.world,
-        oversampling=OVERSAMPLING,
-        condition=case.condition,
-        seed=run.seed,
-    )
+    shares = low_rank_shares(m, n, RANK, agents, runs.world, condition=case.condition, seed=run.seed)
     models = crossed(case=[number], m=[m], n=[n], agents=[agents], rank=[RANK], method=methods, rho=rhos)
     found = {
         METHODS[name].label + (f", ρ = {rho:g}" if len(rhos) > 1 else ""): cells

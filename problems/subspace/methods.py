@@ -1,8 +1,8 @@
-"""The methods of the completion experiment, by name."""
+"""The methods of the completion experiment by name, and what it keeps of the models that they train."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,17 +11,29 @@ from typing import Any
 
 import numpy as np
 
+from problems.cells import Cell
+from problems.comparison import Comparison, Settings
 from problems.subspace.estimators import RCGMC, RTRMC
 from problems.subspace.lmafit import DLMaFit
 from problems.subspace.shares import Shares
 from problems.subspace.training import VARIANTS, GossipPlan, gossip
-from rmopt.core import MissingCapabilityError, Parts, Problem, as_graph
+from rmopt.core import MissingCapabilityError, Parts, Problem, RmoptError, as_graph
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost
+from rmopt.engines import World
+from rmopt.experiments import Run
 from rmopt.manifolds import Grassmann, Power, frechet_mean
 from rmopt.solvers import Recorder
 
 Array = np.ndarray
+
+# Points of a trace.
+MEASURED = 16
+# First step sizes with their decay: the larger, the faster they must fall.
+STEPS = (
+    (0.5, 0.2), (1.0, 0.2), (1.5, 0.2), (1.0, 2.0), (2.0, 2.0), (4.0, 5.0), (10.0, 30.0), (30.0, 100.0),
+    (100.0, 300.0),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -115,3 +127,117 @@ METHODS: dict[str, Method] = {
     "rtrmc": Method("RTRMC (batch)", partial(_batch, estimator=RTRMC), decentral=False, gossips=False),
     "rcg": Method("Riemannian CG (batch)", partial(_batch, estimator=RCGMC), decentral=False, gossips=False),
 }
+
+
+class CompletionRuns:
+    """The models of one run of the experiment; `last` has what was trained on the first split, by method."""
+
+    def __init__(self, run: Run, world: World, plan: GossipPlan, iterations: int, resume: bool) -> None:
+        self.run, self.world, self.plan = run, world, plan
+        self.last: dict[str, Trained] = {}
+        self.settings = {
+            "graph": plan.graph, "updates": plan.n_updates, "rho": plan.rho, "clock": plan.clock,
+            "step_size": plan.step_size, "decay": plan.decay, "iterations": iterations, "processes": world.size,
+        }  # fmt: skip
+        # Several processes go on from their checkpoints alone, of which all have the same.
+        kept = resume if world.size == 1 else None
+        self._comparison = Comparison(run, kept, **self.settings, seed=run.seed)
+        if not resume:
+            self._remove_checkpoints()
+            # Nobody saves before all have tidied up.
+            world.least(0)
+
+    def finish(self) -> None:
+        """Remove what only an interrupted run needs, when all processes have come this far."""
+        self.world.least(0)
+        self._remove_checkpoints()
+
+    def _remove_checkpoints(self) -> None:
+        for old in self.run.out.glob("checkpoint-*.npz"):
+            old.unlink(missing_ok=True)
+
+    def results(
+        self,
+        models: Sequence[Settings],
+        splits: int,
+        folds: int,
+        shares_at: Callable[[Settings], Shares],
+        by: Sequence[str],
+    ) -> dict[Any, list[Cell]]:
+        """Return what is measured of models on some splits, listed by some of their settings.
+
+        A model's settings are its method, rank, number of agents and weight, and what its entries depend on. Where
+        there are folds, step sizes come from cross-validation on the first split.
+        """
+        settings = []
+        for model in models:
+            method, steps = METHODS[model["method"]], {}
+            if folds and method.gossips:
+                # A function to itself: what is trained stays in the settings.
+                steps = self._comparison.cell(
+                    model | {"folds": folds}, lambda one: self._selected(one, shares_at(one | {"split": 0}))
+                )
+                self.run.say(
+                    f"{method.label}, {model['agents']} agents, rank {model['rank']}: step size "
+                    f"{steps['step_size']:g}, decay {steps['decay']:g}"
+                )
+            settings += [model | steps | {"split": split} for split in range(splits)]
+        return self._comparison.results(settings, lambda one: self._trained(one, shares_at(one)), by)
+
+    def _plan(self, one: Settings) -> GossipPlan:
+        return replace(self.plan, rho=one["rho"], step_size=one["step_size"], decay=one["decay"])
+
+    def _selected(self, one: Settings, shares: Shares) -> Cell:
+        """Return the step size and decay with the least error on held-out training entries, to 1 %."""
+        parts = [shares.fold(fold, one["folds"], self.run.seed) for fold in range(one["folds"])]
+
+        def error(plan: GossipPlan, part: Shares) -> float:
+            job = Job(part, one["rank"], plan, self.run.seed, Recorder())
+            return part.test_rmse(METHODS[one["method"]].train(job).mean)
+
+        errors = {}
+        for step_size, decay in STEPS:
+            plan = self._plan(one | {"step_size": step_size, "decay": decay})
+            try:
+                errors[step_size, decay] = float(np.mean([error(plan, part) for part in parts]))
+            except RmoptError:
+                # A step size that diverges on some fold is out.
+                errors[step_size, decay] = float("inf")
+        best = min(errors.values())
+        # Of plans that end alike, the one that begins fastest.
+        step_size, decay = max(steps for steps, error in errors.items() if error <= 1.01 * best)
+        return {"step_size": step_size, "decay": decay}
+
+    def _trained(self, one: Settings, shares: Shares) -> Cell:
+        """Train a model, and return what is measured of it; on the first split also its trace."""
+        method, n, plan = METHODS[one["method"]], one["agents"], self._plan(one)
+        manifold, edges = Grassmann(shares.tasks.n_rows, one["rank"]), as_graph(plan.graph, n).edges
+
+        def gap(points: Parts) -> float:
+            bases = [np.linalg.qr(point)[0] for point in points]
+            return float(np.mean([manifold.dist(bases[i], bases[j]) for i, j in edges]))
+
+        metrics = {"train_mse": shares.train_mse, "gap": gap} if one["split"] == 0 else {}
+        steps = max(1.0, plan.n_updates * len(edges))
+        # Dense at the start.
+        at = sorted({round(step) for step in np.geomspace(max(1.0, steps / 200), steps, MEASURED)})
+        recorder = Recorder(metrics, at=at, progress=self.run.progress, description=method.label)
+        stem = "-".join(str(one[key]) for key in ("method", "agents", "rank", "rho", "split"))
+        saved = self.run.path(f"checkpoint-{stem}.npz")
+        trained = method.train(
+            Job(shares, one["rank"], plan, self.run.seed, recorder, saved, one["iterations"])
+        )
+        if one["split"] == 0:
+            self.last[one["method"]] = trained
+        used = {"rho": trained.rho, "step_size": plan.step_size, "decay": plan.decay}
+        return {
+            "test_rmse": shares.test_rmse(trained.mean),
+            "train_mse": shares.train_mse(trained.points),
+            "disagreement": gap(trained.points) if method.decentral else None,
+            "updates": trained.updates / n if trained.updates else None,
+            "seconds": trained.seconds,
+            # What "auto" and cross-validation came to.
+            "used": None if trained.rho is None else used,
+            "kilobytes_sent": trained.bytes / 1e3 or None,
+            "trace": [[row["updates"] / n, row["train_mse"], row["gap"]] for row in recorder.rows],
+        }

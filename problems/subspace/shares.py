@@ -10,12 +10,22 @@ import scipy.sparse as sp
 
 from problems.ratings import Ratings
 from problems.subspace.agents import cuts_of
-from problems.subspace.completion import MatrixCompletion, columns_of, dealt, known_entries, predictions
+from problems.subspace.completion import (
+    KnownEntries,
+    MatrixCompletion,
+    columns_of,
+    dealt,
+    known_entries,
+    predictions,
+)
 from rmopt.core import InvalidInputError
 from rmopt.core.streams import Stream, generator
 from rmopt.engines import World
 
 Array = np.ndarray
+
+# Of the paper's cases: known entries over degrees of freedom.
+OVERSAMPLING = 6.0
 
 
 @dataclass(frozen=True)
@@ -72,23 +82,17 @@ def shares_of(ratings: Ratings, test: Array, n_agents: int, lam: float, world: W
 
     The rank is for an early word about columns with too few entries.
     """
-    mine = world.mine(n_agents)
-    train = dealt(ratings.table(~test), n_agents)
-    held = known_entries(ratings.table(test))
+    whole, held = dealt(ratings.table(~test), n_agents), known_entries(ratings.table(test))
     cuts = cuts_of("columns", held.shape[1], n_agents)
-    sums = [(train[agent].data.sum(), train[agent].nnz) for agent in mine]
-    total, count = world.total(np.sum(sums, axis=0))
+    train = {agent: whole[agent] for agent in world.mine(n_agents)}
+    total, count = world.total(np.sum([(part.data.sum(), part.nnz) for part in train.values()], axis=0))
     mean = float(total / count)
-    parts = {
-        agent: sp.csc_array((part.data - mean, part.indices, part.indptr), shape=part.shape)
-        for agent, part in train.items()
-        if agent in mine
-    }
-    tasks = MatrixCompletion(parts, n_agents, lam)
+    for agent, part in train.items():
+        train[agent] = KnownEntries((part.data - mean, part.indices, part.indptr), shape=part.shape)
+    tasks = MatrixCompletion(train, n_agents, lam)
     tasks.check_rank(rank)
-    return Shares(
-        tasks, {agent: held[:, cuts[agent] : cuts[agent + 1]] for agent in mine}, mean, ratings.limits, world
-    )
+    out = {agent: held[:, cuts[agent] : cuts[agent + 1]] for agent in train}
+    return Shares(tasks, out, mean, ratings.limits, world)
 
 
 def low_rank_shares(
@@ -98,7 +102,7 @@ def low_rank_shares(
     n_agents: int,
     world: World,
     *,
-    oversampling: float = 6.0,
+    oversampling: float = OVERSAMPLING,
     condition: float = 1.0,
     noise: float = 1e-6,
     seed: int = 0,

@@ -19,16 +19,7 @@ from rmopt.engines import OneProcess, World
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import Euclidean, Grassmann, Power, frechet_mean
 from rmopt.retractions import GRASSMANN_RETRACTIONS
-from rmopt.solvers import (
-    Checkpoint,
-    Constant,
-    Gossip,
-    InverseTime,
-    Recorder,
-    Result,
-    SharedCheckpoint,
-    StepSize,
-)
+from rmopt.solvers import Checkpoint, Constant, Gossip, InverseTime, Recorder, Result, SharedCheckpoint
 from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.gossip import CLOCKS
 
@@ -188,7 +179,12 @@ def gossip(
         else:
             begin = Parts([manifold.random_point(rng) if start is None else start] * n)
         preconditioned = VARIANTS[plan.variant]["preconditioned"]
-        cost = GossipCost(tasks, graph, agreement(plan.rho, tasks, graph, begin, seed, world), manifold)
+        rho = plan.rho
+        if isinstance(rho, str):
+            alone = GossipCost(tasks, graph, 0.0, manifold)
+            found = [largest_curvature(alone, agent, begin[agent], False, seed) for agent in world.mine(n)]
+            rho = AGREEMENT * float(world.total(np.sum(found))) / n
+        cost = GossipCost(tasks, graph, rho, manifold)
         scales = np.ones(n)
         for agent in world.mine(n):
             # A cost that is flat moves nowhere, whatever its scale.
@@ -212,8 +208,11 @@ def gossip(
             saving = Checkpoint(checkpoint)
         elif checkpoint is not None:
             saving = SharedCheckpoint(checkpoint, every_steps=max(1, budget // SAVES), world=world)
-        solver = planned(step_size=step_sizes(plan, max(1.0, steps)))
-        result = solver.run(problem, begin, random_state=seed, recorder=recorder, checkpoint=saving)
+        rate = plan.decay / max(1.0, steps)
+        rule = Constant(plan.step_size) if rate == 0.0 else InverseTime(plan.step_size, rate)
+        result = planned(step_size=rule).run(
+            problem, begin, random_state=seed, recorder=recorder, checkpoint=saving
+        )
         points = Parts([np.linalg.qr(part)[0] for part in result.point]) if flat else result.point
         mean = frechet_mean(manifold, list(points), tol=1e-9)
         return Gossiped(points, mean, cost.rho, float(cost.gaps(points).max()), *world.traffic, result)
@@ -232,34 +231,12 @@ def descent(
     return result.point, result.steps
 
 
-def agreement(
-    rho: float | str, tasks: AgentSum, graph: Graph, start: Parts, seed: int, world: World
-) -> float:
-    """Return the weight of the agreement: what was asked for, or for "auto" a tenth of the agents' mean curvature."""
-    if rho != "auto":
-        return float(rho)
-    alone = GossipCost(tasks, graph, 0.0, Grassmann(*start[0].shape))
-    found = [largest_curvature(alone, agent, start[agent], False, seed) for agent in world.mine(graph.n)]
-    return AGREEMENT * float(world.total(np.sum(found))) / graph.n
-
-
-def step_sizes(plan: GossipPlan, steps: float) -> StepSize:
-    """Return the rule of a plan for a number of steps."""
-    return Constant(plan.step_size) if plan.decay == 0.0 else InverseTime(plan.step_size, plan.decay / steps)
-
-
 def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned: bool, seed: int) -> float:
     """Return the largest eigenvalue of the Hessian of an agent's share α f plus ρ d², by power iteration.
 
     An edge moves both its ends, so the curvature of ρ/2 d² along their difference is 2ρ.
-
     Hessian actions are differences of gradients; preconditioned, they are followed by (WᵀW + ρI)⁻¹. An agent needs
     its own data alone. It is 0 where the cost does not depend on the subspace, as for labels that are all 0.
-
-    Raises
-    ------
-    InvalidInputError
-        When it overflows.
     """
     manifold, tasks = cost.manifold, cost.tasks
     rng = generator(seed, Stream.CURVATURE, agent)
