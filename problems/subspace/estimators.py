@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.sparse.linalg import svds
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
-from problems.door import begin, file_path, seedable
-from problems.subspace.completion import (
-    KnownEntries,
-    MatrixCompletion,
-    columns_of,
-    predictions,
-)
-from problems.subspace.entries import checked_pairs, table_of
+from problems.door import array_of, begin, file_path, seedable
+from problems.subspace.cost import KnownEntries, MatrixCompletion, columns_of, known_entries, predictions
 from problems.subspace.training import PLAN, GossipPlan, descent, gossip
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import Check, bounded, flag, integer, number, shown
-from rmopt.core.streams import Stream, generator
+from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.engines.threads import one_blas_thread
 from rmopt.manifolds import Grassmann
 from rmopt.solvers import Recorder
@@ -35,6 +32,111 @@ Array = np.ndarray
 DAMPING = (5.0, 10.0)
 BIAS_SWEEPS = 8
 BIAS_ROUNDS = 3
+
+
+def entries(ratings: Any) -> tuple[Array, Array]:
+    """Return the known entries of a sparse matrix as pairs of a row and a column, shape (N, 2), and their values.
+
+    Parameters
+    ----------
+    ratings : sparse array, shape (m, n)
+
+    Returns
+    -------
+    pairs : int array, shape (N, 2)
+    values : array, shape (N,)
+    """
+    table = known_entries(ratings)
+    return np.column_stack([table.indices, columns_of(table)]), table.data.copy()
+
+
+class EntryKFold(BaseCrossValidator):
+    """Folds of known entries in which the entries of each row are spread evenly.
+
+    So a row with two entries or more is never without one in a training part.
+
+    Parameters
+    ----------
+    n_splits : int
+    random_state : int, RandomState or None
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from problems.subspace import RCGMC, entries
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 60))
+    >>> pairs, values = entries(sp.csc_array(truth * (rng.random((40, 60)) < 0.5)))
+    >>> scores = cross_val_score(RCGMC(3, lam=0.0), pairs, values, cv=EntryKFold(3), params={"shape": (40, 60)})
+    >>> bool(scores.min() > -0.2)
+    True
+    """
+
+    def __init__(self, n_splits: int = 5, *, random_state: Any = 0) -> None:
+        self.n_splits = integer("n_splits", n_splits, 2)
+        self.random_state = random_state
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Return the number of folds."""
+        return self.n_splits
+
+    def _iter_test_masks(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Array]:
+        rows, _ = checked_pairs(X, None, None)
+        if len(rows) < self.n_splits:
+            raise InvalidInputError(f"{len(rows)} known entries are too few for {self.n_splits} folds.")
+        order = np.random.default_rng(seed_of(self.random_state)).permutation(len(rows))
+        fold = np.empty(len(rows), dtype=np.int64)
+        fold[order[np.argsort(rows[order], kind="stable")]] = np.arange(len(rows)) % self.n_splits
+        yield from (fold == number for number in range(self.n_splits))
+
+
+def table_of(ratings: Any, values: Any, shape: Any) -> KnownEntries:
+    """Return known entries, given as a sparse matrix, or as pairs and values."""
+    if values is None:
+        if shape is not None:
+            raise InvalidInputError(f"shape = {shape} belongs to pairs and values; a matrix has its own.")
+        return known_entries(ratings)
+    sides = None
+    if shape is not None:
+        if np.shape(shape) != (2,):
+            raise InvalidInputError(f"shape = {shape!r} must be two numbers, of rows and of columns.")
+        sides = tuple(integer("shape", side, 1) for side in shape)
+    rows, columns = checked_pairs(ratings, None, sides)
+    values = column_or_1d(check_array(values, ensure_2d=False, dtype=np.float64, input_name="y"))
+    check_consistent_length(rows, values)
+    sides = (int(rows.max()) + 1, int(columns.max()) + 1) if sides is None else sides
+    return known_entries(sp.coo_array((values, (rows, columns)), shape=sides))
+
+
+def checked_pairs(rows: Any, columns: Any, shape: Any) -> tuple[Array, Array]:
+    """Return the rows and the columns of pairs of numbers, which lie within a shape where it is given."""
+    if columns is None:
+        pairs = array_of("pairs", rows)
+        if pairs.ndim != 2 or pairs.shape[1] != 2:
+            raise InvalidInputError(
+                f"pairs must be integers of shape (N, 2), a row and a column for each entry, got shape {pairs.shape}."
+            )
+        rows, columns = pairs.T
+    numbers = [array_of("rows", rows), array_of("columns", columns)]
+    lengths = {one.shape for one in numbers if one.ndim}
+    if (
+        len(lengths) > 1
+        or any(one.ndim > 1 for one in numbers)
+        or not all(np.issubdtype(one.dtype, np.integer) for one in numbers)
+    ):
+        raise InvalidInputError(
+            "rows and columns must be equally many integers, or one of them a single number; got "
+            f"{' and '.join(f'{one.dtype} of shape {one.shape}' for one in numbers)}."
+        )
+    sizes = (2**31, 2**31) if shape is None else shape
+    for name, found, size in zip(("rows", "columns"), numbers, sizes, strict=True):
+        if found.size and not (found.min() >= 0 and found.max() < size):
+            raise InvalidInputError(
+                f"{name} must lie between 0 and {size - 1}, got {found.min()} to {found.max()}; the matrix has shape "
+                f"{tuple(sizes)}."
+            )
+    rows, columns = (np.array(one, dtype=np.int32, ndmin=1) for one in np.broadcast_arrays(*numbers))
+    return rows, columns
 
 
 def _limits(name: str, value: Any) -> tuple[float, float] | None:

@@ -205,11 +205,8 @@ def _table(
     ]
     found = runs.results(models, splits, folds, shares_at, ("method", "agents", "rank"))
     labels = {key: f"{METHODS[key[0]].label}, N = {key[1]}, r = {key[2]}" for key in found}
-    traces = {
-        labels[key]: cells[0]["trace"]
-        for key, cells in found.items()
-        if cells[0]["trace"] and METHODS[key[0]].decentral
-    }
+    # A batch solver has no trace.
+    traces = {labels[key]: cells[0]["trace"] for key, cells in found.items() if cells[0]["trace"]}
     if world.rank == 0:
         across = "rank" if len(ranks) > 1 else "number of agents"
         run.draw("errors.png", draw_errors, _curves(found), bundle.name, across, size=(6.4, 4.4))
@@ -225,15 +222,8 @@ def _table(
     return Outcome(
         data=bundle.name,
         parameters=runs.settings
-        | {
-            "lam": lam,
-            "hidden": hidden,
-            "splits": splits,
-            "folds": folds,
-            "agents": counts,
-            "ranks": ranks,
-            "used": {labels[key]: [cell["used"] for cell in cells] for key, cells in found.items()},
-        },
+        | {"lam": lam, "hidden": hidden, "splits": splits, "folds": folds, "agents": counts, "ranks": ranks}
+        | {"used": {labels[key]: [cell["used"] for cell in cells] for key, cells in found.items()}},
         rows=[
             {"method": METHODS[name].label, "agents": n if METHODS[name].decentral else None, "rank": rank}
             | _row(cells)

@@ -13,8 +13,8 @@ import numpy as np
 
 from problems.cells import Cell
 from problems.comparison import Comparison, Settings
+from problems.subspace.baselines import DLMaFit
 from problems.subspace.estimators import RCGMC, RTRMC
-from problems.subspace.lmafit import DLMaFit
 from problems.subspace.shares import Shares
 from problems.subspace.training import VARIANTS, GossipPlan, gossip
 from rmopt.core import MissingCapabilityError, Parts, Problem, RmoptError, as_graph

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from problems.door import admit, array_of, begin, column_of_names, finite, in_range, positions, seedable, seen
-from problems.subspace.multitask import MultitaskFeatures
+from problems.subspace.cost import MultitaskFeatures
 from problems.subspace.training import PLAN, GossipPlan, descent, gossip
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import Check, bounded, flag, integer, number, one_of

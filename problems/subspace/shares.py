@@ -9,11 +9,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from problems.ratings import Ratings
-from problems.subspace.agents import cuts_of
-from problems.subspace.completion import (
+from problems.subspace.cost import (
     KnownEntries,
     MatrixCompletion,
     columns_of,
+    cuts_of,
     dealt,
     known_entries,
     predictions,

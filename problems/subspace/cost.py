@@ -1,25 +1,104 @@
-"""Low-rank matrix completion as a search for the column space."""
+"""The costs of the family, sums over agents who own data: matrix completion, and features that regressions share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from problems.subspace import kernels
-from problems.subspace.agents import Memo, OwnedData, cuts_of, scaled_inverse
-from rmopt.core import InvalidInputError
-from rmopt.core.arguments import integer, number
+from rmopt.core import AgentSum, InvalidInputError
+from rmopt.core.arguments import array, integer, number, sequence
 from rmopt.core.matrices import sound
 
 Array = np.ndarray
+Task = tuple[Array, Array]
+T = TypeVar("T")
 
 # Pieces of columns that may run in parallel; a fixed number, so that rounding does not depend on the machine.
 PIECES = 8
+
+
+class OwnedData(AgentSum):
+    """A sum over agents, minimised over inner weights W; a subclass sets the attributes.
+
+    `parts` are the data of the agents in this process, and `n_rows` is the number of rows of a point.
+    """
+
+    point_type = np.ndarray
+
+    parts: dict[int, Any]
+    lam: float
+    n_rows: int
+    _n_agents: int
+
+    @property
+    def n_terms(self) -> int:
+        return self._n_agents
+
+    @property
+    def here(self) -> list[int]:
+        return sorted(self.parts)
+
+    def _checked(self, point: Any) -> Array:
+        """Return a point as a C-contiguous array, or refuse one with other rows than the data."""
+        U = np.ascontiguousarray(point, dtype=float)
+        if U.ndim != 2 or len(U) != self.n_rows:
+            raise InvalidInputError(
+                f"a point needs {self.n_rows} rows, one per row of the data, got {U.shape}."
+            )
+        return U
+
+    def _part(self, agent: int) -> Any:
+        if agent not in self.parts:
+            raise InvalidInputError(
+                f"the data of agent {agent} are not in this process; here are {self.here}."
+            )
+        return self.parts[agent]
+
+
+class Memo:
+    """Results at the two latest points, of which optimizers ask for value, gradient and Hessian one after the other.
+
+    A copy of each point is kept, so that results are right after a change in place too.
+    """
+
+    def __init__(self) -> None:
+        self._known: list[tuple[Array, Any]] = []
+
+    def get(self, point: Array, compute: Callable[[Array], T]) -> T:
+        """Return the result at a point, computed unless it is remembered."""
+        for known, result in self._known:
+            if np.array_equal(known, point):
+                return result
+        kept = np.array(point)
+        result = compute(kept)
+        self._known = [(kept, result), *self._known[:1]]
+        return result
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_known": []}
+
+
+def cuts_of(what: str, count: int, n_agents: int) -> Array:
+    """Return where the consecutive shares of agents begin and the last one ends, as many each as can be."""
+    if not 1 <= n_agents <= count:
+        raise InvalidInputError(
+            f"n_agents = {n_agents} must lie between 1 and the number of {what}, {count}."
+        )
+    return np.arange(n_agents + 1) * count // n_agents
+
+
+def scaled_inverse(curvature: Array, tangent: Array) -> Array:
+    """Return ξ C⁻¹ times the mean eigenvalue of C, so that lengths stay comparable, as trust regions need it."""
+    scale = np.trace(curvature) / len(curvature)
+    if scale == 0.0:
+        return tangent
+    return np.linalg.solve(curvature / scale + 1e-12 * np.eye(len(curvature)), tangent.T).T
 
 
 class MatrixCompletion(OwnedData):
@@ -107,7 +186,6 @@ class MatrixCompletion(OwnedData):
     # All columns at once, for batch solvers
 
     def value(self, point: Array) -> float:
-        """Return the cost."""
         return self._solve(point).total
 
     def gradient(self, point: Array) -> Array:
@@ -210,10 +288,7 @@ class KnownEntries(sp.csc_array):
 def known_entries(ratings: Any) -> KnownEntries:
     """Return a sparse array by columns with sorted int32 row numbers and float64 values; stored zeros stay.
 
-    Raises
-    ------
-    InvalidInputError
-        When it is not sparse, is damaged, has no entries, or an entry is not finite or comes twice.
+    It is refused when it is damaged or has no entries, or an entry is not finite or comes twice.
     """
     if isinstance(ratings, KnownEntries):
         return ratings
@@ -269,3 +344,138 @@ def predictions(U: Array, W: Array, rows: Array, columns: Array) -> Array:
 def misfits(part: sp.csc_array, U: Array, W: Array) -> Array:
     """Return u_i · w_j − y_ij for each known entry."""
     return predictions(U, W, part.indices, columns_of(part)) - part.data
+
+
+class MultitaskFeatures(OwnedData):
+    """Σ_t min over w_t of ½ ‖X_t U w_t − y_t‖² + λ ‖w_t‖², a function of the span of U (m × r).
+
+    Mishra et al. 2019, equation 14; the paper's equations 15 and 16 leave λ ‖w_t‖² out of the outer cost, but its
+    gradient Σ X_tᵀ(X_t U w_t − y_t) w_tᵀ is that of equation 14. The inner solution is
+    (UᵀX_tᵀX_t U + 2λ I) w_t = UᵀX_tᵀ y_t.
+
+    Parameters
+    ----------
+    tasks : sequence of (array, array)
+        Examples X_t, shape (d_t, m), and labels y_t, shape (d_t,). Or, where the data of other agents are elsewhere,
+        a mapping from agents to such sequences.
+    n_agents : int
+        Agents get consecutive tasks, as many each as can be.
+    lam : float
+        λ, not negative.
+
+    Raises
+    ------
+    InvalidInputError
+        For tasks without examples, of different widths, or with numbers that are not finite; for fewer tasks than
+        agents. From `value` and `gradient`: when a task has no unique solution.
+    """
+
+    def __init__(
+        self, tasks: Sequence[Task] | Mapping[int, Sequence[Task]], n_agents: int = 1, lam: float = 0.0
+    ) -> None:
+        self.lam, self._n_agents = number("lam", lam, least=0, most=1e150), integer("n_agents", n_agents, 1)
+        parts = tasks if isinstance(tasks, Mapping) else dealt_tasks(sequence("tasks", tasks), n_agents)
+        self.parts = {agent: TaskGroup(part, f"agent {agent}, ") for agent, part in parts.items()}
+        widths = {part.X.shape[1] for part in self.parts.values()}
+        if len(widths) != 1:
+            raise InvalidInputError(f"the tasks have {sorted(widths)} features; all need the same number.")
+        self.n_rows = widths.pop()
+        self._solved = {agent: Memo() for agent in self.parts}
+
+    def agent_value(self, point: Array, agent: int) -> float:
+        return self._solve(point, agent).total
+
+    def agent_gradient(self, point: Array, agent: int) -> tuple[Array, Array]:
+        """Return the Euclidean gradient of an agent's part (m × r), and WᵀW."""
+        solved, group = self._solve(point, agent), self.parts[agent]
+        return group.X.T @ (solved.gaps[:, None] * solved.W[group.task]), solved.W.T @ solved.W
+
+    def weights(self, point: Array, agent: int) -> Array:
+        """Return the inner solutions w_t of an agent's tasks, shape (n_tasks, r)."""
+        return self._solve(point, agent).W.copy()
+
+    def hessian(self, point: Array, direction: Array) -> Array:
+        """Return the derivative of the Euclidean gradient along a direction, shape (m, r)."""
+        return sum(self._turned(point, np.asarray(direction), agent) for agent in self.here)  # type: ignore[return-value]
+
+    def precondition(self, point: Array, tangent: Array) -> Array:
+        """Return ξ (WᵀW)⁻¹ times the mean eigenvalue of WᵀW."""
+        curvature = sum(W.T @ W for W in (self.weights(point, agent) for agent in self.here))
+        return scaled_inverse(curvature, tangent)
+
+    def _solve(self, point: Array, agent: int) -> Solution:
+        group = self._part(agent)
+        return self._solved[agent].get(point, lambda U: Solution(group, self._checked(U), self.lam, agent))
+
+    def _turned(self, point: Array, E: Array, agent: int) -> Array:
+        """Return an agent's part of the Hessian along E."""
+        group, solved = self.parts[agent], self._solve(point, agent)
+        W, V, moved = solved.W[group.task], solved.V, group.X @ E
+        along = np.einsum("ij,ij->i", moved, W)
+        rates = np.linalg.solve(
+            solved.systems, -group.sums(moved * solved.gaps[:, None] + V * along[:, None])[..., None]
+        )[..., 0][group.task]
+        gap_rates = along + np.einsum("ij,ij->i", V, rates)
+        return group.X.T @ (gap_rates[:, None] * W + solved.gaps[:, None] * rates)
+
+
+class TaskGroup:
+    """The tasks of one agent, stacked: X (D × m), y, the task of each row, and the first row of each task."""
+
+    def __init__(self, tasks: Sequence[Task], where: str) -> None:
+        tasks = [tuple(sequence(f"{where}a task", task)) for task in sequence("tasks", tasks)]
+        if any(len(task) != 2 for task in tasks):
+            raise InvalidInputError(f"{where}tasks must be pairs of examples X and labels y.")
+        if not tasks:
+            raise InvalidInputError(f"{where}there are no tasks; choose fewer agents.")
+        for place, (X, y) in enumerate(tasks):
+            if np.ndim(X) != 2 or np.ndim(y) != 1 or len(X) != len(y) or len(y) == 0:
+                raise InvalidInputError(
+                    f"{where}task {place}: examples of shape {np.shape(X)} and labels of shape {np.shape(y)} do not "
+                    "belong together; each task needs one row and one label per example, and at least one."
+                )
+            if np.shape(X)[1] != np.shape(tasks[0][0])[1]:
+                raise InvalidInputError(
+                    f"{where}task {place} has {np.shape(X)[1]} features, task 0 {np.shape(tasks[0][0])[1]}."
+                )
+        X, y = (
+            np.concatenate([array("tasks", part) for part in parts]) for parts in zip(*tasks, strict=True)
+        )
+        if not all(part.dtype.kind in "iufb" and np.isfinite(part).all() for part in (X, y)):
+            raise InvalidInputError(
+                f"{where}the examples or labels hold NaN, infinity or text; clean them first."
+            )
+        self.X, self.y = X.astype(float), y.astype(float)
+        sizes = np.array([len(y) for _, y in tasks])
+        self.starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        self.task = np.repeat(np.arange(len(sizes)), sizes)
+
+    def sums(self, rows: Array) -> Array:
+        """Return the sums of the rows of each task."""
+        return np.add.reduceat(rows, self.starts, axis=0)
+
+
+class Solution:
+    """The inner solutions W of one agent at a point (n_tasks × r), V = X U, the gaps X_t U w_t − y_t and the cost."""
+
+    def __init__(self, group: TaskGroup, U: Array, lam: float, agent: int) -> None:
+        self.V = group.X @ U
+        r = U.shape[1]
+        self.systems = group.sums(self.V[:, :, None] * self.V[:, None, :]) + 2.0 * lam * np.eye(r)
+        singular = np.linalg.cond(self.systems) > 1e14
+        if singular.any():
+            number = int(np.argmax(singular))
+            raise InvalidInputError(
+                f"agent {agent}, task {number} with {int(np.sum(group.task == number))} examples has no unique "
+                f"solution at rank {r} and lam = {lam:g}; choose lam > 0 or a smaller rank."
+            )
+        right = group.sums(self.V * group.y[:, None])
+        self.W = np.linalg.solve(self.systems, right[..., None])[..., 0]
+        self.gaps = np.einsum("ij,ij->i", self.V, self.W[group.task]) - group.y
+        self.total = float(0.5 * self.gaps @ self.gaps + lam * np.sum(self.W**2))
+
+
+def dealt_tasks(tasks: Sequence[Task], n_agents: int) -> dict[int, Sequence[Task]]:
+    """Return consecutive tasks for each agent, as many each as can be."""
+    ends = pairwise(cuts_of("tasks", len(tasks), n_agents))
+    return {agent: tasks[first:last] for agent, (first, last) in enumerate(ends)}
