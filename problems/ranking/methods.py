@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from problems.comparison import Learner, Method, crossed
-from problems.ranking.cost import LabelRanking
+from problems.loreta import loreta_solver
 from problems.ranking.measures import mean_average_precision
 from problems.ranking.model import LabelScores
 from problems.ranking.rivals import GroupPerceptron, MatrixPerceptron, PassiveAggressive
-from problems.ranking.training import epochs, loreta_ranking_solver, ranking_cost, starting_point
+from problems.ranking.training import epochs, ranking_cost, starting_point
 from rmopt.core import Problem
 from rmopt.manifolds import Euclidean, FixedRankEmbedded
 from rmopt.solvers import Solver
 
 
+@dataclass(eq=False, repr=False)
 class LabelLearner(Learner):
     """A way to learn W, labels × features.
 
     Parameters
     ----------
     solver : callable
-        Maps (cost, step_size, passes) to the solver.
+        Maps (step_size, n_steps=…, sampler=…) to the solver.
     step_size : float
         The step size, or bound C of passive–aggressive steps.
     sampling : {"exact", "warp"}
@@ -35,23 +36,18 @@ class LabelLearner(Learner):
         See `LoretaLabelRanker`.
     """
 
-    def __init__(
-        self,
-        solver: Callable[[LabelRanking, float, int], Solver] = loreta_ranking_solver,
-        step_size: float = 0.1,
-        sampling: str = "exact",
-        full_rank: bool = False,
-        rank: int = 10,
-        init: str = "zero",
-        max_iter: int = 5,
-        random_state: int = 0,
-    ) -> None:
-        self.solver, self.step_size, self.sampling, self.full_rank = solver, step_size, sampling, full_rank
-        self.rank, self.init, self.max_iter, self.random_state = rank, init, max_iter, random_state
+    solver: Callable[..., Solver] = loreta_solver
+    step_size: float = 0.1
+    sampling: str = "exact"
+    full_rank: bool = False
+    rank: int = 10
+    init: str = "zero"
+    max_iter: int = 5
+    random_state: int = 0
 
     def parts(self, X: Any, Y: Any) -> tuple[Solver, Problem, Any]:
         cost = ranking_cost(X, Y, self.sampling)
-        solver = self.solver(cost, self.step_size, self.max_iter)
+        solver = self.solver(self.step_size, n_steps=self.max_iter * cost.n_terms, sampler=epochs(cost))
         if self.full_rank:
             return solver, Problem(Euclidean(*cost.shape), cost), np.zeros(cost.shape)
         manifold = FixedRankEmbedded(*cost.shape, self.rank)
@@ -63,10 +59,6 @@ class LabelLearner(Learner):
         return mean_average_precision(LabelScores(self.point_ if point is None else point)(X), Y)
 
 
-def _rival(kind: Any, cost: LabelRanking, step_size: float, passes: int) -> Solver:
-    return kind(step_size, n_steps=passes * cost.n_terms, sampler=epochs(cost))
-
-
 def _method(label: str, *parameters: Any, **more: Any) -> Method:
     return Method(label, LabelLearner(*parameters, **more), POWERS)
 
@@ -76,7 +68,7 @@ POWERS = crossed(step_size=(0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0))
 METHODS: dict[str, Method] = {
     "loreta": _method("LORETA-1"),
     "loreta-warp": _method("LORETA-1, WARP", sampling="warp"),
-    "pa": _method("passive-aggressive", partial(_rival, PassiveAggressive)),
-    "matrix-perceptron": _method("Matrix Perceptron", partial(_rival, MatrixPerceptron), full_rank=True),
-    "group-perceptron": _method("group perceptron", partial(_rival, GroupPerceptron), 1.0, full_rank=True),
+    "pa": _method("passive-aggressive", PassiveAggressive),
+    "matrix-perceptron": _method("Matrix Perceptron", MatrixPerceptron, full_rank=True),
+    "group-perceptron": _method("group perceptron", GroupPerceptron, 1.0, full_rank=True),
 }

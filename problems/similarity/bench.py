@@ -9,7 +9,7 @@ import numpy as np
 from problems.comparison import Comparison, Method
 from problems.datasets import Bundle
 from problems.evaluation import Retrieval, evaluate_retrieval
-from problems.similarity.methods import CURVE_QUERIES, TripletLearner
+from problems.similarity.methods import CURVE_QUERIES, SimilarityLearner
 from problems.text import informative_unit_rows
 from rmopt.solvers import Recorder
 
@@ -38,11 +38,11 @@ class Bench:
         n_curve = min(CURVE_QUERIES, len(self.y_test))
         self.curve_queries = np.sort(np.random.default_rng(seed).permutation(len(self.y_test))[:n_curve])
 
-    def measured(self, learner: TripletLearner, ks: tuple[int, ...] = (1, 10)) -> Retrieval:
+    def measured(self, learner: SimilarityLearner, ks: tuple[int, ...] = (1, 10)) -> Retrieval:
         """Return how well a learned W ranks the test part."""
         return evaluate_retrieval(learner.scores(self.X_test), self.y_test, ks=ks)
 
-    def curve(self, learner: TripletLearner, first: int, **how: Any) -> Recorder:
+    def curve(self, learner: SimilarityLearner, first: int, **how: Any) -> Recorder:
         """Return a recorder of mean average precision for some test queries."""
 
         def measure(point: Any) -> float:
@@ -51,12 +51,12 @@ class Bench:
 
         return Recorder({"map": measure}, first=first, **how)
 
-    def selected(self, comparison: Comparison, method: Method, learner: TripletLearner) -> float:
+    def selected(self, comparison: Comparison, method: Method, learner: SimilarityLearner) -> float:
         """Return the step size that cross-validation on the training part chooses, and say it."""
         from sklearn.model_selection import StratifiedKFold
 
         folds = StratifiedKFold(SELECTION_FOLDS, shuffle=True, random_state=self.seed)
-        scoring = {"map": TripletLearner.score}
+        scoring = {"map": SimilarityLearner.score}
         found, _ = comparison.search(method.label, learner, method.grid, self.X, self.y, folds, scoring)
         edge = ", at the edge of the grid" if found in (method.grid[0], method.grid[-1]) else ""
         comparison.run.say(

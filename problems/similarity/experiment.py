@@ -14,7 +14,7 @@ from problems.datasets import Bundle, load
 from problems.evaluation import Retrieval, cosine_scores, evaluate_retrieval
 from problems.similarity.bench import Bench
 from problems.similarity.figure import draw_learning_curves
-from problems.similarity.methods import METHODS, TripletLearner
+from problems.similarity.methods import METHODS, SimilarityLearner
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number
 from rmopt.experiments import Outcome, Run
@@ -80,7 +80,7 @@ def similarity(
     sizes = _step_sizes(chosen, steps, {"loreta": step_size, "naive-gd": gd_step_size, "pa": pa_c})
     bundle: Bundle = load(data, data_home)
     bench = Bench(bundle, features, split, run.seed)
-    lines: list[tuple[str, Method, TripletLearner]] = []
+    lines: list[tuple[str, Method, SimilarityLearner]] = []
     for name, method in chosen.items():
         tuned = method.estimator.choices is not None
         for variant in variants if tuned else [settings | {"step-size": sizes[name]}]:
@@ -123,7 +123,7 @@ def similarity(
 
 
 def _trained(
-    run: Run, bench: Bench, label: str, learner: TripletLearner, resume: bool
+    run: Run, bench: Bench, label: str, learner: SimilarityLearner, resume: bool
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Train one method; return its row and its learning curve, and save its model and checkpoint."""
     name = "-".join(label.lower().replace(",", "").split())

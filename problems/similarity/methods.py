@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy as np
 from problems.comparison import Learner, Method, crossed
 from problems.evaluation import ScoreBlock, bilinear_scores, evaluate_retrieval, matrix_scores
 from problems.full_matrix import Lego, Oasis
+from problems.loreta import loreta_solver
+from problems.similarity.model import initial_point
 from problems.similarity.rivals import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
-from problems.similarity.training import initial_point, loreta_solver
 from problems.triplets import ClassTriplets
 from rmopt.core import Manifold, Problem
 from rmopt.costs import TripletSum
@@ -24,7 +26,8 @@ Array = np.ndarray
 CURVE_QUERIES = 200
 
 
-class TripletLearner(Learner):
+@dataclass(eq=False, repr=False)
+class SimilarityLearner(Learner):
     """A way to learn W from triplets of the training rows.
 
     Parameters
@@ -43,21 +46,15 @@ class TripletLearner(Learner):
         See `LoretaSimilarity`; a method of full rank starts at the identity.
     """
 
-    def __init__(
-        self,
-        manifold: Callable[[int, int], Manifold],
-        solver: Callable[..., Solver],
-        step_size: float,
-        metric: bool = False,
-        choices: dict[str, Any] | None = None,
-        rank: int = 10,
-        n_triplets: int = 100_000,
-        init: str = "identity",
-        random_state: int = 0,
-    ) -> None:
-        self.manifold, self.solver, self.step_size, self.metric = manifold, solver, step_size, metric
-        self.choices, self.rank, self.n_triplets = choices, rank, n_triplets
-        self.init, self.random_state = init, random_state
+    manifold: Callable[[int, int], Manifold]
+    solver: Callable[..., Solver]
+    step_size: float
+    metric: bool = False
+    choices: dict[str, Any] | None = None
+    rank: int = 10
+    n_triplets: int = 100_000
+    init: str = "identity"
+    random_state: int = 0
 
     @property
     def full_rank(self) -> bool:
@@ -110,15 +107,17 @@ CHOICES = {"retraction": "second-order", "engine": "auto"}
 
 METHODS: dict[str, Method] = {
     "naive-gd": Method(
-        "naive gradient descent", TripletLearner(_general, FactoredGradientDescent, 0.1), RIVAL_GRID
+        "naive gradient descent", SimilarityLearner(_general, FactoredGradientDescent, 0.1), RIVAL_GRID
     ),
-    "psd-gd": Method("naive PSD descent", TripletLearner(PSDFixedRank, PSDGradientDescent, 0.1), RIVAL_GRID),
-    "pa": Method("passive-aggressive", TripletLearner(_general, PassiveAggressive, 0.1), RIVAL_GRID),
-    "oasis": Method("OASIS", TripletLearner(_full, Oasis, 0.1), OASIS_GRID),
-    "lego": Method("LEGO", TripletLearner(_full, Lego, 1.0, metric=True), LEGO_GRID),
-    "polar": Method("polar PSD", TripletLearner(PolarPSD, SGD, 0.1), RIVAL_GRID),
+    "psd-gd": Method(
+        "naive PSD descent", SimilarityLearner(PSDFixedRank, PSDGradientDescent, 0.1), RIVAL_GRID
+    ),
+    "pa": Method("passive-aggressive", SimilarityLearner(_general, PassiveAggressive, 0.1), RIVAL_GRID),
+    "oasis": Method("OASIS", SimilarityLearner(_full, Oasis, 0.1), OASIS_GRID),
+    "lego": Method("LEGO", SimilarityLearner(_full, Lego, 1.0, metric=True), LEGO_GRID),
+    "polar": Method("polar PSD", SimilarityLearner(PolarPSD, SGD, 0.1), RIVAL_GRID),
     "loreta": Method(
-        "LORETA-1", TripletLearner(_general, loreta_solver, 10.0, choices=CHOICES), LORETA_GRID, ours=True
+        "LORETA-1", SimilarityLearner(_general, loreta_solver, 10.0, choices=CHOICES), LORETA_GRID, ours=True
     ),
-    "loreta-psd": Method("LORETA-1-PSD", TripletLearner(PSDFixedRank, SGD, 10.0), LORETA_GRID, ours=True),
+    "loreta-psd": Method("LORETA-1-PSD", SimilarityLearner(PSDFixedRank, SGD, 10.0), LORETA_GRID, ours=True),
 }

@@ -15,7 +15,7 @@ from problems.datasets import Bundle, load
 from problems.similarity.bench import Bench
 from problems.similarity.claims import rank_claims
 from problems.similarity.figure import draw_ranks
-from problems.similarity.methods import METHODS, TripletLearner
+from problems.similarity.methods import METHODS, SimilarityLearner
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.experiments import Outcome, Run
 from rmopt.manifolds import FixedRankEmbedded
@@ -76,7 +76,7 @@ def similarity_ranks(
     def bench_of(features: int, split: int) -> Bench:
         return Bench(bundle, features, split, run.seed)
 
-    def learner_of(name: str, rank: int, step_size: float, triplets: int) -> TripletLearner:
+    def learner_of(name: str, rank: int, step_size: float, triplets: int) -> SimilarityLearner:
         return chosen[name].made(rank=rank, step_size=step_size, n_triplets=triplets, random_state=run.seed)
 
     def train(one: Settings) -> Cell:
