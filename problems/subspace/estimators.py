@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,11 +16,11 @@ from sklearn.base import BaseEstimator
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
-from problems.door import array_of, begin, file_path, seedable
+from problems.door import Checked, array_of, begin, file_path, seedable
 from problems.subspace.cost import KnownEntries, MatrixCompletion, columns_of, known_entries, predictions
-from problems.subspace.training import PLAN, GossipPlan, descent, gossip
+from problems.subspace.training import GossipPlan, descent, gossip
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import Check, bounded, flag, integer, number, shown
+from rmopt.core.arguments import bounded, flag, integer, number, shown
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.engines.threads import one_blas_thread
 from rmopt.manifolds import Grassmann
@@ -149,7 +149,8 @@ def _limits(name: str, value: Any) -> tuple[float, float] | None:
     return low, number(f"{name}[1]", value[1], above=low)
 
 
-class CompletionEstimator(BaseEstimator):
+@dataclass(eq=False, repr=False)
+class CompletionEstimator(Checked, BaseEstimator):
     """A matrix as mean + effects of row and column + u_i · w_j; a subclass finds the span of U in `learn`.
 
     Known entries are given as a sparse matrix, ``fit(ratings)``, or as pairs of a row and a column with a value for
@@ -166,24 +167,17 @@ class CompletionEstimator(BaseEstimator):
         Zero without `bias`.
     """
 
-    rank: int
-    n_agents = 1
-    lam: float
-    bias: bool
-    limits: tuple[float, float] | None
-    random_state: Any
-    components_: Array
-    weights_: Array
     # What scikit-learn's metadata routing hands on, unless asked otherwise.
     __metadata_request__fit: ClassVar = {"shape": True}
 
-    _parameters: ClassVar[dict[str, Check]] = {
-        "rank": bounded(integer, 1),
-        "lam": bounded(number, least=0, below=0.5),
-        "bias": flag,
-        "limits": _limits,
-        "random_state": seedable,
-    }
+    rank: Annotated[int, bounded(integer, 1)] = 10
+    _: KW_ONLY
+    lam: Annotated[float, bounded(number, least=0, below=0.5)] = 0.01
+    bias: Annotated[bool, flag] = False
+    limits: Annotated[tuple[float, float] | None, _limits] = None
+    random_state: Annotated[Any, seedable] = None
+
+    n_agents = 1
 
     @abstractmethod
     def learn(self, tasks: MatrixCompletion, start: Array | None, seed: int) -> Array:
@@ -329,6 +323,12 @@ class GossipMatrixCompletion(CompletionEstimator):
         Weight ρ of the agreement; "auto": a tenth of the agents' mean curvature.
     lam : float
         λ: how much entries that are not known are drawn to 0.
+    bias : bool
+        Add effects of rows and columns, fitted in turns with the subspace.
+    limits : (float, float), optional
+        Predictions are clipped to them.
+    random_state : int, RandomState or None
+        Equal integers give equal bits.
     variant : {"stochastic", "parallel", "precon-stochastic", "precon-parallel"}
     graph : {"path", "ring", "grid", "star", "complete", "erdos-renyi"}, Graph or list of edges
         Who talks to whom.
@@ -341,14 +341,8 @@ class GossipMatrixCompletion(CompletionEstimator):
     retraction : {"exponential", "qr", "polar"}
     init : {"common", "independent"}
         Do agents start with the same random subspace.
-    bias : bool
-        Add effects of rows and columns, fitted in turns with the subspace.
-    limits : (float, float), optional
-        Predictions are clipped to them.
     checkpoint : path, optional
         Save the state there, and resume from it when the file exists. Not with `bias`.
-    random_state : int, RandomState or None
-        Equal integers give equal bits.
     verbose : bool
         Draw a progress bar on standard error.
 
@@ -375,11 +369,11 @@ class GossipMatrixCompletion(CompletionEstimator):
     True
     """
 
-    rank: int = 10
-    n_agents: int = 5
+    _parameters = CompletionEstimator._parameters | GossipPlan._parameters
+
+    n_agents: Annotated[int, bounded(integer, 2)] = 5
     rho: float | str = "auto"
     _: KW_ONLY
-    lam: float = 0.01
     variant: str = "stochastic"
     graph: Any = "path"
     n_updates: float = 200.0
@@ -388,19 +382,8 @@ class GossipMatrixCompletion(CompletionEstimator):
     clock: str = "shared"
     retraction: str = "exponential"
     init: str = "common"
-    bias: bool = False
-    limits: tuple[float, float] | None = None
-    checkpoint: Path | str | None = None
-    random_state: Any = None
-    verbose: bool = False
-
-    _parameters: ClassVar[dict[str, Check]] = {
-        **CompletionEstimator._parameters,
-        **PLAN,
-        "n_agents": bounded(integer, 2),
-        "checkpoint": file_path,
-        "verbose": flag,
-    }
+    checkpoint: Annotated[Path | str | None, file_path] = None
+    verbose: Annotated[bool, flag] = False
 
     def plan(self) -> GossipPlan:
         """Return how the agents gossip."""
@@ -434,15 +417,15 @@ class BatchCompletion(CompletionEstimator):
     rank : int
     lam : float
         λ: how much entries that are not known are drawn to 0, from 0 to below ½.
-    max_iterations : int
-    tol : float
-        Stop when the gradient is this short, relative to its length at the start.
     bias : bool
         Add effects of rows and columns, fitted in turns with the subspace.
     limits : (float, float), optional
         Predictions are clipped to them.
     random_state : int, RandomState or None
         Of the start of the truncated SVD; equal integers give equal bits.
+    max_iterations : int
+    tol : float
+        Stop when the gradient is this short, relative to its length at the start.
 
     Attributes
     ----------
@@ -468,22 +451,11 @@ class BatchCompletion(CompletionEstimator):
     True
     """
 
-    _parameters: ClassVar[dict[str, Check]] = {
-        **CompletionEstimator._parameters,
-        "max_iterations": bounded(integer, 1),
-        "tol": bounded(number, least=0),
-    }
-
     optimizer: ClassVar[str]
 
-    rank: int = 10
     _: KW_ONLY
-    lam: float = 0.01
-    max_iterations: int = 15
-    tol: float = 1e-6
-    bias: bool = False
-    limits: tuple[float, float] | None = None
-    random_state: Any = None
+    max_iterations: Annotated[int, bounded(integer, 1)] = 15
+    tol: Annotated[float, bounded(number, least=0)] = 1e-6
 
     def learn(self, tasks: MatrixCompletion, start: Array | None, seed: int) -> Array:
         U = leading_subspace(tasks, self.rank, seed) if start is None else start

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from problems.door import admit, array_of, begin, column_of_names, finite, in_range, positions, seedable, seen
+from problems.door import Checked, admit, begin, column_of_names, finite, in_range, positions, seedable, seen
 from problems.subspace.cost import MultitaskFeatures
-from problems.subspace.training import PLAN, GossipPlan, descent, gossip
+from problems.subspace.training import GossipPlan, descent, gossip
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import Check, bounded, flag, integer, number, one_of
+from rmopt.core.arguments import array, bounded, flag, integer, number, one_of
 from rmopt.engines.threads import one_blas_thread
 from rmopt.solvers import Recorder
 
@@ -61,7 +61,7 @@ class Prepared:
 
 
 @dataclass(eq=False, repr=False)
-class MultitaskSubspace(RegressorMixin, BaseEstimator):
+class MultitaskSubspace(Checked, RegressorMixin, BaseEstimator):
     """Linear regressions of several tasks, whose coefficients U w_t share an r-dimensional subspace.
 
     Mishra et al. 2019, equation 14; the tasks belong to agents who gossip about the subspace, or are in one place.
@@ -127,24 +127,15 @@ class MultitaskSubspace(RegressorMixin, BaseEstimator):
     __metadata_request__predict: ClassVar = {"tasks": True}
     __metadata_request__score: ClassVar = {"tasks": True}
 
-    _parameters: ClassVar[dict[str, Check]] = {
-        **{name: check for name, check in PLAN.items() if name not in ("retraction", "init")},
-        "rank": bounded(integer, 1),
-        "lam": bounded(number, least=0),
-        "solver": bounded(one_of, ("gossip", "batch")),
-        "n_agents": bounded(integer, 2),
-        "scale": bounded(one_of, SCALES),
-        "centre": bounded(one_of, CENTRES),
-        "max_iterations": bounded(integer, 1),
-        "random_state": seedable,
-        "verbose": flag,
+    _parameters: ClassVar = {
+        name: check for name, check in GossipPlan._parameters.items() if name not in ("retraction", "init")
     }
 
-    rank: int = 5
+    rank: Annotated[int, bounded(integer, 1)] = 5
     _: KW_ONLY
-    lam: float = 0.1
-    solver: str = "gossip"
-    n_agents: int = 6
+    lam: Annotated[float, bounded(number, least=0)] = 0.1
+    solver: Annotated[str, bounded(one_of, ("gossip", "batch"))] = "gossip"
+    n_agents: Annotated[int, bounded(integer, 2)] = 6
     rho: float | str = "auto"
     variant: str = "stochastic"
     graph: Any = "path"
@@ -152,11 +143,11 @@ class MultitaskSubspace(RegressorMixin, BaseEstimator):
     step_size: float = 1.0
     decay: float = 1.0
     clock: str = "shared"
-    scale: str = "standard"
-    centre: str = "tasks"
-    max_iterations: int = 100
-    random_state: Any = None
-    verbose: bool = False
+    scale: Annotated[str, bounded(one_of, SCALES)] = "standard"
+    centre: Annotated[str, bounded(one_of, CENTRES)] = "tasks"
+    max_iterations: Annotated[int, bounded(integer, 1)] = 100
+    random_state: Annotated[Any, seedable] = None
+    verbose: Annotated[bool, flag] = False
 
     @one_blas_thread()
     def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
@@ -245,7 +236,7 @@ class MultitaskSubspace(RegressorMixin, BaseEstimator):
 
     @staticmethod
     def _checked_tasks(tasks: Any, count: int) -> Array:
-        names = array_of("tasks", tasks)
+        names = array("tasks", tasks)
         if tasks is None or names.shape != (count,):
             raise InvalidInputError(
                 f"tasks must name one task for each of {count} examples, got shape {names.shape}; in searches and "

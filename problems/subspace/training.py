@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from problems.door import Checked
 from rmopt.core import AgentSum, Graph, InvalidInputError, Parts, Problem, as_graph
 from rmopt.core.ambient import dense
-from rmopt.core.arguments import Check, bounded, instance, number, one_of
+from rmopt.core.arguments import bounded, instance, number, one_of
 from rmopt.core.graph import GRAPHS
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost
@@ -51,21 +52,8 @@ def _graph(name: str, value: Any) -> Any:
     return value if listed else instance(name, value, (Graph, list, tuple), wanted)
 
 
-PLAN: dict[str, Check] = {
-    "rho": _rho,
-    "variant": bounded(one_of, VARIANTS),
-    "graph": _graph,
-    "step_size": bounded(number, above=0),
-    "decay": bounded(number, least=0),
-    "n_updates": bounded(number, least=0, most=1e9),
-    "clock": bounded(one_of, CLOCKS),
-    "retraction": bounded(one_of, GRASSMANN_RETRACTIONS),
-    "init": bounded(one_of, ("common", "independent")),
-}
-
-
 @dataclass(frozen=True)
-class GossipPlan:
+class GossipPlan(Checked):
     """How agents gossip.
 
     Attributes
@@ -91,24 +79,24 @@ class GossipPlan:
         its own.
     """
 
-    rho: float | str = "auto"
-    variant: str = "stochastic"
-    graph: Any = "path"
-    step_size: float = 1.0
-    decay: float = 1.0
-    n_updates: float = 200.0
-    clock: str = "shared"
-    retraction: str = "exponential"
-    init: str = "common"
+    rho: Annotated[float | str, _rho] = "auto"
+    variant: Annotated[str, bounded(one_of, VARIANTS)] = "stochastic"
+    graph: Annotated[Any, _graph] = "path"
+    step_size: Annotated[float, bounded(number, above=0)] = 1.0
+    decay: Annotated[float, bounded(number, least=0)] = 1.0
+    n_updates: Annotated[float, bounded(number, least=0, most=1e9)] = 200.0
+    clock: Annotated[str, bounded(one_of, CLOCKS)] = "shared"
+    retraction: Annotated[str, bounded(one_of, GRASSMANN_RETRACTIONS)] = "exponential"
+    init: Annotated[str, bounded(one_of, ("common", "independent"))] = "common"
 
     def __post_init__(self) -> None:
-        for name, check in PLAN.items():
+        for name, check in self._parameters.items():
             object.__setattr__(self, name, check(name, getattr(self, name)))
 
     @classmethod
     def of(cls, estimator: Any) -> GossipPlan:
         """Return the plan that the parameters of an estimator name."""
-        return cls(**{name: value for name, value in estimator.get_params(False).items() if name in PLAN})
+        return cls(**{name: getattr(estimator, name) for name in cls._parameters if hasattr(estimator, name)})
 
 
 @dataclass(frozen=True)
