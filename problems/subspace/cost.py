@@ -84,13 +84,13 @@ class Memo:
         return {"_known": []}
 
 
-def cuts_of(what: str, count: int, n_agents: int) -> Array:
-    """Return where the consecutive shares of agents begin and the last one ends, as many each as can be."""
+def shares_out(what: str, count: int, n_agents: int) -> list[slice]:
+    """Return consecutive shares for each agent, as many each as can be."""
     if not 1 <= n_agents <= count:
         raise InvalidInputError(
             f"n_agents = {n_agents} must lie between 1 and the number of {what}, {count}."
         )
-    return np.arange(n_agents + 1) * count // n_agents
+    return [slice(first, last) for first, last in pairwise(np.arange(n_agents + 1) * count // n_agents)]
 
 
 def scaled_inverse(curvature: Array, tangent: Array) -> Array:
@@ -320,11 +320,12 @@ def dealt(ratings: Any, n_agents: int) -> dict[int, KnownEntries]:
     """Return consecutive columns for each agent, as many each as can be."""
     whole = known_entries(ratings)
     parts = {}
-    for agent, (first, last) in enumerate(pairwise(cuts_of("columns", whole.shape[1], n_agents))):
-        parts[agent] = whole[:, first:last]
+    for agent, share in enumerate(shares_out("columns", whole.shape[1], n_agents)):
+        parts[agent] = whole[:, share]
         if parts[agent].nnz == 0:
             raise InvalidInputError(
-                f"agent {agent} (columns {first} to {last - 1}) would have no known entry; choose fewer agents."
+                f"agent {agent} (columns {share.start} to {share.stop - 1}) would have no known entry; choose fewer "
+                "agents."
             )
     return parts
 
@@ -374,7 +375,11 @@ class MultitaskFeatures(OwnedData):
         self, tasks: Sequence[Task] | Mapping[int, Sequence[Task]], n_agents: int = 1, lam: float = 0.0
     ) -> None:
         self.lam, self._n_agents = number("lam", lam, least=0, most=1e150), integer("n_agents", n_agents, 1)
-        parts = tasks if isinstance(tasks, Mapping) else dealt_tasks(sequence("tasks", tasks), n_agents)
+        if isinstance(tasks, Mapping):
+            parts = tasks
+        else:
+            shares = shares_out("tasks", len(sequence("tasks", tasks)), n_agents)
+            parts = {agent: tasks[share] for agent, share in enumerate(shares)}
         self.parts = {agent: TaskGroup(part, f"agent {agent}, ") for agent, part in parts.items()}
         widths = {part.X.shape[1] for part in self.parts.values()}
         if len(widths) != 1:
@@ -473,9 +478,3 @@ class Solution:
         self.W = np.linalg.solve(self.systems, right[..., None])[..., 0]
         self.gaps = np.einsum("ij,ij->i", self.V, self.W[group.task]) - group.y
         self.total = float(0.5 * self.gaps @ self.gaps + lam * np.sum(self.W**2))
-
-
-def dealt_tasks(tasks: Sequence[Task], n_agents: int) -> dict[int, Sequence[Task]]:
-    """Return consecutive tasks for each agent, as many each as can be."""
-    ends = pairwise(cuts_of("tasks", len(tasks), n_agents))
-    return {agent: tasks[first:last] for agent, (first, last) in enumerate(ends)}

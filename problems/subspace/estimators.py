@@ -155,16 +155,6 @@ class CompletionEstimator(Checked, BaseEstimator):
 
     Known entries are given as a sparse matrix, ``fit(ratings)``, or as pairs of a row and a column with a value for
     each, ``fit(pairs, values)``. scikit-learn's cross-validation and searches split the pairs (see `EntryKFold`).
-
-    Attributes
-    ----------
-    components_ : array, shape (m, rank)
-        U, orthonormal.
-    weights_ : array, shape (n, rank)
-        W.
-    mean_ : float
-    row_effects_, column_effects_ : array
-        Zero without `bias`.
     """
 
     # What scikit-learn's metadata routing hands on, unless asked otherwise.
@@ -349,7 +339,7 @@ class GossipMatrixCompletion(CompletionEstimator):
     Attributes
     ----------
     components_, weights_, mean_, row_effects_, column_effects_
-        See `CompletionEstimator`; the basis is that of the Fréchet mean of the agents' subspaces.
+        As of `RTRMC`; the basis is that of the Fréchet mean of the agents' subspaces.
     agents_ : Parts
         Each agent's basis.
     rho_ : float

@@ -14,6 +14,7 @@ import numpy as np
 from problems.cells import Cell
 from problems.comparison import Comparison, Settings
 from problems.subspace.baselines import DLMaFit
+from problems.subspace.cost import MatrixCompletion
 from problems.subspace.estimators import RCGMC, RTRMC
 from problems.subspace.shares import Shares
 from problems.subspace.training import VARIANTS, GossipPlan, gossip
@@ -37,23 +38,6 @@ STEPS = (
 
 
 @dataclass(frozen=True)
-class Job:
-    """One model to train.
-
-    The recorder's metrics take `Parts`, one matrix per agent, orthonormal but for the Euclidean rival. The iterations
-    are those of batch solvers.
-    """
-
-    shares: Shares
-    rank: int
-    plan: GossipPlan
-    seed: int
-    recorder: Recorder
-    checkpoint: Path | None = None
-    iterations: int = 15
-
-
-@dataclass(frozen=True)
 class Trained:
     """What a method found: the subspace that predicts, each agent's own, and how long it took."""
 
@@ -67,54 +51,66 @@ class Trained:
 
 @dataclass(frozen=True)
 class Method:
-    """A method by name: do agents keep their data to themselves, and do step sizes of a plan move them."""
+    """A method by name: how it trains; do agents keep their data to themselves; do step sizes of a plan move them.
+
+    It is given the agents' shares, the plan, settings, and a recorder, whose metrics take matrices that are not
+    orthonormal where the Euclidean rival trains; and where to save.
+    """
 
     label: str
-    train: Callable[[Job], Trained]
+    train: Callable[..., Trained]
     decentral: bool = True
     gossips: bool = True
 
 
-def _gossip(job: Job, variant: str = "stochastic", flat: bool = False) -> Trained:
-    plan = replace(job.plan, variant=variant)
+def _gossip(
+    shares: Shares,
+    plan: GossipPlan,
+    one: Settings,
+    recorder: Recorder,
+    checkpoint: Path | None = None,
+    variant: str = "stochastic",
+    flat: bool = False,
+) -> Trained:
+    plan = replace(plan, variant=variant)
     if flat:
-        _all_here(job, "euclidean")
+        _all_here(shares, "euclidean")
         plan = replace(plan, clock="shared")
     found = gossip(
-        job.shares.tasks, job.rank, plan, job.seed, recorder=job.recorder, checkpoint=job.checkpoint,
-        world=job.shares.world, flat=flat,
+        shares.tasks, one["rank"], plan, one["seed"], recorder=recorder, checkpoint=checkpoint,
+        world=shares.world, flat=flat,
     )  # fmt: skip
     result = found.result
     return Trained(found.mean, found.points, result.seconds, result.updates, found.rho, found.bytes)
 
 
-def _d_lmafit(job: Job) -> Trained:
-    tasks, n, graph = _all_here(job, "d-lmafit")
-    manifold = Grassmann(tasks.n_rows, job.rank)
-    start = Power(manifold, n).random_point(generator(job.seed, Stream.START))
-    problem = Problem(Power(manifold, n), GossipCost(tasks, graph, 0.0, manifold))
+def _d_lmafit(shares: Shares, plan: GossipPlan, one: Settings, recorder: Recorder, _: Path) -> Trained:
+    tasks = _all_here(shares, "d-lmafit")
+    manifold, graph = Grassmann(tasks.n_rows, one["rank"]), as_graph(plan.graph, tasks.n_terms)
+    power = Power(manifold, tasks.n_terms)
+    start = power.random_point(generator(one["seed"], Stream.START))
+    problem = Problem(power, GossipCost(tasks, graph, 0.0, manifold))
     # An agent in the middle of a path moves twice as often as edges are taken.
-    steps = round(2 * job.plan.n_updates)
-    result = DLMaFit(steps).run(problem, start, random_state=job.seed, recorder=job.recorder)
+    solver = DLMaFit(round(2 * plan.n_updates))
+    result = solver.run(problem, start, random_state=one["seed"], recorder=recorder)
     mean = frechet_mean(manifold, list(result.point), tol=1e-9)
     return Trained(mean, result.point, result.seconds, result.updates)
 
 
-def _batch(job: Job, estimator: Any) -> Trained:
-    tasks, n, _ = _all_here(job, estimator.__name__)
-    solver = estimator(job.rank, max_iterations=job.iterations)
+def _batch(shares: Shares, _: GossipPlan, one: Settings, *__: Any, estimator: Any) -> Trained:
+    tasks = _all_here(shares, estimator.__name__)
+    solver = estimator(one["rank"], max_iterations=one["iterations"])
     # Compiled passes are loaded before the clock starts.
-    tasks.hessian(*2 * (Grassmann(tasks.n_rows, job.rank).random_point(np.random.default_rng(0)),))
+    tasks.hessian(*2 * (Grassmann(tasks.n_rows, one["rank"]).random_point(np.random.default_rng(0)),))
     begun = perf_counter()
-    U = solver.learn(tasks, None, job.seed)
-    return Trained(U, Parts([U] * n), perf_counter() - begun)
+    U = solver.learn(tasks, None, one["seed"])
+    return Trained(U, Parts([U] * tasks.n_terms), perf_counter() - begun)
 
 
-def _all_here(job: Job, name: str) -> tuple[Any, int, Any]:
-    if job.shares.world.size > 1:
+def _all_here(shares: Shares, name: str) -> MatrixCompletion:
+    if shares.world.size > 1:
         raise MissingCapabilityError(f"{name} runs in one process; with --agents mpi choose gossip methods.")
-    tasks = job.shares.tasks
-    return tasks, tasks.n_terms, as_graph(job.plan.graph, tasks.n_terms)
+    return shares.tasks
 
 
 METHODS: dict[str, Method] = {
@@ -152,8 +148,8 @@ class CompletionRuns:
         self.world.least(0)
         self._remove_checkpoints()
 
-    def _remove_checkpoints(self) -> None:
-        for old in self.run.out.glob("checkpoint-*.npz"):
+    def _remove_checkpoints(self, but: Path | None = None) -> None:
+        for old in set(self.run.out.glob("checkpoint-*.npz")) - {but}:
             old.unlink(missing_ok=True)
 
     def results(
@@ -189,17 +185,14 @@ class CompletionRuns:
 
     def _selected(self, one: Settings, shares: Shares) -> Cell:
         """Return the step size and decay with the least error on held-out training entries, to 1 %."""
-        parts = [shares.fold(fold, one["folds"], self.run.seed) for fold in range(one["folds"])]
+        parts = [shares.fold(fold, one["folds"], one["seed"]) for fold in range(one["folds"])]
 
-        def error(plan: GossipPlan, part: Shares) -> float:
-            job = Job(part, one["rank"], plan, self.run.seed, Recorder())
-            return part.test_rmse(METHODS[one["method"]].train(job).mean)
-
-        errors = {}
+        train, errors = METHODS[one["method"]].train, {}
         for step_size, decay in STEPS:
             plan = self._plan(one | {"step_size": step_size, "decay": decay})
             try:
-                errors[step_size, decay] = float(np.mean([error(plan, part) for part in parts]))
+                found = [part.test_rmse(train(part, plan, one, Recorder()).mean) for part in parts]
+                errors[step_size, decay] = float(np.mean(found))
             except RmoptError:
                 # A step size that diverges on some fold is out.
                 errors[step_size, decay] = float("inf")
@@ -222,11 +215,13 @@ class CompletionRuns:
         # Dense at the start.
         at = sorted({round(step) for step in np.geomspace(max(1.0, steps / 200), steps, MEASURED)})
         recorder = Recorder(metrics, at=at, progress=self.run.progress, description=method.label)
-        stem = "-".join(str(one[key]) for key in ("method", "agents", "rank", "rho", "split"))
+        own = dict(one.items() - self._comparison.about.items())
+        stem = "-".join(str(own[key]) for key in sorted(own.keys() - {"data", "hidden"}))
         saved = self.run.path(f"checkpoint-{stem}.npz")
-        trained = method.train(
-            Job(shares, one["rank"], plan, self.run.seed, recorder, saved, one["iterations"])
-        )
+        if self.world.size == 1:
+            # The results of other models are kept already.
+            self._remove_checkpoints(but=saved)
+        trained = method.train(shares, plan, one, recorder, saved)
         if one["split"] == 0:
             self.last[one["method"]] = trained
         used = {"rho": trained.rho, "step_size": plan.step_size, "decay": plan.decay}

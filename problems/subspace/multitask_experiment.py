@@ -87,8 +87,7 @@ def multitask(
     weight, widths = number_or_auto(rho, "--rho"), whole_numbers(ranks, "--ranks")
     with threadpool_limits(1, user_api="blas"):
         if data == "case6":
-            gossips = {name: name for name in VARIANTS}
-            names = chosen_from(gossips, methods or "stochastic,parallel", "--methods")
+            names = chosen_from(VARIANTS, methods or "stochastic,parallel", "--methods")
             wanted = 1e3 if weight == "auto" else weight
             plan = GossipPlan(
                 wanted, graph=graph, step_size=step_size, decay=decay, n_updates=updates, init="independent"
@@ -137,11 +136,10 @@ def _table(
             "agents_best": min(own, default=None), "agents_worst": max(own, default=None), "seconds": seconds,
         }  # fmt: skip
 
-    settings = crossed(
-        rank=ranks, method=[name for name in methods if name != "alt-min"], split=range(splits)
-    )
+    models = crossed(rank=ranks, method=[name for name in methods if name != "alt-min"])
     # Alt-Min has no rank: a level.
-    settings += crossed(rank=[0], method=[name for name in methods if name == "alt-min"], split=range(splits))
+    models += crossed(rank=[0], method=[name for name in methods if name == "alt-min"])
+    settings = [model | {"split": split} for model in models for split in range(splits)]
     found = comparison.results(settings, train, ("method", "rank"))
     curves: dict[str, Any] = {}
     for (name, rank), results in found.items():

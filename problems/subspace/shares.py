@@ -13,10 +13,10 @@ from problems.subspace.cost import (
     KnownEntries,
     MatrixCompletion,
     columns_of,
-    cuts_of,
     dealt,
     known_entries,
     predictions,
+    shares_out,
 )
 from rmopt.core import InvalidInputError
 from rmopt.core.streams import Stream, generator
@@ -83,7 +83,7 @@ def shares_of(ratings: Ratings, test: Array, n_agents: int, lam: float, world: W
     The rank is for an early word about columns with too few entries.
     """
     whole, held = dealt(ratings.table(~test), n_agents), known_entries(ratings.table(test))
-    cuts = cuts_of("columns", held.shape[1], n_agents)
+    columns = shares_out("columns", held.shape[1], n_agents)
     train = {agent: whole[agent] for agent in world.mine(n_agents)}
     total, count = world.total(np.sum([(part.data.sum(), part.nnz) for part in train.values()], axis=0))
     mean = float(total / count)
@@ -91,8 +91,7 @@ def shares_of(ratings: Ratings, test: Array, n_agents: int, lam: float, world: W
         train[agent] = KnownEntries((part.data - mean, part.indices, part.indptr), shape=part.shape)
     tasks = MatrixCompletion(train, n_agents, lam)
     tasks.check_rank(rank)
-    out = {agent: held[:, cuts[agent] : cuts[agent + 1]] for agent in train}
-    return Shares(tasks, out, mean, ratings.limits, world)
+    return Shares(tasks, {agent: held[:, columns[agent]] for agent in train}, mean, ratings.limits, world)
 
 
 def low_rank_shares(
@@ -129,10 +128,10 @@ def low_rank_shares(
         A = np.linalg.qr(A)[0] * np.sqrt(m)
     A = A * np.geomspace(1.0, 1.0 / condition, rank)
     count = int(oversampling * rank * (m + n - rank) / n_agents)
-    cuts = cuts_of("columns", n, n_agents)
+    columns = shares_out("columns", n, n_agents)
     train, test = {}, {}
     for agent in world.mine(n_agents):
-        rng, width = generator(seed, Stream.ENTRIES, agent), int(cuts[agent + 1] - cuts[agent])
+        rng, width = generator(seed, Stream.ENTRIES, agent), int(columns[agent].stop - columns[agent].start)
         if count > 0.8 * m * width:
             raise InvalidInputError(
                 f"an oversampling of {oversampling:g} asks for {count:,} of the {m * width:,} entries of agent "
