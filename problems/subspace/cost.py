@@ -157,31 +157,24 @@ class MatrixCompletion(OwnedData):
     # One agent
 
     def agent_value(self, point: Array, agent: int) -> float:
-        return self._pass(point, agent, with_gradient=False)[0]
+        return self._agent(point, agent).total
 
     def agent_gradient(self, point: Array, agent: int) -> tuple[Array, Array]:
         """Return the Euclidean gradient of an agent's part (m × r), and WᵀW."""
-        _, W, G = self._pass(point, agent, with_gradient=True)
-        curvature = W.T @ W
-        return self._with_rest(G, point, curvature), curvature
+        solved = self._agent(point, agent, with_gradient=True)
+        return self._gradient(solved, point), solved.curvature
 
     def weights(self, point: Array, agent: int) -> Array:
         """Return the inner solution W for an agent's columns, shape (n_i, r)."""
-        return self._pass(point, agent, with_gradient=False)[1]
+        return self._agent(point, agent).inner[0]
 
     def residual_sum(self, point: Array, agent: int) -> tuple[float, int]:
         """Return ‖P_Ω(U Wᵀ − Y)‖² of an agent, and the number of its known entries."""
         gaps = misfits(self.parts[agent], point, self.weights(point, agent))
         return float(gaps @ gaps), len(gaps)
 
-    def _pass(self, point: Array, agent: int, with_gradient: bool) -> tuple[float, Array, Array]:
-        part, point = self._part(agent), self._checked(point)
-        n, r = part.shape[1], point.shape[1]
-        inner = W, *_ = np.empty((n, r)), np.empty((0, r, r)), np.empty(0)
-        G = np.zeros((self.n_rows if with_gradient else 0, r))
-        total, failed = kernels.solve_piece(part.known, point, point.T @ point, self.lam, 0, n, inner, G)
-        self._check_solved(part, failed, point, f"agent {agent}, ")
-        return total, W, G
+    def _agent(self, point: Array, agent: int, with_gradient: bool = False) -> Solved:
+        return self._solve_columns(self._part(agent), point, f"agent {agent}, ", with_gradient)
 
     # All columns at once, for batch solvers
 
@@ -189,8 +182,7 @@ class MatrixCompletion(OwnedData):
         return self._solve(point).total
 
     def gradient(self, point: Array) -> Array:
-        solved = self._solve(point)
-        return self._with_rest(solved.parts.sum(axis=0), point, solved.curvature)
+        return self._gradient(self._solve(point), point)
 
     def hessian(self, point: Array, direction: Array) -> Array:
         """Return the derivative of the Euclidean gradient along a direction, shape (m, r)."""
@@ -238,25 +230,29 @@ class MatrixCompletion(OwnedData):
         return np.append(begins, whole.shape[1]).astype(np.int64)
 
     def _solve(self, point: Array) -> Solved:
-        return self._solved.get(point, self._solve_anew)
+        return self._solved.get(point, lambda U: self._solve_columns(self.whole, U, "", True, self._cuts))
 
-    def _solve_anew(self, point: Array) -> Solved:
-        whole, U = self.whole, self._checked(point)
-        n, r = whole.shape[1], U.shape[1]
-        inner = W, *_ = np.empty((n, r)), np.empty((n, r, r)), np.empty(whole.nnz)
-        parts = np.zeros((PIECES, *U.shape))
-        total, failed = kernels.solve_columns(whole.known, U, U.T @ U, self.lam, self._cuts, inner, parts)
-        self._check_solved(whole, failed, U, "")
-        return Solved(total, W.T @ W, inner, parts)
-
-    def _with_rest(self, G: Array, point: Array, curvature: Array) -> Array:
-        return G if self.lam == 0.0 else G + 2.0 * self.lam * (point @ curvature)
-
-    def _check_solved(self, part: sp.csc_array, failed: int, point: Array, where: str) -> None:
-        if failed >= 0 and not np.isfinite(point).all():
+    def _solve_columns(
+        self, part: KnownEntries, point: Array, where: str, with_gradient: bool, cuts: Array | None = None
+    ) -> Solved:
+        """Solve columns, with cuts in pieces that run in parallel, and keep then what the Hessian needs."""
+        U, pieces, kept = self._checked(point), *((1, 0) if cuts is None else (PIECES, 1))
+        n, r = part.shape[1], U.shape[1]
+        inner = W, *_ = np.empty((n, r)), np.empty((n * kept, r, r)), np.empty(part.nnz * kept)
+        given, parts = (part.known, U, U.T @ U, self.lam), np.zeros((pieces, len(U) * with_gradient, r))
+        if cuts is None:
+            total, failed = kernels.solve_piece(*given, 0, n, inner, parts[0])
+        else:
+            total, failed = kernels.solve_columns(*given, cuts, inner, parts)
+        if failed >= 0 and not np.isfinite(U).all():
             raise InvalidInputError(f"{where}the point holds NaN or infinity; look where it comes from.")
         if failed >= 0:
-            self._refuse(part, failed, point.shape[1], where)
+            self._refuse(part, failed, r, where)
+        return Solved(total, W.T @ W, inner, parts)
+
+    def _gradient(self, solved: Solved, point: Array) -> Array:
+        G = solved.parts.sum(axis=0)
+        return G if self.lam == 0.0 else G + 2.0 * self.lam * (point @ solved.curvature)
 
     def _refuse(self, part: sp.csc_array, column: int, rank: int, where: str) -> None:
         known = int(part.indptr[column + 1] - part.indptr[column])
@@ -378,8 +374,8 @@ class MultitaskFeatures(OwnedData):
         if isinstance(tasks, Mapping):
             parts = tasks
         else:
-            shares = shares_out("tasks", len(sequence("tasks", tasks)), n_agents)
-            parts = {agent: tasks[share] for agent, share in enumerate(shares)}
+            whole = sequence("tasks", tasks)
+            parts = dict(enumerate(whole[share] for share in shares_out("tasks", len(whole), n_agents)))
         self.parts = {agent: TaskGroup(part, f"agent {agent}, ") for agent, part in parts.items()}
         widths = {part.X.shape[1] for part in self.parts.values()}
         if len(widths) != 1:

@@ -20,7 +20,7 @@ from problems.door import Checked, array_of, begin, file_path, seedable
 from problems.subspace.cost import KnownEntries, MatrixCompletion, columns_of, known_entries, predictions
 from problems.subspace.training import GossipPlan, descent, gossip
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import bounded, flag, integer, number, shown
+from rmopt.core.arguments import bounded, flag, integer, number, optional, shown
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.engines.threads import one_blas_thread
 from rmopt.manifolds import Grassmann
@@ -139,10 +139,8 @@ def checked_pairs(rows: Any, columns: Any, shape: Any) -> tuple[Array, Array]:
     return rows, columns
 
 
-def _limits(name: str, value: Any) -> tuple[float, float] | None:
-    """Return a lower and an upper limit, or None."""
-    if value is None:
-        return None
+def _limits(name: str, value: Any) -> tuple[float, float]:
+    """Return a lower and an upper limit."""
     if isinstance(value, str) or np.shape(value) != (2,):
         raise InvalidInputError(f"{name} = {shown(value)} must be a pair (lowest, highest), or None.")
     low = number(f"{name}[0]", value[0])
@@ -164,7 +162,7 @@ class CompletionEstimator(Checked, BaseEstimator):
     _: KW_ONLY
     lam: Annotated[float, bounded(number, least=0, below=0.5)] = 0.01
     bias: Annotated[bool, flag] = False
-    limits: Annotated[tuple[float, float] | None, _limits] = None
+    limits: Annotated[tuple[float, float] | None, optional(_limits)] = None
     random_state: Annotated[Any, seedable] = None
 
     n_agents = 1
