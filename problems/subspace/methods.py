@@ -113,11 +113,10 @@ def _all_here(shares: Shares, name: str) -> MatrixCompletion:
     return shares.tasks
 
 
-METHODS: dict[str, Method] = {
-    **{
-        name: Method(f"{name.replace('-', ' ').title()} Gossip", partial(_gossip, variant=name))
-        for name in VARIANTS
-    },
+METHODS = {
+    name: Method(f"{name.replace('-', ' ').title()} Gossip", partial(_gossip, variant=name))
+    for name in VARIANTS
+} | {
     "euclidean": Method("Euclidean Gossip", partial(_gossip, flat=True)),
     "d-lmafit": Method("D-LMaFit", _d_lmafit, gossips=False),
     "rtrmc": Method("RTRMC (batch)", partial(_batch, estimator=RTRMC), decentral=False, gossips=False),
