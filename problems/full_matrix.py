@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from problems import _full_matrix
+from problems import kernels
 from problems.online import OnlineEngine, OnlineSolver
 from rmopt.core import InvalidInputError, Problem
 from rmopt.costs import TripletSum, hinge
@@ -48,56 +48,41 @@ class TripletSolver(OnlineSolver):
 
 @dataclass(frozen=True)
 class FullMatrix(OnlineEngine):
-    """OASIS steps on all n² numbers of W.
-
-    Attributes
-    ----------
-    cost : TripletSum
-    """
+    """OASIS steps on all n² numbers of W."""
 
     cost: TripletSum
 
     def arrays_of(self, point: Array) -> dict[str, Array]:
-        """Return a copy of the point."""
         return {"W": np.array(point, dtype=float, order="C")}
 
     def point_of(self, arrays: dict[str, Array]) -> Array:
-        """Return a copy of W."""
         return arrays["W"].copy()
 
     def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
         rows, _, terms = rows_and_terms(self.cost, schedule, etas)
-        return _full_matrix.oasis(arrays["W"], rows, terms, moves)
+        return kernels.oasis(arrays["W"], rows, terms, moves)
 
 
 @dataclass(frozen=True)
 class FullMetric(OnlineEngine):
-    """LEGO steps on a full Mahalanobis matrix.
-
-    Attributes
-    ----------
-    cost : TripletSum
-    near, far : float
-        The squared distances for similar and for dissimilar pairs.
-    """
+    """LEGO steps on a full Mahalanobis matrix, with the squared distances for similar and for dissimilar pairs."""
 
     cost: TripletSum
     near: float
     far: float
 
     def arrays_of(self, point: Array) -> dict[str, Array]:
-        """Return a copy of the point, without pending changes."""
         return pending.of(np.array(point, dtype=float, order="C"))._asdict()
 
     def point_of(self, arrays: dict[str, Array]) -> Array:
-        """Return the matrix with its pending changes, which stay pending: later steps do not depend on this."""
+        # Changes stay pending: later steps do not depend on whether anyone looks.
         matrix = pending.Changing(**arrays)
         vectors, weights = (part[: matrix.waiting[0]] for part in (matrix.vectors, matrix.weights))
         return matrix.base + (vectors.T * weights) @ vectors
 
     def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
         rows, _, terms = rows_and_terms(self.cost, schedule, etas)
-        return _full_matrix.lego(pending.Changing(**arrays), self.near, self.far, rows, terms, moves)
+        return kernels.lego(pending.Changing(**arrays), self.near, self.far, rows, terms, moves)
 
 
 class Oasis(TripletSolver):

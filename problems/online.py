@@ -50,7 +50,6 @@ class OnlineEngine(Engine):
         """Do one step per row of the schedule; return the number of the first bad step, or −1."""
 
     def load(self, point: Any) -> OnlineState:
-        """Return a state that stands at a point."""
         return OnlineState(self.arrays_of(point), 0, np.zeros(1, dtype=np.int64))
 
     def advance(self, state: OnlineState, schedule: Array, etas: Array) -> OnlineState:
@@ -70,12 +69,10 @@ class FactorEngine(OnlineEngine):
     """Steps on balanced factors A and B of W = A Bᵀ."""
 
     def arrays_of(self, point: LowRankPoint) -> dict[str, Array]:
-        """Return factors with AᵀA = BᵀB."""
         A, B = point.balanced_factors()
         return {"A": np.ascontiguousarray(A), "B": np.ascontiguousarray(B)}
 
     def point_of(self, arrays: dict[str, Array]) -> LowRankPoint:
-        """Return the point A Bᵀ."""
         return LowRankPoint(*factor_product(arrays["A"], np.eye(arrays["A"].shape[1]), arrays["B"]))
 
 

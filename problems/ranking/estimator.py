@@ -11,17 +11,46 @@ import numpy as np
 from sklearn.utils import Tags
 
 from problems.door import admit, begin, count, finite, natural_step_size, seen
-from problems.loreta import Loreta, loreta_solver
+from problems.loreta import Loreta, SavedMatrix, loreta_solver
 from problems.ranking.cost import indicators
 from problems.ranking.measures import mean_average_precision
-from problems.ranking.model import LabelScores
 from problems.ranking.training import INITS, SAMPLINGS, epochs, ranking_cost, starting_point
-from rmopt.core import InvalidInputError, Problem
+from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, StorageError
 from rmopt.core.arguments import bounded, integer, one_of, optional
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import Recorder
 
 Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class LabelScores(SavedMatrix):
+    """The scores W x of all labels for an example x.
+
+    Attributes
+    ----------
+    point : LowRankPoint or array
+        W, of shape (n_labels, n_features).
+    about : dict
+        JSON-able parameters that are saved with it.
+    """
+
+    kind = "label ranking"
+
+    def __call__(self, X: Any) -> Array:
+        """Return the scores of all labels, shape (len(X), n_labels)."""
+        if isinstance(self.point, LowRankPoint):
+            return np.asarray((X @ self.point.V) @ (self.point.U @ self.point.S).T)
+        return np.asarray(X @ self.point.T)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        found = super().load(path)
+        if isinstance(found.point, PSDPoint):
+            raise StorageError(
+                f"{path} holds a symmetric matrix, not the scores of labels; replace or remove it."
+            )
+        return found
 
 
 @dataclass(eq=False, repr=False)

@@ -10,8 +10,8 @@ import numpy as np
 
 from problems.comparison import Learner, Method, crossed
 from problems.loreta import loreta_solver
+from problems.ranking.estimator import LabelScores
 from problems.ranking.measures import mean_average_precision
-from problems.ranking.model import LabelScores
 from problems.ranking.rivals import GroupPerceptron, MatrixPerceptron, PassiveAggressive
 from problems.ranking.training import epochs, ranking_cost, starting_point
 from rmopt.core import Problem
