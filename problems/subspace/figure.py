@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from problems.palette import COLOURS, MARKERS
+from problems.palette import style
 from problems.ratings import Ratings
 
 if TYPE_CHECKING:
@@ -27,12 +27,8 @@ def draw_traces(
     left, right = figure.subplots(1, 2)
     for number, (label, rows) in enumerate(traces.items()):
         updates, errors, gaps = np.array(rows).T
-        style = {
-            "color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 4,
-            "label": label,
-        }  # fmt: skip
-        left.plot(updates, np.maximum(errors, 1e-34), **style)
-        right.plot(updates, np.maximum(gaps, 1e-17), **style)
+        left.plot(updates, np.maximum(errors, 1e-34), label=label, **style(number))
+        right.plot(updates, np.maximum(gaps, 1e-17), **style(number))
     for axes, name in ((left, error), (right, "mean distance between neighbours")):
         axes.set_yscale("log")
         axes.set_xlabel("updates per agent")
@@ -54,10 +50,7 @@ def draw_errors(
     axes = figure.subplots()
     for number, (label, points) in enumerate(curves.items()):
         x, mean, sem = zip(*sorted(points), strict=True)
-        axes.errorbar(
-            x, mean, yerr=[0.0 if error is None else error for error in sem], capsize=3, label=label,
-            color=COLOURS[number % len(COLOURS)], marker=MARKERS[number % len(MARKERS)],
-        )  # fmt: skip
+        axes.errorbar(x, mean, [one or 0.0 for one in sem], capsize=3, label=label, **style(number))
     axes.set_xlabel(across)
     axes.locator_params(axis="x", integer=True)
     axes.set_ylabel(error)
