@@ -62,8 +62,9 @@ class EntryKFold(BaseCrossValidator):
 
     Examples
     --------
+    >>> import numpy as np, scipy.sparse as sp
     >>> from sklearn.model_selection import cross_val_score
-    >>> from problems.subspace import RCGMC, entries
+    >>> from problems.subspace import RCGMC, EntryKFold, entries
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 60))
     >>> pairs, values = entries(sp.csc_array(truth * (rng.random((40, 60)) < 0.5)))
