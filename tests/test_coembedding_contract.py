@@ -119,6 +119,9 @@ def test_data_are_checked_at_the_door() -> None:
         (lambda: TagRecommender().fit(POSTS * 1j, TAGS), "users must hold a name"),
         (lambda: TagRecommender().fit(POSTS, [None] * 24), "tags must hold a name"),
         (lambda: TagRecommender(5.0).fit(POSTS, TAGS).predict([["a", "b"]]), "user 'a' was not seen"),
+        (lambda: TagRecommender(5.0).fit(POSTS, TAGS).score(POSTS, [{}] * 24), "tags must hold a name"),
+        (lambda: CoembeddingClassifier().fit(X, np.full((30, 2), {})), "Y must hold numbers or strings"),
+        (lambda: CoembeddingClassifier(2.0).fit(X, Y).score(X, np.full((30, 2), {})), "y must hold numbers"),
     ):
         with pytest.raises(InvalidInputError, match=words):
             call()

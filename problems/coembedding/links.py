@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
 from sklearn.metrics import roc_auc_score
 
 from problems.coembedding.certified import CertifiedEmbedder
@@ -17,7 +17,6 @@ from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
 from rmopt.costs import Pairs, PairwiseDistance
 from rmopt.engines.threads import one_blas_thread
-from rmopt.solvers import Growth
 
 Array = np.ndarray
 
@@ -119,7 +118,8 @@ class LinkPrediction(PairwiseDistance):
         )
 
 
-class LinkPredictor(CertifiedEmbedder, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class LinkPredictor(CertifiedEmbedder):
     """Objects in a Euclidean space: two are linked when they are nearer to each other than to the threshold.
 
     Mirzazadeh et al. (2015), section 3, with the convex loss of `LinkPrediction`, minimised by `RankIncremental`.
@@ -128,18 +128,12 @@ class LinkPredictor(CertifiedEmbedder, BaseEstimator):
     ----------
     beta : float
         Weight of the trace.
+    growth, max_rank, tol, verbose : optional
+        As in `CoembeddingClassifier`.
     negatives : float
         Pairs without a link that are drawn for each link where `fit` gets a graph.
-    growth : Growth, optional
-        `Exponential()` unless given.
-    max_rank : int, optional
-        Where the rank stops to grow.
-    tol : float
-        Relative gap to the global minimum at which training ends.
     random_state : int, RandomState or None
         Of the drawn pairs.
-    verbose : bool
-        Draw a progress bar on standard error.
 
     Attributes
     ----------
@@ -165,24 +159,10 @@ class LinkPredictor(CertifiedEmbedder, BaseEstimator):
         "random_state": seedable,
     }
 
-    def __init__(
-        self,
-        beta: float = 1.0,
-        *,
-        negatives: float = 2.0,
-        growth: Growth | None = None,
-        max_rank: int | None = None,
-        tol: float = 1e-4,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.beta = beta
-        self.negatives = negatives
-        self.growth = growth
-        self.max_rank = max_rank
-        self.tol = tol
-        self.random_state = random_state
-        self.verbose = verbose
+    beta: float = 1.0
+    _: KW_ONLY
+    negatives: float = 2.0
+    random_state: Any = None
 
     @one_blas_thread()
     def fit(self, X: Any, links: Any) -> Self:
@@ -228,8 +208,7 @@ class LinkPredictor(CertifiedEmbedder, BaseEstimator):
         drawn: set[int] = set()
         while len(drawn) < wanted:
             i, j = np.sort(rng.integers(n, size=(2, 2 * wanted)), axis=0)
-            new = [key for key, apart in zip((i * n + j).tolist(), (i < j).tolist(), strict=True) if apart]
-            for key in new:
+            for key in (i * n + j)[i < j].tolist():
                 if key not in there and len(drawn) < wanted:
                     drawn.add(key)
         keys = np.array(sorted(there) + sorted(drawn))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,11 +18,11 @@ from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.arguments import Check, bounded, check_parameters, number
 from rmopt.core.streams import seed_of
 from rmopt.engines.threads import one_blas_thread
-from rmopt.solvers import Growth
 
 Array = np.ndarray
 
 
+@dataclass(eq=False, repr=False)
 class TagModel(BaseEstimator):
     """A recommender of tags for pairs of a user and an item; a subclass learns scores.
 
@@ -36,7 +37,8 @@ class TagModel(BaseEstimator):
         The names that `fit` saw, sorted.
     """
 
-    n_tags: int
+    _: KW_ONLY
+    n_tags: int = 5
 
     _parameters: ClassVar[dict[str, Check]] = {"n_tags": kept_count}
 
@@ -102,7 +104,7 @@ class TagModel(BaseEstimator):
 
         Precision and recall are averaged over the posts, and F1 is their harmonic mean.
         """
-        numbers, y = np.column_stack(self._numbered(X)), array_of("y", y)
+        numbers, y = np.column_stack(self._numbered(X)), column_of_names("tags", y)
         if y.shape != (len(numbers),) or not len(y):
             raise InvalidInputError(
                 f"y must have one tag for each row, at least one, got shapes {numbers.shape}, {y.shape}."
@@ -125,6 +127,7 @@ class TagModel(BaseEstimator):
         return tags
 
 
+@dataclass(eq=False, repr=False)
 class TagRecommender(Certified, TagModel):
     """Users, items and tags in one space: the best tags are those next to both the user and the item.
 
@@ -136,14 +139,8 @@ class TagRecommender(Certified, TagModel):
         Weight of the trace.
     n_tags : int
         How many tags `predict` names.
-    growth : Growth, optional
-        `Exponential()` unless given.
-    max_rank : int, optional
-        Where the rank stops to grow.
-    tol : float
-        Relative gap to the global minimum at which training ends.
-    verbose : bool
-        Draw a progress bar on standard error.
+    growth, max_rank, tol, verbose : optional
+        As in `CoembeddingClassifier`.
 
     Attributes
     ----------
@@ -156,22 +153,9 @@ class TagRecommender(Certified, TagModel):
 
     _parameters: ClassVar[dict[str, Check]] = {**Certified._parameters, **TagModel._parameters}
 
-    def __init__(
-        self,
-        beta: float = 1.0,
-        *,
-        n_tags: int = 5,
-        growth: Growth | None = None,
-        max_rank: int | None = None,
-        tol: float = 1e-3,
-        verbose: bool = False,
-    ) -> None:
-        self.beta = beta
-        self.n_tags = n_tags
-        self.growth = growth
-        self.max_rank = max_rank
-        self.tol = tol
-        self.verbose = verbose
+    beta: float = 1.0
+    _: KW_ONLY
+    tol: float = 1e-3
 
     def learn(self, triples: Array, counts: tuple[int, int, int]) -> None:
         """Minimise equation 14."""
@@ -190,6 +174,7 @@ class TagRecommender(Certified, TagModel):
         return 2.0 * (both @ tags.T - (tags**2).sum(axis=1))
 
 
+@dataclass(eq=False, repr=False)
 class PairwiseInteractionTags(TagModel):
     """Factors of users and items, each with their own factors of tags: ŷ = ⟨T^U_t, U_u⟩ + ⟨T^I_t, I_i⟩.
 
@@ -225,24 +210,13 @@ class PairwiseInteractionTags(TagModel):
         "random_state": seedable,
     }
 
-    def __init__(
-        self,
-        rank: int = 64,
-        *,
-        n_tags: int = 5,
-        n_epochs: int = 200,
-        step_size: float = 0.05,
-        penalty: float = 5e-3,
-        scale: float = 0.1,
-        random_state: Any = None,
-    ) -> None:
-        self.rank = rank
-        self.n_tags = n_tags
-        self.n_epochs = n_epochs
-        self.step_size = step_size
-        self.penalty = penalty
-        self.scale = scale
-        self.random_state = random_state
+    rank: int = 64
+    _: KW_ONLY
+    n_epochs: int = 200
+    step_size: float = 0.05
+    penalty: float = 5e-3
+    scale: float = 0.1
+    random_state: Any = None
 
     def learn(self, triples: Array, counts: tuple[int, int, int]) -> None:
         """Do the ascent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, ClassVar, Self
 
@@ -16,10 +17,10 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, Normalizer, StandardScaler
 from sklearn.svm import LinearSVC
 
+from problems.coembedding.certified import LabelTables
 from problems.door import admit, array_of, seen
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import Check, check_parameters, shown
-from rmopt.core.matrices import sound
 from rmopt.engines.threads import one_blas_thread
 
 Array = np.ndarray
@@ -39,6 +40,7 @@ def _classifier(name: str, value: Any) -> Any:
     return value
 
 
+@dataclass(eq=False, repr=False)
 class Guarded(ClassifierMixin, BaseEstimator):
     """A binary classifier that also learns from labels that are all equal: it repeats them.
 
@@ -49,8 +51,7 @@ class Guarded(ClassifierMixin, BaseEstimator):
 
     _parameters: ClassVar[dict[str, Check]] = {"estimator": _classifier}
 
-    def __init__(self, estimator: Any) -> None:
-        self.estimator = estimator
+    estimator: Any
 
     @one_blas_thread()
     def fit(self, X: Any, y: Any) -> Self:
@@ -74,7 +75,8 @@ class Guarded(ClassifierMixin, BaseEstimator):
         return tags
 
 
-class CalibratedLabelRanking(ClassifierMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class CalibratedLabelRanking(LabelTables, BaseEstimator):
     """Votes between pairs of labels, and against a virtual one that says where the relevant labels end.
 
     Fürnkranz et al. (2008): the classifier of a pair learns from the samples that have just one of the two; that of a
@@ -95,8 +97,7 @@ class CalibratedLabelRanking(ClassifierMixin, BaseEstimator):
 
     _parameters: ClassVar[dict[str, Check]] = {"estimator": _classifier}
 
-    def __init__(self, estimator: Any) -> None:
-        self.estimator = estimator
+    estimator: Any
 
     @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:
@@ -134,13 +135,8 @@ class CalibratedLabelRanking(ClassifierMixin, BaseEstimator):
             votes[:, j] += 1.0 - first
         return (votes > virtual[:, None]).astype(int)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of samples whose labels are all right."""
-        return super().score(X, sound("y", y), sample_weight)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = tags.classifier_tags.multi_label = True
         tags.classifier_tags.multi_class = False
         return tags
 
