@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from rmopt.core import InvalidInputError, StorageError
+from rmopt.core.arguments import integer
 from rmopt.core.arguments import number as checked_number
 from rmopt.core.files import reading, write_atomically
 
@@ -95,28 +96,10 @@ def mean_and_sem(values: Iterable[float]) -> tuple[float, float | None]:
     return float(array.mean()), float(array.std(ddof=1) / array.size**0.5) if array.size > 1 else None
 
 
-def summary(found: Sequence[Cell]) -> Cell:
-    """Return what a table says of a model on several splits: means, spread and the median time.
-
-    Parameters
-    ----------
-    found : sequence of dict
-        One result per split with map, precision_at_1 and seconds, which are None where the model diverged.
-
-    Returns
-    -------
-    dict
-        map, map_sem (None when the model diverged on any split), precision_at_1, train_seconds.
-    """
-    finished = [cell for cell in found if cell["map"] is not None]
-    whole = len(finished) == len(found)
-    mean, sem = mean_and_sem(cell["map"] for cell in finished) if whole else (None, None)
-    return {
-        "map": mean,
-        "map_sem": sem,
-        "precision_at_1": float(np.mean([cell["precision_at_1"] for cell in finished])) if finished else None,
-        "train_seconds": float(np.median([cell["seconds"] for cell in finished])) if finished else None,
-    }
+def check_options(given: Mapping[str, Any], **least: int) -> None:
+    """Hold options of an experiment, by name among its ``locals()``, to be integers of at least so much."""
+    for name, lowest in least.items():
+        integer(f"--{name.replace('_', '-')}", given[name], lowest)
 
 
 def whole_numbers(text: str, option: str, least: int = 1) -> list[int]:

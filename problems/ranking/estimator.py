@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
 from problems.door import RUN, admit, begin, count, finite, natural_step_size, seen, step_rule
+from problems.loreta import Loreta, loreta_solver
 from problems.ranking.cost import indicators
 from problems.ranking.measures import mean_average_precision
 from problems.ranking.model import LabelScores
-from problems.ranking.training import INITS, SAMPLINGS, loreta_ranking_solver, ranking_cost, starting_point
+from problems.ranking.training import INITS, SAMPLINGS, epochs, ranking_cost, starting_point
 from rmopt.core import InvalidInputError, Problem, Retraction
 from rmopt.core.arguments import Check, bounded, flag, integer, named, one_of, optional
-from rmopt.core.files import reading
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import FIXED_RANK_RETRACTIONS
-from rmopt.solvers import Checkpoint, Recorder
+from rmopt.solvers import Recorder
 
 Array = np.ndarray
 
 
-class LoretaLabelRanker(BaseEstimator):
+@dataclass(eq=False, repr=False)
+class LoretaLabelRanker(Loreta):
     """A low-rank ranking of labels, for examples with several labels out of many.
 
     Learns W of a fixed rank (labels × features) such that true labels score higher than wrong ones, by LORETA-1
@@ -83,45 +84,25 @@ class LoretaLabelRanker(BaseEstimator):
         "warm_start": flag,
     }
 
-    def __init__(
-        self,
-        rank: int | None = None,
-        *,
-        init: str = "zero",
-        step_size: Any = None,
-        max_iter: int = 10,
-        sampling: str = "warp",
-        retraction: Any = "second-order",
-        engine: str = "auto",
-        top_k: int | None = None,
-        warm_start: bool = False,
-        checkpoint: Path | str | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.rank = rank
-        self.init = init
-        self.step_size = step_size
-        self.max_iter = max_iter
-        self.sampling = sampling
-        self.retraction = retraction
-        self.engine = engine
-        self.top_k = top_k
-        self.warm_start = warm_start
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.verbose = verbose
+    _model = LabelScores
+    _counts = Loreta._counts | {"top_k": "top_k_"}
 
-    model_: LabelScores
-    n_labels_: int
-    top_k_: int
-    n_steps_: int
-    n_updates_: int
+    rank: int | None = None
+    _: KW_ONLY
+    init: str = "zero"
+    step_size: Any = None
+    max_iter: int = 10
+    sampling: str = "warp"
+    retraction: Any = "second-order"
+    engine: str = "auto"
+    top_k: int | None = None
+    warm_start: bool = False
+    checkpoint: Path | str | None = None
+    random_state: Any = None
+    verbose: bool = False
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = False
         return tags
@@ -140,9 +121,7 @@ class LoretaLabelRanker(BaseEstimator):
         self
         """
         seed = begin(self)
-        return self._learn(
-            X, Y, self.max_iter, seed, afresh=not (self.warm_start and hasattr(self, "model_"))
-        )
+        return self._learn(X, Y, self.max_iter, seed, afresh=not self._continues())
 
     def partial_fit(self, X: Any, Y: Any) -> Self:
         """Go on learning by one pass over a batch of examples.
@@ -176,27 +155,10 @@ class LoretaLabelRanker(BaseEstimator):
         """Return the mean average precision (see `problems.ranking.mean_average_precision`)."""
         return mean_average_precision(self.decision_function(X), Y)
 
-    def save(self, path: Path | str) -> None:
-        """Write the learned scores as an ``.npz`` file, without pickle; `load` reads it."""
-        check_is_fitted(self, "model_")
-        about = {"steps": self.n_steps_, "updates": self.n_updates_, "top_k": self.top_k_}
-        LabelScores(self.model_.point, about).save(path)
-
     @classmethod
     def load(cls, path: Path | str) -> Self:
-        """Return a fitted estimator with the scores that `save` wrote.
-
-        Its `rank` is the saved one; the other parameters are the defaults.
-        """
-        model = LabelScores.load(path)
-        if isinstance(model.point, np.ndarray):
-            raise InvalidInputError(f"{path} holds scores of full rank; read it with LabelScores.load.")
-        estimator = cls(rank=model.point.rank)
-        estimator.model_ = model
-        estimator.n_labels_, estimator.n_features_in_ = model.point.shape
-        with reading(path):
-            counts = (integer(name, model.about.get(name)) for name in ("steps", "updates", "top_k"))
-            estimator.n_steps_, estimator.n_updates_, estimator.top_k_ = counts
+        estimator = super().load(path)
+        estimator.n_labels_ = estimator.model_.point.shape[0]
         return estimator
 
     def _learn(self, X: Any, Y: Any, n_epochs: int, seed: int, *, afresh: bool) -> Self:
@@ -207,34 +169,25 @@ class LoretaLabelRanker(BaseEstimator):
             )
         truth = indicators(Y, X.shape[0])
         n_labels, n = truth.shape[1], X.shape[1]
-        if not afresh and n_labels != self.n_labels_:
-            raise InvalidInputError(
-                f"Y has {n_labels} labels, and the model was fitted with {self.n_labels_}."
-            )
+        known = n_labels if afresh else self.model_.point.shape[0]
+        if n_labels != known:
+            raise InvalidInputError(f"Y has {n_labels} labels, and the model was fitted with {known}.")
         optional(integer, 1, n_labels)("top_k", self.top_k)
         rank = max(1, min(50, n_labels // 2, n // 2)) if self.rank is None else int(self.rank)
         manifold = FixedRankEmbedded(n_labels, n, rank)
         cost = ranking_cost(X, truth, self.sampling)
-        solver = loreta_ranking_solver(
-            cost,
-            natural_step_size(cost.X, 0.1, 1) if self.step_size is None else self.step_size,
-            n_epochs,
+        step_size = natural_step_size(cost.X, 0.1, 1) if self.step_size is None else self.step_size
+        solver = loreta_solver(
+            step_size,
+            int(n_epochs) * cost.n_terms,
+            epochs(cost),
             retraction=self.retraction,
             engine=self.engine,
         )
         first_size = float(solver.step_size(np.zeros(1, dtype=np.int64))[0])
-        start = starting_point(manifold, cost, self.init, seed, first_size) if afresh else self.model_.point
-        done, moved = (0, 0) if afresh else (self.n_steps_, self.n_updates_)
-        result = solver.run(
-            Problem(manifold, cost),
-            start,
-            random_state=seed,
-            recorder=Recorder(progress=self.verbose, description="LORETA"),
-            checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),
-            first_step=done,
-        )
-        self.n_steps_, self.n_updates_ = done + result.steps, moved + result.updates
+        start = partial(starting_point, manifold, cost, self.init, seed, first_size)
+        recorder = Recorder(progress=self.verbose, description="LORETA")
+        self._run(solver, Problem(manifold, cost), start, seed, afresh, recorder)
         self.n_labels_ = n_labels
         self.top_k_ = int(self.top_k or 0) or min(n_labels, max(1, round(truth.nnz / truth.shape[0])))
-        self.model_ = LabelScores(result.point)
         return self

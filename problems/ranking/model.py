@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from problems.arrays import load_point, save_point
+from problems.loreta import SavedMatrix
 from rmopt.core import LowRankPoint, PSDPoint, StorageError
 
 Array = np.ndarray
 
 
 @dataclass(frozen=True)
-class LabelScores:
+class LabelScores(SavedMatrix):
     """The scores W x of all labels for an example x.
 
     Attributes
@@ -26,8 +26,7 @@ class LabelScores:
         JSON-able parameters that are saved with it.
     """
 
-    point: LowRankPoint | Array
-    about: dict[str, Any] = field(default_factory=dict)
+    kind = "label ranking"
 
     def __call__(self, X: Any) -> Array:
         """Return the scores of all labels, shape (len(X), n_labels)."""
@@ -35,16 +34,11 @@ class LabelScores:
             return np.asarray((X @ self.point.V) @ (self.point.U @ self.point.S).T)
         return np.asarray(X @ self.point.T)
 
-    def save(self, path: Path | str) -> None:
-        """Write the model as an ``.npz`` file, without pickle."""
-        save_point(path, "label ranking", self.point, self.about)
-
     @classmethod
-    def load(cls, path: Path | str) -> LabelScores:
-        """Read a model that `save` wrote."""
-        point, about = load_point(path, "label ranking")
-        if isinstance(point, PSDPoint):
+    def load(cls, path: Path | str) -> Self:
+        found = super().load(path)
+        if isinstance(found.point, PSDPoint):
             raise StorageError(
                 f"{path} holds a symmetric matrix, not the scores of labels; replace or remove it."
             )
-        return cls(point, about)
+        return found

@@ -1,4 +1,4 @@
-"""How LORETA for label ranking is put together from a cost, a manifold, a start and a solver."""
+"""How LORETA for label ranking is put together: the cost, the order of the rows, and the start."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 
 from problems.ranking.cost import LabelRanking, WarpRanking
-from problems.ranking.sampling import WarpEpochs
-from rmopt.core import Factored, InvalidInputError, LowRankPoint, Retraction
-from rmopt.core.arguments import integer, named, one_of
+from rmopt.core import Factored, InvalidInputError, LowRankPoint
+from rmopt.core.arguments import one_of
 from rmopt.manifolds import FixedRankEmbedded
-from rmopt.retractions import FIXED_RANK_RETRACTIONS
-from rmopt.solvers import SGD, Sampler, ShuffledEpochs
+from rmopt.solvers import Sampler, ShuffledEpochs
 
 Array = np.ndarray
 
@@ -25,27 +23,24 @@ def ranking_cost(X: Any, Y: Any, sampling: str) -> LabelRanking:
     return SAMPLINGS[one_of("sampling", sampling, SAMPLINGS)](X, Y)
 
 
+class WarpEpochs(ShuffledEpochs):
+    """Every row once per epoch in a new random order, each with a seed for the draws of `WarpRanking`.
+
+    Parameters
+    ----------
+    terms : int
+        Number of rows.
+    """
+
+    def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
+        """Return one epoch of pairs (row, draw), shape (size, 2)."""
+        rows = super().draw(rng, start, size)
+        return np.column_stack([rows, rng.integers(2**62, size=size)])
+
+
 def epochs(cost: LabelRanking) -> Sampler:
     """Return the sampler that shows every row once per epoch."""
     return (WarpEpochs if isinstance(cost, WarpRanking) else ShuffledEpochs)(cost.n_terms)
-
-
-def loreta_ranking_solver(
-    cost: LabelRanking,
-    step_size: Any,
-    n_epochs: int,
-    *,
-    retraction: Any = "second-order",
-    engine: str = "auto",
-) -> SGD:
-    """Return the solver of LORETA-1 on label ranking."""
-    return SGD(
-        step_size,
-        n_steps=integer("max_iter", n_epochs, 1) * cost.n_terms,
-        sampler=epochs(cost),
-        retraction=named("retraction", retraction, FIXED_RANK_RETRACTIONS, Retraction),
-        engine=engine,
-    )
 
 
 def starting_point(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from problems.comparison import wins
 from rmopt.experiments import Claim
 
 # For each (method, rank) one result per split.
@@ -39,16 +40,8 @@ def _ranks(name: str, means: dict[tuple[str, int], float]) -> list[int]:
 
 def _above(first: str, second: str, means: dict[tuple[str, int], float], claim: str) -> Claim:
     common = [rank for rank in _ranks(first, means) if (second, rank) in means]
-    if not common:
-        return Claim(claim, None, f"needs {first} and {second}")
     gaps = [means[first, rank] - means[second, rank] for rank in common]
-    if not np.isfinite(gaps).all():
-        return Claim(claim, None, "a model diverged")
-    wins = sum(gap > 0 for gap in gaps)
-    return Claim(
-        claim, wins == len(gaps),
-        f"above at {wins} of {len(gaps)} ranks, mAP differences {min(gaps):+.3f} to {max(gaps):+.3f}",
-    )  # fmt: skip
+    return wins(claim, gaps, f"{first} and {second}")
 
 
 def _unstable(means: dict[tuple[str, int], float]) -> Claim:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from problems.door import (
@@ -24,22 +24,22 @@ from problems.door import (
     step_rule,
 )
 from problems.evaluation import bilinear_scores, evaluate_retrieval
-from problems.similarity.model import BilinearSimilarity
-from problems.similarity.training import INITS, initial_point, loreta_solver
+from problems.loreta import Loreta, loreta_solver
+from problems.similarity.model import INITS, BilinearSimilarity, initial_point
 from problems.triplets import ClassTriplets
 from rmopt.core import InvalidInputError, Problem, PSDPoint, Retraction
 from rmopt.core.arguments import Check, bounded, flag, integer, named, number, one_of, optional
-from rmopt.core.files import reading
 from rmopt.costs import TripletSum
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import FIXED_RANK_RETRACTIONS
-from rmopt.solvers import Checkpoint, Recorder, Sampler, ShuffledEpochs
+from rmopt.solvers import Recorder, Sampler, ShuffledEpochs
 
 Array = np.ndarray
 
 
-class LoretaSimilarity(Embedder, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class LoretaSimilarity(Embedder, Loreta):
     """A low-rank bilinear similarity of documents, learned from their classes or from triplets.
 
     Learns W of a fixed rank such that qᵀ W d is larger for documents d that are similar to the query q,
@@ -120,48 +120,25 @@ class LoretaSimilarity(Embedder, BaseEstimator):
         "warm_start": flag,
     }
 
-    def __init__(
-        self,
-        rank: int | None = None,
-        *,
-        psd: bool = False,
-        step_size: Any = None,
-        n_triplets: int = 100_000,
-        loss: Any = "hinge",
-        retraction: Any = "second-order",
-        engine: str = "auto",
-        init: str = "identity",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
-        tol: float = 1e-3,
-        warm_start: bool = False,
-        checkpoint: Path | str | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.rank = rank
-        self.psd = psd
-        self.step_size = step_size
-        self.n_triplets = n_triplets
-        self.loss = loss
-        self.retraction = retraction
-        self.engine = engine
-        self.init = init
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.warm_start = warm_start
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.verbose = verbose
+    _model = BilinearSimilarity
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        return tags
+    rank: int | None = None
+    _: KW_ONLY
+    psd: bool = False
+    step_size: Any = None
+    n_triplets: int = 100_000
+    loss: Any = "hinge"
+    retraction: Any = "second-order"
+    engine: str = "auto"
+    init: str = "identity"
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: int = 5
+    tol: float = 1e-3
+    warm_start: bool = False
+    checkpoint: Path | str | None = None
+    random_state: Any = None
+    verbose: bool = False
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from class labels: rows of one class are similar.
@@ -249,37 +226,9 @@ class LoretaSimilarity(Embedder, BaseEstimator):
         check_is_fitted(self, "model_")
         return _map_of(self.model_, *labelled(self, X, y, reset=False))
 
-    def save(self, path: Path | str) -> None:
-        """Write the learned similarity as an ``.npz`` file, without pickle; `load` reads it."""
-        check_is_fitted(self, "model_")
-        about = {"steps": self.n_steps_, "updates": self.n_updates_}
-        BilinearSimilarity(self.model_.point, about).save(path)
-
     @classmethod
-    def load(cls, path: Path | str) -> Self:
-        """Return a fitted estimator with the similarity that `save` wrote.
-
-        Its `rank` and `psd` are the saved ones; the other parameters are the defaults.
-        """
-        model = BilinearSimilarity.load(path)
-        if isinstance(model.point, np.ndarray):
-            raise InvalidInputError(
-                f"{path} holds a similarity of full rank; read it with BilinearSimilarity.load."
-            )
-        estimator = cls(rank=model.point.rank, psd=isinstance(model.point, PSDPoint))
-        estimator.model_ = model
-        estimator.n_features_in_ = model.point.shape[0]
-        with reading(path):
-            counts = (integer(name, model.about.get(name)) for name in ("steps", "updates"))
-            estimator.n_steps_, estimator.n_updates_ = counts
-        return estimator
-
-    model_: BilinearSimilarity
-    n_steps_: int
-    n_updates_: int
-
-    def _continues(self) -> bool:
-        return self.warm_start and hasattr(self, "model_")
+    def _shape_of(cls, point: Any) -> dict[str, Any]:
+        return {"rank": point.rank, "psd": isinstance(point, PSDPoint)}
 
     def _embedded(self, X: Any, side: int) -> Array:
         """Return the embedding of queries (side 0) or documents (side 1), always as an array."""
@@ -321,29 +270,17 @@ class LoretaSimilarity(Embedder, BaseEstimator):
         solver = loreta_solver(
             step_size, n_steps, sampler, retraction=self.retraction, engine=self.engine, psd=self.psd
         )
-        start = initial_point(manifold, self.init, seed) if afresh else self.model_.point
-        done, moved = (0, 0) if afresh else (self.n_steps_, self.n_updates_)
-        recorder = Recorder(progress=self.verbose)
-        stop = None
+        recorder, stop = Recorder(progress=self.verbose), None
         if held_out is not None:
+            done = 0 if afresh else self.n_steps_
             recorder = Recorder(
                 {"map": lambda point: _map_of(BilinearSimilarity(point), *held_out)},
                 at=done + np.linspace(0, n_steps, 21)[1:].astype(int),
                 progress=self.verbose,
             )
             stop = self._no_longer_rises
-        result = solver.run(
-            problem,
-            start,
-            random_state=seed,
-            recorder=recorder,
-            checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),
-            stop=stop,
-            first_step=done,
-        )
-        self.n_steps_, self.n_updates_ = done + result.steps, moved + result.updates
-        self.history_ = result.history
-        self.model_ = BilinearSimilarity(result.point)
+        start = partial(initial_point, manifold, self.init, seed)
+        self.history_ = self._run(solver, problem, start, seed, afresh, recorder, stop).history
         return self
 
     def _no_longer_rises(self, rows: list[dict[str, Any]]) -> str | None:

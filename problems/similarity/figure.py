@@ -11,6 +11,8 @@ from problems.palette import COLOURS, MARKERS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from problems.comparison import Method
+
 
 def draw_learning_curves(
     figure: Figure, curves: Mapping[str, list[dict[str, Any]]], baseline: float, title: str
@@ -59,7 +61,7 @@ def draw_learning_curves(
 
 
 def draw_ranks(
-    figure: Figure, results: Mapping[tuple[str, int], list[dict[str, Any]]], labels: Mapping[str, str]
+    figure: Figure, results: Mapping[tuple[str, int], list[dict[str, Any]]], methods: Mapping[str, Method]
 ) -> None:
     """Draw learning curves by rank, general against PSD, and mean average precision against rank.
 
@@ -69,8 +71,8 @@ def draw_ranks(
         Empty.
     results : mapping
         For each (method, rank) one result per split, with map and curve.
-    labels : mapping
-        From names of methods to their labels.
+    methods : mapping
+        From names to methods.
     """
     # What diverged on a split is not drawn.
     results = {key: found for key, found in results.items() if all(cell["map"] is not None for cell in found)}
@@ -90,22 +92,22 @@ def draw_ranks(
         axes.set_xscale("log")
         axes.set_xlabel("triplets seen")
     by_rank.set_ylabel("mean average precision (test)")
-    for number, (name, label) in enumerate(labels.items()):
-        points = sorted((rank, found) for (method, rank), found in results.items() if method == name)
+    for number, (name, method) in enumerate(methods.items()):
+        points = sorted((rank, found) for (one, rank), found in results.items() if one == name)
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
         values = [[cell["map"] for cell in found] for _, found in points]
-        if name in ("oasis", "lego"):
+        if method.estimator.full_rank:
             for (width, _), maps in zip(points, values, strict=True):
                 mean = sum(maps) / len(maps)
                 style = "--" if width == points[0][0] else ":"
-                final.axhline(mean, color=colour, linestyle=style, label=f"{label}, {width} features")
+                final.axhline(mean, color=colour, linestyle=style, label=f"{method.label}, {width} features")
             continue
         if not points:
             continue
         means, errors = zip(*map(mean_and_sem, values), strict=True)
         final.errorbar(
             [rank for rank, _ in points], means, [error or 0.0 for error in errors],
-            color=colour, marker=marker, markersize=4, label=label,
+            color=colour, marker=marker, markersize=4, label=method.label,
         )  # fmt: skip
     final.set_xlabel("rank (features × rank fixed)")
     final.set_title("all methods", fontsize="medium")
