@@ -28,8 +28,8 @@ from problems.coembedding import (
     TagRecommender,
     coembedding_path,
 )
-from problems.coembedding.bench import measures
-from problems.coembedding.links import smooth_hinge, smooth_hinge_slope
+from problems.coembedding.cost import smooth_hinge, smooth_hinge_slope
+from problems.coembedding.methods import measures
 from problems.coembedding.optima import local_optima
 from problems.coembedding.training import checked_betas, minimise
 from problems.multilabel import digits_labels, emotions, scene

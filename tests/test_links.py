@@ -10,7 +10,7 @@ from problems.coembedding import (
     LinkPrediction,
     LinkPredictor,
 )
-from problems.coembedding.links import smooth_hinge
+from problems.coembedding.cost import smooth_hinge
 from rmopt.core import InvalidInputError
 
 

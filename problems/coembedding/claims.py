@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from problems.cells import mean_and_sem
-from problems.coembedding.methods import MEASURES, METHODS, PRINTED
+from problems.coembedding.methods import MEASURES, METHODS, NAMES, PRINTED
 from rmopt.experiments import Claim
 
 Results = Mapping[str, list[dict[str, Any]]]
@@ -17,7 +17,6 @@ Results = Mapping[str, list[dict[str, Any]]]
 SAME = 1e-5
 # Measures are comparable that differ by this share.
 COMPARABLE = 0.015
-NAMES = {"hamming": "Hamming score", "micro_f1": "micro-F1", "macro_f1": "macro-F1"}
 
 
 def table_claims(results: Results, data: str) -> list[Claim]:

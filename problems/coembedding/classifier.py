@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import type_of_target, unique_labels
 from sklearn.utils.validation import column_or_1d
 
 from problems.coembedding.certified import CertifiedEmbedder, LabelTables
-from problems.coembedding.multilabel import MultilabelCoembedding
+from problems.coembedding.cost import MultilabelCoembedding
 from problems.coembedding.training import BETAS, checked_betas, minimise
 from problems.door import admit, finite, in_order, in_range, kept_count
 from rmopt.core import InvalidInputError

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from problems.coembedding import kernels
 from problems.coembedding.certified import Certified
-from problems.coembedding.tagging import TagRanking
+from problems.coembedding.cost import TagRanking
 from problems.door import array_of, column_of_names, count, kept_count, positions, seedable
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.arguments import Check, bounded, check_parameters, number
