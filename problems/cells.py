@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rmopt.core import InvalidInputError, StorageError
-from rmopt.core.arguments import integer
-from rmopt.core.arguments import number as checked_number
+from rmopt.core.arguments import integer, number
 from rmopt.core.files import reading, write_atomically
 
 Cell = dict[str, Any]
@@ -42,16 +41,16 @@ class Cells:
         if resume and path.exists():
             with reading(path):
                 lines = path.read_bytes().splitlines(keepends=True)
-            for number, line in enumerate(lines, 1):
+            for place, line in enumerate(lines, 1):
                 try:
                     settings, result = _cell_of(line)
                     self._known[_key(settings)] = result
                 except (ValueError, RecursionError) as error:
                     # A killed run may leave half a line at the end; that cell is computed again.
-                    if number == len(lines) and not line.endswith(b"\n"):
+                    if place == len(lines) and not line.endswith(b"\n"):
                         break
                     raise StorageError(
-                        f"line {number} of {path} is damaged ({error}); remove it, or run without --resume."
+                        f"line {place} of {path} is damaged ({error}); remove it, or run without --resume."
                     ) from error
                 kept.append(line.rstrip(b"\n") + b"\n")
         write_atomically(path, lambda stream: stream.writelines(kept))
@@ -103,63 +102,37 @@ def check_options(given: Mapping[str, Any], **least: int) -> None:
 
 
 def whole_numbers(text: str, option: str, least: int = 1) -> list[int]:
-    """Return the integers of a comma-separated list, ascending and without repetitions.
-
-    Raises
-    ------
-    InvalidInputError
-        When the text, the value of `option`, is not such a list.
-    """
-    try:
-        numbers = sorted({int(part) for part in text.split(",") if part.strip()})
-    except ValueError:
-        numbers = []
-    if not numbers or numbers[0] < least:
-        raise InvalidInputError(
-            f"{option} {text!r} must be integers of at least {least}, with commas between."
-        )
-    return numbers
+    """Return the integers of a comma-separated list, ascending and without repetitions, or refuse the option."""
+    wanted = f"integers of at least {least}, with commas between"
+    return sorted(set(_listed(text, option, lambda part: integer(option, int(part), least), wanted)))
 
 
 def positive_numbers(text: str, option: str) -> list[float]:
-    """Return the numbers of a comma-separated list, in its order.
+    """Return the finite positive numbers of a comma-separated list, in its order, or refuse the option."""
+    wanted = "positive numbers with commas between"
+    return _listed(text, option, lambda part: number(option, float(part), above=0), wanted)
 
-    Raises
-    ------
-    InvalidInputError
-        When the text, the value of `option`, is not a list of finite positive numbers.
-    """
+
+def _listed(text: str, option: str, parse: Callable[[str], T], wanted: str) -> list[T]:
     try:
-        numbers = [checked_number(option, float(part), above=0) for part in text.split(",") if part.strip()]
+        found = [parse(part) for part in text.split(",") if part.strip()]
     except ValueError:
-        numbers = []
-    if not numbers:
-        raise InvalidInputError(f"{option} {text!r} must be positive numbers with commas between.")
-    return numbers
+        found = []
+    if not found:
+        raise InvalidInputError(f"{option} {text!r} must be {wanted}.")
+    return found
 
 
 def number_or_auto(text: str, option: str) -> float | str:
-    """Return "auto", or a finite number of at least 0.
-
-    Raises
-    ------
-    InvalidInputError
-        When the text, the value of `option`, is something else.
-    """
+    """Return "auto", or a finite number of at least 0; refuse the option otherwise."""
     try:
-        return text if text == "auto" else checked_number(option, float(text), least=0)
+        return text if text == "auto" else number(option, float(text), least=0)
     except ValueError:
         raise InvalidInputError(f"{option} {text!r} must be a number of at least 0, or auto.") from None
 
 
 def chosen_from(table: Mapping[str, T], names: str, option: str) -> dict[str, T]:
-    """Return the entries of a table that a comma-separated list names, in its order.
-
-    Raises
-    ------
-    InvalidInputError
-        When the list, the value of `option`, is empty or names something else.
-    """
+    """Return the entries of a table that a comma-separated list names, in its order, or refuse the option."""
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     unknown = [name for name in chosen if name not in table]
     if unknown or not chosen:

@@ -1,14 +1,16 @@
 """The door of every estimator: data and parameters are checked here, once, and trusted inside.
 
 An estimator declares its parameters in `_parameters`, a mapping of their names to checks from `rmopt.core.arguments`
-and from here. Its `fit` begins with `begin` (or with `check_parameters`, where there is no seed) and takes
-its data through `admit`; what needs a fitted model takes them through `seen`.
+and from here; one that is a dataclass may declare them as fields (`Checked`). Its `fit` begins with `begin` (or with
+`check_parameters`, where there is no seed) and takes its data through `admit`; what needs a fitted model takes
+them through `seen`.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -67,6 +69,20 @@ RUN: dict[str, Check] = {
     "random_state": seedable,
     "verbose": flag,
 }
+
+
+class Checked:
+    """Declares the parameters of a dataclass by its fields, ``name: Annotated[type, check] = default``."""
+
+    _parameters: ClassVar[dict[str, Check]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = inspect.get_annotations(cls, eval_str=True).items()
+        fields = {name: kind for name, kind in own if hasattr(kind, "__metadata__")}
+        cls._parameters = cls._parameters | {name: kind.__metadata__[0] for name, kind in fields.items()}
+        # Signatures tell the types alone.
+        cls.__annotations__ |= {name: kind.__origin__ for name, kind in fields.items()}
 
 
 def begin(estimator: Any) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -13,8 +13,9 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from problems.arrays import load_point, save_point
+from problems.door import Checked, engine_name, file_path, seedable, step_rule
 from rmopt.core import InvalidInputError, Problem, Retraction
-from rmopt.core.arguments import integer, named
+from rmopt.core.arguments import bounded, flag, integer, named, optional
 from rmopt.core.files import reading
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
 from rmopt.solvers import SGD, Checkpoint, Recorder, Result, Sampler
@@ -64,15 +65,26 @@ class SavedMatrix:
         return cls(*load_point(path, cls.kind, cls.columns))
 
 
-class Loreta(BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LoretaRun(Checked):
+    """The parameters of a run of LORETA-1."""
+
+    step_size: Annotated[Any, optional(step_rule)] = None
+    retraction: Annotated[Any, bounded(named, FIXED_RANK_RETRACTIONS, Retraction)] = "second-order"
+    engine: Annotated[str, engine_name] = "auto"
+    warm_start: Annotated[bool, flag] = False
+    checkpoint: Annotated[Path | str | None, file_path] = None
+    random_state: Annotated[Any, seedable] = None
+    verbose: Annotated[bool, flag] = False
+
+
+class Loreta(LoretaRun, BaseEstimator):
     """An estimator that learns a matrix of fixed rank by LORETA-1 and stands, when fitted, where `model_` is."""
 
     _model: ClassVar[type[SavedMatrix]]
     # What a file tells beside the matrix, and which attribute it becomes.
     _counts: ClassVar[dict[str, str]] = {"steps": "n_steps_", "updates": "n_updates_"}
 
-    checkpoint: Path | str | None
-    warm_start: bool
     model_: Any
     n_steps_: int
     n_updates_: int

@@ -5,24 +5,52 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from sklearn.utils import Tags
 
-from problems.door import RUN, admit, begin, count, finite, natural_step_size, seen, step_rule
-from problems.loreta import Loreta, loreta_solver
+from problems.door import admit, begin, count, finite, natural_step_size, seen
+from problems.loreta import Loreta, SavedMatrix, loreta_solver
 from problems.ranking.cost import indicators
 from problems.ranking.measures import mean_average_precision
-from problems.ranking.model import LabelScores
 from problems.ranking.training import INITS, SAMPLINGS, epochs, ranking_cost, starting_point
-from rmopt.core import InvalidInputError, Problem, Retraction
-from rmopt.core.arguments import Check, bounded, flag, integer, named, one_of, optional
+from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, StorageError
+from rmopt.core.arguments import bounded, integer, one_of, optional
 from rmopt.manifolds import FixedRankEmbedded
-from rmopt.retractions import FIXED_RANK_RETRACTIONS
 from rmopt.solvers import Recorder
 
 Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class LabelScores(SavedMatrix):
+    """The scores W x of all labels for an example x.
+
+    Attributes
+    ----------
+    point : LowRankPoint or array
+        W, of shape (n_labels, n_features).
+    about : dict
+        JSON-able parameters that are saved with it.
+    """
+
+    kind = "label ranking"
+
+    def __call__(self, X: Any) -> Array:
+        """Return the scores of all labels, shape (len(X), n_labels)."""
+        if isinstance(self.point, LowRankPoint):
+            return np.asarray((X @ self.point.V) @ (self.point.U @ self.point.S).T)
+        return np.asarray(X @ self.point.T)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        found = super().load(path)
+        if isinstance(found.point, PSDPoint):
+            raise StorageError(
+                f"{path} holds a symmetric matrix, not the scores of labels; replace or remove it."
+            )
+        return found
 
 
 @dataclass(eq=False, repr=False)
@@ -73,33 +101,15 @@ class LoretaLabelRanker(Loreta):
         Steps done, and how many of them moved W.
     """
 
-    _parameters: ClassVar[dict[str, Check]] = RUN | {
-        "rank": optional(integer, 1),
-        "init": bounded(one_of, INITS),
-        "step_size": optional(step_rule),
-        "max_iter": count,
-        "sampling": bounded(one_of, SAMPLINGS),
-        "retraction": bounded(named, FIXED_RANK_RETRACTIONS, Retraction),
-        "top_k": optional(integer, 1),
-        "warm_start": flag,
-    }
-
     _model = LabelScores
     _counts = Loreta._counts | {"top_k": "top_k_"}
 
-    rank: int | None = None
+    rank: Annotated[int | None, optional(integer, 1)] = None
     _: KW_ONLY
-    init: str = "zero"
-    step_size: Any = None
-    max_iter: int = 10
-    sampling: str = "warp"
-    retraction: Any = "second-order"
-    engine: str = "auto"
-    top_k: int | None = None
-    warm_start: bool = False
-    checkpoint: Path | str | None = None
-    random_state: Any = None
-    verbose: bool = False
+    init: Annotated[str, bounded(one_of, INITS)] = "zero"
+    max_iter: Annotated[int, count] = 10
+    sampling: Annotated[str, bounded(one_of, SAMPLINGS)] = "warp"
+    top_k: Annotated[int | None, optional(integer, 1)] = None
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -177,13 +187,8 @@ class LoretaLabelRanker(Loreta):
         manifold = FixedRankEmbedded(n_labels, n, rank)
         cost = ranking_cost(X, truth, self.sampling)
         step_size = natural_step_size(cost.X, 0.1, 1) if self.step_size is None else self.step_size
-        solver = loreta_solver(
-            step_size,
-            int(n_epochs) * cost.n_terms,
-            epochs(cost),
-            retraction=self.retraction,
-            engine=self.engine,
-        )
+        steps = int(n_epochs) * cost.n_terms
+        solver = loreta_solver(step_size, steps, epochs(cost), retraction=self.retraction, engine=self.engine)
         first_size = float(solver.step_size(np.zeros(1, dtype=np.int64))[0])
         start = partial(starting_point, manifold, cost, self.init, seed, first_size)
         recorder = Recorder(progress=self.verbose, description="LORETA")

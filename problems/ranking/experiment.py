@@ -14,10 +14,10 @@ from problems.comparison import Comparison, Settings, averaged, crossed
 from problems.datasets import load
 from problems.multilabel import MultilabelBundle
 from problems.ranking.claims import ranking_claims
+from problems.ranking.estimator import LabelScores
 from problems.ranking.figure import draw_ranking
 from problems.ranking.measures import mean_average_precision, precision_at_1
 from problems.ranking.methods import METHODS, LabelLearner
-from problems.ranking.model import LabelScores
 from problems.ranking.training import INITS
 from rmopt.core import DivergedError
 from rmopt.experiments import Outcome, Run

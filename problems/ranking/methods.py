@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from problems.comparison import Learner, Method, crossed
 from problems.loreta import loreta_solver
+from problems.ranking.estimator import LabelScores
 from problems.ranking.measures import mean_average_precision
-from problems.ranking.model import LabelScores
 from problems.ranking.rivals import GroupPerceptron, MatrixPerceptron, PassiveAggressive
 from problems.ranking.training import epochs, ranking_cost, starting_point
 from rmopt.core import Problem
@@ -18,6 +19,7 @@ from rmopt.manifolds import Euclidean, FixedRankEmbedded
 from rmopt.solvers import Solver
 
 
+@dataclass(eq=False, repr=False)
 class LabelLearner(Learner):
     """A way to learn W, labels × features.
 
@@ -34,19 +36,14 @@ class LabelLearner(Learner):
         See `LoretaLabelRanker`.
     """
 
-    def __init__(
-        self,
-        solver: Callable[..., Solver] = loreta_solver,
-        step_size: float = 0.1,
-        sampling: str = "exact",
-        full_rank: bool = False,
-        rank: int = 10,
-        init: str = "zero",
-        max_iter: int = 5,
-        random_state: int = 0,
-    ) -> None:
-        self.solver, self.step_size, self.sampling, self.full_rank = solver, step_size, sampling, full_rank
-        self.rank, self.init, self.max_iter, self.random_state = rank, init, max_iter, random_state
+    solver: Callable[..., Solver] = loreta_solver
+    step_size: float = 0.1
+    sampling: str = "exact"
+    full_rank: bool = False
+    rank: int = 10
+    init: str = "zero"
+    max_iter: int = 5
+    random_state: int = 0
 
     def parts(self, X: Any, Y: Any) -> tuple[Solver, Problem, Any]:
         cost = ranking_cost(X, Y, self.sampling)

@@ -24,16 +24,9 @@ def ranking_cost(X: Any, Y: Any, sampling: str) -> LabelRanking:
 
 
 class WarpEpochs(ShuffledEpochs):
-    """Every row once per epoch in a new random order, each with a seed for the draws of `WarpRanking`.
-
-    Parameters
-    ----------
-    terms : int
-        Number of rows.
-    """
+    """Pairs (row, draw): rows once per epoch in a new random order, each with a seed for draws of `WarpRanking`."""
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
-        """Return one epoch of pairs (row, draw), shape (size, 2)."""
         rows = super().draw(rng, start, size)
         return np.column_stack([rows, rng.integers(2**62, size=size)])
 
@@ -48,21 +41,9 @@ def starting_point(
 ) -> LowRankPoint:
     """Return the start of a run (Shalit et al. 2012, §7.2.1).
 
-    Parameters
-    ----------
-    manifold : FixedRankEmbedded
-    cost : LabelRanking
-    init : {"zero", "identity", "gaussian"}
-        "zero": the first 2k subgradients from the zero matrix, summed and truncated to rank k. "identity": ones
-        at the first k places of the diagonal. "gaussian": a product of two matrices of standard normal numbers.
-    seed : int or None
-    step_size : float
-        The size of the summed steps, for "zero".
-
-    Raises
-    ------
-    InvalidInputError
-        For an unknown name, or when the subgradients do not reach rank k.
+    "zero": the first 2k subgradients from the zero matrix, summed in steps of `step_size` and truncated to rank k;
+    refused where they do not reach it. "identity": ones at the first k places of the diagonal. "gaussian": a product
+    of two matrices of standard normal numbers.
     """
     rng = np.random.default_rng(seed)
     if one_of("init", init, INITS) == "identity":

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from problems.door import (
-    RUN,
     Embedder,
     admit,
     begin,
@@ -21,18 +19,16 @@ from problems.door import (
     natural_step_size,
     product,
     seen,
-    step_rule,
 )
 from problems.evaluation import bilinear_scores, evaluate_retrieval
 from problems.loreta import Loreta, loreta_solver
 from problems.similarity.model import INITS, BilinearSimilarity, initial_point
 from problems.triplets import ClassTriplets
-from rmopt.core import InvalidInputError, Problem, PSDPoint, Retraction
-from rmopt.core.arguments import Check, bounded, flag, integer, named, number, one_of, optional
+from rmopt.core import InvalidInputError, Problem, PSDPoint
+from rmopt.core.arguments import bounded, flag, integer, number, one_of, optional
 from rmopt.costs import TripletSum
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
-from rmopt.retractions import FIXED_RANK_RETRACTIONS
 from rmopt.solvers import Recorder, Sampler, ShuffledEpochs
 
 Array = np.ndarray
@@ -105,40 +101,18 @@ class LoretaSimilarity(Embedder, Loreta):
     (2, 5)
     """
 
-    _parameters: ClassVar[dict[str, Check]] = RUN | {
-        "rank": optional(integer, 1),
-        "psd": flag,
-        "step_size": optional(step_rule),
-        "n_triplets": count,
-        "loss": loss_named,
-        "retraction": bounded(named, FIXED_RANK_RETRACTIONS, Retraction),
-        "init": bounded(one_of, INITS),
-        "early_stopping": flag,
-        "validation_fraction": bounded(number, above=0, below=1),
-        "n_iter_no_change": bounded(integer, 1),
-        "tol": bounded(number, least=0),
-        "warm_start": flag,
-    }
-
     _model = BilinearSimilarity
 
-    rank: int | None = None
+    rank: Annotated[int | None, optional(integer, 1)] = None
     _: KW_ONLY
-    psd: bool = False
-    step_size: Any = None
-    n_triplets: int = 100_000
-    loss: Any = "hinge"
-    retraction: Any = "second-order"
-    engine: str = "auto"
-    init: str = "identity"
-    early_stopping: bool = False
-    validation_fraction: float = 0.1
-    n_iter_no_change: int = 5
-    tol: float = 1e-3
-    warm_start: bool = False
-    checkpoint: Path | str | None = None
-    random_state: Any = None
-    verbose: bool = False
+    psd: Annotated[bool, flag] = False
+    n_triplets: Annotated[int, count] = 100_000
+    loss: Annotated[Any, loss_named] = "hinge"
+    init: Annotated[str, bounded(one_of, INITS)] = "identity"
+    early_stopping: Annotated[bool, flag] = False
+    validation_fraction: Annotated[float, bounded(number, above=0, below=1)] = 0.1
+    n_iter_no_change: Annotated[int, bounded(integer, 1)] = 5
+    tol: Annotated[float, bounded(number, least=0)] = 1e-3
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from class labels: rows of one class are similar.

@@ -12,9 +12,8 @@ from problems.cells import check_options, chosen_from
 from problems.comparison import Comparison, Method
 from problems.datasets import Bundle, load
 from problems.evaluation import Retrieval, cosine_scores, evaluate_retrieval
-from problems.similarity.bench import Bench
 from problems.similarity.figure import draw_learning_curves
-from problems.similarity.methods import METHODS, SimilarityLearner
+from problems.similarity.methods import METHODS, Bench, SimilarityLearner
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number
 from rmopt.experiments import Outcome, Run
@@ -168,22 +167,17 @@ def _step_sizes(chosen: dict[str, Method], steps: str, given: dict[str, float]) 
 
 def _variants(compare: str, settings: dict[str, Any]) -> tuple[str | None, list[dict[str, Any]]]:
     """Return the key of ``KEY=VALUE,VALUE`` and the settings of each variant."""
-    if not compare:
-        return None, [_checked(settings)]
     key, equals, values = compare.partition("=")
-    if key not in COMPARABLE or not equals or not all(values.split(",")):
+    if compare and (key not in COMPARABLE or not equals or not all(values.split(","))):
         raise InvalidInputError(
             f"--compare {compare!r} must be KEY=VALUE,VALUE with KEY one of {', '.join(COMPARABLE)}."
         )
-    kind = type(settings[key])
     try:
-        variants = [settings | {key: kind(value)} for value in values.split(",")]
+        changes = [{key: type(settings[key])(value)} for value in values.split(",")] if compare else [{}]
     except ValueError:
         raise InvalidInputError(f"--compare {compare!r}: the values of {key} must be numbers.") from None
-    return key, [_checked(variant) for variant in variants]
-
-
-def _checked(settings: dict[str, Any]) -> dict[str, Any]:
-    integer("--rank", settings["rank"], 1)
-    number("--step-size", settings["step-size"], above=0)
-    return settings
+    variants = [settings | change for change in changes]
+    for variant in variants:
+        integer("--rank", variant["rank"], 1)
+        number("--step-size", variant["step-size"], above=0)
+    return key or None, variants

@@ -1,30 +1,36 @@
-"""The methods that learn a similarity, by name: where each lives, starts and how it is scored."""
+"""The methods that learn a similarity, by name: where each lives, starts and is scored, and on which data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.model_selection import StratifiedKFold
 
-from problems.comparison import Learner, Method, crossed
-from problems.evaluation import ScoreBlock, bilinear_scores, evaluate_retrieval, matrix_scores
+from problems.comparison import Comparison, Learner, Method, crossed
+from problems.datasets import Bundle
+from problems.evaluation import Retrieval, ScoreBlock, bilinear_scores, evaluate_retrieval, matrix_scores
 from problems.full_matrix import Lego, Oasis
 from problems.loreta import loreta_solver
 from problems.similarity.model import initial_point
 from problems.similarity.rivals import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
+from problems.text import informative_unit_rows
 from problems.triplets import ClassTriplets
 from rmopt.core import Manifold, Problem
 from rmopt.costs import TripletSum
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, PolarPSD, PSDFixedRank
-from rmopt.solvers import SGD, Solver
+from rmopt.solvers import SGD, Recorder, Solver
 
 Array = np.ndarray
 
 # Enough for a learning curve and for cross-validation; tables measure all test documents.
 CURVE_QUERIES = 200
+SELECTION_FOLDS = 5
 
 
+@dataclass(eq=False, repr=False)
 class SimilarityLearner(Learner):
     """A way to learn W from triplets of the training rows.
 
@@ -44,21 +50,15 @@ class SimilarityLearner(Learner):
         See `LoretaSimilarity`; a method of full rank starts at the identity.
     """
 
-    def __init__(
-        self,
-        manifold: Callable[[int, int], Manifold],
-        solver: Callable[..., Solver],
-        step_size: float,
-        metric: bool = False,
-        choices: dict[str, Any] | None = None,
-        rank: int = 10,
-        n_triplets: int = 100_000,
-        init: str = "identity",
-        random_state: int = 0,
-    ) -> None:
-        self.manifold, self.solver, self.step_size, self.metric = manifold, solver, step_size, metric
-        self.choices, self.rank, self.n_triplets = choices, rank, n_triplets
-        self.init, self.random_state = init, random_state
+    manifold: Callable[[int, int], Manifold]
+    solver: Callable[..., Solver]
+    step_size: float
+    metric: bool = False
+    choices: dict[str, Any] | None = None
+    rank: int = 10
+    n_triplets: int = 100_000
+    init: str = "identity"
+    random_state: int = 0
 
     @property
     def full_rank(self) -> bool:
@@ -93,6 +93,53 @@ class SimilarityLearner(Learner):
         """Return the mean average precision of the first rows as queries."""
         queries = np.arange(min(CURVE_QUERIES, len(y)))
         return evaluate_retrieval(self.scores(X), y, queries=queries, ks=()).map
+
+
+class Bench:
+    """The data of one comparison: unit rows, their columns in order of information gain.
+
+    Parameters
+    ----------
+    bundle : Bundle
+    features : int
+        Columns to keep; 0: all.
+    split : int
+        Seed of a random 65/35 split; −1: the published one.
+    seed : int
+        Seeds the choice of queries.
+    """
+
+    def __init__(self, bundle: Bundle, features: int, split: int, seed: int) -> None:
+        whole = informative_unit_rows(bundle.resplit(split) if split >= 0 else bundle, features)
+        self.X, self.y = whole.X[whole.train], whole.y[whole.train]
+        self.X_test, self.y_test = whole.X[whole.test], whole.y[whole.test]
+        self.seed, self.n_features = seed, int(self.X.shape[1])
+        n_curve = min(CURVE_QUERIES, len(self.y_test))
+        self.curve_queries = np.sort(np.random.default_rng(seed).permutation(len(self.y_test))[:n_curve])
+
+    def measured(self, learner: SimilarityLearner, ks: tuple[int, ...] = (1, 10)) -> Retrieval:
+        """Return how well a learned W ranks the test part."""
+        return evaluate_retrieval(learner.scores(self.X_test), self.y_test, ks=ks)
+
+    def curve(self, learner: SimilarityLearner, first: int, **how: Any) -> Recorder:
+        """Return a recorder of mean average precision for some test queries."""
+
+        def measure(point: Any) -> float:
+            scores = learner.scores(self.X_test, point)
+            return evaluate_retrieval(scores, self.y_test, queries=self.curve_queries, ks=()).map
+
+        return Recorder({"map": measure}, first=first, **how)
+
+    def selected(self, comparison: Comparison, method: Method, learner: SimilarityLearner) -> float:
+        """Return the step size that cross-validation on the training part chooses, and say it."""
+        folds = StratifiedKFold(SELECTION_FOLDS, shuffle=True, random_state=self.seed)
+        scoring = {"map": SimilarityLearner.score}
+        found, _ = comparison.search(method.label, learner, method.grid, self.X, self.y, folds, scoring)
+        edge = ", at the edge of the grid" if found in (method.grid[0], method.grid[-1]) else ""
+        comparison.run.say(
+            f"{method.label}: step size {found['step_size']:g} by {SELECTION_FOLDS}-fold cross-validation{edge}"
+        )
+        return float(found["step_size"])
 
 
 def _general(n: int, k: int) -> Manifold:

@@ -12,10 +12,9 @@ import typer
 from problems.cells import Cell, check_options, chosen_from, whole_numbers
 from problems.comparison import Comparison, Settings, averaged
 from problems.datasets import Bundle, load
-from problems.similarity.bench import Bench
 from problems.similarity.claims import rank_claims
 from problems.similarity.figure import draw_ranks
-from problems.similarity.methods import METHODS, SimilarityLearner
+from problems.similarity.methods import METHODS, Bench, SimilarityLearner
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.experiments import Outcome, Run
 from rmopt.manifolds import FixedRankEmbedded

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from problems.datasets import load
-from problems.similarity.bench import Bench
-from problems.similarity.methods import METHODS
+from problems.similarity.methods import METHODS, Bench
 from problems.triplets import ClassTriplets
 from rmopt import Problem
 from rmopt.core import DivergedError
