@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from problems.coembedding.training import minimise
-from problems.door import Embedder, in_order, kept_count, product, seen
-from rmopt.core.arguments import Check, bounded, flag, number, optional
+from problems.door import Checked, Embedder, in_order, kept_count, product, seen
+from rmopt.core.arguments import bounded, flag, number, optional
 from rmopt.core.errors import InvalidInputError
 from rmopt.costs import ConvexCost
 from rmopt.solvers import CertifiedResult, Growth, RankIncremental, Recorder
+
+gap = bounded(number, least=0)
+# Below the least, what certifies a minimum is no number.
+weight = bounded(number, least=1e-100)
 
 
 def _growth(name: str, value: Any) -> Any:
@@ -25,26 +29,17 @@ def _growth(name: str, value: Any) -> Any:
 
 
 @dataclass(eq=False, repr=False)
-class Certified(BaseEstimator):
+class Certified(Checked, BaseEstimator):
     """An estimator whose parameters say how its convex cost is minimised, and whose attributes say how well.
 
     They are described in `problems.coembedding.CoembeddingClassifier`.
     """
 
     _: KW_ONLY
-    growth: Growth | None = None
-    max_rank: int | None = None
-    tol: float = 1e-4
-    verbose: bool = False
-
-    _parameters: ClassVar[dict[str, Check]] = {
-        # Below, what certifies a minimum is no number.
-        "beta": bounded(number, least=1e-100),
-        "growth": _growth,
-        "max_rank": optional(kept_count),
-        "tol": bounded(number, least=0),
-        "verbose": flag,
-    }
+    growth: Annotated[Growth | None, _growth] = None
+    max_rank: Annotated[int | None, optional(kept_count)] = None
+    tol: Annotated[float, gap] = 1e-4
+    verbose: Annotated[bool, flag] = False
 
     def solver(self) -> RankIncremental:
         """Return the solver that the parameters describe."""

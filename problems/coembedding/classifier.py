@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,12 +16,12 @@ from sklearn.model_selection import KFold, check_cv
 from sklearn.utils.multiclass import type_of_target, unique_labels
 from sklearn.utils.validation import column_or_1d
 
-from problems.coembedding.certified import CertifiedEmbedder, LabelTables
+from problems.coembedding.certified import CertifiedEmbedder, LabelTables, weight
 from problems.coembedding.cost import MultilabelCoembedding
 from problems.coembedding.training import BETAS, checked_betas, minimise
 from problems.door import admit, finite, in_order, in_range, kept_count
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import Check, check_parameters, integer, optional
+from rmopt.core.arguments import check_parameters, integer, optional
 from rmopt.engines.threads import one_blas_thread
 from rmopt.solvers import LBFGS, RankIncremental
 
@@ -37,6 +37,14 @@ def _jobs(name: str, value: Any) -> int:
             f"{name} = 0 must be None, a positive number of threads, or −1 for all cores."
         )
     return integer(name, value, -1000, 1000)
+
+
+def _betas(name: str, value: Any) -> list[float]:
+    return checked_betas(value)
+
+
+def _scoring(name: str, value: Any) -> Any:
+    return value if callable(value) or value is None else get_scorer(value)
 
 
 def _folds(name: str, value: Any) -> Any:
@@ -97,7 +105,7 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     True
     """
 
-    beta: float = 5.0
+    beta: Annotated[float, weight] = 5.0
 
     @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:
@@ -233,23 +241,15 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         By weight, ascending.
     """
 
-    _parameters: ClassVar[dict[str, Check]] = {
-        **{name: check for name, check in CoembeddingClassifier._parameters.items() if name != "beta"},
-        "betas": lambda name, value: checked_betas(value),
-        "cv": _folds,
-        "scoring": lambda name, value: value if callable(value) or value is None else get_scorer(value),
-        "n_jobs": optional(_jobs),
-        "path_iterations": kept_count,
-    }
-
-    # No parameter of this one.
+    # Not a parameter here.
+    _parameters = CertifiedEmbedder._parameters
     beta: float = field(init=False)
-    betas: Sequence[float] = BETAS
+    betas: Annotated[Sequence[float], _betas] = BETAS
     _: KW_ONLY
-    cv: Any = 5
-    scoring: str | Callable[..., float] | None = "f1_micro"
-    n_jobs: int | None = None
-    path_iterations: int = 200
+    cv: Annotated[Any, _folds] = 5
+    scoring: Annotated[str | Callable[..., float] | None, _scoring] = "f1_micro"
+    n_jobs: Annotated[int | None, optional(_jobs)] = None
+    path_iterations: Annotated[int, kept_count] = 200
 
     @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:

@@ -125,7 +125,8 @@ class LinkPrediction(PairwiseDistance):
         threshold = np.full(self.n_pairs, n)
         # Distances of the pairs, then those of the left and of the right objects to the threshold.
         left, right = (
-            np.concatenate(part) for part in ((pairs[:, 0], *pairs.T), (pairs[:, 1], threshold, threshold))
+            np.concatenate([pairs[:, 0], *pairs.T]),
+            np.concatenate([pairs[:, 1], threshold, threshold]),
         )
         Pairs(pairs[:, 0], pairs[:, 1], n)
         features = BlockDiagonal([X.shape, (1, 1)], {0: X, 1: np.ones((1, 1))})

@@ -31,8 +31,7 @@ def draw_scores(figure: Figure, rows: Sequence[Mapping[str, Any]], title: str) -
                 *zip(*theirs, strict=True), linestyle="", marker="D", mfc="none", color=COLOURS[1], label="paper"
             )  # fmt: skip
         axes.set_yticks(places, [row["method"] for row in rows])
-        axes.set_ylim(-0.6, len(rows) - 0.4)
-        axes.set_xlabel(f"{name} (test, %)")
+        axes.set(ylim=(-0.6, len(rows) - 0.4), xlabel=f"{name} (test, %)")
         axes.grid(alpha=0.3)
     panels[0].legend(fontsize="small")
     figure.suptitle(title)
@@ -52,11 +51,8 @@ def draw_optima(
             color=COLOURS[0],
         )  # fmt: skip
     axes.axvline(rank, color=COLOURS[1], linestyle="--", label=f"d* = {rank}, the rank of the global minimum")
-    axes.set_yscale("log")
-    axes.set_xlabel("d, number of columns")
-    axes.set_ylabel("local optimum, excess over the global one")
-    axes.set_xticks(list(optima))
-    axes.set_title(title)
+    axes.set(yscale="log", xlabel="d, number of columns", ylabel="local optimum, excess over the global one")
+    axes.set(xticks=list(optima), title=title)
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
 
@@ -80,10 +76,8 @@ def draw_curves(
                 label=label,
             )  # fmt: skip
         if logarithmic:
-            axes.set_xscale("log")
-            axes.set_yscale("log")
-        axes.set_xlabel(xlabel)
-        axes.set_title(name)
+            axes.set(xscale="log", yscale="log")
+        axes.set(xlabel=xlabel, title=name)
         axes.grid(alpha=0.3)
     found[0].set_ylabel(ylabel)
     found[-1].legend(fontsize="small")

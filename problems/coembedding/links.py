@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.metrics import roc_auc_score
 
-from problems.coembedding.certified import CertifiedEmbedder
+from problems.coembedding.certified import CertifiedEmbedder, weight
 from problems.coembedding.cost import LinkPrediction
 from problems.door import admit, array_of, finite, in_range, seedable
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import Check, bounded, check_parameters, number
+from rmopt.core.arguments import bounded, check_parameters, number
 from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
 from rmopt.engines.threads import one_blas_thread
@@ -56,16 +56,10 @@ class LinkPredictor(CertifiedEmbedder):
     True
     """
 
-    _parameters: ClassVar[dict[str, Check]] = {
-        **CertifiedEmbedder._parameters,
-        "negatives": bounded(number, above=0),
-        "random_state": seedable,
-    }
-
-    beta: float = 1.0
+    beta: Annotated[float, weight] = 1.0
     _: KW_ONLY
-    negatives: float = 2.0
-    random_state: Any = None
+    negatives: Annotated[float, bounded(number, above=0)] = 2.0
+    random_state: Annotated[Any, seedable] = None
 
     @one_blas_thread()
     def fit(self, X: Any, links: Any) -> Self:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from problems.coembedding import kernels
-from problems.coembedding.certified import Certified
+from problems.coembedding.certified import Certified, gap, weight
 from problems.coembedding.cost import TagRanking
-from problems.door import array_of, column_of_names, count, kept_count, positions, seedable
+from problems.door import Checked, array_of, column_of_names, count, kept_count, positions, seedable
 from rmopt.core import DivergedError, InvalidInputError
-from rmopt.core.arguments import Check, bounded, check_parameters, number
+from rmopt.core.arguments import bounded, check_parameters, number
 from rmopt.core.streams import seed_of
 from rmopt.engines.threads import one_blas_thread
 
@@ -23,24 +23,11 @@ Array = np.ndarray
 
 
 @dataclass(eq=False, repr=False)
-class TagModel(BaseEstimator):
-    """A recommender of tags for pairs of a user and an item; a subclass learns scores.
-
-    Parameters
-    ----------
-    n_tags : int
-        How many tags `predict` names.
-
-    Attributes
-    ----------
-    users_, items_, tags_ : array
-        The names that `fit` saw, sorted.
-    """
+class TagModel(Checked, BaseEstimator):
+    """A recommender of tags for pairs of a user and an item; a subclass learns scores."""
 
     _: KW_ONLY
-    n_tags: int = 5
-
-    _parameters: ClassVar[dict[str, Check]] = {"n_tags": kept_count}
+    n_tags: Annotated[int, kept_count] = 5
 
     @abstractmethod
     def learn(self, triples: Array, counts: tuple[int, int, int]) -> None:
@@ -151,11 +138,10 @@ class TagRecommender(Certified, TagModel):
         See `CoembeddingClassifier`.
     """
 
-    _parameters: ClassVar[dict[str, Check]] = {**Certified._parameters, **TagModel._parameters}
-
-    beta: float = 1.0
+    _parameters = TagModel._parameters | Certified._parameters
+    beta: Annotated[float, weight] = 1.0
     _: KW_ONLY
-    tol: float = 1e-3
+    tol: Annotated[float, gap] = 1e-3
 
     def learn(self, triples: Array, counts: tuple[int, int, int]) -> None:
         """Minimise equation 14."""
@@ -200,23 +186,13 @@ class PairwiseInteractionTags(TagModel):
     tag_user_factors_, tag_item_factors_ : array, shape (n_tags, rank)
     """
 
-    _parameters: ClassVar[dict[str, Check]] = {
-        **TagModel._parameters,
-        "rank": kept_count,
-        "n_epochs": count,
-        "step_size": bounded(number, above=0),
-        "penalty": bounded(number, least=0),
-        "scale": bounded(number, above=0),
-        "random_state": seedable,
-    }
-
-    rank: int = 64
+    rank: Annotated[int, kept_count] = 64
     _: KW_ONLY
-    n_epochs: int = 200
-    step_size: float = 0.05
-    penalty: float = 5e-3
-    scale: float = 0.1
-    random_state: Any = None
+    n_epochs: Annotated[int, count] = 200
+    step_size: Annotated[float, bounded(number, above=0)] = 0.05
+    penalty: Annotated[float, bounded(number, least=0)] = 5e-3
+    scale: Annotated[float, bounded(number, above=0)] = 0.1
+    random_state: Annotated[Any, seedable] = None
 
     def learn(self, triples: Array, counts: tuple[int, int, int]) -> None:
         """Do the ascent."""

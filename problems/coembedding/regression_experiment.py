@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from time import perf_counter
 from typing import Annotated, Any
 
@@ -12,42 +12,43 @@ import typer
 from threadpoolctl import threadpool_limits
 
 from problems.cells import Cell, check_options, chosen_from, whole_numbers
-from problems.coembedding.conic import conic_metric
 from problems.coembedding.figure import draw_curves
 from problems.coembedding.regression import MetricRegression, closed_form
 from problems.comparison import Comparison, Settings, crossed
-from rmopt.core import Problem
+from rmopt.core import InvalidInputError, Problem
 from rmopt.core.arguments import number
 from rmopt.costs import SumOfCosts, Trace
 from rmopt.engines import Certificate, certify
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.manifolds import PSDFixedRank
-from rmopt.solvers import LBFGS, Exponential, Growth, Linear, RankIncremental
+from rmopt.solvers import LBFGS, CertifiedResult, Exponential, Growth, Linear, RankIncremental
 
 Array = np.ndarray
 Option = typer.Option
-# Maps a cost, a relative gap, a time limit and a seed to rounds, rank, certificate and why it ended.
-Solve = Callable[[SumOfCosts, float, float, int], tuple[int, int, Certificate, str]]
+# Rounds, rank, certificate, and why it ended.
+Solution = tuple[int, int, Certificate, str]
+# From a cost, a relative gap, a time limit and a seed.
+Solve = Callable[[SumOfCosts, float, float, int], Solution]
 # Of each number of samples: seconds by number of features.
 Curves = dict[str, dict[str, list[tuple[float, float]]]]
 
 LATE = "the time limit"
+# Relative accuracies near to what each can reach.
+CONIC: dict[str, dict[str, Any]] = {"CLARABEL": {}, "SCS": {"eps": 1e-9, "max_iters": 20_000}}
 HEADINGS = {"relative_error": "rel. error", "gap": "rel. gap", "train_seconds": "seconds"}
 
 
-def _rounds(growth: Growth, **how: Any) -> Solve:
-    def solve(cost: SumOfCosts, tol: float, limit: float, seed: int) -> tuple[int, int, Certificate, str]:
-        def late(rows: list[dict[str, Any]]) -> str | None:
-            return LATE if rows[-1]["seconds"] > limit else None
+def _rounds(cost: SumOfCosts, tol: float, limit: float, seed: int, growth: Growth, **how: Any) -> Solution:
+    def late(rows: list[dict[str, Any]]) -> str | None:
+        return LATE if rows[-1]["seconds"] > limit else None
 
-        problem = Problem(PSDFixedRank(cost.shape[0], 1), cost)
-        result = RankIncremental(growth, tol=tol, **how).run(problem, random_state=0, stop=late)
-        return result.steps, result.point.rank, result.certificate, result.stopped_by  # type: ignore[attr-defined]
-
-    return solve
+    problem = Problem(PSDFixedRank(cost.shape[0], 1), cost)
+    result = RankIncremental(growth, tol=tol, **how).run(problem, random_state=0, stop=late)
+    assert isinstance(result, CertifiedResult)
+    return result.steps, result.point.rank, result.certificate, result.stopped_by
 
 
-def _one_shot(cost: SumOfCosts, tol: float, limit: float, seed: int) -> tuple[int, int, Certificate, str]:
+def _one_shot(cost: SumOfCosts, tol: float, limit: float, seed: int) -> Solution:
     """Minimise over all n columns at once, from a random start; it knows no time limit and no certificate."""
     n = cost.shape[0]
     Y = np.random.default_rng([seed, n]).standard_normal((n, n)) / np.sqrt(n)
@@ -56,27 +57,37 @@ def _one_shot(cost: SumOfCosts, tol: float, limit: float, seed: int) -> tuple[in
     return iterations, int((lengths > 1e-6 * lengths[0]).sum()), certify(cost, Y)[0], reason
 
 
-def _conic(solver: str) -> Solve:
-    def solve(cost: SumOfCosts, tol: float, limit: float, seed: int) -> tuple[int, int, Certificate, str]:
-        loss = cost.parts[0]
-        assert isinstance(loss, MetricRegression)
-        W, iterations = conic_metric(loss, cost.trace_weight, solver)
-        values, vectors = np.linalg.eigh(0.5 * (W + W.T))
-        kept = values > 1e-6 * values[-1]
-        found = certify(cost, vectors[:, kept] * np.sqrt(values[kept]))[0]
-        return iterations, int(kept.sum()), found, "solved"
+def conic_metric(loss: MetricRegression, beta: float, solver: str) -> tuple[Array, int]:
+    """Return the n × n metric that a conic solver of cvxpy finds, CLARABEL or SCS, and its number of iterations."""
+    try:
+        import cvxpy as cp
+    except ImportError:
+        raise InvalidInputError(f"the solver {solver} needs cvxpy; pip install cvxpy.") from None
+    W = cp.Variable(loss.shape, PSD=True)
+    residual = loss.target - loss.features @ W @ loss.features.T
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(residual) + beta * cp.trace(W)))
+    problem.solve(solver=solver, **CONIC[solver])
+    return np.asarray(W.value), int(problem.solver_stats.num_iters)
 
-    return solve
+
+def _conic(cost: SumOfCosts, tol: float, limit: float, seed: int, solver: str) -> Solution:
+    loss = cost.parts[0]
+    assert isinstance(loss, MetricRegression)
+    W, iterations = conic_metric(loss, cost.trace_weight, solver)
+    values, vectors = np.linalg.eigh(0.5 * (W + W.T))
+    kept = values > 1e-6 * values[-1]
+    found = certify(cost, vectors[:, kept] * np.sqrt(values[kept]))[0]
+    return iterations, int(kept.sum()), found, "solved"
 
 
 METHODS: dict[str, tuple[str, Solve]] = {
-    "exponential": ("exponential", _rounds(Exponential())),
-    "linear": ("linear (Zhang et al.)", _rounds(Linear())),
-    "journee": ("linear (Journée et al.)", _rounds(Linear(), rescale=False)),
-    "boosting": ("boosting, not local", _rounds(Linear(), inner=None)),
+    "exponential": ("exponential", partial(_rounds, growth=Exponential())),
+    "linear": ("linear (Zhang et al.)", partial(_rounds, growth=Linear())),
+    "journee": ("linear (Journée et al.)", partial(_rounds, growth=Linear(), rescale=False)),
+    "boosting": ("boosting, not local", partial(_rounds, growth=Linear(), inner=None)),
     "one-shot": ("all columns at once", _one_shot),
-    "clarabel": ("Clarabel", _conic("CLARABEL")),
-    "scs": ("SCS", _conic("SCS")),
+    "clarabel": ("Clarabel", partial(_conic, solver="CLARABEL")),
+    "scs": ("SCS", partial(_conic, solver="SCS")),
 }
 
 
