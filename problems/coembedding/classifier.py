@@ -39,10 +39,6 @@ def _jobs(name: str, value: Any) -> int:
     return integer(name, value, -1000, 1000)
 
 
-def _betas(name: str, value: Any) -> list[float]:
-    return checked_betas(value)
-
-
 def _scoring(name: str, value: Any) -> Any:
     return value if callable(value) or value is None else get_scorer(value)
 
@@ -244,7 +240,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     # Not a parameter here.
     _parameters = CertifiedEmbedder._parameters
     beta: float = field(init=False)
-    betas: Annotated[Sequence[float], _betas] = BETAS
+    betas: Annotated[Sequence[float], lambda _, betas: checked_betas(betas)] = BETAS
     _: KW_ONLY
     cv: Annotated[Any, _folds] = 5
     scoring: Annotated[str | Callable[..., float] | None, _scoring] = "f1_micro"

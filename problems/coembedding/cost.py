@@ -68,19 +68,10 @@ class MultilabelCoembedding(PairwiseDistance):
         return kernels.multilabel_curvature(distances, self.labels, np.ascontiguousarray(change))
 
 
-def smooth_hinge(z: Array) -> Array:
-    """Return (2 + z)²/4 for −2 ≤ z ≤ 0, 0 below and 1 + z above (Mirzazadeh et al. 2015, corrected)."""
-    return np.where(z > 0.0, 1.0 + z, 0.25 * np.maximum(2.0 + z, 0.0) ** 2)
-
-
-def smooth_hinge_slope(z: Array) -> Array:
-    """Return its derivative."""
-    return np.clip(0.5 * (2.0 + z), 0.0, 1.0)
-
-
-def smooth_hinge_curvature(z: Array) -> Array:
-    """Return its second derivative, which jumps at −2 and 0."""
-    return np.where((z > -2.0) & (z < 0.0), 0.5, 0.0)
+def smooth_hinge(z: Array) -> tuple[Array, Array, Array]:
+    """Return h̃(z) (see `MultilabelCoembedding`), its slope, and its curvature, which jumps at −2 and 0."""
+    slope = np.clip(0.5 * (2.0 + z), 0.0, 1.0)
+    return np.where(z > 0.0, 1.0 + z, slope**2), slope, np.where((z > -2.0) & (z < 0.0), 0.5, 0.0)
 
 
 class LinkPrediction(PairwiseDistance):
@@ -146,22 +137,18 @@ class LinkPrediction(PairwiseDistance):
         return out.ravel()
 
     def loss(self, distances: Array) -> tuple[float, Array]:
-        a, b, c = self._margins(distances)
-        both = np.logaddexp(smooth_hinge(a), smooth_hinge(b))
-        share = np.exp(smooth_hinge(a) - both)
-        slopes = share * smooth_hinge_slope(a), (1.0 - share) * smooth_hinge_slope(b), smooth_hinge_slope(c)
-        return float(both.sum() + smooth_hinge(c).sum()), self._returned(*slopes)
+        (a, slope_a, _), (b, slope_b, _), (c, slope_c, _) = map(smooth_hinge, self._margins(distances))
+        both = np.logaddexp(a, b)
+        share = np.exp(a - both)
+        return float(both.sum() + c.sum()), self._returned(share * slope_a, (1.0 - share) * slope_b, slope_c)
 
     def curvature(self, distances: Array, change: Array) -> Array:
-        a, b, c = self._margins(distances)
+        (a, slope_a, bent_a), (b, slope_b, bent_b), (*_, bent_c) = map(smooth_hinge, self._margins(distances))
         da, db, dc = self._margins(change)
-        share = np.exp(smooth_hinge(a) - np.logaddexp(smooth_hinge(a), smooth_hinge(b)))
-        slope_a, slope_b = smooth_hinge_slope(a), smooth_hinge_slope(b)
+        share = np.exp(a - np.logaddexp(a, b))
         shift = share * (1.0 - share) * (slope_a * da - slope_b * db)
         return self._returned(
-            shift * slope_a + share * smooth_hinge_curvature(a) * da,
-            -shift * slope_b + (1.0 - share) * smooth_hinge_curvature(b) * db,
-            smooth_hinge_curvature(c) * dc,
+            shift * slope_a + share * bent_a * da, -shift * slope_b + (1.0 - share) * bent_b * db, bent_c * dc
         )
 
 

@@ -7,17 +7,15 @@ from rmopt.kernels.losses import logistic_slope, logistic_value
 
 
 @njit(inline="always")
-def smooth_hinge(z):
-    """Return (2 + z)²/4 between −2 and 0, 1 + z above, and 0 below."""
-    if z <= -2.0:
-        return 0.0
-    return 0.25 * (2.0 + z) ** 2 if z <= 0.0 else 1.0 + z
+def smooth_hinge_slope(z):
+    """Return the slope of `smooth_hinge`, from 0 to 1."""
+    return min(max(0.5 * (2.0 + z), 0.0), 1.0)
 
 
 @njit(inline="always")
-def smooth_hinge_slope(z):
-    """Return its slope, from 0 to 1."""
-    return min(max(0.5 * (2.0 + z), 0.0), 1.0)
+def smooth_hinge(z):
+    """Return (2 + z)²/4 between −2 and 0, 1 + z above, and 0 below."""
+    return smooth_hinge_slope(z) ** 2 if z <= 0.0 else 1.0 + z
 
 
 @njit(inline="always")

@@ -130,7 +130,8 @@ class LinkPredictor(CertifiedEmbedder):
     def score(self, X: Any, linked: Any, pairs: Any) -> float:
         """Return the area under the receiver operating characteristic of the scores of pairs."""
         scores, linked = self.decision_function(X, pairs), array_of("linked", linked)
-        if linked.shape != scores.shape or set(linked.tolist()) != {0, 1}:
+        both = np.isin(linked, (0, 1)).all() and np.isin((0, 1), linked).all()
+        if linked.shape != scores.shape or not both:
             raise InvalidInputError(
                 f"linked must hold 0 and 1, both, one for each of {len(scores)} pairs, got shape {linked.shape}."
             )
