@@ -13,7 +13,7 @@ How an experiment is written:
    ``train(settings)`` for those that are not known, moves the progress bar, and lists results by method and rank.
 5. Parameters come from ``comparison.search(label, estimator, grid, X, y, cv, scoring)``, in a function that is given
    to ``comparison.cell(settings, choose)`` where its choice is to be kept too. A training that diverges loses.
-6. `averaged` makes the numbers of a table's row from the results of a model, `wins` a claim from differences.
+6. `averaged` makes the numbers of a row from the results of a model, `positive` and `wins` claims from differences.
 """
 
 from __future__ import annotations
@@ -238,12 +238,17 @@ def averaged(found: Sequence[Cell], **measures: str | None) -> Cell:
     return row | {"train_seconds": float(np.median(seconds)) if seconds else None}
 
 
+def positive(claim: str, gaps: Sequence[float], numbers: str) -> Claim:
+    """Return the claim that all differences are positive; models that diverged have none."""
+    if not np.isfinite(gaps).all():
+        return Claim(claim, None, "a model diverged")
+    return Claim(claim, bool(min(gaps) > 0), numbers)
+
+
 def wins(claim: str, gaps: Sequence[float], needs: str) -> Claim:
     """Return the claim that all differences of mean average precision, one for each rank, are positive."""
     if not gaps:
         return Claim(claim, None, f"needs {needs}")
-    if not np.isfinite(gaps).all():
-        return Claim(claim, None, "a model diverged")
     won = sum(gap > 0 for gap in gaps)
     numbers = f"above at {won} of {len(gaps)} ranks, mAP differences {min(gaps):+.3f} to {max(gaps):+.3f}"
-    return Claim(claim, won == len(gaps), numbers)
+    return positive(claim, gaps, numbers)

@@ -23,7 +23,6 @@ from rmopt.core.arguments import (
     array,
     bounded,
     check_parameters,
-    flag,
     instance,
     integer,
     named,
@@ -40,6 +39,7 @@ from rmopt.solvers.step_sizes import as_step_size
 
 Array = np.ndarray
 
+array_of = array
 loss_named = bounded(named, LOSSES, Loss)
 engine_name = bounded(one_of, ("auto", "compiled", "reference"))
 # Where a state is saved; None: nowhere.
@@ -60,15 +60,6 @@ def seedable(name: str, value: Any) -> Any:
     if not isinstance(value, np.random.Generator | np.random.RandomState):
         seed_of(value)
     return value
-
-
-# What most learners are told about a run.
-RUN: dict[str, Check] = {
-    "engine": engine_name,
-    "checkpoint": file_path,
-    "random_state": seedable,
-    "verbose": flag,
-}
 
 
 class Checked:
@@ -108,13 +99,7 @@ def step_rule(name: str, value: Any, searches: bool = False) -> Any:
 
 
 def natural_step_size(rows: Any, share: float, power: int) -> float:
-    """Return the share over a power of the mean of ‖x‖²: a step size in the units of the data.
-
-    Raises
-    ------
-    InvalidInputError
-        When rows are so long or so short that it is no floating-point number.
-    """
+    """Return the share over a power of the mean of ‖x‖²: a step size in the units of the data, if it is a number."""
     mean_square = float(np.vdot(rows.data, rows.data)) / rows.shape[0]
     try:
         size = share / mean_square**power if rows.data.any() else share
@@ -131,23 +116,8 @@ def natural_step_size(rows: Any, share: float, power: int) -> float:
 def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = True, **how: Any) -> Any:
     """Return X, or X and y, as float64 rows: an array, or a whole and canonical CSR array.
 
-    Parameters
-    ----------
-    estimator : BaseEstimator
-        Learns or compares `n_features_in_` and `feature_names_in_`.
-    X : array, sparse matrix or data frame, shape (n_samples, n_features)
-    y : array, optional
-    sparse : bool
-        Whether sparse rows are taken.
-    **how
-        Further options of ``sklearn.utils.validation.validate_data``, ``reset`` among them.
-
-    Raises
-    ------
-    InvalidInputError
-        For a damaged sparse matrix, complex numbers, masked entries or dates.
-    ValueError
-        scikit-learn's sentence for everything else that is not a table of finite numbers.
+    The estimator learns or compares `n_features_in_` and `feature_names_in_`; `how` goes to ``validate_data`` of
+    scikit-learn, whose ValueError stands for what is no table of finite numbers and not refused here.
     """
     sound("X", X)
     if np.ma.is_masked(X):
@@ -226,14 +196,6 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return len(self.components_)
 
 
-def array_of(name: str, values: Any) -> Array:
-    """Return an array of whatever type, or say that rows differ in length."""
-    try:
-        return np.asarray(values)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{name} is no array ({error}).") from None
-
-
 def in_range(X: Any) -> Any:
     """Return rows whose fourth powers are finite, as curvatures need them."""
     if not abs(X).max() < 1e75:
@@ -265,13 +227,7 @@ def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
 
 
 def column_of_names(what: str, names: Any) -> Array:
-    """Return names or numbers, one for each row, which can be sorted and told apart.
-
-    Raises
-    ------
-    InvalidInputError
-        For NaN, None, complex numbers or names of types that do not compare or that change.
-    """
+    """Return names or numbers, one for each row, which can be sorted and told apart."""
     column = array_of(what, names)
     try:
         same = (

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
-from problems._ranking import add_products, average_precision, precisions_at
 from problems.door import classes
+from problems.kernels import add_products, average_precision, precisions_at
 from rmopt.core.arguments import array, integer, shown
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.matrices import sound

@@ -242,6 +242,8 @@ def test_claims_follow_the_numbers() -> None:
     ]
     lost = good | {("naive-gd", 10): [{"map": None, "curve": []}]}
     assert [claim.reproduced for claim in rank_claims(lost)][2:4] == [None, True]
+    gone = good | {("loreta", 30): [{"map": None, "curve": []}]}
+    assert [claim.numbers for claim in rank_claims(gone)][5:] == ["a model diverged"] * 3
     labels = {
         ("loreta", "identity", 2): cell(0.5), ("loreta", "zero", 2): cell(0.4), ("loreta", "identity", 8): cell(0.5),
         ("loreta", "zero", 8): cell(0.6), ("pa", "zero", 2): cell(0.3), ("pa", "zero", 8): cell(0.65),

@@ -1,10 +1,6 @@
 """Co-embedding as metric learning: ILA (Mirzazadeh et al. 2015) and its rivals."""
 
-from problems.coembedding.classifier import (
-    CoembeddingClassifier,
-    CoembeddingClassifierCV,
-    coembedding_path,
-)
+from problems.coembedding.classifier import CoembeddingClassifier, CoembeddingClassifierCV, coembedding_path
 from problems.coembedding.cost import LinkPrediction, MultilabelCoembedding, TagRanking
 from problems.coembedding.links import LinkPredictor
 from problems.coembedding.recommender import PairwiseInteractionTags, TagRecommender

@@ -12,10 +12,10 @@ from sklearn.utils import Tags
 
 from problems.door import admit, begin, count, finite, natural_step_size, seen
 from problems.loreta import Loreta, SavedMatrix, loreta_solver
-from problems.ranking.cost import indicators
+from problems.ranking.cost import indicators, label_scores
 from problems.ranking.measures import mean_average_precision
 from problems.ranking.training import INITS, SAMPLINGS, epochs, ranking_cost, starting_point
-from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, StorageError
+from rmopt.core import InvalidInputError, Problem, PSDPoint, StorageError
 from rmopt.core.arguments import bounded, integer, one_of, optional
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import Recorder
@@ -39,9 +39,7 @@ class LabelScores(SavedMatrix):
 
     def __call__(self, X: Any) -> Array:
         """Return the scores of all labels, shape (len(X), n_labels)."""
-        if isinstance(self.point, LowRankPoint):
-            return np.asarray((X @ self.point.V) @ (self.point.U @ self.point.S).T)
-        return np.asarray(X @ self.point.T)
+        return np.asarray(label_scores(self.point, X))
 
     @classmethod
     def load(cls, path: Path | str) -> Self:

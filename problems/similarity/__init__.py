@@ -1,6 +1,6 @@
 """Similarity learning: LORETA (Shalit et al. 2012) and its rivals."""
 
-from problems.full_matrix import Lego, Oasis
+from problems.online import Lego, Oasis
 from problems.similarity.estimator import LoretaSimilarity
 from problems.similarity.model import BilinearSimilarity
 from problems.similarity.rivals import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent

@@ -12,8 +12,8 @@ from sklearn.model_selection import StratifiedKFold
 from problems.comparison import Comparison, Learner, Method, crossed
 from problems.datasets import Bundle
 from problems.evaluation import Retrieval, ScoreBlock, bilinear_scores, evaluate_retrieval, matrix_scores
-from problems.full_matrix import Lego, Oasis
 from problems.loreta import loreta_solver
+from problems.online import Lego, Oasis
 from problems.similarity.model import initial_point
 from problems.similarity.rivals import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
 from problems.text import informative_unit_rows
