@@ -61,7 +61,6 @@ def test_all_strange_inputs(name: str, capsys: pytest.CaptureFixture[str]) -> No
 # Cases that did not end well, and that a few of each may miss.
 ONCE_BAD = {
     "CoembeddingClassifier(tol=zero)": "fine",
-    "LinkPredictor(tol=zero)": "fine",
     "CoembeddingClassifier.fit(Y=strange objects)": "rmopt's sentence",
     "CoembeddingClassifier.score(strange objects at 1)": "rmopt's sentence",
     "CoembeddingClassifierCV.fit(Y=strange objects)": "rmopt's sentence",
