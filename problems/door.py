@@ -141,12 +141,23 @@ def classes(y: Any) -> tuple[Array, Array, Array]:
     labels = array("y", y)
     if labels.ndim != 1:
         raise InvalidInputError(f"y must have one label for each row, got shape {labels.shape}.")
+    return np.unique(in_order("y", labels), return_inverse=True, return_counts=True)
+
+
+def in_order(name: str, labels: Any) -> Any:
+    """Return labels as they are; refuse a damaged sparse matrix, and labels that cannot be put in order."""
+    sound(name, labels)
     try:
-        return np.unique(labels, return_inverse=True, return_counts=True)
+        if not sp.issparse(labels):
+            np.unique(np.asarray(labels))
     except TypeError as error:
         raise InvalidInputError(
-            f"y must hold numbers or strings, which can be put in order: {error}."
+            f"{name} must hold numbers or strings, which can be put in order: {error}."
         ) from None
+    except ValueError:
+        # Of rows that differ in length scikit-learn says more.
+        pass
+    return labels
 
 
 def labelled(estimator: Any, X: Any, y: Any, **how: Any) -> tuple[Any, Array]:
@@ -219,7 +230,11 @@ def column_of_names(what: str, names: Any) -> Array:
     """Return names or numbers, one for each row, which can be sorted and told apart."""
     column = array_of(what, names)
     try:
-        same = bool(np.all(column == column)) and not np.iscomplexobj(column) and None not in column.tolist()
+        same = (
+            bool(np.all(column == column))
+            and not np.iscomplexobj(column)
+            and None not in set(column.tolist())
+        )
         np.unique(column)
     except TypeError:
         same = False

@@ -35,13 +35,11 @@ def local_optima(
     tol : float
         Relative length of the gradient at which a local optimisation ends.
     """
-    found = {}
-    for rank in ranks:
-        values = []
-        for start in range(n_starts):
-            Y = np.random.default_rng([seed, rank, start]).standard_normal((cost.shape[0], rank))
-            Y, _, _ = LBFGS(5000, tol).minimise(cost, Y)
-            values.append(cost.at(Y).value)
-            tick()
-        found[rank] = np.array(values)
-    return found
+
+    def optimum(rank: int, start: int) -> float:
+        Y = np.random.default_rng([seed, rank, start]).standard_normal((cost.shape[0], rank))
+        value = cost.at(LBFGS(5000, tol).minimise(cost, Y)[0]).value
+        tick()
+        return value
+
+    return {rank: np.array([optimum(rank, start) for start in range(n_starts)]) for rank in ranks}

@@ -47,7 +47,7 @@ class NewtonCG(FactorSolver):
     def minimise(self, cost: ConvexCost, Y: Array) -> tuple[Array, int, str]:
         local = cost.at(Y)
         gradient = local.factor_gradient()
-        target, radius = self._target(gradient), None
+        target, radius, refused = self._target(gradient), None, False
         for iteration in range(self.max_iterations):
             check_finite(iteration, local.value, gradient)
             length = float(np.linalg.norm(gradient))
@@ -62,14 +62,16 @@ class NewtonCG(FactorSolver):
             ratio = (local.value - there.value + noise) / (promised + noise)
             if promised <= noise:
                 if not np.linalg.norm(new_gradient) < length:
-                    if size < 0.99 * radius:
+                    # Longer steps have raised the cost already, and shorter ones cannot be judged.
+                    if size < 0.99 * radius or refused:
                         return Y, iteration, "rounding"
                     # The radius was too short for a step that the gradient can be judged by.
                     radius *= 10.0
                     continue
             elif not ratio >= ACCEPTED:
-                radius = 0.25 * min(radius, size)
+                radius, refused = 0.25 * min(radius, size), True
                 continue
+            refused = False
             radius = _new_radius(radius, size, ratio)
             Y, local, gradient = Y + step, there, new_gradient
         return Y, self.max_iterations, f"max_iterations = {self.max_iterations}"
