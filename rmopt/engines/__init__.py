@@ -1,8 +1,7 @@
 """Engines run the steps: a reference in plain Python, and compiled twins of it."""
 
 from rmopt.engines.base import Engine
-from rmopt.engines.batch import BatchEngine
-from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine
+from rmopt.engines.bilinear import BatchEngine, BilinearEngine, SymmetricBilinearEngine
 from rmopt.engines.blocked import BlockedEngine
 from rmopt.engines.certificate import Certificate, certify
 from rmopt.engines.choose import ENGINES, choose_block_engine, choose_engine, register

@@ -36,7 +36,7 @@ class Factors(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Work vectors of length k: those of the step, and those of the inverse iteration."""
+    """Work vectors of length k: those of the step, 8 of what it calls, and the table of a 4 × 4 system."""
 
     u: np.ndarray
     v: np.ndarray
@@ -47,13 +47,14 @@ class Scratch(NamedTuple):
     g: np.ndarray
     h: np.ndarray
     work: np.ndarray
+    table: np.ndarray
 
 
 @njit(cache=True, nogil=True)
 def make_scratch(k):
     """Return work vectors for rank k."""
     e = np.empty
-    return Scratch(e(k), e(k), e(k), e(k), e(k), e(k), e(k), e(k), np.empty((8, k)))
+    return Scratch(e(k), e(k), e(k), e(k), e(k), e(k), e(k), e(k), np.empty((8, k)), np.empty((4, 8)))
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -101,7 +102,7 @@ def step(kind, factors, scratch, p_square, q_square, scale):
     int
         `OK`, or `REFUSED` when the step is ill-conditioned in this gauge; then nothing was changed.
     """
-    u, v, x, y, z, w, g, h, work = scratch
+    u, v, x, y, z, w, g, h, work, _ = scratch
     transposed_product(factors.H_A, u, x)
     transposed_product(factors.H_B, v, y)
     p_outside = max(0.0, p_square - dot(u, x))

@@ -5,6 +5,7 @@ one compiled and disk-cached loop serves them all.
 """
 
 import math
+import types
 
 import numpy as np
 from numba import njit
@@ -177,3 +178,17 @@ def elementwise(which, code, z, y):
         else:
             out[i] = curvature(code, z[i], y[i])
     return out
+
+
+def loop_with_slope(template, custom_slope):
+    """Return a plain Python loop that calls the global `slope(code, z, y)`, compiled for another slope φ'(z, y).
+
+    It is not cached on disk. `custom_slope` is compiled by numba.
+    """
+
+    @njit(nogil=True)
+    def coded(code, z, y):
+        return custom_slope(z, y)
+
+    rebound = types.FunctionType(template.__code__, {**template.__globals__, "slope": coded}, "run")
+    return njit(nogil=True)(rebound)
