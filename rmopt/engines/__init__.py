@@ -9,10 +9,9 @@ from rmopt.engines.coordinate import GREEDY, BlockEngine, CoordinateEngine
 from rmopt.engines.gauged import GaugedEngine, GaugedState
 from rmopt.engines.gossip import GossipEngine, GossipState
 from rmopt.engines.log_det import LogDetEngine
-from rmopt.engines.mpi import MPIWorld
 from rmopt.engines.rank_incremental import RankEngine, RankState
 from rmopt.engines.reference import ReferenceEngine
-from rmopt.engines.world import OneProcess, World
+from rmopt.engines.world import MPIWorld, OneProcess, World
 
 __all__ = [
     "ENGINES",

@@ -55,9 +55,10 @@ class BilinearEngine(GaugedEngine):
         self, state: GaugedState, terms: Terms, position: int, probe_every: int, growth_limit: float
     ) -> tuple[int, int]:
         loop, code = loop_of(bilinear_sgd, self.cost.loss)
-        kinds = (self.retraction.kernel, None)
+        kernel = self.retraction.kernel
+        kinds = (None, kernel) if self.gauge is SYMMETRIC else (kernel, None)
         return loop(
-            *(kinds[::-1] if self.gauge is SYMMETRIC else kinds), code, state.factors, state.counters, *self._rows, terms, None, position, probe_every, growth_limit
+            *kinds, code, state.factors, state.counters, *self._rows, terms, None, position, probe_every, growth_limit
         )  # fmt: skip
 
 

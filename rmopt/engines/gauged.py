@@ -179,7 +179,6 @@ class GaugedEngine(Engine):
 
     @classmethod
     def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
-        """Return why there are no compiled steps of so many terms, or None (see `Engine.refuses`)."""
         return (
             None
             if how == 1
@@ -216,7 +215,6 @@ class GaugedEngine(Engine):
         """
 
     def load(self, point: Any) -> GaugedState:
-        """Return a state that stands at a point."""
         factors = self.gauge.factors_of(point)
         return GaugedState(factors, self.gauge.fresh_counters(factors))
 

@@ -87,7 +87,6 @@ class LogDetEngine(BlockEngine):
 
     @np.errstate(all="ignore")
     def load(self, point: Array) -> MetricState:
-        """Return a state that stands at a point."""
         d = self.cost.n_blocks
         W = np.array(point, dtype=float, order="C")
         cone = pending.of(np.empty((d, d)))
@@ -99,12 +98,9 @@ class LogDetEngine(BlockEngine):
         self._invert(metric)
         return MetricState(metric)
 
+    # Overflow is reported once, by the length of the gradient.
+    @np.errstate(all="ignore")
     def advance(self, state: MetricState, schedule: Array, etas: Array) -> MetricState:
-        # Overflow is reported once, by the length of the gradient.
-        with np.errstate(all="ignore"):
-            return self._advance(state, schedule, etas)
-
-    def _advance(self, state: MetricState, schedule: Array, etas: Array) -> MetricState:
         blocks = blocks_of(schedule, etas, self.cost.n_blocks)
         etas = np.ascontiguousarray(etas, dtype=float)
         greedy = np.append(np.flatnonzero(blocks == GREEDY), len(blocks))
@@ -133,7 +129,6 @@ class LogDetEngine(BlockEngine):
             state.metric.counts[1] = 0
 
     def dump(self, state: MetricState) -> Array:
-        """Return a copy of W."""
         return state.metric.W.copy()
 
     def gradients_of(self, state: MetricState) -> tuple[Array, Array]:

@@ -81,26 +81,11 @@ def update_gram_inverse(H, x, g, gram_shift, work):
 
 @njit(cache=True, nogil=True, inline="always")
 def step(kind, factors, scratch, p_square, q_square, scale):
-    """Move C, C⁻¹, H_A and H_B along scale · p qᵀ and leave g and h in the scratch.
+    """Move C, C⁻¹, H_A and H_B along scale · p qᵀ and leave g and h in the scratch, which holds u = Aᵀp and v = Bᵀq.
 
-    On return A + p gᵀ and B + q hᵀ, C are the new factors (the caller touches the rows).
-
-    Parameters
-    ----------
-    kind : int
-        `SECOND_ORDER`, `ORTHOGRAPHIC` or `METRIC_PROJECTION`.
-    factors : Factors
-    scratch : Scratch
-        With u = Aᵀp and v = Bᵀq filled in.
-    p_square, q_square : float
-        ‖p‖² and ‖q‖².
-    scale : float
-        Minus step size times slope.
-
-    Returns
-    -------
-    int
-        `OK`, or `REFUSED` when the step is ill-conditioned in this gauge; then nothing was changed.
+    On return A + p gᵀ and B + q hᵀ, C are the new factors (the caller touches the rows). `kind` is one of the
+    retractions above, `p_square` and `q_square` are ‖p‖² and ‖q‖², `scale` is minus step size times slope. Returns
+    `OK`, or `REFUSED` when the step is ill-conditioned in this gauge; then nothing was changed.
     """
     u, v, x, y, z, w, g, h, work, _ = scratch
     transposed_product(factors.H_A, u, x)

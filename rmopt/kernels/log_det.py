@@ -9,13 +9,7 @@ from numba import njit
 from rmopt.kernels import pending, vectors
 from rmopt.kernels.losses import slope
 from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED, NOT_FINITE, STEP_REFUSED
-from rmopt.kernels.row_column import (
-    Line,
-    extra,
-    schur_along,
-    schur_at,
-    step_length,
-)
+from rmopt.kernels.row_column import Line, extra, schur_along, schur_at, step_length
 from rmopt.kernels.vectors import dot
 
 # Where W V is off the identity by more than this, or than rounding explains this many times over, the inverse has
@@ -163,29 +157,11 @@ def _move_inverse(inverse, schur, w, Vu, u, k, eta, shrink, corner, next_schur):
 
 @njit(cache=True, nogil=True)
 def run(metric, samples, terms, retraction, search, blocks, wanted, position, probe_every):
-    """Do one step for each of the blocks from `position` on.
+    """Do one step for each of the blocks from `position` on; return (number of the next step, why the loop ended).
 
-    Parameters
-    ----------
-    metric : Metric
-        Changed in place.
-    samples : Samples
-    terms : Terms
-    retraction, search : int
-        Codes of `rmopt.kernels.row_column`.
-    blocks : int64 array
-        Row and column of each step.
-    wanted : float array
-        What `step_length` makes of the search.
-    position : int
-    probe_every : int
-        Steps after which the loop ends with CHECKPOINT_DUE.
-
-    Returns
-    -------
-    (int, int)
-        The number of the next step, and why the loop ended (`rmopt.kernels.outcomes`): STEP_REFUSED where that step
-        found that the inverse has drifted.
+    `metric` is changed in place. `retraction` and `search` are codes of `rmopt.kernels.row_column`, `blocks` (int64)
+    the row and column of each step, `wanted` what `step_length` makes of the search. The loop ends with
+    `CHECKPOINT_DUE` after `probe_every` steps, with `STEP_REFUSED` where that step finds that the inverse has drifted.
     """
     d, N, T = metric.W.shape[0], samples.first_of.shape[0] - 1, samples.query.shape[0]
     W = metric.W

@@ -6,6 +6,7 @@ one compiled and disk-cached loop serves them all.
 
 import math
 import types
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -180,7 +181,7 @@ def elementwise(which, code, z, y):
     return out
 
 
-def loop_with_slope(template, custom_slope):
+def loop_with_slope(template: Any, custom_slope: Any) -> Any:
     """Return a plain Python loop that calls the global `slope(code, z, y)`, compiled for another slope φ'(z, y).
 
     It is not cached on disk. `custom_slope` is compiled by numba.

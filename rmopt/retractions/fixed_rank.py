@@ -61,7 +61,7 @@ class MetricProjection(Retraction):
         left, right = np.hstack([point.U, tangent.Up]), np.hstack([point.V, tangent.Vp])
         U, sigma, V = truncated_svd_of_product(left, core, right, k)
         if not sigma[-1] > 0.0:
-            raise _left_the_manifold(self, k)
+            raise left_the_manifold(self, k)
         return LowRankPoint(U, np.diag(sigma), V)
 
 
@@ -90,12 +90,15 @@ def _solve(S: np.ndarray, right_hand_side: np.ndarray, retraction: Retraction) -
     try:
         return np.linalg.solve(S, right_hand_side)
     except np.linalg.LinAlgError:
-        raise _left_the_manifold(retraction, S.shape[0]) from None
+        raise left_the_manifold(retraction, S.shape[0]) from None
 
 
-def _left_the_manifold(retraction: Retraction, k: int) -> InvalidInputError:
+def left_the_manifold(
+    retraction: Retraction, k: int, met: str = "a singular core", matrices: str = "matrices"
+) -> InvalidInputError:
+    """Return the error of a step that ends at another rank."""
     return InvalidInputError(
-        f"{retraction} met a singular core: the step leaves the matrices of rank {k}. "
+        f"{retraction} met {met}: the step leaves the {matrices} of rank {k}. "
         "Take a smaller step or a smaller rank."
     )
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import Retraction
 from rmopt.kernels import lifted_psd
 from rmopt.linalg import symmetric
+from rmopt.retractions.fixed_rank import left_the_manifold
+
+MATRICES = "positive semidefinite matrices"
 
 
 class SecondOrderPSD(Retraction):
@@ -31,7 +33,7 @@ class SecondOrderPSD(Retraction):
         try:
             R = np.linalg.solve(S, M)
         except np.linalg.LinAlgError:
-            raise _left_the_manifold(self, point.rank, "a singular matrix") from None
+            raise left_the_manifold(self, point.rank, "a singular matrix", MATRICES) from None
         # V Q, so that V W† Vᵀ = (V Q) S⁻¹ (V Q)ᵀ.
         VQ = point.Q @ (S + 0.5 * M - 0.125 * M @ R) + (t * tangent.Qp) @ (np.eye(point.rank) - 0.5 * R)
         Q, triangle = np.linalg.qr(VQ)
@@ -56,7 +58,7 @@ class MetricProjectionPSD(Retraction):
         basis, triangle = np.linalg.qr(np.hstack([point.Q, tangent.Qp]))
         values, vectors = np.linalg.eigh(symmetric(triangle @ core @ triangle.T))
         if not values[-k] > 0.0:
-            raise _left_the_manifold(self, k, f"a matrix with fewer than {k} positive eigenvalues")
+            raise left_the_manifold(self, k, f"a matrix with fewer than {k} positive eigenvalues", MATRICES)
         return PSDPoint(basis @ vectors[:, : -k - 1 : -1], np.diag(values[: -k - 1 : -1]))
 
 
@@ -81,13 +83,6 @@ class PolarFactors(Retraction):
         delta = t * (inverse_root @ inverse_root @ tangent.Qp.T).T
         left, _, right = np.linalg.svd(point.Q + delta, full_matrices=False)
         return PSDPoint(left @ right, symmetric((middle * np.exp(growth)) @ middle.T))
-
-
-def _left_the_manifold(retraction: Retraction, k: int, met: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"{retraction} met {met}: the step leaves the positive semidefinite matrices of rank {k}. "
-        "Take a smaller step or a smaller rank."
-    )
 
 
 PSD_RETRACTIONS: dict[str, Retraction] = {
