@@ -114,8 +114,8 @@ def checked(
 ) -> Array:
     """Return a schedule as int64 numbers, or refuse one that names what is not there.
 
-    There is one of the `etas` for each step; `ranges` are those of `FiniteSum.term_ranges`, `batch_size` the terms per
-    step (any number unless given), and `what` is what the numbers are called.
+    There is one of the `etas` for each step; `ranges` are those of `FiniteSum.term_ranges`, `batch_size` the terms
+    per step (any number unless given), and `what` is what the numbers are called.
     """
     schedule, steps, width = np.asarray(schedule), len(etas), len(ranges)
     if not len(schedule) and not steps:

@@ -102,12 +102,8 @@ class BatchEngine(BilinearEngine):
 def rows_of(left: Any, right: Any) -> tuple[Rows, Rows]:
     """Return the rows of two sparse arrays (CSR) in the form of the kernels, which write where the indices say."""
     for name, rows in (("left", left), ("right", right)):
-        if (
-            not sp.issparse(rows)
-            or rows.format != "csr"
-            or rows.dtype != float
-            or rows.indices.dtype != np.int32
-        ):
+        is_csr = sp.issparse(rows) and rows.format == "csr"
+        if not is_csr or rows.dtype != float or rows.indices.dtype != np.int32:
             raise InvalidInputError(
                 f"{name} is no CSR array of float64 now; make the cost again from the data."
             )

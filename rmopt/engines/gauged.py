@@ -45,9 +45,11 @@ class Gauge(ABC):
     def point_of(self, factors: Any, k: int) -> Any:
         """Return the point of rank k at which factors stand."""
 
-    @abstractmethod
-    def sides(self, factors: Any) -> list[tuple[Array, Array]]:
-        """Return each tall factor with the inverse of its Gram matrix."""
+    @staticmethod
+    def sides(factors: Any) -> list[tuple[Array, Array]]:
+        """Return each tall factor with the inverse of its Gram matrix; C and C_inverse stand between the two."""
+        count = len(factors) // 2 - 1
+        return list(zip(factors[:count], factors[-count:], strict=True))
 
     def fresh_counters(self, factors: Any) -> Counters:
         """Return counters for newly made factors."""
@@ -80,9 +82,6 @@ class GeneralGauge(Gauge):
     def point_of(self, factors: Factors, k: int) -> LowRankPoint:
         return LowRankPoint(*factor_product(factors.A[:, :k], factors.C[:k, :k], factors.B[:, :k]))
 
-    def sides(self, factors: Factors) -> list[tuple[Array, Array]]:
-        return [(factors.A, factors.H_A), (factors.B, factors.H_B)]
-
 
 class SymmetricGauge(Gauge):
     """W = Y C Yᵀ."""
@@ -94,9 +93,6 @@ class SymmetricGauge(Gauge):
     def point_of(self, factors: SymmetricFactors, k: int) -> PSDPoint:
         Q, triangle = np.linalg.qr(factors.Y[:, :k])
         return PSDPoint(Q, symmetric(triangle @ factors.C[:k, :k] @ triangle.T))
-
-    def sides(self, factors: SymmetricFactors) -> list[tuple[Array, Array]]:
-        return [(factors.Y, factors.H)]
 
 
 GENERAL = GeneralGauge()

@@ -161,7 +161,7 @@ def run(metric, samples, terms, retraction, search, blocks, wanted, position, pr
 
     `metric` is changed in place. `retraction` and `search` are codes of `rmopt.kernels.row_column`, `blocks` (int64)
     the row and column of each step, `wanted` what `step_length` makes of the search. The loop ends with
-    `CHECKPOINT_DUE` after `probe_every` steps, with `STEP_REFUSED` where that step finds that the inverse has drifted.
+    `CHECKPOINT_DUE` after `probe_every` steps, and with `STEP_REFUSED` before one that finds the inverse drifted.
     """
     d, N, T = metric.W.shape[0], samples.first_of.shape[0] - 1, samples.query.shape[0]
     W = metric.W

@@ -1,7 +1,16 @@
 """Ways to move from a point along a tangent vector."""
 
 from rmopt.retractions.euclidean import Additive
-from rmopt.retractions.fixed_rank import FIXED_RANK_RETRACTIONS, MetricProjection, Orthographic, SecondOrder
+from rmopt.retractions.fixed_rank import (
+    FIXED_RANK_RETRACTIONS,
+    PSD_RETRACTIONS,
+    MetricProjection,
+    MetricProjectionPSD,
+    Orthographic,
+    PolarFactors,
+    SecondOrder,
+    SecondOrderPSD,
+)
 from rmopt.retractions.grassmann import GRASSMANN_RETRACTIONS, QR, Exponential, Polar
 from rmopt.retractions.positive_definite import (
     POSITIVE_DEFINITE_RETRACTIONS,
@@ -10,12 +19,6 @@ from rmopt.retractions.positive_definite import (
     SecondOrderPD,
 )
 from rmopt.retractions.product import Componentwise
-from rmopt.retractions.psd_fixed_rank import (
-    PSD_RETRACTIONS,
-    MetricProjectionPSD,
-    PolarFactors,
-    SecondOrderPSD,
-)
 
 __all__ = [
     "FIXED_RANK_RETRACTIONS",
