@@ -1,6 +1,5 @@
 """Ways to move from a point along a tangent vector."""
 
-from rmopt.retractions.euclidean import Additive
 from rmopt.retractions.fixed_rank import (
     FIXED_RANK_RETRACTIONS,
     PSD_RETRACTIONS,
@@ -14,6 +13,7 @@ from rmopt.retractions.fixed_rank import (
 from rmopt.retractions.grassmann import GRASSMANN_RETRACTIONS, QR, Exponential, Polar
 from rmopt.retractions.positive_definite import (
     POSITIVE_DEFINITE_RETRACTIONS,
+    Additive,
     AffineExponential,
     SchurExponential,
     SecondOrderPD,
