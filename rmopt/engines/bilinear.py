@@ -48,7 +48,6 @@ class BilinearEngine(GaugedEngine):
         object.__setattr__(self, "_rows", rows_of(self.cost.left, self.cost.right))
 
     def terms(self, schedule: Array, etas: Array) -> Terms:
-        """Return rows, targets and step sizes."""
         return Terms(*self.cost.resolve(schedule.ravel()), etas)
 
     def loop(

@@ -11,8 +11,7 @@ from rmopt.core.ambient import Array
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
-from rmopt.costs.bilinear import Bilinear
-from rmopt.engines.bilinear import BILINEAR, BilinearEngine, loop_of
+from rmopt.engines.bilinear import BilinearEngine, loop_of
 from rmopt.engines.gauged import GaugedState, padded
 from rmopt.kernels import bilinear_sgd
 from rmopt.kernels.bilinear_sgd import Products
@@ -89,16 +88,18 @@ class BlockedEngine(BilinearEngine):
         Steps in a block.
     """
 
-    runs = BILINEAR
-
     block_size: int = BLOCK
     _sides: list[Side] = field(init=False, repr=False)
 
     @classmethod
     def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
         cost: Any = problem.cost
+        suits = all(
+            rows.shape[1] >= LEAST_WIDTH and rows.nnz >= LEAST_SHARE * rows.shape[0] * rows.shape[1]
+            for rows in (cost.left, cost.right)
+        )
         return super().refuses(problem, retraction, how) or (
-            None if suits(cost) else "the rows are narrow, or mostly zero"
+            None if suits else "the rows are narrow, or mostly zero"
         )
 
     def __post_init__(self) -> None:
@@ -177,11 +178,3 @@ class BlockedEngine(BilinearEngine):
         # scipy's BLAS would add in place, but its threads and numpy's get in each other's way.
         for side, tall, moves in zip(self._sides, (A, B), (block.G, block.H), strict=True):
             tall += np.matmul(side.rows.T, moves, out=side.change)
-
-
-def suits(cost: Bilinear) -> bool:
-    """Return whether blocks are the faster way for a cost: wide rows, at least half of their numbers stored."""
-    return all(
-        rows.shape[1] >= LEAST_WIDTH and rows.nnz >= LEAST_SHARE * rows.shape[0] * rows.shape[1]
-        for rows in (cost.left, cost.right)
-    )

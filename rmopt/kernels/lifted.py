@@ -12,12 +12,13 @@ the iterates W do not depend on them.
 Names follow the derivation: u = Aᵀp, v = Bᵀq, x = H_A u, y = H_B v, z = C⁻¹x, w = C⁻ᵀy, s = yᵀz.
 """
 
+from collections import namedtuple
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from rmopt.kernels.vectors import add_outer, dot, product, transposed_product
+from rmopt.kernels.vectors import add_outer, add_symmetric, dot, product, transposed_product
 
 SECOND_ORDER, ORTHOGRAPHIC, METRIC_PROJECTION = range(3)
 
@@ -35,19 +36,8 @@ class Factors(NamedTuple):
     H_B: np.ndarray
 
 
-class Scratch(NamedTuple):
-    """Work vectors of length k: those of the step, 8 of what it calls, and the table of a 4 × 4 system."""
-
-    u: np.ndarray
-    v: np.ndarray
-    x: np.ndarray
-    y: np.ndarray
-    z: np.ndarray
-    w: np.ndarray
-    g: np.ndarray
-    h: np.ndarray
-    work: np.ndarray
-    table: np.ndarray
+# Work vectors of length k: those of the step, 8 of what it calls, and the table of a 4 × 4 system.
+Scratch = namedtuple("Scratch", "u v x y z w g h work table")
 
 
 @njit(cache=True, nogil=True)
@@ -71,12 +61,7 @@ def update_gram_inverse(H, x, g, gram_shift, work):
     gHg = dot(g, work)
     edge = 1.0 + dot(g, x)
     scale = 1.0 / (gram_shift * gHg + edge * edge)
-    xx, xr, rr = gHg * scale, -edge * scale, -gram_shift * scale
-    for i in range(H.shape[0]):
-        a = xx * x[i] + xr * work[i]
-        b = xr * x[i] + rr * work[i]
-        for j in range(H.shape[0]):
-            H[i, j] += a * x[j] + b * work[j]
+    add_symmetric(H, x, work, gHg * scale, -edge * scale, -gram_shift * scale)
 
 
 @njit(cache=True, nogil=True, inline="always")

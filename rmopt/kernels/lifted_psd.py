@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from rmopt.kernels.lifted import OK, REFUSED
-from rmopt.kernels.vectors import dot, invert, transposed_product
+from rmopt.kernels.vectors import add_symmetric, dot, invert, transposed_product
 
 SECOND_ORDER = 0
 
@@ -68,14 +68,14 @@ def step(factors, scratch, p_square, q_square, pq, scale):
     P11 = 2.0 * N11 + a * N11 + n2 * b * N12
     P12 = 2.0 * N12 + a * N12 + n2 * b * N22
     P22 = 2.0 * N22 + a * N22 + n1 * b * N12
-    _add_symmetric(factors.C, x, y, P11, P12, P22)
+    add_symmetric(factors.C, x, y, P11, P12, P22)
     # C⁻¹ ← C⁻¹ + Z (F G F − 2F) Zᵀ with F = (I + N G)⁻¹ N
     F11 = ((1.0 + a) * N11 - n2 * b * N12) / determinant
     F12 = ((1.0 + a) * N12 - n2 * b * N22) / determinant
     F22 = ((1.0 + a) * N22 - n1 * b * N12) / determinant
     GF11, GF12 = n1 * F11 + s * F12, n1 * F12 + s * F22
     GF21, GF22 = s * F11 + n2 * F12, s * F12 + n2 * F22
-    _add_symmetric(
+    add_symmetric(
         factors.C_inverse, z, w,
         F11 * GF11 + F12 * GF21 - 2.0 * F11,
         F11 * GF12 + F12 * GF22 - 2.0 * F12,
@@ -86,16 +86,6 @@ def step(factors, scratch, p_square, q_square, pq, scale):
     for c in range(k):
         h[c] *= scale
     return OK
-
-
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def _add_symmetric(M, x, y, xx, xy, yy):
-    """Add xx · x xᵀ + xy · (x yᵀ + y xᵀ) + yy · y yᵀ to M."""
-    for i in range(M.shape[0]):
-        a = xx * x[i] + xy * y[i]
-        b = xy * x[i] + yy * y[i]
-        for j in range(M.shape[0]):
-            M[i, j] += a * x[j] + b * y[j]
 
 
 @njit(cache=True, nogil=True)

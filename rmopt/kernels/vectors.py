@@ -70,6 +70,16 @@ def add_outer(M, scale, x, y):
             M[r, c] += weight * y[c]
 
 
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def add_symmetric(M, x, y, xx, xy, yy):
+    """Add xx · x xᵀ + xy · (x yᵀ + y xᵀ) + yy · y yᵀ to M."""
+    for i in range(M.shape[0]):
+        a = xx * x[i] + xy * y[i]
+        b = xy * x[i] + yy * y[i]
+        for j in range(M.shape[0]):
+            M[i, j] += a * x[j] + b * y[j]
+
+
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def trace(M):
     """Return the sum of the diagonal."""
