@@ -10,7 +10,7 @@ from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import integer
 from rmopt.core.manifold import Manifold
 from rmopt.core.retraction import Retraction
-from rmopt.retractions.euclidean import EUCLIDEAN_RETRACTIONS, Additive
+from rmopt.retractions.positive_definite import EUCLIDEAN_RETRACTIONS, Additive
 
 
 class Euclidean(Manifold):

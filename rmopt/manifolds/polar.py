@@ -12,7 +12,7 @@ from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import Retraction
 from rmopt.linalg import leave_span, symmetric
 from rmopt.manifolds.psd_matrices import PSDMatrices
-from rmopt.retractions.psd_fixed_rank import PolarFactors
+from rmopt.retractions.fixed_rank import PolarFactors
 
 
 class PolarPSD(PSDMatrices):

@@ -15,7 +15,7 @@ from rmopt.core.matrices import real_matrix
 from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import Retraction
 from rmopt.linalg import leave_span, symmetric
-from rmopt.retractions.psd_fixed_rank import PSD_RETRACTIONS, PolarFactors, SecondOrderPSD
+from rmopt.retractions.fixed_rank import PSD_RETRACTIONS, PolarFactors, SecondOrderPSD
 
 
 class PSDMatrices(FixedRankManifold):
