@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable
@@ -151,12 +150,11 @@ class Law:
         return Check(self.name, str(subject), passed, error, self.limit, detail)
 
 
-def law(laws: list[Law], limit: float = ROUNDING, name: str = "") -> Callable[[Measure], Measure]:
+def law(laws: list[Law], cause: str, limit: float = ROUNDING, name: str = "") -> Callable[[Measure], Measure]:
     """Return a decorator that adds a function to some laws: its name is theirs, and its docstring what they say."""
 
     def add(measure: Measure) -> Measure:
-        words = " ".join((measure.__doc__ or "").split()).removesuffix(".")
-        says, cause = re.split(r"(?:;|\.) [lL]ikely cause: ", words) if words else ("", "")
+        says = (measure.__doc__ or "").removesuffix(".")
         laws.append(Law(name or measure.__name__.strip("_").replace("_", " "), says, cause, limit, measure))
         return measure
 
