@@ -58,18 +58,23 @@ class Check:
     def __bool__(self) -> bool:
         return self.passed
 
+    @property
+    def verdict(self) -> str:
+        """``passed`` or ``FAILED``."""
+        return "passed" if self.passed else "FAILED"
+
+    @property
+    def numbers(self) -> str:
+        """What was measured and what was wanted, such as ``2.001, expected 2``; empty where nothing was measured."""
+        if self.measured is None or np.isnan(self.measured):
+            return ""
+        limit = "expected" if self.steps is not None else "at most"
+        return f"{_short(self.measured)}, {limit} {_short(self.expected)}"
+
     def __str__(self) -> str:
-        verdict = "passed" if self.passed else "FAILED"
-        numbers = ""
-        if self.measured is not None and not np.isnan(self.measured):
-            limit = "expected" if self.steps is not None else "at most"
-            numbers = f" {_short(self.measured)}, {limit} {_short(self.expected)}"
-        return textwrap.fill(
-            f"{verdict}  {self.name} of {self.subject}:{numbers} ({self.detail})",
-            80,
-            subsequent_indent=8 * " ",
-            break_on_hyphens=False,
-        )
+        found = f"{self.numbers} ({self.detail})".lstrip()
+        text = f"{self.verdict}  {self.name} of {self.subject}: {found}"
+        return textwrap.fill(text, 80, subsequent_indent=8 * " ", break_on_hyphens=False)
 
     def plot(self, path: Path | str) -> None:
         """Save a picture of error against step, with the expected slope beside it.

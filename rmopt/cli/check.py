@@ -2,6 +2,7 @@
 
 import re
 from contextlib import nullcontext
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,8 +39,8 @@ def check(
 
         typer.echo(as_json(result))
     else:
-        _show(result["rows"], quiet, folder)
-    if not all(row["passed"] for row in result["rows"]):
+        _show(checks, quiet, folder)
+    if not all(one.passed for one in checks):
         raise typer.Exit(A_CHECK_FAILED)
 
 
@@ -81,30 +82,23 @@ def _keep(folder: Path, result: dict[str, Any], to_plot: list[Any]) -> None:
         one.plot(folder / f"{number:0{digits}}-{words[:80]}.png")
 
 
-def _show(rows: list[dict[str, Any]], quiet: bool, folder: OutputFolder | None) -> None:
+def _show(checks: list[Any], quiet: bool, folder: OutputFolder | None) -> None:
     from rich.console import Console
-    from rich.text import Text
 
-    from rmopt.cli.table import print_rows
-
-    console = Console(highlight=False)
-    failed = [row for row in rows if not row["passed"]]
-    shown = [
-        {
-            "result": "passed" if row["passed"] else "FAILED",
-            "law": row["name"],
-            "of": row["subject"],
-            # An error that never stands above rounding has no slope.
-            "measured": "exact" if row["passed"] and row["measured"] is None else row["measured"],
-            "expected": row["expected"],
-        }
-        for row in (failed if quiet else rows)
-    ]
-    if shown:
-        print_rows(console, shown)
-        console.print()
-    for row in failed:
-        console.print(Text(f"FAILED {row['name']} of {row['subject']}: {row['detail']}", "red"))
-    console.print(f"{len(rows) - len(failed)} of {len(rows)} checks passed.", markup=False)
+    console = Console(highlight=False, markup=False)
+    width = max(len(one.name) for one in checks)
+    for subject, group in () if quiet else groupby(checks, lambda one: one.subject):
+        console.print(subject, style="bold")
+        for one in group:
+            console.print(f"  {one.verdict}  {one.name:<{width}}  {one.numbers or '–'}", style=_style(one))
+    failed = [one for one in checks if not one.passed]
+    for one in failed:
+        numbers = f"{one.numbers}; " if one.numbers else ""
+        console.print(f"FAILED {one.name} of {one.subject}: {numbers}{one.detail}", style=_style(one))
+    console.print(f"{len(checks) - len(failed)} of {len(checks)} checks passed.")
     if folder is not None and not quiet:
-        typer.echo(f"Written to {folder}: {len(folder.written())} files")
+        console.print(f"Written to {folder}: {len(folder.written())} files", soft_wrap=True)
+
+
+def _style(check: Any) -> str:
+    return "" if check.passed else "red"

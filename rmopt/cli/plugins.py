@@ -21,41 +21,22 @@ def package_of(entry: EntryPoint) -> str:
     return entry.dist.name if entry.dist is not None else "an unknown package"
 
 
-def find_experiment(name: str) -> EntryPoint:
-    """Return the entry point of an experiment.
-
-    Raises
-    ------
-    InvalidInputError
-        When no package, or more than one, registers the name.
-    """
-    entries = registered(EXPERIMENTS)
-    matches = [entry for entry in entries if entry.name == name]
-    if not matches:
-        raise InvalidInputError(_unknown(name, [entry.name for entry in entries]))
-    if len({entry.value for entry in matches}) > 1:
-        packages = " and ".join(package_of(entry) for entry in matches)
-        raise InvalidInputError(f"experiment {name!r} is registered by {packages}; uninstall all but one.")
-    return matches[0]
-
-
-def _unknown(name: str, names: list[str]) -> str:
-    if not names:
-        return f"there is no experiment {name!r}, nor any other; install a package that has some."
-    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    question = f"; did you mean {nearest[0]!r}?" if nearest else "."
-    return f"there is no experiment {name!r}{question} Experiments: {', '.join(names)}."
-
-
 def load_experiment(name: str) -> Callable[..., Any]:
     """Import an experiment.
 
     Raises
     ------
     InvalidInputError
-        When the name is unknown, or its package cannot be imported.
+        When no package, or more than one, registers the name, or the package cannot be imported.
     """
-    entry = find_experiment(name)
+    entries = registered(EXPERIMENTS)
+    matches = [entry for entry in entries if entry.name == name]
+    if not matches:
+        raise InvalidInputError(_unknown(name, [entry.name for entry in entries]))
+    if len({entry.value for entry in matches}) > 1:
+        packages = " and ".join(map(package_of, matches))
+        raise InvalidInputError(f"experiment {name!r} is registered by {packages}; uninstall all but one.")
+    entry = matches[0]
     try:
         function = entry.load()
     except ImportError as error:
@@ -68,3 +49,11 @@ def load_experiment(name: str) -> Callable[..., Any]:
             f"experiment {name!r} of {package_of(entry)} is {entry.value}, which is not a function."
         )
     return function
+
+
+def _unknown(name: str, names: list[str]) -> str:
+    if not names:
+        return f"there is no experiment {name!r}, nor any other; install a package that has some."
+    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    question = f"; did you mean {nearest[0]!r}?" if nearest else "."
+    return f"there is no experiment {name!r}{question} Experiments: {', '.join(names)}."

@@ -1,5 +1,6 @@
 """``rmopt run NAME``: import one experiment, give it its options, show and keep what it returns."""
 
+import os
 import shlex
 import sys
 import tempfile
@@ -14,12 +15,14 @@ import typer
 from rmopt.cli.failures import fail, told_in_a_sentence
 from rmopt.cli.output import OutputFolder
 from rmopt.cli.plugins import EXPERIMENTS, load_experiment, registered
-from rmopt.cli.processes import rank
 from rmopt.cli.signature import as_command
 from rmopt.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from rmopt.experiments import Outcome, Run
+
+# What the launchers of MPICH and Intel, of Open MPI, and those with PMIx say.
+RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
 
 
 def run(
@@ -56,7 +59,7 @@ def _execute(
 ) -> None:
     from rmopt.experiments import Outcome, Run
 
-    if rank() > 0:
+    if _rank() > 0:
         _follow(name, experiment, seed, out, options)
         return
     with told_in_a_sentence():
@@ -73,6 +76,12 @@ def _execute(
             )
         command = shlex.join(["rmopt", "run", name, *words])
         _keep_and_show(this_run, outcome, folder, command if report else None)
+
+
+def _rank() -> int:
+    """Return the number of this process, from 0, under a launcher of MPI; 0 where there is only one."""
+    said = (os.environ.get(name, "") for name in RANKS)
+    return int(next(filter(str.isdigit, said), 0))
 
 
 def _follow(

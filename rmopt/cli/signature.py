@@ -46,7 +46,7 @@ def as_command(name: str, experiment: Callable[..., Any], body: Callable[..., No
     InvalidInputError
         When the experiment's signature cannot become a command line.
     """
-    first, own = _split(inspect.signature(experiment))
+    first, *own = [*inspect.signature(experiment).parameters.values()] or [None]
     if first is None or first.kind in (*_VARIADIC, inspect.Parameter.KEYWORD_ONLY):
         raise InvalidInputError(f"experiment {name!r} must take the run as its first parameter.")
     hints = get_type_hints(experiment, include_extras=True)
@@ -81,11 +81,6 @@ def _checked(annotation: Any) -> Any:
     option = copy.copy(options[0])
     option.parser, option.metavar = path, option.metavar or "<path>"
     return Annotated[kind, option]
-
-
-def _split(signature: inspect.Signature) -> tuple[inspect.Parameter | None, list[inspect.Parameter]]:
-    parameters = list(signature.parameters.values())
-    return next(iter(parameters), None), parameters[1:]
 
 
 def help_text(described: object) -> str:

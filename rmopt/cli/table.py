@@ -1,5 +1,6 @@
 """Tables that can be read in a terminal of 80 columns and in a pipe."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,13 +12,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rmopt.cli.numbers import format_numbers
-
 Row = Mapping[str, Any]
 
 MISSING = "–"
 LONGEST_UNBROKEN_TEXT = 24
 BETWEEN_COLUMNS = 2
+# Numbers from here on, and below there, and those of so different a size, are written with powers of ten.
+LARGE, SMALL, LARGEST_SPREAD = 1e9, 1e-4, 100.0
 _HEADINGS = {"map": "mAP"}
 
 
@@ -105,6 +106,41 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value) or MISSING
+
+
+def format_numbers(values: Sequence[float], key: str) -> list[str]:
+    """Format the numbers of one column.
+
+    Whole numbers are grouped by thousands and durations get two decimals. Other numbers share as many
+    decimals as give the largest of them four significant digits, unless they are of too different size;
+    then each gets its own four.
+
+    Parameters
+    ----------
+    values : sequence of float
+        Finite numbers.
+    key : str
+        The column's key; a key ending in ``seconds`` holds durations.
+    """
+    decimals = 2 if key.endswith("seconds") else _shared_decimals(values)
+    return [_format(value, decimals, key.endswith("seconds")) for value in values]
+
+
+def _shared_decimals(values: Sequence[float]) -> int | None:
+    sizes = [abs(value) for value in values if isinstance(value, float) and value != 0]
+    if not sizes or max(sizes) >= LARGE or max(sizes) < SMALL or max(sizes) / min(sizes) > LARGEST_SPREAD:
+        return None
+    return max(0, 4 - math.ceil(math.log10(max(sizes))))
+
+
+def _format(value: float, decimals: int | None, is_duration: bool) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    if decimals is not None and not (is_duration and 0 < abs(value) < 0.01):
+        return f"{value:,.{decimals}f}"
+    if value == 0:
+        return "0"
+    return f"{value:,.0f}" if 1e3 <= abs(value) < LARGE else f"{value:#.4g}"
 
 
 def _side_by_side(columns: Sequence[Column], width: int) -> Iterator[Sequence[Column]]:
