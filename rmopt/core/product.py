@@ -60,7 +60,6 @@ class BlockDiagonal(Operator):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of rows and columns, the sums over the blocks."""
         return sum(n for n, _ in self.shapes), sum(m for _, m in self.shapes)
 
     @property

@@ -52,7 +52,6 @@ class AutogradCost(Cost):
         return _number(self.function(A, B), self._name)
 
     def value(self, point: LowRankPoint | PSDPoint) -> float:
-        """Return f at the factors of a point (errors: see the class)."""
         A, B = self._factors(point)
         return self(A, B)
 
@@ -156,7 +155,6 @@ class AutogradArrayCost(Cost):
         return self(self._array(point))
 
     def gradient(self, point: Array) -> Array:
-        """Return the Euclidean gradient."""
         from autograd import grad
 
         self(self._array(point))

@@ -51,7 +51,6 @@ class Bilinear(FiniteSum):
         """Return every term, in the form `resolve` reads."""
 
     def refuses(self, point_type: type) -> str | None:
-        """Return why points of a class score no pairs, or None."""
         if hasattr(point_type, "bilinear") or issubclass(point_type, np.ndarray):
             return None
         return (
@@ -65,7 +64,6 @@ class Bilinear(FiniteSum):
         return self.left.shape[1], self.right.shape[1]
 
     def value(self, point: LowRankPoint) -> float:
-        """Return the sum of all losses."""
         return float(self.term_values(point, self.all_terms()).sum())
 
     def term_values(self, point: LowRankPoint, terms: Array) -> Array:
@@ -138,7 +136,6 @@ class BilinearSum(Bilinear):
         return self.left.shape[0]
 
     def all_terms(self) -> Array:
-        """Return the numbers of all pairs."""
         return np.arange(self.n_terms)
 
     def resolve(self, terms: Array) -> tuple[Array, Array, Array, Array]:
@@ -185,7 +182,6 @@ class TripletSum(Bilinear):
         return [(0, n_queries), (0, n_documents), (0, n_documents)]
 
     def all_terms(self) -> Array:
-        """Return all triplets, flattened."""
         if self.triplets is None:
             raise InvalidInputError(
                 "this TripletSum is a stream without stored triplets, so it has no total value; "

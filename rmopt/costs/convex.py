@@ -91,7 +91,6 @@ class ConvexCost(Cost):
         return self.at(point.factor()).value
 
     def gradient(self, point: PSDPoint) -> Actions:
-        """Return ∇f at a point, as an operator."""
         apply = self.at(point.factor()).apply
         return Actions(self.shape, apply, apply)
 
@@ -141,7 +140,6 @@ class SumOfCosts(ConvexCost):
         return " + ".join(map(repr, self.parts))
 
     def at(self, Y: Array) -> LocalModel:
-        """Return value and derivatives around YYᵀ."""
         return _SumModel(Y, [part.at(Y) for part in self.parts])
 
     def mixture(self, factors: Sequence[Array]) -> Mixture:
@@ -224,7 +222,6 @@ class Trace(ConvexCost):
         return f"Trace({self.beta:g})"
 
     def at(self, Y: Array) -> LocalModel:
-        """Return value and derivatives around YYᵀ."""
         return _TraceModel(Y, self.beta)
 
     def mixture(self, factors: Sequence[Array]) -> Mixture:

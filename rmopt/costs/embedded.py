@@ -55,7 +55,6 @@ class EmbeddedCost(ConvexCost):
         return self.features.shape[1], self.features.shape[1]
 
     def at(self, Y: Array) -> LocalModel:
-        """Return value and derivatives around YYᵀ."""
         return EmbeddedModel(self, Y)
 
     def mixture(self, factors: Sequence[Array]) -> Mixture:
@@ -89,7 +88,6 @@ class EmbeddedModel(LocalModel):
         self.value, self.slopes = cost.loss(self.measurements)
 
     def apply(self, V: Array) -> Array:
-        """Return ∇f(W) V."""
         return self._lifted(self.cost.spread(self.slopes, np.asarray(self.cost.features @ V)))
 
     def along(self, A: Array, B: Array) -> Ambient:
@@ -103,7 +101,6 @@ class EmbeddedModel(LocalModel):
         return Actions(cost.shape, apply, apply)
 
     def factor_gradient(self) -> Array:
-        """Return 2 ∇f(W) Y."""
         return 2.0 * self._lifted(self.cost.spread(self.slopes, self.Z))
 
     def factor_hessian(self, D: Array) -> Array:

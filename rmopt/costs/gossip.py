@@ -92,7 +92,6 @@ class GossipCost(FiniteSum):
         return [(-1, self.n_terms)]
 
     def value(self, point: Parts) -> float:
-        """Return the cost."""
         fits = sum(self.tasks.agent_value(part, agent) for agent, part in enumerate(point))
         return float(fits + 0.5 * self.rho * np.sum(self.gaps(point) ** 2))
 

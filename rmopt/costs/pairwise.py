@@ -61,7 +61,6 @@ class Pairs(Pairing):
         return np.einsum("ij,ij->i", apart, apart if B is A else self.incidence @ B)
 
     def laplacian(self, weights: Array, Z: Array) -> Array:
-        """Return the weighted Laplacian of the pairs times Z."""
         return self.incidence.T @ (weights[:, None] * (self.incidence @ Z))
 
 
@@ -89,7 +88,6 @@ class Grid(Pairing):
         return np.einsum("ij,ij->i", a, b)[:, None] + np.einsum("ij,ij->i", c, d) - crossed
 
     def laplacian(self, weights: Array, Z: Array) -> Array:
-        """Return the weighted Laplacian of the pairs times Z."""
         out = np.zeros_like(Z)
         a, c = Z[self.rows], Z[self.columns]
         out[self.rows] = weights.sum(axis=1)[:, None] * a - weights @ c

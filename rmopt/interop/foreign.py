@@ -94,7 +94,6 @@ class FromPymanopt(Manifold):
 
     @property
     def typical_dist(self) -> float:
-        """Scale of the manifold."""
         try:
             return float(self.foreign.typical_dist)
         except NotImplementedError:
@@ -104,7 +103,6 @@ class FromPymanopt(Manifold):
         return self.foreign.projection(point, dense(ambient))
 
     def to_tangent_space(self, point: Array, vector: Array) -> Array:
-        """Remove rounding errors from a tangent vector."""
         try:
             return self.foreign.to_tangent_space(point, vector)
         except NotImplementedError:
@@ -122,7 +120,6 @@ class FromPymanopt(Manifold):
         )
 
     def embedding(self, point: Array, tangent_vector: Array) -> Array:
-        """Return a tangent vector as an ambient array."""
         return self.foreign.embedding(point, tangent_vector)
 
     def random_point(self, rng: np.random.Generator | None = None) -> Array:

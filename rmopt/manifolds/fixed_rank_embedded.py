@@ -75,15 +75,12 @@ class FixedRankEmbedded(FixedRankManifold):
         return LowRankTangent(point.U.T @ ZV, leave_span(point.U, ZV), leave_span(point.V, ZtU))
 
     def to_tangent_space(self, point: LowRankPoint, vector: LowRankTangent) -> LowRankTangent:
-        """Make U_p and V_p orthogonal to U and V again."""
         return LowRankTangent(vector.M, leave_span(point.U, vector.Up), leave_span(point.V, vector.Vp))
 
     def embedding(self, point: LowRankPoint, tangent_vector: LowRankTangent) -> Factored:
-        """Return a tangent vector as an operator of rank at most 2k."""
         return tangent_vector.as_ambient(point)
 
     def embed_point(self, point: LowRankPoint) -> Factored:
-        """Return a point as an operator of rank k."""
         return point.as_ambient()
 
     def zero_vector(self, point: LowRankPoint) -> LowRankTangent:
@@ -92,7 +89,6 @@ class FixedRankEmbedded(FixedRankManifold):
     def random_tangent_vector(
         self, point: LowRankPoint, rng: np.random.Generator | None = None
     ) -> LowRankTangent:
-        """Return a tangent vector of norm 1 with a uniformly distributed direction."""
         rng = np.random.default_rng(rng)
         vector = LowRankTangent(*(rng.standard_normal(part.shape) for part in (point.S, point.U, point.V)))
         vector = self.to_tangent_space(point, vector)

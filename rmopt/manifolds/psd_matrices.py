@@ -53,12 +53,10 @@ class PSDMatrices(FixedRankManifold):
         return f"{type(self).__name__}({self.shape[0]}, {self.rank})"
 
     def with_rank(self, k: int) -> Self:
-        """Return the manifold of matrices of the same size and rank k."""
         return type(self)(self.shape[0], k, self.default_retraction)
 
     @property
     def dim(self) -> int:
-        """Dimension of the manifold, n k − k (k − 1) / 2."""
         return self.shape[0] * self.rank - self.rank * (self.rank - 1) // 2
 
     # The tangent space
@@ -69,22 +67,18 @@ class PSDMatrices(FixedRankManifold):
         return PSDTangent(symmetric(point.Q.T @ ZQ), leave_span(point.Q, ZQ))
 
     def to_tangent_space(self, point: PSDPoint, vector: PSDTangent) -> PSDTangent:
-        """Make M symmetric and Q_p orthogonal to Q again."""
         return PSDTangent(symmetric(vector.M), leave_span(point.Q, vector.Qp))
 
     def embedding(self, point: PSDPoint, tangent_vector: PSDTangent) -> Factored:
-        """Return a tangent vector as an operator of rank at most 2k."""
         return tangent_vector.as_ambient(point)
 
     def embed_point(self, point: PSDPoint) -> Factored:
-        """Return a point as an operator of rank k."""
         return point.as_ambient()
 
     def zero_vector(self, point: PSDPoint) -> PSDTangent:
         return PSDTangent(np.zeros_like(point.S), np.zeros_like(point.Q))
 
     def random_tangent_vector(self, point: PSDPoint, rng: np.random.Generator | None = None) -> PSDTangent:
-        """Return a tangent vector of norm 1 in a random direction."""
         rng = np.random.default_rng(rng)
         vector = PSDTangent(*(rng.standard_normal(part.shape) for part in (point.S, point.Q)))
         vector = self.to_tangent_space(point, vector)
