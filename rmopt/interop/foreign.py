@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -67,6 +69,7 @@ class FromPymanopt(Manifold):
     log = _as_there("log")
     dist = _as_there("dist")
     pair_mean = _as_there("pair_mean")
+    embedding = _as_there("embedding")
     _convert_gradient = _as_there("euclidean_to_riemannian_gradient")
     _convert_hessian = _as_there("euclidean_to_riemannian_hessian")
     point_type = np.ndarray
@@ -119,9 +122,6 @@ class FromPymanopt(Manifold):
             point, dense(euclidean_gradient), dense(euclidean_hessian), tangent_vector
         )
 
-    def embedding(self, point: Array, tangent_vector: Array) -> Array:
-        return self.foreign.embedding(point, tangent_vector)
-
     def random_point(self, rng: np.random.Generator | None = None) -> Array:
         """Return a random point; pymanopt draws it from numpy's global state, here seeded and restored."""
         with global_seed(rng):
@@ -135,13 +135,6 @@ class FromPymanopt(Manifold):
         """Return whether pymanopt has a closed form; a retraction in the place of a geodesic is none."""
         without = [getattr(kind, method, None) for kind in (PymanoptManifold, RetrAsExpMixin)]
         return getattr(type(self.foreign), method, None) not in without
-
-    def _of_foreign(self, method: str, *arguments: Any) -> Any:
-        if not self.knows(method):
-            raise MissingCapabilityError(
-                f"{self} has no `{method}`; choose a manifold or a solver that needs none."
-            )
-        return getattr(self.foreign, method)(*arguments)
 
     # Points
 
@@ -170,18 +163,15 @@ class FromPymanopt(Manifold):
         return self.random_point(np.random.default_rng(0)).shape
 
 
-class global_seed:  # noqa: N801 - used like a function
+@contextmanager
+def global_seed(rng: np.random.Generator | None) -> Iterator[None]:
     """Seed numpy's global state inside a with block and restore it afterwards."""
-
-    def __init__(self, rng: np.random.Generator | None) -> None:
-        self.seed = int(np.random.default_rng(rng).integers(2**32))
-
-    def __enter__(self) -> None:
-        self.before = np.random.get_state()
-        np.random.seed(self.seed)
-
-    def __exit__(self, *exception: object) -> None:
-        np.random.set_state(self.before)
+    before = np.random.get_state()
+    np.random.seed(int(np.random.default_rng(rng).integers(2**32)))
+    try:
+        yield
+    finally:
+        np.random.set_state(before)
 
 
 def from_pymanopt(manifold: Any) -> FromPymanopt:

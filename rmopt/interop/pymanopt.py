@@ -111,7 +111,7 @@ class PymanoptSolver:
             When the cost or its gradient is not finite at the initial or the last point, or numbers overflow between.
         """
         instance("problem", problem, Problem, "an rmopt.Problem(manifold, cost)")
-        seed = seed_of(random_state)
+        seed, name = seed_of(random_state), type(self.optimizer).__name__
         lacking = problem.lacks_hessian()
         if isinstance(self.optimizer, optimizers.TrustRegions) and lacking is not None:
             raise MissingCapabilityError(
@@ -135,7 +135,7 @@ class PymanoptSolver:
             missing = [method for method in wanted if not problem.manifold.knows(method)]
             if missing:
                 raise MissingCapabilityError(
-                    f"{type(self.optimizer).__name__} needs a manifold with `{missing[0]}`, which {problem.manifold} "
+                    f"{name} needs a manifold with `{missing[0]}`, which {problem.manifold} "
                     "lacks; use 'ConjugateGradient'."
                 )
             problem, options = _drawing(problem, initial_point, rng), {}
@@ -145,7 +145,7 @@ class PymanoptSolver:
                 found = self.optimizer.run(foreign, **options)
         except np.linalg.LinAlgError as error:
             raise DivergedError(
-                f"{type(self.optimizer).__name__} met numbers that numpy cannot factorise ({error}); check that "
+                f"{name} met numbers that numpy cannot factorise ({error}); check that "
                 "cost and gradient are finite on the manifold, and its scale.",
                 0,
             ) from error
@@ -154,14 +154,14 @@ class PymanoptSolver:
             vars(foreign).clear()
         if not np.isfinite(found.cost):
             raise DivergedError(
-                f"{type(self.optimizer).__name__} ended at a cost of {found.cost} after {found.iterations} "
+                f"{name} ended at a cost of {found.cost} after {found.iterations} "
                 "iterations; check that the cost is finite on the manifold.",
                 found.iterations,
             )
         reason = problem.manifold.check_point(found.point)
         if reason is not None:
             raise DivergedError(
-                f"{type(self.optimizer).__name__} ended off {problem.manifold}: {reason}. Likely causes: a "
+                f"{name} ended off {problem.manifold}: {reason}. Likely causes: a "
                 "retraction that leaves the manifold, or a cost that is constant up to rounding.",
                 found.iterations,
             )
