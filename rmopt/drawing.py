@@ -13,13 +13,7 @@ DOTS_PER_INCH = 150
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as a PNG file, atomically; no display is needed.
-
-    Raises
-    ------
-    StorageError
-        When the file cannot be written; an older file of that name is untouched.
-    """
+    """Write a figure as a PNG file, atomically; no display is needed."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     from rmopt.core.files import write_atomically
@@ -29,16 +23,7 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 
 def draw(path: Path, size: tuple[float, float], fill: Callable[..., None], *arguments: Any) -> None:
-    """Save the picture that ``fill(figure, *arguments)`` draws.
-
-    Parameters
-    ----------
-    path : Path
-    size : tuple of float
-        Width and height in inches.
-    fill : callable
-        Receives the empty figure and the arguments.
-    """
+    """Save the picture that ``fill(figure, *arguments)`` draws into an empty figure of a size in inches."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size)

@@ -180,22 +180,11 @@ def slope_check(
     detail: str,
     cause: str,
 ) -> Check:
-    """Return the check that an error falls with the expected power of the step.
+    """Return the check that an error falls with at least the expected power of the step, less 0.15.
 
-    The slope is fitted to five consecutive steps: the smallest that stand well above rounding and lie on
-    a line. An error that never stands above rounding is exact, and its slope counts as infinite. Large
-    steps may leave the domain; an error that is not finite at a small step fails.
-
-    Parameters
-    ----------
-    error_at : callable
-        The error for a step t.
-    expected : float
-        The least power; 0.15 below still passes.
-    scale : float
-        Size of the numbers whose difference the error is.
-    detail, cause : str
-        What the error is of, and what is likely wrong when it does not fall so fast.
+    The slope is fitted to five consecutive steps: the smallest that stand well above rounding, which is that of
+    numbers of the size `scale`, and lie on a line. An error that never stands above rounding is exact, and its slope
+    counts as infinite. Large steps may leave the domain; an error that is not finite at a small step fails.
     """
     steps = np.logspace(0.0, -6.0, 37)
     errors = np.array([_error_or_nan(error_at, t) for t in steps])

@@ -22,13 +22,7 @@ def package_of(entry: EntryPoint) -> str:
 
 
 def load_experiment(name: str) -> Callable[..., Any]:
-    """Import an experiment.
-
-    Raises
-    ------
-    InvalidInputError
-        When no package, or more than one, registers the name, or the package cannot be imported.
-    """
+    """Import the experiment of a name, or say which there are, or why it cannot be imported."""
     entries = registered(EXPERIMENTS)
     matches = [entry for entry in entries if entry.name == name]
     if not matches:

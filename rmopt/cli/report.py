@@ -35,24 +35,10 @@ li.yes::marker { content: "✓  " } li.no::marker { content: "✗  " } li.open::
 def write_report(
     path: Path, result: Mapping[str, Any], outcome: Outcome, command: str, pictures: Iterable[Path]
 ) -> None:
-    """Write a run as one HTML page that needs no other file.
+    """Write a run as one HTML page that needs no other file, atomically.
 
-    Parameters
-    ----------
-    path : Path
-    result : mapping
-        What ``result.json`` holds.
-    outcome : Outcome
-        For headings and claims.
-    command : str
-        The command line that repeats the run.
-    pictures : iterable of Path
-        PNG files to embed.
-
-    Raises
-    ------
-    StorageError
-        When the file cannot be written; an older one is untouched.
+    `result` is what ``result.json`` holds, `outcome` gives headings and claims, `command` repeats the run, and
+    `pictures` are PNG files to embed.
     """
     title = f"{result['experiment']} on {result['data']}"
     parts = [

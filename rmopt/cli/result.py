@@ -17,13 +17,7 @@ PACKAGES = ("rmopt", "numpy", "scipy", "numba", "scikit-learn")
 
 
 def result_of(experiment: str, seed: int, outcome: Outcome) -> dict[str, Any]:
-    """Return the object that ``result.json`` holds.
-
-    Raises
-    ------
-    InvalidInputError
-        When a row or a parameter holds what JSON cannot.
-    """
+    """Return the object that ``result.json`` holds; what JSON cannot hold is refused."""
     result = {
         "experiment": experiment,
         "data": outcome.data,
@@ -54,10 +48,7 @@ def versions() -> dict[str, str | None]:
 def plain(value: Any, name: str) -> Any:
     """Return a value as JSON knows it: numpy numbers as numbers, paths as text, NaN and inf as None.
 
-    Raises
-    ------
-    InvalidInputError
-        When the value, called `name` in the message, has no such form.
+    What has no such form is an `InvalidInputError`, which calls it by the name.
     """
     if isinstance(value, Enum):
         return plain(value.value, name)

@@ -25,26 +25,9 @@ COMMON = inspect.signature(_common_options).parameters
 
 
 def as_command(name: str, experiment: Callable[..., Any], body: Callable[..., None]) -> Callable[..., None]:
-    """Give a function the signature and the help of an experiment.
+    """Give `body`, which receives options by keyword, the signature and the help of an experiment.
 
-    Parameters
-    ----------
-    name : str
-        The experiment's name, for error messages.
-    experiment : callable
-        Takes a run and its own options.
-    body : callable
-        Receives the options by keyword, the common ones included.
-
-    Returns
-    -------
-    callable
-        Calls `body`; a command can be made of it.
-
-    Raises
-    ------
-    InvalidInputError
-        When the experiment's signature cannot become a command line.
+    The common options come after its own. A signature that cannot become a command line is an `InvalidInputError`.
     """
     first, *own = [*inspect.signature(experiment).parameters.values()] or [None]
     if first is None or first.kind in (*_VARIADIC, inspect.Parameter.KEYWORD_ONLY):

@@ -34,16 +34,9 @@ def heading_of(key: str) -> str:
 
 
 def print_rows(console: Console, rows: Sequence[Row], headings: Mapping[str, str] | None = None) -> None:
-    """Print rows as a table; where it is too wide, as several that repeat the first column.
+    """Print rows as a table of the console's width; where it is too wide, as several that repeat the first column.
 
-    Parameters
-    ----------
-    console : Console
-        Where to print; its width is the width of the table.
-    rows : sequence of mapping
-        From snake_case keys to text, numbers or None; rows need not have the same keys.
-    headings : mapping, optional
-        Headings that replace the automatic ones.
+    Rows are mappings from snake_case keys, not always the same ones, to text, numbers or None.
     """
     columns = cells_of(rows, headings)
     if not columns:
@@ -56,15 +49,7 @@ def print_rows(console: Console, rows: Sequence[Row], headings: Mapping[str, str
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table as text.
-
-    Attributes
-    ----------
-    heading : str
-    cells : sequence of str
-    numeric : bool
-        Whether to align it on the right.
-    """
+    """A column of a table as text; a numeric one is aligned on the right."""
 
     heading: str
     cells: Sequence[str]
@@ -109,18 +94,11 @@ def _text(value: Any) -> str:
 
 
 def format_numbers(values: Sequence[float], key: str) -> list[str]:
-    """Format the numbers of one column.
+    """Format the finite numbers of one column; those of a key that ends in ``seconds`` are durations.
 
     Whole numbers are grouped by thousands and durations get two decimals. Other numbers share as many
     decimals as give the largest of them four significant digits, unless they are of too different size;
     then each gets its own four.
-
-    Parameters
-    ----------
-    values : sequence of float
-        Finite numbers.
-    key : str
-        The column's key; a key ending in ``seconds`` holds durations.
     """
     decimals = 2 if key.endswith("seconds") else _shared_decimals(values)
     return [_format(value, decimals, key.endswith("seconds")) for value in values]

@@ -32,22 +32,9 @@ def number(
     most: float | None = None,
     below: float | None = None,
 ) -> float:
-    """Return a finite real number within bounds, as a float.
+    """Return a finite real number within bounds, those of `least` and `most` included, as a float.
 
-    Parameters
-    ----------
-    name : str
-        What the caller calls the argument.
-    value : object
-    least, above : float, optional
-        Lower bound, included or not.
-    most, below : float, optional
-        Upper bound, included or not.
-
-    Raises
-    ------
-    InvalidInputError
-        For anything else: a string, a boolean, a complex number, NaN, infinity, a number out of bounds.
+    Anything else is refused: a string, a boolean, a complex number, NaN, infinity, a number out of bounds.
 
     Examples
     --------

@@ -25,13 +25,7 @@ def rebuilt(template: Any, arrays: list[Array]) -> Any:
 
 
 def packed(state: Any) -> dict[str, Array]:
-    """Return the arrays and numbers of a state by their names, such as ``factors.A``.
-
-    Raises
-    ------
-    InvalidInputError
-        When the state holds anything else.
-    """
+    """Return the arrays and numbers of a state by their names, such as ``factors.A``, and refuse anything else."""
     arrays = {name: np.asarray(leaf) for name, leaf, _ in _leaves(state)}
     for name, array in arrays.items():
         if array.dtype.hasobject:
@@ -45,18 +39,9 @@ def packed(state: Any) -> dict[str, Array]:
 def unpacked(arrays: Mapping[str, Array], template: Any) -> Any:
     """Return the state that `packed` took apart, in memory of its own.
 
-    Parameters
-    ----------
-    arrays : mapping from str to array
-    template : object
-        Any state of the same run: names, types and shapes must be as there (but integers of a start may have become
-        reals). A dataclass that names some of its arrays in a class attribute ``varying`` has others in each state:
-        the last axis of these may have any length.
-
-    Raises
-    ------
-    InvalidInputError
-        When something is missing, too much, or of another type or shape.
+    `template` is any state of the same run: names, types and shapes must be as there, or `InvalidInputError` is
+    raised (but integers of a start may have become reals). A dataclass that names some of its arrays in a class
+    attribute ``varying`` has others in each state: the last axis of these may have any length.
     """
     wanted = {name: (np.asarray(leaf), varies) for name, leaf, varies in _leaves(template)}
     if arrays.keys() != wanted.keys():

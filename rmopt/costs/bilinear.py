@@ -203,13 +203,7 @@ def scores(point: Any, left: Any, right: Any) -> Array:
 
 
 def checked_triplets(triplets: Any, n_queries: int, n_documents: int) -> Array:
-    """Return triplets (query, positive, negative) of row numbers as an int64 array of shape (T, 3).
-
-    Raises
-    ------
-    InvalidInputError
-        For another shape, no triplet, numbers that are no integers, or rows that do not exist.
-    """
+    """Return triplets of numbers of rows that exist as an int64 array of shape (T, 3), or refuse them."""
     triplets = array("triplets", triplets)
     if triplets.ndim != 2 or triplets.shape[1] != 3 or len(triplets) == 0:
         raise InvalidInputError(

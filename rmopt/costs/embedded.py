@@ -73,13 +73,7 @@ class EmbeddedCost(ConvexCost):
 
 
 class EmbeddedModel(LocalModel):
-    """An `EmbeddedCost` around YYᵀ; the embeddings are computed once.
-
-    Parameters
-    ----------
-    cost : EmbeddedCost
-    Y : array, shape (p, d)
-    """
+    """An `EmbeddedCost` around YYᵀ; the embeddings are computed once."""
 
     def __init__(self, cost: EmbeddedCost, Y: Array) -> None:
         self.cost, self.factor = cost, Y
