@@ -109,7 +109,8 @@ def fixed_rank_instances() -> list[Instance]:
 
 def psd_instances() -> list[Instance]:
     """Return instances of `PSDFixedRank` and `PolarPSD`: tied, uneven and steep eigenvalues, full rank."""
-    every, compiled, made = list(PSD_RETRACTIONS.values()), [SecondOrderPSD()], []
+    every, made = list(PSD_RETRACTIONS.values()), []
+    compiled: list[Retraction] = [SecondOrderPSD()]
     for n, k in ((9, 3), (12, 1), (30, 6)):
         manifold = PSDFixedRank(n, k)
         made.append(Instance(f"psd-{n}-{k}", manifold, every, _all_problems(manifold), compiled=compiled))
@@ -132,12 +133,12 @@ def positive_definite_instances() -> list[Instance]:
     """Return instances of `PositiveDefinite`: one and many features, one that never occurs, uneven eigenvalues."""
     every, made = list(POSITIVE_DEFINITE_RETRACTIONS.values()), []
     compiled = [retraction for retraction in every if retraction.kernel is not None]
-    costs: dict[str, dict[str, float]]
-    for d, share, costs in (
+    cases: list[tuple[int, float, dict[str, dict[str, float]]]] = [
         (7, 0.2, {"squared_hinge": {}, "logistic": {"kappa": 0.2}}),
         (6, 1.0, {"hinge": {"sparsity": 0.1}, "squared": {}}),
         (1, 1.0, {"logistic": {}}),
-    ):
+    ]
+    for d, share, costs in cases:
         manifold = PositiveDefinite(d)
         problems = {loss: _log_det_problem(manifold, share, loss, **costs[loss]) for loss in costs}
         made.append(Instance(f"positive-definite-{d}", manifold, every, problems, compiled=compiled))

@@ -29,7 +29,8 @@ def as_command(name: str, experiment: Callable[..., Any], body: Callable[..., No
 
     The common options come after its own. A signature that cannot become a command line is an `InvalidInputError`.
     """
-    first, *own = [*inspect.signature(experiment).parameters.values()] or [None]
+    own = [*inspect.signature(experiment).parameters.values()]
+    first = own.pop(0) if own else None
     if first is None or first.kind in (*_VARIADIC, inspect.Parameter.KEYWORD_ONLY):
         raise InvalidInputError(f"experiment {name!r} must take the run as its first parameter.")
     hints = get_type_hints(experiment, include_extras=True)
