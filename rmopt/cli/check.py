@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from rmopt.cli.failures import told_in_a_sentence
-from rmopt.cli.options import Json, OptionalOut, Quiet, Seed
 from rmopt.cli.output import OutputFolder
+from rmopt.cli.signature import Json, OptionalOut, Quiet, Seed
 from rmopt.core.errors import InvalidInputError
 
 A_CHECK_FAILED = 1

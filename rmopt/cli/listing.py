@@ -6,10 +6,9 @@ from typing import Any
 import typer
 
 from rmopt.cli.failures import told_in_a_sentence
-from rmopt.cli.options import Json, OptionalOut, Quiet
 from rmopt.cli.output import OutputFolder
 from rmopt.cli.plugins import DATASETS, EXPERIMENTS, package_of, registered
-from rmopt.cli.signature import first_line
+from rmopt.cli.signature import Json, OptionalOut, Quiet, first_line
 
 Entry = dict[str, str | None]
 

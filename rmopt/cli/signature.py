@@ -1,4 +1,4 @@
-"""An experiment's signature, with the common options in the place of the run."""
+"""The options that commands share, and an experiment's signature with them in the place of the run."""
 
 import copy
 import inspect
@@ -7,10 +7,38 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
+import typer
 from typer.models import OptionInfo
 
-from rmopt.cli.options import Json, Out, Quiet, Report, Seed, path
 from rmopt.core.errors import InvalidInputError
+
+LARGEST_SEED = 2**32 - 1
+
+
+def path(text: str) -> Path:
+    """Return the path that an option names; an empty one would be the current folder."""
+    if not text.strip():
+        raise typer.BadParameter("it is empty; give a name, or a dot for the current folder.")
+    return Path(text)
+
+
+Seed = Annotated[int, typer.Option(metavar="N", min=0, max=LARGEST_SEED, help="Seed of every random choice.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        parser=path,
+        help="Write into this folder; when absent, into a new one in rmopt-runs.",
+    ),
+]
+OptionalOut = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", parser=path, help="Write the result there as well.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print only what a script needs.")]
+Report = Annotated[
+    bool, typer.Option("--report", help="Write report.html as well: table, pictures, parameters.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 

@@ -8,6 +8,7 @@ A check takes a name and a value, and returns the value in the type that the cod
 from __future__ import annotations
 
 import difflib
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any, TypeVar
@@ -46,17 +47,11 @@ def number(
     rmopt.core.errors.InvalidInputError: lam = 'x' must be a number of at least 0.
     """
     try:
-        found = float(value) if _is_real(value) else np.nan
+        found = float(value) if isinstance(value, Real) and not isinstance(value, bool) else np.nan
     except OverflowError:
         found = np.inf
-    inside = (
-        np.isfinite(found)
-        and (least is None or found >= least)
-        and (above is None or found > above)
-        and (most is None or found <= most)
-        and (below is None or found < below)
-    )
-    if not inside:
+    limits = ((least, operator.ge), (above, operator.gt), (most, operator.le), (below, operator.lt))
+    if not np.isfinite(found) or not all(bound is None or holds(found, bound) for bound, holds in limits):
         raise InvalidInputError(
             f"{name} = {shown(value)} must be {_wanted('number', least, above, most, below)}."
         )
@@ -104,13 +99,9 @@ def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.n
         found = found.astype(float) if real else found
     if not real or not np.isfinite(found).all() or found.shape != (found.shape if shape is None else shape):
         wanted = "finite numbers" if shape is None else f"finite numbers and shape {shape}"
-        flaw = (
-            shown(value)
-            if not real
-            else f"shape {found.shape}"
-            if np.isfinite(found).all()
-            else "NaN or infinity"
-        )
+        flaw = shown(value)
+        if real:
+            flaw = f"shape {found.shape}" if np.isfinite(found).all() else "NaN or infinity"
         raise InvalidInputError(f"{name} must be an array of {wanted}, got {flaw}.")
     return np.asarray(found, dtype=float)
 
@@ -185,20 +176,13 @@ def array(name: str, value: Any) -> np.ndarray:
 
 def optional(check: Check, *bounds: Any, **keywords: Any) -> Check:
     """Return a check that lets None pass and holds everything else to `check` with the given bounds."""
-
-    def held(name: str, value: Any) -> Any:
-        return None if value is None else check(name, value, *bounds, **keywords)
-
-    return held
+    held = bounded(check, *bounds, **keywords)
+    return lambda name, value: None if value is None else held(name, value)
 
 
 def bounded(check: Check, *bounds: Any, **keywords: Any) -> Check:
     """Return a check with its bounds: ``bounded(integer, 1)``, ``bounded(number, above=0)``."""
-
-    def held(name: str, value: Any) -> Any:
-        return check(name, value, *bounds, **keywords)
-
-    return held
+    return lambda name, value: check(name, value, *bounds, **keywords)
 
 
 def check_parameters(owner: Any, checks: dict[str, Check]) -> None:
@@ -217,10 +201,6 @@ def _whole(name: str, value: Any) -> Any:
     if np.ma.is_masked(value):
         raise InvalidInputError(f"{name} has masked entries; fill them, or leave their rows out.")
     return value
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _wanted(

@@ -120,16 +120,14 @@ def save_arrays(path: Path | str, arrays: Mapping[str, np.ndarray], about: Mappi
     write_atomically(path, lambda stream: np.savez(stream, allow_pickle=False, **described))
 
 
-def load_arrays(
-    path: Path | str, *layouts: Layout, largest: int | None = None
-) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def load_arrays(path: Path | str, *layouts: Layout) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read what `save_arrays` wrote, the arrays and the description, and raise `StorageError` for anything else.
 
-    The file holds the arrays of one of the layouts, and nothing else; any arrays where there is no layout. `largest`
-    is that of `read_arrays`. A file that a newer version wrote is refused too.
+    The file holds the arrays of one of the layouts, and nothing else; any arrays where there is no layout. A
+    file that a newer version wrote is refused too.
     """
     with reading(path):
-        arrays = read_arrays(path, largest=largest)
+        arrays = read_arrays(path)
         if "about" not in arrays:
             raise ValueError("it has no description of itself")
         about = json.loads(arrays.pop("about").tobytes())

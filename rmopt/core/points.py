@@ -86,13 +86,9 @@ def _filled(template: Any, name: str, leaf_of: Callable[[str, Any], Array]) -> A
     parts, made = _parts(template), type(template)
     if parts is None:
         leaf = leaf_of(name, template)
-        return (
-            leaf
-            if isinstance(template, np.ndarray)
-            else leaf[()]
-            if isinstance(template, np.generic)
-            else leaf.item()
-        )
+        if isinstance(template, np.ndarray):
+            return leaf
+        return leaf[()] if isinstance(template, np.generic) else leaf.item()
     new = {key: _filled(part, f"{name}.{key}".lstrip("."), leaf_of) for key, part in parts.items()}
     if isinstance(template, Mapping):
         return made(new)

@@ -77,12 +77,6 @@ class FixedRankEmbedded(FixedRankManifold):
     def to_tangent_space(self, point: LowRankPoint, vector: LowRankTangent) -> LowRankTangent:
         return LowRankTangent(vector.M, leave_span(point.U, vector.Up), leave_span(point.V, vector.Vp))
 
-    def embedding(self, point: LowRankPoint, tangent_vector: LowRankTangent) -> Factored:
-        return tangent_vector.as_ambient(point)
-
-    def embed_point(self, point: LowRankPoint) -> Factored:
-        return point.as_ambient()
-
     def zero_vector(self, point: LowRankPoint) -> LowRankTangent:
         return LowRankTangent(np.zeros_like(point.S), np.zeros_like(point.U), np.zeros_like(point.V))
 
@@ -93,11 +87,6 @@ class FixedRankEmbedded(FixedRankManifold):
         vector = LowRankTangent(*(rng.standard_normal(part.shape) for part in (point.S, point.U, point.V)))
         vector = self.to_tangent_space(point, vector)
         return vector / self.norm(point, vector)
-
-    def transport(
-        self, point_a: LowRankPoint, point_b: LowRankPoint, tangent_vector_a: LowRankTangent
-    ) -> LowRankTangent:
-        return self.projection(point_b, tangent_vector_a.as_ambient(point_a))
 
     def euclidean_to_riemannian_hessian(
         self,
@@ -218,10 +207,6 @@ class FixedRankEmbedded(FixedRankManifold):
             )
         U, sigma, V = truncated_svd_of_product(-left, np.eye(left.shape[1]), right, self.rank)
         return self._checked(LowRankPoint(U, np.diag(sigma), V), "the sum of the gradients")
-
-    def to_dense(self, point: LowRankPoint) -> Array:
-        """Return W as an n × m array; for small matrices and tests."""
-        return point.U @ point.S @ point.V.T
 
     def _checked(self, point: LowRankPoint, what: str) -> LowRankPoint:
         sigma = point.singular_values()

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from rmopt.core.ambient import Ambient, Array, Factored, dense
+from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer, numbers
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.manifold import FixedRankManifold, checked_rank
@@ -24,20 +24,6 @@ class PSDMatrices(FixedRankManifold):
     Points are `PSDPoint` (W = Q S Qᵀ), tangent vectors `PSDTangent`. The tangent space is that of Shalit et
     al. (2012), Lemma 5 (Vandereycken and Vandewalle 2010, Proposition 5.2). Every operation needs O(n k)
     memory; nothing of size n × n is formed.
-
-    Parameters
-    ----------
-    n : int
-        Number of rows and columns.
-    k : int
-        The rank, from 1 to n.
-    retraction : Retraction or str, optional
-        The default retraction.
-
-    Raises
-    ------
-    InvalidInputError
-        For a size that is not positive or a rank out of range.
     """
 
     point_type = PSDPoint
@@ -69,12 +55,6 @@ class PSDMatrices(FixedRankManifold):
     def to_tangent_space(self, point: PSDPoint, vector: PSDTangent) -> PSDTangent:
         return PSDTangent(symmetric(vector.M), leave_span(point.Q, vector.Qp))
 
-    def embedding(self, point: PSDPoint, tangent_vector: PSDTangent) -> Factored:
-        return tangent_vector.as_ambient(point)
-
-    def embed_point(self, point: PSDPoint) -> Factored:
-        return point.as_ambient()
-
     def zero_vector(self, point: PSDPoint) -> PSDTangent:
         return PSDTangent(np.zeros_like(point.S), np.zeros_like(point.Q))
 
@@ -83,9 +63,6 @@ class PSDMatrices(FixedRankManifold):
         vector = PSDTangent(*(rng.standard_normal(part.shape) for part in (point.S, point.Q)))
         vector = self.to_tangent_space(point, vector)
         return vector / self.norm(point, vector)
-
-    def transport(self, point_a: PSDPoint, point_b: PSDPoint, tangent_vector_a: PSDTangent) -> PSDTangent:
-        return self.projection(point_b, tangent_vector_a.as_ambient(point_a))
 
     # Points
 
@@ -152,10 +129,6 @@ class PSDMatrices(FixedRankManifold):
         return self._checked(
             PSDPoint(np.ascontiguousarray(vectors[:, order]), np.diag(eigenvalues[order])), "the matrix"
         )
-
-    def to_dense(self, point: PSDPoint) -> Array:
-        """Return W as an n × n array; for small matrices and tests."""
-        return point.Q @ point.S @ point.Q.T
 
     def _checked(self, point: PSDPoint, what: str) -> PSDPoint:
         values = point.eigenvalues()
