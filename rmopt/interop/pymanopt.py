@@ -244,7 +244,6 @@ class FromPymanopt(Manifold):
     log = _as_there("log")
     dist = _as_there("dist")
     pair_mean = _as_there("pair_mean")
-    embedding = _as_there("embedding")
     _convert_gradient = _as_there("euclidean_to_riemannian_gradient")
     _convert_hessian = _as_there("euclidean_to_riemannian_hessian")
     point_type = np.ndarray
@@ -296,6 +295,9 @@ class FromPymanopt(Manifold):
         return self._convert_hessian(
             point, dense(euclidean_gradient), dense(euclidean_hessian), tangent_vector
         )
+
+    def embedding(self, point: Array, tangent_vector: Array) -> Array:
+        return self.foreign.embedding(point, tangent_vector)
 
     def random_point(self, rng: np.random.Generator | None = None) -> Array:
         """Return a random point; pymanopt draws it from numpy's global state, here seeded and restored."""
