@@ -10,6 +10,7 @@ from rmopt.checks.geometry import combined
 from rmopt.checks.report import Check, Law, hold, law, slope_check
 from rmopt.core.ambient import Array, dense
 from rmopt.core.cost import AgentSum, BlockCost, FiniteSum, HasPreconditioner, HasProximalStep
+from rmopt.core.errors import MissingCapabilityError
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import HasBlocks, Manifold
 from rmopt.core.points import arrays_of
@@ -183,14 +184,14 @@ class _Cost:
         size = max(np.linalg.norm(found), np.linalg.norm(expected), self.size, np.finfo(float).tiny)
         return float(np.linalg.norm(np.asarray(found) - expected) / size)
 
-    def terms(self) -> Array | None:
-        """Return all terms, one a row; None where the cost is no sum or a stream."""
-        if not isinstance(self.cost, FiniteSum) or self.cost.n_terms is None:
-            return None
-        width = self.cost.term_width
-        if width == 1:
-            return np.arange(self.cost.n_terms)[:, None]
-        return self.cost.all_terms().reshape(-1, width) if hasattr(self.cost, "all_terms") else None
+    def terms(self) -> Array:
+        """Return all terms, one a row; laws of terms do not apply where the cost is no sum or a stream."""
+        if isinstance(self.cost, FiniteSum) and self.cost.n_terms is not None:
+            if self.cost.term_width == 1:
+                return np.arange(self.cost.n_terms)[:, None]
+            if hasattr(self.cost, "all_terms"):
+                return self.cost.all_terms().reshape(-1, self.cost.term_width)
+        raise MissingCapabilityError(f"{self.cost} does not list its terms.")
 
 
 @law(COST, "random numbers, or a state that `value` or `gradient` changes")
@@ -233,11 +234,9 @@ def _invariance(at: _Cost) -> float | None:
 
 
 @law(COST, "a sign, a factor or a regulariser that only one of the two has", SUMS)
-def _sum_of_terms(at: _Cost) -> float | None:
+def _sum_of_terms(at: _Cost) -> float:
     """`term_gradient` of all terms is the gradient."""
     terms = at.terms()
-    if terms is None:
-        return None
     return at.gap(at.seen(at.cost.term_gradient(at.x, terms.ravel())), at.seen(at.gradient))
 
 
@@ -246,11 +245,9 @@ def _sum_of_terms(at: _Cost) -> float | None:
     "term_gradient is a mean and must be a sum, or it counts a repeated term once (`A[i] += …`; np.add.at counts it)",
     SUMS,
 )
-def _batches(at: _Cost) -> float | None:
+def _batches(at: _Cost) -> float:
     """`term_gradient` of the terms i, i, j is twice that of i and that of j."""
     terms = at.terms()
-    if terms is None:
-        return None
     i, j = terms[at.rng.choice(len(terms), 2)]
     whole, of_i, of_j = (
         at.seen(at.cost.term_gradient(at.x, np.concatenate(some))) for some in ((i, i, j), (i,), (j,))
@@ -268,10 +265,8 @@ def _agents(at: _Cost) -> float | None:
     errors = [abs(value - at.cost.value(at.x)) / at.value_size]
     errors.append(at.gap(sum(at.seen(gradient) for gradient, _ in parts), at.seen(at.gradient)))
     for _, curvature in parts:
-        errors += [
-            at.gap(curvature, curvature.T),
-            -np.linalg.eigvalsh(curvature)[0] / np.linalg.norm(curvature),
-        ]
+        negative = -np.linalg.eigvalsh(curvature)[0] / np.linalg.norm(curvature)
+        errors += [at.gap(curvature, curvature.T), negative]
     return float(max(errors))
 
 
@@ -286,10 +281,9 @@ def _block_gradients(at: _Cost) -> Any:
     for block in range(at.cost.n_blocks):
         found, expected = at.cost.block_gradient(at.x, block), at.manifold.block_of(at.gradient, block)
         length = np.linalg.norm(getattr(expected, "column", dense(expected)))
-        if at.cost.block_scale(at.x, block) < (1.0 - SUMS) * length:
-            return (
-                f"block_scale of block {block} is {at.cost.block_scale(at.x, block):.3g}, below {length:.3g}"
-            )
+        scale = at.cost.block_scale(at.x, block)
+        if scale < (1.0 - SUMS) * length:
+            return f"block_scale of block {block} is {scale:.3g}, below {length:.3g}"
         error = max(error, float(np.linalg.norm(dense(found) - dense(expected))) / size)
     return error
 
@@ -317,10 +311,8 @@ def _preconditioner(at: _Cost) -> float | None:
     if not isinstance(at.cost, HasPreconditioner):
         return None
     a, b = (at.manifold.random_tangent_vector(at.x, at.rng) for _ in range(2))
-    inner, of_a, of_b, of_sum = (
-        at.manifold.inner_product,
-        *(at.cost.precondition(at.x, v) for v in (a, b, a + b * 2.0)),
-    )
+    inner = at.manifold.inner_product
+    of_a, of_b, of_sum = (at.cost.precondition(at.x, v) for v in (a, b, a + b * 2.0))
     if not inner(at.x, of_a, a) > 0.0:
         return np.inf
     errors = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -120,22 +121,20 @@ def check_step_size(rule: StepSize) -> list[Check]:
     return hold(STEP_SIZE, rule, rule)
 
 
+@dataclass
 class _Run:
-    """A schedule, and what the reference and another engine make of it."""
+    """A schedule in legs of some steps, and what the reference and another engine make of it."""
 
-    def __init__(
-        self,
-        manifold: Manifold,
-        reference: Engine,
-        tried: Engine,
-        start: Any,
-        schedule: Array,
-        etas: Array,
-        leg: int,
-    ) -> None:
-        self.manifold, self.reference, self.tried, self.start = manifold, reference, tried, start
-        self.schedule, self.etas, self.leg = schedule, etas, leg
-        self.whole = self.advanced(tried, tried.load(start), slice(None))
+    manifold: Manifold
+    reference: Engine
+    tried: Engine
+    start: Any
+    schedule: Array
+    etas: Array
+    leg: int
+
+    def __post_init__(self) -> None:
+        self.whole = self.advanced(self.tried, self.tried.load(self.start), slice(None))
 
     def advanced(self, engine: Engine, state: Any, part: slice) -> Any:
         return engine.advance(state, self.schedule[part], self.etas[part])

@@ -228,20 +228,17 @@ def _norm(at: _Tangents) -> float:
 @law(MANIFOLD, "random_tangent_vector does not project, or embedding and projection do not fit")
 def _tangency(at: _Tangents) -> float:
     """Random tangent vectors are tangent, and stay in to_tangent_space."""
-    return max(
-        at.gap(at.project(at.embed(at.a)), at.a), at.gap(at.manifold.to_tangent_space(at.x, at.a), at.a)
-    )
+    again = at.project(at.embed(at.a)), at.manifold.to_tangent_space(at.x, at.a)
+    return max(at.gap(found, at.a) for found in again)
 
 
 @law(MANIFOLD, "the arithmetic of tangent vectors; numpy takes over without `__array_ufunc__ = None`")
 def _linearity(at: _Tangents) -> float:
     """Tangent vectors and their embedding add and scale."""
     two = np.float64(2.0)
-    back = (
-        at.gap((at.a + two * at.b) - at.b * 2.0, at.a)
-        + at.gap(-at.a, at.a * -2.0 + at.a)
-        + at.gap(at.a / two, at.a * 0.5)
-    )
+    back = at.gap((at.a + two * at.b) - at.b * 2.0, at.a)
+    back += at.gap(-at.a, at.a * -2.0 + at.a)
+    back += at.gap(at.a / two, at.a * 0.5)
     embedded = at.embed(at.a + at.b * 2.0) - at.embed(at.a) - 2.0 * at.embed(at.b)
     return max(back, float(np.abs(embedded).max()))
 
@@ -349,10 +346,9 @@ def _other_rank(at: _Tangents) -> Any:
         other = manifold.with_rank(k)
         if (other.rank, tuple(other.shape)) != (k, tuple(manifold.shape)):
             return f"with_rank({k}) is {other}"
-        if other.default_retraction != manifold.default_retraction:
-            return (
-                f"with_rank({k}) moves by {other.default_retraction} instead of {manifold.default_retraction}"
-            )
+        found, expected = other.default_retraction, manifold.default_retraction
+        if found != expected:
+            return f"with_rank({k}) moves by {found} instead of {expected}"
         if reason := other.check_point(other.random_point(at.rng)):
             return f"a point of with_rank({k}) is none: {reason}"
     return float(abs(manifold.with_rank(manifold.rank).dim - manifold.dim))

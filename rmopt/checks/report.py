@@ -111,20 +111,11 @@ def report(checks: Iterable[Check], file: IO[str] | None = None) -> None:
 
 @dataclass(frozen=True)
 class Law:
-    """A law, as an error that is no larger than a limit where the law holds.
+    """What holds, by an error that is no larger than a limit where it does, and the likely cause where it does not.
 
-    Attributes
-    ----------
-    name : str
-    says : str
-        What holds.
-    cause : str
-        What is likely wrong where it does not.
-    limit : float
-        The largest error that rounding and finite differences explain.
-    measure : callable
-        Takes what the law is about and returns the error, or a sentence on what is wrong, or None where the law does
-        not apply; nor does it where a capability is missing.
+    `limit` is the largest error that rounding and finite differences explain. `measure` takes what the law is about
+    and returns the error, or a sentence on what is wrong, or None where the law does not apply; nor does it where a
+    capability is missing.
     """
 
     name: str

@@ -35,16 +35,8 @@ def number(
 ) -> float:
     """Return a finite real number within bounds, those of `least` and `most` included, as a float.
 
-    Anything else is refused: a string, a boolean, a complex number, NaN, infinity, a number out of bounds.
-
-    Examples
-    --------
-    >>> number("lam", 1, least=0)
-    1.0
-    >>> number("lam", "x", least=0)
-    Traceback (most recent call last):
-    ...
-    rmopt.core.errors.InvalidInputError: lam = 'x' must be a number of at least 0.
+    Anything else is refused: a string, a boolean, a complex number, NaN, infinity, a number out of bounds:
+    ``lam = 'x' must be a number of at least 0.``
     """
     try:
         found = float(value) if isinstance(value, Real) and not isinstance(value, bool) else np.nan
@@ -59,17 +51,7 @@ def number(
 
 
 def integer(name: str, value: Any, least: int = 0, most: int = LARGEST) -> int:
-    """Return an integer within bounds, as an int; numpy's integers are taken, booleans and 2.0 are not.
-
-    Examples
-    --------
-    >>> integer("n_steps", np.int64(5))
-    5
-    >>> integer("rank", 2.0, 1)
-    Traceback (most recent call last):
-    ...
-    rmopt.core.errors.InvalidInputError: rank = 2.0 must be a positive integer.
-    """
+    """Return an integer within bounds, as an int; numpy's integers are taken, booleans and 2.0 are not."""
     inside = isinstance(value, Integral) and not isinstance(value, bool)
     if not inside or not least <= value <= most:
         named = most < LARGEST or (inside and value > most)
@@ -79,15 +61,7 @@ def integer(name: str, value: Any, least: int = 0, most: int = LARGEST) -> int:
 
 
 def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """Return an array of finite real numbers, as floats, and of a shape where one is given.
-
-    Examples
-    --------
-    >>> numbers("targets", [1, 2], (3,))
-    Traceback (most recent call last):
-    ...
-    rmopt.core.errors.InvalidInputError: targets must be an array of finite numbers and shape (3,), got shape (2,).
-    """
+    """Return an array of finite real numbers, as floats, and of a shape where one is given."""
     try:
         found = np.asarray(_whole(name, value))
     except ValueError as error:
@@ -114,16 +88,7 @@ def flag(name: str, value: Any) -> bool:
 
 
 def one_of(name: str, value: Any, known: Iterable[str]) -> str:
-    """Return a name that is among the known ones, or say which are.
-
-    Examples
-    --------
-    >>> one_of("engine", "compield", ("auto", "compiled", "reference"))
-    Traceback (most recent call last):
-    ...
-    rmopt.core.errors.InvalidInputError: engine = 'compield' is unknown; choose one of auto, compiled, reference \
-(did you mean 'compiled'?).
-    """
+    """Return a name that is among the known ones, or say which are, and which one may have been meant."""
     known = tuple(known)
     if not isinstance(value, str) or value not in known:
         near = difflib.get_close_matches(value, known, 1) if isinstance(value, str) else []

@@ -53,28 +53,13 @@ _SHARED = [
 
 
 def fingerprint(thing: Any, name: str = "it") -> str:
-    """Return a short digest of data, settings and code.
+    """Return a short digest of data, settings and code; `name` is what the caller calls them.
 
     Looks at arrays and sparse matrices, at the attributes of objects, and at the code of functions and classes with
     what they refer to; functions and classes of installed packages count by their names. Caches are no part of an
     object: values of a `functools.cached_property`, and what the class leaves out in ``__getstate__``. A class that
-    cannot be looked into says itself what it is, by a method ``fingerprint()`` that returns a string.
-
-    Parameters
-    ----------
-    thing : object
-    name : str
-        What the caller calls it.
-
-    Raises
-    ------
-    InvalidInputError
-        For what has a state that cannot be seen, as an open file or a generator has; the message says where it is.
-
-    Examples
-    --------
-    >>> fingerprint([1, np.eye(2)]) == fingerprint([1, np.eye(2)]) != fingerprint([1, np.eye(3)])
-    True
+    cannot be looked into says itself what it is, by a method ``fingerprint()`` that returns a string. What has a
+    state that cannot be seen, as an open file or a generator has, is refused, and the message says where it is.
     """
     return _Walk(name).digest(thing).hex()[:24]
 

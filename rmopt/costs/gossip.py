@@ -63,12 +63,8 @@ class GossipCost(FiniteSum):
             raise InvalidInputError(
                 f"{type(tasks).__name__} has {rows} rows, and points of {manifold} have {wanted}; make them agree."
             )
-        self.tasks, self.graph, self.rho, self.manifold = (
-            tasks,
-            graph,
-            number("rho", rho, least=0, most=1e150),
-            manifold,
-        )
+        self.tasks, self.graph, self.manifold = tasks, graph, manifold
+        self.rho = number("rho", rho, least=0, most=1e150)
         if self.rho > 0.0 and not manifold.knows("log"):
             raise MissingCapabilityError(
                 f"{manifold} has no closed form of a logarithm (`log`), along which neighbours attract each other; "

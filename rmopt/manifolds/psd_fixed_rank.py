@@ -49,7 +49,7 @@ class PSDMatrices(FixedRankManifold):
 
     def projection(self, point: PSDPoint, ambient: Ambient) -> PSDTangent:
         """Return the projection of the symmetric part of Z, from the actions Z Q and Zᵀ Q alone."""
-        ZQ = 0.5 * (np.asarray(ambient @ point.Q) + np.asarray(ambient.T @ point.Q))
+        ZQ = _symmetric_action(ambient, point.Q)
         return PSDTangent(symmetric(point.Q.T @ ZQ), leave_span(point.Q, ZQ))
 
     def to_tangent_space(self, point: PSDPoint, vector: PSDTangent) -> PSDTangent:
@@ -179,10 +179,7 @@ class PSDFixedRank(PSDMatrices):
         manifold.
         """
         flat = self.projection(point, euclidean_hessian)
-        Qp = tangent_vector.Qp
-        bend = leave_span(
-            point.Q, 0.5 * (np.asarray(euclidean_gradient @ Qp) + np.asarray(euclidean_gradient.T @ Qp))
-        )
+        bend = leave_span(point.Q, _symmetric_action(euclidean_gradient, tangent_vector.Qp))
         # X S⁻¹ as a solve.
         return PSDTangent(flat.M, flat.Qp + np.linalg.solve(point.S, bend.T).T)
 
@@ -230,21 +227,22 @@ class PolarPSD(PSDMatrices):
         self, point: PSDPoint, tangent_vector_a: PSDTangent, tangent_vector_b: PSDTangent
     ) -> float:
         """Return tr(ΔₐᵀΔ_b)/λ + tr(S⁻¹Mₐ S⁻¹M_b)/(1 − λ)."""
-        scaled_a, scaled_b = (
-            np.linalg.solve(point.S, part.M) for part in (tangent_vector_a, tangent_vector_b)
-        )
-        move_a, move_b = (
-            np.linalg.solve(point.S, part.Qp.T) for part in (tangent_vector_a, tangent_vector_b)
-        )
-        return float(
-            np.vdot(move_a, move_b) / self.weight + np.vdot(scaled_a.T, scaled_b) / (1.0 - self.weight)
-        )
+        both = (tangent_vector_a, tangent_vector_b)
+        scaled_a, scaled_b = (np.linalg.solve(point.S, part.M) for part in both)
+        move_a, move_b = (np.linalg.solve(point.S, part.Qp.T) for part in both)
+        move, scaled = np.vdot(move_a, move_b), np.vdot(scaled_a.T, scaled_b)
+        return float(move / self.weight + scaled / (1.0 - self.weight))
 
     def euclidean_to_riemannian_gradient(self, point: PSDPoint, euclidean_gradient: Ambient) -> PSDTangent:
         """Return the gradient in the polar metric: M = (1 − λ) S QᵀG Q S and Q_p = 2λ (I − QQᵀ) G Q S²."""
         Q, S = point.Q, point.S
-        GQ = 0.5 * (np.asarray(euclidean_gradient @ Q) + np.asarray(euclidean_gradient.T @ Q))
+        GQ = _symmetric_action(euclidean_gradient, Q)
         return PSDTangent(
             (1.0 - self.weight) * symmetric(S @ (Q.T @ GQ) @ S),
             2.0 * self.weight * leave_span(Q, GQ) @ (S @ S),
         )
+
+
+def _symmetric_action(ambient: Ambient, X: Array) -> Array:
+    """Return what the symmetric part of an ambient operator makes of X."""
+    return 0.5 * (np.asarray(ambient @ X) + np.asarray(ambient.T @ X))
