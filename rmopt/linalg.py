@@ -53,9 +53,8 @@ def truncated_svd_of_product(A: Array, core: Array, B: Array, k: int) -> tuple[A
     sigma : array, shape (k,)
     V : array, shape (m, k)
     """
-    Q_A, R_A = np.linalg.qr(A)
-    Q_B, R_B = np.linalg.qr(B)
-    P, sigma, Qt = np.linalg.svd(R_A @ core @ R_B.T, full_matrices=False)
+    Q_A, middle, Q_B = factor_product(A, core, B)
+    P, sigma, Qt = np.linalg.svd(middle, full_matrices=False)
     return Q_A @ P[:, :k], sigma[:k], Q_B @ Qt[:k].T
 
 

@@ -65,15 +65,14 @@ def _rows(rows: Sequence[Mapping[str, Any]], headings: Mapping[str, str]) -> str
     if not columns:
         return ""
     kinds = [' class="number"' if column.numeric else "" for column in columns]
-    head = "".join(
-        f"<th{kind}>{escape(column.heading)}</th>" for kind, column in zip(kinds, columns, strict=True)
-    )
-    lines = (
-        "".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(kinds, cells, strict=True))
-        for cells in zip(*(column.cells for column in columns), strict=True)
-    )
-    body = "\n".join(f"<tr>{line}</tr>" for line in lines)
-    return f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>'
+
+    def line(tag: str, cells: Iterable[str]) -> str:
+        filled = zip(kinds, map(escape, cells), strict=True)
+        return f"<tr>{''.join(f'<{tag}{kind}>{cell}</{tag}>' for kind, cell in filled)}</tr>"
+
+    head = line("th", (column.heading for column in columns))
+    body = "\n".join(line("td", cells) for cells in zip(*(column.cells for column in columns), strict=True))
+    return f'<div class="wide"><table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table></div>'
 
 
 def _claims(outcome: Outcome) -> str:

@@ -49,7 +49,9 @@ def write_atomically(path: Path | str, write: Callable[[IO[bytes]], object]) -> 
             write(stream)
             stream.flush()
             os.fsync(stream.fileno())
-            temporary.chmod(0o666 & ~_umask())
+            # The mask is only told while it is set.
+            os.umask(mask := os.umask(0))
+            temporary.chmod(0o666 & ~mask)
             temporary.replace(path)
     except OSError as error:
         raise StorageError(
@@ -99,12 +101,6 @@ def lock_folder(folder: Path) -> int | None:
             raise
         return None
     return handle
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 def write_json(path: Path | str, content: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from rmopt.core.ambient import Actions, Ambient, Array, Factored, dense
+from rmopt.core.ambient import Actions, Ambient, Array, Factored, Sum, dense
 from rmopt.core.arguments import number, optional
 from rmopt.core.cost import Cost
 from rmopt.core.errors import InvalidInputError
@@ -168,13 +168,7 @@ class _SumModel(LocalModel):
         return np.sum([part.apply(V) for part in self.parts], axis=0)
 
     def along(self, A: Array, B: Array) -> Ambient:
-        actions = [part.along(A, B) for part in self.parts]
-
-        def apply(V: Array) -> Array:
-            return np.sum([action @ V for action in actions], axis=0)
-
-        n = len(self.factor)
-        return Actions((n, n), apply, apply)
+        return Sum(*(part.along(A, B) for part in self.parts))
 
     def factor_gradient(self) -> Array:
         return np.sum([part.factor_gradient() for part in self.parts], axis=0)

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from rmopt.core.ambient import Ambient, Array, Factored
+from rmopt.core.ambient import Ambient, Array, Factored, dense
 from rmopt.core.arguments import integer, numbers
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
@@ -172,7 +172,7 @@ class FixedRankEmbedded(FixedRankManifold):
             order = np.argsort(-sigma)
             U, sigma, Vt = U[:, order], sigma[order], Vt[order]
         else:
-            U, sigma, Vt = np.linalg.svd(_dense(matrix), full_matrices=False)
+            U, sigma, Vt = np.linalg.svd(dense(matrix), full_matrices=False)
         point = LowRankPoint(
             np.ascontiguousarray(U[:, :k]), np.diag(sigma[:k]), np.ascontiguousarray(Vt[:k].T)
         )
@@ -198,8 +198,8 @@ class FixedRankEmbedded(FixedRankManifold):
         factors = list(gradients)
         if not factors:
             raise InvalidInputError(f"from_gradients of {self} got no gradient; give at least {self.rank}.")
-        left = np.hstack([_dense(gradient.left) for gradient in factors])
-        right = np.hstack([_dense(gradient.right) for gradient in factors])
+        left = np.hstack([dense(gradient.left) for gradient in factors])
+        right = np.hstack([dense(gradient.right) for gradient in factors])
         if left.shape[1] < self.rank:
             raise InvalidInputError(
                 f"{len(factors)} gradients of total rank {left.shape[1]} cannot make a point of {self}; "
@@ -216,7 +216,3 @@ class FixedRankEmbedded(FixedRankManifold):
                 f"{what} has rank {rank} to machine precision, not {self.rank}; choose k = {max(rank, 1)}."
             )
         return point
-
-
-def _dense(matrix: Any) -> Array:
-    return matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)

@@ -168,12 +168,11 @@ class Product(Manifold):
     def _of_blocks(self, method: str, point: Parts, ambient: Any) -> Parts:
         """Return what a method of every factor makes of its block of an ambient matrix; zero where it has none."""
         blocks = self._blocks_of(point, ambient)
-        return Parts(
-            [
-                getattr(factor, method)(part, blocks[i]) if i in blocks else factor.zero_vector(part)
-                for i, (factor, part) in enumerate(zip(self.factors, point, strict=True))
-            ]
-        )
+        found = [
+            getattr(factor, method)(part, blocks[i]) if i in blocks else factor.zero_vector(part)
+            for i, (factor, part) in enumerate(zip(self.factors, point, strict=True))
+        ]
+        return Parts(found)
 
     def _blocks_of(self, point: Parts, ambient: Any) -> dict[int, Any]:
         """Return the blocks on the diagonal of an ambient matrix, as the factors have them: points may be vectors."""
