@@ -4,8 +4,6 @@ A package adds its own by an entry point of the group ``rmopt.instances``: a fun
 list of `Instance`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points

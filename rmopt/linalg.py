@@ -65,10 +65,6 @@ def leave_span(U: Array, X: Array) -> Array:
     ----------
     U : array, shape (n, k)
     X : array, shape (n, j)
-
-    Returns
-    -------
-    array, shape (n, j)
     """
     return X - U @ (U.T @ X)
 
@@ -79,10 +75,6 @@ def symmetric(matrix: Array) -> Array:
     Parameters
     ----------
     matrix : array, shape (n, n)
-
-    Returns
-    -------
-    array, shape (n, n)
     """
     return 0.5 * (matrix + matrix.T)
 
@@ -166,10 +158,6 @@ def orthonormalised(U: Array) -> Array:
     Parameters
     ----------
     U : array, shape (n, k)
-
-    Returns
-    -------
-    array, shape (n, k)
     """
     return U @ (1.5 * np.eye(U.shape[1]) - 0.5 * (U.T @ U))
 

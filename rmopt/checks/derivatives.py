@@ -1,7 +1,5 @@
 """Laws of costs, of their gradients and of their Hessians."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

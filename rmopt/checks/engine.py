@@ -1,7 +1,5 @@
 """The laws of engines, samplers and rules of step sizes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Laws of manifolds and retractions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ A check takes a name and a value, and returns the value in the type that the cod
 ``_parameter_constraints`` do.
 """
 
-from __future__ import annotations
-
 import difflib
 import operator
 from collections.abc import Callable, Iterable, Mapping

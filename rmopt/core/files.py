@@ -1,7 +1,5 @@
 """Files that are either whole or absent: written beside the target, then renamed; and the one way to read them."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """What an object is, as a string: equal in another process where its data and its code are equal, and only there."""
 
-from __future__ import annotations
-
 import builtins
 import copyreg
 import functools

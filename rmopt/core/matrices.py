@@ -1,7 +1,5 @@
 """What a sparse matrix must hold before compiled loops may read it: numbers of rows and columns that exist."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

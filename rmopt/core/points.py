@@ -1,7 +1,5 @@
 """What points and states are made of, whatever their class: arrays and numbers, in a fixed order and by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Randomness: one integer seeds a run, and named streams of it never meet."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Any
 

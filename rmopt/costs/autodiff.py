@@ -1,7 +1,5 @@
 """Costs by automatic differentiation: of the factors of W = A Bᵀ, or of a point that is an array."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any

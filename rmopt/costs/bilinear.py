@@ -1,7 +1,5 @@
 """Costs that score pairs by a bilinear form: Σ φ(lᵀ W r, y)."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any
 

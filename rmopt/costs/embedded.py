@@ -1,7 +1,5 @@
 """Convex costs of embedded objects, Z = F Y for the rows F of a feature matrix: of inner products and distances."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Agents that each fit their own data and agree with their neighbours."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rmopt.core.ambient import Array, dense

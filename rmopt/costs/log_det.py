@@ -1,7 +1,5 @@
 """Triplet losses with a log-determinant barrier: the cost of metric learning."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

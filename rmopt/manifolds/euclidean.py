@@ -1,7 +1,5 @@
 """The flat manifold of all n × m matrices."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

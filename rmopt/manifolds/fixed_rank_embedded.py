@@ -1,7 +1,5 @@
 """The manifold of n × m matrices of rank k, with the metric of the matrices around it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Self
 

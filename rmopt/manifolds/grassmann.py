@@ -1,7 +1,5 @@
 """The Grassmann manifold: subspaces, held by orthonormal bases."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

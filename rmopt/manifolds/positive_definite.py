@@ -1,7 +1,5 @@
 """The cone of positive definite matrices with the affine-invariant metric, and its row and column coordinates."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

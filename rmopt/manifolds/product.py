@@ -1,7 +1,5 @@
 """Products of manifolds, and powers of one; both may be nested."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

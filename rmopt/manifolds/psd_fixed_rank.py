@@ -1,7 +1,5 @@
 """The embedded and the polar geometry of positive semidefinite n × n matrices of rank k."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import numpy as np
