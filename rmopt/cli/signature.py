@@ -2,8 +2,8 @@
 
 import copy
 import inspect
+import re
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
@@ -97,12 +97,10 @@ def _checked(annotation: Any) -> Any:
 
 def help_text(described: object) -> str:
     """Return the part of a docstring that comes before its numpydoc sections."""
-    lines = (inspect.getdoc(described) or "").splitlines()
-    for number, (title, rule) in enumerate(pairwise(lines)):
-        if title.strip() and rule.strip() and set(rule.strip()) == {"-"}:
-            lines = lines[:number]
-            break
-    return "\n".join(lines).strip()
+    before, *_ = re.split(
+        r"^.*\S.*\n *-+ *$", inspect.getdoc(described) or "", maxsplit=1, flags=re.MULTILINE
+    )
+    return before.strip()
 
 
 def first_line(described: object) -> str:

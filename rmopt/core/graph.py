@@ -190,10 +190,6 @@ def as_graph(graph: Any, n: int) -> Graph:
     n : int
         Number of agents.
 
-    Returns
-    -------
-    Graph
-
     Raises
     ------
     InvalidInputError

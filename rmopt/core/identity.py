@@ -135,12 +135,10 @@ class _Walk:
             yield from (self.digest(np.ma.getmaskarray(thing)) if np.ma.isMaskedArray(thing) else "all",)
             if kind is not np.ndarray and not np.ma.isMaskedArray(thing):
                 yield self.digest(getattr(thing, "__dict__", None))
-            plain = not thing.dtype.hasobject
-            yield (
-                np.ascontiguousarray(thing).reshape(-1).view(np.uint8)
-                if plain
-                else self.digest(thing.tolist())
-            )
+            if thing.dtype.hasobject:
+                yield self.digest(thing.tolist())
+            else:
+                yield np.ascontiguousarray(thing).reshape(-1).view(np.uint8)
         elif isinstance(thing, np.generic):
             yield from ("number", thing.dtype.str, thing.tobytes())
         elif sp.issparse(thing):

@@ -173,7 +173,7 @@ class LogDetTriplet(BlockCost):
         """Return the multiple of the identity with the least cost: a start that has the right scale."""
         from scipy.optimize import brentq
 
-        inner = self._inner(self._plain)
+        inner = self._inner(lambda rows: dense(self.X[rows]))
         targets, d = np.ones(len(inner)), self.n_blocks
 
         def slope(scale: float) -> float:
@@ -187,10 +187,6 @@ class LogDetTriplet(BlockCost):
 
     def _shifted(self, point: Array) -> Array:
         return point + self.kappa * np.eye(len(point)) if self.kappa > 0.0 else point
-
-    def _plain(self, rows: Array) -> Array:
-        part = self.X[rows]
-        return part.toarray() if sp.issparse(part) else part
 
     def _inner(self, moved: Callable[[Array], Array], some: Array | None = None) -> Array:
         """Return m_qᵀ(p − n) of triplets, where `moved` maps row numbers to the vectors m of these rows."""
