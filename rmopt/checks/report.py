@@ -22,6 +22,7 @@ WINDOW = 5
 STRAIGHT = 0.05
 
 Measure = Callable[[Any], float | str | None]
+Curve = Callable[[float], float]
 
 # Of identities between numbers near 1: some thousand roundings.
 ROUNDING = 1e-12
@@ -163,13 +164,7 @@ def hold(laws: Iterable[Law], subject: object, about: Any) -> list[Check]:
 
 
 def slope_check(
-    name: str,
-    subject: object,
-    error_at: Callable[[float], float],
-    expected: float,
-    scale: float,
-    detail: str,
-    cause: str,
+    name: str, subject: object, error_at: Curve, expected: float, scale: float, detail: str, cause: str
 ) -> Check:
     """Return the check that an error falls with at least the expected power of the step, less 0.15.
 
@@ -191,7 +186,7 @@ def slope_check(
     return Check(name, str(subject), passed, slope, expected, words, steps, errors)
 
 
-def _error_or_nan(error_at: Callable[[float], float], t: float) -> float:
+def _error_or_nan(error_at: Curve, t: float) -> float:
     try:
         with np.errstate(all="ignore"):
             return error_at(t)
