@@ -12,8 +12,10 @@ from rmopt.cli.failures import told_in_a_sentence
 from rmopt.cli.output import OutputFolder
 from rmopt.cli.signature import Json, OptionalOut, Quiet, Seed
 from rmopt.core.errors import InvalidInputError
+from rmopt.core.files import write_json
 
 A_CHECK_FAILED = 1
+KEYS = ("name", "subject", "passed", "measured", "expected", "detail")
 
 
 def check(
@@ -27,16 +29,19 @@ def check(
     json: Json = False,
 ) -> None:
     """Check the laws of manifolds, retractions and gradients."""
+    from rmopt.cli.result import as_json, result_of
+    from rmopt.experiments import Outcome
+
     with told_in_a_sentence():
         folder = OutputFolder(out, "check") if plot or out is not None else None
     with told_in_a_sentence(folder):
         checks = _run_checks(names or [], seed, silent=quiet or json)
-        result = _result(names or [], seed, checks)
+        rows = [{key: getattr(one, key) for key in KEYS} for one in checks]
+        outcome = Outcome(data="catalogue", parameters={"names": names or []}, rows=rows)
+        result = result_of("check", seed, outcome)
         if folder is not None:
             _keep(folder.path, result, [one for one in checks if one.steps is not None] if plot else [])
     if json:
-        from rmopt.cli.result import as_json
-
         typer.echo(as_json(result))
     else:
         _show(checks, quiet, folder)
@@ -63,18 +68,7 @@ def _run_checks(names: list[str], seed: int, silent: bool) -> list[Any]:
     return checks
 
 
-def _result(names: list[str], seed: int, checks: list[Any]) -> dict[str, Any]:
-    from rmopt.cli.result import result_of
-    from rmopt.experiments import Outcome
-
-    keys = ("name", "subject", "passed", "measured", "expected", "detail")
-    rows = [{key: getattr(one, key) for key in keys} for one in checks]
-    return result_of("check", seed, Outcome(data="catalogue", parameters={"names": names}, rows=rows))
-
-
 def _keep(folder: Path, result: dict[str, Any], to_plot: list[Any]) -> None:
-    from rmopt.core.files import write_json
-
     write_json(folder / "result.json", result)
     digits = len(str(len(to_plot)))
     for number, one in enumerate(to_plot, start=1):

@@ -11,6 +11,7 @@ from rmopt.cli.failures import told_in_a_sentence
 from rmopt.cli.output import OutputFolder
 from rmopt.cli.signature import Json, OptionalOut, Quiet, first_line
 from rmopt.core.errors import InvalidInputError
+from rmopt.core.files import write_json
 
 EXPERIMENTS = "rmopt.experiments"
 DATASETS = "rmopt.datasets"
@@ -67,7 +68,10 @@ def listing(out: OptionalOut = None, quiet: Quiet = False, json: Json = False) -
         "datasets": [describe(entry) for entry in registered(DATASETS)],
     }
     if out is not None:
-        _write(out, content)
+        with told_in_a_sentence():
+            folder = OutputFolder(out, "list")
+        with told_in_a_sentence(folder):
+            write_json(folder.path / "list.json", content)
     if json:
         from rmopt.cli.result import as_json
 
@@ -87,15 +91,6 @@ def describe(entry: EntryPoint) -> Entry:
     except Exception as raised:
         error = f"{type(raised).__name__}: {' '.join(str(raised).split())}"
     return {"name": entry.name, "description": description, "package": package_of(entry), "error": error}
-
-
-def _write(out: Any, content: dict[str, list[Entry]]) -> None:
-    from rmopt.core.files import write_json
-
-    with told_in_a_sentence():
-        folder = OutputFolder(out, "list")
-    with told_in_a_sentence(folder):
-        write_json(folder.path / "list.json", content)
 
 
 def _show(content: dict[str, list[Entry]]) -> None:

@@ -15,7 +15,7 @@ import typer
 from rmopt.cli.failures import fail, told_in_a_sentence
 from rmopt.cli.output import OutputFolder
 from rmopt.cli.plugins import EXPERIMENTS, load_experiment, registered
-from rmopt.cli.signature import as_command
+from rmopt.cli.signature import COMMON, as_command
 from rmopt.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -45,22 +45,14 @@ def run(
     single(args=options, prog_name=f"{context.command_path} {name}")
 
 
-def _execute(
-    name: str,
-    experiment: Callable[..., Any],
-    words: Sequence[str],
-    *,
-    seed: int,
-    out: Path | None,
-    report: bool,
-    quiet: bool,
-    json: bool,
-    **options: Any,
-) -> None:
+def _execute(name: str, experiment: Callable[..., Any], words: Sequence[str], **options: Any) -> None:
     from rmopt.experiments import Outcome, Run
 
+    seed, out, report, quiet, json = (options.pop(common) for common in COMMON)
     if _rank() > 0:
-        _follow(name, experiment, seed, out, options)
+        # The first process alone shows and keeps the outcome.
+        with tempfile.TemporaryDirectory() as own, told_in_a_sentence():
+            experiment(Run(name, seed, Path(own) if out is None else out, quiet=True), **options)
         return
     with told_in_a_sentence():
         folder = OutputFolder(out, name)
@@ -84,26 +76,14 @@ def _rank() -> int:
     return int(next(filter(str.isdigit, said), 0))
 
 
-def _follow(
-    name: str, experiment: Callable[..., Any], seed: int, out: Path | None, options: dict[str, Any]
-) -> None:
-    """Take part as another process than the first, which alone shows and keeps the outcome."""
-    from rmopt.experiments import Run
-
-    with tempfile.TemporaryDirectory() as own, told_in_a_sentence():
-        experiment(Run(name, seed, Path(own) if out is None else out, quiet=True), **options)
-
-
 def _keep_and_show(this_run: "Run", outcome: "Outcome", folder: OutputFolder, command: str | None) -> None:
-    from rmopt.cli.result import as_json, result_of
+    from rmopt.cli.result import as_json, result_of, write_report
     from rmopt.cli.table import print_rows
     from rmopt.core.files import write_json
 
     result = result_of(this_run.experiment, this_run.seed, outcome)
     write_json(this_run.path("result.json"), result)
     if command is not None:
-        from rmopt.cli.report import write_report
-
         pictures = [this_run.path(name) for name in folder.written() if name.endswith(".png")]
         write_report(this_run.path("report.html"), result, outcome, command, pictures)
     if this_run.json:

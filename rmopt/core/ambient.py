@@ -7,7 +7,7 @@ n × m array is formed for a gradient that is not one already.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -25,16 +25,13 @@ class Ambient(Protocol):
     """An n × m matrix known by its actions ``G @ X`` and ``G.T @ X``."""
 
     @property
-    @abstractmethod
     def shape(self) -> tuple[int, ...]:
         """Numbers of rows and columns, (n, m)."""
 
     @property
-    @abstractmethod
     def T(self) -> Any:
         """The transposed operator."""
 
-    @abstractmethod
     def __matmul__(self, other: Any) -> Any:
         """Return G @ other for an (m, j) array; an (n, j) array."""
 
@@ -76,11 +73,25 @@ class Vector(Linear):
         return self._made([part / scalar for part in self._parts()])
 
 
-class Operator(Linear, Ambient):
+class Operator(Linear, ABC):
     """The arithmetic of ambient matrices that are no arrays: sums, differences, multiples.
 
     A subclass has `shape`, `T` and `@`. Sums and differences may mix operators, arrays and sparse arrays.
     """
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of rows and columns, (n, m)."""
+
+    @property
+    @abstractmethod
+    def T(self) -> Any:
+        """The transposed operator."""
+
+    @abstractmethod
+    def __matmul__(self, other: Array) -> Array:
+        """Return G @ other for an (m, j) array."""
 
     def __add__(self, other: Any) -> Any:
         return Sum(self, other) if hasattr(other, "shape") else NotImplemented

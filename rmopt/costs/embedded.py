@@ -59,10 +59,7 @@ class EmbeddedCost(ConvexCost):
 
     def mixture(self, factors: Sequence[Array]) -> Mixture:
         """Return f as a function of weights (see `ConvexCost.mixture`): the features are not touched again."""
-        measured = []
-        for Y in factors:
-            Z = self.features @ Y
-            measured.append(self.measure(Z, Z))
+        measured = [self.measure(Z, Z) for Z in (self.features @ Y for Y in factors)]
 
         def value_and_slopes(weights: Array) -> tuple[float, Array]:
             mixed = sum(weight * part for weight, part in zip(weights, measured, strict=True))
