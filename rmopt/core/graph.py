@@ -170,14 +170,8 @@ class Graph:
         ) from failure
 
 
-GRAPHS: dict[str, Any] = {
-    "path": Graph.path,
-    "ring": Graph.ring,
-    "grid": Graph.grid,
-    "star": Graph.star,
-    "complete": Graph.complete,
-    "erdos-renyi": Graph.erdos_renyi,
-}
+_NAMES = ("path", "ring", "grid", "star", "complete", "erdos-renyi")
+GRAPHS: dict[str, Any] = {name: getattr(Graph, name.replace("-", "_")) for name in _NAMES}
 
 
 def as_graph(graph: Any, n: int) -> Graph:

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.linalg import cho_factor, cho_solve
 
 from rmopt.core.ambient import Array, dense
-from rmopt.core.arguments import number
+from rmopt.core.arguments import bounded, number
 from rmopt.core.cost import BlockCost
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.row_column import RowColumn
@@ -69,10 +69,9 @@ class LogDetTriplet(BlockCost):
         kappa: float = 0.0,
         sparsity: float = 0.0,
     ) -> None:
-        self.alpha, self.kappa = (
-            number(name, value, least=0, most=1e150) for name, value in (("alpha", alpha), ("kappa", kappa))
-        )
-        self.sparsity = number("sparsity", sparsity, least=0, most=1e150)
+        weight = bounded(number, least=0, most=1e150)
+        self.alpha, self.kappa = weight("alpha", alpha), weight("kappa", kappa)
+        self.sparsity = weight("sparsity", sparsity)
         self.beta = number("beta", beta, most=1e150)
         if not self.beta > 0.0:
             raise InvalidInputError(
