@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -104,10 +103,9 @@ def report(checks: Iterable[Check], file: IO[str] | None = None) -> None:
         Standard output unless given.
     """
     checks = list(checks)
-    stream = sys.stdout if file is None else file
     for check in checks:
-        print(check, file=stream)
-    print(f"{sum(map(bool, checks))} of {len(checks)} checks passed.", file=stream)
+        print(check, file=file)
+    print(f"{sum(map(bool, checks))} of {len(checks)} checks passed.", file=file)
 
 
 @dataclass(frozen=True)

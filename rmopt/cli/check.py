@@ -84,15 +84,12 @@ def _show(checks: list[Any], quiet: bool, folder: OutputFolder | None) -> None:
     for subject, group in () if quiet else groupby(checks, lambda one: one.subject):
         console.print(subject, style="bold")
         for one in group:
-            console.print(f"  {one.verdict}  {one.name:<{width}}  {one.numbers or '–'}", style=_style(one))
+            line = f"  {one.verdict}  {one.name:<{width}}  {one.numbers or '–'}"
+            console.print(line, style="" if one.passed else "red")
     failed = [one for one in checks if not one.passed]
     for one in failed:
         numbers = f"{one.numbers}; " if one.numbers else ""
-        console.print(f"FAILED {one.name} of {one.subject}: {numbers}{one.detail}", style=_style(one))
+        console.print(f"FAILED {one.name} of {one.subject}: {numbers}{one.detail}", style="red")
     console.print(f"{len(checks) - len(failed)} of {len(checks)} checks passed.")
     if folder is not None and not quiet:
         console.print(f"Written to {folder}: {len(folder.written())} files", soft_wrap=True)
-
-
-def _style(check: Any) -> str:
-    return "" if check.passed else "red"

@@ -78,8 +78,9 @@ def as_command(name: str, experiment: Callable[..., Any], body: Callable[..., No
     def command(**options: Any) -> None:
         body(**options)
 
-    annotated = [parameter for parameter in parameters if parameter.annotation is not parameter.empty]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in annotated}
+    command.__annotations__ = {
+        one.name: one.annotation for one in parameters if one.annotation is not one.empty
+    }
     command.__doc__ = help_text(experiment)
     vars(command)["__signature__"] = inspect.Signature(parameters)
     return command

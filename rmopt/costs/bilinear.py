@@ -164,9 +164,8 @@ class TripletSum(Bilinear):
         self.left = as_rows(queries, "queries")
         self.right = self.left if documents is queries else as_rows(documents, "documents")
         self.loss = as_loss(loss)
-        self.triplets = (
-            None if triplets is None else checked_triplets(triplets, self.left.shape[0], self.right.shape[0])
-        )
+        counts = self.left.shape[0], self.right.shape[0]
+        self.triplets = None if triplets is None else checked_triplets(triplets, *counts)
 
     @property
     def n_terms(self) -> int | None:
