@@ -17,7 +17,7 @@ from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.costs.convex import ConvexCost
 from rmopt.engines.rank_incremental import point_of, shrunk
 from rmopt.engines.threads import one_blas_thread
-from rmopt.manifolds.psd_matrices import PSDMatrices
+from rmopt.manifolds.psd_fixed_rank import PSDMatrices
 from rmopt.solvers.base import Result, finite_numbers
 
 
