@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from rmopt.kernels.losses import logistic_slope, logistic_value
+from rmopt.kernels.losses import LOGISTIC, slope, value
 
 
 @njit(inline="always")
@@ -174,10 +174,10 @@ def ranking_loss(distances, posts, n_users, starts, tags):
                 for j in range(n_tags):
                     if odds[j] > 0.0:
                         z = distances[user, y] + distances[item, y] - distances[user, j] - distances[item, j]
-                        slope = logistic_slope(z, -1.0)
-                        total += logistic_value(z, -1.0)
-                        moved[y] += slope
-                        moved[j] -= slope
+                        push = slope(LOGISTIC, z, -1.0)
+                        total += value(LOGISTIC, z, -1.0)
+                        moved[y] += push
+                        moved[j] -= push
         for j in range(n_tags):
             slopes[user, j] += moved[j]
             slopes[item, j] += moved[j]
@@ -209,8 +209,8 @@ def ranking_curvature(distances, posts, n_users, starts, tags, change):
                 for j in range(n_tags):
                     if odds[j] > 0.0:
                         z = distances[user, y] + distances[item, y] - distances[user, j] - distances[item, j]
-                        slope = logistic_slope(z, -1.0)
-                        push = slope * (1.0 - slope) * (steps[y] - steps[j])
+                        share = slope(LOGISTIC, z, -1.0)
+                        push = share * (1.0 - share) * (steps[y] - steps[j])
                         moved[j] -= push
                         pushed += push
             moved[y] += pushed
@@ -232,7 +232,7 @@ def pairwise_interaction(U, V, TU, TI, triples, others, step_size, penalty):
         margin = 0.0
         for a in range(k):
             margin += (TU[t, a] - TU[other, a]) * U[u, a] + (TI[t, a] - TI[other, a]) * V[i, a]
-        push = logistic_slope(-margin, -1.0)
+        push = slope(LOGISTIC, -margin, -1.0)
         for a in range(k):
             x, y = U[u, a], V[i, a]
             p, q, r, s = TU[t, a], TU[other, a], TI[t, a], TI[other, a]
