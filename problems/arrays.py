@@ -1,6 +1,6 @@
 """Tables and models in files, with one sentence for everything that can be wrong with them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from rmopt.core import LowRankPoint, PSDPoint
-from rmopt.core.errors import InvalidInputError, StorageError
+from rmopt.core.errors import InvalidInputError
 from rmopt.core.files import Layout, load_arrays, read_arrays, reading, save_arrays
 from rmopt.core.matrices import sound
 
@@ -19,30 +19,13 @@ ORTHONORMAL = 1e-8
 
 
 def save_point(path: Path | str, kind: str, point: Point, about: Mapping[str, Any]) -> None:
-    """Write a matrix W and what belongs to it as an ``.npz`` file, without pickle.
-
-    Parameters
-    ----------
-    path : Path
-    kind : str
-        What the matrix is; `load_point` asks for it.
-    point : LowRankPoint, PSDPoint or array
-    about : mapping
-        JSON-able.
-    """
+    """Write a matrix W, of a kind that `load_point` asks for, and what JSON can say of it, as an ``.npz`` file."""
     arrays = {"W": point} if isinstance(point, np.ndarray) else vars(point)
     save_arrays(path, arrays, {"kind": kind, **about})
 
 
 def load_point(path: Path | str, kind: str, columns: str = "m") -> tuple[Point, dict[str, Any]]:
-    """Read what `save_point` wrote: W and what belongs to it.
-
-    Parameters
-    ----------
-    path : Path
-    kind : str
-    columns : str
-        "n" where W must be square.
+    """Read what `save_point` wrote: W, square where `columns` is "n", and what is said of it.
 
     Raises
     ------
@@ -72,25 +55,9 @@ def load_point(path: Path | str, kind: str, columns: str = "m") -> tuple[Point, 
 
 
 def read_table(path: Path, name: str, ones: bool = False) -> Any:
-    """Return a table of floats from an ``.npz`` file: an array, or CSR from its parts.
+    """Return a table of finite floats from an ``.npz`` file: an array, or canonical CSR from its parts.
 
-    Parameters
-    ----------
-    path : Path
-    name : str
-        The array's name; ``name_data``, ``name_indices``, ``name_indptr`` and ``name_shape`` are the parts.
-    ones : bool
-        Whether the data may be left out, and are ones.
-
-    Returns
-    -------
-    ndarray or csr_array
-        Finite; the latter canonical.
-
-    Raises
-    ------
-    StorageError
-        When the file is damaged or lacks a part.
+    These are ``name_data``, which with `ones` may be left out, ``name_indices``, ``name_indptr`` and ``name_shape``.
     """
     parts: dict[str, Any] = {
         f"{name}_indices": (int, ("entries",)), f"{name}_indptr": (int, (None,)), f"{name}_shape": (int, (2,)),
@@ -111,13 +78,7 @@ def read_table(path: Path, name: str, ones: bool = False) -> Any:
 
 
 def read_text_table(path: Path, separator: str, **options: Any) -> Any:
-    """Return a table of finite numbers from a text file.
-
-    Raises
-    ------
-    StorageError
-        When the file is damaged.
-    """
+    """Return a table of finite numbers from a text file."""
     # numpy takes separators of one character.
     with reading(path), path.open(encoding="utf-8") as stream:
         table = np.loadtxt(
@@ -126,20 +87,3 @@ def read_text_table(path: Path, separator: str, **options: Any) -> Any:
         if not table.size or not np.isfinite(table).all():
             raise ValueError("it must hold finite numbers, and at least one row")
         return table
-
-
-def found_in(folder: Path, names: Sequence[str], advice: str) -> Path:
-    """Return the first of several files that is in a folder.
-
-    Raises
-    ------
-    StorageError
-        When there is none; `advice` says what to do, beside giving another folder.
-    """
-    for name in names:
-        if (folder / name).is_file():
-            return folder / name
-    them = f"{names[0]} is not" if len(names) == 1 else f"neither {' nor '.join(names)} is"
-    raise StorageError(
-        f"{them} in {folder}; {advice}, or pass as --data-home (or set RMOPT_DATA_HOME to) a folder that holds it."
-    )

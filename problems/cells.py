@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from rmopt.core import InvalidInputError, StorageError
-from rmopt.core.arguments import number as checked_number
+from rmopt.core.arguments import integer, number
 from rmopt.core.files import reading, write_atomically
 
 Cell = dict[str, Any]
@@ -41,16 +41,16 @@ class Cells:
         if resume and path.exists():
             with reading(path):
                 lines = path.read_bytes().splitlines(keepends=True)
-            for number, line in enumerate(lines, 1):
+            for place, line in enumerate(lines, 1):
                 try:
                     settings, result = _cell_of(line)
                     self._known[_key(settings)] = result
                 except (ValueError, RecursionError) as error:
                     # A killed run may leave half a line at the end; that cell is computed again.
-                    if number == len(lines) and not line.endswith(b"\n"):
+                    if place == len(lines) and not line.endswith(b"\n"):
                         break
                     raise StorageError(
-                        f"line {number} of {path} is damaged ({error}); remove it, or run without --resume."
+                        f"line {place} of {path} is damaged ({error}); remove it, or run without --resume."
                     ) from error
                 kept.append(line.rstrip(b"\n") + b"\n")
         write_atomically(path, lambda stream: stream.writelines(kept))
@@ -95,88 +95,44 @@ def mean_and_sem(values: Iterable[float]) -> tuple[float, float | None]:
     return float(array.mean()), float(array.std(ddof=1) / array.size**0.5) if array.size > 1 else None
 
 
-def summary(found: Sequence[Cell]) -> Cell:
-    """Return what a table says of a model on several splits: means, spread and the median time.
-
-    Parameters
-    ----------
-    found : sequence of dict
-        One result per split with map, precision_at_1 and seconds, which are None where the model diverged.
-
-    Returns
-    -------
-    dict
-        map, map_sem (None when the model diverged on any split), precision_at_1, train_seconds.
-    """
-    finished = [cell for cell in found if cell["map"] is not None]
-    whole = len(finished) == len(found)
-    mean, sem = mean_and_sem(cell["map"] for cell in finished) if whole else (None, None)
-    return {
-        "map": mean,
-        "map_sem": sem,
-        "precision_at_1": float(np.mean([cell["precision_at_1"] for cell in finished])) if finished else None,
-        "train_seconds": float(np.median([cell["seconds"] for cell in finished])) if finished else None,
-    }
+def check_options(given: Mapping[str, Any], **least: int) -> None:
+    """Hold options of an experiment, by name among its ``locals()``, to be integers of at least so much."""
+    for name, lowest in least.items():
+        integer(f"--{name.replace('_', '-')}", given[name], lowest)
 
 
 def whole_numbers(text: str, option: str, least: int = 1) -> list[int]:
-    """Return the integers of a comma-separated list, ascending and without repetitions.
-
-    Raises
-    ------
-    InvalidInputError
-        When the text, the value of `option`, is not such a list.
-    """
-    try:
-        numbers = sorted({int(part) for part in text.split(",") if part.strip()})
-    except ValueError:
-        numbers = []
-    if not numbers or numbers[0] < least:
-        raise InvalidInputError(
-            f"{option} {text!r} must be integers of at least {least}, with commas between."
-        )
-    return numbers
+    """Return the integers of a comma-separated list, ascending and without repetitions, or refuse the option."""
+    wanted = f"integers of at least {least}, with commas between"
+    return sorted(set(_listed(text, option, lambda part: integer(option, int(part), least), wanted)))
 
 
 def positive_numbers(text: str, option: str) -> list[float]:
-    """Return the numbers of a comma-separated list, in its order.
+    """Return the finite positive numbers of a comma-separated list, in its order, or refuse the option."""
+    wanted = "positive numbers with commas between"
+    return _listed(text, option, lambda part: number(option, float(part), above=0), wanted)
 
-    Raises
-    ------
-    InvalidInputError
-        When the text, the value of `option`, is not a list of finite positive numbers.
-    """
+
+def _listed(text: str, option: str, parse: Callable[[str], T], wanted: str) -> list[T]:
     try:
-        numbers = [checked_number(option, float(part), above=0) for part in text.split(",") if part.strip()]
+        found = [parse(part) for part in text.split(",") if part.strip()]
     except ValueError:
-        numbers = []
-    if not numbers:
-        raise InvalidInputError(f"{option} {text!r} must be positive numbers with commas between.")
-    return numbers
+        found = []
+    if not found:
+        raise InvalidInputError(f"{option} {text!r} must be {wanted}.")
+    return found
 
 
 def number_or_auto(text: str, option: str) -> float | str:
-    """Return "auto", or a finite number of at least 0.
-
-    Raises
-    ------
-    InvalidInputError
-        When the text, the value of `option`, is something else.
-    """
+    """Return "auto", or a finite number of at least 0; refuse the option otherwise."""
     try:
-        return text if text == "auto" else checked_number(option, float(text), least=0)
+        return text if text == "auto" else number(option, float(text), least=0)
     except ValueError:
         raise InvalidInputError(f"{option} {text!r} must be a number of at least 0, or auto.") from None
 
 
 def chosen_from(table: Mapping[str, T], names: str, option: str) -> dict[str, T]:
-    """Return the entries of a table that a comma-separated list names, in its order.
-
-    Raises
-    ------
-    InvalidInputError
-        When the list, the value of `option`, is empty or names something else.
-    """
+    """Return the entries of a table that a comma-separated list names, in its order, or refuse the option."""
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     unknown = [name for name in chosen if name not in table]
     if unknown or not chosen:

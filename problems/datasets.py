@@ -1,13 +1,16 @@
 """Labelled data sets with their published split, and where their files lie."""
 
 import importlib.util
+import inspect
 import os
 import warnings
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,15 +32,48 @@ NEWS20_FULL_FILE = "news20_bydate_fullvocab_derived.npz"
 
 
 @dataclass(frozen=True, eq=False)
-class Bundle:
+class DataSet:
+    """What a loader returns: its registered name, what was read, and data; a subclass says what is wrong."""
+
+    name: str
+    source: str
+    _what: ClassVar[str] = "data set"
+
+    def __post_init__(self) -> None:
+        if flaw := self._flaw():
+            raise InvalidInputError(
+                f"the {self._what} {self.name!r} (from {self.source}) cannot be used: {flaw}."
+            )
+
+    @abstractmethod
+    def _flaw(self) -> str | None:
+        """Return what is wrong, or None."""
+
+
+class Split(DataSet):
+    """Samples of which some are held out, at least one, and not all."""
+
+    X: Any
+    test: NDArray[np.bool_]
+
+    @property
+    def train(self) -> NDArray[np.bool_]:
+        """True for the training samples, shape (n_samples,)."""
+        return ~self.test
+
+    def _flaw_of_split(self) -> str | None:
+        empty = self.test.shape != (self.X.shape[0],) or self.test.all() or not self.test.any()
+        return "the split leaves no training or no test samples" if empty else None
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle(Split):
     """Samples, their classes, and which of them are held out.
 
     Attributes
     ----------
-    name : str
-        The registered name, for example ``"news20"``.
-    source : str
-        What was read: a file name, or ``"scikit-learn"``.
+    name, source : str
+        The registered name, and what was read.
     X : ndarray or csr_array, shape (n_samples, n_features)
         Finite float64; a sparse X is canonical CSR (sorted, no duplicates) with int32 indices.
     y : ndarray of int64, shape (n_samples,)
@@ -51,30 +87,16 @@ class Bundle:
         When a part is not as described above.
     """
 
-    name: str
-    source: str
     X: Any
     y: NDArray[np.int64]
     test: NDArray[np.bool_]
-
-    def __post_init__(self) -> None:
-        flaw = _flaw_of_samples(self.X) or _flaw_of_labels(self.X.shape[0], self.y, self.test)
-        if flaw:
-            raise InvalidInputError(
-                f"the data set {self.name!r} (from {self.source}) cannot be used: {flaw}."
-            )
-
-    @property
-    def train(self) -> NDArray[np.bool_]:
-        """True for the training samples, shape (n_samples,)."""
-        return ~self.test
 
     @property
     def n_classes(self) -> int:
         """The number of different labels."""
         return int(self.y.max()) + 1
 
-    def resplit(self, seed: int, test_fraction: float = 0.35) -> "Bundle":
+    def resplit(self, seed: int, test_fraction: float = 0.35) -> Self:
         """Return the same samples with a new random split that keeps the class proportions.
 
         Text is prepared (`problems.text.prepare_text`) after this, never before: its terms and weights
@@ -92,39 +114,37 @@ class Bundle:
         InvalidInputError
             When an argument is out of range, or the share leaves one part empty.
         """
-        return replace(self, test=_stratified_mask(self.y, test_fraction, seed))
+        share = number("test_fraction", test_fraction, above=0, below=1)
+        return replace(self, test=stratified(self.y, share, integer("seed", seed)))
+
+    def _flaw(self) -> str | None:
+        X, y = self.X, self.y
+        if not (isinstance(X, np.ndarray) or (issparse(X) and X.format == "csr")) or X.ndim != 2:
+            return f"X must be a two-dimensional ndarray or csr_array, got {type(X).__name__}"
+        if X.dtype != np.float64 or 0 in X.shape:
+            return f"X must be float64 and not empty, got {X.dtype} of shape {X.shape}"
+        if issparse(X) and not (X.has_canonical_format and X.indices.dtype == np.int32):
+            return "a sparse X must be canonical CSR with int32 indices; call X.sum_duplicates()"
+        if not np.isfinite(X.data if issparse(X) else X).all():
+            return "X holds NaN or infinite values"
+        n_samples = X.shape[0]
+        for array, kind, name in ((y, np.int64, "y"), (self.test, np.bool_, "test")):
+            if not isinstance(array, np.ndarray) or array.shape != (n_samples,) or array.dtype != kind:
+                return f"{name} must be an {np.dtype(kind)} array of shape ({n_samples},)"
+        if y.min() < 0 or y.max() >= n_samples or not np.bincount(y).all():
+            return "the labels y must be 0 .. n_classes - 1, each with at least one sample"
+        if y.max() == 0:
+            return "all samples have one label; at least two classes are needed"
+        return self._flaw_of_split()
 
 
-def _flaw_of_samples(X: Any) -> str | None:
-    if not (isinstance(X, np.ndarray) or (issparse(X) and X.format == "csr")) or X.ndim != 2:
-        return f"X must be a two-dimensional ndarray or csr_array, got {type(X).__name__}"
-    if X.dtype != np.float64 or 0 in X.shape:
-        return f"X must be float64 and not empty, got {X.dtype} of shape {X.shape}"
-    if issparse(X) and not (X.has_canonical_format and X.indices.dtype == np.int32):
-        return "a sparse X must be canonical CSR with int32 indices; call X.sum_duplicates()"
-    return None if np.isfinite(X.data if issparse(X) else X).all() else "X holds NaN or infinite values"
-
-
-def _flaw_of_labels(n_samples: int, y: Any, test: Any) -> str | None:
-    for array, kind, name in ((y, np.int64, "y"), (test, np.bool_, "test")):
-        if not isinstance(array, np.ndarray) or array.shape != (n_samples,) or array.dtype != kind:
-            return f"{name} must be an {np.dtype(kind)} array of shape ({n_samples},)"
-    if y.min() < 0 or y.max() >= n_samples or not np.bincount(y).all():
-        return "the labels y must be 0 .. n_classes - 1, each with at least one sample"
-    if y.max() == 0:
-        return "all samples have one label; at least two classes are needed"
-    return "the split leaves no training or no test samples" if test.all() or not test.any() else None
-
-
-def _stratified_mask(y: NDArray[np.int64], test_fraction: float, seed: int) -> NDArray[np.bool_]:
-    """Draw a test mask that holds the same share, rounded, of every class."""
-    share = number("test_fraction", test_fraction, above=0, below=1)
-    rng = np.random.default_rng(integer("seed", seed))
-    test = np.zeros(len(y), dtype=np.bool_)
-    for label in range(int(y.max()) + 1):
-        members = rng.permutation(np.flatnonzero(y == label))
-        test[members[: round(share * len(members))]] = True
-    return test
+def stratified(groups: NDArray[np.int64], share: float, seed: int, spared: int = 0) -> NDArray[np.bool_]:
+    """Draw a mask that holds the same share, rounded, of every group: of each so many in and out at least."""
+    rng, mask = np.random.default_rng(seed), np.zeros(len(groups), dtype=np.bool_)
+    for group in range(int(groups.max()) + 1):
+        members = rng.permutation(np.flatnonzero(groups == group))
+        mask[members[: min(max(round(share * len(members)), spared), len(members) - spared)]] = True
+    return mask
 
 
 def load(name: str, data_home: Path | str | None = None, kind: type[B] = Bundle) -> B:  # type: ignore[assignment]
@@ -155,13 +175,13 @@ def load(name: str, data_home: Path | str | None = None, kind: type[B] = Bundle)
         known = ", ".join(sorted(registered)) or "none; install rmopt with pip to register its own"
         raise InvalidInputError(f"there is no data set {name!r}; known data sets: {known}.{hint}")
     try:
-        loader = registered[name].load()
+        read = registered[name].load()
     except (ImportError, AttributeError) as error:
         raise InvalidInputError(
             f"the data set {name!r} is registered as {registered[name].value}, which cannot be imported "
             f"({error}); repair or uninstall the package that registers it."
         ) from error
-    bundle = loader(data_home)
+    bundle = read(data_home)
     if not isinstance(bundle, kind):
         raise InvalidInputError(
             f"the data set {name!r} gave a {type(bundle).__name__}; this needs one whose loader returns a "
@@ -196,21 +216,72 @@ def data_folder(data_home: Path | str | None = None) -> Path:
     return Path(pooch.os_cache("rmopt"))
 
 
-def digits(data_home: Path | str | None = None) -> Bundle:
+def loader(
+    *files: str, advice: str = "", title: str = "", fetch: Callable[[Path], Any] | None = None
+) -> Callable[[Callable[..., B]], Callable[..., B]]:
+    """Make a loader, which takes the data folder, of a function that reads a file, or of one that needs none.
+
+    The first of the files that is there is read. Where there is none, `fetch` makes the data from the folder and may
+    fail with an OSError, in which `title` names them; without it `advice` says what to do.
+    """
+    where, missing = "Nothing is read; a folder that is given must exist all the same.", ""
+    if files:
+        where = f"A folder with ``{'`` or ``'.join(files)}``; see `problems.datasets.data_folder`."
+        none = (
+            "damaged, or there is neither a file nor a network connection" if fetch else "missing or damaged"
+        )
+        missing = f"\nStorageError\n    When the file is {none}."
+    elsewhere = "or pass as --data-home (or set RMOPT_DATA_HOME to) a folder that holds"
+
+    def made(read: Callable[..., B]) -> Callable[..., B]:
+        def load_it(data_home: Path | str | None = None) -> B:
+            if not files:
+                if data_home is not None:
+                    data_folder(data_home)
+                return read()
+            folder = data_folder(data_home)
+            path = next((folder / file for file in files if (folder / file).is_file()), None)
+            if path is not None:
+                with reading(path):
+                    return read(path)
+            if fetch is None:
+                them = f"{files[0]} is not" if len(files) == 1 else f"neither {' nor '.join(files)} is"
+                raise StorageError(f"{them} in {folder}; {advice}, {elsewhere} it.")
+            try:
+                return fetch(folder)
+            except OSError as error:
+                raise StorageError(
+                    f"{title} could not be fetched ({error}); connect to the network once, {elsewhere} {files[0]}."
+                ) from error
+
+        load_it.__module__, load_it.__name__ = read.__module__, read.__name__
+        load_it.__qualname__ = read.__name__
+        load_it.__doc__ = f"""{inspect.cleandoc(read.__doc__ or "")}
+
+Parameters
+----------
+data_home : path, optional
+    {where}
+
+Raises
+------
+InvalidInputError
+    When `data_home` is not a folder.{missing}
+"""
+        return load_it
+
+    return made
+
+
+@loader()
+def digits() -> Bundle:
     """Load the 1797 handwritten digits of scikit-learn: 64 pixel values in [0, 1], 10 classes.
 
     The held-out 30 % of every class are drawn once with a fixed seed.
-
-    Parameters
-    ----------
-    data_home : path, optional
-        The digits come with scikit-learn and need no folder; one that is given must exist all the same.
     """
-    if data_home is not None:
-        data_folder(data_home)
     table = _digits_table()
     y = table[:, -1].astype(np.int64)
-    test = _stratified_mask(y, DIGITS_TEST_FRACTION, DIGITS_SPLIT_SEED)
+    test = stratified(y, DIGITS_TEST_FRACTION, DIGITS_SPLIT_SEED)
     return Bundle("digits", "scikit-learn", table[:, :-1] / 16, y, test)
 
 
@@ -226,86 +297,63 @@ def _digits_table() -> NDArray[np.float64]:
     return np.column_stack(load_digits(return_X_y=True))
 
 
-def news20(data_home: Path | str | None = None) -> Bundle:
-    """Load the term counts of 20 Newsgroups with the published by-date split: 18846 posts, 7532 held out.
-
-    Read from ``news20_bydate_cai.npz`` (26214 terms) in the data folder; else from what a former call
-    stored there; else fetched and counted by scikit-learn (no English stop words, terms in at least two
-    posts) and stored there.
-
-    Parameters
-    ----------
-    data_home : path, optional
-        See `data_folder`; it may be read-only when it holds the file.
-
-    Raises
-    ------
-    InvalidInputError
-        When `data_home` is not a folder.
-    StorageError
-        When the file is damaged, or there is neither a file nor a network connection.
-    """
-    return _newsgroups("news20", NEWS20_FILE, data_home, first_label=1)
-
-
-def news20_full(data_home: Path | str | None = None) -> Bundle:
-    """Load 20 Newsgroups with every word of the letters a-z that two posts use and that is no stop word.
-
-    Read from ``news20_bydate_fullvocab_derived.npz``, or fetched; errors as in `news20`.
-
-    Parameters
-    ----------
-    data_home : path, optional
-        The folder; the environment variable RMOPT_DATA_HOME unless given.
-    """
-    return _newsgroups("news20-full", NEWS20_FULL_FILE, data_home, token_pattern="[a-z]+")
-
-
 def _newsgroups(
-    name: str, published: str, data_home: Path | str | None, first_label: int = 0, **options: str
-) -> Bundle:
-    folder = data_folder(data_home)
-    if (folder / published).is_file():
-        return _read_counts(name, folder / published, published, first_label)
-    stored = folder / f"{name}_scikit-learn.npz"
-    if stored.is_file():
-        return _read_counts(name, stored, "scikit-learn", 0)
-    X, y, test = _fetch_counts(published, **options)
-    parts = {"X_data": X.data.astype(np.float32), "X_indices": X.indices, "X_indptr": X.indptr}
-    arrays = {**parts, "X_shape": np.array(X.shape), "y": y, "is_test": test}
-    try:
-        save_arrays(stored, arrays, {"source": "scikit-learn fetch_20newsgroups"})
-    except StorageError as error:
-        warnings.warn(f"20 Newsgroups will be counted again next time: {error}", stacklevel=3)
-    return Bundle(name, "scikit-learn", X, y, test)
+    name: str, about: str, published: str, first_label: int = 0, **options: str
+) -> Callable[..., Bundle]:
+    """Return the loader of counts of 20 Newsgroups: the published ones, or scikit-learn's, which are stored."""
+    own = f"{name}_scikit-learn.npz"
 
-
-def _read_counts(name: str, path: Path, source: str, first_label: int) -> Bundle:
-    X = read_table(path, "X")
-    labels: Layout = {"y": (int, ("n",)), "is_test": (bool, ("n",))}
-    stored = read_arrays(path, {**labels, "vocabulary_utf8": (str, (X.shape[1],))}, labels)
-    with reading(path):
+    def read(path: Path) -> Bundle:
+        X = read_table(path, "X")
+        labels: Layout = {"y": (int, ("n",)), "is_test": (bool, ("n",))}
+        stored = read_arrays(path, {**labels, "vocabulary_utf8": (str, (X.shape[1],))}, labels)
         if "vocabulary_utf8" in stored:
             from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
             kept = [term not in ENGLISH_STOP_WORDS for term in stored["vocabulary_utf8"].tolist()]
             X = X[:, np.flatnonzero(kept)]
-        return Bundle(name, source, X, stored["y"] - first_label, stored["is_test"])
+        source, first = ("scikit-learn", 0) if path.name == own else (published, first_label)
+        return Bundle(name, source, X, stored["y"] - first, stored["is_test"])
 
+    def fetch(folder: Path) -> Bundle:
+        from sklearn.datasets import fetch_20newsgroups
+        from sklearn.feature_extraction.text import CountVectorizer
 
-def _fetch_counts(published: str, **options: str) -> tuple[csr_array, NDArray[np.int64], NDArray[np.bool_]]:
-    from sklearn.datasets import fetch_20newsgroups
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    try:
         train, test = (fetch_20newsgroups(subset=part, shuffle=False) for part in ("train", "test"))
-    except OSError as error:
-        raise StorageError(
-            f"20 Newsgroups could not be fetched ({error}); connect to the network once, or pass as "
-            f"--data-home (or set RMOPT_DATA_HOME to) a folder that holds {published}."
-        ) from error
-    counts = CountVectorizer(stop_words="english", min_df=2, **options).fit_transform(train.data + test.data)
-    X = csr_array(counts, dtype=np.float64)
-    X.sum_duplicates()
-    y = np.concatenate([train.target, test.target]).astype(np.int64)
-    return X, y, np.repeat([False, True], [len(train.target), len(test.target)])
+        counts = CountVectorizer(stop_words="english", min_df=2, **options)
+        X = csr_array(counts.fit_transform(train.data + test.data), dtype=np.float64)
+        X.sum_duplicates()
+        y = np.concatenate([train.target, test.target]).astype(np.int64)
+        is_test = np.repeat([False, True], [len(train.target), len(test.target)])
+        parts = {"X_data": X.data.astype(np.float32), "X_indices": X.indices, "X_indptr": X.indptr}
+        arrays = {**parts, "X_shape": np.array(X.shape), "y": y, "is_test": is_test}
+        try:
+            save_arrays(folder / own, arrays, {"source": "scikit-learn fetch_20newsgroups"})
+        except StorageError as error:
+            warnings.warn(f"20 Newsgroups will be counted again next time: {error}", stacklevel=3)
+        return Bundle(name, "scikit-learn", X, y, is_test)
+
+    read.__name__, read.__doc__ = name.replace("-", "_"), about
+    return loader(published, own, title="20 Newsgroups", fetch=fetch)(read)
+
+
+news20 = _newsgroups(
+    "news20",
+    """Load the term counts of 20 Newsgroups with the published by-date split: 18846 posts, 7532 held out.
+
+    Read from ``news20_bydate_cai.npz`` (26214 terms) in the data folder, which may be read-only then; else from
+    what a former call stored there; else fetched and counted by scikit-learn (no English stop words, terms in
+    at least two posts) and stored there.
+    """,
+    NEWS20_FILE,
+    first_label=1,
+)
+news20_full = _newsgroups(
+    "news20-full",
+    """Load 20 Newsgroups with every word of the letters a-z that two posts use and that is no stop word.
+
+    Read from ``news20_bydate_fullvocab_derived.npz``, or fetched, as in `news20`.
+    """,
+    NEWS20_FULL_FILE,
+    token_pattern="[a-z]+",
+)

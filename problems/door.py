@@ -1,14 +1,16 @@
 """The door of every estimator: data and parameters are checked here, once, and trusted inside.
 
 An estimator declares its parameters in `_parameters`, a mapping of their names to checks from `rmopt.core.arguments`
-and from here. Its `fit` begins with `begin` (or with `check_parameters`, where there is no seed) and takes
-its data through `admit`; what needs a fitted model takes them through `seen`.
+and from here; one that is a dataclass may declare them as fields (`Checked`). Its `fit` begins with `begin` (or with
+`check_parameters`, where there is no seed) and takes its data through `admit`; what needs a fitted model takes
+them through `seen`.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,7 +23,6 @@ from rmopt.core.arguments import (
     array,
     bounded,
     check_parameters,
-    flag,
     instance,
     integer,
     named,
@@ -38,6 +39,7 @@ from rmopt.solvers.step_sizes import as_step_size
 
 Array = np.ndarray
 
+array_of = array
 loss_named = bounded(named, LOSSES, Loss)
 engine_name = bounded(one_of, ("auto", "compiled", "reference"))
 # Where a state is saved; None: nowhere.
@@ -60,13 +62,18 @@ def seedable(name: str, value: Any) -> Any:
     return value
 
 
-# What most learners are told about a run.
-RUN: dict[str, Check] = {
-    "engine": engine_name,
-    "checkpoint": file_path,
-    "random_state": seedable,
-    "verbose": flag,
-}
+class Checked:
+    """Declares the parameters of a dataclass by its fields, ``name: Annotated[type, check] = default``."""
+
+    _parameters: ClassVar[dict[str, Check]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = inspect.get_annotations(cls, eval_str=True).items()
+        fields = {name: kind for name, kind in own if hasattr(kind, "__metadata__")}
+        cls._parameters = cls._parameters | {name: kind.__metadata__[0] for name, kind in fields.items()}
+        # Signatures tell the types alone.
+        cls.__annotations__ |= {name: kind.__origin__ for name, kind in fields.items()}
 
 
 def begin(estimator: Any) -> int:
@@ -92,13 +99,7 @@ def step_rule(name: str, value: Any, searches: bool = False) -> Any:
 
 
 def natural_step_size(rows: Any, share: float, power: int) -> float:
-    """Return the share over a power of the mean of ‖x‖²: a step size in the units of the data.
-
-    Raises
-    ------
-    InvalidInputError
-        When rows are so long or so short that it is no floating-point number.
-    """
+    """Return the share over a power of the mean of ‖x‖²: a step size in the units of the data, if it is a number."""
     mean_square = float(np.vdot(rows.data, rows.data)) / rows.shape[0]
     try:
         size = share / mean_square**power if rows.data.any() else share
@@ -115,23 +116,8 @@ def natural_step_size(rows: Any, share: float, power: int) -> float:
 def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = True, **how: Any) -> Any:
     """Return X, or X and y, as float64 rows: an array, or a whole and canonical CSR array.
 
-    Parameters
-    ----------
-    estimator : BaseEstimator
-        Learns or compares `n_features_in_` and `feature_names_in_`.
-    X : array, sparse matrix or data frame, shape (n_samples, n_features)
-    y : array, optional
-    sparse : bool
-        Whether sparse rows are taken.
-    **how
-        Further options of ``sklearn.utils.validation.validate_data``, ``reset`` among them.
-
-    Raises
-    ------
-    InvalidInputError
-        For a damaged sparse matrix, complex numbers, masked entries or dates.
-    ValueError
-        scikit-learn's sentence for everything else that is not a table of finite numbers.
+    The estimator learns or compares `n_features_in_` and `feature_names_in_`; `how` goes to ``validate_data`` of
+    scikit-learn, whose ValueError stands for what is no table of finite numbers and not refused here.
     """
     sound("X", X)
     if np.ma.is_masked(X):
@@ -155,12 +141,23 @@ def classes(y: Any) -> tuple[Array, Array, Array]:
     labels = array("y", y)
     if labels.ndim != 1:
         raise InvalidInputError(f"y must have one label for each row, got shape {labels.shape}.")
+    return np.unique(in_order("y", labels), return_inverse=True, return_counts=True)
+
+
+def in_order(name: str, labels: Any) -> Any:
+    """Return labels as they are; refuse a damaged sparse matrix, and labels that cannot be put in order."""
+    sound(name, labels)
     try:
-        return np.unique(labels, return_inverse=True, return_counts=True)
+        if not sp.issparse(labels):
+            np.unique(np.asarray(labels))
     except TypeError as error:
         raise InvalidInputError(
-            f"y must hold numbers or strings, which can be put in order: {error}."
+            f"{name} must hold numbers or strings, which can be put in order: {error}."
         ) from None
+    except ValueError:
+        # Of rows that differ in length scikit-learn says more.
+        pass
+    return labels
 
 
 def labelled(estimator: Any, X: Any, y: Any, **how: Any) -> tuple[Any, Array]:
@@ -199,14 +196,6 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return len(self.components_)
 
 
-def array_of(name: str, values: Any) -> Array:
-    """Return an array of whatever type, or say that rows differ in length."""
-    try:
-        return np.asarray(values)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{name} is no array ({error}).") from None
-
-
 def in_range(X: Any) -> Any:
     """Return rows whose fourth powers are finite, as curvatures need them."""
     if not abs(X).max() < 1e75:
@@ -238,16 +227,14 @@ def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
 
 
 def column_of_names(what: str, names: Any) -> Array:
-    """Return names or numbers, one for each row, which can be sorted and told apart.
-
-    Raises
-    ------
-    InvalidInputError
-        For NaN, None, complex numbers or names of types that do not compare.
-    """
+    """Return names or numbers, one for each row, which can be sorted and told apart."""
     column = array_of(what, names)
     try:
-        same = bool(np.all(column == column)) and not np.iscomplexobj(column) and None not in column.tolist()
+        same = (
+            bool(np.all(column == column))
+            and not np.iscomplexobj(column)
+            and None not in set(column.tolist())
+        )
         np.unique(column)
     except TypeError:
         same = False

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
-from problems._ranking import add_products, average_precision, precisions_at
 from problems.door import classes
+from problems.kernels import add_products, average_precision, precisions_at
 from rmopt.core.arguments import array, integer, shown
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.matrices import sound
 
-__all__ = ["Retrieval", "bilinear_scores", "cosine_scores", "evaluate_retrieval"]
+__all__ = ["Retrieval", "bilinear_scores", "cosine_scores", "evaluate_retrieval", "matrix_scores"]
 
 ScoreBlock = Callable[[NDArray[np.int64]], NDArray[np.floating]]
 
@@ -163,6 +163,24 @@ def bilinear_scores(query_embedding: ArrayLike, document_embedding: ArrayLike) -
     if not (_is_finite(left) and _is_finite(right)):
         raise InvalidInputError("query_embedding and document_embedding must be numbers without NaN or inf.")
     return lambda rows: left[rows] @ right.T
+
+
+def matrix_scores(W: NDArray[np.floating], X: Any, *, distance: bool = False) -> ScoreBlock:
+    """Score documents d for a query q by qᵀ W d, or in the order of minus the distance (q − d)ᵀ W (q − d).
+
+    Parameters
+    ----------
+    W : array, shape (n_features, n_features)
+    X : sparse or dense array, shape (n_documents, n_features)
+    distance : bool
+    """
+    moved = np.asarray(X @ W)
+    lengths = np.zeros(X.shape[0])
+    if distance:
+        # −(q − d)ᵀ W (q − d) orders documents as qᵀ W d − ½ dᵀ W d does.
+        product = X.multiply(moved) if hasattr(X, "multiply") else X * moved
+        lengths = 0.5 * np.asarray(product.sum(axis=1)).ravel()
+    return lambda rows: np.asarray((X @ moved[rows].T).T) - lengths
 
 
 def cosine_scores(X: Any) -> ScoreBlock:

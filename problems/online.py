@@ -1,4 +1,4 @@
-"""Common ground of the rivals: online learners whose steps change a few arrays in place."""
+"""Online learners whose steps change a few arrays in place: common ground of the rivals, and OASIS and LEGO."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.core import FiniteSum, LowRankPoint, Problem
+from problems import kernels
+from rmopt.core import FiniteSum, InvalidInputError, LowRankPoint, Problem
 from rmopt.core.arguments import integer
+from rmopt.costs import TripletSum, hinge
 from rmopt.engines.base import Engine, checked, diverged
+from rmopt.engines.bilinear import rows_of
+from rmopt.kernels import pending
+from rmopt.kernels.terms import Rows, Terms
 from rmopt.linalg import factor_product
 from rmopt.solvers import Sampler, ScheduledSolver
 from rmopt.solvers.step_sizes import StepSize, as_step_size
@@ -50,7 +55,6 @@ class OnlineEngine(Engine):
         """Do one step per row of the schedule; return the number of the first bad step, or −1."""
 
     def load(self, point: Any) -> OnlineState:
-        """Return a state that stands at a point."""
         return OnlineState(self.arrays_of(point), 0, np.zeros(1, dtype=np.int64))
 
     def advance(self, state: OnlineState, schedule: Array, etas: Array) -> OnlineState:
@@ -70,12 +74,10 @@ class FactorEngine(OnlineEngine):
     """Steps on balanced factors A and B of W = A Bᵀ."""
 
     def arrays_of(self, point: LowRankPoint) -> dict[str, Array]:
-        """Return factors with AᵀA = BᵀB."""
         A, B = point.balanced_factors()
         return {"A": np.ascontiguousarray(A), "B": np.ascontiguousarray(B)}
 
     def point_of(self, arrays: dict[str, Array]) -> LowRankPoint:
-        """Return the point A Bᵀ."""
         return LowRankPoint(*factor_product(arrays["A"], np.eye(arrays["A"].shape[1]), arrays["B"]))
 
 
@@ -101,3 +103,106 @@ class OnlineSolver(ScheduledSolver):
 
     def step_size_rule(self) -> StepSize:
         return self.step_size
+
+
+def rows_and_terms(cost: TripletSum, schedule: Array, etas: Array) -> tuple[Rows, Rows, Terms]:
+    """Return queries, documents and triplets in the form of the kernels."""
+    return *rows_of(cost.left, cost.right), Terms(*cost.resolve(schedule.ravel()), etas)
+
+
+class TripletSolver(OnlineSolver):
+    """An online learner for a `TripletSum` with the hinge loss."""
+
+    # Whether queries and documents must be rows of one matrix.
+    one_space: bool = False
+
+    def engine(self, problem: Problem) -> Engine:
+        cost = problem.cost
+        # The loops stand for what the cost computes, and know nothing of what a subclass makes of it.
+        if type(cost) is not TripletSum or cost.loss is not hinge:
+            raise InvalidInputError(f"{type(self).__name__} is defined for a TripletSum with the hinge loss.")
+        if self.one_space and cost.left is not cost.right:
+            raise InvalidInputError(
+                f"{type(self).__name__} compares rows of one matrix; pass the same object as queries and documents."
+            )
+        return self.triplet_engine(cost)
+
+    @abstractmethod
+    def triplet_engine(self, cost: TripletSum) -> Engine:
+        """Return the engine for a checked cost."""
+
+
+@dataclass(frozen=True)
+class FullMatrix(OnlineEngine):
+    """OASIS steps on all n² numbers of W."""
+
+    cost: TripletSum
+
+    def arrays_of(self, point: Array) -> dict[str, Array]:
+        return {"W": np.array(point, dtype=float, order="C")}
+
+    def point_of(self, arrays: dict[str, Array]) -> Array:
+        return arrays["W"].copy()
+
+    def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
+        rows, _, terms = rows_and_terms(self.cost, schedule, etas)
+        return kernels.oasis(arrays["W"], rows, terms, moves)
+
+
+@dataclass(frozen=True)
+class FullMetric(OnlineEngine):
+    """LEGO steps on a full Mahalanobis matrix, with the squared distances for similar and for dissimilar pairs."""
+
+    cost: TripletSum
+    near: float
+    far: float
+
+    def arrays_of(self, point: Array) -> dict[str, Array]:
+        return pending.of(np.array(point, dtype=float, order="C"))._asdict()
+
+    def point_of(self, arrays: dict[str, Array]) -> Array:
+        # Changes stay pending: later steps do not depend on whether anyone looks.
+        matrix = pending.Changing(**arrays)
+        vectors, weights = (part[: matrix.waiting[0]] for part in (matrix.vectors, matrix.weights))
+        return matrix.base + (vectors.T * weights) @ vectors
+
+    def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
+        rows, _, terms = rows_and_terms(self.cost, schedule, etas)
+        return kernels.lego(pending.Changing(**arrays), self.near, self.far, rows, terms, moves)
+
+
+class Oasis(TripletSolver):
+    """Passive–aggressive steps on a full matrix W (Chechik et al. 2010); `step_size` is the bound C.
+
+    Runs on `Euclidean(n, n)`, by custom from the identity; a step touches nnz(q) · nnz(d) numbers.
+    """
+
+    one_space = True
+
+    def triplet_engine(self, cost: TripletSum) -> Engine:
+        return FullMatrix(cost)
+
+
+class Lego(TripletSolver):
+    """Online log-det steps on a full Mahalanobis matrix (Jain et al. 2008); `step_size` is η.
+
+    Jain et al. learn from pairs with target distances. Here each triplet gives two pairs: the positive should be
+    within the 5th percentile of the squared distances of random rows, the negative beyond the 95th, as is the
+    custom for log-det metric learning (Davis et al. 2007), and a pair moves the matrix only where it is not.
+    Runs on `Euclidean(n, n)` from the identity; the matrix stays positive definite. A step reads
+    the rows that a pair needs; the matrix changes for many steps at once.
+    """
+
+    one_space = True
+
+    def triplet_engine(self, cost: TripletSum) -> Engine:
+        return FullMetric(cost, *distance_targets(cost.left))
+
+
+def distance_targets(rows: object, pairs: int = 1000) -> tuple[float, float]:
+    """Return the 5th and 95th percentile of the squared distances of random rows, drawn with a fixed seed."""
+    first, second = np.random.default_rng(0).integers(rows.shape[0], size=(2, pairs))  # type: ignore[attr-defined]
+    difference = rows[first] - rows[second]  # type: ignore[index]
+    squares = np.asarray(difference.multiply(difference).sum(axis=1)).ravel()
+    near, far = np.percentile(squares[first != second], [5, 95])
+    return float(near), float(far)

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from problems.arrays import found_in
-from problems.datasets import data_folder
-from rmopt.core.errors import InvalidInputError
-from rmopt.core.files import read_arrays, reading
+from problems.datasets import DataSet, loader
+from rmopt.core.files import read_arrays
 
 __all__ = ["TagBundle", "ml10m_tags", "numbered", "post_core", "toy_tags"]
 
@@ -24,7 +22,7 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class TagBundle:
+class TagBundle(DataSet):
     """Triples (user, item, tag). A post is a user and an item with all its tags.
 
     Attributes
@@ -41,23 +39,21 @@ class TagBundle:
         When the parts are not as described.
     """
 
-    name: str
-    source: str
+    _what = "tags"
     triples: NDArray[np.int64]
     tag_names: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        triples, flaw = self.triples, None
+    def _flaw(self) -> str | None:
+        triples = self.triples
         if triples.ndim != 2 or triples.shape[1:] != (3,) or not len(triples):
-            flaw = f"triples must be a table with 3 columns and at least one row, got shape {triples.shape}"
-        elif any(len(np.unique(column)) != column.max() + 1 or column.min() < 0 for column in triples.T):
-            flaw = "users, items and tags must be numbered from 0 without holes"
-        elif len(np.unique(triples, axis=0)) != len(triples):
-            flaw = "a triple occurs twice"
-        elif len(self.tag_names) != triples[:, 2].max() + 1:
-            flaw = f"there are {triples[:, 2].max() + 1} tags and {len(self.tag_names)} names"
-        if flaw:
-            raise InvalidInputError(f"the tags {self.name!r} (from {self.source}) cannot be used: {flaw}.")
+            return f"triples must be a table with 3 columns and at least one row, got shape {triples.shape}"
+        if any(len(np.unique(column)) != column.max() + 1 or column.min() < 0 for column in triples.T):
+            return "users, items and tags must be numbered from 0 without holes"
+        if len(np.unique(triples, axis=0)) != len(triples):
+            return "a triple occurs twice"
+        if len(self.tag_names) != triples[:, 2].max() + 1:
+            return f"there are {triples[:, 2].max() + 1} tags and {len(self.tag_names)} names"
+        return None
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -124,33 +120,20 @@ def numbered(triples: Array) -> tuple[Array, list[Array]]:
     return np.column_stack(columns).astype(np.int64), names
 
 
-def ml10m_tags(data_home: Path | str | None = None) -> TagBundle:
-    """Load the tags of MovieLens-10M in lower case, and of them the post core at level 15: 107 users, 162 movies.
-
-    Parameters
-    ----------
-    data_home : path, optional
-        A folder with ``ml10m_tags.npz``, or with ``tags.dat`` of the published archive; see
-        `problems.datasets.data_folder`.
-
-    Raises
-    ------
-    StorageError
-        When the file is missing or damaged.
-    """
-    path = found_in(
-        data_folder(data_home),
-        (ML10M_FILE, ML10M_TEXT),
-        "put the latter there from https://files.grouplens.org/datasets/movielens/ml-10m.zip",
-    )
-    with reading(path):
-        users, movies, texts = _stored_columns(path) if path.name == ML10M_FILE else _text_columns(path)
-        known, tags = np.unique([text.strip().lower() for text in texts], return_inverse=True)
-        core = post_core(np.column_stack([users, movies, tags]).astype(np.int64), ML10M_CORE)
-        if not len(core):
-            raise ValueError(f"it has no post core at level {ML10M_CORE}")
-        triples, names = numbered(core)
-        return TagBundle("ml10m-tags", path.name, triples, tuple(str(known[tag]) for tag in names[2]))
+@loader(
+    ML10M_FILE,
+    ML10M_TEXT,
+    advice="put the latter there from https://files.grouplens.org/datasets/movielens/ml-10m.zip",
+)
+def ml10m_tags(path: Path) -> TagBundle:
+    """Load the tags of MovieLens-10M in lower case, and of them the post core at level 15: 107 users, 162 movies."""
+    users, movies, texts = _stored_columns(path) if path.name == ML10M_FILE else _text_columns(path)
+    known, tags = np.unique([text.strip().lower() for text in texts], return_inverse=True)
+    core = post_core(np.column_stack([users, movies, tags]).astype(np.int64), ML10M_CORE)
+    if not len(core):
+        raise ValueError(f"it has no post core at level {ML10M_CORE}")
+    triples, names = numbered(core)
+    return TagBundle("ml10m-tags", path.name, triples, tuple(str(known[tag]) for tag in names[2]))
 
 
 def _stored_columns(path: Path) -> tuple[Array, Array, Array]:
@@ -167,16 +150,9 @@ def _text_columns(path: Path) -> tuple[Array, Array, list[str]]:
     return users, movies, [row[2] for row in rows]
 
 
-def toy_tags(data_home: Path | str | None = None) -> TagBundle:
-    """Make tags of 40 users and 60 items: each has a place in the plane, and tags are drawn from the nearest of 50.
-
-    Parameters
-    ----------
-    data_home : path, optional
-        Nothing is read; a folder that is given must exist all the same.
-    """
-    if data_home is not None:
-        data_folder(data_home)
+@loader()
+def toy_tags() -> TagBundle:
+    """Make tags of 40 users and 60 items: each has a place in the plane, and tags come from the nearest of 50."""
     rng = np.random.default_rng(0)
     users, items, tags = (rng.standard_normal((count, 2)) for count in (40, 60, 50))
     triples: list[Any] = []

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from problems.arrays import found_in, read_text_table
-from problems.datasets import data_folder
+from problems.arrays import read_text_table
+from problems.datasets import DataSet, loader, stratified
 from rmopt.core.arguments import number
-from rmopt.core.errors import InvalidInputError
-from rmopt.core.files import read_arrays, reading
+from rmopt.core.files import read_arrays
 
 __all__ = ["TaskBundle", "parkinsons"]
 
@@ -20,7 +19,7 @@ PARKINSONS_FILE, PARKINSONS_TEXT = "parkinsons_telemonitoring.npz", "parkinsons_
 
 
 @dataclass(frozen=True, eq=False)
-class TaskBundle:
+class TaskBundle(DataSet):
     """Examples of several regression tasks.
 
     Attributes
@@ -38,22 +37,19 @@ class TaskBundle:
         When the parts do not belong together, a number is not finite, or a task has fewer than two examples.
     """
 
-    name: str
-    source: str
+    _what = "tasks"
     X: NDArray[np.float64]
     y: NDArray[np.float64]
     task: NDArray[np.int64]
 
-    def __post_init__(self) -> None:
-        flaw = None
+    def _flaw(self) -> str | None:
         if self.X.ndim != 2 or not len(self.X) == len(self.y) == len(self.task) or len(self.y) == 0:
-            flaw = "X, y and task must have one row per example"
-        elif not (np.isfinite(self.X).all() and np.isfinite(self.y).all()):
-            flaw = "X or y holds NaN or infinity"
-        elif not 0 <= self.task.min() <= self.task.max() < len(self.y) or np.bincount(self.task).min() < 2:
-            flaw = "each task needs at least two examples"
-        if flaw:
-            raise InvalidInputError(f"the tasks {self.name!r} (from {self.source}) cannot be used: {flaw}.")
+            return "X, y and task must have one row per example"
+        if not (np.isfinite(self.X).all() and np.isfinite(self.y).all()):
+            return "X or y holds NaN or infinity"
+        if not 0 <= self.task.min() <= self.task.max() < len(self.y) or np.bincount(self.task).min() < 2:
+            return "each task needs at least two examples"
+        return None
 
     def held_out(self, seed: int, fraction: float = 0.2) -> NDArray[np.bool_]:
         """Return which examples a random split holds out: this share, rounded, of each task.
@@ -63,42 +59,25 @@ class TaskBundle:
         InvalidInputError
             When the fraction is out of range.
         """
-        number("the held-out share", fraction, above=0, below=1)
-        rng, mask = np.random.default_rng(seed), np.zeros(len(self.y), dtype=bool)
-        for task in range(int(self.task.max()) + 1):
-            members = rng.permutation(np.flatnonzero(self.task == task))
-            mask[members[: min(max(round(fraction * len(members)), 1), len(members) - 1)]] = True
-        return mask
+        return stratified(self.task, number("the held-out share", fraction, above=0, below=1), seed, 1)
 
 
-def parkinsons(data_home: Path | str | None = None) -> TaskBundle:
+@loader(
+    PARKINSONS_FILE,
+    PARKINSONS_TEXT,
+    advice="put the latter there from https://archive.ics.uci.edu/dataset/189",
+)
+def parkinsons(path: Path) -> TaskBundle:
     """Load Parkinsons telemonitoring: 42 patients (tasks), 5875 recordings, 19 features, the label total_UPDRS.
 
     The features are those of Mishra et al. 2019: all columns but the patient and the two UPDRS scores, as they are.
-
-    Parameters
-    ----------
-    data_home : path, optional
-        A folder with ``parkinsons_telemonitoring.npz``, or with UCI's ``parkinsons_updrs.data``; see
-        `problems.datasets.data_folder`.
-
-    Raises
-    ------
-    StorageError
-        When the file is missing or damaged.
     """
-    path = found_in(
-        data_folder(data_home),
-        (PARKINSONS_FILE, PARKINSONS_TEXT),
-        "put the latter there from https://archive.ics.uci.edu/dataset/189",
-    )
     if path.name == PARKINSONS_FILE:
         table = read_arrays(path, {"X": (float, (None, 22))})["X"]
     else:
         table = read_text_table(path, ",", skiprows=1)
-    with reading(path):
-        if table.shape[1] != 22:
-            raise ValueError(f"it has {table.shape[1]} columns, not 22")
-        _, task = np.unique(table[:, 0], return_inverse=True)
-        features = np.delete(table, [0, 4, 5], axis=1)
-        return TaskBundle("parkinsons", path.name, features, table[:, 5].copy(), task.astype(np.int64))
+    if table.shape[1] != 22:
+        raise ValueError(f"it has {table.shape[1]} columns, not 22")
+    _, task = np.unique(table[:, 0], return_inverse=True)
+    features = np.delete(table, [0, 4, 5], axis=1)
+    return TaskBundle("parkinsons", path.name, features, table[:, 5].copy(), task.astype(np.int64))

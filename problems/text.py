@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
+from sklearn.feature_extraction.text import TfidfTransformer
 
 from problems.datasets import Bundle
 from problems.door import classes
@@ -119,13 +120,7 @@ def tfidf(X: Any, train_mask: ArrayLike, *, sublinear: bool = False) -> csr_arra
     """
     counts = _as_counts(X)
     train = _as_mask(train_mask, counts.shape[0])
-    frequency = np.bincount(counts[train].indices, minlength=counts.shape[1])
-    idf = np.log((1 + train.sum()) / (1 + frequency)) + 1
-    weights = (1 + np.log(counts.data) if sublinear else counts.data) * idf[counts.indices]
-    squares = csr_array((weights**2, counts.indices, counts.indptr), shape=counts.shape)
-    length = np.sqrt(squares @ np.ones(counts.shape[1]))
-    weights /= np.repeat(np.where(length > 0, length, 1.0), np.diff(counts.indptr))
-    return csr_array((weights, counts.indices, counts.indptr), shape=counts.shape)
+    return csr_array(TfidfTransformer(sublinear_tf=sublinear).fit(counts[train]).transform(counts))
 
 
 def prepare_text(bundle: Bundle, n_features: int, *, sublinear: bool = False) -> Bundle:
@@ -202,14 +197,10 @@ def _as_counts(X: Any) -> csr_array:
         raise InvalidInputError(
             "X must hold term counts: every value 0 or between 1e-100 and 1e100, so neither negative nor NaN."
         )
-    return csr_array(
-        (
-            counts.data,
-            counts.indices.astype(np.int32, copy=False),
-            counts.indptr.astype(np.int32, copy=False),
-        ),
-        shape=counts.shape,
+    counts.indices, counts.indptr = (
+        part.astype(np.int32, copy=False) for part in (counts.indices, counts.indptr)
     )
+    return counts
 
 
 def _as_mask(train_mask: ArrayLike, n_samples: int) -> NDArray[np.bool_]:

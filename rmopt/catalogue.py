@@ -4,8 +4,6 @@ A package adds its own by an entry point of the group ``rmopt.instances``: a fun
 list of `Instance`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -19,7 +17,7 @@ from rmopt.core.manifold import FixedRankManifold, Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.psd import PSDPoint
 from rmopt.core.retraction import Retraction
-from rmopt.costs import LOSSES, BilinearSum, LogDetTriplet, Loss, TripletSum
+from rmopt.costs import LOSSES, BilinearSum, LogDetTriplet, TripletSum
 from rmopt.linalg import symmetric
 from rmopt.manifolds import (
     Euclidean,
@@ -42,6 +40,8 @@ from rmopt.retractions import (
 )
 
 __all__ = ["Instance", "instances"]
+
+PointMaker = Callable[[np.random.Generator], Any]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Instance:
     manifold: Manifold
     retractions: list[Retraction]
     problems: dict[str, Problem] = field(default_factory=dict)
-    point: Callable[[np.random.Generator], Any] | None = None
+    point: PointMaker | None = None
     compiled: list[Retraction] = field(default_factory=list)
     batch_size: int = 1
 
@@ -83,126 +83,69 @@ def instances() -> list[Instance]:
 
 def fixed_rank_instances() -> list[Instance]:
     """Return instances of `FixedRankEmbedded`: wide, tall and square, tied and uneven singular values."""
-    retractions = list(FIXED_RANK_RETRACTIONS.values())
-    made = [
-        Instance(
-            name=f"fixed-rank-{n}x{m}-{k}",
-            manifold=manifold,
-            retractions=retractions,
-            problems={loss: _bilinear_problem(manifold, loss) for loss in LOSSES}
-            | {f"triplets-{loss}": _triplet_problem(manifold, loss) for loss in LOSSES},
-            compiled=retractions,
-        )
-        for n, m, k in ((9, 7, 3), (8, 12, 1), (6, 6, 6), (15, 4, 4), (30, 25, 5))
-        for manifold in (FixedRankEmbedded(n, m, k),)
-    ]
-    batches, wide = FixedRankEmbedded(30, 25, 5), FixedRankEmbedded(150, 140, 5)
-    made.append(
-        Instance(
-            "fixed-rank-batches",
-            batches,
-            retractions[:1],
-            {"triplets-logistic": _triplet_problem(batches, "logistic")},
-            compiled=retractions[:1],
-            batch_size=4,
-        )
-    )
-    made.append(
-        Instance(
-            "fixed-rank-dense",
-            wide,
-            retractions,
-            {"dense-logistic": _bilinear_problem(wide, "logistic", share=1.0)},
-            compiled=retractions,
-        )
-    )
+    every, made = list(FIXED_RANK_RETRACTIONS.values()), []
+    for n, m, k in ((9, 7, 3), (8, 12, 1), (6, 6, 6), (15, 4, 4), (30, 25, 5)):
+        manifold = FixedRankEmbedded(n, m, k)
+        name = f"fixed-rank-{n}x{m}-{k}"
+        made.append(Instance(name, manifold, every, _all_problems(manifold), compiled=every))
+    first, batches, wide = every[:1], FixedRankEmbedded(30, 25, 5), FixedRankEmbedded(150, 140, 5)
+    problem = {"triplets-logistic": _triplet_problem(batches, "logistic")}
+    made.append(Instance("fixed-rank-batches", batches, first, problem, compiled=first, batch_size=4))
+    problem = {"dense-logistic": _bilinear_problem(wide, "logistic", share=1.0)}
+    made.append(Instance("fixed-rank-dense", wide, every, problem, compiled=every))
     spread = FixedRankEmbedded(11, 8, 4)
-    steep = [1.0, 0.1, 0.01, 0.001]
-    return [
-        *made,
-        Instance(
-            "fixed-rank-tied", spread, retractions, point=_with_singular_values(spread, [1.0, 1.0, 1.0, 1.0])
-        ),
-        Instance(
-            "fixed-rank-spread",
-            spread,
-            retractions,
-            point=_with_singular_values(spread, [9.0, 1.0, 0.5, 0.2]),
-        ),
-        Instance(
-            "fixed-rank-ill-conditioned",
-            spread,
-            retractions,
-            problems={loss: _bilinear_problem(spread, loss) for loss in LOSSES},
-            point=_with_singular_values(spread, steep),
-        ),
-    ]
+    for name, sigma, losses in (
+        ("tied", [1.0, 1.0, 1.0, 1.0], []),
+        ("spread", [9.0, 1.0, 0.5, 0.2], []),
+        ("ill-conditioned", [1.0, 0.1, 0.01, 0.001], LOSSES),
+    ):
+        problems = {loss: _bilinear_problem(spread, loss) for loss in losses}
+        point = _with_singular_values(spread, sigma)
+        made.append(Instance(f"fixed-rank-{name}", spread, every, problems, point))
+    return made
 
 
 def psd_instances() -> list[Instance]:
     """Return instances of `PSDFixedRank` and `PolarPSD`: tied, uneven and steep eigenvalues, full rank."""
-    made = [
-        Instance(
-            name=f"psd-{n}-{k}",
-            manifold=manifold,
-            retractions=list(PSD_RETRACTIONS.values()),
-            problems=_square_problems(manifold),
-            compiled=[SecondOrderPSD()],
-        )
-        for n, k in ((9, 3), (12, 1), (30, 6))
-        for manifold in (PSDFixedRank(n, k),)
-    ]
+    every, made = list(PSD_RETRACTIONS.values()), []
+    compiled: list[Retraction] = [SecondOrderPSD()]
+    for n, k in ((9, 3), (12, 1), (30, 6)):
+        manifold = PSDFixedRank(n, k)
+        made.append(Instance(f"psd-{n}-{k}", manifold, every, _all_problems(manifold), compiled=compiled))
     # Losses drive matrices of full rank to the edge of the cone: no runs here, only laws.
-    made.append(Instance("psd-5-5", PSDFixedRank(5, 5), list(PSD_RETRACTIONS.values())))
-    for name, eigenvalues in {
-        "tied": [1.0, 1.0, 1.0],
-        "spread": [9.0, 1.0, 0.2],
-        "ill-conditioned": [1.0, 0.03, 0.001],
-    }.items():
-        embedded, polar = PSDFixedRank(10, 3), PolarPSD(10, 3, weight=0.3)
+    made.append(Instance("psd-5-5", PSDFixedRank(5, 5), every))
+    embedded, polar = PSDFixedRank(10, 3), PolarPSD(10, 3, weight=0.3)
+    logistic = {"logistic": _bilinear_problem(polar, "logistic")}
+    for name, eigenvalues in (
+        ("tied", [1.0, 1.0, 1.0]),
+        ("spread", [9.0, 1.0, 0.2]),
+        ("ill-conditioned", [1.0, 0.03, 0.001]),
+    ):
         point = _with_eigenvalues(embedded, eigenvalues)
-        made.append(Instance(f"psd-{name}", embedded, list(PSD_RETRACTIONS.values()), point=point))
-        made.append(
-            Instance(
-                f"polar-{name}",
-                polar,
-                [PolarFactors()],
-                {"logistic": _bilinear_problem(polar, "logistic")},
-                point,
-            )
-        )
+        made.append(Instance(f"psd-{name}", embedded, every, point=point))
+        made.append(Instance(f"polar-{name}", polar, [PolarFactors()], logistic, point))
     return made
 
 
 def positive_definite_instances() -> list[Instance]:
     """Return instances of `PositiveDefinite`: one and many features, one that never occurs, uneven eigenvalues."""
-    retractions = list(POSITIVE_DEFINITE_RETRACTIONS.values())
-    compiled = [retraction for retraction in retractions if retraction.kernel is not None]
-    made = [
-        Instance(
-            f"positive-definite-{d}",
-            manifold,
-            retractions,
-            {
-                loss: _log_det_problem(manifold, share, LOSSES[loss], **weights)
-                for loss, weights in costs.items()
-            },
-            compiled=compiled,
-        )
-        for d, share, costs in (
-            (7, 0.2, {"squared_hinge": {}, "logistic": {"kappa": 0.2}}),
-            (6, 1.0, {"hinge": {"sparsity": 0.1}, "squared": {}}),
-            (1, 1.0, {"logistic": {}}),
-        )
-        for manifold in (PositiveDefinite(d),)
+    every, made = list(POSITIVE_DEFINITE_RETRACTIONS.values()), []
+    compiled = [retraction for retraction in every if retraction.kernel is not None]
+    cases: list[tuple[int, float, dict[str, dict[str, float]]]] = [
+        (7, 0.2, {"squared_hinge": {}, "logistic": {"kappa": 0.2}}),
+        (6, 1.0, {"hinge": {"sparsity": 0.1}, "squared": {}}),
+        (1, 1.0, {"logistic": {}}),
     ]
-    spread = PositiveDefinite(8)
+    for d, share, costs in cases:
+        manifold = PositiveDefinite(d)
+        problems = {loss: _log_det_problem(manifold, share, loss, **costs[loss]) for loss in costs}
+        made.append(Instance(f"positive-definite-{d}", manifold, every, problems, compiled=compiled))
 
     def steep(rng: np.random.Generator) -> np.ndarray:
         turn = np.linalg.qr(rng.standard_normal((8, 8)))[0]
         return symmetric((turn * np.geomspace(1.0, 1e-3, 8)) @ turn.T)
 
-    return [*made, Instance("positive-definite-spread", spread, retractions, point=steep)]
+    return [*made, Instance("positive-definite-spread", PositiveDefinite(8), every, point=steep)]
 
 
 def flat_instances() -> list[Instance]:
@@ -230,15 +173,12 @@ def product_instances() -> list[Instance]:
     ]
 
 
-def _square_problems(manifold: PSDFixedRank) -> dict[str, Problem]:
-    return {loss: _bilinear_problem(manifold, loss) for loss in LOSSES} | {
-        f"triplets-{loss}": _triplet_problem(manifold, loss) for loss in LOSSES
-    }
+def _all_problems(manifold: FixedRankManifold) -> dict[str, Problem]:
+    pairs = {loss: _bilinear_problem(manifold, loss) for loss in LOSSES}
+    return pairs | {f"triplets-{loss}": _triplet_problem(manifold, loss) for loss in LOSSES}
 
 
-def _with_eigenvalues(
-    manifold: PSDFixedRank, values: list[float]
-) -> Callable[[np.random.Generator], PSDPoint]:
+def _with_eigenvalues(manifold: PSDFixedRank, values: list[float]) -> PointMaker:
     def make(rng: np.random.Generator) -> PSDPoint:
         # A core that is not diagonal, with these eigenvalues.
         turn = np.linalg.qr(rng.standard_normal((len(values),) * 2))[0]
@@ -247,9 +187,7 @@ def _with_eigenvalues(
     return make
 
 
-def _with_singular_values(
-    manifold: FixedRankEmbedded, sigma: list[float]
-) -> Callable[[np.random.Generator], LowRankPoint]:
+def _with_singular_values(manifold: FixedRankEmbedded, sigma: list[float]) -> PointMaker:
     def make(rng: np.random.Generator) -> LowRankPoint:
         point = manifold.random_point(rng)
         # A core that is not diagonal, with these singular values.
@@ -259,14 +197,14 @@ def _with_singular_values(
     return make
 
 
-def _log_det_problem(manifold: PositiveDefinite, share: float, loss: Loss, **weights: float) -> Problem:
+def _log_det_problem(manifold: PositiveDefinite, share: float, loss: str, **weights: float) -> Problem:
     d = manifold.shape[0]
     rng = np.random.default_rng([d, 5])
     rows = _rows(20, d, rng, share).toarray()
     # A feature that never occurs.
     rows[:, d // 2] *= float(d == 1)
     triplets = rng.integers(20, size=(60, 3))
-    return Problem(manifold, LogDetTriplet(rows, triplets, loss, alpha=3.0, beta=1.0, **weights))
+    return Problem(manifold, LogDetTriplet(rows, triplets, LOSSES[loss], alpha=3.0, beta=1.0, **weights))
 
 
 def _rows(count: int, width: int, rng: np.random.Generator, share: float = 0.4) -> sp.csr_array:
@@ -280,15 +218,12 @@ def _bilinear_problem(manifold: FixedRankManifold, loss: str, share: float = 0.4
     n, m = manifold.shape
     rng = np.random.default_rng([n, m])
     targets = np.where(rng.random(40) < 0.5, -1.0, 1.0)
-    return Problem(
-        manifold, BilinearSum(_rows(40, n, rng, share), _rows(40, m, rng, share), LOSSES[loss], targets)
-    )
+    left, right = _rows(40, n, rng, share), _rows(40, m, rng, share)
+    return Problem(manifold, BilinearSum(left, right, LOSSES[loss], targets))
 
 
 def _triplet_problem(manifold: FixedRankManifold, loss: str) -> Problem:
     n, m = manifold.shape
     rng = np.random.default_rng([n, m])
-    triplets = np.column_stack(
-        [rng.integers(20, size=60), rng.integers(25, size=60), rng.integers(25, size=60)]
-    )
+    triplets = np.column_stack([rng.integers(size, size=60) for size in (20, 25, 25)])
     return Problem(manifold, TripletSum(_rows(20, n, rng), _rows(25, m, rng), LOSSES[loss], triplets))

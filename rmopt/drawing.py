@@ -1,46 +1,21 @@
 """Pictures: PNG files from functions that fill a matplotlib figure; matplotlib is loaded with the first."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from rmopt.core.files import write_atomically
 
 DOTS_PER_INCH = 150
 
 
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as a PNG file, atomically; no display is needed.
-
-    Raises
-    ------
-    StorageError
-        When the file cannot be written; an older file of that name is untouched.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    from rmopt.core.files import write_atomically
-
-    canvas = FigureCanvasAgg(figure)
-    write_atomically(path, lambda stream: canvas.print_figure(stream, format="png", dpi=DOTS_PER_INCH))
-
-
 def draw(path: Path, size: tuple[float, float], fill: Callable[..., None], *arguments: Any) -> None:
-    """Save the picture that ``fill(figure, *arguments)`` draws.
+    """Save the picture that ``fill(figure, *arguments)`` draws into an empty figure of a size in inches.
 
-    Parameters
-    ----------
-    path : Path
-    size : tuple of float
-        Width and height in inches.
-    fill : callable
-        Receives the empty figure and the arguments.
+    No display is needed, and an older file is replaced as a whole.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size)
     fill(figure, *arguments)
-    save_figure(figure, path)
+    write_atomically(path, lambda stream: figure.savefig(stream, format="png", dpi=DOTS_PER_INCH))

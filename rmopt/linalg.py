@@ -53,9 +53,8 @@ def truncated_svd_of_product(A: Array, core: Array, B: Array, k: int) -> tuple[A
     sigma : array, shape (k,)
     V : array, shape (m, k)
     """
-    Q_A, R_A = np.linalg.qr(A)
-    Q_B, R_B = np.linalg.qr(B)
-    P, sigma, Qt = np.linalg.svd(R_A @ core @ R_B.T, full_matrices=False)
+    Q_A, middle, Q_B = factor_product(A, core, B)
+    P, sigma, Qt = np.linalg.svd(middle, full_matrices=False)
     return Q_A @ P[:, :k], sigma[:k], Q_B @ Qt[:k].T
 
 
@@ -66,10 +65,6 @@ def leave_span(U: Array, X: Array) -> Array:
     ----------
     U : array, shape (n, k)
     X : array, shape (n, j)
-
-    Returns
-    -------
-    array, shape (n, j)
     """
     return X - U @ (U.T @ X)
 
@@ -80,10 +75,6 @@ def symmetric(matrix: Array) -> Array:
     Parameters
     ----------
     matrix : array, shape (n, n)
-
-    Returns
-    -------
-    array, shape (n, n)
     """
     return 0.5 * (matrix + matrix.T)
 
@@ -167,10 +158,6 @@ def orthonormalised(U: Array) -> Array:
     Parameters
     ----------
     U : array, shape (n, k)
-
-    Returns
-    -------
-    array, shape (n, k)
     """
     return U @ (1.5 * np.eye(U.shape[1]) - 0.5 * (U.T @ U))
 

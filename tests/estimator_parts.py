@@ -22,9 +22,7 @@ import problems.ranking
 import problems.similarity
 import problems.subspace
 from problems.evaluation import bilinear_scores, cosine_scores, evaluate_retrieval
-from problems.metric.boost import boost_metric
-from problems.metric.hdsl import hdsl
-from problems.metric.outside import OutsideMetric
+from problems.metric.rivals import OutsideMetric
 from problems.text import information_gain, select_terms, tfidf
 from problems.triplets import ClassTriplets
 from rmopt.costs import BilinearSum, TripletSum, logistic
@@ -184,8 +182,11 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (LABELS, 2),
     ),
     "mean_average_precision": (problems.ranking.mean_average_precision, (X[:, :4], TABLE)),
-    "boost_metric": (lambda *given: boost_metric(*given, n_learners=5), (X, TRIPLETS)),
-    "hdsl": (hdsl, (X, TRIPLETS)),
+    "fit_triplets of BoostMetric": (problems.metric.BoostMetric(5).fit_triplets, (X, TRIPLETS)),
+    "fit_triplets of HdslMetric": (
+        problems.metric.HdslMetric(100.0, random_state=0).fit_triplets,
+        (X, TRIPLETS),
+    ),
     "BilinearSum": (lambda *given: BilinearSum(*given[:2], logistic, given[2]), (X, X, 2 * TABLE[:, 0] - 1)),
     "TripletSum": (lambda *given: TripletSum(*given[:2], triplets=given[2]), (X, X, TRIPLETS)),
 }

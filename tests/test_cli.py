@@ -17,6 +17,7 @@ import typer
 from tabled import each_row
 
 import rmopt.cli.plugins
+from rmopt.checks import Check
 from rmopt.cli import main
 from rmopt.cli.output import OutputFolder
 from rmopt.core.errors import DivergedError, InvalidInputError
@@ -346,26 +347,25 @@ def test_version_and_help(call: Any) -> None:
         assert "--json" in call(command, "--help").out
 
 
-class Check(SimpleNamespace):
-    steps = (1.0, 0.1)
-
-    def plot(self, path: Path) -> None:
-        path.write_bytes(b"picture")
+class Pictured(Check):
+    def plot(self, path: Path | str) -> None:
+        Path(path).write_bytes(b"picture")
 
 
 @pytest.fixture
 def catalogue(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Stand in for the catalogue of checks; return the arguments it is called with."""
     calls: list[Any] = []
-    sphere = Check(name="order", subject="Sphere(3)", passed=True, measured=2.01, expected=2.0, detail="")
-    torus = Check(
-        name="order", subject="Torus", passed=False, measured=NAN, expected=2.0, detail="slope [1] of 2"
-    )
-    line = Check(name="order", subject="Line", passed=True, measured=float("inf"), expected=3.0, detail="")
+    steps = np.array([1.0, 0.1])
+    sphere = Pictured("order", "Sphere(3)", True, 2.01, 2.0, "", steps, steps)
+    torus = Pictured("order", "Torus", False, NAN, 2.0, "slope [1] of 2", steps, steps)
+    line = Pictured("order", "Line", True, float("inf"), 3.0, "", steps, steps)
+    plane = Pictured("zero", "Plane", False, 1.0212125884292985e-06, 1e-12, "it adds")
 
     def run_catalogue(names: list[str], seed: int) -> list[Check]:
         calls.append((names, seed))
-        return [one for one in (sphere, torus, line) if one.subject in (names or ("Sphere(3)", "Torus"))]
+        found = (sphere, torus, line, plane)
+        return [one for one in found if one.subject in (names or ("Sphere(3)", "Torus"))]
 
     module = ModuleType("rmopt.checks")
     module.run_catalogue = run_catalogue  # type: ignore[attr-defined]
@@ -376,11 +376,16 @@ def catalogue(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_check_fails_when_a_check_fails(call: Any, catalogue: list[Any]) -> None:
     called = call("check", "--seed", "3")
     assert (called.status, catalogue) == (1, [([], 3)])
-    assert [line.split() for line in called.out.splitlines()[2:4]] == [
-        ["passed", "order", "Sphere(3)", "2.010", "2.000"],
-        ["FAILED", "order", "Torus", "–", "2.000"],
-    ]
-    assert called.out.endswith("FAILED order of Torus: slope [1] of 2\n1 of 2 checks passed.\n")
+    assert called.out.splitlines() == [
+        "Sphere(3)", "  passed  order  2.01, expected 2", "Torus", "  FAILED  order  –",
+        "FAILED order of Torus: slope [1] of 2", "1 of 2 checks passed.",
+    ]  # fmt: skip
+
+
+def test_check_rounds_what_was_measured(call: Any, catalogue: list[Any]) -> None:
+    numbers = "1.021e-06, at most 1e-12"
+    said = ["Plane", f"  FAILED  zero  {numbers}", f"FAILED zero of Plane: {numbers}; it adds"]
+    assert call("check", "Plane").out.splitlines() == [*said, "0 of 1 checks passed."]
 
 
 def test_check_passes(call: Any, catalogue: list[Any]) -> None:
@@ -390,7 +395,7 @@ def test_check_passes(call: Any, catalogue: list[Any]) -> None:
 
 def test_a_slope_of_what_is_exact_is_no_missing_number(call: Any, catalogue: list[Any]) -> None:
     called = call("check", "Line")
-    assert called.out.splitlines()[2].split() == ["passed", "order", "Line", "exact", "3.000"]
+    assert called.out.splitlines()[1] == "  passed  order  exact, expected 3"
 
 
 def test_check_quiet_shows_only_failures(call: Any, catalogue: list[Any]) -> None:
@@ -415,9 +420,9 @@ def test_check_writes_the_result_and_pictures(call: Any, catalogue: list[Any]) -
 
 
 def test_check_of_nothing_is_an_error(call: Any, catalogue: list[Any]) -> None:
-    called = call("check", "Plane", "--out", "here")
+    called = call("check", "Cube", "--out", "here")
     assert called.status == 2
-    assert called.err.startswith("rmopt: no check matches Plane")
+    assert called.err.startswith("rmopt: no check matches Cube")
     assert not Path("here").exists()
 
 

@@ -119,6 +119,13 @@ def test_data_are_checked_at_the_door() -> None:
         (lambda: TagRecommender().fit(POSTS * 1j, TAGS), "users must hold a name"),
         (lambda: TagRecommender().fit(POSTS, [None] * 24), "tags must hold a name"),
         (lambda: TagRecommender(5.0).fit(POSTS, TAGS).predict([["a", "b"]]), "user 'a' was not seen"),
+        (lambda: TagRecommender(5.0).fit(POSTS, TAGS).score(POSTS, [{}] * 24), "tags must hold a name"),
+        (
+            lambda: LinkPredictor(random_state=0).fit(X, LINKS).score(X, [{}, {}], [[0, 1], [0, 9]]),
+            "linked must hold 0 and 1",
+        ),
+        (lambda: CoembeddingClassifier().fit(X, np.full((30, 2), {})), "Y must hold numbers or strings"),
+        (lambda: CoembeddingClassifier(2.0).fit(X, Y).score(X, np.full((30, 2), {})), "y must hold numbers"),
     ):
         with pytest.raises(InvalidInputError, match=words):
             call()

@@ -17,9 +17,8 @@ from tabled import each_row
 
 from problems.door import natural_step_size
 from problems.evaluation import cosine_scores
-from problems.metric import CometMetric, EuclideanMetric, LegoMetric
+from problems.metric import BoostMetric, CometMetric, EuclideanMetric, LegoMetric
 from problems.metric.base import TripletLearner
-from problems.metric.boost import boost_metric
 from problems.ranking import LoretaLabelRanker, mean_average_precision
 from problems.similarity import LoretaSimilarity
 from problems.text import information_gain
@@ -90,7 +89,7 @@ def test_damaged_matrices_reach_no_loop(matrix: Any) -> None:
         lambda: PARTS["CometMetric"].make().fit(matrix, LABELS),
         lambda: BilinearSum(matrix, matrix, squared, np.ones(24)),
         lambda: TripletSum(X, matrix),
-        lambda: boost_metric(matrix, TRIPLETS),
+        lambda: BoostMetric().fit_triplets(matrix, TRIPLETS),
         lambda: cosine_scores(matrix),
         lambda: information_gain(matrix, LABELS),
         lambda: LoretaLabelRanker().fit(X, matrix),

@@ -51,6 +51,9 @@ def test_rivals_alone_and_no_random_starts(run: Run) -> None:
     assert outcome.claims == []
     assert outcome.parameters["used"] == {}
     assert not run.path("optima.png").exists()
+    # Rivals choose in the same folds by the same measure: another one is another result.
+    coembedding(run, splits=1, rows=60, methods="br-lr", folds=2, starts=0, select_by="hamming", resume=True)
+    assert len(run.path("cells.jsonl").read_text().splitlines()) == 2
 
 
 def test_selection_by_hamming_score(run: Run) -> None:

@@ -97,7 +97,7 @@ def test_ranking_selects_step_sizes(tmp_path: Path, rmopt: Command) -> None:
     )
     rows = json.loads(rmopt("ranking", *options, "--json", "--out", str(tmp_path)).stdout)["rows"]
     assert [row["method"] for row in rows] == ["label frequency", "LORETA-1", "passive-aggressive"]
-    assert rows[1]["step_size"] in RANKING_METHODS["loreta"].grid
+    assert {"step_size": rows[1]["step_size"]} in RANKING_METHODS["loreta"].grid
     assert rows[1]["map"] > rows[0]["map"] + 0.1
     assert rows[1]["map_sem"] is None
 
@@ -123,8 +123,8 @@ def test_similarity_selects_step_sizes_and_keeps_other_settings(tmp_path: Path, 
     options = ("--methods", "loreta,oasis", "--triplets", "500", "--retraction", "orthographic", "--select")
     result = json.loads(rmopt("similarity", *options, "--json", "--out", str(tmp_path)).stdout)
     chosen = result["parameters"]["step_sizes"]
-    assert chosen["LORETA-1"] in METHODS["loreta"].grid
-    assert chosen["OASIS"] in METHODS["oasis"].grid
+    assert {"step_size": chosen["LORETA-1"]} in METHODS["loreta"].grid
+    assert {"step_size": chosen["OASIS"]} in METHODS["oasis"].grid
     fixed = ("--step-size", str(chosen["LORETA-1"]), "--steps", f"oasis={chosen['OASIS']}")
     again = rmopt("similarity", *options[:-1], *fixed, "--json", "--out", str(tmp_path))
     rows = json.loads(again.stdout)["rows"]
@@ -204,7 +204,7 @@ def test_cells_survive_and_refuse_damage(tmp_path: Path) -> None:
 def test_a_model_that_diverges_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wild = dataclasses.replace(METHODS["naive-gd"], step_size=1e3)
+    wild = dataclasses.replace(METHODS["naive-gd"], estimator=METHODS["naive-gd"].made(step_size=1e3))
     monkeypatch.setitem(METHODS, "naive-gd", wild)
     outcome = similarity_ranks(
         Run("similarity-ranks", 0, tmp_path, quiet=True), methods="naive-gd,loreta", ranks="4,8", budget=128,
@@ -242,6 +242,8 @@ def test_claims_follow_the_numbers() -> None:
     ]
     lost = good | {("naive-gd", 10): [{"map": None, "curve": []}]}
     assert [claim.reproduced for claim in rank_claims(lost)][2:4] == [None, True]
+    gone = good | {("loreta", 30): [{"map": None, "curve": []}]}
+    assert [claim.numbers for claim in rank_claims(gone)][5:] == ["a model diverged"] * 3
     labels = {
         ("loreta", "identity", 2): cell(0.5), ("loreta", "zero", 2): cell(0.4), ("loreta", "identity", 8): cell(0.5),
         ("loreta", "zero", 8): cell(0.6), ("pa", "zero", 2): cell(0.3), ("pa", "zero", 8): cell(0.65),

@@ -19,7 +19,7 @@ from problems.cells import Cells
 from problems.datasets import load
 from problems.images import BACKGROUND
 from problems.multilabel import MultilabelBundle
-from problems.ranking.model import LabelScores
+from problems.ranking.estimator import LabelScores
 from problems.ratings import Ratings
 from problems.similarity import LoretaSimilarity
 from problems.similarity.model import BilinearSimilarity

@@ -10,7 +10,7 @@ from problems.coembedding import (
     LinkPrediction,
     LinkPredictor,
 )
-from problems.coembedding.links import smooth_hinge
+from problems.coembedding.cost import smooth_hinge
 from rmopt.core import InvalidInputError
 
 
@@ -19,11 +19,11 @@ def test_link_losses_by_hand() -> None:
     cost = LinkPrediction(X, [[0, 1], [0, 2]], [1, 0])
     Q = np.array([[0.0], [0.5], [1.5], [2.0]])
     # Thresholds 4, 2.25, 0.25; distances 0.25 and 2.25.
-    link = np.logaddexp(smooth_hinge(np.array(0.25 - 4.0)), smooth_hinge(np.array(0.25 - 2.25)))
-    other = smooth_hinge(np.array(0.5 * (4.0 + 0.25) - 2.25))
+    link = np.logaddexp(smooth_hinge(np.array(0.25 - 4.0))[0], smooth_hinge(np.array(0.25 - 2.25))[0])
+    other = smooth_hinge(np.array(0.5 * (4.0 + 0.25) - 2.25))[0]
     np.testing.assert_allclose(cost.at(Q).value, link + other, rtol=1e-13)
     # The convex loss of a pair without a link is no smaller than that of the smaller threshold.
-    assert other >= smooth_hinge(np.array(0.25 - 2.25))
+    assert other >= smooth_hinge(np.array(0.25 - 2.25))[0]
 
 
 def test_links_are_predicted_where_features_tell() -> None:

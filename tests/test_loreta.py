@@ -11,7 +11,7 @@ from rmopt.core import Factored, LowRankPoint
 from rmopt.costs import BilinearSum, absolute, hinge, squared
 from rmopt.costs.losses import Loss
 from rmopt.engines import BilinearEngine
-from rmopt.engines.gauge import GENERAL
+from rmopt.engines.gauged import GENERAL
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import SecondOrder
 

@@ -13,7 +13,7 @@ from rmopt.costs import LOSSES, BilinearSum, TripletSum, absolute, hinge, square
 from rmopt.costs.bilinear import Bilinear
 from rmopt.costs.losses import Loss
 from rmopt.engines import BatchEngine, BilinearEngine, ReferenceEngine, choose_engine
-from rmopt.engines.gauge import GENERAL
+from rmopt.engines.gauged import GENERAL
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import Orthographic, SecondOrder
 from rmopt.solvers import SGD, ShuffledEpochs

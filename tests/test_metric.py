@@ -15,12 +15,10 @@ from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from problems.datasets import load
+from problems.evaluation import evaluate_retrieval, matrix_scores
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
-from problems.metric.bench import scores_of
-from problems.metric.boost import boost_metric
 from problems.metric.claims import metric_claims
-from problems.metric.hdsl import hdsl
-from problems.metric.outside import OUTSIDE, outside_metric
+from problems.metric.rivals import OUTSIDE, OutsideMetric
 from problems.text import informative_unit_rows
 from problems.triplets import ClassTriplets
 from rmopt import InvalidInputError
@@ -85,9 +83,9 @@ def test_distances_are_those_of_the_matrix(estimator: Any, digits: Any) -> None:
 
 
 def precision_at_10(W: np.ndarray, X: np.ndarray, y: np.ndarray, rank_by: str) -> float:
-    from problems.evaluation import evaluate_retrieval
-
-    return evaluate_retrieval(scores_of(W, X, rank_by), y, ks=(10,)).precision_at[10]
+    return evaluate_retrieval(matrix_scores(W, X, distance=rank_by == "distance"), y, ks=(10,)).precision_at[
+        10
+    ]
 
 
 @pytest.mark.parametrize(
@@ -115,8 +113,12 @@ def test_scores_rank_as_distances_do() -> None:
     rows = np.arange(7)
     squares = np.array([[(a - b) @ W @ (a - b) for b in X] for a in X])
     for data in (X, sp.csr_array(X)):
-        assert np.array_equal(np.argsort(-scores_of(W, data, "distance")(rows)), np.argsort(squares))
-        assert np.allclose(scores_of(W, data, "similarity")(rows), X @ W @ X.T)
+        assert np.array_equal(np.argsort(-matrix_scores(W, data, distance=True)(rows)), np.argsort(squares))
+        assert np.allclose(matrix_scores(W, data)(rows), X @ W @ X.T)
+
+
+def learned(estimator: Any, X: Any, triplets: np.ndarray) -> np.ndarray:
+    return estimator.fit_triplets(X, triplets).get_mahalanobis_matrix()
 
 
 def test_boosting_minimises_its_cost() -> None:
@@ -130,13 +132,13 @@ def test_boosting_minimises_its_cost() -> None:
         far, near = (np.einsum("ti,ij,tj->t", q - other, W, q - other) for other in (n, p))
         return float(np.log(np.exp(near - far).sum()) + 0.3 * np.trace(W))
 
-    W = boost_metric(X, triplets, penalty=0.3, n_learners=2000)
+    W = learned(BoostMetric(2000, penalty=0.3), X, triplets)
     least = min(
         minimize(lambda flat: cost(flat.reshape(3, 3) @ flat.reshape(3, 3).T), rng.standard_normal(9)).fun
         for _ in range(3)
     )
     assert cost(W) == pytest.approx(least, abs=1e-3)
-    assert cost(boost_metric(X, triplets, penalty=0.3, n_learners=1)) < cost(np.zeros((3, 3)))
+    assert cost(learned(BoostMetric(1, penalty=0.3), X, triplets)) < cost(np.zeros((3, 3)))
 
 
 def test_hdsl_takes_the_best_basis_and_convex_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,20 +158,21 @@ def test_hdsl_takes_the_best_basis_and_convex_steps(monkeypatch: pytest.MonkeyPa
         for v in (np.eye(4)[i] + np.eye(4)[j], np.eye(4)[i] - np.eye(4)[j])
     ]
     # The diagonal of the gradient is new at every iteration here, and each feature is among so many candidates.
-    monkeypatch.setattr("problems.metric.hdsl.RENEW_EVERY", 1)
+    monkeypatch.setattr("problems.metric.rivals.RENEW_EVERY", 1)
     for number in range(5):
         G = np.einsum("t,ti,tj->ij", slope(expected), q, p - n)
         share = 2.0 / (number + 2.0)
         best = min(bases, key=lambda basis: np.vdot(G, basis))
         expected = (1.0 - share) * expected + share * best
         draws = np.tile(np.arange(4), (number + 1, 1))
-        monkeypatch.setattr("problems.metric.hdsl.candidates", lambda *_, draws=draws: draws)
-        assert np.allclose(hdsl(X, triplets, scale=2.0, n_iterations=number + 1), expected)
+        monkeypatch.setattr("problems.metric.rivals.candidates", lambda *_, draws=draws: draws)
+        assert np.allclose(learned(HdslMetric(2.0, n_iterations=number + 1), X, triplets), expected)
     monkeypatch.undo()
-    W = hdsl(sp.csr_array(X), triplets, scale=2.0, n_iterations=200)
+    metric = HdslMetric(2.0, n_iterations=200, random_state=0)
+    W = learned(metric, sp.csr_array(X), triplets)
     assert np.trace(W) == pytest.approx(4.0)
     assert np.linalg.eigvalsh(W)[0] > -1e-12
-    assert np.allclose(W, hdsl(X, triplets, scale=2.0, n_iterations=200))
+    assert np.allclose(W, learned(metric, X, triplets))
 
 
 def test_metrics_learn_from_given_triplets(digits: Any) -> None:
@@ -226,15 +229,18 @@ def test_comet_resumes(digits: Any, tmp_path: Path) -> None:
         assert np.array_equal(metric.mahalanobis_, whole.mahalanobis_)
 
 
-def test_outside_learners_need_their_package() -> None:
+def test_outside_learners_need_their_package(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InvalidInputError, match="unknown"):
-        outside_metric("nca")
+        OutsideMetric("nca").fit(np.eye(4), [0, 0, 1, 1])
     try:
         import metric_learn  # noqa: F401
     except ImportError:
         for name in OUTSIDE:
             with pytest.raises(MissingCapabilityError, match=r"metric-learn.*install"):
-                outside_metric(name)
+                OutsideMetric(name).fit(np.eye(4), [0, 0, 1, 1])
+        with pytest.raises(SystemExit):
+            main(["run", "metric", "--methods", "euclidean,lmnn"])
+        assert "leave these methods out" in capsys.readouterr().err
 
 
 def test_claims_follow_the_numbers() -> None:

@@ -15,7 +15,7 @@ from rmopt.core import Cost, Factored, MissingCapabilityError, PSDPoint
 from rmopt.costs import BilinearSum, TripletSum, absolute, hinge, squared
 from rmopt.costs.losses import Loss
 from rmopt.engines import ReferenceEngine, SymmetricBilinearEngine, choose_engine
-from rmopt.engines.gauge import SYMMETRIC
+from rmopt.engines.gauged import SYMMETRIC
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import FixedRankEmbedded, PolarPSD, PSDFixedRank
 from rmopt.retractions import MetricProjectionPSD, PolarFactors, SecondOrder, SecondOrderPSD

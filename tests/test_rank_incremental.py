@@ -344,6 +344,14 @@ def test_wrong_problems_are_refused() -> None:
         )
 
 
+def test_newton_ends_where_nothing_but_rounding_is_left() -> None:
+    for name, cost in convex_costs().items():
+        Y = np.random.default_rng(0).standard_normal((cost.shape[0], 3))
+        result = TrustRegions(tol=0.0).run(Problem(PSDFactors(*Y.shape), cost + Trace(0.3)), Y)
+        assert result.stopped_by.startswith("rounding"), name
+        assert result.steps < 100, name
+
+
 def test_factor_solvers_run_alone() -> None:
     """Burer and Monteiro: from a random start over enough columns the minimum is global; over fewer it is not."""
     _, cost, minimum = regression(10, 30)

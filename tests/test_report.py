@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from rmopt.cli.report import write_report
-from rmopt.cli.result import result_of
+from rmopt.cli.result import result_of, write_report
 from rmopt.experiments import Claim, Outcome
 
 VOID = {"meta", "img"}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from problems.full_matrix import distance_targets
+from problems.online import distance_targets
 from problems.ranking import GroupPerceptron, LabelRanking, MatrixPerceptron, WarpRanking
 from problems.ranking import PassiveAggressive as LabelPassiveAggressive
 from problems.ranking.rivals import FullRankEngine
@@ -157,7 +157,7 @@ def test_lego_solves_its_problem_at_every_pair() -> None:
 
 def test_lego_by_hand() -> None:
     # One feature, z = 2, M = 1: distance 4, target 1, η = 1: (4 − 1 + √(9 + 64)) / 8 is reached.
-    from problems._full_matrix import log_det_weight
+    from problems.kernels import log_det_weight
 
     moved = 1.0 - log_det_weight(4.0, 1.0, 1.0) * 2.0 * 2.0
     assert 4 * moved == pytest.approx((3 + np.sqrt(73)) / 8)

@@ -11,7 +11,7 @@ from regression_runs import Array
 
 from problems.coembedding import MultilabelCoembedding, TagRecommender
 from problems.coembedding.training import minimise
-from rmopt.engines.spectrum import leading_eigenpairs
+from rmopt.engines.certificate import leading_eigenpairs
 from rmopt.linalg import leading_eigh
 from rmopt.solvers import (
     RankIncremental,

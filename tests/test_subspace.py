@@ -21,7 +21,7 @@ from problems.subspace import (
     MatrixCompletion,
     MultitaskFeatures,
 )
-from problems.subspace.completion import dealt, known_entries
+from problems.subspace.cost import dealt, known_entries
 from problems.subspace.instances import agent_sums
 from problems.subspace.multitask_experiment import shared_features_tasks
 from problems.subspace.shares import low_rank_shares, shares_of

@@ -13,7 +13,7 @@ import sklearn
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from tabled import each_row
 
-import problems.subspace.completion_estimator as module
+import problems.subspace.estimators as module
 from problems.subspace import (
     RCGMC,
     RTRMC,
@@ -201,7 +201,7 @@ def test_data_are_freed_without_the_garbage_collector(kind: Any, monkeypatch: py
 
 def test_one_check_of_the_entries_in_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    monkeypatch.setattr("problems.subspace.completion.sound", lambda name, table: calls.append(name) or table)
+    monkeypatch.setattr("problems.subspace.cost.sound", lambda name, table: calls.append(name) or table)
     made(GossipMatrixCompletion, bias=True).fit(ratings())
     assert calls == ["ratings"]
 

@@ -8,9 +8,8 @@ import pytest
 from rich.console import Console
 from tabled import each_row
 
-from rmopt.cli.numbers import format_numbers
 from rmopt.cli.result import plain
-from rmopt.cli.table import heading_of, print_rows
+from rmopt.cli.table import format_numbers, heading_of, print_rows
 from rmopt.core.errors import InvalidInputError
 
 

@@ -36,8 +36,7 @@ print(f"W is {W.shape[0]} × {W.shape[1]}, its least eigenvalue {np.linalg.eigva
 # Each test image ranks the others; precision at 10 is the share of its class among the first ten. COMET's
 # cost speaks of the similarity qᵀWp, the others' of the distance; each is ranked by its own.
 
-from problems.evaluation import evaluate_retrieval
-from problems.metric.bench import scores_of
+from problems.evaluation import evaluate_retrieval, matrix_scores
 
 precision, curves = {}, {}
 for name, metric, rank_by in (
@@ -48,7 +47,7 @@ for name, metric, rank_by in (
 ):
     if metric is not comet:
         metric.fit(X, y)
-    scores = scores_of(metric.get_mahalanobis_matrix(), X_test, rank_by)
+    scores = matrix_scores(metric.get_mahalanobis_matrix(), X_test, distance=rank_by == "distance")
     curves[name] = evaluate_retrieval(scores, y_test, ks=range(1, 41)).precision_at
     precision[name] = curves[name][10]
     print(f"{name:12} {precision[name]:.3f}")

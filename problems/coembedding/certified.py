@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any
 
 import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from problems.coembedding.training import minimise
-from problems.door import Embedder, kept_count, product, seen
-from rmopt.core.arguments import Check, bounded, flag, number, optional
+from problems.door import Checked, Embedder, in_order, kept_count, product, seen
+from rmopt.core.arguments import bounded, flag, number, optional
 from rmopt.core.errors import InvalidInputError
 from rmopt.costs import ConvexCost
 from rmopt.solvers import CertifiedResult, Growth, RankIncremental, Recorder
+
+gap = bounded(number, least=0)
+# Below the least, what certifies a minimum is no number.
+weight = bounded(number, least=1e-100)
 
 
 def _growth(name: str, value: Any) -> Any:
@@ -22,38 +28,18 @@ def _growth(name: str, value: Any) -> Any:
     return RankIncremental(value).growth
 
 
-class Certified:
+@dataclass(eq=False, repr=False)
+class Certified(Checked, BaseEstimator):
     """An estimator whose parameters say how its convex cost is minimised, and whose attributes say how well.
 
-    Attributes
-    ----------
-    beta, growth, max_rank, tol, verbose
-        Parameters; see `problems.coembedding.CoembeddingClassifier`.
-    rank_ : int
-    n_iter_ : int
-        Rounds.
-    objective_, gap_ : float
-        The objective, and how far above the global minimum it can be at most.
-    is_global_ : bool
-        Whether the gap is within `tol`.
-    history_ : list of dict
-        Rank, objective, eigenvalue and gap by round.
+    They are described in `problems.coembedding.CoembeddingClassifier`.
     """
 
-    beta: float
-    growth: Growth | None
-    max_rank: int | None
-    tol: float
-    verbose: bool
-
-    _parameters: ClassVar[dict[str, Check]] = {
-        # Below, what certifies a minimum is no number.
-        "beta": bounded(number, least=1e-100),
-        "growth": _growth,
-        "max_rank": optional(kept_count),
-        "tol": bounded(number, least=0),
-        "verbose": flag,
-    }
+    _: KW_ONLY
+    growth: Annotated[Growth | None, _growth] = None
+    max_rank: Annotated[int | None, optional(kept_count)] = None
+    tol: Annotated[float, gap] = 1e-4
+    verbose: Annotated[bool, flag] = False
 
     def solver(self) -> RankIncremental:
         """Return the solver that the parameters describe."""
@@ -81,7 +67,7 @@ class Certified:
         return result.point.factor()
 
 
-class CertifiedEmbedder(Certified, Embedder):
+class CertifiedEmbedder(Embedder, Certified):
     """A certified estimator that embeds rows x at U x, where `components_` is Uᵀ."""
 
     n_features_in_: int
@@ -98,4 +84,17 @@ class CertifiedEmbedder(Certified, Embedder):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.target_tags.required = True
+        return tags
+
+
+class LabelTables(ClassifierMixin):
+    """A classifier of several labels from dense or sparse rows."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of samples whose labels are all right."""
+        return super().score(X, in_order("y", y), sample_weight)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.classifier_tags.multi_label = True
         return tags

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from problems.cells import mean_and_sem
-from problems.coembedding.methods import MEASURES, METHODS, PRINTED
+from problems.coembedding.methods import MEASURES, METHODS, NAMES, PRINTED
 from rmopt.experiments import Claim
 
 Results = Mapping[str, list[dict[str, Any]]]
@@ -17,7 +17,6 @@ Results = Mapping[str, list[dict[str, Any]]]
 SAME = 1e-5
 # Measures are comparable that differ by this share.
 COMPARABLE = 0.015
-NAMES = {"hamming": "Hamming score", "micro_f1": "micro-F1", "macro_f1": "macro-F1"}
 
 
 def table_claims(results: Results, data: str) -> list[Claim]:
@@ -31,8 +30,9 @@ def table_claims(results: Results, data: str) -> list[Claim]:
         theirs = {rival: mean_and_sem(cell[name] for cell in results[rival])[0] for rival in rivals}
         best = max(theirs, key=theirs.__getitem__)
         mean, sem = ours[name]
-        gaps = [a[name] - b[name] for a, b in zip(results["ila"], results[best], strict=True)]
-        gap, spread = mean_and_sem(gaps)
+        gap, spread = mean_and_sem(
+            a[name] - b[name] for a, b in zip(results["ila"], results[best], strict=True)
+        )
         made.append(
             Claim(
                 f"ILA is comparable to the best competitor in {NAMES[name]} (within {COMPARABLE:.1%})",
@@ -41,13 +41,10 @@ def table_claims(results: Results, data: str) -> list[Claim]:
                 f"{gap:+.1f} ± {spread or 0.0:.1f}",
             )
         )
-    printed = PRINTED.get(data, {}).get("ILA")
-    if printed:
-        numbers = ", ".join(
-            f"{NAMES[name]} {ours[name][0]:.1f} ({level})"
-            for name, level in zip(MEASURES, printed, strict=True)
-        )
-        reached = all(ours[name][0] >= level for name, level in zip(MEASURES, printed, strict=True))
+    if data in PRINTED:
+        levels = dict(zip(MEASURES, PRINTED[data]["ILA"], strict=True))
+        numbers = ", ".join(f"{NAMES[name]} {ours[name][0]:.1f} ({level})" for name, level in levels.items())
+        reached = all(ours[name][0] >= level for name, level in levels.items())
         made.append(Claim("ILA reaches the paper's row (printed numbers in brackets)", reached, numbers))
     return made
 

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from joblib import Parallel, delayed
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import KFold, check_cv
-from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils.multiclass import type_of_target, unique_labels
 from sklearn.utils.validation import column_or_1d
 
-from problems.coembedding.certified import CertifiedEmbedder
-from problems.coembedding.multilabel import MultilabelCoembedding
-from problems.coembedding.training import BETAS, checked_betas, path
-from problems.door import admit, finite, in_range, kept_count
+from problems.coembedding.certified import CertifiedEmbedder, LabelTables, weight
+from problems.coembedding.cost import MultilabelCoembedding
+from problems.coembedding.training import BETAS, checked_betas, minimise
+from problems.door import admit, finite, in_order, in_range, kept_count
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import Check, check_parameters, integer, optional
-from rmopt.core.matrices import sound
+from rmopt.core.arguments import check_parameters, integer, optional
 from rmopt.engines.threads import one_blas_thread
-from rmopt.solvers import LBFGS, Growth, RankIncremental
+from rmopt.solvers import LBFGS, RankIncremental
 
 Array = np.ndarray
 
@@ -40,7 +39,21 @@ def _jobs(name: str, value: Any) -> int:
     return integer(name, value, -1000, 1000)
 
 
-class CoembeddingClassifier(CertifiedEmbedder, ClassifierMixin, BaseEstimator):
+def _scoring(name: str, value: Any) -> Any:
+    return value if callable(value) or value is None else get_scorer(value)
+
+
+def _folds(name: str, value: Any) -> Any:
+    """Return a splitter."""
+    if isinstance(value, str | bytes):
+        raise InvalidInputError(f"{name} = {value!r} must be a number of folds, a splitter or None.")
+    if value is None or isinstance(value, Integral):
+        return KFold(5 if value is None else integer(name, value, 2), shuffle=True, random_state=0)
+    return check_cv(value)
+
+
+@dataclass(eq=False, repr=False)
+class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     """Samples, labels and a threshold in one Euclidean space: a label applies where it is nearer than the threshold.
 
     Mirzazadeh et al. (2015), section 6: the convex equation 13, minimised by `RankIncremental` to a certified global
@@ -88,20 +101,7 @@ class CoembeddingClassifier(CertifiedEmbedder, ClassifierMixin, BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        beta: float = 5.0,
-        *,
-        growth: Growth | None = None,
-        max_rank: int | None = None,
-        tol: float = 1e-4,
-        verbose: bool = False,
-    ) -> None:
-        self.beta = beta
-        self.growth = growth
-        self.max_rank = max_rank
-        self.tol = tol
-        self.verbose = verbose
+    beta: Annotated[float, weight] = 5.0
 
     @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:
@@ -118,12 +118,11 @@ class CoembeddingClassifier(CertifiedEmbedder, ClassifierMixin, BaseEstimator):
         self
         """
         check_parameters(self, self._parameters)
-        X, table = self._checked(X, Y)
-        return self._take(self.minimised(MultilabelCoembedding(X, table), self.beta))
+        return self._take(self.minimised(MultilabelCoembedding(*self._checked(X, Y)), self.beta))
 
     def _checked(self, X: Any, Y: Any) -> tuple[Any, Array]:
         """Return X, and the indicators of the labels."""
-        kind = type_of_target(sound("Y", Y), input_name="Y")
+        kind = type_of_target(in_order("Y", Y), input_name="Y")
         if kind not in ("multilabel-indicator", "multiclass", "binary"):
             raise InvalidInputError(
                 f"Unknown label type: {kind}. Y must be a table of indicators, or one class for each sample."
@@ -131,19 +130,18 @@ class CoembeddingClassifier(CertifiedEmbedder, ClassifierMixin, BaseEstimator):
         X, Y = admit(self, X, Y, multi_output=True)
         in_range(X)
         self._single = kind != "multilabel-indicator"
-        if self._single and np.ndim(Y) == 2:
-            Y = column_or_1d(Y, warn=True)
         if not self._single:
             table = np.asarray(Y.toarray() if sp.issparse(Y) else Y)
             self.classes_ = np.arange(table.shape[1])
             return X, table
+        if np.ndim(Y) == 2:
+            Y = column_or_1d(Y, warn=True)
         self.classes_ = unique_labels(Y)
         if len(self.classes_) < 2:
             raise InvalidInputError(
                 f"CoembeddingClassifier needs 2 classes or more, got 1 class: {self.classes_}."
             )
-        table = LabelBinarizer().fit(self.classes_).transform(Y)
-        return X, np.hstack([1 - table, table]) if table.shape[1] == 1 else table
+        return X, Y[:, None] == self.classes_
 
     def _take(self, Y: Array) -> Self:
         """Take the embeddings of features, labels and threshold from a factor."""
@@ -151,6 +149,17 @@ class CoembeddingClassifier(CertifiedEmbedder, ClassifierMixin, BaseEstimator):
         self.components_ = np.ascontiguousarray(Y[:n].T)
         self.label_embedding_, self.threshold_embedding_ = Y[n:-1], Y[-1]
         return self
+
+    def _path(
+        self, X: Any, Y: Any, betas: list[float], solver: RankIncremental, warn: bool = False
+    ) -> list[Self]:
+        """Return a copy for each weight, each trained from the one with the next larger weight."""
+        loss, models, start = MultilabelCoembedding(*self._checked(X, Y)), [], None
+        for beta in betas[::-1]:
+            model, result = copy(self), minimise(loss, beta, solver, start)
+            model.beta, start = beta, result.point
+            models.append(model._take(model.keep(result, warn)))
+        return models[::-1]
 
     def decision_function(self, X: Any) -> Array:
         """Return t(x) − d(x, y), shape (n_samples, n_labels), which is positive where a label applies.
@@ -173,15 +182,6 @@ class CoembeddingClassifier(CertifiedEmbedder, ClassifierMixin, BaseEstimator):
         which = (scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return self.classes_[which]
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of samples whose labels are all right."""
-        return super().score(X, sound("y", y), sample_weight)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = True
-        return tags
-
 
 def coembedding_path(
     X: Any, Y: Any, betas: Sequence[float] = BETAS, **options: Any
@@ -202,27 +202,22 @@ def coembedding_path(
     """
     model = CoembeddingClassifier(**options)
     check_parameters(model, model._parameters)
-    return _path(X, Y, betas, model.solver(), options, warn=True)
+    return model._path(X, Y, checked_betas(betas), model.solver(), warn=True)
 
 
-def _path(
-    X: Any, Y: Any, betas: Sequence[float], solver: RankIncremental, options: dict[str, Any], *, warn: bool
-) -> list[CoembeddingClassifier]:
-    loss = MultilabelCoembedding(*CoembeddingClassifier(**options)._checked(X, Y))
-    models = []
-    for beta, result in path(loss, betas, solver):
-        model = CoembeddingClassifier(beta, **options)
-        model._checked(X, Y)
-        models.append(model._take(model.keep(result, warn)))
-    return models[::-1]
-
-
+@dataclass(eq=False, repr=False)
 class CoembeddingClassifierCV(CoembeddingClassifier):
     """`CoembeddingClassifier` with its weight chosen by cross-validation, along warm-started paths.
 
     Parameters
     ----------
     betas : sequence of float
+    growth, max_rank : optional
+        As in `CoembeddingClassifier`.
+    tol : float
+        Relative gap of the model with the chosen weight.
+    verbose : bool
+        As in `CoembeddingClassifier`.
     cv : int, splitter, iterable or None
         Folds; shuffled with a fixed seed for a number. None: 5.
     scoring : str, callable or None
@@ -230,17 +225,9 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         `score`.
     n_jobs : int or None
         Threads, one for a fold.
-    growth : Growth, optional
-        As in `CoembeddingClassifier`.
-    max_rank : int, optional
-        As in `CoembeddingClassifier`.
-    tol : float
-        Relative gap of the model with the chosen weight.
     path_iterations : int
         Iterations of L-BFGS in each of at most five rounds on the paths, where models need only be good enough to
         be compared.
-    verbose : bool
-        Draw a progress bar on standard error.
 
     Attributes
     ----------
@@ -250,46 +237,23 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         By weight, ascending.
     """
 
-    _parameters: ClassVar[dict[str, Check]] = {
-        **{name: check for name, check in CoembeddingClassifier._parameters.items() if name != "beta"},
-        "betas": lambda name, value: checked_betas(value),
-        "cv": lambda name, value: _folds(value),
-        "scoring": lambda name, value: value if callable(value) or value is None else get_scorer(value),
-        "n_jobs": optional(_jobs),
-        "path_iterations": kept_count,
-    }
-
-    def __init__(
-        self,
-        betas: Sequence[float] = BETAS,
-        *,
-        cv: Any = 5,
-        scoring: str | Callable[..., float] = "f1_micro",
-        n_jobs: int | None = None,
-        growth: Growth | None = None,
-        max_rank: int | None = None,
-        tol: float = 1e-4,
-        path_iterations: int = 200,
-        verbose: bool = False,
-    ) -> None:
-        self.betas = betas
-        self.cv = cv
-        self.scoring = scoring
-        self.n_jobs = n_jobs
-        self.growth = growth
-        self.max_rank = max_rank
-        self.tol = tol
-        self.path_iterations = path_iterations
-        self.verbose = verbose
+    # Not a parameter here.
+    _parameters = CertifiedEmbedder._parameters
+    beta: float = field(init=False)
+    betas: Annotated[Sequence[float], lambda _, betas: checked_betas(betas)] = BETAS
+    _: KW_ONLY
+    cv: Annotated[Any, _folds] = 5
+    scoring: Annotated[str | Callable[..., float] | None, _scoring] = "f1_micro"
+    n_jobs: Annotated[int | None, optional(_jobs)] = None
+    path_iterations: Annotated[int, kept_count] = 200
 
     @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:
         check_parameters(self, self._parameters)
-        betas, scorer, cv = checked_betas(self.betas), check_scoring(self, self.scoring), _folds(self.cv)
+        betas, scorer = checked_betas(self.betas), check_scoring(self, self.scoring)
         X, table = self._checked(X, Y)
-        given = Y if self._single else table
+        given = np.asarray(Y) if self._single else table
         tol = max(self.tol, PATH_TOL)
-        options = {"growth": self.growth, "max_rank": self.max_rank, "tol": tol}
         rough = RankIncremental(
             self.growth,
             inner=LBFGS(20, max_iterations=self.path_iterations),
@@ -299,10 +263,11 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         )
 
         def scores(train: Array, test: Array) -> list[float]:
-            models = _path(X[train], np.asarray(given)[train], betas, rough, options, warn=False)
-            return [scorer(model, X[test], np.asarray(given)[test]) for model in models]
+            one = CoembeddingClassifier(growth=self.growth, max_rank=self.max_rank, tol=tol)
+            models = one._path(X[train], given[train], betas, rough)
+            return [scorer(model, X[test], given[test]) for model in models]
 
-        folds = list(cv.split(X, given))
+        folds = list(_folds("cv", self.cv).split(X, given))
         if len(folds) < 2:
             raise InvalidInputError(f"cross-validation needs 2 folds or more, got {len(folds)}.")
         found = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(scores)(*fold) for fold in folds)
@@ -310,12 +275,3 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         means = self.scores_.mean(axis=1)
         self.beta_ = betas[int(np.flatnonzero(means == means.max())[-1])]
         return self._take(self.minimised(MultilabelCoembedding(X, table), self.beta_))
-
-
-def _folds(cv: Any) -> Any:
-    """Return a splitter."""
-    if isinstance(cv, str | bytes):
-        raise InvalidInputError(f"cv = {cv!r} must be a number of folds, a splitter or None.")
-    if cv is None or isinstance(cv, Integral):
-        return KFold(5 if cv is None else integer("cv", cv, 2), shuffle=True, random_state=0)
-    return check_cv(cv)

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
 from threadpoolctl import threadpool_limits
 
-from problems.cells import Cells, chosen_from, mean_and_sem, positive_numbers
-from problems.coembedding.bench import SCORERS, trained
-from problems.coembedding.claims import NAMES, optima_claims, table_claims
+from problems.cells import Cell, check_options, chosen_from, positive_numbers
+from problems.coembedding.claims import optima_claims, table_claims
+from problems.coembedding.cost import MultilabelCoembedding
 from problems.coembedding.figure import draw_optima, draw_scores
-from problems.coembedding.methods import MEASURES, METHODS, PRINTED
-from problems.coembedding.multilabel import MultilabelCoembedding
+from problems.coembedding.methods import MEASURES, METHODS, PRINTED, SCORERS
 from problems.coembedding.optima import local_optima
 from problems.coembedding.training import BETAS, checked_betas, minimise
+from problems.comparison import Comparison, Settings, averaged, crossed
 from problems.datasets import load
 from problems.multilabel import MultilabelBundle
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import integer, number, one_of
+from rmopt.core.arguments import number, one_of
 from rmopt.costs import Trace
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.solvers import RankIncremental
@@ -62,11 +61,7 @@ def coembedding(
     """
     chosen = chosen_from(METHODS, methods, "--methods")
     weights = checked_betas(positive_numbers(betas, "--betas"))
-    for option, value, least in (
-        ("--splits", splits, 1), ("--rows", rows, 0), ("--folds", folds, 2), ("--starts", starts, 0),
-        ("--optima-rows", optima_rows, 0),
-    ):  # fmt: skip
-        integer(option, value, least)
+    check_options(locals(), splits=1, rows=0, folds=2, starts=0, optima_rows=0)
     one_of("--select-by", select_by, SCORERS)
     number("--optima-beta", optima_beta, above=0)
     bundle = load(data, data_home, MultilabelBundle)
@@ -75,47 +70,37 @@ def coembedding(
         f"{bundle.name} ({bundle.source}): {n_train:,} of {n:,} rows for training, {bundle.X.shape[1]:,} features, "
         f"{bundle.Y.shape[1]} labels, {splits} split{'s' * (splits > 1)}"
     )
-    cells = Cells(run.path("cells.jsonl"), resume)
-    results: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
-    with run.ticks("models", len(chosen) * splits) as tick:
-        for split in range(splits):
-            part = bundle.with_training_rows(n_train, run.seed + split)
-            for name, method in chosen.items():
-                about = {
-                    "data": bundle.name,
-                    "method": name,
-                    "split": split,
-                    "seed": run.seed,
-                    "rows": n_train,
-                }
-                if method.make is None:
-                    about |= {"betas": weights, "folds": folds, "select_by": select_by}
-                compute = partial(trained, part, method, weights, folds, select_by, run.seed + split)
-                results[name].append(cells.get(about, compute))
-                tick()
+    parts = [bundle.with_training_rows(n_train, run.seed + split) for split in range(splits)]
+
+    def train(one: Settings) -> Cell:
+        part, seed = parts[one["split"]], run.seed + one["split"]
+        return chosen[one["method"]].trained(part, weights, folds, select_by, seed)
+
+    comparison = Comparison(
+        run, resume, data=bundle.name, seed=run.seed, rows=n_train, folds=folds, select_by=select_by
+    )
+    settings = [
+        one | ({"betas": weights} if chosen[one["method"]].make is None else {})
+        for one in crossed(split=range(splits), method=chosen)
+    ]
+    results = comparison.results(settings, train, by=("method",))
+    table = [_row(name, found, bundle.name) for name, found in results.items()]
+    run.draw("scores.png", draw_scores, table, bundle.name, size=(9.0, 3.6))
     claims = table_claims(results, bundle.name)
-    _draw_scores(run, results, bundle.name)
-    used: dict[str, Any] = {}
-    if "ila" in results:
-        used = {key: [cell[key] for cell in results["ila"]] for key in ("beta", "rank", "gap", "fit_seconds")}
     if starts:
-        claims += _optima(run, bundle, n_train, starts, optima_rows, optima_beta)
+        claims += _optima(run, parts[0].scaled(), starts, optima_rows, optima_beta)
+    ours = results.get("ila", [])
     return Outcome(
         data=bundle.name,
         parameters={
             "rows": n_train, "splits": splits, "betas": weights, "folds": folds, "select_by": select_by,
-            "starts": starts, "optima_rows": optima_rows, "optima_beta": optima_beta, "used": used,
+            "starts": starts, "optima_rows": optima_rows, "optima_beta": optima_beta,
+            "used": {key: [cell[key] for cell in ours] for key in ("beta", "rank", "gap", "fit_seconds") if ours},
         },
-        rows=[_row(name, found, bundle.name) for name, found in results.items()],
+        rows=table,
         headings=HEADINGS,
         claims=claims,
     )  # fmt: skip
-
-
-def _watched(rank: int) -> list[int]:
-    """Return at most nine numbers of columns: from 1 on, and just below, at and above the optimal rank."""
-    below = np.linspace(1, max(rank - 1, 1), 7).round().astype(int)
-    return sorted({*below.tolist(), max(rank, 1), rank + 1})
 
 
 def _training_rows(bundle: MultilabelBundle, rows: int) -> int:
@@ -126,51 +111,29 @@ def _training_rows(bundle: MultilabelBundle, rows: int) -> int:
     return wanted
 
 
-def _row(name: str, found: list[dict[str, Any]], data: str) -> dict[str, Any]:
-    row: dict[str, Any] = {"method": METHODS[name].label}
-    printed = PRINTED.get(data, {}).get(METHODS[name].column)
-    for place, measure in enumerate(MEASURES):
-        mean, sem = mean_and_sem(cell[measure] for cell in found)
-        row[measure], row[f"{measure}_sem"] = mean, sem
-        if printed:
-            row[f"{measure}_paper"] = printed[place]
-    row["train_seconds"] = float(np.median([cell["seconds"] for cell in found]))
-    return row
+def _row(name: str, found: list[Cell], data: str) -> Cell:
+    method, numbers = METHODS[name], averaged(found, **{measure: f"{measure}_sem" for measure in MEASURES})
+    printed = PRINTED.get(data, {}).get(method.column, ())
+    numbers |= {f"{measure}_paper": level for measure, level in zip(MEASURES, printed, strict=False)}
+    return {"method": method.label} | {key: numbers[key] for key in HEADINGS if key in numbers}
 
 
-def _draw_scores(run: Run, results: dict[str, list[dict[str, Any]]], data: str) -> None:
-    scores, printed = {}, {}
-    for place, measure in enumerate(MEASURES):
-        found = {}
-        for name, cells in results.items():
-            mean, sem = mean_and_sem(cell[measure] for cell in cells)
-            found[METHODS[name].label] = (mean, sem or 0.0)
-        scores[NAMES[measure]] = found
-        printed[NAMES[measure]] = {
-            METHODS[name].label: PRINTED[data][METHODS[name].column][place]
-            for name in results if data in PRINTED
-        }  # fmt: skip
-    run.draw("scores.png", draw_scores, scores, printed, data, size=(9.0, 3.6))
-
-
-def _optima(
-    run: Run, bundle: MultilabelBundle, n_train: int, starts: int, rows: int, beta: float
-) -> list[Claim]:
-    """Draw the local optima of the first split, and return what they say."""
-    part = bundle.with_training_rows(n_train, run.seed).scaled()
+def _optima(run: Run, part: MultilabelBundle, starts: int, rows: int, beta: float) -> list[Claim]:
+    """Draw the local optima of some training rows, and return what they say."""
     kept = np.flatnonzero(part.train)[: rows or None]
     loss = MultilabelCoembedding(part.X[kept], part.Y[kept])
     with threadpool_limits(1, user_api="blas"):
         best = minimise(loss, beta, RankIncremental(tol=1e-7))
         rank, minimum = best.point.rank, best.certificate.objective
-        ranks = _watched(rank)
+        # At most nine numbers of columns: from 1 on, and just below, at and above the optimal rank.
+        below = np.linspace(1, max(rank - 1, 1), 7).round().astype(int)
+        ranks = sorted({*below.tolist(), max(rank, 1), rank + 1})
         run.say(
             f"global minimum of {len(kept)} rows at beta = {beta:g}: {minimum:.6f}, rank {rank}, certified relative "
             f"gap {best.certificate.relative_gap:.1e}"
         )
         with run.ticks("random starts", starts * len(ranks)) as tick:
-            found = local_optima(loss + Trace(beta), ranks, starts, run.seed, tick)
-    optima = {d: values.tolist() for d, values in found.items()}
-    title = f"{bundle.name}, {len(kept)} rows, {starts} random starts for each d"
+            optima = local_optima(loss + Trace(beta), ranks, starts, run.seed, tick)
+    title = f"{part.name}, {len(kept)} rows, {starts} random starts for each d"
     run.draw("optima.png", draw_optima, optima, minimum, rank, title)
     return optima_claims(optima, minimum, rank)

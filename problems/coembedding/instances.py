@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from problems.coembedding.links import LinkPrediction
-from problems.coembedding.multilabel import MultilabelCoembedding
+from problems.coembedding.cost import LinkPrediction, MultilabelCoembedding, TagRanking
 from problems.coembedding.regression import MetricRegression
-from problems.coembedding.tagging import TagRanking
 from rmopt.catalogue import Instance
 from rmopt.core import Manifold, Problem, Retraction
 from rmopt.costs import EmbeddedCost, Trace

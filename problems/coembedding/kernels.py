@@ -3,103 +3,88 @@
 import numpy as np
 from numba import njit
 
-
-@njit(inline="always")
-def smooth_hinge(z):
-    """Return (2 + z)²/4 between −2 and 0, 1 + z above, and 0 below."""
-    if z <= -2.0:
-        return 0.0
-    return 0.25 * (2.0 + z) ** 2 if z <= 0.0 else 1.0 + z
+from rmopt.kernels.losses import LOGISTIC, slope, value
 
 
 @njit(inline="always")
 def smooth_hinge_slope(z):
-    """Return its slope, from 0 to 1."""
+    """Return the slope of `smooth_hinge`, from 0 to 1."""
     return min(max(0.5 * (2.0 + z), 0.0), 1.0)
 
 
+@njit(inline="always")
+def smooth_hinge(z):
+    """Return (2 + z)²/4 between −2 and 0, 1 + z above, and 0 below."""
+    return smooth_hinge_slope(z) ** 2 if z <= 0.0 else 1.0 + z
+
+
+@njit(inline="always")
+def soft_weights(distances, labels, i, side, weights):
+    """Write exp(h − max h) for the hinges h of one side; return their sum, 0 where there is none, and max h."""
+    m = labels.shape[1]
+    sign, threshold = 2.0 * side - 1.0, distances[i, m]
+    top, mass = -1.0, 0.0
+    for j in range(m):
+        if labels[i, j] == side:
+            weights[j] = smooth_hinge(sign * (distances[i, j] - threshold))
+            top = max(top, weights[j])
+    for j in range(m):
+        if labels[i, j] == side:
+            weights[j] = np.exp(weights[j] - top)
+            mass += weights[j]
+    return mass, top
+
+
 @njit(cache=True, nogil=True)
-def multilabel_loss(distances, labels, slopes):
-    """Write the slopes of both soft maxima of every row, and return their sum.
+def multilabel_loss(distances, labels):
+    """Return the sum of both soft maxima of every row, and its slopes.
 
     The last column of the distances is that of the threshold.
     """
     n, m = labels.shape
-    hinges = np.empty(m)
-    total = 0.0
+    slopes, weights, total = np.empty(distances.shape), np.empty(m), 0.0
     for i in range(n):
-        threshold = distances[i, m]
         slopes[i, m] = 0.0
         for side in range(2):
-            sign = 1.0 if side == 1 else -1.0
-            top, there = -1.0, False
-            for j in range(m):
-                if labels[i, j] == side:
-                    hinges[j] = smooth_hinge(sign * (distances[i, j] - threshold))
-                    top, there = max(top, hinges[j]), True
-            if not there:
+            sign = 2.0 * side - 1.0
+            mass, top = soft_weights(distances, labels, i, side, weights)
+            if mass == 0.0:
                 continue
-            mass = 0.0
-            for j in range(m):
-                if labels[i, j] == side:
-                    mass += np.exp(hinges[j] - top)
             total += top + np.log(mass)
             for j in range(m):
                 if labels[i, j] == side:
-                    slope = sign * smooth_hinge_slope(sign * (distances[i, j] - threshold))
-                    slopes[i, j] = np.exp(hinges[j] - top) / mass * slope
+                    slope = sign * smooth_hinge_slope(sign * (distances[i, j] - distances[i, m]))
+                    slopes[i, j] = weights[j] / mass * slope
                     slopes[i, m] -= slopes[i, j]
-    return total
+    return total, slopes
 
 
 @njit(cache=True, nogil=True)
-def multilabel_curvature(distances, labels, change, bent):
-    """Write the change of the slopes of `multilabel_loss` along a change of the distances."""
+def multilabel_curvature(distances, labels, change):
+    """Return the change of the slopes of `multilabel_loss` along a change of the distances."""
     n, m = labels.shape
-    weights, moved = np.empty(m), np.empty(m)
+    bent, weights, moved, z = np.empty(distances.shape), np.empty(m), np.empty(m), np.empty(m)
     for i in range(n):
-        threshold = distances[i, m]
         bent[i, m] = 0.0
         for side in range(2):
-            sign = 1.0 if side == 1 else -1.0
-            top, there = -1.0, False
-            for j in range(m):
-                if labels[i, j] == side:
-                    z = sign * (distances[i, j] - threshold)
-                    weights[j] = smooth_hinge(z)
-                    moved[j] = sign * (change[i, j] - change[i, m])
-                    top, there = max(top, weights[j]), True
-            if not there:
+            sign, mean = 2.0 * side - 1.0, 0.0
+            mass, _ = soft_weights(distances, labels, i, side, weights)
+            if mass == 0.0:
                 continue
-            mass, mean = 0.0, 0.0
             for j in range(m):
                 if labels[i, j] == side:
-                    weights[j] = np.exp(weights[j] - top)
-                    mass += weights[j]
-                    z = sign * (distances[i, j] - threshold)
-                    mean += weights[j] * smooth_hinge_slope(z) * moved[j]
+                    z[j] = sign * (distances[i, j] - distances[i, m])
+                    moved[j] = sign * (change[i, j] - change[i, m])
+                    mean += weights[j] * smooth_hinge_slope(z[j]) * moved[j]
             mean /= mass
             for j in range(m):
                 if labels[i, j] == side:
-                    z = sign * (distances[i, j] - threshold)
-                    slope = smooth_hinge_slope(z)
-                    second = 0.5 if -2.0 < z < 0.0 else 0.0
+                    slope = smooth_hinge_slope(z[j])
+                    second = 0.5 if -2.0 < z[j] < 0.0 else 0.0
                     share = weights[j] / mass
                     bent[i, j] = sign * share * (second * moved[j] + slope * (slope * moved[j] - mean))
                     bent[i, m] -= bent[i, j]
-
-
-@njit(inline="always")
-def softplus(z):
-    """Return ln(1 + exp z) without overflow."""
-    return max(z, 0.0) + np.log1p(np.exp(-abs(z)))
-
-
-@njit(inline="always")
-def sigmoid(z):
-    """Return 1 / (1 + exp −z) without overflow."""
-    small = np.exp(-abs(z))
-    return 1.0 / (1.0 + small) if z >= 0.0 else small / (1.0 + small)
+    return bent
 
 
 # Sums of distances of one post within this range let exponentials be factored: exp(a − b) = exp(a) exp(−b).
@@ -155,15 +140,14 @@ def row_odds(distances):
 
 
 @njit(cache=True, nogil=True)
-def ranking_loss(distances, posts, n_users, starts, tags, slopes):
-    """Add up ln(1 + exp(d(y) − d(ȳ))) over the tags y of each post and the others ȳ; write the slopes.
+def ranking_loss(distances, posts, n_users, starts, tags):
+    """Add up ln(1 + exp(d(y) − d(ȳ))) over the tags y of each post and the others ȳ; return the sum and its slopes.
 
     Post p is of user posts[p, 0] and item posts[p, 1] and has tags[starts[p] : starts[p + 1]]; d is the sum of the
     user's and the item's row of the distances.
     """
     n_tags = distances.shape[1]
-    total = 0.0
-    slopes[:] = 0.0
+    slopes, total = np.zeros(distances.shape), 0.0
     single, least, spread = row_odds(distances)
     odds, moved = np.empty(n_tags), np.empty(n_tags)
     for p in range(posts.shape[0]):
@@ -190,20 +174,21 @@ def ranking_loss(distances, posts, n_users, starts, tags, slopes):
                 for j in range(n_tags):
                     if odds[j] > 0.0:
                         z = distances[user, y] + distances[item, y] - distances[user, j] - distances[item, j]
-                        total += softplus(z)
-                        moved[y] += sigmoid(z)
-                        moved[j] -= sigmoid(z)
+                        push = slope(LOGISTIC, z, -1.0)
+                        total += value(LOGISTIC, z, -1.0)
+                        moved[y] += push
+                        moved[j] -= push
         for j in range(n_tags):
             slopes[user, j] += moved[j]
             slopes[item, j] += moved[j]
-    return total
+    return total, slopes
 
 
 @njit(cache=True, nogil=True)
-def ranking_curvature(distances, posts, n_users, starts, tags, change, bent):
-    """Write the change of the slopes of `ranking_loss` along a change of the distances."""
+def ranking_curvature(distances, posts, n_users, starts, tags, change):
+    """Return the change of the slopes of `ranking_loss` along a change of the distances."""
     n_tags = distances.shape[1]
-    bent[:] = 0.0
+    bent = np.zeros(distances.shape)
     single, least, spread = row_odds(distances)
     steps, odds, moved = np.empty(n_tags), np.empty(n_tags), np.empty(n_tags)
     for p in range(posts.shape[0]):
@@ -224,7 +209,7 @@ def ranking_curvature(distances, posts, n_users, starts, tags, change, bent):
                 for j in range(n_tags):
                     if odds[j] > 0.0:
                         z = distances[user, y] + distances[item, y] - distances[user, j] - distances[item, j]
-                        share = sigmoid(z)
+                        share = slope(LOGISTIC, z, -1.0)
                         push = share * (1.0 - share) * (steps[y] - steps[j])
                         moved[j] -= push
                         pushed += push
@@ -232,6 +217,7 @@ def ranking_curvature(distances, posts, n_users, starts, tags, change, bent):
         for j in range(n_tags):
             bent[user, j] += moved[j]
             bent[item, j] += moved[j]
+    return bent
 
 
 @njit(cache=True, nogil=True)
@@ -246,7 +232,7 @@ def pairwise_interaction(U, V, TU, TI, triples, others, step_size, penalty):
         margin = 0.0
         for a in range(k):
             margin += (TU[t, a] - TU[other, a]) * U[u, a] + (TI[t, a] - TI[other, a]) * V[i, a]
-        push = sigmoid(-margin)
+        push = slope(LOGISTIC, -margin, -1.0)
         for a in range(k):
             x, y = U[u, a], V[i, a]
             p, q, r, s = TU[t, a], TU[other, a], TI[t, a], TI[other, a]

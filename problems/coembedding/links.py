@@ -1,125 +1,28 @@
-"""The cost of predicting links of an undirected graph, and its estimator."""
+"""Prediction of the links of an undirected graph, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
 from sklearn.metrics import roc_auc_score
 
-from problems.coembedding.certified import CertifiedEmbedder
-from problems.door import admit, array_of, finite, in_range, seedable, table_of_numbers
-from rmopt.core import BlockDiagonal, InvalidInputError
-from rmopt.core.arguments import Check, bounded, check_parameters, number
+from problems.coembedding.certified import CertifiedEmbedder, weight
+from problems.coembedding.cost import LinkPrediction
+from problems.door import admit, array_of, finite, in_range, seedable
+from rmopt.core import InvalidInputError
+from rmopt.core.arguments import bounded, check_parameters, number
 from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
-from rmopt.costs import Pairs, PairwiseDistance
 from rmopt.engines.threads import one_blas_thread
-from rmopt.solvers import Growth
 
 Array = np.ndarray
 
 
-def smooth_hinge(z: Array) -> Array:
-    """Return (2 + z)²/4 for −2 ≤ z ≤ 0, 0 below and 1 + z above (Mirzazadeh et al. 2015, corrected)."""
-    return np.where(z > 0.0, 1.0 + z, 0.25 * np.maximum(2.0 + z, 0.0) ** 2)
-
-
-def smooth_hinge_slope(z: Array) -> Array:
-    """Return its derivative."""
-    return np.clip(0.5 * (2.0 + z), 0.0, 1.0)
-
-
-def smooth_hinge_curvature(z: Array) -> Array:
-    """Return its second derivative, which jumps at −2 and 0."""
-    return np.where((z > -2.0) & (z < 0.0), 0.5, 0.0)
-
-
-class LinkPrediction(PairwiseDistance):
-    """A loss of the scores min(t(x), t(y)) − d(x, y) of pairs, which are positive for a link.
-
-    Mirzazadeh et al. (2015), section 3, predict links by the sign of the score, with t(x) the squared distance of x
-    and an embedded threshold; they print no loss. Here a link costs ln(exp h̃(d − t(x)) + exp h̃(d − t(y))), the soft
-    maximum of the smooth hinges to both thresholds as in their equation 13. For a pair without a link,
-    h̃(min(t(x), t(y)) − d) is not convex; it costs h̃(½ t(x) + ½ t(y) − d), which is convex and no smaller.
-
-    W = YYᵀ is p × p with p = n_features + 1: features and threshold.
-
-    Parameters
-    ----------
-    X : array or sparse array, shape (n_objects, n_features)
-    pairs : int array, shape (n_pairs, 2)
-        Numbers of two different objects.
-    linked : array, shape (n_pairs,)
-        True or 1 for a link.
-
-    Raises
-    ------
-    InvalidInputError
-        When the parts do not belong together, or an object is paired with itself.
-    """
-
-    # The hinge is parabolic between −2 and 0 and straight elsewhere.
-    smooth_slope = False
-
-    def __init__(self, X: Any, pairs: Any, linked: Any) -> None:
-        X, pairs, linked = table_of_numbers("X", X), array_of("pairs", pairs), array_of("linked", linked)
-        if pairs.ndim != 2 or pairs.shape[1:] != (2,) or linked.shape != (len(pairs),):
-            raise InvalidInputError(
-                f"pairs must have two columns and linked one number for each row, got shapes {pairs.shape}, "
-                f"{linked.shape}."
-            )
-        if (pairs[:, 0] == pairs[:, 1]).any() or not np.isin(linked, (0, 1)).all():
-            raise InvalidInputError("a pair needs two different objects, and linked must hold only 0 and 1.")
-        n = X.shape[0]
-        self.linked = linked.astype(bool)
-        self.n_pairs = len(pairs)
-        threshold = np.full(self.n_pairs, n)
-        # Distances of the pairs, then those of the left and of the right objects to the threshold.
-        left, right = (
-            np.concatenate(part) for part in ((pairs[:, 0], *pairs.T), (pairs[:, 1], threshold, threshold))
-        )
-        Pairs(pairs[:, 0], pairs[:, 1], n)
-        features = BlockDiagonal([X.shape, (1, 1)], {0: X, 1: np.ones((1, 1))})
-        super().__init__(features, Pairs(left, right, n + 1))
-        self.lower_bound = float(self.linked.sum() * np.log(2.0))
-
-    def _margins(self, distances: Array) -> tuple[Array, Array, Array]:
-        """Return d − t(x) and d − t(y) of the links, and ½ t(x) + ½ t(y) − d of the others."""
-        d, t, s = distances.reshape(3, self.n_pairs)
-        return (d - t)[self.linked], (d - s)[self.linked], (0.5 * (t + s) - d)[~self.linked]
-
-    def _returned(self, first: Array, second: Array, others: Array) -> Array:
-        """Return the adjoint of `_margins`."""
-        out = np.zeros((3, self.n_pairs))
-        out[0, self.linked], out[1, self.linked], out[2, self.linked] = first + second, -first, -second
-        out[0, ~self.linked], out[1, ~self.linked], out[2, ~self.linked] = -others, 0.5 * others, 0.5 * others
-        return out.ravel()
-
-    def loss(self, distances: Array) -> tuple[float, Array]:
-        """Return the loss of all pairs, and its slopes."""
-        a, b, c = self._margins(distances)
-        both = np.logaddexp(smooth_hinge(a), smooth_hinge(b))
-        share = np.exp(smooth_hinge(a) - both)
-        slopes = share * smooth_hinge_slope(a), (1.0 - share) * smooth_hinge_slope(b), smooth_hinge_slope(c)
-        return float(both.sum() + smooth_hinge(c).sum()), self._returned(*slopes)
-
-    def curvature(self, distances: Array, change: Array) -> Array:
-        a, b, c = self._margins(distances)
-        da, db, dc = self._margins(change)
-        share = np.exp(smooth_hinge(a) - np.logaddexp(smooth_hinge(a), smooth_hinge(b)))
-        slope_a, slope_b = smooth_hinge_slope(a), smooth_hinge_slope(b)
-        shift = share * (1.0 - share) * (slope_a * da - slope_b * db)
-        return self._returned(
-            shift * slope_a + share * smooth_hinge_curvature(a) * da,
-            -shift * slope_b + (1.0 - share) * smooth_hinge_curvature(b) * db,
-            smooth_hinge_curvature(c) * dc,
-        )
-
-
-class LinkPredictor(CertifiedEmbedder, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class LinkPredictor(CertifiedEmbedder):
     """Objects in a Euclidean space: two are linked when they are nearer to each other than to the threshold.
 
     Mirzazadeh et al. (2015), section 3, with the convex loss of `LinkPrediction`, minimised by `RankIncremental`.
@@ -128,18 +31,12 @@ class LinkPredictor(CertifiedEmbedder, BaseEstimator):
     ----------
     beta : float
         Weight of the trace.
+    growth, max_rank, tol, verbose : optional
+        As in `CoembeddingClassifier`.
     negatives : float
         Pairs without a link that are drawn for each link where `fit` gets a graph.
-    growth : Growth, optional
-        `Exponential()` unless given.
-    max_rank : int, optional
-        Where the rank stops to grow.
-    tol : float
-        Relative gap to the global minimum at which training ends.
     random_state : int, RandomState or None
         Of the drawn pairs.
-    verbose : bool
-        Draw a progress bar on standard error.
 
     Attributes
     ----------
@@ -159,30 +56,10 @@ class LinkPredictor(CertifiedEmbedder, BaseEstimator):
     True
     """
 
-    _parameters: ClassVar[dict[str, Check]] = {
-        **CertifiedEmbedder._parameters,
-        "negatives": bounded(number, above=0),
-        "random_state": seedable,
-    }
-
-    def __init__(
-        self,
-        beta: float = 1.0,
-        *,
-        negatives: float = 2.0,
-        growth: Growth | None = None,
-        max_rank: int | None = None,
-        tol: float = 1e-4,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.beta = beta
-        self.negatives = negatives
-        self.growth = growth
-        self.max_rank = max_rank
-        self.tol = tol
-        self.random_state = random_state
-        self.verbose = verbose
+    beta: Annotated[float, weight] = 1.0
+    _: KW_ONLY
+    negatives: Annotated[float, bounded(number, above=0)] = 2.0
+    random_state: Annotated[Any, seedable] = None
 
     @one_blas_thread()
     def fit(self, X: Any, links: Any) -> Self:
@@ -228,8 +105,7 @@ class LinkPredictor(CertifiedEmbedder, BaseEstimator):
         drawn: set[int] = set()
         while len(drawn) < wanted:
             i, j = np.sort(rng.integers(n, size=(2, 2 * wanted)), axis=0)
-            new = [key for key, apart in zip((i * n + j).tolist(), (i < j).tolist(), strict=True) if apart]
-            for key in new:
+            for key in (i * n + j)[i < j].tolist():
                 if key not in there and len(drawn) < wanted:
                     drawn.add(key)
         keys = np.array(sorted(there) + sorted(drawn))
@@ -254,7 +130,8 @@ class LinkPredictor(CertifiedEmbedder, BaseEstimator):
     def score(self, X: Any, linked: Any, pairs: Any) -> float:
         """Return the area under the receiver operating characteristic of the scores of pairs."""
         scores, linked = self.decision_function(X, pairs), array_of("linked", linked)
-        if linked.shape != scores.shape or set(linked.tolist()) != {0, 1}:
+        both = np.isin(linked, (0, 1)).all() and np.isin((0, 1), linked).all()
+        if linked.shape != scores.shape or not both:
             raise InvalidInputError(
                 f"linked must hold 0 and 1, both, one for each of {len(scores)} pairs, got shape {linked.shape}."
             )

@@ -37,14 +37,12 @@ def local_optima(
     tol : float
         Relative length of the gradient at which a local optimisation ends.
     """
-    found = {}
-    for rank in ranks:
-        values = []
-        for start in range(n_starts):
-            Y = np.random.default_rng([seed, rank, start]).standard_normal((cost.shape[0], rank))
-            solver = LBFGS(20, max_iterations=5000, tol=tol)
-            Y = solver.run(Problem(PSDFactors(*Y.shape), cost), Y).point
-            values.append(cost.at(Y).value)
-            tick()
-        found[rank] = np.array(values)
-    return found
+
+    def optimum(rank: int, start: int) -> float:
+        Y = np.random.default_rng([seed, rank, start]).standard_normal((cost.shape[0], rank))
+        solver = LBFGS(20, max_iterations=5000, tol=tol)
+        value = cost.value(solver.run(Problem(PSDFactors(*Y.shape), cost), Y).point)
+        tick()
+        return value
+
+    return {rank: np.array([optimum(rank, start) for start in range(n_starts)]) for rank in ranks}

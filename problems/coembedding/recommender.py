@@ -3,42 +3,31 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from problems.coembedding import kernels
-from problems.coembedding.certified import Certified
-from problems.coembedding.tagging import TagRanking
-from problems.door import array_of, column_of_names, count, kept_count, positions, seedable
+from problems.coembedding.certified import Certified, gap, weight
+from problems.coembedding.cost import TagRanking
+from problems.door import Checked, array_of, column_of_names, count, kept_count, positions, seedable
 from rmopt.core import DivergedError, InvalidInputError
-from rmopt.core.arguments import Check, bounded, check_parameters, number
+from rmopt.core.arguments import bounded, check_parameters, number
 from rmopt.core.streams import seed_of
 from rmopt.engines.threads import one_blas_thread
-from rmopt.solvers import Growth
 
 Array = np.ndarray
 
 
-class TagModel(BaseEstimator):
-    """A recommender of tags for pairs of a user and an item; a subclass learns scores.
+@dataclass(eq=False, repr=False)
+class TagModel(Checked, BaseEstimator):
+    """A recommender of tags for pairs of a user and an item; a subclass learns scores."""
 
-    Parameters
-    ----------
-    n_tags : int
-        How many tags `predict` names.
-
-    Attributes
-    ----------
-    users_, items_, tags_ : array
-        The names that `fit` saw, sorted.
-    """
-
-    n_tags: int
-
-    _parameters: ClassVar[dict[str, Check]] = {"n_tags": kept_count}
+    _: KW_ONLY
+    n_tags: Annotated[int, kept_count] = 5
 
     @abstractmethod
     def learn(self, triples: Array, counts: tuple[int, int, int]) -> None:
@@ -102,7 +91,7 @@ class TagModel(BaseEstimator):
 
         Precision and recall are averaged over the posts, and F1 is their harmonic mean.
         """
-        numbers, y = np.column_stack(self._numbered(X)), array_of("y", y)
+        numbers, y = np.column_stack(self._numbered(X)), column_of_names("tags", y)
         if y.shape != (len(numbers),) or not len(y):
             raise InvalidInputError(
                 f"y must have one tag for each row, at least one, got shapes {numbers.shape}, {y.shape}."
@@ -125,6 +114,7 @@ class TagModel(BaseEstimator):
         return tags
 
 
+@dataclass(eq=False, repr=False)
 class TagRecommender(Certified, TagModel):
     """Users, items and tags in one space: the best tags are those next to both the user and the item.
 
@@ -136,14 +126,8 @@ class TagRecommender(Certified, TagModel):
         Weight of the trace.
     n_tags : int
         How many tags `predict` names.
-    growth : Growth, optional
-        `Exponential()` unless given.
-    max_rank : int, optional
-        Where the rank stops to grow.
-    tol : float
-        Relative gap to the global minimum at which training ends.
-    verbose : bool
-        Draw a progress bar on standard error.
+    growth, max_rank, tol, verbose : optional
+        As in `CoembeddingClassifier`.
 
     Attributes
     ----------
@@ -154,24 +138,10 @@ class TagRecommender(Certified, TagModel):
         See `CoembeddingClassifier`.
     """
 
-    _parameters: ClassVar[dict[str, Check]] = {**Certified._parameters, **TagModel._parameters}
-
-    def __init__(
-        self,
-        beta: float = 1.0,
-        *,
-        n_tags: int = 5,
-        growth: Growth | None = None,
-        max_rank: int | None = None,
-        tol: float = 1e-3,
-        verbose: bool = False,
-    ) -> None:
-        self.beta = beta
-        self.n_tags = n_tags
-        self.growth = growth
-        self.max_rank = max_rank
-        self.tol = tol
-        self.verbose = verbose
+    _parameters = TagModel._parameters | Certified._parameters
+    beta: Annotated[float, weight] = 1.0
+    _: KW_ONLY
+    tol: Annotated[float, gap] = 1e-3
 
     def learn(self, triples: Array, counts: tuple[int, int, int]) -> None:
         """Minimise equation 14."""
@@ -190,6 +160,7 @@ class TagRecommender(Certified, TagModel):
         return 2.0 * (both @ tags.T - (tags**2).sum(axis=1))
 
 
+@dataclass(eq=False, repr=False)
 class PairwiseInteractionTags(TagModel):
     """Factors of users and items, each with their own factors of tags: ŷ = ⟨T^U_t, U_u⟩ + ⟨T^I_t, I_i⟩.
 
@@ -215,34 +186,13 @@ class PairwiseInteractionTags(TagModel):
     tag_user_factors_, tag_item_factors_ : array, shape (n_tags, rank)
     """
 
-    _parameters: ClassVar[dict[str, Check]] = {
-        **TagModel._parameters,
-        "rank": kept_count,
-        "n_epochs": count,
-        "step_size": bounded(number, above=0),
-        "penalty": bounded(number, least=0),
-        "scale": bounded(number, above=0),
-        "random_state": seedable,
-    }
-
-    def __init__(
-        self,
-        rank: int = 64,
-        *,
-        n_tags: int = 5,
-        n_epochs: int = 200,
-        step_size: float = 0.05,
-        penalty: float = 5e-3,
-        scale: float = 0.1,
-        random_state: Any = None,
-    ) -> None:
-        self.rank = rank
-        self.n_tags = n_tags
-        self.n_epochs = n_epochs
-        self.step_size = step_size
-        self.penalty = penalty
-        self.scale = scale
-        self.random_state = random_state
+    rank: Annotated[int, kept_count] = 64
+    _: KW_ONLY
+    n_epochs: Annotated[int, count] = 200
+    step_size: Annotated[float, bounded(number, above=0)] = 0.05
+    penalty: Annotated[float, bounded(number, least=0)] = 5e-3
+    scale: Annotated[float, bounded(number, above=0)] = 0.1
+    random_state: Annotated[Any, seedable] = None
 
     def learn(self, triples: Array, counts: tuple[int, int, int]) -> None:
         """Do the ascent."""

@@ -43,7 +43,6 @@ class MetricRegression(EmbeddedCost):
         return product if B is A else 0.5 * (product + product.T)
 
     def spread(self, slopes: Array, Z: Array) -> Array:
-        """Return the slopes times Z."""
         return slopes @ Z
 
     def loss(self, measurements: Array) -> tuple[float, Array]:
@@ -52,7 +51,6 @@ class MetricRegression(EmbeddedCost):
         return float(np.vdot(residual, residual)), 2.0 * residual
 
     def curvature(self, measurements: Array, change: Array) -> Array:
-        """Return the change of the slopes."""
         return 2.0 * change
 
     def preconditioner(self, Y: Array, floor: float = 0.0) -> Callable[[Array], Array] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache, partial
 from time import perf_counter
 from typing import Annotated, Any
 
@@ -10,37 +11,41 @@ import numpy as np
 import typer
 from threadpoolctl import threadpool_limits
 
-from problems.cells import Cells, chosen_from, whole_numbers
-from problems.coembedding.conic import conic_metric
+from problems.cells import Cell, check_options, chosen_from, whole_numbers
 from problems.coembedding.figure import draw_curves
 from problems.coembedding.regression import MetricRegression, closed_form
-from rmopt.core import Problem
-from rmopt.core.arguments import integer, number
+from problems.comparison import Comparison, Settings, crossed
+from rmopt.core import InvalidInputError, Problem
+from rmopt.core.arguments import number
 from rmopt.costs import SumOfCosts, Trace
-from rmopt.engines import certify
+from rmopt.engines import Certificate, certify
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.manifolds import PSDFactors, PSDFixedRank
-from rmopt.solvers import LBFGS, Exponential, Linear, RankIncremental
+from rmopt.solvers import LBFGS, CertifiedResult, Exponential, Growth, Linear, RankIncremental
 
 Array = np.ndarray
 Option = typer.Option
-Solution = dict[str, Any]
+# Rounds, rank, certificate, and why it ended.
+Solution = tuple[int, int, Certificate, str]
+# From a cost, a relative gap, a time limit and a seed.
+Solve = Callable[[SumOfCosts, float, float, int], Solution]
+# Of each number of samples: seconds by number of features.
+Curves = dict[str, dict[str, list[tuple[float, float]]]]
+
+LATE = "the time limit"
+# Relative accuracies near to what each can reach.
+CONIC: dict[str, dict[str, Any]] = {"CLARABEL": {}, "SCS": {"eps": 1e-9, "max_iters": 20_000}}
+HEADINGS = {"relative_error": "rel. error", "gap": "rel. gap", "train_seconds": "seconds"}
 
 
-def _rounds(make: Callable[[float], RankIncremental]) -> Callable[[SumOfCosts, float, float, int], Solution]:
-    def solve(cost: SumOfCosts, tol: float, limit: float, seed: int) -> Solution:
-        def late(rows: list[dict[str, Any]]) -> str | None:
-            return LATE if rows[-1]["seconds"] > limit else None
+def _rounds(cost: SumOfCosts, tol: float, limit: float, seed: int, growth: Growth, **how: Any) -> Solution:
+    def late(rows: list[dict[str, Any]]) -> str | None:
+        return LATE if rows[-1]["seconds"] > limit else None
 
-        problem = Problem(PSDFixedRank(cost.shape[0], 1), cost)
-        result = make(tol).run(problem, random_state=0, stop=late)
-        found = result.certificate  # type: ignore[attr-defined]
-        return {
-            "rounds": result.steps, "rank": result.point.rank, "objective": found.objective,
-            "gap": found.relative_gap, "ended": result.stopped_by,
-        }  # fmt: skip
-
-    return solve
+    problem = Problem(PSDFixedRank(cost.shape[0], 1), cost)
+    result = RankIncremental(growth, tol=tol, **how).run(problem, random_state=0, stop=late)
+    assert isinstance(result, CertifiedResult)
+    return result.steps, result.point.rank, result.certificate, result.stopped_by
 
 
 def _one_shot(cost: SumOfCosts, tol: float, limit: float, seed: int) -> Solution:
@@ -50,47 +55,42 @@ def _one_shot(cost: SumOfCosts, tol: float, limit: float, seed: int) -> Solution
     solver = LBFGS(20, max_iterations=20_000, tol=1e-12)
     result = solver.run(Problem(PSDFactors(*Y.shape), cost), Y)
     Y, iterations, reason = result.point, result.steps, result.stopped_by
-    found, _, _ = certify(cost, Y)
     lengths = np.linalg.svd(Y, compute_uv=False)
-    return {
-        "rounds": iterations, "rank": int((lengths > 1e-6 * lengths[0]).sum()), "objective": found.objective,
-        "gap": found.relative_gap, "ended": reason,
-    }  # fmt: skip
+    return iterations, int((lengths > 1e-6 * lengths[0]).sum()), certify(cost, Y)[0], reason
 
 
-def _conic(solver: str) -> Callable[[SumOfCosts, float, float, int], Solution]:
-    def solve(cost: SumOfCosts, tol: float, limit: float, seed: int) -> Solution:
-        loss = cost.parts[0]
-        assert isinstance(loss, MetricRegression)
-        W, iterations = conic_metric(loss, cost.trace_weight, solver)
-        values, vectors = np.linalg.eigh(0.5 * (W + W.T))
-        kept = values > 1e-6 * values[-1]
-        found, _, _ = certify(cost, vectors[:, kept] * np.sqrt(values[kept]))
-        return {
-            "rounds": iterations, "rank": int(kept.sum()), "objective": found.objective, "gap": found.relative_gap,
-            "ended": "solved",
-        }  # fmt: skip
-
-    return solve
+def conic_metric(loss: MetricRegression, beta: float, solver: str) -> tuple[Array, int]:
+    """Return the n × n metric that a conic solver of cvxpy finds, CLARABEL or SCS, and its number of iterations."""
+    try:
+        import cvxpy as cp
+    except ImportError:
+        raise InvalidInputError(f"the solver {solver} needs cvxpy; pip install cvxpy.") from None
+    W = cp.Variable(loss.shape, PSD=True)
+    residual = loss.target - loss.features @ W @ loss.features.T
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(residual) + beta * cp.trace(W)))
+    problem.solve(solver=solver, **CONIC[solver])
+    return np.asarray(W.value), int(problem.solver_stats.num_iters)
 
 
-METHODS: dict[str, tuple[str, Callable[[SumOfCosts, float, float, int], Solution]]] = {
-    "exponential": ("exponential", _rounds(lambda tol: RankIncremental(Exponential(), tol=tol))),
-    "linear": ("linear (Zhang et al.)", _rounds(lambda tol: RankIncremental(Linear(), tol=tol))),
-    "journee": (
-        "linear (Journée et al.)",
-        _rounds(lambda tol: RankIncremental(Linear(), tol=tol, rescale=False)),
-    ),
-    "boosting": (
-        "boosting, not local",
-        _rounds(lambda tol: RankIncremental(Linear(), tol=tol, inner=None)),
-    ),
+def _conic(cost: SumOfCosts, tol: float, limit: float, seed: int, solver: str) -> Solution:
+    loss = cost.parts[0]
+    assert isinstance(loss, MetricRegression)
+    W, iterations = conic_metric(loss, cost.trace_weight, solver)
+    values, vectors = np.linalg.eigh(0.5 * (W + W.T))
+    kept = values > 1e-6 * values[-1]
+    found = certify(cost, vectors[:, kept] * np.sqrt(values[kept]))[0]
+    return iterations, int(kept.sum()), found, "solved"
+
+
+METHODS: dict[str, tuple[str, Solve]] = {
+    "exponential": ("exponential", partial(_rounds, growth=Exponential())),
+    "linear": ("linear (Zhang et al.)", partial(_rounds, growth=Linear())),
+    "journee": ("linear (Journée et al.)", partial(_rounds, growth=Linear(), rescale=False)),
+    "boosting": ("boosting, not local", partial(_rounds, growth=Linear(), inner=None)),
     "one-shot": ("all columns at once", _one_shot),
-    "clarabel": ("Clarabel", _conic("CLARABEL")),
-    "scs": ("SCS", _conic("SCS")),
+    "clarabel": ("Clarabel", partial(_conic, solver="CLARABEL")),
+    "scs": ("SCS", partial(_conic, solver="SCS")),
 }
-LATE = "the time limit"
-HEADINGS = {"relative_error": "rel. error", "gap": "rel. gap", "train_seconds": "seconds"}
 
 
 def metric_regression(
@@ -116,51 +116,46 @@ def metric_regression(
     numbers, counts = whole_numbers(sizes, "--sizes"), whole_numbers(samples, "--samples")
     for option, value in (("--beta", beta), ("--tol", tol), ("--time-limit", time_limit)):
         number(option, value, above=0)
-    integer("--repeats", repeats, 1)
+    check_options(locals(), repeats=1)
     # Libraries are loaded before the clock starts.
-    small = MetricRegression(np.eye(3)) + Trace(beta)
     for _, solve in chosen.values():
-        solve(small, tol, time_limit, run.seed)
-    cells = Cells(run.path("cells.jsonl"), resume)
-    rows: list[dict[str, Any]] = []
-    curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    cut_off: set[tuple[str, float]] = set()
-    with (
-        run.ticks("solutions", len(chosen) * len(numbers) * len(counts)) as tick,
-        threadpool_limits(1, user_api="blas"),
-    ):
-        for t in counts:
-            for n in numbers:
-                X = np.random.default_rng([run.seed, n, t]).standard_normal((n, t))
-                cost, minimum = MetricRegression(X) + Trace(beta), closed_form(X, beta)[1]
-                for name, (label, solve) in chosen.items():
+        solve(MetricRegression(np.eye(3)) + Trace(beta), tol, time_limit, run.seed)
 
-                    def compute(
-                        cost: SumOfCosts = cost, solve: Callable[..., Solution] = solve
-                    ) -> dict[str, Any]:
-                        seconds = []
-                        for _ in range(repeats):
-                            begun = perf_counter()
-                            found = solve(cost, tol, time_limit, run.seed)
-                            seconds.append(perf_counter() - begun)
-                        return found | {"seconds": float(np.median(seconds))}
+    # Methods of one size stand together.
+    @lru_cache(maxsize=1)
+    def samples_of(n: int, t: int) -> Array:
+        return np.random.default_rng([run.seed, n, t]).standard_normal((n, t))
 
-                    about = {
-                        "method": name, "n": n, "t": t, "beta": beta, "tol": tol, "limit": time_limit,
-                        "repeats": repeats, "seed": run.seed,
-                    }  # fmt: skip
-                    cell = cells.get(about, compute)
-                    rows.append(
-                        {
-                            "method": label, "t": t, "n": n, "rank": cell["rank"], "rounds": cell["rounds"],
-                            "relative_error": cell["objective"] / minimum - 1.0, "gap": cell["gap"],
-                            "train_seconds": cell["seconds"],
-                        }
-                    )  # fmt: skip
-                    curves.setdefault(f"t = {t:,}", {}).setdefault(label, []).append((n, cell["seconds"]))
-                    if cell["ended"] == LATE:
-                        cut_off.add((f"t = {t:,}", n))
-                    tick()
+    def train(one: Settings) -> Cell:
+        cost = MetricRegression(samples_of(one["n"], one["t"])) + Trace(beta)
+        solve, seconds = chosen[one["method"]][1], []
+        for _ in range(repeats):
+            begun = perf_counter()
+            rounds, rank, found, ended = solve(cost, tol, time_limit, run.seed)
+            seconds.append(perf_counter() - begun)
+        return {
+            "rounds": rounds, "rank": rank, "objective": found.objective, "gap": found.relative_gap, "ended": ended,
+            "seconds": float(np.median(seconds)),
+        }  # fmt: skip
+
+    comparison = Comparison(run, resume, beta=beta, tol=tol, limit=time_limit, repeats=repeats, seed=run.seed)
+    settings = crossed(t=counts, n=numbers, method=chosen)
+    with threadpool_limits(1, user_api="blas"):
+        results = comparison.results(settings, train, ("t", "n", "method"), "solutions")
+        minima = {(t, n): closed_form(samples_of(n, t), beta)[1] for t in counts for n in numbers}
+    rows: list[Cell] = []
+    curves: Curves = {}
+    for (t, n, name), (cell,) in results.items():
+        label = chosen[name][0]
+        rows.append(
+            {
+                "method": label, "t": t, "n": n, "rank": cell["rank"], "rounds": cell["rounds"],
+                "relative_error": cell["objective"] / minima[t, n] - 1.0, "gap": cell["gap"],
+                "train_seconds": cell["seconds"],
+            }
+        )  # fmt: skip
+        curves.setdefault(f"t = {t:,}", {}).setdefault(label, []).append((n, cell["seconds"]))
+    cut_off = {(f"t = {t:,}", n) for (t, n, _), (cell,) in results.items() if cell["ended"] == LATE}
     title = f"β = {beta:g}" + f", cut off after {time_limit:g} s" * bool(cut_off)
     run.draw(
         "times.png", draw_curves, curves, "n, number of features", "seconds", title, True, size=(9.0, 3.8)
@@ -177,9 +172,7 @@ def metric_regression(
     )  # fmt: skip
 
 
-def _claims(
-    curves: dict[str, dict[str, list[tuple[float, float]]]], cut_off: set[tuple[str, float]]
-) -> list[Claim]:
+def _claims(curves: Curves, cut_off: set[tuple[str, float]]) -> list[Claim]:
     """Return the claims of Figure 2 with the verdict of the times; where a run was cut off they are bounds."""
     fast, slow = METHODS["exponential"][0], METHODS["linear"][0]
     ratios = {
@@ -189,41 +182,36 @@ def _claims(
     }
     if not ratios:
         return []
-    largest = max(next(iter(ratios.values())))
-    at_largest = {t: found[largest] for t, found in ratios.items()}
-    text = "; ".join(
-        f"{t}: " + ", ".join(f"n = {n:g} {_text(t, n, ratio, cut_off)}" for n, ratio in found.items())
-        for t, found in ratios.items()
-    )
+
+    def text(t: str, n: float) -> str:
+        return f"{'over ' * ((t, n) in cut_off)}{ratios[t][n]:.1f}"
+
+    sizes = list(next(iter(ratios.values())))
     # Ratios of runs that were not cut off.
-    grows_with_n = [
-        [ratio for n, ratio in found.items() if (t, n) not in cut_off] for t, found in ratios.items()
-    ]
+    whole = {t: [ratio for n, ratio in found.items() if (t, n) not in cut_off] for t, found in ratios.items()}
+    lines = [f"{t}: " + ", ".join(f"n = {n:g} {text(t, n)}" for n in sizes) for t in ratios]
     made = [
         Claim(
-            f"exponential growth is faster than linear growth at n = {largest:g}",
-            all(ratio > 1.0 for ratio in at_largest.values()),
-            ", ".join(f"{t}: {_text(t, largest, ratio, cut_off)} times" for t, ratio in at_largest.items()),
+            f"exponential growth is faster than linear growth at n = {max(sizes):g}",
+            all(found[max(sizes)] > 1.0 for found in ratios.values()),
+            ", ".join(f"{t}: {text(t, max(sizes))} times" for t in ratios),
         ),
         Claim(
             "the advantage grows with n",
-            all(found[-1] > found[0] for found in grows_with_n) if min(map(len, grows_with_n)) > 1 else None,
-            f"linear / exponential, {text}",
+            all(found[-1] > found[0] for found in whole.values())
+            if min(map(len, whole.values())) > 1
+            else None,
+            f"linear / exponential, {'; '.join(lines)}",
         ),
     ]
-    whole = [n for n in next(iter(ratios.values())) if not any((t, n) in cut_off for t in ratios)]
-    if len(ratios) > 1 and whole:
-        n = max(whole)
-        order = [found[n] for found in ratios.values()]
+    finished = [n for n in sizes if not any((t, n) in cut_off for t in ratios)]
+    if len(ratios) > 1 and finished:
+        n = max(finished)
         made.append(
             Claim(
                 f"the advantage grows with t (at n = {n:g}, the largest that all finished)",
-                bool((np.diff(order) > 0).all()),
-                ", ".join(f"{ratio:.1f} ({t})" for t, ratio in zip(ratios, order, strict=True)),
+                bool((np.diff([found[n] for found in ratios.values()]) > 0).all()),
+                ", ".join(f"{found[n]:.1f} ({t})" for t, found in ratios.items()),
             )
         )
     return made
-
-
-def _text(t: str, n: float, ratio: float, cut_off: set[tuple[str, float]]) -> str:
-    return f"{'over ' * ((t, n) in cut_off)}{ratio:.1f}"

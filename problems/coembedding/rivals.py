@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -16,10 +17,10 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, Normalizer, StandardScaler
 from sklearn.svm import LinearSVC
 
-from problems.door import admit, array_of, seen
+from problems.coembedding.certified import LabelTables
+from problems.door import Checked, admit, array_of, seen
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import Check, check_parameters, shown
-from rmopt.core.matrices import sound
+from rmopt.core.arguments import check_parameters, shown
 from rmopt.engines.threads import one_blas_thread
 
 Array = np.ndarray
@@ -39,7 +40,8 @@ def _classifier(name: str, value: Any) -> Any:
     return value
 
 
-class Guarded(ClassifierMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class Guarded(Checked, ClassifierMixin, BaseEstimator):
     """A binary classifier that also learns from labels that are all equal: it repeats them.
 
     Parameters
@@ -47,10 +49,7 @@ class Guarded(ClassifierMixin, BaseEstimator):
     estimator : classifier
     """
 
-    _parameters: ClassVar[dict[str, Check]] = {"estimator": _classifier}
-
-    def __init__(self, estimator: Any) -> None:
-        self.estimator = estimator
+    estimator: Annotated[Any, _classifier]
 
     @one_blas_thread()
     def fit(self, X: Any, y: Any) -> Self:
@@ -59,9 +58,8 @@ class Guarded(ClassifierMixin, BaseEstimator):
         X, y = admit(self, X, y)
         self.classes_ = np.unique(y)
         single = len(self.classes_) == 1
-        self.fitted_ = (DummyClassifier(strategy="most_frequent") if single else clone(self.estimator)).fit(
-            X, y
-        )
+        model = DummyClassifier(strategy="most_frequent") if single else clone(self.estimator)
+        self.fitted_ = model.fit(X, y)
         return self
 
     def predict(self, X: Any) -> Array:
@@ -74,7 +72,8 @@ class Guarded(ClassifierMixin, BaseEstimator):
         return tags
 
 
-class CalibratedLabelRanking(ClassifierMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class CalibratedLabelRanking(Checked, LabelTables, BaseEstimator):
     """Votes between pairs of labels, and against a virtual one that says where the relevant labels end.
 
     Fürnkranz et al. (2008): the classifier of a pair learns from the samples that have just one of the two; that of a
@@ -93,10 +92,7 @@ class CalibratedLabelRanking(ClassifierMixin, BaseEstimator):
         The values of each label.
     """
 
-    _parameters: ClassVar[dict[str, Check]] = {"estimator": _classifier}
-
-    def __init__(self, estimator: Any) -> None:
-        self.estimator = estimator
+    estimator: Annotated[Any, _classifier]
 
     @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:
@@ -134,13 +130,8 @@ class CalibratedLabelRanking(ClassifierMixin, BaseEstimator):
             votes[:, j] += 1.0 - first
         return (votes > virtual[:, None]).astype(int)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of samples whose labels are all right."""
-        return super().score(X, sound("y", y), sample_weight)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = tags.classifier_tags.multi_label = True
         tags.classifier_tags.multi_class = False
         return tags
 
@@ -160,11 +151,9 @@ def searched(scheme: str, base: str, seed: int, counts: bool, folds: int, scorin
         What the search maximises.
     """
     path = "model__estimator__C" if scheme == "clr" else "model__estimator__estimator__C"
-    unit, long = (
-        (TfidfTransformer(), MaxAbsScaler())
-        if counts
-        else (make_pipeline(StandardScaler(), Normalizer()), StandardScaler())
-    )
+    unit, long = make_pipeline(StandardScaler(), Normalizer()), StandardScaler()
+    if counts:
+        unit, long = TfidfTransformer(), MaxAbsScaler()
     steps = Pipeline([("scaling", unit), ("model", rival(scheme, base, seed))])
     grid = [{"scaling": [unit], path: UNIT_CS}, {"scaling": [long], path: LONG_CS}]
     return GridSearchCV(steps, grid, scoring=scoring, cv=folds, n_jobs=-1, error_score="raise")

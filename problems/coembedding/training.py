@@ -1,8 +1,7 @@
-"""Training of a co-embedding: one weight of the trace, or a path of them with warm starts."""
+"""Training of a co-embedding with one weight of the trace."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -39,24 +38,6 @@ def minimise(
     result = solver.run(problem, start, random_state=0, recorder=recorder)
     assert isinstance(result, CertifiedResult)
     return result
-
-
-def path(
-    loss: ConvexCost, betas: Iterable[float], solver: RankIncremental
-) -> Iterator[tuple[float, CertifiedResult]]:
-    """Yield the minima for weights from the largest to the smallest, each from the one before.
-
-    Parameters
-    ----------
-    loss : ConvexCost
-    betas : iterable of float
-    solver : RankIncremental
-    """
-    start: PSDPoint | None = None
-    for beta in checked_betas(betas)[::-1]:
-        result = minimise(loss, beta, solver, start)
-        start = result.point
-        yield beta, result
 
 
 def checked_betas(betas: Any) -> list[float]:

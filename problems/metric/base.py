@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -11,10 +11,21 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from problems.door import Embedder, admit, begin, finite, kept_count, labelled, product, seedable, seen
+from problems.door import (
+    Checked,
+    Embedder,
+    admit,
+    begin,
+    finite,
+    kept_count,
+    labelled,
+    product,
+    seedable,
+    seen,
+)
 from problems.triplets import ClassTriplets
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import Check, array, optional
+from rmopt.core.arguments import array, optional
 from rmopt.core.streams import Stream, generator
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.engines.threads import one_blas_thread
@@ -24,10 +35,14 @@ Array = np.ndarray
 TRIPLETS_PER_ROW = 20
 
 
-class MahalanobisMetric(Embedder, BaseEstimator):
+class MahalanobisMetric(Checked, Embedder, BaseEstimator):
     """A metric (x − z)ᵀ W (x − z); a subclass sets `mahalanobis_` = W and `components_` = L with W = LᵀL."""
 
     mahalanobis_: Array
+    # Whether `fit` learns, and so needs classes.
+    learns = True
+    # What the cost speaks of: "similarity", qᵀWp, or "distance", (q − p)ᵀW(q − p).
+    ranks_by = "distance"
 
     def transform(self, X: Any) -> Array:
         """Return X Lᵀ with W = LᵀL: there, the Euclidean distance is the learned metric."""
@@ -65,20 +80,15 @@ class MahalanobisMetric(Embedder, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse, tags.target_tags.required = True, self.learns
         return tags
 
 
 class TripletLearner(MahalanobisMetric):
-    """A metric learned from triplets, or from classes of which triplets are drawn.
+    """A metric learned from triplets, or from classes of which triplets are drawn; a subclass has parameters."""
 
-    A subclass has the parameters `n_triplets` and `random_state`, and learns W in `learn`.
-    """
-
-    n_triplets: int | None
-    random_state: Any
-    # What every learner is told; a subclass adds its own parameters.
-    _parameters: ClassVar[dict[str, Check]] = {"n_triplets": optional(kept_count), "random_state": seedable}
+    n_triplets: Annotated[int | None, optional(kept_count)]
+    random_state: Annotated[Any, seedable]
 
     @abstractmethod
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
@@ -126,11 +136,6 @@ class TripletLearner(MahalanobisMetric):
         """
         seed, X = begin(self), admit(self, X)
         return self._finish(X, checked_triplets(triplets, X.shape[0], X.shape[0]), seed)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
 
     @one_blas_thread()
     def _finish(self, X: Any, triplets: Array, seed: int) -> Self:

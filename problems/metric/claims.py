@@ -30,10 +30,15 @@ def metric_claims(results: Results, labels: Mapping[str, str]) -> list[Claim]:
     return [*made, *settled]
 
 
+def band(curves: Any) -> tuple[Any, Any]:
+    """Return the mean of curves, one in a row, and its standard error, which is zero for one curve."""
+    mean, count = curves.mean(axis=0), len(curves)
+    return mean, curves.std(axis=0, ddof=1) / count**0.5 if count > 1 else np.zeros_like(mean)
+
+
 def _above(ours: Any, theirs: Any, our_label: str, label: str) -> Claim:
     claim = f"{our_label} is at or above {label} for every k"
-    gaps = (ours - theirs).mean(axis=0)
-    spread = (ours - theirs).std(axis=0, ddof=1) / len(ours) ** 0.5 if len(ours) > 1 else np.zeros_like(gaps)
+    gaps, spread = band(ours - theirs)
     worst = int(np.argmin(gaps))
     depth = min(10, len(gaps))
     return Claim(
@@ -50,10 +55,7 @@ def _settles(found: list[dict[str, Any]], label: str) -> Claim:
     passes = curves[0, :, 0]
     if passes[-1] < 2 * LATEST:
         return Claim(claim, None, f"needs --passes {2 * LATEST}, to see what comes after")
-    mean = curves[:, :, 2].mean(axis=0)
-    spread = (
-        curves[:, :, 2].std(axis=0, ddof=1) / len(curves) ** 0.5 if len(curves) > 1 else np.zeros_like(mean)
-    )
+    mean, spread = band(curves[:, :, 2])
     near = np.abs(mean - mean[-1]) <= np.maximum(spread[-1], LEVEL * mean[-1])
     first = passes[len(near) - int(np.argmin(near[::-1]))] if not near.all() else passes[0]
     at = {number: float(mean[np.searchsorted(passes, number)]) for number in (EARLIEST, LATEST)}

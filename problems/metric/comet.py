@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 
-from problems.door import RUN, loss_named, step_rule
+from problems.door import engine_name, file_path, loss_named, step_rule
 from problems.metric.base import TripletLearner
 from rmopt.core import Problem, Retraction
-from rmopt.core.arguments import Check, bounded, named, number, one_of, optional
+from rmopt.core.arguments import bounded, flag, named, number, one_of, optional
 from rmopt.costs import LogDetTriplet
 from rmopt.manifolds import PositiveDefinite
 from rmopt.retractions import POSITIVE_DEFINITE_RETRACTIONS
@@ -22,6 +23,7 @@ Array = np.ndarray
 INITS = ("scaled", "identity")
 
 
+@dataclass(eq=False, repr=False)
 class CometMetric(TripletLearner):
     """A metric learned by block coordinate descent over positive definite matrices (Atzmon et al. 2015).
 
@@ -85,60 +87,24 @@ class CometMetric(TripletLearner):
     (2, 64)
     """
 
-    _parameters: ClassVar[dict[str, Check]] = (
-        TripletLearner._parameters
-        | RUN
-        | {
-            "n_passes": bounded(number, least=0, most=1e9),
-            "alpha": bounded(number, least=0),
-            "beta": bounded(number, least=0),
-            "kappa": bounded(number, least=0),
-            "sparsity": bounded(number, least=0),
-            "loss": loss_named,
-            "step_size": optional(step_rule, searches=True),
-            "order": bounded(named, ORDERS, Sampler),
-            "retraction": bounded(named, POSITIVE_DEFINITE_RETRACTIONS, Retraction),
-            "init": bounded(one_of, INITS),
-            "tol": bounded(number, least=0),
-        }
-    )
-
-    def __init__(
-        self,
-        n_passes: float = 8.0,
-        *,
-        alpha: float = 1e-4,
-        beta: float = 1e-5,
-        kappa: float = 0.0,
-        sparsity: float = 0.0,
-        loss: Any = "logistic",
-        n_triplets: int | None = None,
-        step_size: Any = None,
-        order: str = "shuffled",
-        retraction: Any = "additive",
-        init: str = "scaled",
-        tol: float = 1e-4,
-        engine: str = "auto",
-        checkpoint: Path | str | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_passes = n_passes
-        self.alpha = alpha
-        self.beta = beta
-        self.kappa = kappa
-        self.sparsity = sparsity
-        self.loss = loss
-        self.n_triplets = n_triplets
-        self.step_size = step_size
-        self.order = order
-        self.retraction = retraction
-        self.init = init
-        self.tol = tol
-        self.engine = engine
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.verbose = verbose
+    ranks_by = "similarity"
+    n_passes: Annotated[float, bounded(number, least=0, most=1e9)] = 8.0
+    _: KW_ONLY
+    alpha: Annotated[float, bounded(number, least=0)] = 1e-4
+    beta: Annotated[float, bounded(number, least=0)] = 1e-5
+    kappa: Annotated[float, bounded(number, least=0)] = 0.0
+    sparsity: Annotated[float, bounded(number, least=0)] = 0.0
+    loss: Annotated[Any, loss_named] = "logistic"
+    n_triplets: int | None = None
+    step_size: Annotated[Any, optional(step_rule, searches=True)] = None
+    order: Annotated[str, bounded(named, ORDERS, Sampler)] = "shuffled"
+    retraction: Annotated[Any, bounded(named, POSITIVE_DEFINITE_RETRACTIONS, Retraction)] = "additive"
+    init: Annotated[str, bounded(one_of, INITS)] = "scaled"
+    tol: Annotated[float, bounded(number, least=0)] = 1e-4
+    engine: Annotated[str, engine_name] = "auto"
+    checkpoint: Annotated[Path | str | None, file_path] = None
+    random_state: Any = None
+    verbose: Annotated[bool, flag] = False
 
     def learn(self, X: Any, triplets: Array, seed: int, recorder: Recorder | None = None) -> Array:
         problem = self.problem(X, triplets)

@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
+from sklearn.model_selection import StratifiedKFold
 
-from problems.cells import Cells, chosen_from, mean_and_sem
+from problems.cells import Cell, check_options, chosen_from, mean_and_sem
+from problems.comparison import Comparison, Settings
 from problems.datasets import Bundle, load
-from problems.metric.bench import DEPTH, Bench
+from problems.evaluation import Retrieval, evaluate_retrieval, matrix_scores
 from problems.metric.claims import metric_claims
+from problems.metric.comet import CometMetric
 from problems.metric.figure import draw_convergence, draw_precision
-from problems.metric.methods import METHODS, USUAL, Method
-from rmopt.core.arguments import integer, number, one_of
+from problems.metric.methods import METHODS, USUAL, Trainee, defaults
+from problems.metric.rivals import OutsideMetric, metric_learn
+from problems.text import informative_unit_rows
+from rmopt.core import DivergedError
+from rmopt.core.arguments import number, one_of
 from rmopt.experiments import Outcome, Run
+from rmopt.solvers import Recorder
 
+Array = np.ndarray
 Option = typer.Option
 
 SELECTIONS = ("none", "first", "each")
 RANKINGS = ("similarity", "distance")
+TEST_FRACTION = 0.2
+DEEPEST = 50
+# What methods are selected by, and what convergence is watched by.
+DEPTH = 10
+# Enough test rows for a curve; tables measure all.
+MOST_QUERIES = 2000
 
 
 def metric(
@@ -55,47 +72,68 @@ def metric(
     the others, and the share of its class among the first k is measured (Atzmon et al. 2015, section 5).
     """
     chosen = chosen_from(METHODS, methods, "--methods")
-    for option, count, least in (
-        ("--features", features, 0), ("--rows", rows, 0), ("--triplets", triplets, 0), ("--splits", splits, 1),
-        ("--folds", folds, 2),
-    ):  # fmt: skip
-        integer(option, count, least)
+    check_options(locals(), features=0, rows=0, triplets=0, splits=1, folds=2)
     number("--passes", passes, above=0)
     one_of("--select", select, SELECTIONS)
     one_of("--rank-by", rank_by, ("auto", *RANKINGS))
     bundle = _thinned(load(data, data_home), rows)
-    for method in chosen.values():
-        method.make(**method.defaults)
-    first = Bench(bundle, features, 0, 1, run.seed)
-    count = triplets or 20 * len(first.y)
-    benches = [Bench(bundle, features, split, count, run.seed) for split in range(splits)]
+    if any(isinstance(method.estimator, OutsideMetric) for method in chosen.values()):
+        metric_learn()
+    parts = [informative_unit_rows(bundle.resplit(split, TEST_FRACTION), features) for split in range(splits)]
+    n_train, n_features = int(parts[0].train.sum()), parts[0].X.shape[1]
+    count = triplets or 20 * n_train
     run.say(
-        f"{bundle.name} ({bundle.source}): {len(first.y):,} training, {len(first.y_test):,} test rows, {splits} "
-        f"splits; {first.X.shape[1]:,} features, {bundle.n_classes} classes, {count:,} triplets"
+        f"{bundle.name} ({bundle.source}): {n_train:,} training, {int(parts[0].test.sum()):,} test rows, {splits} "
+        f"splits; {n_features:,} features, {bundle.n_classes} classes, {count:,} triplets"
     )
-    cells = Cells(run.path("cells.jsonl"), resume)
-    about = {"data": data, "features": features, "rows": rows, "triplets": count, "seed": run.seed}
+    comparison = Comparison(
+        run, resume, data=data, features=features, rows=rows, triplets=count, seed=run.seed
+    )
     rankings = RANKINGS if rank_by == "auto" else (rank_by,)
-    used: dict[tuple[str, int], dict[str, Any]] = {}
-    for split, bench in enumerate(benches):
+
+    def trainee(name: str, parameters: Settings) -> Trainee:
+        known, given = chosen[name].estimator.get_params(), {"n_passes": passes, "random_state": run.seed}
+        of_run = {key: value for key, value in given.items() if key in known}
+        return Trainee(chosen[name].made(**parameters, **of_run), count, run.seed)
+
+    def selected(one: Settings) -> Cell:
+        """Return the parameters and the ranking with the best precision on held-out parts of the training part."""
+        part, method = parts[one["split"]], chosen[one["select"]]
+        grid = method.grid or [{}]
+        values = [{f"metric__{name}": value for name, value in point.items()} for point in grid]
+        cv = StratifiedKFold(folds, shuffle=True, random_state=run.seed)
+        best, ranking = comparison.search(
+            method.label, trainee(one["select"], {}), values, part.X[part.train], part.y[part.train], cv,
+            {ranking: partial(_held_out, ranking) for ranking in one["rankings"]},
+        )  # fmt: skip
+        return {"parameters": grid[values.index(best)], "rank_by": ranking}
+
+    def train(one: Settings) -> Cell:
+        return _trained(parts[one["split"]], trainee(one["method"], one["parameters"]), one["rank_by"])
+
+    used: dict[tuple[str, int], Settings] = {}
+    for split in range(splits):
         for name, method in chosen.items():
-            if select == "none" or name == "euclidean":
-                ranking = method.rank_by if rank_by == "auto" else rank_by
-                used[name, split] = {"parameters": method.defaults, "rank_by": ranking}
+            if select == "none" or not method.estimator.learns:
+                ranking = method.estimator.ranks_by if rank_by == "auto" else rank_by
+                used[name, split] = {"parameters": defaults(method), "rank_by": ranking}
             elif select == "first" and split > 0:
                 used[name, split] = used[name, 0]
             else:
-                settings = about | {"select": name, "split": split, "rankings": list(rankings)}
-                used[name, split] = _selected(run, cells, bench, method, passes, folds, settings)
-    results: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
-    with run.ticks("models", len(chosen) * splits) as tick:
-        for split, bench in enumerate(benches):
-            for name, method in chosen.items():
-                settings = about | used[name, split] | {"method": name, "split": split, "passes": passes}
-                watched = name.startswith("comet")
-                compute = partial(bench.train, method, **used[name, split], passes=passes, watched=watched)
-                results[name].append(cells.get(settings, compute))
-                tick()
+                about = {"select": name, "split": split, "rankings": list(rankings), "passes": passes}
+                about |= {"folds": folds, "grid": method.grid}
+                found = used[name, split] = comparison.cell(about, selected)
+                values = [f"{key} = {value:g}" for key, value in found["parameters"].items()]
+                run.say(
+                    f"{method.label}, split {split}: {', '.join(values) or 'no parameters'}, "
+                    f"ranked by {found['rank_by']} ({folds}-fold)"
+                )
+    settings = [
+        used[name, split] | {"method": name, "split": split, "passes": passes}
+        for split in range(splits)
+        for name in chosen
+    ]
+    results = comparison.results(settings, train, by=("method",))
     labels = {name: method.label for name, method in chosen.items()}
     run.draw("precision.png", draw_precision, results, labels, bundle.name, size=(6.4, 4.4))
     if any(cell["curve"] for found in results.values() for cell in found):
@@ -103,7 +141,7 @@ def metric(
     return Outcome(
         data=bundle.name,
         parameters={
-            "features": first.X.shape[1], "rows": rows, "triplets": count, "passes": passes, "splits": splits,
+            "features": n_features, "rows": rows, "triplets": count, "passes": passes, "splits": splits,
             "select": select, "folds": folds, "rank_by": rank_by,
             "used": {name: [used[name, split] for split in range(splits)] for name in chosen},
         },
@@ -116,20 +154,59 @@ def metric(
     )  # fmt: skip
 
 
-def _selected(
-    run: Run, cells: Cells, bench: Bench, method: Method, passes: float, folds: int, about: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the parameters and the ranking of a method by cross-validation, and say them."""
-    rankings = about["rankings"]
+def _trained(part: Bundle, trainee: Trainee, rank_by: str) -> Cell:
+    """Return what a method measures on the test part; for COMET also after each pass.
 
-    def compute() -> dict[str, Any]:
-        with run.ticks(f"selecting for {method.label}", folds * max(1, len(method.grid))) as tick:
-            return bench.selected(method, rankings, passes, folds, tick)
+    Test rows are ranked by "similarity", qᵀWp, or by "distance", (q − p)ᵀW(q − p).
+    """
+    X, y, X_test, y_test = part.X[part.train], part.y[part.train], part.X[part.test], part.y[part.test]
+    curve: list[list[float]] = []
+    begun = time.perf_counter()
+    try:
+        if isinstance(trainee.metric, CometMetric):
+            W, rows = _watched(trainee, X, y, X_test, y_test, rank_by)
+            seconds = float(rows[-1]["seconds"])
+            names = ("precision_at_1", "precision_at_10", "cost")
+            curve = [[row["step"] / X.shape[1], *(row[name] for name in names)] for row in rows]
+        else:
+            W = trainee.fit(X, y).metric.get_mahalanobis_matrix()
+            seconds = time.perf_counter() - begun
+    except DivergedError:
+        return {"precision": None, "map": None, "seconds": None, "curve": []}
+    found = _measured(W, X_test, y_test, rank_by, range(1, min(DEEPEST, len(y_test) - 1) + 1))
+    return {
+        "precision": list(found.precision_at.values()),
+        "map": found.map,
+        "seconds": seconds,
+        "curve": curve,
+    }
 
-    found = cells.get(about | {"passes": passes, "folds": folds, "grid": method.grid}, compute)
-    said = ", ".join(f"{key} = {value:g}" for key, value in found["parameters"].items()) or "no parameters"
-    run.say(f"{method.label}, split {about['split']}: {said}, ranked by {found['rank_by']} ({folds}-fold)")
-    return found
+
+def _watched(
+    trainee: Trainee, X: Any, y: Array, X_test: Any, y_test: Array, rank_by: str
+) -> tuple[Array, list[dict[str, Any]]]:
+    """Return the W of COMET, and what was recorded after each pass, with the training time without measuring."""
+    metric: Any = trainee.metric
+    drawn, d = trainee.triplets(y), X.shape[1]
+    some = np.random.default_rng(trainee.seed).permutation(np.arange(len(y_test)))[:MOST_QUERIES]
+    X_some, y_some = X_test[some], y_test[some]
+    cost = metric.problem(X, drawn).cost
+
+    def measure(W: Array) -> dict[str, float]:
+        found = _measured(W, X_some, y_some, rank_by, (1, DEPTH)).precision_at
+        return {"precision_at_1": found[1], "precision_at_10": found[DEPTH], "cost": cost.value(W)}
+
+    passes = int(np.ceil(metric.n_passes))
+    recorder = Recorder({"test": measure}, at=[d * number for number in range(1, passes + 1)])
+    return metric.learn(X, drawn, trainee.seed, recorder), recorder.rows
+
+
+def _held_out(rank_by: str, fitted: Trainee, X: Any, y: Array) -> float:
+    return _measured(fitted.metric.get_mahalanobis_matrix(), X, y, rank_by, (DEPTH,)).precision_at[DEPTH]
+
+
+def _measured(W: Array, X: Any, y: Array, rank_by: str, ks: Sequence[int]) -> Retrieval:
+    return evaluate_retrieval(matrix_scores(W, X, distance=rank_by == "distance"), y, ks=ks)
 
 
 def _row(label: str, found: list[dict[str, Any]]) -> dict[str, Any]:
@@ -148,8 +225,6 @@ def _row(label: str, found: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _thinned(bundle: Bundle, rows: int) -> Bundle:
     """Return the bundle with about this many rows, drawn with a fixed seed from every class."""
-    from dataclasses import replace
-
     if rows == 0 or rows >= len(bundle.y):
         return bundle
     kept = np.flatnonzero(bundle.resplit(0, rows / len(bundle.y)).test)

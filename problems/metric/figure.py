@@ -7,27 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from problems.metric.claims import Results, band
 from problems.palette import COLOURS, MARKERS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Results = Mapping[str, list[dict[str, Any]]]
-
 
 def draw_precision(figure: Figure, results: Results, labels: Mapping[str, str], title: str) -> None:
-    """Draw precision among the first k against k, with the standard error of the mean over splits.
-
-    Parameters
-    ----------
-    figure : matplotlib.figure.Figure
-        Empty.
-    results : mapping
-        For each method one result per split, with `precision` at k = 1, 2, …
-    labels : mapping
-        From names of methods to their labels.
-    title : str
-    """
+    """Draw precision among the first k against k, of results by method and split, with its standard error."""
     figure.set_layout_engine("constrained")
     axes = figure.subplots()
     for number, (name, found) in enumerate(results.items()):
@@ -45,13 +33,7 @@ def draw_precision(figure: Figure, results: Results, labels: Mapping[str, str], 
 
 
 def draw_convergence(figure: Figure, results: Results, labels: Mapping[str, str], title: str) -> None:
-    """Draw precision and cost of COMET against coordinate steps over the number of features.
-
-    Parameters
-    ----------
-    figure, results, labels, title
-        As in `draw_precision`; results with a `curve` are drawn: rows of pass, precision at 1 and 10, and cost.
-    """
+    """Draw precision and cost of COMET, which a `curve` tells, against coordinate steps over features."""
     figure.set_layout_engine("constrained")
     left, right = figure.subplots(1, 2)
     number = 0
@@ -78,8 +60,7 @@ def draw_convergence(figure: Figure, results: Results, labels: Mapping[str, str]
 
 def _draw_band(axes: Any, x: Any, curves: Any, colour: str, label: str, marker: str = "") -> None:
     """Draw the mean of curves with a band of its standard error."""
-    mean = curves.mean(axis=0)
+    mean, error = band(curves)
     axes.plot(x, mean, color=colour, label=label, marker=marker, markersize=4)
     if len(curves) > 1:
-        error = curves.std(axis=0, ddof=1) / len(curves) ** 0.5
         axes.fill_between(x, mean - error, mean + error, color=colour, alpha=0.2, linewidth=0)

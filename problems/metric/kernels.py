@@ -41,24 +41,24 @@ def gradient_diagonal(samples, slopes, x, out):
 
 
 @njit(cache=True, nogil=True)
-def frank_wolfe(samples, M, scores, diagonal, candidates, scale, first, renew_every):
-    """Do one Frank–Wolfe iteration for each row of candidate features, from number `first` on.
+def frank_wolfe(samples, d, candidates, scale, renew_every):
+    """Return the M of one Frank–Wolfe iteration for each row of candidate features.
 
     An iteration takes the best pair (i, j, sign) with i among its candidates. The diagonal of the gradient, which
-    ranks the j, is renewed after every `renew_every` iterations. M, scores and diagonal are changed in place.
+    ranks the j, is renewed after every `renew_every` iterations.
     """
-    N, d, T = samples.first_of.shape[0] - 1, M.shape[0], scores.shape[0]
+    N, T = samples.first_of.shape[0] - 1, samples.query.shape[0]
+    M, scores, diagonal = np.zeros((d, d)), np.zeros(T), np.zeros(d)
     x, c, g, slopes = np.empty(N), np.empty(N), np.empty(d), np.empty(T)
     # M is kept divided by `shrink`, so that an iteration touches four of its entries.
     shrink = 1.0
-    for iteration in range(candidates.shape[0]):
-        number = first + iteration
+    for number in range(candidates.shape[0]):
         for t in range(T):
             slopes[t] = smoothed_hinge_slope(scores[t])
         if number % renew_every == 0:
             gradient_diagonal(samples, slopes, x, diagonal)
         best, at_i, at_j, sign = np.inf, 0, 1, 1.0
-        for i in candidates[iteration]:
+        for i in candidates[number]:
             gradient_column(samples, slopes, i, x, c, g)
             for j in range(d):
                 level = g[i] + diagonal[j] - 2.0 * abs(g[j])
@@ -83,4 +83,4 @@ def frank_wolfe(samples, M, scores, diagonal, candidates, scale, first, renew_ev
         for t in range(T):
             product = x[samples.query[t]] * (x[samples.positive[t]] - x[samples.negative[t]])
             scores[t] = (1.0 - share) * scores[t] + share * scale * product
-    M *= shrink
+    return M * shrink

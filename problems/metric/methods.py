@@ -2,84 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import product
-from typing import Any
+from typing import Any, Self
 
-from problems.metric.base import MahalanobisMetric
-from problems.metric.comet import CometMetric
-from problems.metric.outside import OUTSIDE, outside_metric
-from problems.metric.rivals import BoostMetric, EuclideanMetric, HdslMetric, LegoMetric
+import numpy as np
+from sklearn.base import BaseEstimator
 
-Parameters = dict[str, Any]
+from problems.comparison import Method, Settings, crossed
+from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
+from problems.metric.base import MahalanobisMetric, TripletLearner
+from problems.metric.rivals import OUTSIDE, OutsideMetric
+from problems.triplets import ClassTriplets
+from rmopt.core.streams import Stream, generator
+
+Array = np.ndarray
 
 
-@dataclass(frozen=True)
-class Method:
-    """A method of the comparison.
+class Trainee(BaseEstimator):
+    """A metric that learns from as many triplets as the experiment says, or where it takes none from the classes.
 
-    Attributes
+    Parameters
     ----------
-    label : str
-    make : callable
-        Makes the estimator from parameters.
-    defaults : dict
-        The parameters without cross-validation.
-    grid : list of dict
-        What cross-validation chooses among; empty: nothing.
-    from_classes : bool
-        Learns from the classes instead of the triplets.
-    rank_by : {"similarity", "distance"}
-        What its cost speaks of: qᵀWp, or (q − p)ᵀW(q − p).
+    metric : MahalanobisMetric
+    n_triplets, seed : int
     """
 
-    label: str
-    make: Callable[..., MahalanobisMetric]
-    defaults: Parameters
-    grid: list[Parameters]
-    from_classes: bool = False
-    rank_by: str = "distance"
+    def __init__(self, metric: MahalanobisMetric, n_triplets: int, seed: int) -> None:
+        self.metric, self.n_triplets, self.seed = metric, n_triplets, seed
+
+    def triplets(self, y: Array) -> Array:
+        """Return the triplets of some classes, the same for all methods."""
+        drawn = generator(self.seed, Stream.TRIPLETS_OF_SPLITS)
+        return ClassTriplets(y).draw(drawn, 0, self.n_triplets)
+
+    def fit(self, X: Any, y: Array) -> Self:
+        if isinstance(self.metric, TripletLearner):
+            self.metric.fit_triplets(X, self.triplets(y))
+        else:
+            self.metric.fit(X, y)
+        return self
 
 
-def _grid(**choices: tuple[Any, ...]) -> list[Parameters]:
-    return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
+def defaults(method: Method) -> Settings:
+    """Return the parameters of a method without cross-validation, of those that this would choose."""
+    names = method.grid[0] if method.grid else {}
+    return {name: getattr(method.estimator, name) for name in names}
 
 
-COMET_GRID = _grid(alpha=(3e-5, 1e-4, 3e-4), beta=(1e-6, 1e-5, 1e-4))
+COMET_GRID = crossed(alpha=(3e-5, 1e-4, 3e-4), beta=(1e-6, 1e-5, 1e-4))
+SPARSE_GRID = crossed(alpha=(1e-4,), beta=(1e-5,), sparsity=(1e-6, 1e-5, 1e-4))
 
 METHODS: dict[str, Method] = {
-    "euclidean": Method("Euclidean", lambda random_state=None: EuclideanMetric(), {}, [], from_classes=True),
-    "comet": Method(
-        "COMET",
-        CometMetric,
-        {"alpha": 1e-4, "beta": 1e-5},
-        COMET_GRID,
-        rank_by="similarity",
-    ),
-    "comet-hinge": Method(
-        "COMET, hinge",
-        lambda **given: CometMetric(loss="hinge", **given),
-        {"alpha": 1e-4, "beta": 1e-5},
-        COMET_GRID,
-        rank_by="similarity",
-    ),
-    "comet-sparse": Method(
-        "COMET, sparse",
-        CometMetric,
-        {"alpha": 1e-4, "beta": 1e-5, "sparsity": 1e-5},
-        _grid(alpha=(1e-4,), beta=(1e-5,), sparsity=(1e-6, 1e-5, 1e-4)),
-        rank_by="similarity",
-    ),
-    "lego": Method("LEGO", LegoMetric, {"step_size": 1.0}, _grid(step_size=(0.1, 1.0, 10.0, 100.0, 1000.0))),
-    "boost": Method("BoostMetric", BoostMetric, {"n_learners": 100}, _grid(n_learners=(25, 50, 100, 200))),
-    "hdsl": Method(
-        "HDSL", HdslMetric, {"scale": 1000.0}, _grid(scale=(100.0, 1000.0, 10_000.0)), rank_by="similarity"
-    ),
-} | {
-    name: Method(name.upper(), lambda name=name, **given: outside_metric(name, **given), {}, [], True)
-    for name in OUTSIDE
-}
+    "euclidean": Method("Euclidean", EuclideanMetric()),
+    "comet": Method("COMET", CometMetric(tol=0.0), COMET_GRID, ours=True),
+    "comet-hinge": Method("COMET, hinge", CometMetric(loss="hinge", tol=0.0), COMET_GRID, ours=True),
+    "comet-sparse": Method("COMET, sparse", CometMetric(sparsity=1e-5, tol=0.0), SPARSE_GRID, ours=True),
+    "lego": Method("LEGO", LegoMetric(), crossed(step_size=(0.1, 1.0, 10.0, 100.0, 1000.0))),
+    "boost": Method("BoostMetric", BoostMetric(), crossed(n_learners=(25, 50, 100, 200))),
+    "hdsl": Method("HDSL", HdslMetric(), crossed(scale=(100.0, 1000.0, 10_000.0))),
+} | {name: Method(name.upper(), OutsideMetric(name)) for name in OUTSIDE}
 
 # What is compared unless asked otherwise.
 USUAL = ("euclidean", "comet", "comet-hinge", "lego", "boost", "hdsl")

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+import importlib
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, Self
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import brentq
+from scipy.sparse.linalg import LinearOperator, eigsh
 
-from problems.door import admit, count, kept_count, step_rule
-from problems.full_matrix import Lego
+from problems.door import admit, begin, count, finite, kept_count, labelled, seedable, step_rule
+from problems.metric import kernels
 from problems.metric.base import MahalanobisMetric, TripletLearner
-from problems.metric.boost import boost_metric
-from problems.metric.hdsl import hdsl
-from rmopt.core import Problem
-from rmopt.core.arguments import Check, bounded, number
+from problems.online import Lego
+from rmopt.core import InvalidInputError, MissingCapabilityError, Problem
+from rmopt.core.arguments import bounded, number, one_of
 from rmopt.costs import TripletSum
+from rmopt.costs.log_det import DENSE_SHARE
+from rmopt.costs.rows import as_rows
+from rmopt.engines.log_det import samples_of
 from rmopt.manifolds import Euclidean
 from rmopt.solvers import ShuffledEpochs
 
 Array = np.ndarray
 
+# Its square times a number of features is finite.
+LARGEST = 1e150
+# Iterations of HDSL between two looks at the diagonal of the gradient, and features that one tries.
+RENEW_EVERY, N_CANDIDATES = 25, 10
+# The names of metric-learn's classes.
+OUTSIDE = {"lmnn": "LMNN", "itml": "ITML_Supervised", "scml": "SCML_Supervised"}
+
 
 class EuclideanMetric(MahalanobisMetric):
     """The plain Euclidean distance, W = I."""
 
-    _parameters: ClassVar[dict[str, Check]] = {}
+    learns = False
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Look at the number of features.
@@ -43,11 +57,12 @@ class EuclideanMetric(MahalanobisMetric):
         return self
 
 
+@dataclass(eq=False, repr=False)
 class LegoMetric(TripletLearner):
     """Online log-det metric learning (Jain et al. 2008) in its form for relative distances.
 
     The positive of a triplet should be within the 5th percentile of the squared distances of random rows, the
-    negative beyond the 95th (`problems.full_matrix.Lego`).
+    negative beyond the 95th (`problems.online.Lego`).
 
     Parameters
     ----------
@@ -60,23 +75,11 @@ class LegoMetric(TripletLearner):
     random_state : int, RandomState or None
     """
 
-    _parameters: ClassVar[dict[str, Check]] = TripletLearner._parameters | {
-        "step_size": step_rule,
-        "n_epochs": bounded(count, 10**6),
-    }
-
-    def __init__(
-        self,
-        step_size: float = 1.0,
-        *,
-        n_epochs: int = 1,
-        n_triplets: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.step_size = step_size
-        self.n_epochs = n_epochs
-        self.n_triplets = n_triplets
-        self.random_state = random_state
+    step_size: Annotated[float, step_rule] = 1.0
+    _: KW_ONLY
+    n_epochs: Annotated[int, bounded(count, 10**6)] = 1
+    n_triplets: int | None = None
+    random_state: Any = None
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
         d = X.shape[1]
@@ -85,73 +88,180 @@ class LegoMetric(TripletLearner):
         return solver.run(Problem(Euclidean(d, d), TripletSum(X, X)), np.eye(d), random_state=seed).point
 
 
+@dataclass(eq=False, repr=False)
 class BoostMetric(TripletLearner):
     """A metric as a sum of rank-one matrices found by boosting (Shen et al. 2012).
+
+    Minimises log Σ exp(−⟨A_t, W⟩) + v tr W with A_t = (q − n)(q − n)ᵀ − (q − p)(q − p)ᵀ. Each weak learner is u uᵀ
+    for the leading eigenvector u of Σ_t p_t A_t, where p_t ∝ exp(−⟨A_t, W⟩); its weight solves a
+    one-dimensional equation (Shen, Kim, Liu, Wang and van den Hengel 2012, Algorithm 1).
 
     Parameters
     ----------
     n_learners : int
         The most weak learners.
     penalty : float
-        v, the price of the trace.
+        v, the price of the trace, and the least eigenvalue that is worth a learner.
     n_triplets : int or None
         Triplets that `fit` draws; None: 20 for each row.
     random_state : int, RandomState or None
     """
 
-    _parameters: ClassVar[dict[str, Check]] = TripletLearner._parameters | {
-        "n_learners": count,
-        "penalty": bounded(number, above=0),
-    }
-
-    def __init__(
-        self,
-        n_learners: int = 100,
-        *,
-        penalty: float = 1e-7,
-        n_triplets: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_learners = n_learners
-        self.penalty = penalty
-        self.n_triplets = n_triplets
-        self.random_state = random_state
+    n_learners: Annotated[int, count] = 100
+    _: KW_ONLY
+    penalty: Annotated[float, bounded(number, above=0)] = 1e-7
+    n_triplets: int | None = None
+    random_state: Any = None
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
-        return boost_metric(X, triplets, penalty=self.penalty, n_learners=self.n_learners)
+        rows = as_rows(X, "X")
+        if rows.nnz and abs(rows.data).max() > LARGEST:
+            raise InvalidInputError(
+                f"X holds numbers above {LARGEST:g}, whose squares are infinite; scale X."
+            )
+        (n_rows, d), penalty = rows.shape, float(self.penalty)
+        q, p, n = triplets.T
+        scores, W, start = np.zeros(len(q)), np.zeros((d, d)), np.ones(d)
+        for _ in range(self.n_learners):
+            weights = np.exp(scores.min() - scores)
+            weights /= weights.sum()
+            value, vector = _leading(rows, _spread(weights, q, p, n, n_rows), start)
+            if value <= penalty:
+                break
+            start = vector
+            place = np.asarray(rows @ vector)
+            gain = (place[q] - place[n]) ** 2 - (place[q] - place[p]) ** 2
+            size = _weight(weights, gain, penalty)
+            if size == 0.0:
+                break
+            scores += size * gain
+            W += size * np.outer(vector, vector)
+        return W
 
 
+def _spread(weights: Array, q: Array, p: Array, n: Array, count: int) -> Any:
+    """Return S, of shape (N, N), with Xᵀ S X = Σ_t p_t A_t: what is left of n nᵀ − p pᵀ − q(n − p)ᵀ − (n − p)qᵀ."""
+    diagonal = np.bincount(n, weights, count) - np.bincount(p, weights, count)
+    entries = (np.concatenate([weights, -weights]), (np.concatenate([q, q]), np.concatenate([p, n])))
+    cross = sp.csr_array(entries, shape=(count, count))
+    return sp.diags_array(diagonal).tocsr() + cross + cross.T
+
+
+def _leading(rows: Any, spread: Any, start: Array) -> tuple[float, Array]:
+    """Return the largest eigenvalue of Xᵀ S X with its eigenvector."""
+    d = rows.shape[1]
+    if d < 10:
+        values, vectors = np.linalg.eigh((rows.T @ (spread @ rows)).toarray())
+        return float(values[-1]), vectors[:, -1]
+    operator = LinearOperator((d, d), matvec=lambda x: rows.T @ (spread @ (rows @ x)), dtype=float)
+    values, vectors = eigsh(operator, k=1, which="LA", v0=start, tol=1e-6)
+    return float(values[0]), vectors[:, 0]
+
+
+def _weight(weights: Array, gain: Array, penalty: float) -> float:
+    """Return w with Σ p_t h_t exp(−w h_t) = v Σ p_t exp(−w h_t): where the cost stops falling along the learner."""
+
+    def slope(size: float) -> float:
+        moved = weights * np.exp(-size * (gain - gain.min()))
+        return float(moved @ (gain - penalty))
+
+    if slope(0.0) <= 0.0:
+        return 0.0
+    high = 1.0
+    while slope(high) > 0.0 and high < 1e6:
+        high *= 2.0
+    # All triplets gain: more weight always helps, and the largest that was tried is taken.
+    return high if slope(high) > 0.0 else float(brentq(slope, 0.0, high))
+
+
+@dataclass(eq=False, repr=False)
 class HdslMetric(TripletLearner):
     """Sparse 2 × 2 bases added by Frank–Wolfe (HDSL: Liu, Bellet and Sha 2015).
+
+    Minimises the smoothed hinge of qᵀM(p − n), averaged, over convex combinations of the bases
+    λ (e_i ± e_j)(e_i ± e_j)ᵀ. Frank–Wolfe adds one pair of features at a time, the one along which the gradient is
+    steepest, with step 2/(t + 2) (Algorithm 1 of the paper, without its removal steps). The whole gradient would take
+    nearly all the time: as the paper suggests for many features, i is sought among 10 random ones, whose rows
+    of the gradient are exact, and j among all.
 
     Parameters
     ----------
     scale : float
         λ, the size of the bases.
     n_iterations : int
-        Number of bases added.
+        Number of bases added; stopping early keeps few features active.
     n_triplets : int or None
         Triplets that `fit` draws; None: 20 for each row.
     random_state : int, RandomState or None
     """
 
-    _parameters: ClassVar[dict[str, Check]] = TripletLearner._parameters | {
-        "scale": bounded(number, above=0),
-        "n_iterations": kept_count,
-    }
-
-    def __init__(
-        self,
-        scale: float = 1000.0,
-        *,
-        n_iterations: int = 8000,
-        n_triplets: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.scale = scale
-        self.n_iterations = n_iterations
-        self.n_triplets = n_triplets
-        self.random_state = random_state
+    ranks_by = "similarity"
+    scale: Annotated[float, bounded(number, above=0)] = 1000.0
+    _: KW_ONLY
+    n_iterations: Annotated[int, kept_count] = 8000
+    n_triplets: int | None = None
+    random_state: Any = None
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
-        return hdsl(X, triplets, scale=self.scale, n_iterations=self.n_iterations, seed=seed)
+        rows = as_rows(X, "X")
+        d = rows.shape[1]
+        if d < 2:
+            raise InvalidInputError(f"HDSL moves pairs of features: it needs 2 features or more, got {d}.")
+        samples = samples_of(rows, triplets, bool(rows.nnz > DENSE_SHARE * rows.shape[0] * d))
+        draws = candidates(d, self.n_iterations, seed)
+        return kernels.frank_wolfe(samples, d, draws, float(self.scale), RENEW_EVERY)
+
+
+def candidates(d: int, n_iterations: int, seed: int) -> Array:
+    """Return the features that HDSL seeks i among: one row an iteration."""
+    return np.random.default_rng(seed).integers(d, size=(n_iterations, min(N_CANDIDATES, d)))
+
+
+@dataclass(eq=False, repr=False)
+class OutsideMetric(MahalanobisMetric):
+    """LMNN, ITML or SCML of the package metric-learn, where it is installed, learned from the classes.
+
+    Parameters
+    ----------
+    name : {"lmnn", "itml", "scml"}
+    random_state : int, RandomState or None
+    """
+
+    name: Annotated[str, bounded(one_of, OUTSIDE)] = "lmnn"
+    _: KW_ONLY
+    random_state: Annotated[Any, seedable] = None
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from class labels.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n_samples, n_features)
+        y : array, shape (n_samples,)
+
+        Returns
+        -------
+        self
+        """
+        seed = begin(self)
+        X, y = labelled(self, X, y)
+        learner = getattr(metric_learn(), OUTSIDE[self.name])(random_state=seed)
+        try:
+            learner.fit(X.toarray() if hasattr(X, "toarray") else X, y)
+        except TypeError as error:
+            raise MissingCapabilityError(
+                f"metric-learn does not run with this scikit-learn ({error}); install one that it supports."
+            ) from error
+        self.mahalanobis_, self.components_ = finite(learner.get_mahalanobis_matrix()), learner.components_
+        return self
+
+
+def metric_learn() -> Any:
+    """Return the package metric-learn, or say that it is not there."""
+    try:
+        return importlib.import_module("metric_learn")
+    except ImportError as error:
+        raise MissingCapabilityError(
+            f"LMNN, ITML and SCML come from the package metric-learn, which cannot be imported ({error}); install "
+            "it, with a scikit-learn that it supports, or leave these methods out."
+        ) from error

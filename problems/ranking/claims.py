@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from problems.comparison import wins
 from rmopt.experiments import Claim
 
 # For each (method, init, rank) one result per split.
@@ -39,13 +40,7 @@ Best = dict[tuple[str, int], tuple[float, str]]
 def _above_pa(best: Best, ranks: list[int]) -> Claim:
     claim = "LORETA is above passive-aggressive at every rank, each with its best start"
     gaps = [best["loreta", rank][0] - best["pa", rank][0] for rank in ranks if ("pa", rank) in best]
-    if not gaps:
-        return Claim(claim, None, "needs loreta and pa")
-    wins = sum(gap > 0 for gap in gaps)
-    return Claim(
-        claim, wins == len(gaps),
-        f"above at {wins} of {len(gaps)} ranks, mAP differences {min(gaps):+.3f} to {max(gaps):+.3f}",
-    )  # fmt: skip
+    return wins(claim, gaps, "loreta and pa")
 
 
 def _above_full(best: Best, ranks: list[int], rival: str) -> Claim:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -54,14 +55,11 @@ class LabelRanking(FiniteSum):
         return self.Y.shape[1], self.X.shape[1]
 
     def value(self, point: LowRankPoint | Array) -> float:
-        """Return the sum of all losses."""
         total = 0.0
-        for start in range(0, self.n_terms, BLOCK):
-            rows = np.arange(start, min(start + BLOCK, self.n_terms))
-            for row, scores in zip(rows.tolist(), self.scores(point, rows), strict=True):
-                best, violated = self._violated(row, scores)
-                if violated.size:
-                    total += float(np.sum(scores[best] - scores[violated] + 1.0))
+        for row, scores in self._scored(point, np.arange(self.n_terms)):
+            best, violated = self._violated(row, scores)
+            if violated.size:
+                total += float(np.sum(scores[best] - scores[violated] + 1.0))
         return total
 
     def gradient(self, point: LowRankPoint | Array) -> Factored:
@@ -72,17 +70,19 @@ class LabelRanking(FiniteSum):
         """Return the subgradient of the losses of some rows, as an operator of at most that rank."""
         rows = np.asarray(terms)
         columns = sp.lil_array((self.shape[0], rows.size))
-        for start in range(0, rows.size, BLOCK):
-            for i, scores in enumerate(self.scores(point, rows[start : start + BLOCK]), start):
-                columns[:, [i]] = self.label_gradient(int(rows[i]), scores)[:, None]
+        for i, (row, scores) in enumerate(self._scored(point, rows)):
+            columns[:, [i]] = self.label_gradient(row, scores)[:, None]
         return Factored(columns.tocsr(), self.X[rows].T)
+
+    def _scored(self, point: LowRankPoint | Array, rows: Array) -> Iterator[tuple[int, Array]]:
+        """Give rows with their scores, a block of which is in memory."""
+        for start in range(0, rows.size, BLOCK):
+            block = rows[start : start + BLOCK]
+            yield from zip(block.tolist(), self.scores(point, block), strict=True)
 
     def scores(self, point: LowRankPoint | Array, rows: Array) -> Array:
         """Return the scores W x of some rows, shape (len(rows), L)."""
-        X = self.X[rows]
-        if isinstance(point, LowRankPoint):
-            return (X @ point.V) @ (point.U @ point.S).T
-        return X @ point.T
+        return label_scores(point, self.X[rows])
 
     def label_gradient(self, row: int, scores: Array) -> Array:
         """Return the subgradient of the loss of a row with respect to its scores, shape (L,)."""
@@ -171,6 +171,13 @@ class _Splitmix:
         z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
         z ^= z >> 31
         return int((z >> 11) * 2.0**-53 * limit)
+
+
+def label_scores(point: LowRankPoint | Array, X: Any) -> Array:
+    """Return the scores W x of all labels, shape (len(X), L)."""
+    if isinstance(point, LowRankPoint):
+        return (X @ point.V) @ (point.U @ point.S).T
+    return X @ point.T
 
 
 def indicators(Y: Any, n_rows: int) -> sp.csr_array:

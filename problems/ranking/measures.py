@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from problems._ranking import average_precision
+from problems.kernels import average_precision
 from problems.ranking.cost import indicators
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import array

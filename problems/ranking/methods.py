@@ -8,66 +8,67 @@ from typing import Any
 
 import numpy as np
 
-from problems.ranking.cost import LabelRanking
+from problems.comparison import Learner, Method, crossed
+from problems.loreta import loreta_solver
+from problems.ranking.estimator import LabelScores
+from problems.ranking.measures import mean_average_precision
 from problems.ranking.rivals import GroupPerceptron, MatrixPerceptron, PassiveAggressive
-from problems.ranking.training import epochs, loreta_ranking_solver, starting_point
-from rmopt.core import Manifold
+from problems.ranking.training import epochs, ranking_cost, starting_point
+from rmopt.core import Problem
 from rmopt.manifolds import Euclidean, FixedRankEmbedded
 from rmopt.solvers import Solver
 
-Array = np.ndarray
 
-POWERS = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
-
-
-@dataclass(frozen=True)
-class Method:
+@dataclass(eq=False, repr=False)
+class LabelLearner(Learner):
     """A way to learn W, labels × features.
 
-    Attributes
+    Parameters
     ----------
-    label : str
-        Its name in tables and pictures.
-    step_size : float
-        The default step size, or bound C of passive–aggressive steps.
-    grid : tuple of float
-        What cross-validation tries.
     solver : callable
-        Maps (cost, step_size, epochs) to the solver.
+        Maps (step_size, n_steps=…, sampler=…) to the solver.
+    step_size : float
+        The step size, or bound C of passive–aggressive steps.
     sampling : {"exact", "warp"}
     full_rank : bool
         Whether W has all its L n numbers, starts at zero, and has no rank.
+    rank, init, max_iter, random_state
+        See `LoretaLabelRanker`.
     """
 
-    label: str
-    step_size: float
-    grid: tuple[float, ...]
-    solver: Callable[[LabelRanking, float, int], Solver]
+    solver: Callable[..., Solver] = loreta_solver
+    step_size: float = 0.1
     sampling: str = "exact"
     full_rank: bool = False
+    rank: int = 10
+    init: str = "zero"
+    max_iter: int = 5
+    random_state: int = 0
 
-    def manifold(self, cost: LabelRanking, rank: int) -> Manifold:
-        """Return where W lives."""
-        n_labels, n = cost.shape
-        return Euclidean(n_labels, n) if self.full_rank else FixedRankEmbedded(n_labels, n, rank)
-
-    def start(self, manifold: Any, cost: LabelRanking, init: str, seed: int, step_size: float) -> Any:
-        """Return the start."""
+    def parts(self, X: Any, Y: Any) -> tuple[Solver, Problem, Any]:
+        cost = ranking_cost(X, Y, self.sampling)
+        solver = self.solver(self.step_size, n_steps=self.max_iter * cost.n_terms, sampler=epochs(cost))
         if self.full_rank:
-            return np.zeros(manifold.shape)
-        return starting_point(manifold, cost, init, seed, step_size)
+            return solver, Problem(Euclidean(*cost.shape), cost), np.zeros(cost.shape)
+        manifold = FixedRankEmbedded(*cost.shape, self.rank)
+        start = starting_point(manifold, cost, self.init, self.random_state, self.step_size)
+        return solver, Problem(manifold, cost), start
+
+    def score(self, X: Any, Y: Any, point: Any = None) -> float:
+        """Return the mean average precision, of what was learned or at a point."""
+        return mean_average_precision(LabelScores(self.point_ if point is None else point)(X), Y)
 
 
-def _rival(kind: Any) -> Callable[[LabelRanking, float, int], Solver]:
-    return lambda cost, step_size, passes: kind(
-        step_size, n_steps=passes * cost.n_terms, sampler=epochs(cost)
-    )
+def _method(label: str, *parameters: Any, **more: Any) -> Method:
+    return Method(label, LabelLearner(*parameters, **more), POWERS)
 
+
+POWERS = crossed(step_size=(0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0))
 
 METHODS: dict[str, Method] = {
-    "loreta": Method("LORETA-1", 0.1, POWERS, loreta_ranking_solver),
-    "loreta-warp": Method("LORETA-1, WARP", 0.1, POWERS, loreta_ranking_solver, sampling="warp"),
-    "pa": Method("passive-aggressive", 0.1, POWERS, _rival(PassiveAggressive)),
-    "matrix-perceptron": Method("Matrix Perceptron", 0.1, POWERS, _rival(MatrixPerceptron), full_rank=True),
-    "group-perceptron": Method("group perceptron", 1.0, POWERS, _rival(GroupPerceptron), full_rank=True),
+    "loreta": _method("LORETA-1"),
+    "loreta-warp": _method("LORETA-1, WARP", sampling="warp"),
+    "pa": _method("passive-aggressive", PassiveAggressive),
+    "matrix-perceptron": _method("Matrix Perceptron", MatrixPerceptron, full_rank=True),
+    "group-perceptron": _method("group perceptron", GroupPerceptron, 1.0, full_rank=True),
 }

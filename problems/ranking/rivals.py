@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from problems.online import FactorEngine, OnlineEngine, OnlineSolver
-from problems.ranking import rival_kernels as kernels
+from problems.ranking import kernels
 from problems.ranking.cost import LabelRanking
 from rmopt.core import InvalidInputError, Problem
 from rmopt.engines.base import Engine
@@ -46,23 +46,16 @@ class FullRankEngine(OnlineEngine):
     def arrays_of(self, point: Array) -> dict[str, Array]:
         """Return the dual matrix of W, features × labels, and the lengths of its rows."""
         theta = np.ascontiguousarray(point.T)
-        norms = np.linalg.norm(theta, axis=1)
         if self.exponent != 2.0:
-            # The inverse of the mirror map: rows of W have the lengths ‖θ_j‖^(p − 1) / ‖θ‖^(p − 2).
-            dual = self.exponent / (self.exponent - 1.0)
-            whole = np.sum(norms**dual) ** (1.0 / dual)
-            theta = theta * _power(norms / whole if whole > 0 else norms, dual - 2.0)[:, None]
-            norms = np.linalg.norm(theta, axis=1)
-        return {"theta": theta, "norms": norms}
+            # The inverse of the mirror map is that of the dual exponent.
+            theta = _mirrored(theta, np.linalg.norm(theta, axis=1), self.exponent / (self.exponent - 1.0))
+        return {"theta": theta, "norms": np.linalg.norm(theta, axis=1)}
 
     def point_of(self, arrays: dict[str, Array]) -> Array:
         """Return W, labels × features."""
-        theta, norms = arrays["theta"], arrays["norms"]
         if self.exponent == 2.0:
-            return np.array(theta.T, order="C")
-        whole = np.sum(norms**self.exponent) ** (1.0 / self.exponent)
-        weights = _power(norms / whole if whole > 0 else norms, self.exponent - 2.0)
-        return np.ascontiguousarray((theta * weights[:, None]).T)
+            return np.array(arrays["theta"].T, order="C")
+        return np.ascontiguousarray(_mirrored(arrays["theta"], arrays["norms"], self.exponent).T)
 
     def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
         rows = np.ascontiguousarray(schedule.ravel(), dtype=np.int64)
@@ -73,9 +66,12 @@ class FullRankEngine(OnlineEngine):
         )
 
 
-def _power(base: Array, exponent: float) -> Array:
-    """Return base ** exponent, with 0 where the base is 0."""
-    return np.where(base > 0, np.power(np.where(base > 0, base, 1.0), exponent), 0.0)
+def _mirrored(theta: Array, norms: Array, exponent: float) -> Array:
+    """Return rows (‖θ_j‖ / ‖θ‖)^(p − 2) θ_j, where ‖θ‖ is the p-norm of the row lengths, and 0 for rows of 0."""
+    whole = np.sum(norms**exponent) ** (1.0 / exponent)
+    lengths = norms / whole if whole > 0 else norms
+    weights = np.where(lengths > 0, np.power(np.where(lengths > 0, lengths, 1.0), exponent - 2.0), 0.0)
+    return theta * weights[:, None]
 
 
 class _RankingSolver(OnlineSolver):

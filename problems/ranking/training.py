@@ -1,4 +1,4 @@
-"""How LORETA for label ranking is put together from a cost, a manifold, a start and a solver."""
+"""How LORETA for label ranking is put together: the cost, the order of the rows, and the start."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 
 from problems.ranking.cost import LabelRanking, WarpRanking
-from problems.ranking.sampling import WarpEpochs
-from rmopt.core import Factored, InvalidInputError, LowRankPoint, Retraction
-from rmopt.core.arguments import integer, named, one_of
+from rmopt.core import Factored, InvalidInputError, LowRankPoint
+from rmopt.core.arguments import one_of
 from rmopt.manifolds import FixedRankEmbedded
-from rmopt.retractions import FIXED_RANK_RETRACTIONS
-from rmopt.solvers import SGD, Sampler, ShuffledEpochs
+from rmopt.solvers import Sampler, ShuffledEpochs
 
 Array = np.ndarray
 
@@ -25,27 +23,17 @@ def ranking_cost(X: Any, Y: Any, sampling: str) -> LabelRanking:
     return SAMPLINGS[one_of("sampling", sampling, SAMPLINGS)](X, Y)
 
 
+class WarpEpochs(ShuffledEpochs):
+    """Pairs (row, draw): rows once per epoch in a new random order, each with a seed for draws of `WarpRanking`."""
+
+    def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
+        rows = super().draw(rng, start, size)
+        return np.column_stack([rows, rng.integers(2**62, size=size)])
+
+
 def epochs(cost: LabelRanking) -> Sampler:
     """Return the sampler that shows every row once per epoch."""
     return (WarpEpochs if isinstance(cost, WarpRanking) else ShuffledEpochs)(cost.n_terms)
-
-
-def loreta_ranking_solver(
-    cost: LabelRanking,
-    step_size: Any,
-    n_epochs: int,
-    *,
-    retraction: Any = "second-order",
-    engine: str = "auto",
-) -> SGD:
-    """Return the solver of LORETA-1 on label ranking."""
-    return SGD(
-        step_size,
-        n_steps=integer("max_iter", n_epochs, 1) * cost.n_terms,
-        sampler=epochs(cost),
-        retraction=named("retraction", retraction, FIXED_RANK_RETRACTIONS, Retraction),
-        engine=engine,
-    )
 
 
 def starting_point(
@@ -53,21 +41,9 @@ def starting_point(
 ) -> LowRankPoint:
     """Return the start of a run (Shalit et al. 2012, §7.2.1).
 
-    Parameters
-    ----------
-    manifold : FixedRankEmbedded
-    cost : LabelRanking
-    init : {"zero", "identity", "gaussian"}
-        "zero": the first 2k subgradients from the zero matrix, summed and truncated to rank k. "identity": ones
-        at the first k places of the diagonal. "gaussian": a product of two matrices of standard normal numbers.
-    seed : int or None
-    step_size : float
-        The size of the summed steps, for "zero".
-
-    Raises
-    ------
-    InvalidInputError
-        For an unknown name, or when the subgradients do not reach rank k.
+    "zero": the first 2k subgradients from the zero matrix, summed in steps of `step_size` and truncated to rank k;
+    refused where they do not reach it. "identity": ones at the first k places of the diagonal. "gaussian": a product
+    of two matrices of standard normal numbers.
     """
     rng = np.random.default_rng(seed)
     if one_of("init", init, INITS) == "identity":

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from problems.comparison import positive, wins
 from rmopt.experiments import Claim
 
 # For each (method, rank) one result per split.
@@ -39,16 +40,8 @@ def _ranks(name: str, means: dict[tuple[str, int], float]) -> list[int]:
 
 def _above(first: str, second: str, means: dict[tuple[str, int], float], claim: str) -> Claim:
     common = [rank for rank in _ranks(first, means) if (second, rank) in means]
-    if not common:
-        return Claim(claim, None, f"needs {first} and {second}")
     gaps = [means[first, rank] - means[second, rank] for rank in common]
-    if not np.isfinite(gaps).all():
-        return Claim(claim, None, "a model diverged")
-    wins = sum(gap > 0 for gap in gaps)
-    return Claim(
-        claim, wins == len(gaps),
-        f"above at {wins} of {len(gaps)} ranks, mAP differences {min(gaps):+.3f} to {max(gaps):+.3f}",
-    )  # fmt: skip
+    return wins(claim, gaps, f"{first} and {second}")
 
 
 def _unstable(means: dict[tuple[str, int], float]) -> Claim:
@@ -68,7 +61,7 @@ def _middle_rank(means: dict[tuple[str, int], float]) -> Claim:
     middle = 30 if 30 in ranks[1:-1] else ranks[len(ranks) // 2]
     low, value, high = (means["loreta", rank] for rank in (ranks[0], middle, ranks[-1]))
     numbers = f"rank {ranks[0]}: {low:.3f}, {middle}: {value:.3f}, {ranks[-1]}: {high:.3f}"
-    return Claim(claim, value > low and value > high, numbers)
+    return positive(claim, [value - low, value - high], numbers)
 
 
 def _full_rank(means: dict[tuple[str, int], float]) -> Claim:
@@ -77,9 +70,10 @@ def _full_rank(means: dict[tuple[str, int], float]) -> Claim:
     ranks = _ranks("loreta", means)
     if not rivals or not ranks:
         return Claim(claim, None, "needs loreta and oasis or lego")
-    best = max(means["loreta", rank] for rank in ranks)
+    best = np.max([means["loreta", rank] for rank in ranks])
     shown = ", ".join(f"{name} at {width} features {value:.3f}" for (name, width), value in rivals.items())
-    return Claim(claim, best > max(rivals.values()), f"LORETA at its best rank {best:.3f}; {shown}")
+    gaps = [best - value for value in rivals.values()]
+    return positive(claim, gaps, f"LORETA at its best rank {best:.3f}; {shown}")
 
 
 def _learns_faster(results: Results) -> Claim:
@@ -87,17 +81,14 @@ def _learns_faster(results: Results) -> Claim:
     ranks = [rank for name, rank in results if name == "loreta" and ("loreta-psd", rank) in results]
     if not ranks:
         return Claim(claim, None, "needs loreta and loreta-psd")
-    early = {
-        (name, rank): float(
-            np.mean(
-                [value for cell in results[name, rank] for step, value in cell["curve"] if 0 < step <= EARLY]
-            )
-        )
-        for rank in ranks
-        for name in ("loreta", "loreta-psd")
-    }
-    gaps = [early["loreta-psd", rank] - early["loreta", rank] for rank in ranks]
+    gaps = [_early(results["loreta-psd", rank]) - _early(results["loreta", rank]) for rank in ranks]
     numbers = (
-        f"mean mAP until then higher at {sum(gap > 0 for gap in gaps)} of {len(gaps)} ranks, differences "
+        f"higher at {sum(gap > 0 for gap in gaps)} of {len(gaps)} ranks, differences {min(gaps):+.3f} to"
     )
-    return Claim(claim, min(gaps) > 0, numbers + f"{min(gaps):+.3f} to {max(gaps):+.3f}")
+    return positive(claim, gaps, f"mean mAP until then {numbers} {max(gaps):+.3f}")
+
+
+def _early(found: list[dict[str, Any]]) -> float:
+    """Return the mean of the first part of all curves; NaN where a model diverged, which has none."""
+    values = [[value for step, value in cell["curve"] if 0 < step <= EARLY] for cell in found]
+    return float(np.mean(np.concatenate(values))) if all(values) else np.nan

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Annotated, Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from problems.door import (
-    RUN,
     Embedder,
     admit,
     begin,
@@ -21,25 +19,23 @@ from problems.door import (
     natural_step_size,
     product,
     seen,
-    step_rule,
 )
 from problems.evaluation import bilinear_scores, evaluate_retrieval
-from problems.similarity.model import BilinearSimilarity
-from problems.similarity.training import INITS, initial_point, loreta_solver
+from problems.loreta import Loreta, loreta_solver
+from problems.similarity.model import INITS, BilinearSimilarity, initial_point
 from problems.triplets import ClassTriplets
-from rmopt.core import InvalidInputError, Problem, PSDPoint, Retraction
-from rmopt.core.arguments import Check, bounded, flag, integer, named, number, one_of, optional
-from rmopt.core.files import reading
+from rmopt.core import InvalidInputError, Problem, PSDPoint
+from rmopt.core.arguments import bounded, flag, integer, number, one_of, optional
 from rmopt.costs import TripletSum
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
-from rmopt.retractions import FIXED_RANK_RETRACTIONS
-from rmopt.solvers import Checkpoint, Recorder, Sampler, ShuffledEpochs
+from rmopt.solvers import Recorder, Sampler, ShuffledEpochs
 
 Array = np.ndarray
 
 
-class LoretaSimilarity(Embedder, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class LoretaSimilarity(Embedder, Loreta):
     """A low-rank bilinear similarity of documents, learned from their classes or from triplets.
 
     Learns W of a fixed rank such that qᵀ W d is larger for documents d that are similar to the query q,
@@ -50,20 +46,28 @@ class LoretaSimilarity(Embedder, BaseEstimator):
     ----------
     rank : int or None
         The rank of W; None: 30, or half the number of features where that is smaller.
-    psd : bool
-        Learn a positive semidefinite W (LORETA-1-PSD, Algorithm 5): the similarity is symmetric, an inner product
-        of embeddings.
     step_size : float, StepSize, callable or None
         The step size, or a rule of them (`rmopt.solvers`). None: one over the squared mean of ‖x‖², which
         is 1 for unit rows and follows the scale of the data.
-    n_triplets : int
-        Number of steps; each looks at one triplet.
-    loss : {"hinge", "squared_hinge", "logistic"} or Loss
-        The loss of the score difference of positive and negative.
     retraction : {"second-order", "metric-projection", "orthographic"} or Retraction
         How a step stays on the manifold; "orthographic" is not for `psd`.
     engine : {"auto", "compiled", "reference"}
         "reference" is the plain definition, slow.
+    warm_start : bool
+        Let `fit` go on from the present solution, step numbers included.
+    checkpoint : path or None
+        Save the state there every half minute, and resume from it when the file exists.
+    random_state : int, RandomState or None
+        Equal integers give equal bits.
+    verbose : bool
+        Draw a progress bar on standard error.
+    psd : bool
+        Learn a positive semidefinite W (LORETA-1-PSD, Algorithm 5): the similarity is symmetric, an inner product
+        of embeddings.
+    n_triplets : int
+        Number of steps; each looks at one triplet.
+    loss : {"hinge", "squared_hinge", "logistic"} or Loss
+        The loss of the score difference of positive and negative.
     init : {"identity", "gaussian"}
         "identity": ones at the first `rank` places of the diagonal, which suits features in order of
         importance; "gaussian": a random point.
@@ -75,14 +79,6 @@ class LoretaSimilarity(Embedder, BaseEstimator):
         Number of measurements (20 in a full run) without improvement after which to stop.
     tol : float
         The least rise of mean average precision that counts as an improvement.
-    warm_start : bool
-        Let `fit` go on from the present solution, step numbers included.
-    checkpoint : path or None
-        Save the state there every half minute, and resume from it when the file exists.
-    random_state : int, RandomState or None
-        Equal integers give equal bits.
-    verbose : bool
-        Draw a progress bar on standard error.
 
     Attributes
     ----------
@@ -105,63 +101,18 @@ class LoretaSimilarity(Embedder, BaseEstimator):
     (2, 5)
     """
 
-    _parameters: ClassVar[dict[str, Check]] = RUN | {
-        "rank": optional(integer, 1),
-        "psd": flag,
-        "step_size": optional(step_rule),
-        "n_triplets": count,
-        "loss": loss_named,
-        "retraction": bounded(named, FIXED_RANK_RETRACTIONS, Retraction),
-        "init": bounded(one_of, INITS),
-        "early_stopping": flag,
-        "validation_fraction": bounded(number, above=0, below=1),
-        "n_iter_no_change": bounded(integer, 1),
-        "tol": bounded(number, least=0),
-        "warm_start": flag,
-    }
+    _model = BilinearSimilarity
 
-    def __init__(
-        self,
-        rank: int | None = None,
-        *,
-        psd: bool = False,
-        step_size: Any = None,
-        n_triplets: int = 100_000,
-        loss: Any = "hinge",
-        retraction: Any = "second-order",
-        engine: str = "auto",
-        init: str = "identity",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
-        tol: float = 1e-3,
-        warm_start: bool = False,
-        checkpoint: Path | str | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.rank = rank
-        self.psd = psd
-        self.step_size = step_size
-        self.n_triplets = n_triplets
-        self.loss = loss
-        self.retraction = retraction
-        self.engine = engine
-        self.init = init
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.warm_start = warm_start
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        return tags
+    rank: Annotated[int | None, optional(integer, 1)] = None
+    _: KW_ONLY
+    psd: Annotated[bool, flag] = False
+    n_triplets: Annotated[int, count] = 100_000
+    loss: Annotated[Any, loss_named] = "hinge"
+    init: Annotated[str, bounded(one_of, INITS)] = "identity"
+    early_stopping: Annotated[bool, flag] = False
+    validation_fraction: Annotated[float, bounded(number, above=0, below=1)] = 0.1
+    n_iter_no_change: Annotated[int, bounded(integer, 1)] = 5
+    tol: Annotated[float, bounded(number, least=0)] = 1e-3
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from class labels: rows of one class are similar.
@@ -249,37 +200,9 @@ class LoretaSimilarity(Embedder, BaseEstimator):
         check_is_fitted(self, "model_")
         return _map_of(self.model_, *labelled(self, X, y, reset=False))
 
-    def save(self, path: Path | str) -> None:
-        """Write the learned similarity as an ``.npz`` file, without pickle; `load` reads it."""
-        check_is_fitted(self, "model_")
-        about = {"steps": self.n_steps_, "updates": self.n_updates_}
-        BilinearSimilarity(self.model_.point, about).save(path)
-
     @classmethod
-    def load(cls, path: Path | str) -> Self:
-        """Return a fitted estimator with the similarity that `save` wrote.
-
-        Its `rank` and `psd` are the saved ones; the other parameters are the defaults.
-        """
-        model = BilinearSimilarity.load(path)
-        if isinstance(model.point, np.ndarray):
-            raise InvalidInputError(
-                f"{path} holds a similarity of full rank; read it with BilinearSimilarity.load."
-            )
-        estimator = cls(rank=model.point.rank, psd=isinstance(model.point, PSDPoint))
-        estimator.model_ = model
-        estimator.n_features_in_ = model.point.shape[0]
-        with reading(path):
-            counts = (integer(name, model.about.get(name)) for name in ("steps", "updates"))
-            estimator.n_steps_, estimator.n_updates_ = counts
-        return estimator
-
-    model_: BilinearSimilarity
-    n_steps_: int
-    n_updates_: int
-
-    def _continues(self) -> bool:
-        return self.warm_start and hasattr(self, "model_")
+    def _shape_of(cls, point: Any) -> dict[str, Any]:
+        return {"rank": point.rank, "psd": isinstance(point, PSDPoint)}
 
     def _embedded(self, X: Any, side: int) -> Array:
         """Return the embedding of queries (side 0) or documents (side 1), always as an array."""
@@ -321,29 +244,17 @@ class LoretaSimilarity(Embedder, BaseEstimator):
         solver = loreta_solver(
             step_size, n_steps, sampler, retraction=self.retraction, engine=self.engine, psd=self.psd
         )
-        start = initial_point(manifold, self.init, seed) if afresh else self.model_.point
-        done, moved = (0, 0) if afresh else (self.n_steps_, self.n_updates_)
-        recorder = Recorder(progress=self.verbose)
-        stop = None
+        recorder, stop = Recorder(progress=self.verbose), None
         if held_out is not None:
+            done = 0 if afresh else self.n_steps_
             recorder = Recorder(
                 {"map": lambda point: _map_of(BilinearSimilarity(point), *held_out)},
                 at=done + np.linspace(0, n_steps, 21)[1:].astype(int),
                 progress=self.verbose,
             )
             stop = self._no_longer_rises
-        result = solver.run(
-            problem,
-            start,
-            random_state=seed,
-            recorder=recorder,
-            checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),
-            stop=stop,
-            first_step=done,
-        )
-        self.n_steps_, self.n_updates_ = done + result.steps, moved + result.updates
-        self.history_ = result.history
-        self.model_ = BilinearSimilarity(result.point)
+        start = partial(initial_point, manifold, self.init, seed)
+        self.history_ = self._run(solver, problem, start, seed, afresh, recorder, stop).history
         return self
 
     def _no_longer_rises(self, rows: list[dict[str, Any]]) -> str | None:

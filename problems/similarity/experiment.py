@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from problems.cells import chosen_from
-from problems.datasets import load
-from problems.similarity.bench import Bench, Plan, prepared
+from problems.arrays import save_point
+from problems.cells import check_options, chosen_from
+from problems.comparison import Comparison, Method
+from problems.datasets import Bundle, load
+from problems.evaluation import Retrieval, cosine_scores, evaluate_retrieval
 from problems.similarity.figure import draw_learning_curves
-from problems.similarity.methods import METHODS, Method
-from problems.similarity.training import loreta_solver
+from problems.similarity.methods import METHODS, Bench, SimilarityLearner
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number
 from rmopt.experiments import Outcome, Run
-from rmopt.solvers import Sampler, ScheduledSolver
+from rmopt.solvers import Checkpoint
 
 COMPARABLE = ("retraction", "step-size", "engine", "rank", "init")
 
@@ -67,43 +66,52 @@ def similarity(
     settings: dict[str, Any] = {
         "rank": rank, "step-size": step_size, "retraction": retraction, "engine": engine, "init": init,
     }  # fmt: skip
-    for option, count, least in (
-        ("--features", features, 0),
-        ("--triplets", triplets, 1),
-        ("--split", split, -1),
-    ):
-        integer(option, count, least)
+    check_options(locals(), features=0, triplets=1, split=-1)
     for option, size in (("--gd-step-size", gd_step_size), ("--pa-c", pa_c)):
         number(option, size, above=0)
     key, variants = _variants(compare, settings)
     chosen = chosen_from(METHODS, methods, "--methods")
-    if key is not None and ("loreta" not in chosen or (select and key == "step-size")):
+    tunable = any(method.estimator.choices for method in chosen.values())
+    if key is not None and (not tunable or (select and key == "step-size")):
         raise InvalidInputError(
             f"--compare {compare!r} needs loreta among --methods, and no --select of the step sizes it compares."
         )
     sizes = _step_sizes(chosen, steps, {"loreta": step_size, "naive-gd": gd_step_size, "pa": pa_c})
-    bundle = prepared(load(data, data_home), features, split)
-    bench = Bench(bundle, triplets, run.seed)
-    # Every setting is tried out before the first method starts to train.
-    plans = list(_plans(bench, chosen, sizes, settings, variants, key))
+    bundle: Bundle = load(data, data_home)
+    bench = Bench(bundle, features, split, run.seed)
+    lines: list[tuple[str, Method, SimilarityLearner]] = []
+    for name, method in chosen.items():
+        tuned = method.estimator.choices is not None
+        for variant in variants if tuned else [settings | {"step-size": sizes[name]}]:
+            learner = method.made(
+                rank=variant["rank"], step_size=variant["step-size"], n_triplets=triplets, init=variant["init"],
+                random_state=run.seed,
+            )  # fmt: skip
+            if tuned:
+                learner.set_params(choices={one: variant[one] for one in ("retraction", "engine")})
+            # Every setting is tried out before the first method starts to train.
+            learner.try_out(bench.X, bench.y)
+            label = f"{method.label}, {variant[key]}" if tuned and key is not None else method.label
+            lines.append((label, method, learner))
     run.say(
-        f"{bundle.name} ({bundle.source}): {bundle.train.sum():,} training, {bundle.test.sum():,} test documents; "
+        f"{bundle.name} ({bundle.source}): {bench.X.shape[0]:,} training, {bench.X_test.shape[0]:,} test documents; "
         f"{bench.n_features:,} features, {bundle.n_classes} classes"
     )
     if select:
-        plans = [bench.with_selected_step_size(run, plan) for plan in plans]
-    rows = [bench.cosine_row()]
+        comparison = Comparison(run, None)
+        for _, method, learner in lines:
+            learner.set_params(step_size=bench.selected(comparison, method, learner))
+    cosine = evaluate_retrieval(cosine_scores(bench.X_test), bench.y_test)
+    rows = [_row("cosine", cosine, 0.0, 0)]
     curves: dict[str, list[dict[str, Any]]] = {}
-    for plan in plans:
-        row, curves[plan.label] = bench.row(run, plan, resume)
+    for label, _, learner in lines:
+        row, curves[label] = _trained(run, bench, label, learner, resume)
         rows.append(row)
-    run.draw(
-        "learning-curves.png", draw_learning_curves, curves, rows[0]["map"], bundle.name, size=(9.0, 4.0)
-    )
+    run.draw("learning-curves.png", draw_learning_curves, curves, cosine.map, bundle.name, size=(9.0, 4.0))
     parameters = {
         "features": bench.n_features, "triplets": triplets, "split": split, "methods": list(chosen),
-        "step_sizes": {plan.label: plan.step_size for plan in plans}, "select": select, "compare": compare,
-        **{name.replace("-", "_"): value for name, value in settings.items()},
+        "step_sizes": {label: learner.step_size for label, _, learner in lines}, "select": select,
+        "compare": compare, **{name.replace("-", "_"): value for name, value in settings.items()},
     }  # fmt: skip
     return Outcome(
         data=bundle.name,
@@ -113,36 +121,35 @@ def similarity(
     )
 
 
-def _plans(
-    bench: Bench,
-    chosen: dict[str, Method],
-    sizes: dict[str, float],
-    settings: dict[str, Any],
-    variants: list[dict[str, Any]],
-    key: str | None,
-) -> Iterator[Plan]:
-    """Yield a line of the table to come for each method, and for each variant of LORETA-1."""
-    for name, method in chosen.items():
-        if name != "loreta":
-            manifold = method.manifold(bench.n_features, settings["rank"])
-            yield bench.plan(method.label, method, manifold, sizes[name], settings["init"], method.solver)
-            continue
-        for variant in variants:
-            solver = partial(_loreta, retraction=variant["retraction"], engine=variant["engine"])
-            manifold = method.manifold(bench.n_features, variant["rank"])
-            label = method.label if key is None else f"{method.label}, {variant[key]}"
-            yield bench.plan(label, method, manifold, variant["step-size"], variant["init"], solver)
+def _trained(
+    run: Run, bench: Bench, label: str, learner: SimilarityLearner, resume: bool
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Train one method; return its row and its learning curve, and save its model and checkpoint."""
+    name = "-".join(label.lower().replace(",", "").split())
+    checkpoint = Checkpoint(run.path("checkpoints") / f"{name}.npz")
+    if not resume:
+        Path(checkpoint.path).unlink(missing_ok=True)
+    recorder = bench.curve(
+        learner, first=max(1, learner.n_triplets // 100), log=run.path(f"{name}.jsonl"), progress=run.progress,
+        description=label,
+    )  # fmt: skip
+    result = learner.fit(bench.X, bench.y, recorder=recorder, checkpoint=checkpoint).result_
+    about = {"steps": result.steps, "updates": result.updates}
+    kind = "metric" if learner.metric else "similarity"
+    save_point(run.path(f"{name}.npz"), kind, result.point, about)
+    return _row(label, bench.measured(learner), result.seconds, result.updates), result.history
 
 
-def _loreta(
-    step_size: float, n_steps: int, sampler: Sampler, *, retraction: str, engine: str
-) -> ScheduledSolver:
-    return loreta_solver(step_size, n_steps, sampler, retraction=retraction, engine=engine)
+def _row(label: str, measured: Retrieval, seconds: float, updates: int) -> dict[str, Any]:
+    return {
+        "method": label, "map": measured.map, "precision_at_1": measured.precision_at[1],
+        "precision_at_10": measured.precision_at[10], "train_seconds": seconds, "updates": updates,
+    }  # fmt: skip
 
 
 def _step_sizes(chosen: dict[str, Method], steps: str, given: dict[str, float]) -> dict[str, float]:
     """Return the step size of each method: that of its own option, that of ``NAME=VALUE,…``, or the default."""
-    sizes = {name: given.get(name, method.step_size) for name, method in chosen.items()}
+    sizes = {name: given.get(name, method.estimator.step_size) for name, method in chosen.items()}
     free = [name for name in chosen if name not in given]
     for part in filter(None, steps.split(",")):
         name, _, value = part.partition("=")
@@ -160,22 +167,17 @@ def _step_sizes(chosen: dict[str, Method], steps: str, given: dict[str, float]) 
 
 def _variants(compare: str, settings: dict[str, Any]) -> tuple[str | None, list[dict[str, Any]]]:
     """Return the key of ``KEY=VALUE,VALUE`` and the settings of each variant."""
-    if not compare:
-        return None, [_checked(settings)]
     key, equals, values = compare.partition("=")
-    if key not in COMPARABLE or not equals or not all(values.split(",")):
+    if compare and (key not in COMPARABLE or not equals or not all(values.split(","))):
         raise InvalidInputError(
             f"--compare {compare!r} must be KEY=VALUE,VALUE with KEY one of {', '.join(COMPARABLE)}."
         )
-    kind = type(settings[key])
     try:
-        variants = [settings | {key: kind(value)} for value in values.split(",")]
+        changes = [{key: type(settings[key])(value)} for value in values.split(",")] if compare else [{}]
     except ValueError:
         raise InvalidInputError(f"--compare {compare!r}: the values of {key} must be numbers.") from None
-    return key, [_checked(variant) for variant in variants]
-
-
-def _checked(settings: dict[str, Any]) -> dict[str, Any]:
-    integer("--rank", settings["rank"], 1)
-    number("--step-size", settings["step-size"], above=0)
-    return settings
+    variants = [settings | change for change in changes]
+    for variant in variants:
+        integer("--rank", variant["rank"], 1)
+        number("--step-size", variant["step-size"], above=0)
+    return key or None, variants

@@ -13,7 +13,8 @@ FACTORED, PASSIVE_AGGRESSIVE = range(2)
 def run(method, A, B, left, right, terms, updates):
     """Do one step per triplet for the hinge loss; return the number of the first bad step, or −1.
 
-    `FACTORED`: simultaneous gradient steps on A and B with step size eta (Shalit et al. 2012, §7.1.4, 1).
+    `FACTORED`: simultaneous gradient steps on A and B with step size eta (Shalit et al. 2012, §7.1.4, 1); where B is
+    A it moves along (q dᵀ + d qᵀ) A with d = positive − negative (§7.1.4, 2).
     `PASSIVE_AGGRESSIVE`: A moves given B, then B given the new A, each by the smallest step that removes
     the loss, at most eta = C (§7.1.4, 3).
     """
@@ -47,32 +48,5 @@ def run(method, A, B, left, right, terms, updates):
         for c in range(k):
             g[c] = eta_B * a[c]
         scatter(B, d_indices, d_values, start, stop, g)
-        updates[0] += 1
-    return -1
-
-
-@njit(cache=True, nogil=True)
-def psd_gradient(A, rows, terms, updates):
-    """Move A along (q dᵀ + d qᵀ) A with d = positive − negative (Shalit et al. 2012, §7.1.4, 2).
-
-    Returns the number of the first bad step, or −1.
-    """
-    k = A.shape[1]
-    a, b = np.empty(k), np.empty(k)
-    indices, values = difference_room(rows)
-    for t in range(terms.left.shape[0]):
-        gather_term(A, A, rows, rows, terms, t, a, b)
-        loss = 1.0 - dot(a, b)
-        if not np.isfinite(loss):
-            return t
-        if loss <= 0.0:
-            continue
-        d_indices, d_values, start, stop = right_vector(rows, terms, t, indices, values)
-        q_start, q_stop = rows.indptr[terms.left[t]], rows.indptr[terms.left[t] + 1]
-        for c in range(k):
-            a[c] *= terms.etas[t]
-            b[c] *= terms.etas[t]
-        scatter(A, rows.indices, rows.values, q_start, q_stop, b)
-        scatter(A, d_indices, d_values, start, stop, a)
         updates[0] += 1
     return -1

@@ -1,4 +1,4 @@
-"""The methods that learn a similarity, by name: where each lives, starts and how it is scored."""
+"""The methods that learn a similarity, by name: where each lives, starts and is scored, and on which data."""
 
 from __future__ import annotations
 
@@ -7,75 +7,139 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.model_selection import StratifiedKFold
 
-from problems.evaluation import ScoreBlock, bilinear_scores
-from problems.full_matrix import Lego, Oasis
-from problems.similarity.rivals import (
-    FactoredGradientDescent,
-    PassiveAggressive,
-    PSDGradientDescent,
-)
-from rmopt.core import Manifold
+from problems.comparison import Comparison, Learner, Method, crossed
+from problems.datasets import Bundle
+from problems.evaluation import Retrieval, ScoreBlock, bilinear_scores, evaluate_retrieval, matrix_scores
+from problems.loreta import loreta_solver
+from problems.online import Lego, Oasis
+from problems.similarity.model import initial_point
+from problems.similarity.rivals import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
+from problems.text import informative_unit_rows
+from problems.triplets import ClassTriplets
+from rmopt.core import Manifold, Problem
+from rmopt.costs import TripletSum
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, PolarPSD, PSDFixedRank
-from rmopt.solvers import SGD, Sampler, ScheduledSolver
+from rmopt.solvers import SGD, Recorder, ScheduledSolver
 
 Array = np.ndarray
 
+# Enough for a learning curve and for cross-validation; tables measure all test documents.
+CURVE_QUERIES = 200
+SELECTION_FOLDS = 5
 
-@dataclass(frozen=True)
-class Method:
-    """A way to learn W from triplets.
 
-    Attributes
+@dataclass(eq=False, repr=False)
+class SimilarityLearner(Learner):
+    """A way to learn W from triplets of the training rows.
+
+    Parameters
     ----------
-    label : str
-        Its name in tables and pictures.
-    step_size : float
-        The default step size, or bound C of passive–aggressive steps.
-    grid : tuple of float
-        What cross-validation tries.
     manifold : callable
         Maps (features, rank) to the manifold.
     solver : callable
-        Maps (step_size, n_steps, sampler) to the solver.
-    full_rank : bool
-        Whether W has all its n² numbers, and no rank.
+        Maps (step_size, n_steps=…, sampler=…) to the solver.
+    step_size : float
+        The step size, or bound C of passive–aggressive steps.
     metric : bool
         Whether documents are ranked by minus the distance (q − d)ᵀ W (q − d) instead of qᵀ W d.
+    choices : dict or None
+        What the solver is also told: retraction and engine, where it has a choice.
+    rank, n_triplets, init, random_state
+        See `LoretaSimilarity`; a method of full rank starts at the identity.
     """
 
-    label: str
-    step_size: float
-    grid: tuple[float, ...]
     manifold: Callable[[int, int], Manifold]
-    solver: Callable[[float, int, Sampler], ScheduledSolver]
-    full_rank: bool = False
+    solver: Callable[..., ScheduledSolver]
+    step_size: float
     metric: bool = False
+    choices: dict[str, Any] | None = None
+    rank: int = 10
+    n_triplets: int = 100_000
+    init: str = "identity"
+    random_state: int = 0
 
-    def start(self, manifold: Any) -> Any:
-        """Return the start of §7.1.1: the zero-padded identity."""
-        return np.eye(*manifold.shape) if self.full_rank else manifold.identity()
+    @property
+    def full_rank(self) -> bool:
+        """Whether W has all its n² numbers, and no rank."""
+        return self.manifold is _full
 
-    def scores(self, point: Any, X: Any) -> ScoreBlock:
-        """Return the scores of rows against all rows, in the form of `problems.evaluation`."""
-        if not self.full_rank:
-            A, B = point.balanced_factors()
-            return bilinear_scores(np.asarray(X @ A), np.asarray(X @ B))
-        moved = np.asarray(X @ point)
-        lengths = np.zeros(X.shape[0])
-        if self.metric:
-            # −(q − d)ᵀ W (q − d) orders documents as 2 qᵀ W d − dᵀ W d does.
-            product = X.multiply(moved) if hasattr(X, "multiply") else X * moved
-            lengths = 0.5 * np.asarray(product.sum(axis=1)).ravel()
-        return lambda rows: np.asarray((X @ moved[rows].T).T) - lengths
+    def parts(self, X: Any, y: Array) -> tuple[ScheduledSolver, Problem, Any]:
+        manifold: Any = self.manifold(X.shape[1], self.rank)
+        sampler = ClassTriplets(y)
+        solver = self.solver(self.step_size, n_steps=self.n_triplets, sampler=sampler, **self.choices or {})
+        start = (
+            np.eye(*manifold.shape)
+            if self.full_rank
+            else initial_point(manifold, self.init, self.random_state)
+        )
+        return solver, Problem(manifold, TripletSum(X, X)), start
+
+    def try_out(self, X: Any, y: Array) -> None:
+        """Refuse what cannot run."""
+        solver, problem, _ = self.parts(X, y)
+        solver.engine(problem)
+
+    def scores(self, X: Any, point: Any = None) -> ScoreBlock:
+        """Return the scores of rows against all rows, in the form of `problems.evaluation`, at any point."""
+        point = self.point_ if point is None else point
+        if self.full_rank:
+            return matrix_scores(point, X, distance=self.metric)
+        A, B = point.balanced_factors()
+        return bilinear_scores(np.asarray(X @ A), np.asarray(X @ B))
+
+    def score(self, X: Any, y: Array) -> float:
+        """Return the mean average precision of the first rows as queries."""
+        queries = np.arange(min(CURVE_QUERIES, len(y)))
+        return evaluate_retrieval(self.scores(X), y, queries=queries, ks=()).map
 
 
-def _sgd(step_size: float, n_steps: int, sampler: Sampler) -> SGD:
-    return SGD(step_size, n_steps=n_steps, sampler=sampler)
+class Bench:
+    """The data of one comparison: unit rows, their columns in order of information gain.
 
+    Parameters
+    ----------
+    bundle : Bundle
+    features : int
+        Columns to keep; 0: all.
+    split : int
+        Seed of a random 65/35 split; −1: the published one.
+    seed : int
+        Seeds the choice of queries.
+    """
 
-def _rival(kind: Any) -> Callable[[float, int, Sampler], ScheduledSolver]:
-    return lambda step_size, n_steps, sampler: kind(step_size, n_steps=n_steps, sampler=sampler)
+    def __init__(self, bundle: Bundle, features: int, split: int, seed: int) -> None:
+        whole = informative_unit_rows(bundle.resplit(split) if split >= 0 else bundle, features)
+        self.X, self.y = whole.X[whole.train], whole.y[whole.train]
+        self.X_test, self.y_test = whole.X[whole.test], whole.y[whole.test]
+        self.seed, self.n_features = seed, int(self.X.shape[1])
+        n_curve = min(CURVE_QUERIES, len(self.y_test))
+        self.curve_queries = np.sort(np.random.default_rng(seed).permutation(len(self.y_test))[:n_curve])
+
+    def measured(self, learner: SimilarityLearner, ks: tuple[int, ...] = (1, 10)) -> Retrieval:
+        """Return how well a learned W ranks the test part."""
+        return evaluate_retrieval(learner.scores(self.X_test), self.y_test, ks=ks)
+
+    def curve(self, learner: SimilarityLearner, first: int, **how: Any) -> Recorder:
+        """Return a recorder of mean average precision for some test queries."""
+
+        def measure(point: Any) -> float:
+            scores = learner.scores(self.X_test, point)
+            return evaluate_retrieval(scores, self.y_test, queries=self.curve_queries, ks=()).map
+
+        return Recorder({"map": measure}, first=first, **how)
+
+    def selected(self, comparison: Comparison, method: Method, learner: SimilarityLearner) -> float:
+        """Return the step size that cross-validation on the training part chooses, and say it."""
+        folds = StratifiedKFold(SELECTION_FOLDS, shuffle=True, random_state=self.seed)
+        scoring = {"map": SimilarityLearner.score}
+        found, _ = comparison.search(method.label, learner, method.grid, self.X, self.y, folds, scoring)
+        edge = ", at the edge of the grid" if found in (method.grid[0], method.grid[-1]) else ""
+        comparison.run.say(
+            f"{method.label}: step size {found['step_size']:g} by {SELECTION_FOLDS}-fold cross-validation{edge}"
+        )
+        return float(found["step_size"])
 
 
 def _general(n: int, k: int) -> Manifold:
@@ -86,21 +150,25 @@ def _full(n: int, k: int) -> Manifold:
     return Euclidean(n, n)
 
 
-LORETA_GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+RIVAL_GRID = crossed(step_size=(0.01, 0.03, 0.1, 0.3, 1.0))
+OASIS_GRID = crossed(step_size=(0.01, 0.1, 1.0, 10.0))
+LEGO_GRID = crossed(step_size=(0.01, 0.1, 1.0, 10.0, 100.0))
+LORETA_GRID = crossed(step_size=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0))
+CHOICES = {"retraction": "second-order", "engine": "auto"}
 
 METHODS: dict[str, Method] = {
     "naive-gd": Method(
-        "naive gradient descent", 0.1, (0.01, 0.03, 0.1, 0.3, 1.0), _general, _rival(FactoredGradientDescent)
+        "naive gradient descent", SimilarityLearner(_general, FactoredGradientDescent, 0.1), RIVAL_GRID
     ),
     "psd-gd": Method(
-        "naive PSD descent", 0.1, (0.01, 0.03, 0.1, 0.3, 1.0), PSDFixedRank, _rival(PSDGradientDescent)
+        "naive PSD descent", SimilarityLearner(PSDFixedRank, PSDGradientDescent, 0.1), RIVAL_GRID
     ),
-    "pa": Method("passive-aggressive", 0.1, (0.01, 0.03, 0.1, 0.3, 1.0), _general, _rival(PassiveAggressive)),
-    "oasis": Method("OASIS", 0.1, (0.01, 0.1, 1.0, 10.0), _full, _rival(Oasis), full_rank=True),
-    "lego": Method(
-        "LEGO", 1.0, (0.01, 0.1, 1.0, 10.0, 100.0), _full, _rival(Lego), full_rank=True, metric=True
+    "pa": Method("passive-aggressive", SimilarityLearner(_general, PassiveAggressive, 0.1), RIVAL_GRID),
+    "oasis": Method("OASIS", SimilarityLearner(_full, Oasis, 0.1), OASIS_GRID),
+    "lego": Method("LEGO", SimilarityLearner(_full, Lego, 1.0, metric=True), LEGO_GRID),
+    "polar": Method("polar PSD", SimilarityLearner(PolarPSD, SGD, 0.1), RIVAL_GRID),
+    "loreta": Method(
+        "LORETA-1", SimilarityLearner(_general, loreta_solver, 10.0, choices=CHOICES), LORETA_GRID, ours=True
     ),
-    "polar": Method("polar PSD", 0.1, (0.01, 0.03, 0.1, 0.3, 1.0), PolarPSD, _sgd),
-    "loreta": Method("LORETA-1", 10.0, LORETA_GRID, _general, _sgd),
-    "loreta-psd": Method("LORETA-1-PSD", 10.0, LORETA_GRID, PSDFixedRank, _sgd),
+    "loreta-psd": Method("LORETA-1-PSD", SimilarityLearner(PSDFixedRank, SGD, 10.0), LORETA_GRID, ours=True),
 }

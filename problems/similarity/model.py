@@ -1,22 +1,34 @@
-"""A learned bilinear similarity: what remains after the training."""
+"""A learned bilinear similarity, and where learning it starts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from problems.arrays import load_point, save_point
+from problems.loreta import SavedMatrix
 from rmopt.core import LowRankPoint, PSDPoint
+from rmopt.core.arguments import one_of
+from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 
 Array = np.ndarray
 
+INITS = ("identity", "gaussian")
+
+
+def initial_point(
+    manifold: FixedRankEmbedded | PSDFixedRank, init: str, seed: int | None
+) -> LowRankPoint | PSDPoint:
+    """Return the start: "identity" (zero-padded) or "gaussian" (a random point)."""
+    if one_of("init", init, INITS) == "identity":
+        return manifold.identity()
+    return manifold.random_point(np.random.default_rng(seed))
+
 
 @dataclass(frozen=True)
-class BilinearSimilarity:
+class BilinearSimilarity(SavedMatrix):
     """The similarity qᵀ W d of a query and a document.
 
     Attributes
@@ -27,8 +39,8 @@ class BilinearSimilarity:
         JSON-able parameters that are saved with it.
     """
 
-    point: LowRankPoint | PSDPoint | Array
-    about: dict[str, Any] = field(default_factory=dict)
+    kind = "similarity"
+    columns = "n"
 
     @cached_property
     def factors(self) -> tuple[Array, Array]:
@@ -48,12 +60,3 @@ class BilinearSimilarity:
     def similarity(self, queries: Any, documents: Any) -> Array:
         """Return the scores of all pairs, shape (len(queries), len(documents))."""
         return self.embed_queries(queries) @ self.embed_documents(documents).T
-
-    def save(self, path: Path | str) -> None:
-        """Write the model as an ``.npz`` file, without pickle."""
-        save_point(path, "similarity", self.point, self.about)
-
-    @classmethod
-    def load(cls, path: Path | str) -> BilinearSimilarity:
-        """Read a model that `save` wrote."""
-        return cls(*load_point(path, "similarity", columns="n"))

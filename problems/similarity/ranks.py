@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from problems.cells import Cells, chosen_from, summary, whole_numbers
+from problems.cells import Cell, check_options, chosen_from, whole_numbers
+from problems.comparison import Comparison, Settings, averaged
 from problems.datasets import Bundle, load
-from problems.similarity.bench import Bench, prepared
 from problems.similarity.claims import rank_claims
 from problems.similarity.figure import draw_ranks
-from problems.similarity.methods import METHODS, Method
-from rmopt.core import DivergedError, InvalidInputError, Problem
-from rmopt.core.arguments import integer
+from problems.similarity.methods import METHODS, Bench, SimilarityLearner
+from rmopt.core import DivergedError, InvalidInputError
 from rmopt.experiments import Outcome, Run
 from rmopt.manifolds import FixedRankEmbedded
-from rmopt.solvers import Recorder
 
 Option = typer.Option
-
-# Those whose learning curves the figure shows.
-TRACED = ("loreta", "loreta-psd")
 
 
 def similarity_ranks(
@@ -59,14 +54,10 @@ def similarity_ranks(
     """
     chosen = chosen_from(METHODS, methods, "--methods")
     widths = whole_numbers(full_features, "--full-features", 2)
-    pairs = [(rank, budget // rank) for rank in whole_numbers(ranks, "--ranks")]
-    for option, count, least in (
-        ("--budget", budget, 1), ("--splits", splits, 1), ("--triplets", triplets, 1),
-        ("--full-triplets", full_triplets, 0),
-    ):  # fmt: skip
-        integer(option, count, least)
+    pairs = [{"rank": rank, "features": budget // rank} for rank in whole_numbers(ranks, "--ranks")]
+    check_options(locals(), budget=1, splits=1, triplets=1, full_triplets=0)
     bundle: Bundle = load(data, data_home)
-    for rank, features in pairs:
+    for rank, features in map(dict.values, pairs):
         if features > bundle.X.shape[1]:
             raise InvalidInputError(
                 f"--budget {budget} gives rank {rank} {features} features, and {data} has {bundle.X.shape[1]}; "
@@ -77,113 +68,64 @@ def similarity_ranks(
         f"{bundle.name} ({bundle.source}): {len(bundle.y):,} documents, {bundle.X.shape[1]:,} features, "
         f"{bundle.n_classes} classes; {splits} random 65/35 splits"
     )
+    comparison = Comparison(run, resume, data=data, seed=run.seed)
 
     # A few benches are kept: methods of one split and number of features share their data.
     @lru_cache(maxsize=len(pairs) + len(widths))
-    def bench(features: int, split: int) -> Bench:
-        return Bench(prepared(bundle, features, split), triplets, run.seed)
+    def bench_of(features: int, split: int) -> Bench:
+        return Bench(bundle, features, split, run.seed)
 
-    plan = [
-        (name, rank, features, split)
-        for split in range(splits)
-        for name, method in chosen.items()
-        for rank, features in ([(width, width) for width in widths] if method.full_rank else pairs)
-    ]
-    sizes = {name: method.step_size for name, method in chosen.items()}
-    cells = Cells(run.path("cells.jsonl"), resume)
-    if select:
-        for name, method in chosen.items():
-            rank, features = (widths[0],) * 2 if method.full_rank else pairs[len(pairs) // 2]
-            steps = full_triplets if method.full_rank and full_triplets else triplets
-            sizes[name] = _selected(run, cells, bench, name, method, rank, features, data, steps)
-    results: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    with run.ticks("models", len(plan)) as tick:
-        for name, rank, features, split in plan:
-            steps = full_triplets if chosen[name].full_rank and full_triplets else triplets
-            settings = {
-                "data": data, "method": name, "rank": rank, "features": features, "split": split,
-                "step_size": sizes[name], "triplets": steps, "seed": run.seed,
-            }  # fmt: skip
-            train = partial(_train, bench, features, split, name, chosen[name], rank, sizes[name], steps)
-            results.setdefault((name, rank), []).append(cells.get(settings, train))
-            tick()
-    rows = [
-        {"method": chosen[name].label, "rank": rank, "features": found[0]["features"], **summary(found)}
-        for (name, rank), found in results.items()
-    ]
-    run.draw(
-        "ranks.png", draw_ranks, results, {name: chosen[name].label for name in chosen}, size=(12.0, 4.0)
-    )
+    def learner_of(name: str, rank: int, step_size: float, triplets: int) -> SimilarityLearner:
+        return chosen[name].made(rank=rank, step_size=step_size, n_triplets=triplets, random_state=run.seed)
+
+    def train(one: Settings) -> Cell:
+        """Return what a model measures on the test part, and its learning curve where the figure shows it."""
+        bench = bench_of(one["features"], one["split"])
+        learner = learner_of(one["method"], one["rank"], one["step_size"], one["triplets"])
+        recorder = bench.curve(learner, -(-learner.n_triplets // 256)) if chosen[one["method"]].ours else None
+        found = {"features": bench.n_features}
+        try:
+            result = learner.fit(bench.X, bench.y, recorder=recorder).result_
+        except DivergedError:
+            return found | {"map": None, "precision_at_1": None, "seconds": None, "curve": []}
+        measured = bench.measured(learner, ks=(1,))
+        return found | {
+            "map": measured.map, "precision_at_1": measured.precision_at[1], "seconds": result.seconds,
+            "curve": [[row["step"], row["map"]] for row in result.history],
+        }  # fmt: skip
+
+    def select_step_size(one: Settings) -> Cell:
+        bench, method = bench_of(one["features"], 0), chosen[one["select"]]
+        learner = learner_of(one["select"], one["rank"], method.estimator.step_size, one["triplets"])
+        return {"step_size": bench.selected(comparison, method, learner)}
+
+    sizes = {name: method.estimator.step_size for name, method in chosen.items()}
+    settings: list[Settings] = []
+    for name, method in chosen.items():
+        full = method.estimator.full_rank
+        steps = (full and full_triplets) or triplets
+        places = [{"rank": width, "features": width} for width in widths] if full else pairs
+        if select:
+            about = {"select": name, "triplets": steps, "grid": [one["step_size"] for one in method.grid]}
+            place = places[0 if full else len(places) // 2]
+            sizes[name] = comparison.cell(about | place, select_step_size)["step_size"]
+        model = {"method": name, "step_size": sizes[name], "triplets": steps}
+        settings += [model | place | {"split": split} for split in range(splits) for place in places]
+    settings.sort(key=itemgetter("split"))
+    results = comparison.results(settings, train, by=("method", "rank"))
+    run.draw("ranks.png", draw_ranks, results, chosen, size=(12.0, 4.0))
     return Outcome(
         data=bundle.name,
         parameters={
-            "budget": budget, "ranks": [rank for rank, _ in pairs], "full_features": widths, "triplets": triplets,
-            "full_triplets": full_triplets or triplets, "splits": splits, "select": select, "step_sizes": sizes,
+            "budget": budget, "ranks": [pair["rank"] for pair in pairs], "full_features": widths,
+            "triplets": triplets, "full_triplets": full_triplets or triplets, "splits": splits, "select": select,
+            "step_sizes": sizes,
         },
-        rows=rows,
+        rows=[
+            {"method": chosen[name].label, "rank": rank, "features": found[0]["features"]}
+            | averaged(found, map="map_sem", precision_at_1=None)
+            for (name, rank), found in results.items()
+        ],
         headings={"map_sem": "± s.e.m.", "precision_at_1": "P@1", "train_seconds": "train s"},
         claims=rank_claims(results),
     )  # fmt: skip
-
-
-def _train(
-    bench_of: Callable[[int, int], Bench],
-    features: int,
-    split: int,
-    name: str,
-    method: Method,
-    rank: int,
-    step_size: float,
-    triplets: int,
-) -> dict[str, Any]:
-    """Return what a model measures on the test part, and its learning curve where the figure shows it."""
-    bench = bench_of(features, split)
-    manifold = method.manifold(bench.n_features, rank)
-    metric = {"map": lambda point: bench.measured(method, point, bench.curve_queries, ks=()).map}
-    recorder = Recorder(metric if name in TRACED else {}, first=-(-triplets // 256))
-    solver = method.solver(step_size, triplets, bench.sampler)
-    try:
-        result = solver.run(
-            Problem(manifold, bench.cost), method.start(manifold), random_state=bench.seed, recorder=recorder
-        )
-    except DivergedError:
-        return {
-            "map": None,
-            "precision_at_1": None,
-            "seconds": None,
-            "features": bench.n_features,
-            "curve": [],
-        }
-    measured = bench.measured(method, result.point, ks=(1,))
-    return {
-        "map": measured.map,
-        "precision_at_1": measured.precision_at[1],
-        "seconds": result.seconds,
-        "features": bench.n_features,
-        "curve": [[row["step"], row["map"]] for row in result.history],
-    }
-
-
-def _selected(
-    run: Run,
-    cells: Cells,
-    bench_of: Callable[[int, int], Bench],
-    name: str,
-    method: Method,
-    rank: int,
-    features: int,
-    data: str,
-    triplets: int,
-) -> float:
-    settings = {
-        "data": data, "select": name, "rank": rank, "features": features, "triplets": triplets,
-        "grid": list(method.grid), "seed": run.seed,
-    }  # fmt: skip
-
-    def compute() -> dict[str, Any]:
-        bench = bench_of(features, 0)
-        manifold = method.manifold(features, rank)
-        plan = bench.plan(method.label, method, manifold, method.step_size, "identity", method.solver)
-        return {"step_size": bench.with_selected_step_size(run, plan, triplets).step_size}
-
-    return float(cells.get(settings, compute)["step_size"])

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from problems.full_matrix import TripletSolver, rows_and_terms
-from problems.online import FactorEngine, OnlineEngine
+from problems.online import FactorEngine, TripletSolver, rows_and_terms
 from problems.similarity import kernels
 from rmopt.core import PSDPoint
 from rmopt.costs import TripletSum
@@ -32,33 +31,19 @@ class GeneralFactors(FactorEngine):
     cost: TripletSum
 
     def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
-        left, right, terms = rows_and_terms(self.cost, schedule, etas)
-        return kernels.run(self.method, arrays["A"], arrays["B"], left, right, terms, moves)
+        A, B = arrays["A"], arrays.get("B", arrays["A"])
+        return kernels.run(self.method, A, B, *rows_and_terms(self.cost, schedule, etas), moves)
 
 
-@dataclass(frozen=True)
-class SymmetricFactor(OnlineEngine):
-    """Steps on A of W = A Aᵀ.
+class SymmetricFactor(GeneralFactors):
+    """Steps on A of W = A Aᵀ."""
 
-    Attributes
-    ----------
-    cost : TripletSum
-    """
-
-    cost: TripletSum
-
-    def arrays_of(self, point: PSDPoint) -> dict[str, Array]:
-        """Return a factor of the point."""
+    def arrays_of(self, point: PSDPoint) -> dict[str, Array]:  # type: ignore[override]
         return {"A": np.ascontiguousarray(point.factor())}
 
-    def point_of(self, arrays: dict[str, Array]) -> PSDPoint:
-        """Return the point A Aᵀ."""
+    def point_of(self, arrays: dict[str, Array]) -> PSDPoint:  # type: ignore[override]
         Q, triangle = np.linalg.qr(arrays["A"])
         return PSDPoint(Q, symmetric(triangle @ triangle.T))
-
-    def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
-        rows, _, terms = rows_and_terms(self.cost, schedule, etas)
-        return kernels.psd_gradient(arrays["A"], rows, terms, moves)
 
 
 class FactoredGradientDescent(TripletSolver):
@@ -87,4 +72,4 @@ class PSDGradientDescent(TripletSolver):
     one_space = True
 
     def triplet_engine(self, cost: TripletSum) -> Engine:
-        return SymmetricFactor(cost)
+        return SymmetricFactor(kernels.FACTORED, cost)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,33 +21,25 @@ LEVEL = 0.03
 
 def case_claims(case: int, traces: Traces) -> list[Claim]:
     """Return the claims about a synthetic case."""
-    ends = {label: np.array(rows)[-1] for label, rows in traces.items()}
-    if case == 1:
-        return [_settled(label, end, learns="1e+10" not in label) for label, end in ends.items()]
-    made = [
-        _settled(label, end) for label, end in ends.items() if "Gossip" in label and "Euclid" not in label
-    ]
-    if case == 3 and len(ends) > 1:
+    settled = [label for label in traces if case == 1 or ("Gossip" in label and "Euclid" not in label)]
+    made = [_settled(label, traces[label][-1], learns="1e+10" not in label) for label in settled]
+    if case == 3 and len(traces) > 1:
         made.append(_ahead(traces, "Precon Stochastic Gossip", "Stochastic Gossip"))
-    if case == 4:
-        rivals = [label for label in ends if label != "Stochastic Gossip"]
+    if case == 4 and "Stochastic Gossip" in traces:
         made += [
-            _ahead(traces, "Stochastic Gossip", rival) for rival in rivals if "Stochastic Gossip" in ends
+            _ahead(traces, "Stochastic Gossip", rival) for rival in traces if rival != "Stochastic Gossip"
         ]
     return made
 
 
-def _settled(label: str, end: Any, learns: bool = True) -> Claim:
+def _settled(label: str, end: Sequence[float], learns: bool) -> Claim:
     _, error, gap = end
     if not learns:
-        return Claim(
-            f"{label}: agents only agree",
-            bool(gap < 1e-2 and error > 1e-4),
-            f"distance {gap:.1e}, MSE {error:.1e}",
-        )
+        agree = gap < 1e-2 and error > 1e-4
+        return Claim(f"{label}: agents only agree", agree, f"distance {gap:.1e}, MSE {error:.1e}")
     return Claim(
         f"{label}: agents agree, and the error falls to the level of the noise",
-        bool(gap < 1e-2 and error < NEAR_NOISE * NOISE_LEVEL),
+        gap < 1e-2 and error < NEAR_NOISE * NOISE_LEVEL,
         f"distance {gap:.1e}, MSE {error:.1e}, noise {NOISE_LEVEL:.0e}",
     )
 
@@ -63,11 +55,8 @@ def _ahead(traces: Traces, ours: str, theirs: str) -> Claim:
         np.exp(np.interp(at, updates, np.log(np.maximum(errors, 1e-34))))
         for updates, errors in ((x, mine), (z, other))
     )
-    return Claim(
-        claim,
-        bool((a <= b).all()),
-        "; ".join(f"{u:.0f} updates: {p:.1e} against {q:.1e}" for u, p, q in zip(at, a, b, strict=True)),
-    )
+    numbers = (f"{u:.0f} updates: {p:.1e} against {q:.1e}" for u, p, q in zip(at, a, b, strict=True))
+    return Claim(claim, bool((a <= b).all()), "; ".join(numbers))
 
 
 def table_claims(found: Mapping[tuple[str, int, int], list[dict[str, Any]]]) -> list[Claim]:
@@ -77,28 +66,18 @@ def table_claims(found: Mapping[tuple[str, int, int], list[dict[str, Any]]]) -> 
     for rank in sorted({rank for _, _, rank in errors}):
         batch = [error for (name, _, r), error in errors.items() if name == "rtrmc" and r == rank]
         for name in dict.fromkeys(name for name, _, r in errors if r == rank and "stochastic" in name):
-            by_agents = sorted(
-                (n, error) for (other, n, r), error in errors.items() if (other, r) == (name, rank)
+            by_agents = dict(
+                sorted((n, error) for (other, n, r), error in errors.items() if (other, r) == (name, rank))
             )
+            listed = ", ".join(f"N = {n}: {error:.3f}" for n, error in by_agents.items())
+            values = list(by_agents.values())
             if batch:
-                worst = max(error for _, error in by_agents)
-                made.append(
-                    Claim(
-                        f"rank {rank}: {name} gossip is within {LEVEL:.0%} of RTRMC",
-                        bool(worst <= (1.0 + LEVEL) * batch[0]),
-                        f"RTRMC {batch[0]:.3f}; "
-                        + ", ".join(f"N = {n}: {error:.3f}" for n, error in by_agents),
-                    )
-                )
-            if len(by_agents) > 1:
-                values = [error for _, error in by_agents]
-                made.append(
-                    Claim(
-                        f"rank {rank}: the more agents, the harder ({name})",
-                        bool(np.all(np.diff(values) > 0.0)),
-                        ", ".join(f"N = {n}: {error:.3f}" for n, error in by_agents),
-                    )
-                )
+                claim = f"rank {rank}: {name} gossip is within {LEVEL:.0%} of RTRMC"
+                near = max(values) <= (1.0 + LEVEL) * batch[0]
+                made.append(Claim(claim, near, f"RTRMC {batch[0]:.3f}; {listed}"))
+            if len(values) > 1:
+                harder = bool(np.all(np.diff(values) > 0.0))
+                made.append(Claim(f"rank {rank}: the more agents, the harder ({name})", harder, listed))
     return made
 
 
@@ -122,26 +101,18 @@ def multitask_claims(found: Mapping[tuple[str, int], list[dict[str, Any]]], data
     """Return the claims of Table 4: gossip is as good as Alt-Min at every rank, and at the printed level."""
     errors = {key: float(np.mean([cell["nmse"] for cell in cells])) for key, cells in found.items()}
     ours = {rank: error for (name, rank), error in errors.items() if name == "stochastic"}
+    rival, printed = errors.get(("alt-min", 0)), PRINTED.get(data, {})
     made = []
-    rival = errors.get(("alt-min", 0))
     if ours and rival is not None:
-        made.append(
-            Claim(
-                f"Stochastic Gossip is within {LEVEL:.0%} of Alt-Min at every rank",
-                bool(max(ours.values()) <= (1.0 + LEVEL) * rival),
-                f"Alt-Min {rival:.3f}; "
-                + ", ".join(f"r = {rank}: {error:.3f}" for rank, error in ours.items()),
-            )
+        claim = f"Stochastic Gossip is within {LEVEL:.0%} of Alt-Min at every rank"
+        listed = ", ".join(f"r = {rank}: {error:.3f}" for rank, error in ours.items())
+        near = max(ours.values()) <= (1.0 + LEVEL) * rival
+        made.append(Claim(claim, near, f"Alt-Min {rival:.3f}; {listed}"))
+    both = {rank: (ours[rank], error) for rank, error in printed.items() if rank in ours}
+    if both:
+        level = all(abs(error / value - 1.0) <= LEVEL for error, value in both.values())
+        listed = ", ".join(
+            f"r = {rank}: {error:.3f}, printed {value:.3f}" for rank, (error, value) in both.items()
         )
-    printed = {rank: error for rank, error in PRINTED.get(data, {}).items() if rank in ours}
-    if printed:
-        made.append(
-            Claim(
-                f"the errors of Table 4, to {LEVEL:.0%}",
-                bool(max(abs(ours[rank] / value - 1.0) for rank, value in printed.items()) <= LEVEL),
-                ", ".join(
-                    f"r = {rank}: {ours[rank]:.3f}, printed {value:.3f}" for rank, value in printed.items()
-                ),
-            )
-        )
+        made.append(Claim(f"the errors of Table 4, to {LEVEL:.0%}", level, listed))
     return made

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from threadpoolctl import threadpool_limits
 
-from problems.cells import chosen_from, number_or_auto, whole_numbers
+from problems.cells import Cell, check_options, chosen_from, mean_and_sem, number_or_auto, whole_numbers
+from problems.comparison import Settings, averaged, crossed
 from problems.datasets import load
 from problems.ratings import Ratings
-from problems.subspace.cases import CASES
-from problems.subspace.methods import METHODS
-from problems.subspace.runs import CompletionRuns
+from problems.subspace.claims import case_claims, table_claims
+from problems.subspace.figure import draw_completed, draw_errors, draw_traces
+from problems.subspace.methods import METHODS, CompletionRuns
+from problems.subspace.shares import OVERSAMPLING, Shares, low_rank_shares, shares_of
 from problems.subspace.training import VARIANTS, GossipPlan
 from rmopt.core import InvalidInputError, as_graph
 from rmopt.core.arguments import integer, number, one_of
@@ -24,6 +26,31 @@ from rmopt.experiments import Outcome, Run
 Option = typer.Option
 
 DEFAULT_METHODS = ("stochastic", "precon-parallel", "rtrmc")
+HEADINGS = {
+    "test_rmse": "RMSE", "sem": "± s.e.m.", "train_mse": "train MSE", "disagreement": "distance",
+    "updates": "updates", "train_seconds": "train s", "kilobytes_sent": "kB sent",
+}  # fmt: skip
+RANK = 5
+
+
+@dataclass(frozen=True)
+class Case:
+    """A random matrix of the paper, m × n at full size, and what is compared on it (section 6.2)."""
+
+    m: int
+    n: int
+    rhos: tuple[float, ...]
+    methods: tuple[str, ...]
+    about: str
+    condition: float = 1.0
+
+
+CASES = {
+    1: Case(10_000, 100_000, (1e3, 1e10), ("stochastic",), "the weight ρ"),
+    2: Case(10_000, 100_000, (1e3,), ("stochastic", "parallel"), "stochastic or parallel"),
+    3: Case(5_000, 50_000, (1e3,), ("stochastic", "precon-stochastic"), "a matrix of condition 500", 500.0),
+    4: Case(500, 12_000, (1e3,), ("stochastic", "d-lmafit", "euclidean"), "D-LMaFit and the Euclidean rival"),
+}
 
 
 def completion(
@@ -65,10 +92,7 @@ def completion(
     # Several BLAS threads would stand in the way of other processes, and of the compiled passes.
     with world.guard(), threadpool_limits(1, user_api="blas"):
         integer("--case", case, 0, 5)
-        for option, count, least in (
-            ("--splits", splits, 1), ("--iterations", iterations, 1), ("--folds", folds, 2),
-        ):  # fmt: skip
-            integer(option, count, least)
+        check_options(locals(), splits=1, iterations=1, folds=2)
         for option, value in (("--scale", scale), ("--updates", updates), ("--step-size", step_size)):
             number(option, value, above=0)
         number("--decay", decay, least=0)
@@ -79,7 +103,7 @@ def completion(
         usual = CASES[case].methods if case else DEFAULT_METHODS
         # Several processes gossip, and do nothing else.
         usual = tuple(name for name in usual if world.size == 1 or name in VARIANTS)
-        chosen = chosen_from(METHODS, methods or ",".join(usual), "--methods")
+        chosen = list(chosen_from(METHODS, methods or ",".join(usual), "--methods"))
         if agents == "mpi" and world.size < 2:
             raise InvalidInputError(
                 "--agents mpi needs two or more processes: mpiexec -n 6 rmopt run completion --agents mpi"
@@ -98,15 +122,128 @@ def completion(
                 "--splits, and give one number of --agents."
             )
         wanted = whole_numbers(ranks or ("20" if data == "picture" else "10"), "--ranks")
-        maker = CompletionRuns(run, world, plan, iterations, resume)
+        runs, folds = CompletionRuns(run, world, plan, iterations, resume), folds if select else 0
         if case:
-            outcome = maker.case(case, scale, list(chosen), counts[0], rho != "auto", folds if select else 0)
-            maker.finish()
-            return outcome
-        bundle = load(data, data_home, Ratings)
-        share = hidden or (0.6 if data == "picture" else 0.2)
-        outcome = maker.table(
-            bundle, list(chosen), counts, wanted, lam, share, splits, folds if select else 0
-        )
-        maker.finish()
+            outcome = _case(runs, case, scale, chosen, counts[0], rho != "auto", folds)
+        else:
+            bundle = load(data, data_home, Ratings)
+            share = hidden or (0.6 if data == "picture" else 0.2)
+            outcome = _table(runs, bundle, chosen, counts, wanted, lam, share, splits, folds)
+        runs.finish()
         return outcome
+
+
+def _row(found: list[Cell]) -> dict[str, Any]:
+    row = found[0] | averaged(found, test_rmse="sem")
+    return {key: row[key] for key in HEADINGS}
+
+
+def _case(
+    runs: CompletionRuns, number: int, scale: float, methods: list[str], agents: int, fixed: bool, folds: int
+) -> Outcome:
+    """Train on a synthetic case, at its own weights or at a fixed one, and keep the traces."""
+    case, run = CASES[number], runs.run
+    if scale > 1.0:
+        raise InvalidInputError(f"--scale {scale:g} must be above 0 and at most 1.")
+    m, n = (max(20, round(size * scale)) for size in (case.m, case.n))
+    rhos = (float(runs.plan.rho),) if fixed else case.rhos
+    run.say(
+        f"case {number}: {case.about}; {m:,} × {n:,} of rank {RANK}, oversampling {OVERSAMPLING:g}, {agents} agents"
+    )
+    shares = low_rank_shares(m, n, RANK, agents, runs.world, condition=case.condition, seed=run.seed)
+    models = crossed(case=[number], m=[m], n=[n], agents=[agents], rank=[RANK], method=methods, rho=rhos)
+    found = {
+        METHODS[name].label + (f", ρ = {rho:g}" if len(rhos) > 1 else ""): cells
+        for (name, rho), cells in runs.results(
+            models, 1, folds, lambda one: shares, ("method", "rho")
+        ).items()
+    }
+    # A batch solver has no trace.
+    traces = {label: cell["trace"] for label, (cell,) in found.items() if cell["trace"]}
+    if runs.world.rank == 0 and traces:
+        run.draw("traces.png", draw_traces, traces, f"case {number}: {case.about}", size=(9.0, 4.0))
+    rows = [{"method": label} | _row(cells) for label, cells in found.items()]
+    for row in rows:
+        del row["sem"]
+    return Outcome(
+        data=f"case {number}, {m:,} × {n:,}",
+        parameters=runs.settings
+        | {"case": number, "scale": scale, "rank": RANK, "agents": agents}
+        | {"used": {label: cell["used"] for label, (cell,) in found.items()}},
+        rows=rows,
+        headings=HEADINGS,
+        claims=case_claims(number, traces),
+    )
+
+
+def _table(
+    runs: CompletionRuns,
+    bundle: Ratings,
+    methods: list[str],
+    counts: list[int],
+    ranks: list[int],
+    lam: float,
+    hidden: float,
+    splits: int,
+    folds: int,
+) -> Outcome:
+    """Train every method for every number of agents and every rank, on every split."""
+    run, world = runs.run, runs.world
+    masks = [bundle.held_out(seed, hidden) for seed in range(run.seed, run.seed + splits)]
+    run.say(
+        f"{bundle.name} ({bundle.source}): {bundle.shape[0]:,} × {bundle.shape[1]:,}, "
+        f"{len(bundle.values):,} entries, {hidden:.0%} held out, {splits} split{'s' * (splits > 1)}"
+    )
+
+    def shares_at(one: Settings) -> Shares:
+        return shares_of(bundle, masks[one["split"]], one["agents"], lam, world, one["rank"])
+
+    models = [
+        {"data": bundle.name, "lam": lam, "hidden": hidden, "rho": runs.plan.rho} | one
+        for one in crossed(rank=ranks, method=methods, agents=counts)
+        if METHODS[one["method"]].decentral or one["agents"] == counts[0]
+    ]
+    found = runs.results(models, splits, folds, shares_at, ("method", "agents", "rank"))
+    labels = {key: f"{METHODS[key[0]].label}, N = {key[1]}, r = {key[2]}" for key in found}
+    # A batch solver has no trace.
+    traces = {labels[key]: cells[0]["trace"] for key, cells in found.items() if cells[0]["trace"]}
+    if world.rank == 0:
+        across = "rank" if len(ranks) > 1 else "number of agents"
+        run.draw("errors.png", draw_errors, _curves(found), bundle.name, across, size=(6.4, 4.4))
+        if traces:
+            run.draw("traces.png", draw_traces, traces, bundle.name, size=(9.0, 4.0))
+        if bundle.name == "picture" and runs.last and world.size == 1:
+            first: Settings = {"split": 0, "agents": counts[0]}
+            tables = {
+                name: shares_at(first | {"rank": trained.mean.shape[1]}).completed(trained.mean)
+                for name, trained in runs.last.items()
+            }
+            run.draw("picture.png", draw_completed, bundle, masks[0], tables, size=(9.0, 6.4))
+    return Outcome(
+        data=bundle.name,
+        parameters=runs.settings
+        | {"lam": lam, "hidden": hidden, "splits": splits, "folds": folds, "agents": counts, "ranks": ranks}
+        | {"used": {labels[key]: [cell["used"] for cell in cells] for key, cells in found.items()}},
+        rows=[
+            {"method": METHODS[name].label, "agents": n if METHODS[name].decentral else None, "rank": rank}
+            | _row(cells)
+            for (name, n, rank), cells in found.items()
+        ],
+        headings=HEADINGS,
+        claims=table_claims(found) if world.size == 1 else [],
+    )
+
+
+def _curves(found: dict[Any, list[Cell]]) -> dict[str, list[tuple[float, float, float | None]]]:
+    """Return for each method its errors by rank, or by number of agents where there is one rank."""
+    ranks = {rank for _, _, rank in found}
+    counts = sorted({n for _, n, _ in found})
+    curves: dict[str, list[tuple[float, float, float | None]]] = {}
+    for (name, n, rank), cells in found.items():
+        method = METHODS[name]
+        label = method.label + (f", N = {n}" if len(ranks) > 1 and method.decentral else "")
+        point = mean_and_sem(cell["test_rmse"] for cell in cells)
+        # A batch solver has no agents: a level.
+        places = [rank] if len(ranks) > 1 else [n] if method.decentral else counts
+        curves.setdefault(label, []).extend((place, *point) for place in places)
+    return curves

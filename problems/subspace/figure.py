@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from problems.palette import COLOURS, MARKERS
+from problems.palette import style
+from problems.ratings import Ratings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,26 +21,14 @@ def draw_traces(
 ) -> None:
     """Draw the error on training entries and the distance between neighbours against updates of an agent.
 
-    Parameters
-    ----------
-    figure : matplotlib.figure.Figure
-        Empty.
-    traces : mapping
-        From labels to rows of updates per agent, error, and distance.
-    title : str
-    error : str
-        What the error is.
+    A trace has rows of updates per agent, error, and distance.
     """
     figure.set_layout_engine("constrained")
     left, right = figure.subplots(1, 2)
     for number, (label, rows) in enumerate(traces.items()):
         updates, errors, gaps = np.array(rows).T
-        style = {
-            "color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 4,
-            "label": label,
-        }  # fmt: skip
-        left.plot(updates, np.maximum(errors, 1e-34), **style)
-        right.plot(updates, np.maximum(gaps, 1e-17), **style)
+        left.plot(updates, np.maximum(errors, 1e-34), label=label, **style(number))
+        right.plot(updates, np.maximum(gaps, 1e-17), **style(number))
     for axes, name in ((left, error), (right, "mean distance between neighbours")):
         axes.set_yscale("log")
         axes.set_xlabel("updates per agent")
@@ -56,25 +45,12 @@ def draw_errors(
     across: str = "number of agents",
     error: str = "root mean squared error (test)",
 ) -> None:
-    """Draw test errors, with standard errors of the mean.
-
-    Parameters
-    ----------
-    figure : matplotlib.figure.Figure
-        Empty.
-    curves : mapping
-        From labels to (x, mean, standard error).
-    title, across, error : str
-        What is on top, and along the axes.
-    """
+    """Draw test errors with standard errors of the mean: points (x, mean, standard error) by label."""
     figure.set_layout_engine("constrained")
     axes = figure.subplots()
     for number, (label, points) in enumerate(curves.items()):
         x, mean, sem = zip(*sorted(points), strict=True)
-        axes.errorbar(
-            x, mean, yerr=[0.0 if error is None else error for error in sem], capsize=3, label=label,
-            color=COLOURS[number % len(COLOURS)], marker=MARKERS[number % len(MARKERS)],
-        )  # fmt: skip
+        axes.errorbar(x, mean, [one or 0.0 for one in sem], capsize=3, label=label, **style(number))
     axes.set_xlabel(across)
     axes.locator_params(axis="x", integer=True)
     axes.set_ylabel(error)
@@ -83,25 +59,24 @@ def draw_errors(
     axes.legend(fontsize="small")
 
 
-def draw_completed(figure: Figure, whole: Any, known: Any, completed: Mapping[str, Any]) -> None:
-    """Draw a picture, what is known of it, and how methods complete it.
+def draw_completed(figure: Figure, bundle: Ratings, hidden: Any, completed: Mapping[str, Any]) -> None:
+    """Draw a picture, what is known of it, and how methods complete it: tables by name, for the hidden pixels."""
+    whole, known = np.zeros(bundle.shape), ~hidden
+    whole[bundle.rows, bundle.columns] = bundle.values
+    seen = bundle.rows[known], bundle.columns[known]
 
-    Parameters
-    ----------
-    figure : matplotlib.figure.Figure
-        Empty.
-    whole, known : array, shape (height, width, 3)
-    completed : mapping
-        From names of methods to pictures.
-    """
+    def coloured(table: Any) -> Any:
+        table[seen] = whole[seen]
+        return np.stack(np.split(table, 3, axis=1), axis=-1)
+
+    frames = {"known pixels": np.ones(bundle.shape), **completed, "the photograph": whole}
     figure.set_layout_engine("constrained")
-    frames = {"known pixels": known, **completed, "the photograph": whole}
     columns = 2 if len(frames) <= 4 else 3
-    height, width, _ = whole.shape
+    height, width = bundle.shape[0], bundle.shape[1] // 3
     figure.set_size_inches(9.0, (9.0 / columns * height / width + 0.3) * -(-len(frames) // columns))
     grid = figure.subplots(-(-len(frames) // columns), columns, squeeze=False)
     for axes, (label, frame) in zip(grid.flat, frames.items(), strict=False):
-        axes.imshow(frame)
+        axes.imshow(coloured(frame))
         axes.set_title(label, fontsize="small")
     for axes in grid.flat:
         axes.set_axis_off()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from problems.subspace.completion import MatrixCompletion
-from problems.subspace.multitask import MultitaskFeatures
+from problems.subspace.cost import MatrixCompletion, MultitaskFeatures
 from rmopt.catalogue import Instance
 from rmopt.core import AgentSum, Graph, Manifold, Problem
 from rmopt.costs import GossipCost
@@ -20,19 +19,14 @@ def instances() -> list[Instance]:
     graph = Graph(5, [(0, 1), (1, 2), (2, 3), (3, 1), (3, 4)])
     for name, tasks in agent_sums(5).items():
         manifold = Grassmann(tasks.n_rows, 3)  # type: ignore[attr-defined]
-        made.append(
-            Instance(
-                name, manifold, list(GRASSMANN_RETRACTIONS.values()), {"batch": Problem(manifold, tasks)}
-            )
-        )
+        batch = {"batch": Problem(manifold, tasks)}
+        made.append(Instance(name, manifold, list(GRASSMANN_RETRACTIONS.values()), batch))
         bases: tuple[Manifold, ...] = (manifold, Euclidean(*manifold.shape))
         for base in bases:
             power = Power(base, graph.n)
-            problem = Problem(power, GossipCost(tasks, graph, 2.0, base))
-            kind = type(base).__name__.lower()
-            made.append(
-                Instance(f"gossip-{kind}-{name}", power, [power.default_retraction], {"gossip": problem})
-            )
+            problems = {"gossip": Problem(power, GossipCost(tasks, graph, 2.0, base))}
+            kind = f"gossip-{type(base).__name__.lower()}-{name}"
+            made.append(Instance(kind, power, [power.default_retraction], problems))
     return made
 
 

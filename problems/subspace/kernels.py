@@ -3,6 +3,9 @@
 For column j with known rows i and values y, the inner solution w solves A w = B y with A = (1 − 2λ) B Bᵀ + 2λ M,
 where the columns of B are the rows u_i of U, and M = UᵀU. The columns are independent: they are cut into pieces that
 may run in parallel, each with sums of its own, so that the number of pieces, not of threads, determines the rounding.
+
+The entries come as `known`, indptr, rows and values of a CSC array; what is found of them as `inner`, W with the
+Cholesky factors of the systems and the residuals, which are not kept where there is no room.
 """
 
 import numpy as np
@@ -66,11 +69,13 @@ def _solve(L, x):
 
 
 @njit(cache=True, nogil=True, fastmath=VECTOR)
-def _solve_piece(indptr, rows, values, U, gram, lam, first, last, W, factors, residuals, G):
+def solve_piece(known, U, gram, lam, first, last, inner, G):
     """Solve the columns first … last − 1; add their part of the gradient to G (unless it is empty).
 
     Returns the cost of these columns and the number of a column that has no unique solution, or −1.
     """
+    indptr, rows, values = known
+    W, factors, residuals = inner
     r = U.shape[1]
     longest = 0
     for j in range(first, last):
@@ -124,38 +129,21 @@ def _solve_piece(indptr, rows, values, U, gram, lam, first, last, W, factors, re
     return total, -1
 
 
-@njit(cache=True, nogil=True)
-def solve_columns(indptr, rows, values, U, gram, lam, W, factors, residuals, G):
-    """Solve all columns in one piece; see `_solve_piece`."""
-    return _solve_piece(indptr, rows, values, U, gram, lam, 0, indptr.shape[0] - 1, W, factors, residuals, G)
-
-
 @njit(cache=True, parallel=True)
-def solve_columns_in_pieces(indptr, rows, values, U, gram, lam, cuts, W, factors, residuals, parts):
+def solve_columns(known, U, gram, lam, cuts, inner, parts):
     """Solve the columns between consecutive `cuts` in parallel; `parts` receives each piece's gradient."""
     pieces = cuts.shape[0] - 1
     totals, failed = np.zeros(pieces), np.zeros(pieces, dtype=np.int64)
-    for piece in prange(pieces):
-        totals[piece], failed[piece] = _solve_piece(
-            indptr,
-            rows,
-            values,
-            U,
-            gram,
-            lam,
-            cuts[piece],
-            cuts[piece + 1],
-            W,
-            factors,
-            residuals,
-            parts[piece],
-        )
+    for i in prange(pieces):
+        totals[i], failed[i] = solve_piece(known, U, gram, lam, cuts[i], cuts[i + 1], inner, parts[i])
     return totals.sum(), failed.max()
 
 
 @njit(cache=True, nogil=True, fastmath=VECTOR)
-def _turn_piece(indptr, rows, U, gram_rate, lam, first, last, W, factors, residuals, E, rates, H):
+def _turn_piece(known, U, gram_rate, lam, first, last, inner, E, rates, H):
     """Add to H the derivative of the columns' gradient along E, and write that of W into `rates`."""
+    indptr, rows, _ = known
+    W, factors, residuals = inner
     r = U.shape[1]
     longest = 0
     for j in range(first, last):
@@ -193,13 +181,10 @@ def _turn_piece(indptr, rows, U, gram_rate, lam, first, last, W, factors, residu
 
 
 @njit(cache=True, parallel=True)
-def turn_columns_in_pieces(indptr, rows, U, gram_rate, lam, cuts, W, factors, residuals, E, rates, parts):
+def turn_columns(known, U, gram_rate, lam, cuts, inner, E, rates, parts):
     """Find the derivative of the gradient along E, in parallel; `parts` receives that of each piece."""
-    for piece in prange(cuts.shape[0] - 1):
-        _turn_piece(
-            indptr, rows, U, gram_rate, lam, cuts[piece], cuts[piece + 1], W, factors, residuals, E, rates,
-            parts[piece],
-        )  # fmt: skip
+    for i in prange(cuts.shape[0] - 1):
+        _turn_piece(known, U, gram_rate, lam, cuts[i], cuts[i + 1], inner, E, rates, parts[i])
 
 
 @njit(cache=True, nogil=True, fastmath=VECTOR)

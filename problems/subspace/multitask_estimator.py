@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from problems.door import admit, array_of, column_of_names, finite, in_range, positions, seedable, seen
-from problems.subspace.multitask import MultitaskFeatures
-from problems.subspace.training import PLAN, GossipPlan, gossip
-from rmopt.core import InvalidInputError, Problem
-from rmopt.core.arguments import Check, bounded, check_parameters, flag, integer, number, one_of
-from rmopt.core.streams import seed_of
+from problems.door import Checked, admit, begin, column_of_names, finite, in_range, positions, seedable, seen
+from problems.subspace.cost import MultitaskFeatures
+from problems.subspace.training import GossipPlan, descent, gossip
+from rmopt.core import InvalidInputError
+from rmopt.core.arguments import array, bounded, flag, integer, number, one_of
 from rmopt.engines.threads import one_blas_thread
-from rmopt.interop import PymanoptSolver
-from rmopt.manifolds import Grassmann
 from rmopt.solvers import Recorder
 
 Array = np.ndarray
@@ -38,7 +36,32 @@ def centre_and_scale(X: Array, scale: str) -> tuple[Array, Array]:
     return middle, np.where(constant, 1.0, spread)
 
 
-class MultitaskSubspace(RegressorMixin, BaseEstimator):
+class Prepared:
+    """The examples and labels of each task, `parts`, scaled and centred."""
+
+    def __init__(self, X: Array, y: Array, task: Array, n_tasks: int, scale: str, centre: str) -> None:
+        self.middle, self.spread = centre_and_scale(X, scale)
+        scaled, centred = (X - self.middle) / self.spread, centre == "tasks"
+        members = [np.flatnonzero(task == number) for number in range(n_tasks)]
+        self.means = np.array([scaled[rows].mean(axis=0) * centred for rows in members])
+        self.levels = np.array([y[rows].mean() * centred for rows in members])
+        self.parts = [
+            (scaled[rows] - mean, y[rows] - level)
+            for rows, mean, level in zip(members, self.means, self.levels, strict=True)
+        ]
+
+    def rows(self, X: Array, task: Array) -> Array:
+        """Return other examples as their tasks' parts have them."""
+        return (X - self.middle) / self.spread - self.means[task]
+
+    def regressions(self, A: Array) -> tuple[Array, Array]:
+        """Return coefficients of features as they were given, and intercepts, for coefficients of the parts."""
+        coef = A / self.spread
+        return coef, self.levels - np.einsum("ij,ij->i", coef, self.means * self.spread + self.middle)
+
+
+@dataclass(eq=False, repr=False)
+class MultitaskSubspace(Checked, RegressorMixin, BaseEstimator):
     """Linear regressions of several tasks, whose coefficients U w_t share an r-dimensional subspace.
 
     Mishra et al. 2019, equation 14; the tasks belong to agents who gossip about the subspace, or are in one place.
@@ -104,55 +127,27 @@ class MultitaskSubspace(RegressorMixin, BaseEstimator):
     __metadata_request__predict: ClassVar = {"tasks": True}
     __metadata_request__score: ClassVar = {"tasks": True}
 
-    _parameters: ClassVar[dict[str, Check]] = {
-        **{name: check for name, check in PLAN.items() if name not in ("retraction", "init")},
-        "rank": bounded(integer, 1),
-        "lam": bounded(number, least=0),
-        "solver": bounded(one_of, ("gossip", "batch")),
-        "n_agents": bounded(integer, 2),
-        "scale": bounded(one_of, SCALES),
-        "centre": bounded(one_of, CENTRES),
-        "max_iterations": bounded(integer, 1),
-        "random_state": seedable,
-        "verbose": flag,
+    _parameters: ClassVar = {
+        name: check for name, check in GossipPlan._parameters.items() if name not in ("retraction", "init")
     }
 
-    def __init__(
-        self,
-        rank: int = 5,
-        *,
-        lam: float = 0.1,
-        solver: str = "gossip",
-        n_agents: int = 6,
-        rho: float | str = "auto",
-        variant: str = "stochastic",
-        graph: Any = "path",
-        n_updates: float = 200.0,
-        step_size: float = 1.0,
-        decay: float = 1.0,
-        clock: str = "shared",
-        scale: str = "standard",
-        centre: str = "tasks",
-        max_iterations: int = 100,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.rank = rank
-        self.lam = lam
-        self.solver = solver
-        self.n_agents = n_agents
-        self.rho = rho
-        self.variant = variant
-        self.graph = graph
-        self.n_updates = n_updates
-        self.step_size = step_size
-        self.decay = decay
-        self.clock = clock
-        self.scale = scale
-        self.centre = centre
-        self.max_iterations = max_iterations
-        self.random_state = random_state
-        self.verbose = verbose
+    rank: Annotated[int, bounded(integer, 1)] = 5
+    _: KW_ONLY
+    lam: Annotated[float, bounded(number, least=0)] = 0.1
+    solver: Annotated[str, bounded(one_of, ("gossip", "batch"))] = "gossip"
+    n_agents: Annotated[int, bounded(integer, 2)] = 6
+    rho: float | str = "auto"
+    variant: str = "stochastic"
+    graph: Any = "path"
+    n_updates: float = 200.0
+    step_size: float = 1.0
+    decay: float = 1.0
+    clock: str = "shared"
+    scale: Annotated[str, bounded(one_of, SCALES)] = "standard"
+    centre: Annotated[str, bounded(one_of, CENTRES)] = "tasks"
+    max_iterations: Annotated[int, bounded(integer, 1)] = 100
+    random_state: Annotated[Any, seedable] = None
+    verbose: Annotated[bool, flag] = False
 
     @one_blas_thread()
     def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
@@ -169,7 +164,7 @@ class MultitaskSubspace(RegressorMixin, BaseEstimator):
         -------
         self
         """
-        check_parameters(self, self._parameters)
+        seed = begin(self)
         X, y = admit(self, X, y, sparse=False, y_numeric=True, order="C")
         in_range(X)
         if self.rank >= X.shape[1]:
@@ -178,56 +173,36 @@ class MultitaskSubspace(RegressorMixin, BaseEstimator):
             )
         y = np.asarray(y, dtype=np.float64)
         self.tasks_, which = np.unique(self._checked_tasks(tasks, len(y)), return_inverse=True)
-        middle, spread = centre_and_scale(X, self.scale)
-        scaled = (X - middle) / spread
-        members = [np.flatnonzero(which == number) for number in range(len(self.tasks_))]
-        centred = self.centre == "tasks"
-        means = [scaled[rows].mean(axis=0) * centred for rows in members]
-        levels = [float(y[rows].mean()) * centred for rows in members]
-        parts = [
-            (scaled[rows] - mean, y[rows] - level)
-            for rows, mean, level in zip(members, means, levels, strict=True)
-        ]
-        seed = seed_of(self.random_state)
-        cost = MultitaskFeatures(parts, self.n_agents if self.solver == "gossip" else 1, self.lam)
-        self.components_ = self._gossiped(cost, seed) if self.solver == "gossip" else self._batch(cost, seed)
-        inner = np.array([mean * spread + middle for mean in means])
+        prepared = Prepared(X, y, which, len(self.tasks_), self.scale, self.centre)
+        gossips = self.solver == "gossip"
+        cost = MultitaskFeatures(prepared.parts, self.n_agents if gossips else 1, self.lam)
+        self.components_ = self._gossiped(cost, seed) if gossips else self._batch(cost, seed)
 
         def regressions(basis: Array) -> tuple[Array, Array]:
             W = np.concatenate([cost.weights(basis, agent) for agent in cost.here])
-            coef = W @ basis.T / spread
-            return coef, np.array(levels) - np.einsum("ij,ij->i", coef, inner)
+            return prepared.regressions(W @ basis.T)
 
         self.coef_, self.intercept_ = regressions(self.components_)
-        if self.solver == "gossip":
+        if gossips:
             own = [regressions(basis) for basis in self.agents_]
             self.agents_coef_, self.agents_intercept_ = (np.array(part) for part in zip(*own, strict=True))
         return self
 
     def _gossiped(self, cost: MultitaskFeatures, seed: int) -> Array:
-        plan = GossipPlan(
-            self.rho, self.variant, self.graph, self.step_size, self.decay, self.n_updates, self.clock
-        )
         recorder = Recorder(progress=self.verbose, description="gossip")
-        found = gossip(cost, self.rank, plan, seed, recorder=recorder)
+        found = gossip(cost, self.rank, GossipPlan.of(self), seed, recorder=recorder)
         self.agents_ = found.points
         return found.mean
 
     def _batch(self, cost: MultitaskFeatures, seed: int) -> Array:
         """Return the minimiser that trust regions find from the span of ridge regressions of each task."""
-        manifold = Grassmann(cost.n_rows, self.rank)
         group = cost.parts[0]
         grams = group.sums(group.X[:, :, None] * group.X[:, None, :])
         rights = group.sums(group.X * group.y[:, None])
         ridge = 2.0 * max(cost.lam, 1e-6) * np.eye(cost.n_rows)
         alone = np.linalg.solve(grams + ridge, rights[..., None])[..., 0]
         start = np.linalg.svd(alone.T, full_matrices=True)[0][:, : self.rank].copy()
-        problem = Problem(manifold, cost)
-        length = manifold.norm(start, problem.riemannian_gradient(start))
-        solver = PymanoptSolver(
-            "TrustRegions", max_iterations=self.max_iterations, min_gradient_norm=1e-6 * length
-        )
-        return solver.run(problem, start, random_state=seed).point
+        return descent("TrustRegions", cost, start, self.max_iterations, 1e-6, seed)[0]
 
     def predict(self, X: Any, tasks: Any = None) -> Array:
         """Return the predictions of examples of tasks that `fit` saw.
@@ -261,7 +236,7 @@ class MultitaskSubspace(RegressorMixin, BaseEstimator):
 
     @staticmethod
     def _checked_tasks(tasks: Any, count: int) -> Array:
-        names = array_of("tasks", tasks)
+        names = array("tasks", tasks)
         if tasks is None or names.shape != (count,):
             raise InvalidInputError(
                 f"tasks must name one task for each of {count} examples, got shape {names.shape}; in searches and "

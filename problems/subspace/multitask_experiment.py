@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -11,13 +11,14 @@ import numpy as np
 import typer
 from threadpoolctl import threadpool_limits
 
-from problems.cells import Cells, chosen_from, mean_and_sem, number_or_auto, whole_numbers
+from problems.cells import Cell, check_options, chosen_from, mean_and_sem, number_or_auto, whole_numbers
+from problems.comparison import Comparison, Settings, averaged, crossed
 from problems.datasets import load
-from problems.subspace.alt_min import alt_min
+from problems.subspace.baselines import alt_min
 from problems.subspace.claims import multitask_claims, shared_features_claims
+from problems.subspace.cost import MultitaskFeatures
 from problems.subspace.figure import draw_errors, draw_traces
-from problems.subspace.multitask import MultitaskFeatures
-from problems.subspace.multitask_estimator import CENTRES, SCALES, MultitaskSubspace, centre_and_scale
+from problems.subspace.multitask_estimator import CENTRES, SCALES, MultitaskSubspace, Prepared
 from problems.subspace.training import VARIANTS, GossipPlan, gossip
 from problems.tasks import TaskBundle
 from rmopt.core import Parts, as_graph
@@ -75,7 +76,7 @@ def multitask(
     The error of a task is its mean squared error on the test part over the variance of all its labels; the table also
     has it over the variance of the test labels alone.
     """
-    integer("--splits", splits, 1)
+    check_options(locals(), splits=1)
     as_graph(graph, integer("--agents", agents, 1))
     for option, value in (("--updates", updates), ("--step-size", step_size), ("--trace-lam", trace_lam)):
         number(option, value, above=0)
@@ -86,115 +87,89 @@ def multitask(
     weight, widths = number_or_auto(rho, "--rho"), whole_numbers(ranks, "--ranks")
     with threadpool_limits(1, user_api="blas"):
         if data == "case6":
-            gossips = {name: name for name in VARIANTS}
-            names = chosen_from(gossips, methods or "stochastic,parallel", "--methods")
+            names = chosen_from(VARIANTS, methods or "stochastic,parallel", "--methods")
             wanted = 1e3 if weight == "auto" else weight
-            plans = {
-                name: GossipPlan(wanted, name, graph, step_size, decay, updates, init="independent")
-                for name in names
-            }
-            return _shared_features(run, plans, agents)
+            plan = GossipPlan(
+                wanted, graph=graph, step_size=step_size, decay=decay, n_updates=updates, init="independent"
+            )
+            return _shared_features(run, plan, list(names), agents)
         chosen = chosen_from(LABELS, methods or "stochastic,precon-stochastic,batch,alt-min", "--methods")
         shared = {
             "lam": lam, "n_agents": agents, "rho": weight, "graph": graph, "n_updates": updates,
             "step_size": step_size, "decay": decay, "scale": scale, "centre": centre,
         }  # fmt: skip
         bundle = load(data, data_home, TaskBundle)
-        cells = Cells(run.path("cells.jsonl"), resume)
-        return _table(run, bundle, list(chosen), widths, shared, trace_lam, splits, cells)
+        about = shared | {"trace_lam": trace_lam}
+        comparison = Comparison(run, resume, data=bundle.name, seed=run.seed, **about)
+        return _table(comparison, bundle, list(chosen), widths, splits, about)
 
 
 def _table(
-    run: Run,
+    comparison: Comparison,
     bundle: TaskBundle,
     methods: list[str],
     ranks: list[int],
-    shared: dict[str, Any],
-    trace_lam: float,
     splits: int,
-    cells: Cells,
+    about: Settings,
 ) -> Outcome:
-    n_tasks = int(bundle.task.max()) + 1
-    run.say(
-        f"{bundle.name} ({bundle.source}): {len(bundle.y):,} examples of {n_tasks} tasks, "
+    """Train every method at every rank, on every split."""
+    shared = {name: value for name, value in about.items() if name != "trace_lam"}
+    comparison.run.say(
+        f"{bundle.name} ({bundle.source}): {len(bundle.y):,} examples of {int(bundle.task.max()) + 1} tasks, "
         f"{bundle.X.shape[1]} features, {splits} split{'s' * (splits > 1)}"
     )
-    models = [(name, rank) for rank in ranks for name in methods if name != "alt-min"]
-    models += [(name, 0) for name in methods if name == "alt-min"]
-    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    with run.ticks("models", len(models) * splits) as tick:
-        for name, rank in models:
-            for split in range(splits):
-                test = bundle.held_out(run.seed + split)
 
-                def compute(name: str = name, rank: int = rank, test: Array = test) -> dict[str, Any]:
-                    begun = perf_counter()
-                    if name == "alt-min":
-                        predicted = _alt_min(bundle, test, trace_lam, shared)
-                    else:
-                        solver: dict[str, Any] = {"solver": "batch"} if name == "batch" else {"variant": name}
-                        model = MultitaskSubspace(rank, random_state=run.seed, **solver, **shared)
-                        model.fit(bundle.X[~test], bundle.y[~test], bundle.task[~test])
-                        predicted = model.predict(bundle.X[test], bundle.task[test])
-                    seconds = perf_counter() - begun
-                    found = _errors(bundle, test, predicted) | {"seconds": seconds}
-                    return found | {"agents": _by_agents(bundle, test, model) if name in VARIANTS else []}
+    def train(one: Settings) -> Cell:
+        name, test = one["method"], bundle.held_out(one["seed"] + one["split"])
+        own, begun = [], perf_counter()
+        if name == "alt-min":
+            predicted = _alt_min(bundle, test, one)
+        else:
+            solver: Settings = {"solver": "batch"} if name == "batch" else {"variant": name}
+            model = MultitaskSubspace(one["rank"], random_state=one["seed"], **solver, **shared)
+            model.fit(bundle.X[~test], bundle.y[~test], bundle.task[~test])
+            predicted = model.predict(bundle.X[test], bundle.task[test])
+        seconds = perf_counter() - begun
+        if name in VARIANTS:
+            own = _by_agents(bundle, test, model)
+        return _errors(bundle, test, predicted) | {
+            "agents_best": min(own, default=None), "agents_worst": max(own, default=None), "seconds": seconds,
+        }  # fmt: skip
 
-                about = {"data": bundle.name, "method": name, "rank": rank, "split": split, "seed": run.seed}
-                settings = about | shared | {"trace_lam": trace_lam}
-                found.setdefault((name, rank), []).append(cells.get(settings, compute))
-                tick()
+    models = crossed(rank=ranks, method=[name for name in methods if name != "alt-min"])
+    # Alt-Min has no rank: a level.
+    models += crossed(rank=[0], method=[name for name in methods if name == "alt-min"])
+    settings = [model | {"split": split} for model in models for split in range(splits)]
+    found = comparison.results(settings, train, ("method", "rank"))
     curves: dict[str, Any] = {}
     for (name, rank), results in found.items():
         point = mean_and_sem(cell["nmse"] for cell in results)
-        # Alt-Min has no rank: a level.
         curves.setdefault(LABELS[name], []).extend((at, *point) for at in ([rank] if rank else ranks))
-    run.draw(
+    comparison.run.draw(
         "errors.png", draw_errors, curves, bundle.name, "rank", "normalised mean squared error (test)",
         size=(6.4, 4.4),
     )  # fmt: skip
     return Outcome(
         data=bundle.name,
-        parameters=shared | {"trace_lam": trace_lam, "splits": splits, "ranks": ranks},
-        rows=[_row(name, rank, results) for (name, rank), results in found.items()],
+        parameters=about | {"splits": splits, "ranks": ranks},
+        rows=[
+            {"method": LABELS[name], "rank": rank or None}
+            | averaged(results, nmse="sem", nmse_test=None, agents_best=None, agents_worst=None)
+            for (name, rank), results in found.items()
+        ],
         headings=HEADINGS,
         claims=multitask_claims(found, bundle.name),
     )
 
 
-def _row(name: str, rank: int, results: list[dict[str, Any]]) -> dict[str, Any]:
-    mean, sem = mean_and_sem(cell["nmse"] for cell in results)
-    return {
-        "method": LABELS[name], "rank": rank or None, "nmse": mean, "sem": sem,
-        "nmse_test": mean_and_sem(cell["nmse_test"] for cell in results)[0],
-        "agents_best": _over(results, min), "agents_worst": _over(results, max),
-        "train_seconds": float(np.median([cell["seconds"] for cell in results])),
-    }  # fmt: skip
-
-
-def _over(results: list[dict[str, Any]], choose: Callable[[list[float]], float]) -> float | None:
-    """Return the best or the worst agent's error, averaged over the splits."""
-    return float(np.mean([choose(cell["agents"]) for cell in results])) if results[0]["agents"] else None
-
-
-def _alt_min(bundle: TaskBundle, test: Array, lam: float, shared: dict[str, Any]) -> Array:
+def _alt_min(bundle: TaskBundle, test: Array, one: Settings) -> Array:
     """Return the predictions of Alt-Min, with features and labels as the other methods see them."""
-    train = ~test
-    middle, spread = centre_and_scale(bundle.X[train], shared["scale"])
-    X = (bundle.X - middle) / spread
-    members = [
-        np.flatnonzero(train & (bundle.task == number)) for number in range(int(bundle.task.max()) + 1)
-    ]
-    centred = shared["centre"] == "tasks"
-    means = np.array([X[rows].mean(axis=0) * centred for rows in members])
-    levels = np.array([bundle.y[rows].mean() * centred for rows in members])
-    parts = [
-        (X[rows] - mean, bundle.y[rows] - level)
-        for rows, mean, level in zip(members, means, levels, strict=True)
-    ]
-    A, _ = alt_min(parts, lam)
-    which = bundle.task[test]
-    return np.einsum("ij,ij->i", X[test] - means[which], A.T[which]) + levels[which]
+    train, which, n_tasks = ~test, bundle.task[test], int(bundle.task.max()) + 1
+    prepared = Prepared(
+        bundle.X[train], bundle.y[train], bundle.task[train], n_tasks, one["scale"], one["centre"]
+    )
+    A, _ = alt_min(prepared.parts, one["trace_lam"])
+    return np.einsum("ij,ij->i", prepared.rows(bundle.X[test], which), A.T[which]) + prepared.levels[which]
 
 
 def _by_agents(bundle: TaskBundle, test: Array, model: MultitaskSubspace) -> list[float]:
@@ -234,47 +209,38 @@ def shared_features_tasks(seed: int) -> tuple[list[tuple[Array, Array]], Array]:
     return tasks, U
 
 
-def _shared_features(run: Run, plans: dict[str, GossipPlan], n_agents: int) -> Outcome:
+def _shared_features(run: Run, plan: GossipPlan, methods: list[str], n_agents: int) -> Outcome:
     """Train on Case 6, and follow the agents on their way to the true subspace."""
     tasks, truth = shared_features_tasks(run.seed)
     cost, manifold = MultitaskFeatures(tasks, n_agents), Grassmann(*truth.shape)
+    edges = as_graph(plan.graph, n_agents).edges
     run.say(f"case 6: {N_TASKS} tasks with {N_FEATURES} features, {n_agents} agents, rank {CASE_RANK}")
 
     def off(points: Parts) -> float:
         return max(manifold.dist(point, truth) for point in points)
 
     def gap(points: Parts) -> float:
-        return float(np.mean([manifold.dist(points[i], points[j]) for i, j in graph.edges]))
+        return float(np.mean([manifold.dist(points[i], points[j]) for i, j in edges]))
 
-    graph = as_graph(next(iter(plans.values())).graph, n_agents)
+    at = [round(step) for step in np.geomspace(5, max(6.0, plan.n_updates * len(edges)), 16)]
     rows: list[dict[str, Any]] = []
     traces = {}
-    for name, plan in plans.items():
-        steps = np.geomspace(5, max(6.0, plan.n_updates * len(graph.edges)), 16)
-        recorder = Recorder(
-            {"off": off, "gap": gap},
-            at=[round(step) for step in steps],
-            progress=run.progress,
-            description=LABELS[name],
-        )
-        found = gossip(cost, CASE_RANK, plan, run.seed, recorder=recorder)
-        history = found.result.history
-        traces[LABELS[name]] = [[row["updates"] / n_agents, row["off"], row["gap"]] for row in history]
-        rows.append(
-            {
-                "method": LABELS[name], "distance": off(found.points), "gap": gap(found.points),
-                "updates": found.result.updates / n_agents, "train_seconds": found.result.seconds,
-            }
-        )  # fmt: skip
+    for label, variant in ((LABELS[name], name) for name in methods):
+        recorder = Recorder({"off": off, "gap": gap}, at=at, progress=run.progress, description=label)
+        found = gossip(cost, CASE_RANK, replace(plan, variant=variant), run.seed, recorder=recorder)
+        traces[label] = [[row["updates"] / n_agents, row["off"], row["gap"]] for row in recorder.rows]
+        # The end is measured too.
+        done, distance, between = traces[label][-1]
+        ends = {"distance": distance, "gap": between, "updates": done, "train_seconds": found.result.seconds}
+        rows.append({"method": label} | ends)
     run.draw(
         "traces.png", draw_traces, traces, "case 6", "largest distance to the true subspace", size=(9.0, 4.0)
     )
-    first = next(iter(plans.values()))
     return Outcome(
         data="case6",
         parameters={
-            "agents": n_agents, "rho": first.rho, "graph": first.graph, "updates": first.n_updates,
-            "step_size": first.step_size, "decay": first.decay,
+            "agents": n_agents, "rho": plan.rho, "graph": plan.graph, "updates": plan.n_updates,
+            "step_size": plan.step_size, "decay": plan.decay,
         },
         rows=rows,
         headings={"distance": "distance to U*", "gap": "between neighbours", "train_seconds": "train s"},

@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from problems.ratings import Ratings
-from problems.subspace.completion import MatrixCompletion, columns_of, dealt, known_entries, predictions
+from problems.subspace.cost import (
+    KnownEntries,
+    MatrixCompletion,
+    columns_of,
+    dealt,
+    known_entries,
+    predictions,
+    shares_out,
+)
 from rmopt.core import InvalidInputError
 from rmopt.core.streams import Stream, generator
 from rmopt.engines import World
 
 Array = np.ndarray
 
+# Of the paper's cases: known entries over degrees of freedom.
+OVERSAMPLING = 6.0
+
 
 @dataclass(frozen=True)
 class Shares:
     """Matrix completion between agents, with what it takes to measure it.
 
-    Attributes
-    ----------
-    tasks : MatrixCompletion
-        The training entries, minus `mean`, of the agents in this process.
-    test : mapping from int to sparse array
-        The same agents' held-out entries.
-    mean : float
-        Of all training entries.
-    limits : (float, float) or None
-        Predictions are clipped to them.
-    world : World
+    The tasks are the training entries, minus `mean`, of the agents in this process, and `test` the entries that the
+    same agents hold out. Predictions are clipped to the limits.
     """
 
     tasks: MatrixCompletion
@@ -52,43 +54,44 @@ class Shares:
         for agent, part in self.test.items():
             U = points if isinstance(points, np.ndarray) else points[agent]
             found = predictions(U, self.tasks.weights(U, agent), part.indices, columns_of(part)) + self.mean
-            gaps = (found if self.limits is None else np.clip(found, *self.limits)) - part.data
+            gaps = self._clipped(found) - part.data
             total, count = total + float(gaps @ gaps), count + part.nnz
         total, count = self.world.total([total, count])
         return float(np.sqrt(total / count))
+
+    def completed(self, basis: Array) -> Array:
+        """Return the whole table that a basis predicts, where all agents are here."""
+        W = np.concatenate([self.tasks.weights(basis, agent) for agent in self.tasks.here])
+        return self._clipped(basis @ W.T + self.mean)
+
+    def _clipped(self, found: Array) -> Array:
+        return found if self.limits is None else np.clip(found, *self.limits)
+
+    def fold(self, number: int, folds: int, seed: int) -> Shares:
+        """Return the shares of which every agent holds out one of some folds of its training entries."""
+        train, test = {}, {}
+        for agent in self.tasks.here:
+            part = self.tasks.parts[agent]
+            out = generator(seed, Stream.FOLDS, agent).integers(folds, size=part.nnz) == number
+            train[agent], test[agent] = _some(part, ~out, 0.0), _some(part, out, self.mean)
+        return replace(self, tasks=MatrixCompletion(train, self.tasks.n_terms, self.tasks.lam), test=test)
 
 
 def shares_of(ratings: Ratings, test: Array, n_agents: int, lam: float, world: World, rank: int) -> Shares:
     """Divide ratings among agents by columns; this process keeps those of its own agents.
 
-    Parameters
-    ----------
-    ratings : Ratings
-    test : bool array
-        The entries that are held out.
-    n_agents : int
-    lam : float
-    world : World
-    rank : int
-        For an early word about columns with too few entries.
+    The rank is for an early word about columns with too few entries.
     """
-    mine = world.mine(n_agents)
-    train = dealt(ratings.table(~test), n_agents)
-    held = known_entries(ratings.table(test))
-    cuts = np.cumsum([0, *(train[agent].shape[1] for agent in range(n_agents))])
-    sums = [(train[agent].data.sum(), train[agent].nnz) for agent in mine]
-    total, count = world.total(np.sum(sums, axis=0))
+    whole, held = dealt(ratings.table(~test), n_agents), known_entries(ratings.table(test))
+    columns = shares_out("columns", held.shape[1], n_agents)
+    train = {agent: whole[agent] for agent in world.mine(n_agents)}
+    total, count = world.total(np.sum([(part.data.sum(), part.nnz) for part in train.values()], axis=0))
     mean = float(total / count)
-    parts = {
-        agent: sp.csc_array((part.data - mean, part.indices, part.indptr), shape=part.shape)
-        for agent, part in train.items()
-        if agent in mine
-    }
-    tasks = MatrixCompletion(parts, n_agents, lam)
+    for agent, part in train.items():
+        train[agent] = KnownEntries((part.data - mean, part.indices, part.indptr), shape=part.shape)
+    tasks = MatrixCompletion(train, n_agents, lam)
     tasks.check_rank(rank)
-    return Shares(
-        tasks, {agent: held[:, cuts[agent] : cuts[agent + 1]] for agent in mine}, mean, ratings.limits, world
-    )
+    return Shares(tasks, {agent: held[:, columns[agent]] for agent in train}, mean, ratings.limits, world)
 
 
 def low_rank_shares(
@@ -98,7 +101,7 @@ def low_rank_shares(
     n_agents: int,
     world: World,
     *,
-    oversampling: float = 6.0,
+    oversampling: float = OVERSAMPLING,
     condition: float = 1.0,
     noise: float = 1e-6,
     seed: int = 0,
@@ -125,10 +128,10 @@ def low_rank_shares(
         A = np.linalg.qr(A)[0] * np.sqrt(m)
     A = A * np.geomspace(1.0, 1.0 / condition, rank)
     count = int(oversampling * rank * (m + n - rank) / n_agents)
-    cuts = np.arange(n_agents + 1) * n // n_agents
+    columns = shares_out("columns", n, n_agents)
     train, test = {}, {}
     for agent in world.mine(n_agents):
-        rng, width = generator(seed, Stream.ENTRIES, agent), int(cuts[agent + 1] - cuts[agent])
+        rng, width = generator(seed, Stream.ENTRIES, agent), int(columns[agent].stop - columns[agent].start)
         if count > 0.8 * m * width:
             raise InvalidInputError(
                 f"an oversampling of {oversampling:g} asks for {count:,} of the {m * width:,} entries of agent "
@@ -150,3 +153,8 @@ def _entries(A: Array, B: Array, cells: Array, noise: float, rng: np.random.Gene
     columns, rows = np.divmod(cells, len(A))
     values = np.einsum("ij,ij->i", A[rows], B[columns]) + noise * rng.standard_normal(len(cells))
     return known_entries(sp.coo_array((values, (rows, columns)), shape=(len(A), len(B))))
+
+
+def _some(table: sp.csc_array, chosen: Array, offset: float) -> sp.csc_array:
+    where = (table.indices[chosen], columns_of(table)[chosen])
+    return sp.csc_array(sp.coo_array((table.data[chosen] + offset, where), shape=table.shape))

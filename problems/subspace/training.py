@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from problems.door import Checked
 from rmopt.core import AgentSum, Graph, InvalidInputError, Parts, Problem, as_graph
 from rmopt.core.ambient import dense
-from rmopt.core.arguments import Check, bounded, instance, number, one_of
+from rmopt.core.arguments import bounded, instance, number, one_of
 from rmopt.core.graph import GRAPHS
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost
 from rmopt.engines import OneProcess, World
-from rmopt.manifolds import Grassmann, Power, frechet_mean
+from rmopt.interop import PymanoptSolver
+from rmopt.manifolds import Euclidean, Grassmann, Power, frechet_mean
 from rmopt.retractions import GRASSMANN_RETRACTIONS
-from rmopt.solvers import (
-    Checkpoint,
-    Constant,
-    Gossip,
-    InverseTime,
-    Recorder,
-    Result,
-    SharedCheckpoint,
-    StepSize,
-)
+from rmopt.solvers import Checkpoint, Constant, Gossip, InverseTime, Recorder, Result, SharedCheckpoint
+from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.gossip import CLOCKS
 
 Array = np.ndarray
@@ -57,21 +52,8 @@ def _graph(name: str, value: Any) -> Any:
     return value if listed else instance(name, value, (Graph, list, tuple), wanted)
 
 
-PLAN: dict[str, Check] = {
-    "rho": _rho,
-    "variant": bounded(one_of, VARIANTS),
-    "graph": _graph,
-    "step_size": bounded(number, above=0),
-    "decay": bounded(number, least=0),
-    "n_updates": bounded(number, least=0, most=1e9),
-    "clock": bounded(one_of, CLOCKS),
-    "retraction": bounded(one_of, GRASSMANN_RETRACTIONS),
-    "init": bounded(one_of, ("common", "independent")),
-}
-
-
 @dataclass(frozen=True)
-class GossipPlan:
+class GossipPlan(Checked):
     """How agents gossip.
 
     Attributes
@@ -97,19 +79,24 @@ class GossipPlan:
         its own.
     """
 
-    rho: float | str = "auto"
-    variant: str = "stochastic"
-    graph: Any = "path"
-    step_size: float = 1.0
-    decay: float = 1.0
-    n_updates: float = 200.0
-    clock: str = "shared"
-    retraction: str = "exponential"
-    init: str = "common"
+    rho: Annotated[float | str, _rho] = "auto"
+    variant: Annotated[str, bounded(one_of, VARIANTS)] = "stochastic"
+    graph: Annotated[Any, _graph] = "path"
+    step_size: Annotated[float, bounded(number, above=0)] = 1.0
+    decay: Annotated[float, bounded(number, least=0)] = 1.0
+    n_updates: Annotated[float, bounded(number, least=0, most=1e9)] = 200.0
+    clock: Annotated[str, bounded(one_of, CLOCKS)] = "shared"
+    retraction: Annotated[str, bounded(one_of, GRASSMANN_RETRACTIONS)] = "exponential"
+    init: Annotated[str, bounded(one_of, ("common", "independent"))] = "common"
 
     def __post_init__(self) -> None:
-        for name, check in PLAN.items():
+        for name, check in self._parameters.items():
             object.__setattr__(self, name, check(name, getattr(self, name)))
+
+    @classmethod
+    def of(cls, estimator: Any) -> GossipPlan:
+        """Return the plan that the parameters of an estimator name."""
+        return cls(**{name: getattr(estimator, name) for name in cls._parameters if hasattr(estimator, name)})
 
 
 @dataclass(frozen=True)
@@ -149,6 +136,7 @@ def gossip(
     recorder: Recorder | None = None,
     checkpoint: Path | str | None = None,
     world: World | None = None,
+    flat: bool = False,
 ) -> Gossiped:
     """Let agents find a common subspace.
 
@@ -166,94 +154,77 @@ def gossip(
     checkpoint : path, optional
         Save there, and resume from it.
     world : World, optional
+    flat : bool
+        Neighbours compare their matrices U in place of the spans: the paper's Euclidean rival (equation 22).
     """
     world = OneProcess() if world is None else world
     with world.guard():
-        return _gossiped(tasks, rank, plan, seed, start, recorder, checkpoint, world)
-
-
-def _gossiped(
-    tasks: AgentSum,
-    rank: int,
-    plan: GossipPlan,
-    seed: int,
-    start: Array | None,
-    recorder: Recorder | None,
-    checkpoint: Path | str | None,
-    world: World,
-) -> Gossiped:
-    n = tasks.n_terms
-    manifold = Grassmann(tasks.n_rows, rank)  # type: ignore[attr-defined]
-    graph, power = as_graph(plan.graph, n), Power(manifold, n)
-    rng = generator(seed, Stream.START)
-    if start is None and plan.init == "independent":
-        begin = power.random_point(rng)
-    else:
-        begin = Parts([manifold.random_point(rng) if start is None else start] * n)
-    preconditioned = VARIANTS[plan.variant]["preconditioned"]
-    cost = GossipCost(tasks, graph, agreement(plan.rho, tasks, graph, begin, seed, world), manifold)
-    scales = np.ones(n)
-    for agent in world.mine(n):
-        # A cost that is flat moves nowhere, whatever its scale.
-        scales[agent] = 1.0 / (largest_curvature(cost, agent, begin[agent], preconditioned, seed) or 1.0)
-    problem = Problem(power, cost)
-
-    def planned(rule: StepSize | float) -> Gossip:
-        return Gossip(
-            rule,
+        n = tasks.n_terms
+        manifold = Grassmann(tasks.n_rows, rank)  # type: ignore[attr-defined]
+        graph, rng = as_graph(plan.graph, n), generator(seed, Stream.START)
+        if start is None and plan.init == "independent":
+            begin = Power(manifold, n).random_point(rng)
+        else:
+            begin = Parts([manifold.random_point(rng) if start is None else start] * n)
+        preconditioned = VARIANTS[plan.variant]["preconditioned"]
+        rho = plan.rho
+        if isinstance(rho, str):
+            alone = GossipCost(tasks, graph, 0.0, manifold)
+            found = [largest_curvature(alone, agent, begin[agent], False, seed) for agent in world.mine(n)]
+            rho = AGREEMENT * float(world.total(np.sum(found))) / n
+        cost = GossipCost(tasks, graph, rho, manifold)
+        scales = np.ones(n)
+        for agent in world.mine(n):
+            # A cost that is flat moves nowhere, whatever its scale.
+            scales[agent] = 1.0 / (largest_curvature(cost, agent, begin[agent], preconditioned, seed) or 1.0)
+        base = Euclidean(*manifold.shape) if flat else manifold
+        problem = Problem(Power(base, n), GossipCost(tasks, graph, cost.rho, base))
+        planned = partial(
+            Gossip,
             n_updates=plan.n_updates,
             **VARIANTS[plan.variant],
             clock=plan.clock,
             scales=scales,
-            retraction=GRASSMANN_RETRACTIONS[plan.retraction],
+            retraction=None if flat else GRASSMANN_RETRACTIONS[plan.retraction],
             world=world,
         )
-
-    budget = planned(1.0).budget(problem)
-    # An agent's own clock counts its updates, two for each edge where it has two neighbours.
-    steps = budget if plan.clock == "shared" else plan.n_updates * graph.degrees.mean()
-    solver = planned(step_sizes(plan, max(1.0, steps)))
-    saving = None
-    if checkpoint is not None:
-        alone = world.size == 1
-        every = max(1, budget // SAVES)
-        saving = (
-            Checkpoint(checkpoint) if alone else SharedCheckpoint(checkpoint, every_steps=every, world=world)
+        budget = planned(step_size=1.0).budget(problem)
+        # An agent's own clock counts its updates, two for each edge where it has two neighbours.
+        steps = budget if plan.clock == "shared" else plan.n_updates * graph.degrees.mean()
+        saving: Saving | None = None
+        if checkpoint is not None and world.size == 1:
+            saving = Checkpoint(checkpoint)
+        elif checkpoint is not None:
+            saving = SharedCheckpoint(checkpoint, every_steps=max(1, budget // SAVES), world=world)
+        rate = plan.decay / max(1.0, steps)
+        rule = Constant(plan.step_size) if rate == 0.0 else InverseTime(plan.step_size, rate)
+        result = planned(step_size=rule).run(
+            problem, begin, random_state=seed, recorder=recorder, checkpoint=saving
         )
-    result = solver.run(problem, begin, random_state=seed, recorder=recorder, checkpoint=saving)
-    mean = frechet_mean(manifold, list(result.point), tol=1e-9)
-    disagreement = float(cost.gaps(result.point).max())
-    return Gossiped(result.point, mean, cost.rho, disagreement, *world.traffic, result)
+        points = Parts([np.linalg.qr(part)[0] for part in result.point]) if flat else result.point
+        mean = frechet_mean(manifold, list(points), tol=1e-9)
+        return Gossiped(points, mean, cost.rho, float(cost.gaps(points).max()), *world.traffic, result)
 
 
-def agreement(
-    rho: float | str, tasks: AgentSum, graph: Graph, start: Parts, seed: int, world: World
-) -> float:
-    """Return the weight of the agreement: what was asked for, or for "auto" a tenth of the agents' mean curvature."""
-    if rho != "auto":
-        return float(rho)
-    alone = GossipCost(tasks, graph, 0.0, Grassmann(*start[0].shape))
-    found = [largest_curvature(alone, agent, start[agent], False, seed) for agent in world.mine(graph.n)]
-    return AGREEMENT * float(world.total(np.sum(found))) / graph.n
-
-
-def step_sizes(plan: GossipPlan, steps: float) -> StepSize:
-    """Return the rule of a plan for a number of steps."""
-    return Constant(plan.step_size) if plan.decay == 0.0 else InverseTime(plan.step_size, plan.decay / steps)
+def descent(
+    optimizer: str, tasks: AgentSum, start: Array, max_iterations: int, tol: float, seed: int
+) -> tuple[Array, int]:
+    """Return where one of pymanopt's solvers comes to with all data in one place, and its number of iterations."""
+    problem = Problem(Grassmann(*start.shape), tasks)
+    length = problem.manifold.norm(start, problem.riemannian_gradient(start))
+    if length == 0.0:
+        return start, 0
+    solver = PymanoptSolver(optimizer, max_iterations=max_iterations, min_gradient_norm=tol * length)
+    result = solver.run(problem, start, random_state=seed)
+    return result.point, result.steps
 
 
 def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned: bool, seed: int) -> float:
     """Return the largest eigenvalue of the Hessian of an agent's share α f plus ρ d², by power iteration.
 
     An edge moves both its ends, so the curvature of ρ/2 d² along their difference is 2ρ.
-
     Hessian actions are differences of gradients; preconditioned, they are followed by (WᵀW + ρI)⁻¹. An agent needs
     its own data alone. It is 0 where the cost does not depend on the subspace, as for labels that are all 0.
-
-    Raises
-    ------
-    InvalidInputError
-        When it overflows.
     """
     manifold, tasks = cost.manifold, cost.tasks
     rng = generator(seed, Stream.CURVATURE, agent)

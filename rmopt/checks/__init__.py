@@ -8,7 +8,7 @@ from rmopt.checks.derivatives import check_cost, check_gradient, check_hessian
 from rmopt.checks.engine import check_block_engine, check_engine, check_sampler, check_step_size
 from rmopt.checks.geometry import check_manifold, check_retraction
 from rmopt.checks.report import Check, report
-from rmopt.core import BlockCost, HasHessian, HasHessianAction, Problem
+from rmopt.core import BlockCost
 from rmopt.costs import Loss
 
 __all__ = [
@@ -52,24 +52,15 @@ def run_catalogue(names: Sequence[str] = (), seed: int = 0) -> Iterator[Check]:
         for retraction in instance.retractions:
             yield from check_retraction(retraction, manifold, seed, point)
         for problem in instance.problems.values():
-            loss = str(getattr(problem.cost, "loss", None))
+            loss = getattr(problem.cost, "loss", None)
             checks = check_cost(problem, seed, point)
-            yield from checks[1:] if loss in KINKED else checks
-            bent = loss in KINKED + KINKED_SLOPE or not getattr(problem.cost, "smooth_slope", True)
-            if not bent and _has_hessian(problem):
+            yield from checks[1:] if str(loss) in KINKED else checks
+            bent = str(loss) in KINKED + KINKED_SLOPE or not getattr(problem.cost, "smooth_slope", True)
+            flat = isinstance(loss, Loss) and loss.curvature is None
+            if not bent and not flat and problem.lacks_hessian() is None:
                 yield from check_hessian(problem, seed, point)
             for retraction in instance.compiled:
                 if isinstance(problem.cost, BlockCost):
                     yield from check_block_engine(problem, retraction, seed)
                 else:
                     yield from check_engine(problem, retraction, seed, batch_size=instance.batch_size)
-
-
-def _has_hessian(problem: Problem) -> bool:
-    """Return whether second derivatives are there."""
-    loss = getattr(problem.cost, "loss", None)
-    return (
-        isinstance(problem.manifold, HasHessian)
-        and isinstance(problem.cost, HasHessianAction)
-        and not (isinstance(loss, Loss) and loss.curvature is None)
-    )

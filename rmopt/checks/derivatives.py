@@ -1,7 +1,5 @@
 """Laws of costs, of their gradients and of their Hessians."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -10,6 +8,7 @@ from rmopt.checks.geometry import combined
 from rmopt.checks.report import Check, Law, hold, law, slope_check
 from rmopt.core.ambient import Array, dense
 from rmopt.core.cost import AgentSum, BlockCost, FiniteSum, HasPreconditioner, HasProximalStep
+from rmopt.core.errors import MissingCapabilityError
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import HasBlocks, Manifold
 from rmopt.core.points import arrays_of
@@ -183,80 +182,70 @@ class _Cost:
         size = max(np.linalg.norm(found), np.linalg.norm(expected), self.size, np.finfo(float).tiny)
         return float(np.linalg.norm(np.asarray(found) - expected) / size)
 
-    def terms(self) -> Array | None:
-        """Return all terms, one a row; None where the cost is no sum or a stream."""
-        if not isinstance(self.cost, FiniteSum) or self.cost.n_terms is None:
-            return None
-        width = self.cost.term_width
-        if width == 1:
-            return np.arange(self.cost.n_terms)[:, None]
-        return self.cost.all_terms().reshape(-1, width) if hasattr(self.cost, "all_terms") else None
+    def terms(self) -> Array:
+        """Return all terms, one a row; laws of terms do not apply where the cost is no sum or a stream."""
+        if isinstance(self.cost, FiniteSum) and self.cost.n_terms is not None:
+            if self.cost.term_width == 1:
+                return np.arange(self.cost.n_terms)[:, None]
+            if hasattr(self.cost, "all_terms"):
+                return self.cost.all_terms().reshape(-1, self.cost.term_width)
+        raise MissingCapabilityError(f"{self.cost} does not list its terms.")
 
 
-@law(COST)
+@law(COST, "random numbers, or a state that `value` or `gradient` changes")
 def _repetition(at: _Cost) -> float:
-    """The same point gives the same value and gradient.
-
-    Likely cause: random numbers, or a state that `value` or `gradient` changes.
-    """
+    """The same point gives the same value and gradient."""
     values = [at.cost.value(at.x) for _ in range(2)]
     again = at.gap(at.seen(at.problem.gradient(at.x)), at.seen(at.gradient))
     return max(abs(values[0] - values[1]) / at.value_size, again)
 
 
-@law(COST, 0.0)
+@law(COST, "an operation in place, such as `point -= …`", 0.0)
 def _purity(at: _Cost) -> float:
-    """The point stays as it is; likely cause: an operation in place, such as `point -= …`."""
+    """The point stays as it is."""
     before = [array.copy() for array in arrays_of(at.x)]
     at.cost.value(at.x)
     at.problem.gradient(at.x)
     return float(not all(map(np.array_equal, before, arrays_of(at.x))))
 
 
-@law(COST, SUMS)
+@law(COST, "the gradient's `T` is another operator", SUMS)
 def _transposed_gradient(at: _Cost) -> float | None:
-    """Uᵀ(G v) = (Gᵀu)ᵀv; likely cause: the gradient's `T` is another operator."""
+    """Uᵀ(G v) = (Gᵀu)ᵀv."""
     if isinstance(at.gradient, np.ndarray):
         return None
     left = at.rng.standard_normal((at.gradient.shape[0], 2))
     return at.gap(left.T @ (at.gradient @ at.probe), (at.gradient.T @ left).T @ at.probe)
 
 
-@law(COST, 1e-08)
+@law(
+    COST,
+    "the cost depends on the basis or the factors that a point is written in, and not on the point alone",
+    1e-08,
+)
 def _invariance(at: _Cost) -> float | None:
-    """One point in two forms has one value.
-
-    Likely cause: the cost depends on the basis or the factors that a point is written in, and not on the point
-    alone.
-    """
+    """One point in two forms has one value."""
     forms = [_other_form(at.manifold, at.x, at.rng) for _ in range(5)]
     if forms[0] is None:
         return None
     return max(abs(at.cost.value(at.x) - at.cost.value(form)) for form in forms) / at.value_size
 
 
-@law(COST, SUMS)
-def _sum_of_terms(at: _Cost) -> float | None:
-    """`term_gradient` of all terms is the gradient.
-
-    Likely cause: a sign, a factor or a regulariser that only one of the two has.
-    """
+@law(COST, "a sign, a factor or a regulariser that only one of the two has", SUMS)
+def _sum_of_terms(at: _Cost) -> float:
+    """`term_gradient` of all terms is the gradient."""
     terms = at.terms()
-    if terms is None:
-        return None
     return at.gap(at.seen(at.cost.term_gradient(at.x, terms.ravel())), at.seen(at.gradient))
 
 
-@law(COST, SUMS)
-def _batches(at: _Cost) -> float | None:
-    """`term_gradient` of the terms i, i, j is twice that of i and that of j.
-
-    Likely cause: term_gradient is a mean and must be a sum, or it counts a repeated term once (`A[i] += …`;
-    np.add.at counts it).
-    """
+@law(
+    COST,
+    "term_gradient is a mean and must be a sum, or it counts a repeated term once (`A[i] += …`; np.add.at counts it)",
+    SUMS,
+)
+def _batches(at: _Cost) -> float:
+    """`term_gradient` of the terms i, i, j is twice that of i and that of j."""
     terms = at.terms()
-    if terms is None:
-        return None
     i, j = terms[at.rng.choice(len(terms), 2)]
     whole, of_i, of_j = (
         at.seen(at.cost.term_gradient(at.x, np.concatenate(some))) for some in ((i, i, j), (i,), (j,))
@@ -264,12 +253,9 @@ def _batches(at: _Cost) -> float | None:
     return at.gap(whole, 2.0 * of_i + of_j)
 
 
-@law(COST, SUMS)
+@law(COST, "agent_value and agent_gradient are of different parts", SUMS)
 def _agents(at: _Cost) -> float | None:
-    """Agents' values and gradients add up, and their curvature is symmetric and not negative.
-
-    Likely cause: agent_value and agent_gradient are of different parts.
-    """
+    """Agents' values and gradients add up, and their curvature is symmetric and not negative."""
     if not isinstance(at.cost, AgentSum) or len(at.cost.here) != at.cost.n_terms:
         return None
     value = sum(at.cost.agent_value(at.x, agent) for agent in at.cost.here)
@@ -277,19 +263,14 @@ def _agents(at: _Cost) -> float | None:
     errors = [abs(value - at.cost.value(at.x)) / at.value_size]
     errors.append(at.gap(sum(at.seen(gradient) for gradient, _ in parts), at.seen(at.gradient)))
     for _, curvature in parts:
-        errors += [
-            at.gap(curvature, curvature.T),
-            -np.linalg.eigvalsh(curvature)[0] / np.linalg.norm(curvature),
-        ]
+        negative = -np.linalg.eigvalsh(curvature)[0] / np.linalg.norm(curvature)
+        errors += [at.gap(curvature, curvature.T), negative]
     return float(max(errors))
 
 
-@law(COST, SUMS)
+@law(COST, "block_gradient is of another block, or misses a part", SUMS)
 def _block_gradients(at: _Cost) -> Any:
-    """`block_gradient` is the block of the gradient, and block_scale no less than its length.
-
-    Likely cause: block_gradient is of another block, or misses a part.
-    """
+    """`block_gradient` is the block of the gradient, and block_scale no less than its length."""
     if not isinstance(at.cost, BlockCost) or not isinstance(at.manifold, HasBlocks):
         return None
     if at.cost.n_blocks != at.manifold.n_blocks:
@@ -298,20 +279,16 @@ def _block_gradients(at: _Cost) -> Any:
     for block in range(at.cost.n_blocks):
         found, expected = at.cost.block_gradient(at.x, block), at.manifold.block_of(at.gradient, block)
         length = np.linalg.norm(getattr(expected, "column", dense(expected)))
-        if at.cost.block_scale(at.x, block) < (1.0 - SUMS) * length:
-            return (
-                f"block_scale of block {block} is {at.cost.block_scale(at.x, block):.3g}, below {length:.3g}"
-            )
+        scale = at.cost.block_scale(at.x, block)
+        if scale < (1.0 - SUMS) * length:
+            return f"block_scale of block {block} is {scale:.3g}, below {length:.3g}"
         error = max(error, float(np.linalg.norm(dense(found) - dense(expected))) / size)
     return error
 
 
-@law(COST, SUMS)
+@law(COST, "the step has the wrong sign, or `value` lacks that part", SUMS)
 def _proximal_step(at: _Cost) -> Any:
-    """Of length 0 it stays, and longer ones lower the part that is not smooth.
-
-    Likely cause: the step has the wrong sign, or `value` lacks that part.
-    """
+    """Of length 0 it stays, and longer ones lower the part that is not smooth."""
     cost, x, step = at.cost, at.x, 1e-4
     if not isinstance(at.cost, HasProximalStep):
         return None
@@ -326,19 +303,14 @@ def _proximal_step(at: _Cost) -> Any:
     return max(0.0, 0.3 * float(np.vdot(move, move)) / step - fall) / at.value_size
 
 
-@law(COST, 1e-08)
+@law(COST, "a preconditioner that is not: conjugate gradients go astray with it", 1e-08)
 def _preconditioner(at: _Cost) -> float | None:
-    """`precondition` is linear, symmetric and positive on the tangent space.
-
-    Likely cause: a preconditioner that is not: conjugate gradients go astray with it.
-    """
+    """`precondition` is linear, symmetric and positive on the tangent space."""
     if not isinstance(at.cost, HasPreconditioner):
         return None
     a, b = (at.manifold.random_tangent_vector(at.x, at.rng) for _ in range(2))
-    inner, of_a, of_b, of_sum = (
-        at.manifold.inner_product,
-        *(at.cost.precondition(at.x, v) for v in (a, b, a + b * 2.0)),
-    )
+    inner = at.manifold.inner_product
+    of_a, of_b, of_sum = (at.cost.precondition(at.x, v) for v in (a, b, a + b * 2.0))
     if not inner(at.x, of_a, a) > 0.0:
         return np.inf
     errors = (
@@ -381,21 +353,22 @@ def _turn(k: int, rng: np.random.Generator) -> Array:
 # Hessians: (problem, x, ξ, η, Hξ)
 
 
-@law(HESSIAN, name="Hessian symmetry")
+@law(
+    HESSIAN,
+    "a curvature term with the wrong sides, or a cost that depends on the basis (check_cost tells)",
+    name="Hessian symmetry",
+)
 def _hessian_symmetry(about: Any) -> float:
-    """⟨Hξ, η⟩ = ⟨ξ, Hη⟩.
-
-    Likely cause: a curvature term with the wrong sides, or a cost that depends on the basis (check_cost tells).
-    """
+    """⟨Hξ, η⟩ = ⟨ξ, Hη⟩."""
     problem, x, xi, eta, along = about
     inner = problem.manifold.inner_product
     asymmetry = abs(inner(x, along, eta) - inner(x, xi, problem.riemannian_hessian(x, eta)))
     return asymmetry / max(1.0, problem.manifold.norm(x, along))
 
 
-@law(HESSIAN, SUMS, name="Hessian linearity")
+@law(HESSIAN, "`hessian` normalises its direction, or adds a constant", SUMS, name="Hessian linearity")
 def _hessian_linearity(about: Any) -> float:
-    """H(ξ + 2η) = Hξ + 2Hη; likely cause: `hessian` normalises its direction, or adds a constant."""
+    """H(ξ + 2η) = Hξ + 2Hη."""
     problem, x, xi, eta, along = about
     whole, across = (problem.riemannian_hessian(x, v) for v in (xi + eta * 2.0, eta))
     norm = problem.manifold.norm

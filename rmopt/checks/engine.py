@@ -1,7 +1,6 @@
 """The laws of engines, samplers and rules of step sizes."""
 
-from __future__ import annotations
-
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -120,22 +119,20 @@ def check_step_size(rule: StepSize) -> list[Check]:
     return hold(STEP_SIZE, rule, rule)
 
 
+@dataclass
 class _Run:
-    """A schedule, and what the reference and another engine make of it."""
+    """A schedule in legs of some steps, and what the reference and another engine make of it."""
 
-    def __init__(
-        self,
-        manifold: Manifold,
-        reference: Engine,
-        tried: Engine,
-        start: Any,
-        schedule: Array,
-        etas: Array,
-        leg: int,
-    ) -> None:
-        self.manifold, self.reference, self.tried, self.start = manifold, reference, tried, start
-        self.schedule, self.etas, self.leg = schedule, etas, leg
-        self.whole = self.advanced(tried, tried.load(start), slice(None))
+    manifold: Manifold
+    reference: Engine
+    tried: Engine
+    start: Any
+    schedule: Array
+    etas: Array
+    leg: int
+
+    def __post_init__(self) -> None:
+        self.whole = self.advanced(self.tried, self.tried.load(self.start), slice(None))
 
     def advanced(self, engine: Engine, state: Any, part: slice) -> Any:
         return engine.advance(state, self.schedule[part], self.etas[part])
@@ -147,12 +144,11 @@ class _Run:
 
 
 # Rounding, amplified by the steps.
-@law(ENGINE, 1e-10)
+@law(
+    ENGINE, "a step that differs from gradient, projection and retraction of the terms in the schedule", 1e-10
+)
 def _compiled_engine(run: _Run) -> float:
-    """It follows the reference, relative to the size of the point.
-
-    Likely cause: a step that differs from gradient, projection and retraction of the terms in the schedule.
-    """
+    """It follows the reference, relative to the size of the point."""
     error, point = 0.0, run.start
     for first in range(0, len(run.etas), run.leg):
         part = slice(first, first + run.leg)
@@ -165,21 +161,15 @@ def _compiled_engine(run: _Run) -> float:
     return error
 
 
-@law(ENGINE, 0.0)
+@law(ENGINE, "the state leaves out something that the next step looks at", 0.0)
 def _exact_split(run: _Run) -> float:
-    """Two runs of 2/5 and 3/5 of the steps give the bits of one run.
-
-    Likely cause: the state leaves out something that the next step looks at.
-    """
+    """Two runs of 2/5 and 3/5 of the steps give the bits of one run."""
     return _difference(run, lambda state: state)
 
 
-@law(ENGINE, 0.0)
+@law(ENGINE, "`pack` leaves out a part of the state, or rounds it", 0.0)
 def _exact_packing(run: _Run) -> float:
-    """A state that was packed and unpacked between them gives these bits too.
-
-    Likely cause: `pack` leaves out a part of the state, or rounds it.
-    """
+    """A state that was packed and unpacked between them gives these bits too."""
     engine = run.tried
 
     def kept(state: Any) -> Any:
@@ -189,12 +179,9 @@ def _exact_packing(run: _Run) -> float:
     return _difference(run, kept)
 
 
-@law(ENGINE, 0.0)
+@law(ENGINE, "steps that do nothing, or a step size that is too small to tell", 0.0)
 def _movement(run: _Run) -> float:
-    """The run leaves its start by more than 1e-3.
-
-    Likely cause: steps that do nothing, or a step size that is too small to tell.
-    """
+    """The run leaves its start by more than 1e-3."""
     moved = np.linalg.norm(run.seen(run.tried.dump(run.whole)) - run.seen(run.start))
     return max(0.0, 1e-3 - float(moved))
 
@@ -209,18 +196,18 @@ def _difference(run: _Run, between: Any) -> float:
     return max(apart, *(abs(float(ours - theirs)) for ours, theirs in counted))
 
 
-@law(SAMPLER, 0.0)
+@law(SAMPLER, "`draw` or `block_size`", 0.0)
 def _shape(about: Any) -> Any:
-    """One row of integers for each step; likely cause: `draw` or `block_size`."""
+    """One row of integers for each step."""
     sampler, _, seed = about
     found = sampler.draw(np.random.default_rng(seed), 0, sampler.block_size)
     fits = found.ndim == 2 and len(found) == sampler.block_size and np.issubdtype(found.dtype, np.integer)
     return 0.0 if fits else f"it drew {found.dtype} of shape {found.shape} for {sampler.block_size} steps"
 
 
-@law(SAMPLER, 0.0)
+@law(SAMPLER, "numbers that count from 1, or of other data", 0.0)
 def _range(about: Any) -> Any:
-    """The terms are among those that there are; likely cause: numbers that count from 1, or of other data."""
+    """The terms are among those that there are."""
     sampler, count, seed = about
     if count is None or getattr(sampler, "_table", None) is not None:
         return None
@@ -229,12 +216,9 @@ def _range(about: Any) -> Any:
     return 0.0 if inside else f"it drew {found.min()} to {found.max()}, and there are {count}"
 
 
-@law(SAMPLER, 0.0)
+@law(SAMPLER, "a generator of its own, or a memory of earlier draws: resumed runs differ", 0.0)
 def _repeatability(about: Any) -> float:
-    """A block depends on its generator and number alone.
-
-    Likely cause: a generator of its own, or a memory of earlier draws: resumed runs differ.
-    """
+    """A block depends on its generator and number alone."""
     sampler, _, seed = about
     size = sampler.block_size
     second = [sampler.draw(np.random.default_rng(seed), size, size) for _ in range(2)]
@@ -243,23 +227,17 @@ def _repeatability(about: Any) -> float:
     return float(not all(np.array_equal(second[0], other) for other in (second[1], after)))
 
 
-@law(STEP_SIZE, 0.0)
+@law(STEP_SIZE, "the rule divides by the number of the step, which counts from 0", 0.0)
 def _step_sizes(rule: StepSize) -> Any:
-    """One finite number of at least 0 for each step.
-
-    Likely cause: the rule divides by the number of the step, which counts from 0.
-    """
+    """One finite number of at least 0 for each step."""
     etas = np.asarray(rule(np.arange(50)))
     if etas.shape != (50,):
         return f"it gave shape {etas.shape} for 50 steps"
     return 0.0 if np.isfinite(etas).all() and (etas >= 0.0).all() else f"it gave {etas.min()} to {etas.max()}"
 
 
-@law(STEP_SIZE, 0.0)
+@law(STEP_SIZE, "a rule that counts its calls, or looks at the length of what it is asked for", 0.0)
 def _step_sizes_of_parts(rule: StepSize) -> float:
-    """They depend on the number of the step alone.
-
-    Likely cause: a rule that counts its calls, or looks at the length of what it is asked for.
-    """
+    """They depend on the number of the step alone."""
     t = np.arange(50)
     return float(np.abs(np.concatenate([rule(t[:20]), rule(t[20:])]) - rule(t)).max())

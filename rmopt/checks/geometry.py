@@ -1,7 +1,5 @@
 """Laws of manifolds and retractions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -140,22 +138,19 @@ class _Tangents:
         return self.norm(self.x, left - right)
 
     def near(self) -> Any:
-        """Return a point at the distance `short`; None where no geodesics are known."""
-        return self.manifold.exp(self.x, self.a * self.short) if self.manifold.knows_geodesics else None
+        """Return a point at the distance `short`; where no geodesics are known, the law does not apply."""
+        return self.manifold.exp(self.x, self.a * self.short)
 
 
-@law(MANIFOLD)
+@law(MANIFOLD, "random_point, or a check_point that asks too much")
 def _point(at: _Tangents) -> Any:
-    """Random points pass check_point; likely cause: random_point, or a check_point that asks too much."""
+    """Random points pass check_point."""
     return at.manifold.check_point(at.x) or at.manifold.check_point(at.y) or 0.0
 
 
-@law(MANIFOLD)
+@law(MANIFOLD, "check_point looks at the form alone, or compares such that NaN passes")
 def _refusal(at: _Tangents) -> Any:
-    """`check_point` refuses points beside the manifold, and NaN.
-
-    Likely cause: check_point looks at the form alone, or compares such that NaN passes.
-    """
+    """`check_point` refuses points beside the manifold, and NaN."""
     arrays = arrays_of(at.x)
     if not all(array.dtype.kind == "f" for array in arrays):
         return None
@@ -165,28 +160,21 @@ def _refusal(at: _Tangents) -> Any:
         # Open in the space around it: what is near to a point is a point.
         return 0.0
     moved = [array + 0.05 * np.abs(array).max() * at.rng.standard_normal(array.shape) for array in arrays]
-    return (
-        "it takes a point with noise of 5 %" if at.manifold.check_point(rebuilt(at.x, moved)) is None else 0.0
-    )
+    taken = at.manifold.check_point(rebuilt(at.x, moved)) is None
+    return "it takes a point with noise of 5 %" if taken else 0.0
 
 
-@law(MANIFOLD)
+@law(MANIFOLD, "numbers from a global state instead of `rng`")
 def _randomness(at: _Tangents) -> float:
-    """Equal seeds give equal points and tangent vectors.
-
-    Likely cause: numbers from a global state instead of `rng`.
-    """
+    """Equal seeds give equal points and tangent vectors."""
     first, second = (at.manifold.random_point(np.random.default_rng(7)) for _ in range(2))
     one, two = (at.manifold.random_tangent_vector(at.x, np.random.default_rng(7)) for _ in range(2))
     return max(_apart(at.manifold, first, second), at.gap(one, two))
 
 
-@law(MANIFOLD, 0.0)
+@law(MANIFOLD, "`dim`, or a projection that keeps too much or too little", 0.0)
 def _dimension(at: _Tangents) -> float:
-    """`dim` is the rank of the projection.
-
-    Likely cause: `dim`, or a projection that keeps too much or too little.
-    """
+    """`dim` is the rank of the projection."""
     images = [
         at.embed(at.project(at.rng.standard_normal(at.shape))).ravel()
         for _ in range(min(int(np.prod(at.shape)), at.manifold.dim + 3))
@@ -194,127 +182,107 @@ def _dimension(at: _Tangents) -> float:
     return abs(float(np.linalg.matrix_rank(np.array(images))) - min(at.manifold.dim, len(images)))
 
 
-@law(MANIFOLD)
+@law(MANIFOLD, "a factor, or a part that is forgotten")
 def _projection(at: _Tangents) -> float:
-    """Projecting twice is projecting once; likely cause: a factor, or a part that is forgotten."""
+    """Projecting twice is projecting once."""
     once = at.project(at.Z)
     return at.gap(at.project(at.embed(once)), once) / max(1.0, at.norm(at.x, once))
 
 
-@law(MANIFOLD)
+@law(MANIFOLD, "an oblique projection")
 def _orthogonality(at: _Tangents) -> float:
-    """⟨PZ, Y⟩ = ⟨Z, PY⟩ in the ambient space; likely cause: an oblique projection."""
+    """⟨PZ, Y⟩ = ⟨Z, PY⟩ in the ambient space."""
     left, right = np.vdot(at.embed(at.project(at.Z)), at.Y), np.vdot(at.Z, at.embed(at.project(at.Y)))
     return abs(left - right) / (np.linalg.norm(at.Z) * np.linalg.norm(at.Y))
 
 
-@law(MANIFOLD)
+@law(MANIFOLD, "euclidean_to_riemannian_gradient is not that of this inner product")
 def _duality(at: _Tangents) -> float:
-    """⟨a, gradient for Z⟩ = ⟨a, Z⟩ in the ambient space.
-
-    Likely cause: euclidean_to_riemannian_gradient is not that of this inner product.
-    """
+    """⟨a, gradient for Z⟩ = ⟨a, Z⟩ in the ambient space."""
     gradient = at.manifold.euclidean_to_riemannian_gradient(at.x, at.Z)
     return abs(at.inner(at.x, at.a, gradient) - float(np.vdot(at.embed(at.a), at.Z)))
 
 
-@law(MANIFOLD)
+@law(MANIFOLD, "inner_product treats its arguments differently")
 def _symmetry(at: _Tangents) -> float:
-    """⟨a, b⟩ = ⟨b, a⟩; likely cause: inner_product treats its arguments differently."""
+    """⟨a, b⟩ = ⟨b, a⟩."""
     return abs(at.inner(at.x, at.a, at.b) - at.inner(at.x, at.b, at.a))
 
 
-@law(MANIFOLD)
+@law(MANIFOLD, "inner_product is no inner product, or `norm` is not its root")
 def _bilinearity(at: _Tangents) -> float:
-    """⟨a + 2b, b⟩ = ⟨a, b⟩ + 2⟨b, b⟩, and ⟨a, a⟩ = ‖a‖² > 0.
-
-    Likely cause: inner_product is no inner product, or `norm` is not its root.
-    """
+    """⟨a + 2b, b⟩ = ⟨a, b⟩ + 2⟨b, b⟩, and ⟨a, a⟩ = ‖a‖² > 0."""
     square = at.inner(at.x, at.b, at.b)
     mixed = at.inner(at.x, at.a + at.b * 2.0, at.b) - at.inner(at.x, at.a, at.b) - 2.0 * square
     return max(abs(mixed), abs(square - at.norm(at.x, at.b) ** 2)) if square > 0.0 else np.inf
 
 
-@law(MANIFOLD)
+@law(MANIFOLD, "random_tangent_vector divides by another norm")
 def _norm(at: _Tangents) -> float:
-    """Random tangent vectors have norm 1; likely cause: random_tangent_vector divides by another norm."""
+    """Random tangent vectors have norm 1."""
     return abs(at.norm(at.x, at.a) - 1.0)
 
 
-@law(MANIFOLD)
+@law(MANIFOLD, "random_tangent_vector does not project, or embedding and projection do not fit")
 def _tangency(at: _Tangents) -> float:
-    """Random tangent vectors are tangent, and stay in to_tangent_space.
-
-    Likely cause: random_tangent_vector does not project, or embedding and projection do not fit.
-    """
-    return max(
-        at.gap(at.project(at.embed(at.a)), at.a), at.gap(at.manifold.to_tangent_space(at.x, at.a), at.a)
-    )
+    """Random tangent vectors are tangent, and stay in to_tangent_space."""
+    again = at.project(at.embed(at.a)), at.manifold.to_tangent_space(at.x, at.a)
+    return max(at.gap(found, at.a) for found in again)
 
 
-@law(MANIFOLD)
+@law(MANIFOLD, "the arithmetic of tangent vectors; numpy takes over without `__array_ufunc__ = None`")
 def _linearity(at: _Tangents) -> float:
-    """Tangent vectors and their embedding add and scale.
-
-    Likely cause: the arithmetic of tangent vectors; numpy takes over without `__array_ufunc__ = None`.
-    """
+    """Tangent vectors and their embedding add and scale."""
     two = np.float64(2.0)
-    back = (
-        at.gap((at.a + two * at.b) - at.b * 2.0, at.a)
-        + at.gap(-at.a, at.a * -2.0 + at.a)
-        + at.gap(at.a / two, at.a * 0.5)
-    )
+    back = at.gap((at.a + two * at.b) - at.b * 2.0, at.a)
+    back += at.gap(-at.a, at.a * -2.0 + at.a)
+    back += at.gap(at.a / two, at.a * 0.5)
     embedded = at.embed(at.a + at.b * 2.0) - at.embed(at.a) - 2.0 * at.embed(at.b)
     return max(back, float(np.abs(embedded).max()))
 
 
-@law(MANIFOLD)
+@law(MANIFOLD, "zero_vector")
 def _zero(at: _Tangents) -> float:
-    """`zero_vector` has norm 0 and adds nothing; likely cause: zero_vector."""
+    """`zero_vector` has norm 0 and adds nothing."""
     zero = at.manifold.zero_vector(at.x)
     return max(at.norm(at.x, zero), at.gap(at.a + zero, at.a))
 
 
-@law(MANIFOLD)
+@law(MANIFOLD, "a factor, or a projection that is none")
 def _transport(at: _Tangents) -> float:
-    """From a point to itself it is the identity; likely cause: a factor, or a projection that is none."""
+    """From a point to itself it is the identity."""
     return at.gap(at.manifold.transport(at.x, at.x, at.a), at.a)
 
 
-@law(MANIFOLD, GEODESIC)
+@law(MANIFOLD, "transport does not end in the tangent space of its second point", GEODESIC)
 def _transported(at: _Tangents) -> float:
-    """Transported vectors are tangent.
-
-    Likely cause: transport does not end in the tangent space of its second point.
-    """
+    """Transported vectors are tangent."""
     carried = at.manifold.transport(at.x, at.y, at.a)
     again = at.manifold.projection(at.y, at.manifold.embedding(at.y, carried))
     off = [at.norm(at.y, other - carried) for other in (at.manifold.to_tangent_space(at.y, carried), again)]
     return max(off) / max(1.0, at.norm(at.y, carried))
 
 
-@law(MANIFOLD, GEODESIC)
+@law(MANIFOLD, "transport normalises, or adds a constant", GEODESIC)
 def _transport_of_sums(at: _Tangents) -> float:
-    """Transport is linear; likely cause: transport normalises, or adds a constant."""
+    """Transport is linear."""
     of_sum, of_a, of_b = (at.manifold.transport(at.x, at.y, v) for v in (at.a + at.b * 2.0, at.a, at.b))
     return at.norm(at.y, of_sum - of_a - of_b * 2.0) / max(1.0, at.norm(at.y, of_sum))
 
 
 # The tangent space turns by the step over the least singular value of the point.
-@law(MANIFOLD, 0.01)
+@law(MANIFOLD, "a factor in transport", 0.01)
 def _transport_nearby(at: _Tangents) -> float:
-    """A step of 1e-7 hardly changes a vector; likely cause: a factor in transport."""
+    """A step of 1e-7 hardly changes a vector."""
     end = at.manifold.retraction(at.x, at.b * 1e-7)
     carried = dense(at.manifold.embedding(end, at.manifold.transport(at.x, end, at.a)))
     return float(np.linalg.norm(carried - at.embed(at.a)) / np.linalg.norm(at.embed(at.a)))
 
 
-@law(MANIFOLD, DIFFERENCES)
-def _speed(at: _Tangents) -> float | None:
-    """The curve of exp has the speed ‖v‖; likely cause: exp is a retraction, or follows another multiple of v."""
+@law(MANIFOLD, "exp is a retraction, or follows another multiple of v", DIFFERENCES)
+def _speed(at: _Tangents) -> float:
+    """The curve of exp has the speed ‖v‖."""
     end = at.near()
-    if end is None:
-        return None
     ahead, behind = (
         at.manifold.embed_point(at.manifold.exp(at.x, at.a * (at.short + h))) for h in (STEP, -STEP)
     )
@@ -322,69 +290,53 @@ def _speed(at: _Tangents) -> float | None:
     return abs(at.norm(end, at.manifold.projection(end, velocity)) - 1.0)
 
 
-@law(MANIFOLD, GEODESIC)
-def _exp_and_log(at: _Tangents) -> float | None:
-    """log(x, exp(x, v)) = v for a short v; likely cause: a factor in log, or exp and log of different metrics."""
+@law(MANIFOLD, "a factor in log, or exp and log of different metrics", GEODESIC)
+def _exp_and_log(at: _Tangents) -> float:
+    """log(x, exp(x, v)) = v for a short v."""
     end = at.near()
-    return None if end is None else at.gap(at.manifold.log(at.x, end), at.a * at.short) / at.short
+    return at.gap(at.manifold.log(at.x, end), at.a * at.short) / at.short
 
 
-@law(MANIFOLD, SAME)
-def _log_and_exp(at: _Tangents) -> float | None:
-    """exp(x, log(x, y)) = y for a near y; likely cause: a factor in log, or exp and log of different metrics."""
+@law(MANIFOLD, "a factor in log, or exp and log of different metrics", SAME)
+def _log_and_exp(at: _Tangents) -> float:
+    """exp(x, log(x, y)) = y for a near y."""
     end = at.near()
-    return None if end is None else _same(at.manifold, at.manifold.exp(at.x, at.manifold.log(at.x, end)), end)
+    return _same(at.manifold, at.manifold.exp(at.x, at.manifold.log(at.x, end)), end)
 
 
-@law(MANIFOLD, GEODESIC)
-def _distance(at: _Tangents) -> float | None:
-    """dist(x, y) = ‖log(x, y)‖, near and far.
-
-    Likely cause: a factor in dist, or the distance in the ambient space.
-    """
+@law(MANIFOLD, "a factor in dist, or the distance in the ambient space", GEODESIC)
+def _distance(at: _Tangents) -> float:
+    """dist(x, y) = ‖log(x, y)‖, near and far."""
     end = at.near()
-    if end is None:
-        return None
     far = abs(at.manifold.dist(at.x, at.y) - at.norm(at.x, at.manifold.log(at.x, at.y)))
     return max(abs(at.manifold.dist(at.x, end) / at.short - 1.0), far)
 
 
-@law(MANIFOLD, SAME)
+@law(MANIFOLD, "dist is no distance: a square, or a constant", SAME)
 def _triangle(at: _Tangents) -> float:
-    """dist(x, y) = dist(y, x) ≤ dist(x, z) + dist(z, y), and dist(x, x) = 0.
-
-    Likely cause: dist is no distance: a square, or a constant.
-    """
+    """dist(x, y) = dist(y, x) ≤ dist(x, z) + dist(z, y), and dist(x, x) = 0."""
     x, y, z, dist = at.x, at.y, at.z, at.manifold.dist
     detour = dist(x, y) - dist(x, z) - dist(z, y)
     # Points in line leave no room.
-    end = at.near()
-    if end is not None:
+    if at.manifold.knows_geodesics:
+        end = at.near()
         middle = at.manifold.exp(x, at.a * (0.5 * at.short))
         detour = max(detour, dist(x, end) - dist(x, middle) - dist(middle, end))
     return max(abs(dist(x, y) - dist(y, x)), dist(x, x), detour)
 
 
-@law(MANIFOLD, SAME)
-def _midpoint(at: _Tangents) -> float | None:
-    """`pair_mean` is half the way from both ends.
-
-    Likely cause: pair_mean is an end, or a mean in the ambient space.
-    """
+@law(MANIFOLD, "pair_mean is an end, or a mean in the ambient space", SAME)
+def _midpoint(at: _Tangents) -> float:
+    """`pair_mean` is half the way from both ends."""
     end = at.near()
-    if end is None:
-        return None
     middle = at.manifold.pair_mean(at.x, end)
     halves = at.manifold.dist(at.x, middle), at.manifold.dist(middle, end)
     return max(abs(half / at.short - 0.5) for half in halves)
 
 
-@law(MANIFOLD)
+@law(MANIFOLD, "with_rank forgets an argument")
 def _other_rank(at: _Tangents) -> Any:
-    """`with_rank` gives the manifold of that rank, with its points and the same retraction.
-
-    Likely cause: with_rank forgets an argument.
-    """
+    """`with_rank` gives the manifold of that rank, with its points and the same retraction."""
     manifold = at.manifold
     if not isinstance(manifold, FixedRankManifold):
         return None
@@ -392,21 +344,17 @@ def _other_rank(at: _Tangents) -> Any:
         other = manifold.with_rank(k)
         if (other.rank, tuple(other.shape)) != (k, tuple(manifold.shape)):
             return f"with_rank({k}) is {other}"
-        if other.default_retraction != manifold.default_retraction:
-            return (
-                f"with_rank({k}) moves by {other.default_retraction} instead of {manifold.default_retraction}"
-            )
+        found, expected = other.default_retraction, manifold.default_retraction
+        if found != expected:
+            return f"with_rank({k}) moves by {found} instead of {expected}"
         if reason := other.check_point(other.random_point(at.rng)):
             return f"a point of with_rank({k}) is none: {reason}"
     return float(abs(manifold.with_rank(manifold.rank).dim - manifold.dim))
 
 
-@law(MANIFOLD)
+@law(MANIFOLD, "n_blocks is too small, or block_of counts an entry twice")
 def _blocks(at: _Tangents) -> float | None:
-    """`block_of` projects orthogonally, and the blocks together miss nothing.
-
-    Likely cause: n_blocks is too small, or block_of counts an entry twice.
-    """
+    """`block_of` projects orthogonally, and the blocks together miss nothing."""
     manifold = at.manifold
     if not isinstance(manifold, HasBlocks):
         return None
@@ -424,12 +372,9 @@ def _blocks(at: _Tangents) -> float | None:
     return max(error, float(np.linalg.norm(rest) / np.linalg.norm(A)))
 
 
-@law(MANIFOLD)
+@law(MANIFOLD, "max_step is of another line, or safe_step goes beyond it")
 def _step_bound(at: _Tangents) -> Any:
-    """A straight line stays up to max_step, leaves there, and safe_step is shorter.
-
-    Likely cause: max_step is of another line, or safe_step goes beyond it.
-    """
+    """A straight line stays up to max_step, leaves there, and safe_step is shorter."""
     if not isinstance(at.manifold, HasStepBound):
         return None
     start, direction = dense(at.manifold.embed_point(at.x)), at.a
@@ -468,9 +413,9 @@ class _Curves:
         return self.retraction(self.manifold, self.x, xi, t)
 
 
-@law(RETRACTION, 1e-10)
+@law(RETRACTION, "a factor, a sign, or another basis", 1e-10)
 def _zero_step(at: _Curves) -> float:
-    """R(x, 0) = x, and R(−x, 0) = −x where −x is a point; likely cause: a factor, a sign, or another basis."""
+    """R(x, 0) = x, and R(−x, 0) = −x where −x is a point."""
     points = [at.x]
     # Points may come from the very factorisation whose signs the retraction forgets.
     if isinstance(at.x, np.ndarray) and at.manifold.check_point(-at.x) is None:
@@ -480,18 +425,15 @@ def _zero_step(at: _Curves) -> float:
     return max(still, *(_apart(at.manifold, *pair) for pair in zip(ends, points, strict=True)))
 
 
-@law(RETRACTION, 1e-10)
+@law(RETRACTION, "`t` is used twice, or not at all", 1e-10)
 def _scaling(at: _Curves) -> float:
-    """R(x, ξ, t) = R(x, tξ, 1); likely cause: `t` is used twice, or not at all."""
+    """R(x, ξ, t) = R(x, tξ, 1)."""
     return max(_same(at.manifold, at(xi, 0.01), at(0.01 * xi, 1.0)) for xi in at.directions)
 
 
-@law(RETRACTION)
+@law(RETRACTION, "no return to the manifold after the step; or the retraction belongs to another manifold")
 def _staying(at: _Curves) -> Any:
-    """R(x, ξ) lies on the manifold.
-
-    Likely cause: no return to the manifold after the step; or the retraction belongs to another manifold.
-    """
+    """R(x, ξ) lies on the manifold."""
     for xi in at.directions:
         for t in (0.01, 0.3, 1.0):
             try:
@@ -504,24 +446,18 @@ def _staying(at: _Curves) -> Any:
     return 0.0
 
 
-@law(RETRACTION, 0.0)
+@law(RETRACTION, "an operation in place, such as `point += …`", 0.0)
 def _purity(at: _Curves) -> float:
-    """The point and the vector that it is given stay as they are.
-
-    Likely cause: an operation in place, such as `point += …`.
-    """
+    """The point and the vector that it is given stay as they are."""
     before = [array.copy() for part in (at.x, at.directions[0]) for array in arrays_of(part)]
     at(at.directions[0], 0.01)
     after = [array for part in (at.x, at.directions[0]) for array in arrays_of(part)]
     return float(not all(map(np.array_equal, before, after)))
 
 
-@law(RETRACTION)
+@law(RETRACTION, "`reach` is of another curve or direction")
 def _reach(at: _Curves) -> Any:
-    """Curves stay up to `reach`, which is no more than max_step where they are straight.
-
-    Likely cause: `reach` is of another curve or direction.
-    """
+    """Curves stay up to `reach`, which is no more than max_step where they are straight."""
     for xi in at.directions:
         reach = at.reach(xi)
         if not reach > 0.0:
@@ -531,12 +467,9 @@ def _reach(at: _Curves) -> Any:
     return 0.0
 
 
-@law(RETRACTION, DIFFERENCES)
+@law(RETRACTION, "the derivative at 0 is given for every t, or a factor", DIFFERENCES)
 def _velocity(at: _Curves) -> float | None:
-    """velocity(t) is the derivative of the curve at t.
-
-    Likely cause: the derivative at 0 is given for every t, or a factor.
-    """
+    """velocity(t) is the derivative of the curve at t."""
     if not isinstance(at.retraction, HasVelocity):
         return None
     errors = []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import sys
 import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ WINDOW = 5
 STRAIGHT = 0.05
 
 Measure = Callable[[Any], float | str | None]
+Curve = Callable[[float], float]
 
 # Of identities between numbers near 1: some thousand roundings.
 ROUNDING = 1e-12
@@ -59,18 +58,23 @@ class Check:
     def __bool__(self) -> bool:
         return self.passed
 
+    @property
+    def verdict(self) -> str:
+        """``passed`` or ``FAILED``."""
+        return "passed" if self.passed else "FAILED"
+
+    @property
+    def numbers(self) -> str:
+        """What was measured and what was wanted, such as ``2.001, expected 2``; empty where nothing was measured."""
+        if self.measured is None or np.isnan(self.measured):
+            return ""
+        limit = "expected" if self.steps is not None else "at most"
+        return f"{_short(self.measured)}, {limit} {_short(self.expected)}"
+
     def __str__(self) -> str:
-        verdict = "passed" if self.passed else "FAILED"
-        numbers = ""
-        if self.measured is not None and not np.isnan(self.measured):
-            limit = "expected" if self.steps is not None else "at most"
-            numbers = f" {_short(self.measured)}, {limit} {_short(self.expected)}"
-        return textwrap.fill(
-            f"{verdict}  {self.name} of {self.subject}:{numbers} ({self.detail})",
-            80,
-            subsequent_indent=8 * " ",
-            break_on_hyphens=False,
-        )
+        found = f"{self.numbers} ({self.detail})".lstrip()
+        text = f"{self.verdict}  {self.name} of {self.subject}: {found}"
+        return textwrap.fill(text, 80, subsequent_indent=8 * " ", break_on_hyphens=False)
 
     def plot(self, path: Path | str) -> None:
         """Save a picture of error against step, with the expected slope beside it.
@@ -99,28 +103,18 @@ def report(checks: Iterable[Check], file: IO[str] | None = None) -> None:
         Standard output unless given.
     """
     checks = list(checks)
-    stream = sys.stdout if file is None else file
     for check in checks:
-        print(check, file=stream)
-    print(f"{sum(map(bool, checks))} of {len(checks)} checks passed.", file=stream)
+        print(check, file=file)
+    print(f"{sum(map(bool, checks))} of {len(checks)} checks passed.", file=file)
 
 
 @dataclass(frozen=True)
 class Law:
-    """A law, as an error that is no larger than a limit where the law holds.
+    """What holds, by an error that is no larger than a limit where it does, and the likely cause where it does not.
 
-    Attributes
-    ----------
-    name : str
-    says : str
-        What holds.
-    cause : str
-        What is likely wrong where it does not.
-    limit : float
-        The largest error that rounding and finite differences explain.
-    measure : callable
-        Takes what the law is about and returns the error, or a sentence on what is wrong, or None where the law does
-        not apply; nor does it where a capability is missing.
+    `limit` is the largest error that rounding and finite differences explain. `measure` takes what the law is about
+    and returns the error, or a sentence on what is wrong, or None where the law does not apply; nor does it where a
+    capability is missing.
     """
 
     name: str
@@ -151,12 +145,11 @@ class Law:
         return Check(self.name, str(subject), passed, error, self.limit, detail)
 
 
-def law(laws: list[Law], limit: float = ROUNDING, name: str = "") -> Callable[[Measure], Measure]:
+def law(laws: list[Law], cause: str, limit: float = ROUNDING, name: str = "") -> Callable[[Measure], Measure]:
     """Return a decorator that adds a function to some laws: its name is theirs, and its docstring what they say."""
 
     def add(measure: Measure) -> Measure:
-        words = " ".join((measure.__doc__ or "").split()).removesuffix(".")
-        says, cause = re.split(r"(?:;|\.) [lL]ikely cause: ", words) if words else ("", "")
+        says = (measure.__doc__ or "").removesuffix(".")
         laws.append(Law(name or measure.__name__.strip("_").replace("_", " "), says, cause, limit, measure))
         return measure
 
@@ -169,30 +162,13 @@ def hold(laws: Iterable[Law], subject: object, about: Any) -> list[Check]:
 
 
 def slope_check(
-    name: str,
-    subject: object,
-    error_at: Callable[[float], float],
-    expected: float,
-    scale: float,
-    detail: str,
-    cause: str,
+    name: str, subject: object, error_at: Curve, expected: float, scale: float, detail: str, cause: str
 ) -> Check:
-    """Return the check that an error falls with the expected power of the step.
+    """Return the check that an error falls with at least the expected power of the step, less 0.15.
 
-    The slope is fitted to five consecutive steps: the smallest that stand well above rounding and lie on
-    a line. An error that never stands above rounding is exact, and its slope counts as infinite. Large
-    steps may leave the domain; an error that is not finite at a small step fails.
-
-    Parameters
-    ----------
-    error_at : callable
-        The error for a step t.
-    expected : float
-        The least power; 0.15 below still passes.
-    scale : float
-        Size of the numbers whose difference the error is.
-    detail, cause : str
-        What the error is of, and what is likely wrong when it does not fall so fast.
+    The slope is fitted to five consecutive steps: the smallest that stand well above rounding, which is that of
+    numbers of the size `scale`, and lie on a line. An error that never stands above rounding is exact, and its slope
+    counts as infinite. Large steps may leave the domain; an error that is not finite at a small step fails.
     """
     steps = np.logspace(0.0, -6.0, 37)
     errors = np.array([_error_or_nan(error_at, t) for t in steps])
@@ -208,7 +184,7 @@ def slope_check(
     return Check(name, str(subject), passed, slope, expected, words, steps, errors)
 
 
-def _error_or_nan(error_at: Callable[[float], float], t: float) -> float:
+def _error_or_nan(error_at: Curve, t: float) -> float:
     try:
         with np.errstate(all="ignore"):
             return error_at(t)

@@ -13,18 +13,10 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line and exit.
+    """Run the command line with some arguments, those of the process unless given, and exit.
 
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        The arguments after the program's name; those of the process when absent.
-
-    Raises
-    ------
-    SystemExit
-        Always: status 0 on success, 1 when a check failed, 2 for unusable input, 130 when interrupted, 143 when
-        terminated.
+    The status is 0 on success, 1 when a check failed, 2 for unusable input, 130 when interrupted, 143 when
+    terminated.
     """
     with signals_raise(), told_in_a_sentence():
         from rmopt.cli.commands import app

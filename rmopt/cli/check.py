@@ -2,17 +2,20 @@
 
 import re
 from contextlib import nullcontext
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from rmopt.cli.failures import told_in_a_sentence
-from rmopt.cli.options import Json, OptionalOut, Quiet, Seed
 from rmopt.cli.output import OutputFolder
+from rmopt.cli.signature import Json, OptionalOut, Quiet, Seed
 from rmopt.core.errors import InvalidInputError
+from rmopt.core.files import write_json
 
 A_CHECK_FAILED = 1
+KEYS = ("name", "subject", "passed", "measured", "expected", "detail")
 
 
 def check(
@@ -26,20 +29,23 @@ def check(
     json: Json = False,
 ) -> None:
     """Check the laws of manifolds, retractions and gradients."""
+    from rmopt.cli.result import as_json, result_of
+    from rmopt.experiments import Outcome
+
     with told_in_a_sentence():
         folder = OutputFolder(out, "check") if plot or out is not None else None
     with told_in_a_sentence(folder):
         checks = _run_checks(names or [], seed, silent=quiet or json)
-        result = _result(names or [], seed, checks)
+        rows = [{key: getattr(one, key) for key in KEYS} for one in checks]
+        outcome = Outcome(data="catalogue", parameters={"names": names or []}, rows=rows)
+        result = result_of("check", seed, outcome)
         if folder is not None:
             _keep(folder.path, result, [one for one in checks if one.steps is not None] if plot else [])
     if json:
-        from rmopt.cli.result import as_json
-
         typer.echo(as_json(result))
     else:
-        _show(result["rows"], quiet, folder)
-    if not all(row["passed"] for row in result["rows"]):
+        _show(checks, quiet, folder)
+    if not all(one.passed for one in checks):
         raise typer.Exit(A_CHECK_FAILED)
 
 
@@ -62,18 +68,7 @@ def _run_checks(names: list[str], seed: int, silent: bool) -> list[Any]:
     return checks
 
 
-def _result(names: list[str], seed: int, checks: list[Any]) -> dict[str, Any]:
-    from rmopt.cli.result import result_of
-    from rmopt.experiments import Outcome
-
-    keys = ("name", "subject", "passed", "measured", "expected", "detail")
-    rows = [{key: getattr(one, key) for key in keys} for one in checks]
-    return result_of("check", seed, Outcome(data="catalogue", parameters={"names": names}, rows=rows))
-
-
 def _keep(folder: Path, result: dict[str, Any], to_plot: list[Any]) -> None:
-    from rmopt.core.files import write_json
-
     write_json(folder / "result.json", result)
     digits = len(str(len(to_plot)))
     for number, one in enumerate(to_plot, start=1):
@@ -81,30 +76,20 @@ def _keep(folder: Path, result: dict[str, Any], to_plot: list[Any]) -> None:
         one.plot(folder / f"{number:0{digits}}-{words[:80]}.png")
 
 
-def _show(rows: list[dict[str, Any]], quiet: bool, folder: OutputFolder | None) -> None:
+def _show(checks: list[Any], quiet: bool, folder: OutputFolder | None) -> None:
     from rich.console import Console
-    from rich.text import Text
 
-    from rmopt.cli.table import print_rows
-
-    console = Console(highlight=False)
-    failed = [row for row in rows if not row["passed"]]
-    shown = [
-        {
-            "result": "passed" if row["passed"] else "FAILED",
-            "law": row["name"],
-            "of": row["subject"],
-            # An error that never stands above rounding has no slope.
-            "measured": "exact" if row["passed"] and row["measured"] is None else row["measured"],
-            "expected": row["expected"],
-        }
-        for row in (failed if quiet else rows)
-    ]
-    if shown:
-        print_rows(console, shown)
-        console.print()
-    for row in failed:
-        console.print(Text(f"FAILED {row['name']} of {row['subject']}: {row['detail']}", "red"))
-    console.print(f"{len(rows) - len(failed)} of {len(rows)} checks passed.", markup=False)
+    console = Console(highlight=False, markup=False)
+    width = max(len(one.name) for one in checks)
+    for subject, group in () if quiet else groupby(checks, lambda one: one.subject):
+        console.print(subject, style="bold")
+        for one in group:
+            line = f"  {one.verdict}  {one.name:<{width}}  {one.numbers or '–'}"
+            console.print(line, style="" if one.passed else "red")
+    failed = [one for one in checks if not one.passed]
+    for one in failed:
+        numbers = f"{one.numbers}; " if one.numbers else ""
+        console.print(f"FAILED {one.name} of {one.subject}: {numbers}{one.detail}", style="red")
+    console.print(f"{len(checks) - len(failed)} of {len(checks)} checks passed.")
     if folder is not None and not quiet:
-        typer.echo(f"Written to {folder}: {len(folder.written())} files")
+        console.print(f"Written to {folder}: {len(folder.written())} files", soft_wrap=True)

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from rmopt.cli.check import check
-from rmopt.cli.listing import listing
+from rmopt.cli.plugins import listing
 from rmopt.cli.run import run
 
 app = typer.Typer(

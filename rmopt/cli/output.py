@@ -16,20 +16,9 @@ DEFAULT_PARENT = Path("rmopt-runs")
 
 
 class OutputFolder:
-    """A folder that exists and takes files.
+    """A folder that exists and takes files; None makes a new one in ``rmopt-runs``, named after the run and the time.
 
-    Parameters
-    ----------
-    out : Path or None
-        The folder; None makes a new one in ``rmopt-runs`` of the current folder, named after the run and the
-        time.
-    name : str
-        The name of the run.
-
-    Raises
-    ------
-    StorageError
-        When the folder cannot be made or does not take files, or another run writes into it.
+    One that cannot be made, does not take files, or into which another run writes is a `StorageError`.
     """
 
     def __init__(self, out: Path | None, name: str) -> None:

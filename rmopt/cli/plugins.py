@@ -1,14 +1,22 @@
-"""Experiments and data sets are found by name, through entry points; only the chosen one is imported."""
+"""Experiments and data sets: found by name, through entry points, and listed by ``rmopt list``."""
 
 import difflib
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+import typer
+
+from rmopt.cli.failures import told_in_a_sentence
+from rmopt.cli.output import OutputFolder
+from rmopt.cli.signature import Json, OptionalOut, Quiet, first_line
 from rmopt.core.errors import InvalidInputError
+from rmopt.core.files import write_json
 
 EXPERIMENTS = "rmopt.experiments"
 DATASETS = "rmopt.datasets"
+
+Entry = dict[str, str | None]
 
 
 def registered(group: str) -> list[EntryPoint]:
@@ -21,41 +29,16 @@ def package_of(entry: EntryPoint) -> str:
     return entry.dist.name if entry.dist is not None else "an unknown package"
 
 
-def find_experiment(name: str) -> EntryPoint:
-    """Return the entry point of an experiment.
-
-    Raises
-    ------
-    InvalidInputError
-        When no package, or more than one, registers the name.
-    """
+def load_experiment(name: str) -> Callable[..., Any]:
+    """Import the experiment of a name, or say which there are, or why it cannot be imported."""
     entries = registered(EXPERIMENTS)
     matches = [entry for entry in entries if entry.name == name]
     if not matches:
         raise InvalidInputError(_unknown(name, [entry.name for entry in entries]))
     if len({entry.value for entry in matches}) > 1:
-        packages = " and ".join(package_of(entry) for entry in matches)
+        packages = " and ".join(map(package_of, matches))
         raise InvalidInputError(f"experiment {name!r} is registered by {packages}; uninstall all but one.")
-    return matches[0]
-
-
-def _unknown(name: str, names: list[str]) -> str:
-    if not names:
-        return f"there is no experiment {name!r}, nor any other; install a package that has some."
-    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    question = f"; did you mean {nearest[0]!r}?" if nearest else "."
-    return f"there is no experiment {name!r}{question} Experiments: {', '.join(names)}."
-
-
-def load_experiment(name: str) -> Callable[..., Any]:
-    """Import an experiment.
-
-    Raises
-    ------
-    InvalidInputError
-        When the name is unknown, or its package cannot be imported.
-    """
-    entry = find_experiment(name)
+    entry = matches[0]
     try:
         function = entry.load()
     except ImportError as error:
@@ -68,3 +51,60 @@ def load_experiment(name: str) -> Callable[..., Any]:
             f"experiment {name!r} of {package_of(entry)} is {entry.value}, which is not a function."
         )
     return function
+
+
+def _unknown(name: str, names: list[str]) -> str:
+    if not names:
+        return f"there is no experiment {name!r}, nor any other; install a package that has some."
+    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    question = f"; did you mean {nearest[0]!r}?" if nearest else "."
+    return f"there is no experiment {name!r}{question} Experiments: {', '.join(names)}."
+
+
+def listing(out: OptionalOut = None, quiet: Quiet = False, json: Json = False) -> None:
+    """List the experiments and the data sets."""
+    content = {
+        "experiments": [describe(entry) for entry in registered(EXPERIMENTS)],
+        "datasets": [describe(entry) for entry in registered(DATASETS)],
+    }
+    if out is not None:
+        with told_in_a_sentence():
+            folder = OutputFolder(out, "list")
+        with told_in_a_sentence(folder):
+            write_json(folder.path / "list.json", content)
+    if json:
+        from rmopt.cli.result import as_json
+
+        typer.echo(as_json(content))
+    elif quiet:
+        for entry in content["experiments"] + content["datasets"]:
+            typer.echo(entry["name"])
+    else:
+        _show(content)
+
+
+def describe(entry: EntryPoint) -> Entry:
+    """Import what an entry point names and return its name, description, package, and error or None."""
+    description, error = "", None
+    try:
+        description = first_line(entry.load())
+    except Exception as raised:
+        error = f"{type(raised).__name__}: {' '.join(str(raised).split())}"
+    return {"name": entry.name, "description": description, "package": package_of(entry), "error": error}
+
+
+def _show(content: dict[str, list[Entry]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for title, entries in (("Experiments", content["experiments"]), ("Data sets", content["datasets"])):
+        table.add_row(Text(title, style="bold"))
+        for entry in entries:
+            broken = entry["error"] is not None
+            about = f"cannot be loaded: {entry['error']}" if broken else entry["description"] or ""
+            table.add_row(Text(f"  {entry['name']}"), Text(about, "red" if broken else ""))
+        if not entries:
+            table.add_row(Text("  none"))
+    Console(highlight=False).print(table)

@@ -1,5 +1,6 @@
 """``rmopt run NAME``: import one experiment, give it its options, show and keep what it returns."""
 
+import os
 import shlex
 import sys
 import tempfile
@@ -14,12 +15,14 @@ import typer
 from rmopt.cli.failures import fail, told_in_a_sentence
 from rmopt.cli.output import OutputFolder
 from rmopt.cli.plugins import EXPERIMENTS, load_experiment, registered
-from rmopt.cli.processes import rank
-from rmopt.cli.signature import as_command
+from rmopt.cli.signature import COMMON, as_command
 from rmopt.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from rmopt.experiments import Outcome, Run
+
+# What the launchers of MPICH and Intel, of Open MPI, and those with PMIx say.
+RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
 
 
 def run(
@@ -42,22 +45,14 @@ def run(
     single(args=options, prog_name=f"{context.command_path} {name}")
 
 
-def _execute(
-    name: str,
-    experiment: Callable[..., Any],
-    words: Sequence[str],
-    *,
-    seed: int,
-    out: Path | None,
-    report: bool,
-    quiet: bool,
-    json: bool,
-    **options: Any,
-) -> None:
+def _execute(name: str, experiment: Callable[..., Any], words: Sequence[str], **options: Any) -> None:
     from rmopt.experiments import Outcome, Run
 
-    if rank() > 0:
-        _follow(name, experiment, seed, out, options)
+    seed, out, report, quiet, json = (options.pop(common) for common in COMMON)
+    if _rank() > 0:
+        # The first process alone shows and keeps the outcome.
+        with tempfile.TemporaryDirectory() as own, told_in_a_sentence():
+            experiment(Run(name, seed, Path(own) if out is None else out, quiet=True), **options)
         return
     with told_in_a_sentence():
         folder = OutputFolder(out, name)
@@ -75,26 +70,20 @@ def _execute(
         _keep_and_show(this_run, outcome, folder, command if report else None)
 
 
-def _follow(
-    name: str, experiment: Callable[..., Any], seed: int, out: Path | None, options: dict[str, Any]
-) -> None:
-    """Take part as another process than the first, which alone shows and keeps the outcome."""
-    from rmopt.experiments import Run
-
-    with tempfile.TemporaryDirectory() as own, told_in_a_sentence():
-        experiment(Run(name, seed, Path(own) if out is None else out, quiet=True), **options)
+def _rank() -> int:
+    """Return the number of this process, from 0, under a launcher of MPI; 0 where there is only one."""
+    said = (os.environ.get(name, "") for name in RANKS)
+    return int(next(filter(str.isdigit, said), 0))
 
 
 def _keep_and_show(this_run: "Run", outcome: "Outcome", folder: OutputFolder, command: str | None) -> None:
-    from rmopt.cli.result import as_json, result_of
+    from rmopt.cli.result import as_json, result_of, write_report
     from rmopt.cli.table import print_rows
     from rmopt.core.files import write_json
 
     result = result_of(this_run.experiment, this_run.seed, outcome)
     write_json(this_run.path("result.json"), result)
     if command is not None:
-        from rmopt.cli.report import write_report
-
         pictures = [this_run.path(name) for name in folder.written() if name.endswith(".png")]
         write_report(this_run.path("report.html"), result, outcome, command, pictures)
     if this_run.json:

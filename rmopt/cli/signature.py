@@ -1,16 +1,44 @@
-"""An experiment's signature, with the common options in the place of the run."""
+"""The options that commands share, and an experiment's signature with them in the place of the run."""
 
 import copy
 import inspect
+import re
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
+import typer
 from typer.models import OptionInfo
 
-from rmopt.cli.options import Json, Out, Quiet, Report, Seed, path
 from rmopt.core.errors import InvalidInputError
+
+LARGEST_SEED = 2**32 - 1
+
+
+def path(text: str) -> Path:
+    """Return the path that an option names; an empty one would be the current folder."""
+    if not text.strip():
+        raise typer.BadParameter("it is empty; give a name, or a dot for the current folder.")
+    return Path(text)
+
+
+Seed = Annotated[int, typer.Option(metavar="N", min=0, max=LARGEST_SEED, help="Seed of every random choice.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        parser=path,
+        help="Write into this folder; when absent, into a new one in rmopt-runs.",
+    ),
+]
+OptionalOut = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", parser=path, help="Write the result there as well.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print only what a script needs.")]
+Report = Annotated[
+    bool, typer.Option("--report", help="Write report.html as well: table, pictures, parameters.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -25,28 +53,12 @@ COMMON = inspect.signature(_common_options).parameters
 
 
 def as_command(name: str, experiment: Callable[..., Any], body: Callable[..., None]) -> Callable[..., None]:
-    """Give a function the signature and the help of an experiment.
+    """Give `body`, which receives options by keyword, the signature and the help of an experiment.
 
-    Parameters
-    ----------
-    name : str
-        The experiment's name, for error messages.
-    experiment : callable
-        Takes a run and its own options.
-    body : callable
-        Receives the options by keyword, the common ones included.
-
-    Returns
-    -------
-    callable
-        Calls `body`; a command can be made of it.
-
-    Raises
-    ------
-    InvalidInputError
-        When the experiment's signature cannot become a command line.
+    The common options come after its own. A signature that cannot become a command line is an `InvalidInputError`.
     """
-    first, own = _split(inspect.signature(experiment))
+    own = [*inspect.signature(experiment).parameters.values()]
+    first = own.pop(0) if own else None
     if first is None or first.kind in (*_VARIADIC, inspect.Parameter.KEYWORD_ONLY):
         raise InvalidInputError(f"experiment {name!r} must take the run as its first parameter.")
     hints = get_type_hints(experiment, include_extras=True)
@@ -66,8 +78,9 @@ def as_command(name: str, experiment: Callable[..., Any], body: Callable[..., No
     def command(**options: Any) -> None:
         body(**options)
 
-    annotated = [parameter for parameter in parameters if parameter.annotation is not parameter.empty]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in annotated}
+    command.__annotations__ = {
+        one.name: one.annotation for one in parameters if one.annotation is not one.empty
+    }
     command.__doc__ = help_text(experiment)
     vars(command)["__signature__"] = inspect.Signature(parameters)
     return command
@@ -83,19 +96,12 @@ def _checked(annotation: Any) -> Any:
     return Annotated[kind, option]
 
 
-def _split(signature: inspect.Signature) -> tuple[inspect.Parameter | None, list[inspect.Parameter]]:
-    parameters = list(signature.parameters.values())
-    return next(iter(parameters), None), parameters[1:]
-
-
 def help_text(described: object) -> str:
     """Return the part of a docstring that comes before its numpydoc sections."""
-    lines = (inspect.getdoc(described) or "").splitlines()
-    for number, (title, rule) in enumerate(pairwise(lines)):
-        if title.strip() and rule.strip() and set(rule.strip()) == {"-"}:
-            lines = lines[:number]
-            break
-    return "\n".join(lines).strip()
+    before, *_ = re.split(
+        r"^.*\S.*\n *-+ *$", inspect.getdoc(described) or "", maxsplit=1, flags=re.MULTILINE
+    )
+    return before.strip()
 
 
 def first_line(described: object) -> str:

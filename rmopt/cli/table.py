@@ -1,5 +1,6 @@
 """Tables that can be read in a terminal of 80 columns and in a pipe."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,13 +12,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rmopt.cli.numbers import format_numbers
-
 Row = Mapping[str, Any]
 
 MISSING = "–"
 LONGEST_UNBROKEN_TEXT = 24
 BETWEEN_COLUMNS = 2
+# Numbers from here on, and below there, and those of so different a size, are written with powers of ten.
+LARGE, SMALL, LARGEST_SPREAD = 1e9, 1e-4, 100.0
 _HEADINGS = {"map": "mAP"}
 
 
@@ -33,16 +34,9 @@ def heading_of(key: str) -> str:
 
 
 def print_rows(console: Console, rows: Sequence[Row], headings: Mapping[str, str] | None = None) -> None:
-    """Print rows as a table; where it is too wide, as several that repeat the first column.
+    """Print rows as a table of the console's width; where it is too wide, as several that repeat the first column.
 
-    Parameters
-    ----------
-    console : Console
-        Where to print; its width is the width of the table.
-    rows : sequence of mapping
-        From snake_case keys to text, numbers or None; rows need not have the same keys.
-    headings : mapping, optional
-        Headings that replace the automatic ones.
+    Rows are mappings from snake_case keys, not always the same ones, to text, numbers or None.
     """
     columns = cells_of(rows, headings)
     if not columns:
@@ -55,15 +49,7 @@ def print_rows(console: Console, rows: Sequence[Row], headings: Mapping[str, str
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table as text.
-
-    Attributes
-    ----------
-    heading : str
-    cells : sequence of str
-    numeric : bool
-        Whether to align it on the right.
-    """
+    """A column of a table as text; a numeric one is aligned on the right."""
 
     heading: str
     cells: Sequence[str]
@@ -105,6 +91,34 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value) or MISSING
+
+
+def format_numbers(values: Sequence[float], key: str) -> list[str]:
+    """Format the finite numbers of one column; those of a key that ends in ``seconds`` are durations.
+
+    Whole numbers are grouped by thousands and durations get two decimals. Other numbers share as many
+    decimals as give the largest of them four significant digits, unless they are of too different size;
+    then each gets its own four.
+    """
+    decimals = 2 if key.endswith("seconds") else _shared_decimals(values)
+    return [_format(value, decimals, key.endswith("seconds")) for value in values]
+
+
+def _shared_decimals(values: Sequence[float]) -> int | None:
+    sizes = [abs(value) for value in values if isinstance(value, float) and value != 0]
+    if not sizes or max(sizes) >= LARGE or max(sizes) < SMALL or max(sizes) / min(sizes) > LARGEST_SPREAD:
+        return None
+    return max(0, 4 - math.ceil(math.log10(max(sizes))))
+
+
+def _format(value: float, decimals: int | None, is_duration: bool) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    if decimals is not None and not (is_duration and 0 < abs(value) < 0.01):
+        return f"{value:,.{decimals}f}"
+    if value == 0:
+        return "0"
+    return f"{value:,.0f}" if 1e3 <= abs(value) < LARGE else f"{value:#.4g}"
 
 
 def _side_by_side(columns: Sequence[Column], width: int) -> Iterator[Sequence[Column]]:

@@ -17,6 +17,7 @@ from rmopt.core.arguments import shown
 from rmopt.core.errors import InvalidInputError
 
 Array = np.ndarray
+Action = Callable[[Array], Array]
 
 
 @runtime_checkable
@@ -194,12 +195,7 @@ class Actions(Operator):
         Maps an (n, j) array X to G.T @ X.
     """
 
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        apply: Callable[[Array], Array],
-        apply_transposed: Callable[[Array], Array],
-    ) -> None:
+    def __init__(self, shape: tuple[int, ...], apply: Action, apply_transposed: Action) -> None:
         self._shape, self._apply, self._apply_transposed = tuple(shape), apply, apply_transposed
 
     @property

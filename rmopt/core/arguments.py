@@ -5,9 +5,8 @@ A check takes a name and a value, and returns the value in the type that the cod
 ``_parameter_constraints`` do.
 """
 
-from __future__ import annotations
-
 import difflib
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any, TypeVar
@@ -32,44 +31,17 @@ def number(
     most: float | None = None,
     below: float | None = None,
 ) -> float:
-    """Return a finite real number within bounds, as a float.
+    """Return a finite real number within bounds, those of `least` and `most` included, as a float.
 
-    Parameters
-    ----------
-    name : str
-        What the caller calls the argument.
-    value : object
-    least, above : float, optional
-        Lower bound, included or not.
-    most, below : float, optional
-        Upper bound, included or not.
-
-    Raises
-    ------
-    InvalidInputError
-        For anything else: a string, a boolean, a complex number, NaN, infinity, a number out of bounds.
-
-    Examples
-    --------
-    >>> number("lam", 1, least=0)
-    1.0
-    >>> number("lam", "x", least=0)
-    Traceback (most recent call last):
-    ...
-    rmopt.core.errors.InvalidInputError: lam = 'x' must be a number of at least 0.
+    Anything else is refused: a string, a boolean, a complex number, NaN, infinity, a number out of bounds:
+    ``lam = 'x' must be a number of at least 0.``
     """
     try:
-        found = float(value) if _is_real(value) else np.nan
+        found = float(value) if isinstance(value, Real) and not isinstance(value, bool) else np.nan
     except OverflowError:
         found = np.inf
-    inside = (
-        np.isfinite(found)
-        and (least is None or found >= least)
-        and (above is None or found > above)
-        and (most is None or found <= most)
-        and (below is None or found < below)
-    )
-    if not inside:
+    limits = ((least, operator.ge), (above, operator.gt), (most, operator.le), (below, operator.lt))
+    if not np.isfinite(found) or not all(bound is None or holds(found, bound) for bound, holds in limits):
         raise InvalidInputError(
             f"{name} = {shown(value)} must be {_wanted('number', least, above, most, below)}."
         )
@@ -77,17 +49,7 @@ def number(
 
 
 def integer(name: str, value: Any, least: int = 0, most: int = LARGEST) -> int:
-    """Return an integer within bounds, as an int; numpy's integers are taken, booleans and 2.0 are not.
-
-    Examples
-    --------
-    >>> integer("n_steps", np.int64(5))
-    5
-    >>> integer("rank", 2.0, 1)
-    Traceback (most recent call last):
-    ...
-    rmopt.core.errors.InvalidInputError: rank = 2.0 must be a positive integer.
-    """
+    """Return an integer within bounds, as an int; numpy's integers are taken, booleans and 2.0 are not."""
     inside = isinstance(value, Integral) and not isinstance(value, bool)
     if not inside or not least <= value <= most:
         named = most < LARGEST or (inside and value > most)
@@ -97,15 +59,7 @@ def integer(name: str, value: Any, least: int = 0, most: int = LARGEST) -> int:
 
 
 def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """Return an array of finite real numbers, as floats, and of a shape where one is given.
-
-    Examples
-    --------
-    >>> numbers("targets", [1, 2], (3,))
-    Traceback (most recent call last):
-    ...
-    rmopt.core.errors.InvalidInputError: targets must be an array of finite numbers and shape (3,), got shape (2,).
-    """
+    """Return an array of finite real numbers, as floats, and of a shape where one is given."""
     try:
         found = np.asarray(_whole(name, value))
     except ValueError as error:
@@ -117,13 +71,9 @@ def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.n
         found = found.astype(float) if real else found
     if not real or not np.isfinite(found).all() or found.shape != (found.shape if shape is None else shape):
         wanted = "finite numbers" if shape is None else f"finite numbers and shape {shape}"
-        flaw = (
-            shown(value)
-            if not real
-            else f"shape {found.shape}"
-            if np.isfinite(found).all()
-            else "NaN or infinity"
-        )
+        flaw = shown(value)
+        if real:
+            flaw = f"shape {found.shape}" if np.isfinite(found).all() else "NaN or infinity"
         raise InvalidInputError(f"{name} must be an array of {wanted}, got {flaw}.")
     return np.asarray(found, dtype=float)
 
@@ -136,16 +86,7 @@ def flag(name: str, value: Any) -> bool:
 
 
 def one_of(name: str, value: Any, known: Iterable[str]) -> str:
-    """Return a name that is among the known ones, or say which are.
-
-    Examples
-    --------
-    >>> one_of("engine", "compield", ("auto", "compiled", "reference"))
-    Traceback (most recent call last):
-    ...
-    rmopt.core.errors.InvalidInputError: engine = 'compield' is unknown; choose one of auto, compiled, reference \
-(did you mean 'compiled'?).
-    """
+    """Return a name that is among the known ones, or say which are, and which one may have been meant."""
     known = tuple(known)
     if not isinstance(value, str) or value not in known:
         near = difflib.get_close_matches(value, known, 1) if isinstance(value, str) else []
@@ -198,20 +139,13 @@ def array(name: str, value: Any) -> np.ndarray:
 
 def optional(check: Check, *bounds: Any, **keywords: Any) -> Check:
     """Return a check that lets None pass and holds everything else to `check` with the given bounds."""
-
-    def held(name: str, value: Any) -> Any:
-        return None if value is None else check(name, value, *bounds, **keywords)
-
-    return held
+    held = bounded(check, *bounds, **keywords)
+    return lambda name, value: None if value is None else held(name, value)
 
 
 def bounded(check: Check, *bounds: Any, **keywords: Any) -> Check:
     """Return a check with its bounds: ``bounded(integer, 1)``, ``bounded(number, above=0)``."""
-
-    def held(name: str, value: Any) -> Any:
-        return check(name, value, *bounds, **keywords)
-
-    return held
+    return lambda name, value: check(name, value, *bounds, **keywords)
 
 
 def check_parameters(owner: Any, checks: dict[str, Check]) -> None:
@@ -230,10 +164,6 @@ def _whole(name: str, value: Any) -> Any:
     if np.ma.is_masked(value):
         raise InvalidInputError(f"{name} has masked entries; fill them, or leave their rows out.")
     return value
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _wanted(

@@ -126,7 +126,6 @@ class WholeCost(FiniteSum):
         return self.cost.value(point)
 
     def gradient(self, point: Any) -> Ambient:
-        """Return the Euclidean gradient at a point."""
         return self.cost.gradient(point)
 
     def refuses(self, point_type: type) -> str | None:
@@ -173,11 +172,9 @@ class AgentSum(FiniteSum):
         """
 
     def value(self, point: Any) -> float:
-        """Return the sum over the agents."""
         return float(sum(self.agent_value(point, agent) for agent in self.here))
 
     def gradient(self, point: Any) -> Ambient:
-        """Return the Euclidean gradient of the sum."""
         return self.term_gradient(point, np.arange(self.n_terms))
 
     def term_gradient(self, point: Any, terms: np.ndarray) -> Ambient:

@@ -1,7 +1,5 @@
 """Files that are either whole or absent: written beside the target, then renamed; and the one way to read them."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile
@@ -34,21 +32,10 @@ _KINDS = {float: "fiub", int: "iu", bool: "biu", str: "U"}
 
 
 def write_atomically(path: Path | str, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file so that a reader sees either the old content or the new, never a part.
+    """Write a file, by a function that fills a binary stream, so that a reader sees the old content or the new.
 
-    What a killed process left beside the file is removed.
-
-    Parameters
-    ----------
-    path : Path
-        The file to create or replace; its folder is created when absent.
-    write : callable
-        Receives the binary file to write into.
-
-    Raises
-    ------
-    StorageError
-        When the disk is full or the folder is not writable; the old file is untouched.
+    Its folder is created when absent, and what a killed process left beside it is removed. Raises `StorageError`
+    when the disk is full or the folder is not writable; the old file is untouched.
     """
     path = Path(path)
     temporary = None
@@ -60,7 +47,9 @@ def write_atomically(path: Path | str, write: Callable[[IO[bytes]], object]) -> 
             write(stream)
             stream.flush()
             os.fsync(stream.fileno())
-            temporary.chmod(0o666 & ~_umask())
+            # The mask is only told while it is set.
+            os.umask(mask := os.umask(0))
+            temporary.chmod(0o666 & ~mask)
             temporary.replace(path)
     except OSError as error:
         raise StorageError(
@@ -96,12 +85,8 @@ def remove_abandoned(folder: Path, name: str = "*") -> None:
 def lock_folder(folder: Path) -> int | None:
     """Lock a folder until the descriptor that is returned is closed or the process ends, by whatever cause.
 
-    Returns None where the file system does not lock folders, as some network drives do not.
-
-    Raises
-    ------
-    BlockingIOError
-        When another process holds the lock.
+    Returns None where the file system does not lock folders, as some network drives do not. Raises `BlockingIOError`
+    when another process holds the lock.
     """
     if fcntl is None:
         return None
@@ -114,12 +99,6 @@ def lock_folder(folder: Path) -> int | None:
             raise
         return None
     return handle
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 def write_json(path: Path | str, content: Mapping[str, Any]) -> None:
@@ -135,26 +114,14 @@ def save_arrays(path: Path | str, arrays: Mapping[str, np.ndarray], about: Mappi
     write_atomically(path, lambda stream: np.savez(stream, allow_pickle=False, **described))
 
 
-def load_arrays(
-    path: Path | str, *layouts: Layout, largest: int | None = None
-) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read what `save_arrays` wrote: the arrays and the description.
+def load_arrays(path: Path | str, *layouts: Layout) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read what `save_arrays` wrote, the arrays and the description, and raise `StorageError` for anything else.
 
-    Parameters
-    ----------
-    path : Path
-    *layouts : mapping
-        The sets of arrays of which the file holds one, and nothing else; any arrays unless given.
-    largest : int, optional
-        See `read_arrays`.
-
-    Raises
-    ------
-    StorageError
-        When the file is missing or damaged, holds other arrays, or was written by a newer version.
+    The file holds the arrays of one of the layouts, and nothing else; any arrays where there is no layout. A
+    file that a newer version wrote is refused too.
     """
     with reading(path):
-        arrays = read_arrays(path, largest=largest)
+        arrays = read_arrays(path)
         if "about" not in arrays:
             raise ValueError("it has no description of itself")
         about = json.loads(arrays.pop("about").tobytes())
@@ -178,19 +145,10 @@ def load_arrays(
 def read_arrays(path: Path | str, *layouts: Layout, largest: int | None = None) -> dict[str, np.ndarray]:
     """Read arrays from an ``.npz`` file of any origin.
 
-    Parameters
-    ----------
-    path : Path
-    *layouts : mapping
-        What is read is the first of which the file has all arrays; it may hold others too. All unless given.
-    largest : int, optional
-        Bytes that the arrays may have in memory. Unless given 64 MiB, or a hundred times the size of the file where
-        that is more, up to 16 GiB.
-
-    Raises
-    ------
-    StorageError
-        When the file is missing or damaged, lacks an array, has one of another type or shape, or is too large.
+    What is read is the first of the layouts of which the file has all arrays; it may hold others too. All without a
+    layout. Raises `StorageError` when the file is missing or damaged, lacks an array, has one of another type or
+    shape, or when the arrays would have more than `largest` bytes in memory: unless given 64 MiB, or a hundred times
+    the size of the file where that is more, up to 16 GiB.
     """
     with reading(path), zipfile.ZipFile(path) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
@@ -267,13 +225,7 @@ def _fitted(arrays: Mapping[str, np.ndarray], layout: Layout) -> dict[str, np.nd
 
 @contextmanager
 def reading(path: Path | str) -> Iterator[None]:
-    """Turn whatever goes wrong in a with block, while a file is read and understood, into one sentence about it.
-
-    Raises
-    ------
-    StorageError
-        When the file is missing, cannot be read, or does not hold what it should.
-    """
+    """Turn whatever goes wrong in a with block, while a file is read and understood, into one `StorageError`."""
     try:
         yield
     except StorageError:

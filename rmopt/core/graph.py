@@ -45,6 +45,9 @@ class Graph:
         self._check()
 
     def _check(self) -> None:
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
         edges = self.edges
         if len(edges) and not (edges.min() >= 0 and edges.max() < self.n):
             raise InvalidInputError(
@@ -56,20 +59,14 @@ class Graph:
             raise InvalidInputError(f"edge {loops[0]} joins agent {edges[loops[0], 0]} to itself; remove it.")
         if len(np.unique(edges, axis=0)) != len(edges):
             raise InvalidInputError("an edge comes twice; give each pair once.")
-        island = self._unreached()
+        links = coo_array((np.ones(len(edges)), edges.T), shape=(self.n, self.n))
+        _, places = connected_components(links, directed=False)
+        island = np.flatnonzero(places != places[0])
         if island.size:
             raise InvalidInputError(
                 f"the {self.name} is not connected: no way leads from agent 0 to agent {island[0]} "
                 f"({island.size} of {self.n} cannot be reached); add edges."
             )
-
-    def _unreached(self) -> Array:
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
-
-        links = coo_array((np.ones(len(self.edges)), self.edges.T), shape=(self.n, self.n))
-        _, island = connected_components(links, directed=False)
-        return np.flatnonzero(island != island[0])
 
     def __repr__(self) -> str:
         return f"Graph({self.name}, {self.n} agents, {len(self.edges)} edges)"
@@ -173,14 +170,8 @@ class Graph:
         ) from failure
 
 
-GRAPHS: dict[str, Any] = {
-    "path": Graph.path,
-    "ring": Graph.ring,
-    "grid": Graph.grid,
-    "star": Graph.star,
-    "complete": Graph.complete,
-    "erdos-renyi": Graph.erdos_renyi,
-}
+_NAMES = ("path", "ring", "grid", "star", "complete", "erdos-renyi")
+GRAPHS: dict[str, Any] = {name: getattr(Graph, name.replace("-", "_")) for name in _NAMES}
 
 
 def as_graph(graph: Any, n: int) -> Graph:
@@ -192,10 +183,6 @@ def as_graph(graph: Any, n: int) -> Graph:
         A name of `GRAPHS`, pairs of agents, or a graph of that size.
     n : int
         Number of agents.
-
-    Returns
-    -------
-    Graph
 
     Raises
     ------

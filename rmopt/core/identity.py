@@ -1,7 +1,5 @@
 """What an object is, as a string: equal in another process where its data and its code are equal, and only there."""
 
-from __future__ import annotations
-
 import builtins
 import copyreg
 import functools
@@ -53,28 +51,13 @@ _SHARED = [
 
 
 def fingerprint(thing: Any, name: str = "it") -> str:
-    """Return a short digest of data, settings and code.
+    """Return a short digest of data, settings and code; `name` is what the caller calls them.
 
     Looks at arrays and sparse matrices, at the attributes of objects, and at the code of functions and classes with
     what they refer to; functions and classes of installed packages count by their names. Caches are no part of an
     object: values of a `functools.cached_property`, and what the class leaves out in ``__getstate__``. A class that
-    cannot be looked into says itself what it is, by a method ``fingerprint()`` that returns a string.
-
-    Parameters
-    ----------
-    thing : object
-    name : str
-        What the caller calls it.
-
-    Raises
-    ------
-    InvalidInputError
-        For what has a state that cannot be seen, as an open file or a generator has; the message says where it is.
-
-    Examples
-    --------
-    >>> fingerprint([1, np.eye(2)]) == fingerprint([1, np.eye(2)]) != fingerprint([1, np.eye(3)])
-    True
+    cannot be looked into says itself what it is, by a method ``fingerprint()`` that returns a string. What has a
+    state that cannot be seen, as an open file or a generator has, is refused, and the message says where it is.
     """
     return _Walk(name).digest(thing).hex()[:24]
 
@@ -152,12 +135,10 @@ class _Walk:
             yield from (self.digest(np.ma.getmaskarray(thing)) if np.ma.isMaskedArray(thing) else "all",)
             if kind is not np.ndarray and not np.ma.isMaskedArray(thing):
                 yield self.digest(getattr(thing, "__dict__", None))
-            plain = not thing.dtype.hasobject
-            yield (
-                np.ascontiguousarray(thing).reshape(-1).view(np.uint8)
-                if plain
-                else self.digest(thing.tolist())
-            )
+            if thing.dtype.hasobject:
+                yield self.digest(thing.tolist())
+            else:
+                yield np.ascontiguousarray(thing).reshape(-1).view(np.uint8)
         elif isinstance(thing, np.generic):
             yield from ("number", thing.dtype.str, thing.tobytes())
         elif sp.issparse(thing):

@@ -83,7 +83,5 @@ class LowRankTangent(Vector):
 
     def as_ambient(self, point: LowRankPoint) -> Factored:
         """Return ξ as an operator of rank at most 2k."""
-        return Factored(
-            np.hstack([point.U @ self.M + self.Up, point.U]),
-            np.hstack([point.V, self.Vp]),
-        )
+        left = np.hstack([point.U @ self.M + self.Up, point.U])
+        return Factored(left, np.hstack([point.V, self.Vp]))

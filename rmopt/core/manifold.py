@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from rmopt.core.ambient import Ambient
+from rmopt.core.ambient import Ambient, dense
 from rmopt.core.arguments import instance, integer, one_of, shown
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError, RmoptError
 from rmopt.core.retraction import Retraction
@@ -226,7 +226,7 @@ class Manifold(ABC):
 
 
 class FixedRankManifold(Manifold):
-    """A manifold of matrices of one rank.
+    """A manifold of matrices of one rank, whose points and tangent vectors say by `as_ambient` what they are.
 
     Attributes
     ----------
@@ -241,6 +241,19 @@ class FixedRankManifold(Manifold):
     @abstractmethod
     def with_rank(self, k: int) -> Self:
         """Return the manifold of matrices of the same shape and another rank, with the same retraction."""
+
+    def embedding(self, point: Any, tangent_vector: Any) -> Ambient:
+        return tangent_vector.as_ambient(point)
+
+    def embed_point(self, point: Any) -> Ambient:
+        return point.as_ambient()
+
+    def transport(self, point_a: Any, point_b: Any, tangent_vector_a: Any) -> Any:
+        return self.projection(point_b, self.embedding(point_a, tangent_vector_a))
+
+    def to_dense(self, point: Any) -> np.ndarray:
+        """Return a point as an n × m array; for small matrices and tests."""
+        return dense(self.embed_point(point))
 
 
 def checked_rank(k: Any, shape: tuple[int, int]) -> int:

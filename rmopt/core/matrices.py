@@ -1,7 +1,5 @@
 """What a sparse matrix must hold before compiled loops may read it: numbers of rows and columns that exist."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -12,22 +10,11 @@ from rmopt.core.errors import InvalidInputError
 
 
 def sound(name: str, matrix: Any) -> Any:
-    """Return a matrix whose sparse structure is whole, or refuse it; arrays pass as they are.
+    """Return a matrix whose sparse structure is whole, or refuse it; what is not sparse passes as it is.
 
     Compiled loops, scipy's own among them, write where the indices say. So this stands before any conversion.
-
-    Parameters
-    ----------
-    name : str
-        What the caller calls it.
-    matrix : object
-        A scipy sparse matrix or array is looked at; anything else is returned.
-
-    Raises
-    ------
-    InvalidInputError
-        When indices lie outside of the matrix, or arrays of the structure have other lengths than they say; for
-        complex numbers.
+    Refused are indices outside of the matrix, arrays of the structure with other lengths than they say, and complex
+    numbers.
     """
     if not sp.issparse(matrix):
         return matrix

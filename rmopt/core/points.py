@@ -1,7 +1,5 @@
 """What points and states are made of, whatever their class: arrays and numbers, in a fixed order and by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -25,13 +23,7 @@ def rebuilt(template: Any, arrays: list[Array]) -> Any:
 
 
 def packed(state: Any) -> dict[str, Array]:
-    """Return the arrays and numbers of a state by their names, such as ``factors.A``.
-
-    Raises
-    ------
-    InvalidInputError
-        When the state holds anything else.
-    """
+    """Return the arrays and numbers of a state by their names, such as ``factors.A``, and refuse anything else."""
     arrays = {name: np.asarray(leaf) for name, leaf, _ in _leaves(state)}
     for name, array in arrays.items():
         if array.dtype.hasobject:
@@ -45,18 +37,9 @@ def packed(state: Any) -> dict[str, Array]:
 def unpacked(arrays: Mapping[str, Array], template: Any) -> Any:
     """Return the state that `packed` took apart, in memory of its own.
 
-    Parameters
-    ----------
-    arrays : mapping from str to array
-    template : object
-        Any state of the same run: names, types and shapes must be as there (but integers of a start may have become
-        reals). A dataclass that names some of its arrays in a class attribute ``varying`` has others in each state:
-        the last axis of these may have any length.
-
-    Raises
-    ------
-    InvalidInputError
-        When something is missing, too much, or of another type or shape.
+    `template` is any state of the same run: names, types and shapes must be as there, or `InvalidInputError` is
+    raised (but integers of a start may have become reals). A dataclass that names some of its arrays in a class
+    attribute ``varying`` has others in each state: the last axis of these may have any length.
     """
     wanted = {name: (np.asarray(leaf), varies) for name, leaf, varies in _leaves(template)}
     if arrays.keys() != wanted.keys():
@@ -101,13 +84,9 @@ def _filled(template: Any, name: str, leaf_of: Callable[[str, Any], Array]) -> A
     parts, made = _parts(template), type(template)
     if parts is None:
         leaf = leaf_of(name, template)
-        return (
-            leaf
-            if isinstance(template, np.ndarray)
-            else leaf[()]
-            if isinstance(template, np.generic)
-            else leaf.item()
-        )
+        if isinstance(template, np.ndarray):
+            return leaf
+        return leaf[()] if isinstance(template, np.generic) else leaf.item()
     new = {key: _filled(part, f"{name}.{key}".lstrip("."), leaf_of) for key, part in parts.items()}
     if isinstance(template, Mapping):
         return made(new)

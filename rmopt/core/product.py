@@ -64,7 +64,6 @@ class BlockDiagonal(Operator):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of rows and columns, the sums over the blocks."""
         return sum(n for n, _ in self.shapes), sum(m for _, m in self.shapes)
 
     @property
@@ -102,12 +101,8 @@ def offsets(shapes: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
 def diagonal_blocks(ambient: Any, shapes: Sequence[tuple[int, int]]) -> dict[int, Any]:
     """Return the blocks on the diagonal of an ambient matrix that are not zero, by their number.
 
-    `Parts`, a list or a tuple hold the blocks themselves, in the order of the parts.
-
-    Raises
-    ------
-    InvalidInputError
-        When the matrix has another shape, or there is another number of parts.
+    `Parts`, a list or a tuple hold the blocks themselves, in the order of the parts. A matrix of another shape, or
+    another number of parts, is refused.
     """
     if isinstance(ambient, BlockDiagonal) and ambient.shapes == tuple(shapes):
         return ambient.blocks

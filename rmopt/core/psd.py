@@ -84,7 +84,5 @@ class PSDTangent(Vector):
 
     def as_ambient(self, point: PSDPoint) -> Factored:
         """Return ξ as an operator of rank at most 2k."""
-        return Factored(
-            np.hstack([point.Q @ self.M + self.Qp, point.Q]),
-            np.hstack([point.Q, self.Qp]),
-        )
+        left = np.hstack([point.Q @ self.M + self.Qp, point.Q])
+        return Factored(left, np.hstack([point.Q, self.Qp]))

@@ -1,7 +1,5 @@
 """The abstract retraction: how to move from a point along a tangent vector and stay on the manifold."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Protocol, runtime_checkable
 

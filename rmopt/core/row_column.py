@@ -37,7 +37,6 @@ class RowColumn(Operator):
 
     @property
     def T(self) -> RowColumn:
-        """The transposed matrix, which is the same."""
         return self
 
     @property

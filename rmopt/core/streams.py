@@ -1,7 +1,5 @@
 """Randomness: one integer seeds a run, and named streams of it never meet."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Any
 
@@ -29,18 +27,9 @@ class Stream(IntEnum):
 
 
 def seed_of(random_state: Any) -> int:
-    """Return the integer that repeats a run.
+    """Return the integer that repeats a run, from an integer, a generator (its next number), or None.
 
-    Parameters
-    ----------
-    random_state : int, Generator, RandomState or None
-        A non-negative integer is itself; a generator gives its next number; None draws one from the system, and
-        follows no global seed.
-
-    Raises
-    ------
-    InvalidInputError
-        For anything else.
+    None draws one from the system, and follows no global seed. Anything else raises `InvalidInputError`.
     """
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])

@@ -2,12 +2,11 @@
 
 from rmopt.costs.bilinear import Bilinear, BilinearSum, TripletSum
 from rmopt.costs.convex import ConvexCost, HasFactorPreconditioner, LocalModel, SumOfCosts, Trace
-from rmopt.costs.embedded import EmbeddedCost
+from rmopt.costs.embedded import EmbeddedCost, Grid, Pairing, Pairs, PairwiseDistance
 from rmopt.costs.gossip import GossipCost
 from rmopt.costs.log_det import LogDetTriplet
 from rmopt.costs.losses import LOSSES, Loss, absolute, hinge, logistic, squared, squared_hinge
 from rmopt.costs.on_factors import OnFactors
-from rmopt.costs.pairwise import Grid, Pairing, Pairs, PairwiseDistance
 
 __all__ = [
     "LOSSES",

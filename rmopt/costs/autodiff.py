@@ -1,7 +1,5 @@
 """Costs by automatic differentiation: of the factors of W = A Bᵀ, or of a point that is an array."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +15,29 @@ from rmopt.core.psd import PSDPoint
 __all__ = ["AutogradArrayCost", "AutogradCost", "autograd_cost"]
 
 
-class AutogradCost(Cost):
+class _Automatic(Cost):
+    """A cost that is a function written with ``autograd.numpy``."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.__doc__ = function.__doc__
+
+    def __call__(self, *arguments: Array) -> float:
+        """Return the function's value, checked to be a number."""
+        return _number(self.function(*arguments), self._name)
+
+    @property
+    def _name(self) -> str:
+        return f"the cost {_name_of(self.function)}"
+
+    def _fitting(self, point: Any) -> Any:
+        reason = self.refuses(type(point))
+        if reason is not None:
+            raise InvalidInputError(reason)
+        return point
+
+
+class AutogradCost(_Automatic):
     """A cost f(A, B) that depends on A Bᵀ alone, with exact gradient and Hessian actions.
 
     The action G @ X of the gradient G at W = A Bᵀ is the derivative of f([A E], [B X]) with respect to
@@ -40,32 +60,15 @@ class AutogradCost(Cost):
     remedy = "write a function of the point alone, instead of the factors A and B"
     _probed = False
 
-    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
-        self.function = function
-        self.__doc__ = function.__doc__
-
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in vars(self).items() if key != "_probed"}
 
-    def __call__(self, A: Array, B: Array) -> float:
-        """Return f(A, B), checked to be a number."""
-        return _number(self.function(A, B), self._name)
-
     def value(self, point: LowRankPoint | PSDPoint) -> float:
-        """Return f at the factors of a point (errors: see the class)."""
-        A, B = self._factors(point)
-        return self(A, B)
+        return self(*self._factors(point))
 
     def gradient(self, point: LowRankPoint | PSDPoint) -> Actions:
         A, B = self._factors(point)
-
-        def apply(X: Array) -> Array:
-            return _slope_at_zero(lambda E: self.function(_beside(A, E), _beside(B, X)), A, X)
-
-        def apply_transposed(X: Array) -> Array:
-            return _slope_at_zero(lambda E: self.function(_beside(A, X), _beside(B, E)), B, X)
-
-        return Actions((A.shape[0], B.shape[0]), apply, apply_transposed)
+        return _derivative(A, B, lambda left, right: self.function(_beside(A, left), _beside(B, right)))
 
     def hessian(self, point: LowRankPoint | PSDPoint, direction: Factored) -> Actions:
         """Return the derivative of the gradient along a direction L Rᵀ, as an operator.
@@ -80,23 +83,10 @@ class AutogradCost(Cost):
         def along(left: Any, right: Any) -> Any:
             return grad(lambda t: self.function(_beside(A, t * L, left), _beside(B, R, right)) + 0.0 * t)(0.0)
 
-        def apply(X: Array) -> Array:
-            return _slope_at_zero(lambda E: along(E, X), A, X)
-
-        def apply_transposed(X: Array) -> Array:
-            return _slope_at_zero(lambda E: along(X, E), B, X)
-
-        return Actions((A.shape[0], B.shape[0]), apply, apply_transposed)
-
-    @property
-    def _name(self) -> str:
-        return f"the cost {_name_of(self.function)}"
+        return _derivative(A, B, along)
 
     def _factors(self, point: LowRankPoint | PSDPoint) -> tuple[Array, Array]:
-        reason = self.refuses(type(point))
-        if reason is not None:
-            raise InvalidInputError(reason)
-        W = point.as_ambient()
+        W = self._fitting(point).as_ambient()
         A, B = W.left, W.right
         if not self._probed:
             self._probe(A, B)
@@ -127,7 +117,7 @@ class AutogradCost(Cost):
                 )
 
 
-class AutogradArrayCost(Cost):
+class AutogradArrayCost(_Automatic):
     """A cost f(X) of a point that is an array, as on `Grassmann`, `PositiveDefinite` and `Euclidean`.
 
     Parameters
@@ -144,22 +134,13 @@ class AutogradArrayCost(Cost):
     point_type = np.ndarray
     remedy = "on matrices of one rank write a function of A and B with W = A Bᵀ"
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self.function = function
-        self.__doc__ = function.__doc__
-
-    def __call__(self, X: Array) -> float:
-        """Return f(X), checked to be a number."""
-        return _number(self.function(X), self._name)
-
     def value(self, point: Array) -> float:
-        return self(self._array(point))
+        return self(self._fitting(point))
 
     def gradient(self, point: Array) -> Array:
-        """Return the Euclidean gradient."""
         from autograd import grad
 
-        self(self._array(point))
+        self.value(point)
         return np.asarray(grad(self._tied)(point))
 
     def hessian(self, point: Array, direction: Any) -> Array:
@@ -167,22 +148,12 @@ class AutogradArrayCost(Cost):
         from autograd import grad
         from autograd import numpy as anp
 
-        self(self._array(point))
+        self.value(point)
         along = dense(direction)
         return np.asarray(grad(lambda X: anp.sum(grad(self._tied)(X) * along) + _nothing_of(X))(point))
 
     def _tied(self, X: Any) -> Any:
         return self.function(X) + _nothing_of(X)
-
-    @property
-    def _name(self) -> str:
-        return f"the cost {_name_of(self.function)}"
-
-    def _array(self, point: Any) -> Array:
-        reason = self.refuses(type(point))
-        if reason is not None:
-            raise InvalidInputError(reason)
-        return point
 
 
 def autograd_cost(function: Callable[..., Any]) -> AutogradCost | AutogradArrayCost:
@@ -242,6 +213,18 @@ def _number(value: Any, name: str) -> float:
     if not np.isrealobj(value) or np.asarray(value).dtype.kind not in "fiub":
         raise InvalidInputError(f"{name} returned {value!r}; it must return a real number.")
     return float(value)
+
+
+def _derivative(A: Array, B: Array, function: Callable[[Any, Any], Any]) -> Actions:
+    """Return the operator of which each action is the slope at 0 of f(E, X), by the block E that is not given."""
+
+    def apply(X: Array) -> Array:
+        return _slope_at_zero(lambda E: function(E, X), A, X)
+
+    def apply_transposed(X: Array) -> Array:
+        return _slope_at_zero(lambda E: function(X, E), B, X)
+
+    return Actions((A.shape[0], B.shape[0]), apply, apply_transposed)
 
 
 def _slope_at_zero(function: Callable[[Any], Any], beside: Array, X: Array) -> Array:

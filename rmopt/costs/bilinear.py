@@ -1,7 +1,5 @@
 """Costs that score pairs by a bilinear form: Σ φ(lᵀ W r, y)."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any
 
@@ -51,7 +49,6 @@ class Bilinear(FiniteSum):
         """Return every term, in the form `resolve` reads."""
 
     def refuses(self, point_type: type) -> str | None:
-        """Return why points of a class score no pairs, or None."""
         if hasattr(point_type, "bilinear") or issubclass(point_type, np.ndarray):
             return None
         return (
@@ -65,7 +62,6 @@ class Bilinear(FiniteSum):
         return self.left.shape[1], self.right.shape[1]
 
     def value(self, point: LowRankPoint) -> float:
-        """Return the sum of all losses."""
         return float(self.term_values(point, self.all_terms()).sum())
 
     def term_values(self, point: LowRankPoint, terms: Array) -> Array:
@@ -138,7 +134,6 @@ class BilinearSum(Bilinear):
         return self.left.shape[0]
 
     def all_terms(self) -> Array:
-        """Return the numbers of all pairs."""
         return np.arange(self.n_terms)
 
     def resolve(self, terms: Array) -> tuple[Array, Array, Array, Array]:
@@ -169,9 +164,8 @@ class TripletSum(Bilinear):
         self.left = as_rows(queries, "queries")
         self.right = self.left if documents is queries else as_rows(documents, "documents")
         self.loss = as_loss(loss)
-        self.triplets = (
-            None if triplets is None else checked_triplets(triplets, self.left.shape[0], self.right.shape[0])
-        )
+        counts = self.left.shape[0], self.right.shape[0]
+        self.triplets = None if triplets is None else checked_triplets(triplets, *counts)
 
     @property
     def n_terms(self) -> int | None:
@@ -185,7 +179,6 @@ class TripletSum(Bilinear):
         return [(0, n_queries), (0, n_documents), (0, n_documents)]
 
     def all_terms(self) -> Array:
-        """Return all triplets, flattened."""
         if self.triplets is None:
             raise InvalidInputError(
                 "this TripletSum is a stream without stored triplets, so it has no total value; "
@@ -207,13 +200,7 @@ def scores(point: Any, left: Any, right: Any) -> Array:
 
 
 def checked_triplets(triplets: Any, n_queries: int, n_documents: int) -> Array:
-    """Return triplets (query, positive, negative) of row numbers as an int64 array of shape (T, 3).
-
-    Raises
-    ------
-    InvalidInputError
-        For another shape, no triplet, numbers that are no integers, or rows that do not exist.
-    """
+    """Return triplets of numbers of rows that exist as an int64 array of shape (T, 3), or refuse them."""
     triplets = array("triplets", triplets)
     if triplets.ndim != 2 or triplets.shape[1] != 3 or len(triplets) == 0:
         raise InvalidInputError(

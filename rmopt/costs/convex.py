@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from rmopt.core.ambient import Actions, Ambient, Array, Factored, dense
+from rmopt.core.ambient import Actions, Ambient, Array, Factored, Sum, dense
 from rmopt.core.arguments import number, optional
 from rmopt.core.cost import Cost
 from rmopt.core.errors import InvalidInputError
@@ -172,7 +172,6 @@ class SumOfCosts(ConvexCost):
         return " + ".join(map(repr, self.parts))
 
     def at(self, Y: Array) -> LocalModel:
-        """Return value and derivatives around YYᵀ."""
         return _SumModel(Y, [part.at(Y) for part in self.parts])
 
     def mixture(self, factors: Sequence[Array]) -> Mixture:
@@ -201,13 +200,7 @@ class _SumModel(LocalModel):
         return np.sum([part.apply(V) for part in self.parts], axis=0)
 
     def along(self, A: Array, B: Array) -> Ambient:
-        actions = [part.along(A, B) for part in self.parts]
-
-        def apply(V: Array) -> Array:
-            return np.sum([action @ V for action in actions], axis=0)
-
-        n = len(self.factor)
-        return Actions((n, n), apply, apply)
+        return Sum(*(part.along(A, B) for part in self.parts))
 
     def factor_gradient(self) -> Array:
         return np.sum([part.factor_gradient() for part in self.parts], axis=0)
@@ -255,7 +248,6 @@ class Trace(ConvexCost):
         return f"Trace({self.beta:g})"
 
     def at(self, Y: Array) -> LocalModel:
-        """Return value and derivatives around YYᵀ."""
         return _TraceModel(Y, self.beta)
 
     def mixture(self, factors: Sequence[Array]) -> Mixture:

@@ -1,7 +1,5 @@
 """Agents that each fit their own data and agree with their neighbours."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rmopt.core.ambient import Array, dense
@@ -63,12 +61,8 @@ class GossipCost(FiniteSum):
             raise InvalidInputError(
                 f"{type(tasks).__name__} has {rows} rows, and points of {manifold} have {wanted}; make them agree."
             )
-        self.tasks, self.graph, self.rho, self.manifold = (
-            tasks,
-            graph,
-            number("rho", rho, least=0, most=1e150),
-            manifold,
-        )
+        self.tasks, self.graph, self.manifold = tasks, graph, manifold
+        self.rho = number("rho", rho, least=0, most=1e150)
         if self.rho > 0.0 and not manifold.knows("log"):
             raise MissingCapabilityError(
                 f"{manifold} has no closed form of a logarithm (`log`), along which neighbours attract each other; "
@@ -92,7 +86,6 @@ class GossipCost(FiniteSum):
         return [(-1, self.n_terms)]
 
     def value(self, point: Parts) -> float:
-        """Return the cost."""
         fits = sum(self.tasks.agent_value(part, agent) for agent, part in enumerate(point))
         return float(fits + 0.5 * self.rho * np.sum(self.gaps(point) ** 2))
 

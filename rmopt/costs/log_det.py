@@ -1,7 +1,5 @@
 """Triplet losses with a log-determinant barrier: the cost of metric learning."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +8,7 @@ import scipy.sparse as sp
 from scipy.linalg import cho_factor, cho_solve
 
 from rmopt.core.ambient import Array, dense
-from rmopt.core.arguments import number
+from rmopt.core.arguments import bounded, number
 from rmopt.core.cost import BlockCost
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.row_column import RowColumn
@@ -71,10 +69,9 @@ class LogDetTriplet(BlockCost):
         kappa: float = 0.0,
         sparsity: float = 0.0,
     ) -> None:
-        self.alpha, self.kappa = (
-            number(name, value, least=0, most=1e150) for name, value in (("alpha", alpha), ("kappa", kappa))
-        )
-        self.sparsity = number("sparsity", sparsity, least=0, most=1e150)
+        weight = bounded(number, least=0, most=1e150)
+        self.alpha, self.kappa = weight("alpha", alpha), weight("kappa", kappa)
+        self.sparsity = weight("sparsity", sparsity)
         self.beta = number("beta", beta, most=1e150)
         if not self.beta > 0.0:
             raise InvalidInputError(
@@ -175,7 +172,7 @@ class LogDetTriplet(BlockCost):
         """Return the multiple of the identity with the least cost: a start that has the right scale."""
         from scipy.optimize import brentq
 
-        inner = self._inner(self._plain)
+        inner = self._inner(lambda rows: dense(self.X[rows]))
         targets, d = np.ones(len(inner)), self.n_blocks
 
         def slope(scale: float) -> float:
@@ -189,10 +186,6 @@ class LogDetTriplet(BlockCost):
 
     def _shifted(self, point: Array) -> Array:
         return point + self.kappa * np.eye(len(point)) if self.kappa > 0.0 else point
-
-    def _plain(self, rows: Array) -> Array:
-        part = self.X[rows]
-        return part.toarray() if sp.issparse(part) else part
 
     def _inner(self, moved: Callable[[Array], Array], some: Array | None = None) -> Array:
         """Return m_qᵀ(p − n) of triplets, where `moved` maps row numbers to the vectors m of these rows."""

@@ -1,7 +1,5 @@
 """Scalar losses φ(z, y) of a score z and a target y."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache

@@ -13,16 +13,7 @@ from rmopt.core.matrices import sound
 def as_rows(matrix: Any, name: str) -> sp.csr_array:
     """Return a dense or sparse matrix as a CSR array: float64, int32 indices, sorted, no duplicates.
 
-    Parameters
-    ----------
-    matrix : array or sparse matrix, shape (n_rows, n_features)
-    name : str
-        How error messages call the argument.
-
-    Raises
-    ------
-    InvalidInputError
-        For anything that is not a matrix of finite real numbers.
+    Anything that is not a matrix of finite real numbers raises an `InvalidInputError` that calls it by the name.
     """
     if not sp.issparse(sound(name, matrix)):
         matrix = array(name, matrix)

@@ -72,13 +72,8 @@ class Engine(ABC):
     def dump(self, state: Any) -> Any:
         """Return the point at which a state stands; the state is not changed."""
 
-    def pack(self, state: Any) -> dict[str, Array]:
-        """Return the arrays that hold a state completely, to the last bit (see `rmopt.core.points.packed`)."""
-        return packed(state)
-
-    def unpack(self, arrays: dict[str, Array], template: Any) -> Any:
-        """Return the state that `pack` took apart (see `rmopt.core.points.unpacked`)."""
-        return unpacked(arrays, template)
+    # A state's arrays to the last bit, and back: pack(state), and unpack(arrays, template) with any state of the run.
+    pack, unpack = staticmethod(packed), staticmethod(unpacked)
 
 
 def diverged(step: int, eta: float) -> DivergedError:
@@ -119,22 +114,8 @@ def checked(
 ) -> Array:
     """Return a schedule as int64 numbers, or refuse one that names what is not there.
 
-    Parameters
-    ----------
-    schedule : array
-    etas : array
-        One for each step.
-    ranges : sequence of (int, int or None)
-        See `FiniteSum.term_ranges`.
-    batch_size : int, optional
-        Terms per step; any number unless given.
-    what : str
-        What the numbers are called.
-
-    Raises
-    ------
-    InvalidInputError
-        For another shape, numbers that are no integers, or numbers out of range.
+    There is one of the `etas` for each step; `ranges` are those of `FiniteSum.term_ranges`, `batch_size` the terms
+    per step (any number unless given), and `what` is what the numbers are called.
     """
     schedule, steps, width = np.asarray(schedule), len(etas), len(ranges)
     if not len(schedule) and not steps:

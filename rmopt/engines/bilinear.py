@@ -1,4 +1,4 @@
-"""The compiled engines of LORETA-1 and LORETA-1-PSD: bilinear costs, one sparse rank-one term a step."""
+"""The compiled engines of LORETA: bilinear costs, one sparse rank-one term a step or several."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ import scipy.sparse as sp
 from rmopt.core.ambient import Array
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.matrices import sound
+from rmopt.core.problem import Problem
+from rmopt.core.retraction import Retraction
 from rmopt.costs.bilinear import Bilinear, BilinearSum, TripletSum
 from rmopt.costs.losses import Loss, as_compiled
 from rmopt.engines.base import Runs
-from rmopt.engines.gauge import SYMMETRIC, Gauge
-from rmopt.engines.gauged import GaugedEngine, GaugedState
-from rmopt.kernels import bilinear_sgd, psd_sgd
-from rmopt.kernels.custom import loop_with_slope
+from rmopt.engines.gauged import SYMMETRIC, Gauge, GaugedEngine, GaugedState
+from rmopt.kernels import batch_sgd, bilinear_sgd
+from rmopt.kernels.losses import loop_with_slope
 from rmopt.kernels.terms import Rows, Terms
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import MetricProjection, Orthographic, SecondOrder, SecondOrderPSD
@@ -47,16 +48,16 @@ class BilinearEngine(GaugedEngine):
         object.__setattr__(self, "_rows", rows_of(self.cost.left, self.cost.right))
 
     def terms(self, schedule: Array, etas: Array) -> Terms:
-        """Return rows, targets and step sizes."""
         return Terms(*self.cost.resolve(schedule.ravel()), etas)
 
     def loop(
         self, state: GaugedState, terms: Terms, position: int, probe_every: int, growth_limit: float
     ) -> tuple[int, int]:
         loop, code = loop_of(bilinear_sgd, self.cost.loss)
+        kernel = self.retraction.kernel
+        kinds = (None, kernel) if self.gauge is SYMMETRIC else (kernel, None)
         return loop(
-            self.retraction.kernel, code, state.factors, state.counters, *self._rows, terms,
-            position, probe_every, growth_limit,
+            *kinds, code, state.factors, state.counters, *self._rows, terms, None, position, probe_every, growth_limit
         )  # fmt: skip
 
 
@@ -69,24 +70,39 @@ class SymmetricBilinearEngine(BilinearEngine):
 
     manifold: PSDFixedRank  # type: ignore[assignment]
 
+
+@dataclass(frozen=True)
+class BatchEngine(BilinearEngine):
+    """The steps of LORETA-r: those of `ReferenceEngine` on batches of up to k terms, for `SecondOrder`.
+
+    Costs O(nnz·(k + r) + k²r) a step for r ≤ k terms with nnz non-zeros in all (Shalit et al. 2012,
+    Algorithm 3, needs O((n + m)(k + r)²)).
+    """
+
+    runs = BILINEAR | {"retraction": (SecondOrder,)}
+
+    @classmethod
+    def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
+        k = problem.manifold.rank  # type: ignore[attr-defined]
+        if 1 < how <= k:
+            return None
+        return f"a step looks at {how} terms, and the compiled kernel at no more than k = {k}"
+
     def loop(
         self, state: GaugedState, terms: Terms, position: int, probe_every: int, growth_limit: float
     ) -> tuple[int, int]:
-        loop, code = loop_of(psd_sgd, self.cost.loss)
+        loop, code = loop_of(batch_sgd, self.cost.loss)
         return loop(
-            code, state.factors, state.counters, *self._rows, terms, position, probe_every, growth_limit
-        )
+            code, state.factors, state.counters, *self._rows, terms, self.batch_size,
+            position, probe_every, growth_limit,
+        )  # fmt: skip
 
 
 def rows_of(left: Any, right: Any) -> tuple[Rows, Rows]:
     """Return the rows of two sparse arrays (CSR) in the form of the kernels, which write where the indices say."""
     for name, rows in (("left", left), ("right", right)):
-        if (
-            not sp.issparse(rows)
-            or rows.format != "csr"
-            or rows.dtype != float
-            or rows.indices.dtype != np.int32
-        ):
+        is_csr = sp.issparse(rows) and rows.format == "csr"
+        if not is_csr or rows.dtype != float or rows.indices.dtype != np.int32:
             raise InvalidInputError(
                 f"{name} is no CSR array of float64 now; make the cost again from the data."
             )

@@ -11,8 +11,7 @@ from rmopt.core.manifold import HasBlocks, HasStepBound
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import HasVelocity, Retraction
 from rmopt.engines.base import Engine, unlike
-from rmopt.engines.batch import BatchEngine
-from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine
+from rmopt.engines.bilinear import BatchEngine, BilinearEngine, SymmetricBilinearEngine
 from rmopt.engines.blocked import BlockedEngine
 from rmopt.engines.coordinate import BlockEngine, CoordinateEngine
 from rmopt.engines.log_det import LogDetEngine

@@ -79,16 +79,12 @@ class CoordinateEngine(BlockEngine):
     search: int
 
     def load(self, point: Any) -> CoordinateState:
-        """Return a state that stands at a point."""
         d = self.manifold.n_blocks
         return CoordinateState(point, np.full(d, np.inf), np.ones(d))
 
+    # Overflow is reported once, by the length of the gradient.
+    @np.errstate(all="ignore")
     def advance(self, state: CoordinateState, schedule: Array, etas: Array) -> CoordinateState:
-        # Overflow is reported once, by the length of the gradient.
-        with np.errstate(all="ignore"):
-            return self._advance(state, schedule, etas)
-
-    def _advance(self, state: CoordinateState, schedule: Array, etas: Array) -> CoordinateState:
         point, lengths, scales = state.point, state.lengths.copy(), state.scales.copy()
         updates = state.updates
         blocks = blocks_of(schedule, etas, self.manifold.n_blocks).tolist()
@@ -172,7 +168,6 @@ class CoordinateEngine(BlockEngine):
         return float(min(bisect(slope, low, high, xtol=1e-300, rtol=tight, maxiter=500) * BEYOND, upper))
 
     def dump(self, state: CoordinateState) -> Any:
-        """Return the point."""
         return state.point
 
     def gradients_of(self, state: CoordinateState) -> tuple[Array, Array]:

@@ -1,9 +1,9 @@
-"""What every compiled engine on lifted factors shares: the care for the gauge."""
+"""What every compiled engine on lifted factors shares: a gauge that is made from a point, watched and renewed."""
 
 from __future__ import annotations
 
 import warnings
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -12,20 +12,111 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.cost import FiniteSum
 from rmopt.core.errors import DivergedError, InvalidInputError
+from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import FixedRankManifold
 from rmopt.core.problem import Problem
+from rmopt.core.psd import PSDPoint
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, checked, diverged
-from rmopt.engines.gauge import GENERAL, Gauge
 from rmopt.engines.reference import ReferenceEngine, ReferenceState
+from rmopt.kernels.lifted import Factors
+from rmopt.kernels.lifted_psd import SymmetricFactors
 from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED, STEP_REFUSED, Counters
+from rmopt.linalg import factor_product, symmetric
 
+# Columns are padded with zeros to a multiple of this, so that vector loops have no remainder.
+LANES = 4
 # The inverses are renewed when a probe finds them off by this much, or when a bound on the condition
 # number of a Gram matrix has grown by this factor since the last renewal.
 DRIFT_LIMIT = 1e-11
 CONDITION_GROWTH = 1e4
 # So many slow steps in one piece of work are no reason for a hint.
 FEW = 20
+
+
+class Gauge(ABC):
+    """How points and lifted factors belong together."""
+
+    @abstractmethod
+    def factors_of(self, point: Any) -> Any:
+        """Return factors with orthonormal columns and a diagonal core, padded with zero columns."""
+
+    @abstractmethod
+    def point_of(self, factors: Any, k: int) -> Any:
+        """Return the point of rank k at which factors stand."""
+
+    @staticmethod
+    def sides(factors: Any) -> list[tuple[Array, Array]]:
+        """Return each tall factor with the inverse of its Gram matrix; C and C_inverse stand between the two."""
+        count = len(factors) // 2 - 1
+        return list(zip(factors[:count], factors[-count:], strict=True))
+
+    def fresh_counters(self, factors: Any) -> Counters:
+        """Return counters for newly made factors."""
+        size = np.array([np.vdot(tall, tall) for tall, _ in self.sides(factors)])
+        return Counters(counts=np.zeros(2, dtype=np.int64), size=size)
+
+    def condition(self, factors: Any, counters: Counters) -> float:
+        """Return a bound on the condition numbers of the Gram matrices."""
+        inverses = [inverse for _, inverse in self.sides(factors)]
+        return max(float(size * np.trace(H)) for size, H in zip(counters.size, inverses, strict=True))
+
+    def drift(self, factors: Any, k: int) -> float:
+        """Return how far the kept inverses are from the true ones, along one fixed random direction."""
+        e = np.random.default_rng(0).standard_normal(k)
+        worst = np.abs(factors.C_inverse[:k, :k] @ (factors.C[:k, :k] @ e) - e).max()
+        for padded, H in self.sides(factors):
+            tall = padded[:, :k]
+            worst = max(worst, np.abs(H[:k, :k] @ (tall.T @ (tall @ e)) - e).max())
+        return float(worst)
+
+
+class GeneralGauge(Gauge):
+    """W = A C Bᵀ."""
+
+    def factors_of(self, point: LowRankPoint) -> Factors:
+        P, sigma, Qt = np.linalg.svd(point.S)
+        C, C_inverse, H = _squares(sigma)
+        return Factors(padded(point.U @ P), padded(point.V @ Qt.T), C, C_inverse, H, H.copy())
+
+    def point_of(self, factors: Factors, k: int) -> LowRankPoint:
+        return LowRankPoint(*factor_product(factors.A[:, :k], factors.C[:k, :k], factors.B[:, :k]))
+
+
+class SymmetricGauge(Gauge):
+    """W = Y C Yᵀ."""
+
+    def factors_of(self, point: PSDPoint) -> SymmetricFactors:
+        values, vectors = np.linalg.eigh(point.S)
+        return SymmetricFactors(padded(point.Q @ vectors), *_squares(values))
+
+    def point_of(self, factors: SymmetricFactors, k: int) -> PSDPoint:
+        Q, triangle = np.linalg.qr(factors.Y[:, :k])
+        return PSDPoint(Q, symmetric(triangle @ factors.C[:k, :k] @ triangle.T))
+
+
+GENERAL = GeneralGauge()
+SYMMETRIC = SymmetricGauge()
+
+
+def _squares(sigma: Array) -> tuple[Array, Array, Array]:
+    """Return C, C⁻¹ and (AᵀA)⁻¹ for singular values and orthonormal columns; refuse those of a lost rank."""
+    if not sigma.min() > 1e-15 * sigma.max():
+        raise InvalidInputError(
+            f"the matrix lost rank {len(sigma)}: its singular values run from {sigma.max():.1e} to "
+            f"{sigma.min():.1e}. Choose a smaller rank or a smaller step size."
+        )
+    C, C_inverse, H = (padded(np.diag(one), square=True) for one in (sigma, 1.0 / sigma, np.ones_like(sigma)))
+    return C, C_inverse, H
+
+
+def padded(matrix: Array, square: bool = False) -> Array:
+    """Return a tall factor with zero columns up to a multiple of `LANES`; a square matrix with zero rows as well."""
+    n, k = matrix.shape
+    width = -(-k // LANES) * LANES
+    out = np.zeros((width if square else n, width))
+    out[:n, :k] = matrix
+    return out
 
 
 @dataclass
@@ -84,7 +175,6 @@ class GaugedEngine(Engine):
 
     @classmethod
     def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
-        """Return why there are no compiled steps of so many terms, or None (see `Engine.refuses`)."""
         return (
             None
             if how == 1
@@ -121,7 +211,6 @@ class GaugedEngine(Engine):
         """
 
     def load(self, point: Any) -> GaugedState:
-        """Return a state that stands at a point."""
         factors = self.gauge.factors_of(point)
         return GaugedState(factors, self.gauge.fresh_counters(factors))
 

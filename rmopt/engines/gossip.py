@@ -79,7 +79,6 @@ class GossipEngine(Engine):
     world: World = ONE_PROCESS
 
     def load(self, point: Parts) -> GossipState:
-        """Return a state that stands at a point."""
         n = self.cost.graph.n
         points = {agent: point[agent] for agent in self.world.mine(n)}
         return GossipState(points, np.zeros(n, dtype=np.int64), self.world.sent.copy())

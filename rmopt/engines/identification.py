@@ -110,5 +110,4 @@ class IdentificationEngine(Engine):
         return float(self.cost.loss.slope(float(score), float(target)))
 
     def dump(self, state: IdentificationState) -> LowRankPoint:
-        """Return the point A Bᵀ."""
         return LowRankPoint(*factor_product(state.A, np.eye(state.A.shape[1]), state.B))

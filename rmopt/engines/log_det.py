@@ -20,6 +20,7 @@ from rmopt.kernels import log_det, pending
 from rmopt.kernels.log_det import Metric, Samples, Terms
 from rmopt.kernels.outcomes import FINISHED, NOT_FINITE, STEP_REFUSED
 from rmopt.kernels.pending import Changing
+from rmopt.kernels.terms import Rows
 from rmopt.manifolds import PositiveDefinite
 from rmopt.retractions import Additive, SchurExponential
 
@@ -87,7 +88,6 @@ class LogDetEngine(BlockEngine):
 
     @np.errstate(all="ignore")
     def load(self, point: Array) -> MetricState:
-        """Return a state that stands at a point."""
         d = self.cost.n_blocks
         W = np.array(point, dtype=float, order="C")
         cone = pending.of(np.empty((d, d)))
@@ -99,12 +99,9 @@ class LogDetEngine(BlockEngine):
         self._invert(metric)
         return MetricState(metric)
 
+    # Overflow is reported once, by the length of the gradient.
+    @np.errstate(all="ignore")
     def advance(self, state: MetricState, schedule: Array, etas: Array) -> MetricState:
-        # Overflow is reported once, by the length of the gradient.
-        with np.errstate(all="ignore"):
-            return self._advance(state, schedule, etas)
-
-    def _advance(self, state: MetricState, schedule: Array, etas: Array) -> MetricState:
         blocks = blocks_of(schedule, etas, self.cost.n_blocks)
         etas = np.ascontiguousarray(etas, dtype=float)
         greedy = np.append(np.flatnonzero(blocks == GREEDY), len(blocks))
@@ -133,7 +130,6 @@ class LogDetEngine(BlockEngine):
             state.metric.counts[1] = 0
 
     def dump(self, state: MetricState) -> Array:
-        """Return a copy of W."""
         return state.metric.W.copy()
 
     def gradients_of(self, state: MetricState) -> tuple[Array, Array]:
@@ -192,19 +188,15 @@ class LogDetEngine(BlockEngine):
 
 def samples_of(rows: Any, triplets: Array, dense: bool) -> Samples:
     """Return rows (CSR) and triplets in the form of the kernels; as an array when `dense`."""
-    no_numbers, no_indices = np.empty(0), np.empty(0, dtype=np.int32)
+    no_indices = np.empty(0, dtype=np.int32)
     count = rows.shape[0]
     q, p, n = (np.ascontiguousarray(column, dtype=np.int32) for column in triplets.T)
     if dense:
-        return Samples(
-            rows.toarray(), no_indices, no_indices, no_numbers, no_indices, no_indices, no_numbers,
-            np.zeros(count + 1, dtype=np.int64), no_indices, q, p, n,
-        )  # fmt: skip
+        none = Rows(no_indices, no_indices, np.empty(0))
+        return Samples(rows.toarray(), none, none, np.zeros(count + 1, dtype=np.int64), no_indices, q, p, n)
     columns = rows.tocsc()
     where = np.concatenate([q, p, n])
     order = np.argsort(where, kind="stable")
     first_of = np.searchsorted(where[order], np.arange(count + 1)).astype(np.int64)
-    return Samples(
-        np.empty((0, 0)), rows.indptr, rows.indices, rows.data, columns.indptr, columns.indices, columns.data,
-        first_of, (order % len(q)).astype(np.int32), q, p, n,
-    )  # fmt: skip
+    by_row, by_column = (Rows(each.indptr, each.indices, each.data) for each in (rows, columns))
+    return Samples(np.empty((0, 0)), by_row, by_column, first_of, (order % len(q)).astype(np.int32), q, p, n)

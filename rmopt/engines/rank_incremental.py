@@ -15,6 +15,7 @@ from rmopt.core.errors import DivergedError
 from rmopt.core.psd import PSDPoint
 from rmopt.costs.convex import ConvexCost
 from rmopt.engines.certificate import Certificate, certify, checked_lower_bound
+from rmopt.linalg import symmetric
 
 # Columns of the factor that are shorter than this share of the longest are dropped.
 NEGLIGIBLE = 1e-8
@@ -242,5 +243,4 @@ def shrunk(Y: Array) -> Array:
 def point_of(Y: Array) -> PSDPoint:
     """Return YYᵀ as a point, for a factor with orthogonal columns or any other."""
     Q, triangle = np.linalg.qr(Y)
-    S = triangle @ triangle.T
-    return PSDPoint(Q, 0.5 * (S + S.T))
+    return PSDPoint(Q, symmetric(triangle @ triangle.T))

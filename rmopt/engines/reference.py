@@ -43,16 +43,12 @@ class ReferenceEngine(Engine):
     batch_size: int | None = None
 
     def load(self, point: Any) -> ReferenceState:
-        """Return a state that stands at a point."""
         return ReferenceState(point)
 
+    # Overflow is reported once, by the length of the gradient.
+    @np.errstate(all="ignore")
     def advance(self, state: ReferenceState, schedule: Array, etas: Array) -> ReferenceState:
         schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
-        # Overflow is reported once, by the length of the gradient.
-        with np.errstate(all="ignore"):
-            return self._advance(state, schedule, etas)
-
-    def _advance(self, state: ReferenceState, schedule: Array, etas: Array) -> ReferenceState:
         point, steps, updates = state.point, state.steps, state.updates
         for terms, eta in zip(schedule, etas, strict=True):
             ambient = self.cost.term_gradient(point, terms)
@@ -69,5 +65,4 @@ class ReferenceEngine(Engine):
         return ReferenceState(point, steps, updates)
 
     def dump(self, state: ReferenceState) -> Any:
-        """Return the point."""
         return state.point

@@ -1,15 +1,18 @@
-"""Where agents live: all in one process, or spread over several."""
+"""Where agents live: all in one process, or spread over several, where only points travel, between neighbours."""
 
 from __future__ import annotations
 
+import sys
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from rmopt.core.ambient import Array
+from rmopt.core.errors import MissingCapabilityError, RmoptError
 
 
 class World(ABC):
@@ -43,21 +46,26 @@ class World(ABC):
     ) -> Callable[[], Mapping[int, Array]]:
         """Send the points of agents here to their partners elsewhere; return how to receive those of the partners."""
 
-    @abstractmethod
+    def everywhere(self, value: Any) -> list[Any]:
+        """Return the values of all processes, in their order; what follows is made of it."""
+        raise NotImplementedError
+
     def gather(self, points: Mapping[int, Array], n_agents: int) -> list[Array]:
         """Return the points of all agents, in every process."""
+        found = {agent: point for part in self.everywhere(dict(points)) for agent, point in part.items()}
+        return [found[agent] for agent in range(n_agents)]
 
-    @abstractmethod
     def total(self, numbers: Any) -> Array:
         """Return the sum of some numbers over all processes."""
+        return np.sum(self.everywhere(np.asarray(numbers, dtype=float)), axis=0)
 
-    @abstractmethod
     def least(self, number: int) -> int:
         """Return the least of the processes' numbers."""
+        return min(self.everywhere(number))
 
-    @abstractmethod
     def first(self, value: Any) -> Any:
         """Return the value of process 0."""
+        return self.everywhere(value)[0]
 
     @property
     def traffic(self) -> tuple[int, int]:
@@ -79,21 +87,82 @@ class OneProcess(World):
         """Return the points as they are before the step."""
         return lambda: points
 
-    def gather(self, points: Mapping[int, Array], n_agents: int) -> list[Array]:
-        """Return the points in their order."""
-        return [points[agent] for agent in range(n_agents)]
-
-    def total(self, numbers: Any) -> Array:
-        """Return the numbers."""
-        return np.asarray(numbers, dtype=float)
-
-    def least(self, number: int) -> int:
-        """Return the number."""
-        return number
-
-    def first(self, value: Any) -> Any:
-        """Return the value."""
-        return value
+    def everywhere(self, value: Any) -> list[Any]:
+        return [value]
 
 
 ONE_PROCESS = OneProcess()
+
+
+class MPIWorld(World):
+    """The processes of an MPI communicator.
+
+    Parameters
+    ----------
+    communicator : mpi4py.MPI.Comm, optional
+        All processes that ``mpiexec`` started, unless given.
+
+    Raises
+    ------
+    MissingCapabilityError
+        When mpi4py or an MPI library is not installed.
+    """
+
+    def __init__(self, communicator: Any = None) -> None:
+        super().__init__()
+        try:
+            from mpi4py import MPI
+        except (ImportError, RuntimeError) as error:
+            raise MissingCapabilityError(
+                f'agents on separate processes need mpi4py and an MPI library ({error}); pip install "rmopt[mpi]".'
+            ) from error
+        self._mpi = MPI
+        # A communicator of our own: messages of others cannot be taken for ours.
+        self.communicator = (MPI.COMM_WORLD if communicator is None else communicator).Dup()
+        self.rank, self.size = self.communicator.Get_rank(), self.communicator.Get_size()
+
+    def __repr__(self) -> str:
+        return f"MPIWorld({self.size} processes)"
+
+    def exchange(
+        self, points: Mapping[int, Array], partners: Mapping[int, Sequence[int]], n_agents: int
+    ) -> Callable[[], Mapping[int, Array]]:
+        """Start sending and receiving; the function that is returned waits for the partners' points."""
+        owners = self.owners(n_agents)
+        sending, receiving, waiting = set(), {}, []
+        for agent, others in partners.items():
+            for other in others:
+                if agent in points and other not in points:
+                    sending.add((agent, int(owners[other])))
+                    receiving[other] = np.empty_like(points[agent])
+        for other, buffer in receiving.items():
+            waiting.append(self.communicator.Irecv(buffer, source=int(owners[other]), tag=other))
+        for agent, target in sorted(sending):
+            point = np.ascontiguousarray(points[agent])
+            waiting.append(self.communicator.Isend(point, dest=target, tag=agent))
+            self.sent += (1, point.nbytes)
+
+        def receive() -> Mapping[int, Array]:
+            self._mpi.Request.Waitall(waiting)
+            return {**points, **receiving}
+
+        return receive
+
+    def everywhere(self, value: Any) -> list[Any]:
+        return self.communicator.allgather(value)
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            if self.size == 1 or isinstance(error, SystemExit):
+                raise
+            # Where all processes fail alike, the first one speaks, and ends the others.
+            time.sleep(min(self.rank, 1))
+            if isinstance(error, RmoptError):
+                print(f"rmopt: process {self.rank}: {error}", file=sys.stderr, flush=True)
+            else:
+                sys.excepthook(*sys.exc_info())
+            self.communicator.Abort(1)
+            raise

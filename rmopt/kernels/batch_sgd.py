@@ -1,13 +1,22 @@
-"""The compiled loop of steps that look at several terms: losses of z = pᵀ W q, gradients of rank r."""
+"""The compiled loop of steps that look at several terms: losses of z = pᵀ W q, gradients of rank r.
+
+Algorithm 3 of Shalit et al. (2012) in the gauge of `rmopt.kernels.lifted`: what are numbers there are r × r
+matrices here, all functions of the one matrix S = YᵀZ. A step costs O(nnz·(k + r) + k²r + kr² + r³).
+Vectors of length k lie in rows: row i of U is Aᵀpᵢ.
+"""
 
 import numpy as np
 from numba import njit
 
-from rmopt.kernels.lifted_batch import REFUSED, Side, step
+from rmopt.kernels.lifted import OK, REFUSED
 from rmopt.kernels.losses import slope
 from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED, NOT_FINITE, STEP_REFUSED
-from rmopt.kernels.terms import gather_term
-from rmopt.kernels.vectors import accumulate, dot, gather, product, scatter, trace
+from rmopt.kernels.terms import gather_row, gather_term
+from rmopt.kernels.vectors import dot, invert, product, scatter, trace
+
+# A step with larger entries of S, or a larger inverse of I + αS, is left to the generic retraction.
+TOO_LONG = 1e4
+TOO_STEEP = 1e4
 
 
 def _run(code, factors, counters, left, right, terms, batch, start, probe_every, growth_limit):
@@ -20,6 +29,7 @@ def _run(code, factors, counters, left, right, terms, batch, start, probe_every,
     k = A.shape[1]
     U, V, score = np.empty((batch, k)), np.empty((batch, k)), np.empty(k)
     scales, active = np.empty(batch), np.empty(batch, np.int64)
+    ones, none = np.ones(batch), np.full(terms.minus.shape[0], np.int64(-1))
     # Dense columns pᵢ and qᵢ of the terms at hand, for their Gram matrices; zero between steps.
     P, Q = np.zeros((A.shape[0], batch)), np.zeros((B.shape[0], batch))
     counts, size = counters.counts, counters.size
@@ -43,11 +53,11 @@ def _run(code, factors, counters, left, right, terms, batch, start, probe_every,
         for i in range(r):
             for c in range(k):
                 V[i, c] *= scales[i]
-        R_P = _gram(P, left, terms.left, terms.minus, active[:r], scales, False)
-        R_Q = _gram(Q, right, terms.plus, terms.minus, active[:r], scales, True)
+        R_P = _gram(P, left, terms.left, none, active[:r], ones)
+        R_Q = _gram(Q, right, terms.plus, terms.minus, active[:r], scales)
         if trace(R_P) == 0.0 or trace(R_Q) == 0.0:
             continue
-        status, G, H = step(factors, Side(U[:r], R_P), Side(V[:r], R_Q))
+        status, G, H = _step(factors, U[:r], V[:r], R_P, R_Q)
         if status == REFUSED:
             counts[1] -= 1
             return t, STEP_REFUSED
@@ -56,9 +66,11 @@ def _run(code, factors, counters, left, right, terms, batch, start, probe_every,
         size[1] += _gram_growth(V[:r], H, R_Q)
         for i in range(r):
             term = active[i]
-            _scatter_term(A, left, terms.left[term], np.int64(-1), G[i])
+            _scatter_row(A, left, terms.left[term], G[i])
             H[i] *= scales[i]
-            _scatter_term(B, right, terms.plus[term], terms.minus[term], H[i])
+            _scatter_row(B, right, terms.plus[term], H[i])
+            if terms.minus[term] >= 0:
+                _scatter_row(B, right, terms.minus[term], -H[i])
         # cond(AᵀA) ≤ trace(AᵀA) trace(H_A): large means that H_A is losing digits.
         if size[0] * trace(factors.H_A) > growth_limit or size[1] * trace(factors.H_B) > growth_limit:
             return t + 1, CHECKPOINT_DUE
@@ -66,52 +78,104 @@ def _run(code, factors, counters, left, right, terms, batch, start, probe_every,
 
 
 @njit(cache=True, nogil=True)
-def _gather_row(A, rows, plus, minus, out):
-    """Set out = Aᵀp for p a row, or the difference of two rows."""
-    gather(A, rows.indices, rows.values, rows.indptr[plus], rows.indptr[plus + 1], out)
-    if minus >= 0:
-        start, stop = rows.indptr[minus], rows.indptr[minus + 1]
-        accumulate(A, rows.indices, rows.values, start, stop, -1.0, out)
+def _step(factors, U, V, R_P, R_Q):
+    """Move C, C⁻¹, H_A and H_B along P Qᵀ; return (status, G, H) for A ← A + P G and B ← B + Q H.
+
+    `U`, `V` (r, k) hold rows Aᵀpᵢ and Bᵀqᵢ, `R_P`, `R_Q` are the Gram matrices of P and Q; step sizes and slopes are
+    in Q. Where the step is ill-conditioned in this gauge it is `REFUSED`, and nothing was changed.
+    """
+    r = U.shape[0]
+    X, Y = U @ factors.H_A, V @ factors.H_B
+    Z, W = X @ factors.C_inverse.T, Y @ factors.C_inverse
+    S = Y @ Z.T
+    identity = np.eye(r)
+    alpha = 0.375 * S - 0.5 * identity
+    table = np.empty((r, 2 * r))
+    table[:, :r] = identity + alpha @ S
+    if not np.abs(S).max() < TOO_LONG or not invert(table, 1e-6):
+        return REFUSED, X, Y
+    shrink = table[:, r:].copy()
+    if np.abs(shrink).max() > TOO_STEEP:
+        return REFUSED, X, Y
+    kappa = (identity - 0.5 * S) @ shrink
+    mu = 2.0 * alpha + alpha @ S @ alpha
+    G, H = kappa @ W, kappa.T @ Z
+    fine_A, H_A = _gram_inverse(factors.H_A, X, G, R_P - U @ X.T)
+    fine_B, H_B = _gram_inverse(factors.H_B, Y, H, R_Q - V @ Y.T)
+    if not (fine_A and fine_B):
+        return REFUSED, X, Y
+    factors.C[:] = factors.C + X.T @ (mu @ Y)
+    factors.C_inverse[:] = factors.C_inverse - Z.T @ (mu @ shrink @ shrink @ W)
+    factors.H_A[:] = H_A
+    factors.H_B[:] = H_B
+    return OK, G, H
 
 
 @njit(cache=True, nogil=True)
-def _scatter_term(A, rows, plus, minus, g):
-    """Add p gᵀ to A for p a row, or the difference of two rows."""
-    scatter(A, rows.indices, rows.values, rows.indptr[plus], rows.indptr[plus + 1], g)
-    if minus >= 0:
-        scatter(A, rows.indices, rows.values, rows.indptr[minus], rows.indptr[minus + 1], -g)
+def _gram_inverse(H, X, G, outside):
+    """Return whether all went well and the inverse of (A + P G)ᵀ(A + P G), given H = (AᵀA)⁻¹ and X = PᵀA H.
+
+    `outside` (r, r) is the Gram matrix of the parts of the pᵢ outside the column space of A.
+    """
+    r = X.shape[0]
+    table = np.empty((r, 2 * r))
+    edge = np.eye(r) + G @ X.T
+    table[:, :r] = edge
+    if not invert(table, 1e-6):
+        return False, H
+    edge_inverse = table[:, r:].copy()
+    if np.abs(edge_inverse).max() > TOO_STEEP:
+        return False, H
+    T = G @ H
+    inside = T @ G.T
+    bent = edge_inverse.T @ X
+    N = T - inside @ bent
+    rest = edge_inverse.T @ outside
+    table[:, :r] = edge + inside @ rest
+    if not invert(table, 1e-6):
+        return False, H
+    weight = rest @ table[:, r:].copy()
+    mixed = bent.T @ T
+    moved = H - mixed - mixed.T + bent.T @ (inside @ bent) - N.T @ (weight @ N)
+    return True, 0.5 * (moved + moved.T)
 
 
 @njit(cache=True, nogil=True)
-def _gram(columns, rows, plus, minus, active, scales, scaled):
-    """Return the Gram matrix of the active terms, by way of their dense columns."""
+def _scatter_row(A, rows, row, g):
+    """Add p gᵀ to A for a row p."""
+    scatter(A, rows.indices, rows.values, rows.indptr[row], rows.indptr[row + 1], g)
+
+
+@njit(cache=True, nogil=True)
+def _gram(columns, rows, plus, minus, active, scales):
+    """Return the Gram matrix of the active terms, scaled, by way of their dense columns."""
     r = active.shape[0]
     out = np.empty((columns.shape[1], columns.shape[1]))
     for i in range(r):
-        _add_to_column(columns, rows, plus[active[i]], i, scales[i] if scaled else 1.0)
-        if scaled and minus[active[i]] >= 0:
-            _add_to_column(columns, rows, minus[active[i]], i, -scales[i])
+        _add_to_column(columns, rows, plus[active[i]], i, scales[i])
+        _add_to_column(columns, rows, minus[active[i]], i, -scales[i])
     for i in range(r):
-        _gather_row(columns, rows, plus[active[i]], minus[active[i]] if scaled else np.int64(-1), out[i])
-        if scaled:
-            out[i] *= scales[i]
+        gather_row(columns, rows, plus[active[i]], minus[active[i]], out[i])
+        out[i] *= scales[i]
     for i in range(r):
         _clear(columns, rows, plus[active[i]])
-        if scaled and minus[active[i]] >= 0:
-            _clear(columns, rows, minus[active[i]])
+        _clear(columns, rows, minus[active[i]])
     return out[:r, :r].copy()
 
 
 @njit(cache=True, nogil=True)
 def _add_to_column(columns, rows, row, column, scale):
-    for j in range(rows.indptr[row], rows.indptr[row + 1]):
-        columns[rows.indices[j], column] += scale * rows.values[j]
+    """Add a scaled row; none where its number is −1."""
+    if row >= 0:
+        for j in range(rows.indptr[row], rows.indptr[row + 1]):
+            columns[rows.indices[j], column] += scale * rows.values[j]
 
 
 @njit(cache=True, nogil=True)
 def _clear(columns, rows, row):
-    for j in range(rows.indptr[row], rows.indptr[row + 1]):
-        columns[rows.indices[j], :] = 0.0
+    if row >= 0:
+        for j in range(rows.indptr[row], rows.indptr[row + 1]):
+            columns[rows.indices[j], :] = 0.0
 
 
 @njit(cache=True, nogil=True)

@@ -12,12 +12,13 @@ the iterates W do not depend on them.
 Names follow the derivation: u = Aᵀp, v = Bᵀq, x = H_A u, y = H_B v, z = C⁻¹x, w = C⁻ᵀy, s = yᵀz.
 """
 
+from collections import namedtuple
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from rmopt.kernels.vectors import add_outer, dot, product, transposed_product
+from rmopt.kernels.vectors import add_outer, add_symmetric, dot, product, transposed_product
 
 SECOND_ORDER, ORTHOGRAPHIC, METRIC_PROJECTION = range(3)
 
@@ -35,25 +36,15 @@ class Factors(NamedTuple):
     H_B: np.ndarray
 
 
-class Scratch(NamedTuple):
-    """Work vectors of length k: those of the step, and those of the inverse iteration."""
-
-    u: np.ndarray
-    v: np.ndarray
-    x: np.ndarray
-    y: np.ndarray
-    z: np.ndarray
-    w: np.ndarray
-    g: np.ndarray
-    h: np.ndarray
-    work: np.ndarray
+# Work vectors of length k: those of the step, 8 of what it calls, and the table of a 4 × 4 system.
+Scratch = namedtuple("Scratch", "u v x y z w g h work table")
 
 
 @njit(cache=True, nogil=True)
 def make_scratch(k):
     """Return work vectors for rank k."""
     e = np.empty
-    return Scratch(e(k), e(k), e(k), e(k), e(k), e(k), e(k), e(k), np.empty((8, k)))
+    return Scratch(e(k), e(k), e(k), e(k), e(k), e(k), e(k), e(k), np.empty((8, k)), np.empty((4, 8)))
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -70,38 +61,18 @@ def update_gram_inverse(H, x, g, gram_shift, work):
     gHg = dot(g, work)
     edge = 1.0 + dot(g, x)
     scale = 1.0 / (gram_shift * gHg + edge * edge)
-    xx, xr, rr = gHg * scale, -edge * scale, -gram_shift * scale
-    for i in range(H.shape[0]):
-        a = xx * x[i] + xr * work[i]
-        b = xr * x[i] + rr * work[i]
-        for j in range(H.shape[0]):
-            H[i, j] += a * x[j] + b * work[j]
+    add_symmetric(H, x, work, gHg * scale, -edge * scale, -gram_shift * scale)
 
 
 @njit(cache=True, nogil=True, inline="always")
 def step(kind, factors, scratch, p_square, q_square, scale):
-    """Move C, C⁻¹, H_A and H_B along scale · p qᵀ and leave g and h in the scratch.
+    """Move C, C⁻¹, H_A and H_B along scale · p qᵀ and leave g and h in the scratch, which holds u = Aᵀp and v = Bᵀq.
 
-    On return A + p gᵀ and B + q hᵀ, C are the new factors (the caller touches the rows).
-
-    Parameters
-    ----------
-    kind : int
-        `SECOND_ORDER`, `ORTHOGRAPHIC` or `METRIC_PROJECTION`.
-    factors : Factors
-    scratch : Scratch
-        With u = Aᵀp and v = Bᵀq filled in.
-    p_square, q_square : float
-        ‖p‖² and ‖q‖².
-    scale : float
-        Minus step size times slope.
-
-    Returns
-    -------
-    int
-        `OK`, or `REFUSED` when the step is ill-conditioned in this gauge; then nothing was changed.
+    On return A + p gᵀ and B + q hᵀ, C are the new factors (the caller touches the rows). `kind` is one of the
+    retractions above, `p_square` and `q_square` are ‖p‖² and ‖q‖², `scale` is minus step size times slope. Returns
+    `OK`, or `REFUSED` when the step is ill-conditioned in this gauge; then nothing was changed.
     """
-    u, v, x, y, z, w, g, h, work = scratch
+    u, v, x, y, z, w, g, h, work, _ = scratch
     transposed_product(factors.H_A, u, x)
     transposed_product(factors.H_B, v, y)
     p_outside = max(0.0, p_square - dot(u, x))

@@ -2,12 +2,12 @@
 
 With H = (YᵀY)⁻¹ and C⁻¹ kept beside the factors, Algorithm 5 of Shalit et al. (2012) takes the form
 
-    Y ← Y + p dᵀ + q eᵀ,   C ← C'            (p and q sparse, C' of size k × k)
+    Y ← Y + p gᵀ + q hᵀ,   C ← C'            (p and q sparse, C' of size k × k)
 
 and costs O(nnz·k + k²) instead of O(nk). The factors are a gauge: the iterates W do not depend on them.
 
-Names follow the derivation: u = Yᵀp, v = Yᵀq, x = H u, y = H v, z = C⁻¹x, w = C⁻¹y, and the paper's
-n₁ = xᵀz, n₂ = yᵀw, s = xᵀw.
+Scratch and names are those of `rmopt.kernels.lifted`: u = Yᵀp, v = Yᵀq, x = H u, y = H v, z = C⁻¹x, w = C⁻¹y, and
+the paper's n₁ = xᵀz, n₂ = yᵀw, s = xᵀw.
 """
 
 from typing import NamedTuple
@@ -15,12 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from rmopt.kernels.small import invert
-from rmopt.kernels.vectors import dot, product, transposed_product
+from rmopt.kernels.lifted import OK, REFUSED
+from rmopt.kernels.vectors import add_symmetric, dot, invert, transposed_product
 
 SECOND_ORDER = 0
-
-OK, REFUSED = 0, 1
 
 # A step with n₁ n₂ above this throws W so far that the kept inverses lose their digits.
 TOO_LONG = 1e4
@@ -35,59 +33,11 @@ class SymmetricFactors(NamedTuple):
     H: np.ndarray
 
 
-class Scratch(NamedTuple):
-    """Work vectors of length k, and the table of a 4 × 4 system."""
-
-    u: np.ndarray
-    v: np.ndarray
-    x: np.ndarray
-    y: np.ndarray
-    z: np.ndarray
-    w: np.ndarray
-    d: np.ndarray
-    e: np.ndarray
-    Hd: np.ndarray
-    He: np.ndarray
-    table: np.ndarray
-
-
-@njit(cache=True, nogil=True)
-def make_scratch(k):
-    """Return work vectors for rank k."""
-    e = np.empty
-    return Scratch(e(k), e(k), e(k), e(k), e(k), e(k), e(k), e(k), e(k), e(k), np.empty((4, 8)))
-
-
-@njit(cache=True, nogil=True, inline="always")
-def score(factors, scratch):
-    """Return pᵀWq = uᵀ C v for the u and v in the scratch."""
-    product(factors.C, scratch.v, scratch.z)
-    return dot(scratch.u, scratch.z)
-
-
 @njit(cache=True, nogil=True, inline="always")
 def step(factors, scratch, p_square, q_square, pq, scale):
-    """Move C, C⁻¹ and H along scale · p qᵀ and leave d and e in the scratch.
-
-    On return Y + p dᵀ + q eᵀ and C are the new factors (the caller touches the rows).
-
-    Parameters
-    ----------
-    factors : SymmetricFactors
-    scratch : Scratch
-        With u = Yᵀp and v = Yᵀq filled in.
-    p_square, q_square, pq : float
-        ‖p‖², ‖q‖² and pᵀq.
-    scale : float
-        Minus step size times slope.
-
-    Returns
-    -------
-    int
-        `OK`, or `REFUSED` when the step is ill-conditioned in this gauge; then nothing was changed.
-    """
-    u, v, x, y, z, w, d, e, Hd, He, _ = scratch
-    k = x.shape[0]
+    """Move C, C⁻¹ and H along scale · p qᵀ, as `rmopt.kernels.lifted.step` does; `pq` is pᵀq."""
+    u, v, x, y, z, w, g, h, work, _ = scratch
+    Hg, Hh, k = work[0], work[1], x.shape[0]
     # From here on q is scale · q.
     for c in range(k):
         v[c] *= scale
@@ -104,70 +54,61 @@ def step(factors, scratch, p_square, q_square, pq, scale):
     determinant = (1.0 + a) * (1.0 + a) - n1 * n2 * b * b
     if not (abs(determinant) > 1e-3 and n1 * n2 < TOO_LONG):
         return REFUSED
-    # [d e] = Z (I + N G)⁻¹ E
+    # [g h] = Z (I + N G)⁻¹ E
     own = -(0.125 * (1.0 + a) + b * f) / determinant
     cross = ((1.0 + a) * f + 0.125 * n1 * n2 * b) / determinant
     for c in range(k):
-        d[c] = n2 * own * z[c] + cross * w[c]
-        e[c] = cross * z[c] + n1 * own * w[c]
-    transposed_product(factors.H, d, Hd)
-    transposed_product(factors.H, e, He)
+        g[c] = n2 * own * z[c] + cross * w[c]
+        h[c] = cross * z[c] + n1 * own * w[c]
+    transposed_product(factors.H, g, Hg)
+    transposed_product(factors.H, h, Hh)
     if not _invert_capacitance(scratch, p_square, q_square * scale * scale, pq * scale):
         return REFUSED
     # C ← C + X (2N + N G N) Xᵀ
     P11 = 2.0 * N11 + a * N11 + n2 * b * N12
     P12 = 2.0 * N12 + a * N12 + n2 * b * N22
     P22 = 2.0 * N22 + a * N22 + n1 * b * N12
-    _add_symmetric(factors.C, x, y, P11, P12, P22)
+    add_symmetric(factors.C, x, y, P11, P12, P22)
     # C⁻¹ ← C⁻¹ + Z (F G F − 2F) Zᵀ with F = (I + N G)⁻¹ N
     F11 = ((1.0 + a) * N11 - n2 * b * N12) / determinant
     F12 = ((1.0 + a) * N12 - n2 * b * N22) / determinant
     F22 = ((1.0 + a) * N22 - n1 * b * N12) / determinant
     GF11, GF12 = n1 * F11 + s * F12, n1 * F12 + s * F22
     GF21, GF22 = s * F11 + n2 * F12, s * F12 + n2 * F22
-    _add_symmetric(
+    add_symmetric(
         factors.C_inverse, z, w,
         F11 * GF11 + F12 * GF21 - 2.0 * F11,
         F11 * GF12 + F12 * GF22 - 2.0 * F12,
         F12 * GF12 + F22 * GF22 - 2.0 * F22,
     )  # fmt: skip
     _update_gram_inverse(factors.H, scratch)
-    # The direction was p (scale q)ᵀ: e belongs to scale · q.
+    # The direction was p (scale q)ᵀ: h belongs to scale · q.
     for c in range(k):
-        e[c] *= scale
+        h[c] *= scale
     return OK
-
-
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def _add_symmetric(M, x, y, xx, xy, yy):
-    """Add xx · x xᵀ + xy · (x yᵀ + y xᵀ) + yy · y yᵀ to M."""
-    for i in range(M.shape[0]):
-        a = xx * x[i] + xy * y[i]
-        b = xy * x[i] + yy * y[i]
-        for j in range(M.shape[0]):
-            M[i, j] += a * x[j] + b * y[j]
 
 
 @njit(cache=True, nogil=True)
 def _invert_capacitance(scratch, p_square, q_square, pq):
     """Leave the inverse of the 4 × 4 capacitance matrix of the Gram update in table[:, 4:]; False if singular.
 
-    YᵀY changes by U Dᵀ + D Uᵀ + D R Dᵀ with U = [u v], D = [d e] and R the Gram matrix of p and q; the
+    YᵀY changes by U Dᵀ + D Uᵀ + D R Dᵀ with U = [u v], D = [g h] and R the Gram matrix of p and q; the
     capacitance matrix of H is [[XᵀU − R, I + XᵀD], [I + DᵀX, DᵀHD]].
     """
-    u, v, x, y, _, _, d, e, Hd, He, T = scratch
+    u, v, x, y, _, _, g, h, work, T = scratch
+    Hg, Hh = work[0], work[1]
     # What is outside the column space of Y has a positive semidefinite Gram matrix.
     p_outside, q_outside = max(0.0, p_square - dot(u, x)), max(0.0, q_square - dot(v, y))
     bound = np.sqrt(p_outside * q_outside)
     T[0, 0], T[1, 1] = -p_outside, -q_outside
     T[0, 1] = T[1, 0] = -min(bound, max(-bound, pq - dot(u, y)))
-    T[0, 2] = T[2, 0] = 1.0 + dot(x, d)
-    T[0, 3] = T[3, 0] = dot(x, e)
-    T[1, 2] = T[2, 1] = dot(y, d)
-    T[1, 3] = T[3, 1] = 1.0 + dot(y, e)
-    T[2, 2], T[3, 3] = dot(d, Hd), dot(e, He)
-    T[2, 3] = T[3, 2] = dot(d, He)
-    # p dᵀ = (p/α)(α d)ᵀ: with what is outside at most one long, small pivots tell a singular matrix, not a long row.
+    T[0, 2] = T[2, 0] = 1.0 + dot(x, g)
+    T[0, 3] = T[3, 0] = dot(x, h)
+    T[1, 2] = T[2, 1] = dot(y, g)
+    T[1, 3] = T[3, 1] = 1.0 + dot(y, h)
+    T[2, 2], T[3, 3] = dot(g, Hg), dot(h, Hh)
+    T[2, 3] = T[3, 2] = dot(g, Hh)
+    # p gᵀ = (p/α)(α g)ᵀ: with what is outside at most one long, small pivots tell a singular matrix, not a long row.
     alpha, beta = max(1.0, np.sqrt(p_outside)), max(1.0, np.sqrt(q_outside))
     units = (1.0 / alpha, 1.0 / beta, alpha, beta)
     for i in range(4):
@@ -182,12 +123,20 @@ def _invert_capacitance(scratch, p_square, q_square, pq):
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def _update_gram_inverse(H, scratch):
-    """Turn H = (YᵀY)⁻¹ into the inverse for Y + p dᵀ + q eᵀ, given the inverse capacitance matrix."""
-    x, y, Hd, He, T = scratch.x, scratch.y, scratch.Hd, scratch.He, scratch.table
+    """Turn H = (YᵀY)⁻¹ into the inverse for Y + p gᵀ + q hᵀ, given the inverse capacitance matrix."""
+    x, y, Hg, Hh, T = scratch.x, scratch.y, scratch.work[0], scratch.work[1], scratch.table
     for i in range(H.shape[0]):
-        a = -(T[0, 4] * x[i] + T[0, 5] * y[i] + T[0, 6] * Hd[i] + T[0, 7] * He[i])
-        b = -(T[1, 4] * x[i] + T[1, 5] * y[i] + T[1, 6] * Hd[i] + T[1, 7] * He[i])
-        c = -(T[2, 4] * x[i] + T[2, 5] * y[i] + T[2, 6] * Hd[i] + T[2, 7] * He[i])
-        f = -(T[3, 4] * x[i] + T[3, 5] * y[i] + T[3, 6] * Hd[i] + T[3, 7] * He[i])
+        a = -(T[0, 4] * x[i] + T[0, 5] * y[i] + T[0, 6] * Hg[i] + T[0, 7] * Hh[i])
+        b = -(T[1, 4] * x[i] + T[1, 5] * y[i] + T[1, 6] * Hg[i] + T[1, 7] * Hh[i])
+        c = -(T[2, 4] * x[i] + T[2, 5] * y[i] + T[2, 6] * Hg[i] + T[2, 7] * Hh[i])
+        f = -(T[3, 4] * x[i] + T[3, 5] * y[i] + T[3, 6] * Hg[i] + T[3, 7] * Hh[i])
         for j in range(H.shape[0]):
-            H[i, j] += a * x[j] + b * y[j] + c * Hd[j] + f * He[j]
+            H[i, j] += a * x[j] + b * y[j] + c * Hg[j] + f * Hh[j]
+
+
+@njit(cache=True, nogil=True)
+def gram_growth(scratch, scale, p_square, q_square, pq):
+    """Return the change of trace(YᵀY) under Y ← Y + p gᵀ + q hᵀ; v holds Yᵀ(scale · q)."""
+    g, h = scratch.g, scratch.h
+    crossing = 2.0 * (dot(scratch.u, g) + dot(scratch.v, h) / scale)
+    return crossing + p_square * dot(g, g) + q_square * dot(h, h) + 2.0 * pq * dot(g, h)

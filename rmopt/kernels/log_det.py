@@ -9,13 +9,8 @@ from numba import njit
 from rmopt.kernels import pending, vectors
 from rmopt.kernels.losses import slope
 from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED, NOT_FINITE, STEP_REFUSED
-from rmopt.kernels.row_column import (
-    Line,
-    extra,
-    schur_along,
-    schur_at,
-    step_length,
-)
+from rmopt.kernels.row_column import Line, extra, schur_along, schur_at, step_length
+from rmopt.kernels.terms import Rows
 from rmopt.kernels.vectors import dot
 
 # Where W V is off the identity by more than this, or than rounding explains this many times over, the inverse has
@@ -30,12 +25,8 @@ class Samples(NamedTuple):
     """
 
     dense: np.ndarray  # (N, d) or (0, 0)
-    row_start: np.ndarray
-    row_index: np.ndarray
-    row_value: np.ndarray
-    column_start: np.ndarray
-    column_index: np.ndarray
-    column_value: np.ndarray
+    rows: Rows
+    columns: Rows
     first_of: np.ndarray
     triplets_of: np.ndarray
     query: np.ndarray  # (T,) int32
@@ -72,8 +63,8 @@ def column_of(samples, k, out):
         for i in range(samples.dense.shape[0]):
             out[i] = samples.dense[i, k]
     else:
-        for at in range(samples.column_start[k], samples.column_start[k + 1]):
-            out[samples.column_index[at]] = samples.column_value[at]
+        for at in range(samples.columns.indptr[k], samples.columns.indptr[k + 1]):
+            out[samples.columns.indices[at]] = samples.columns.values[at]
 
 
 @njit(cache=True, nogil=True)
@@ -87,8 +78,8 @@ def _touched(samples, k, x, stamp, out):
             q, d = x[samples.query[t]], x[samples.positive[t]] - x[samples.negative[t]]
             count += 1 if q != 0.0 or d != 0.0 else 0
         return count
-    for at in range(samples.column_start[k], samples.column_start[k + 1]):
-        row = samples.column_index[at]
+    for at in range(samples.columns.indptr[k], samples.columns.indptr[k + 1]):
+        row = samples.columns.indices[at]
         for place in range(samples.first_of[row], samples.first_of[row + 1]):
             t = samples.triplets_of[place]
             out[count] = t
@@ -108,8 +99,8 @@ def transposed_product(samples, c, out):
     out[:] = 0.0
     for i in range(c.shape[0]):
         if c[i] != 0.0:
-            for at in range(samples.row_start[i], samples.row_start[i + 1]):
-                out[samples.row_index[at]] += c[i] * samples.row_value[at]
+            for at in range(samples.rows.indptr[i], samples.rows.indptr[i + 1]):
+                out[samples.rows.indices[at]] += c[i] * samples.rows.values[at]
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
@@ -120,8 +111,8 @@ def product(samples, u, out):
         return
     for i in range(out.shape[0]):
         total = 0.0
-        for at in range(samples.row_start[i], samples.row_start[i + 1]):
-            total += samples.row_value[at] * u[samples.row_index[at]]
+        for at in range(samples.rows.indptr[i], samples.rows.indptr[i + 1]):
+            total += samples.rows.values[at] * u[samples.rows.indices[at]]
         out[i] = total
 
 
@@ -163,29 +154,11 @@ def _move_inverse(inverse, schur, w, Vu, u, k, eta, shrink, corner, next_schur):
 
 @njit(cache=True, nogil=True)
 def run(metric, samples, terms, retraction, search, blocks, wanted, position, probe_every):
-    """Do one step for each of the blocks from `position` on.
+    """Do one step for each of the blocks from `position` on; return (number of the next step, why the loop ended).
 
-    Parameters
-    ----------
-    metric : Metric
-        Changed in place.
-    samples : Samples
-    terms : Terms
-    retraction, search : int
-        Codes of `rmopt.kernels.row_column`.
-    blocks : int64 array
-        Row and column of each step.
-    wanted : float array
-        What `step_length` makes of the search.
-    position : int
-    probe_every : int
-        Steps after which the loop ends with CHECKPOINT_DUE.
-
-    Returns
-    -------
-    (int, int)
-        The number of the next step, and why the loop ended (`rmopt.kernels.outcomes`): STEP_REFUSED where that step
-        found that the inverse has drifted.
+    `metric` is changed in place. `retraction` and `search` are codes of `rmopt.kernels.row_column`, `blocks` (int64)
+    the row and column of each step, `wanted` what `step_length` makes of the search. The loop ends with
+    `CHECKPOINT_DUE` after `probe_every` steps, and with `STEP_REFUSED` before one that finds the inverse drifted.
     """
     d, N, T = metric.W.shape[0], samples.first_of.shape[0] - 1, samples.query.shape[0]
     W = metric.W

@@ -35,14 +35,20 @@ class Terms(NamedTuple):
 
 
 @njit(cache=True, nogil=True, inline="always")
+def gather_row(A, rows, plus, minus, out):
+    """Set out = Aᵀp for p a row, or the difference of two rows."""
+    gather(A, rows.indices, rows.values, rows.indptr[plus], rows.indptr[plus + 1], out)
+    if minus >= 0:
+        start, stop = rows.indptr[minus], rows.indptr[minus + 1]
+        accumulate(A, rows.indices, rows.values, start, stop, -1.0, out)
+
+
+@njit(cache=True, nogil=True, inline="always")
 def gather_term(A, B, left, right, terms, t, u, v):
     """Set u = Aᵀp and v = Bᵀq for term t."""
-    p, plus, minus = terms.left[t], terms.plus[t], terms.minus[t]
+    p = terms.left[t]
     gather(A, left.indices, left.values, left.indptr[p], left.indptr[p + 1], u)
-    gather(B, right.indices, right.values, right.indptr[plus], right.indptr[plus + 1], v)
-    if minus >= 0:
-        start, stop = right.indptr[minus], right.indptr[minus + 1]
-        accumulate(B, right.indices, right.values, start, stop, -1.0, v)
+    gather_row(B, right, terms.plus[t], terms.minus[t], v)
 
 
 @njit(cache=True, nogil=True)

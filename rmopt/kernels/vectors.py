@@ -70,6 +70,16 @@ def add_outer(M, scale, x, y):
             M[r, c] += weight * y[c]
 
 
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def add_symmetric(M, x, y, xx, xy, yy):
+    """Add xx · x xᵀ + xy · (x yᵀ + y xᵀ) + yy · y yᵀ to M."""
+    for i in range(M.shape[0]):
+        a = xx * x[i] + xy * y[i]
+        b = xy * x[i] + yy * y[i]
+        for j in range(M.shape[0]):
+            M[i, j] += a * x[j] + b * y[j]
+
+
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def trace(M):
     """Return the sum of the diagonal."""
@@ -162,3 +172,34 @@ def subtract_rows(indices, values, start, stop, minus_start, minus_stop, out_ind
         j += 1
         count += 1
     return count
+
+
+@njit(cache=True, nogil=True)
+def invert(table, smallest_pivot):
+    """Turn the (r, 2r) table [M ·] into [I M⁻¹] by Gauss–Jordan elimination with row pivots.
+
+    Pivots up to `smallest_pivot` count as zero; returns False when M is singular, and the table is spoiled.
+    """
+    r = table.shape[0]
+    for i in range(r):
+        for j in range(r):
+            table[i, r + j] = 1.0 if i == j else 0.0
+    for column in range(r):
+        pivot = column
+        for i in range(column + 1, r):
+            if abs(table[i, column]) > abs(table[pivot, column]):
+                pivot = i
+        if not abs(table[pivot, column]) > smallest_pivot:
+            return False
+        if pivot != column:
+            for j in range(2 * r):
+                table[column, j], table[pivot, j] = table[pivot, j], table[column, j]
+        scale = 1.0 / table[column, column]
+        for j in range(2 * r):
+            table[column, j] *= scale
+        for i in range(r):
+            if i != column:
+                factor = table[i, column]
+                for j in range(2 * r):
+                    table[i, j] -= factor * table[column, j]
+    return True

@@ -5,10 +5,9 @@ from rmopt.manifolds.factors import FixedRankFactors, PSDFactors
 from rmopt.manifolds.fixed_rank_embedded import FixedRankEmbedded
 from rmopt.manifolds.frechet import frechet_mean
 from rmopt.manifolds.grassmann import Grassmann
-from rmopt.manifolds.polar import PolarPSD
 from rmopt.manifolds.positive_definite import PositiveDefinite
 from rmopt.manifolds.product import Power, Product
-from rmopt.manifolds.psd_fixed_rank import PSDFixedRank
+from rmopt.manifolds.psd_fixed_rank import PolarPSD, PSDFixedRank
 
 __all__ = [
     "Euclidean",

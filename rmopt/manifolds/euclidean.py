@@ -1,7 +1,5 @@
 """The flat manifold of all n × m matrices."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +8,7 @@ from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import integer
 from rmopt.core.manifold import Manifold
 from rmopt.core.retraction import Retraction
-from rmopt.retractions.euclidean import EUCLIDEAN_RETRACTIONS, Additive
+from rmopt.retractions.positive_definite import EUCLIDEAN_RETRACTIONS, Additive
 
 
 class Euclidean(Manifold):
@@ -42,11 +40,9 @@ class Euclidean(Manifold):
         return self.shape[0] * self.shape[1]
 
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
-        """Return the Frobenius inner product."""
         return float(np.vdot(tangent_vector_a, tangent_vector_b))
 
     def projection(self, point: Array, ambient: Any) -> Array:
-        """Return the ambient matrix as an array."""
         return dense(ambient)
 
     def euclidean_to_riemannian_hessian(
@@ -60,32 +56,25 @@ class Euclidean(Manifold):
         return np.random.default_rng(rng).standard_normal(self.shape)
 
     def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
-        """Return a matrix of norm 1 in a uniformly distributed direction."""
         vector = np.random.default_rng(rng).standard_normal(self.shape)
         return vector / np.linalg.norm(vector)
 
     def zero_vector(self, point: Array) -> Array:
-        """Return the zero matrix."""
         return np.zeros(self.shape)
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
-        """Return the tangent vector itself."""
         return tangent_vector_a
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
-        """Follow the straight line."""
         return point + tangent_vector
 
     def log(self, point_a: Array, point_b: Array) -> Array:
-        """Return the difference."""
         return point_b - point_a
 
     def dist(self, point_a: Array, point_b: Array) -> float:
-        """Return the Frobenius norm of the difference."""
         return float(np.linalg.norm(point_b - point_a))
 
     def pair_mean(self, point_a: Array, point_b: Array) -> Array:
-        """Return the midpoint."""
         return 0.5 * (point_a + point_b)
 
     def check_point(self, point: Any) -> str | None:

@@ -1,14 +1,12 @@
 """The manifold of n × m matrices of rank k, with the metric of the matrices around it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 
-from rmopt.core.ambient import Ambient, Array, Factored
+from rmopt.core.ambient import Ambient, Array, Factored, dense
 from rmopt.core.arguments import integer, numbers
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
@@ -75,16 +73,7 @@ class FixedRankEmbedded(FixedRankManifold):
         return LowRankTangent(point.U.T @ ZV, leave_span(point.U, ZV), leave_span(point.V, ZtU))
 
     def to_tangent_space(self, point: LowRankPoint, vector: LowRankTangent) -> LowRankTangent:
-        """Make U_p and V_p orthogonal to U and V again."""
         return LowRankTangent(vector.M, leave_span(point.U, vector.Up), leave_span(point.V, vector.Vp))
-
-    def embedding(self, point: LowRankPoint, tangent_vector: LowRankTangent) -> Factored:
-        """Return a tangent vector as an operator of rank at most 2k."""
-        return tangent_vector.as_ambient(point)
-
-    def embed_point(self, point: LowRankPoint) -> Factored:
-        """Return a point as an operator of rank k."""
-        return point.as_ambient()
 
     def zero_vector(self, point: LowRankPoint) -> LowRankTangent:
         return LowRankTangent(np.zeros_like(point.S), np.zeros_like(point.U), np.zeros_like(point.V))
@@ -92,16 +81,10 @@ class FixedRankEmbedded(FixedRankManifold):
     def random_tangent_vector(
         self, point: LowRankPoint, rng: np.random.Generator | None = None
     ) -> LowRankTangent:
-        """Return a tangent vector of norm 1 with a uniformly distributed direction."""
         rng = np.random.default_rng(rng)
         vector = LowRankTangent(*(rng.standard_normal(part.shape) for part in (point.S, point.U, point.V)))
         vector = self.to_tangent_space(point, vector)
         return vector / self.norm(point, vector)
-
-    def transport(
-        self, point_a: LowRankPoint, point_b: LowRankPoint, tangent_vector_a: LowRankTangent
-    ) -> LowRankTangent:
-        return self.projection(point_b, tangent_vector_a.as_ambient(point_a))
 
     def euclidean_to_riemannian_hessian(
         self,
@@ -187,7 +170,7 @@ class FixedRankEmbedded(FixedRankManifold):
             order = np.argsort(-sigma)
             U, sigma, Vt = U[:, order], sigma[order], Vt[order]
         else:
-            U, sigma, Vt = np.linalg.svd(_dense(matrix), full_matrices=False)
+            U, sigma, Vt = np.linalg.svd(dense(matrix), full_matrices=False)
         point = LowRankPoint(
             np.ascontiguousarray(U[:, :k]), np.diag(sigma[:k]), np.ascontiguousarray(Vt[:k].T)
         )
@@ -213,8 +196,8 @@ class FixedRankEmbedded(FixedRankManifold):
         factors = list(gradients)
         if not factors:
             raise InvalidInputError(f"from_gradients of {self} got no gradient; give at least {self.rank}.")
-        left = np.hstack([_dense(gradient.left) for gradient in factors])
-        right = np.hstack([_dense(gradient.right) for gradient in factors])
+        left = np.hstack([dense(gradient.left) for gradient in factors])
+        right = np.hstack([dense(gradient.right) for gradient in factors])
         if left.shape[1] < self.rank:
             raise InvalidInputError(
                 f"{len(factors)} gradients of total rank {left.shape[1]} cannot make a point of {self}; "
@@ -222,10 +205,6 @@ class FixedRankEmbedded(FixedRankManifold):
             )
         U, sigma, V = truncated_svd_of_product(-left, np.eye(left.shape[1]), right, self.rank)
         return self._checked(LowRankPoint(U, np.diag(sigma), V), "the sum of the gradients")
-
-    def to_dense(self, point: LowRankPoint) -> Array:
-        """Return W as an n × m array; for small matrices and tests."""
-        return point.U @ point.S @ point.V.T
 
     def _checked(self, point: LowRankPoint, what: str) -> LowRankPoint:
         sigma = point.singular_values()
@@ -235,7 +214,3 @@ class FixedRankEmbedded(FixedRankManifold):
                 f"{what} has rank {rank} to machine precision, not {self.rank}; choose k = {max(rank, 1)}."
             )
         return point
-
-
-def _dense(matrix: Any) -> Array:
-    return matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)

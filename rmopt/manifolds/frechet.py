@@ -1,7 +1,5 @@
 """The Fréchet mean."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The Grassmann manifold: subspaces, held by orthonormal bases."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -63,12 +61,10 @@ class Grassmann(Manifold):
     # The tangent space
 
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
-        """Return tr(ξᵀη)."""
         # Not BLAS: its threads take longer to meet than these sums take.
         return float(np.einsum("ij,ij->", tangent_vector_a, tangent_vector_b))
 
     def projection(self, point: Array, ambient: Ambient) -> Array:
-        """Return (I − U Uᵀ) G."""
         return leave_span(point, dense(ambient))
 
     def euclidean_to_riemannian_hessian(
@@ -79,11 +75,9 @@ class Grassmann(Manifold):
         return leave_span(point, dense(euclidean_hessian) - tangent_vector @ turn)
 
     def zero_vector(self, point: Array) -> Array:
-        """Return the zero matrix."""
         return np.zeros(self.shape)
 
     def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
-        """Return a tangent vector of norm 1 in a uniformly distributed direction."""
         vector = leave_span(point, np.random.default_rng(rng).standard_normal(self.shape))
         return vector / np.linalg.norm(vector)
 
@@ -129,7 +123,6 @@ class Grassmann(Manifold):
         return float(np.linalg.norm(self.principal_angles(point_a, point_b)))
 
     def pair_mean(self, point_a: Array, point_b: Array) -> Array:
-        """Return the midpoint of a shortest geodesic."""
         return self.exp(point_a, 0.5 * self.log(point_a, point_b))
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:

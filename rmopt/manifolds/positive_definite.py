@@ -1,7 +1,5 @@
 """The cone of positive definite matrices with the affine-invariant metric, and its row and column coordinates."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -55,7 +53,6 @@ class PositiveDefinite(Manifold):
     # The tangent space
 
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
-        """Return tr(W⁻¹ξ W⁻¹η)."""
         try:
             factor = np.linalg.cholesky(point)
         except np.linalg.LinAlgError:
@@ -66,7 +63,6 @@ class PositiveDefinite(Manifold):
         return float(np.vdot(a, a if same else _whitened(factor, tangent_vector_b)))
 
     def projection(self, point: Array, ambient: Ambient) -> Array:
-        """Return the symmetric part."""
         return symmetric(dense(ambient))
 
     def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Ambient) -> Array:
@@ -81,15 +77,12 @@ class PositiveDefinite(Manifold):
         return symmetric(point @ H @ point + tangent_vector @ G @ point)
 
     def embedding(self, point: Array, tangent_vector: Any) -> Array:
-        """Return the tangent vector as an array."""
         return dense(tangent_vector)
 
     def zero_vector(self, point: Array) -> Array:
-        """Return the zero matrix."""
         return np.zeros(self.shape)
 
     def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
-        """Return a tangent vector of norm 1 in a uniformly distributed direction."""
         rng = np.random.default_rng(rng)
         factor = _cholesky(point)
         inner = symmetric(rng.standard_normal(self.shape))
@@ -105,7 +98,6 @@ class PositiveDefinite(Manifold):
         return spread @ spread.T
 
     def log(self, point_a: Array, point_b: Array) -> Array:
-        """Return the initial velocity of the geodesic from one point to another."""
         factor, values, vectors = self._relative(point_a, point_b)
         spread = factor @ vectors
         return symmetric((spread * np.log(values)) @ spread.T)

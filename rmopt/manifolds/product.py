@@ -1,7 +1,5 @@
 """Products of manifolds, and powers of one; both may be nested."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -20,7 +18,7 @@ from rmopt.retractions.product import Componentwise
 class ByFactors(Transport):
     """The default transport of each factor, part by part."""
 
-    def __call__(self, manifold: Product, start: Parts, end: Parts, vector: Parts) -> Parts:
+    def __call__(self, manifold: Any, start: Parts, end: Parts, vector: Parts) -> Parts:
         parts = zip(manifold.factors, start, end, vector, strict=True)
         return Parts([factor.default_transport(factor, *of_factor) for factor, *of_factor in parts])
 
@@ -72,30 +70,25 @@ class Product(Manifold):
 
     @property
     def dim(self) -> int:
-        """Dimension of the manifold, the sum over the factors."""
         return sum(factor.dim for factor in self.factors)
 
     @property
     def typical_dist(self) -> float:
-        """Scale of the manifold."""
         return float(np.sqrt(sum(factor.typical_dist**2 for factor in self.factors)))
 
     # The tangent space
 
     def inner_product(self, point: Parts, tangent_vector_a: Parts, tangent_vector_b: Parts) -> float:
-        """Return the sum of the factors' inner products."""
         parts = zip(self.factors, point, tangent_vector_a, tangent_vector_b, strict=True)
         return float(sum(factor.inner_product(*vectors) for factor, *vectors in parts))
 
     def projection(self, point: Parts, ambient: Ambient) -> Parts:
-        """Return the projections of the blocks on the diagonal."""
         return self._of_blocks("projection", point, ambient)
 
     def to_tangent_space(self, point: Parts, vector: Parts) -> Parts:
         return self._each("to_tangent_space", point, vector)
 
     def euclidean_to_riemannian_gradient(self, point: Parts, euclidean_gradient: Ambient) -> Parts:
-        """Return the Riemannian gradients of the factors for the blocks on the diagonal."""
         return self._of_blocks("euclidean_to_riemannian_gradient", point, euclidean_gradient)
 
     def euclidean_to_riemannian_hessian(
@@ -123,11 +116,9 @@ class Product(Manifold):
         return Parts(found)
 
     def embedding(self, point: Parts, tangent_vector: Parts) -> BlockDiagonal:
-        """Return a tangent vector as a block-diagonal matrix."""
         return self._blocks(self._each("embedding", point, tangent_vector))
 
     def embed_point(self, point: Parts) -> BlockDiagonal:
-        """Return a point as a block-diagonal matrix."""
         return self._blocks(self._each("embed_point", point))
 
     def zero_vector(self, point: Parts) -> Parts:
@@ -142,21 +133,17 @@ class Product(Manifold):
         return Parts([factor.random_tangent_vector(part, rng) * share for factor, part, share in parts])
 
     def transport(self, point_a: Parts, point_b: Parts, tangent_vector_a: Parts) -> Parts:
-        """Carry a tangent vector at one point to the tangent space at another, part by part."""
         return self._each("transport", point_a, point_b, tangent_vector_a)
 
     # Geodesics
 
     def knows(self, method: str) -> bool:
-        """Return whether all factors have a closed form of one of `exp`, `log`, `dist` and `pair_mean`."""
         return all(factor.knows(method) for factor in self.factors)
 
     def exp(self, point: Parts, tangent_vector: Parts) -> Parts:
-        """Follow the geodesics of the factors."""
         return self._each("exp", point, tangent_vector)
 
     def log(self, point_a: Parts, point_b: Parts) -> Parts:
-        """Return the initial velocities of the geodesics of the factors."""
         return self._each("log", point_a, point_b)
 
     def dist(self, point_a: Parts, point_b: Parts) -> float:
@@ -164,7 +151,6 @@ class Product(Manifold):
         return float(np.linalg.norm(list(self._each("dist", point_a, point_b))))
 
     def pair_mean(self, point_a: Parts, point_b: Parts) -> Parts:
-        """Return the midpoints of the factors' geodesics."""
         return self._each("pair_mean", point_a, point_b)
 
     # Points
@@ -179,7 +165,6 @@ class Product(Manifold):
         return None
 
     def random_point(self, rng: np.random.Generator | None = None) -> Parts:
-        """Return independent random points of the factors."""
         rng = np.random.default_rng(rng)
         return Parts([factor.random_point(rng) for factor in self.factors])
 
@@ -191,12 +176,11 @@ class Product(Manifold):
     def _of_blocks(self, method: str, point: Parts, ambient: Any) -> Parts:
         """Return what a method of every factor makes of its block of an ambient matrix; zero where it has none."""
         blocks = self._blocks_of(point, ambient)
-        return Parts(
-            [
-                getattr(factor, method)(part, blocks[i]) if i in blocks else factor.zero_vector(part)
-                for i, (factor, part) in enumerate(zip(self.factors, point, strict=True))
-            ]
-        )
+        found = [
+            getattr(factor, method)(part, blocks[i]) if i in blocks else factor.zero_vector(part)
+            for i, (factor, part) in enumerate(zip(self.factors, point, strict=True))
+        ]
+        return Parts(found)
 
     def _blocks_of(self, point: Parts, ambient: Any) -> dict[int, Any]:
         """Return the blocks on the diagonal of an ambient matrix, as the factors have them: points may be vectors."""

@@ -1,13 +1,142 @@
-"""The embedded geometry of positive semidefinite matrices of rank k."""
+"""The embedded and the polar geometry of positive semidefinite n × n matrices of rank k."""
 
-from __future__ import annotations
+from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 
-from rmopt.core.ambient import Ambient
+from rmopt.core.ambient import Ambient, Array, dense
+from rmopt.core.arguments import integer, number, numbers
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.manifold import FixedRankManifold, checked_rank
+from rmopt.core.matrices import real_matrix
 from rmopt.core.psd import PSDPoint, PSDTangent
-from rmopt.linalg import leave_span
-from rmopt.manifolds.psd_matrices import PSDMatrices
+from rmopt.core.retraction import Retraction
+from rmopt.linalg import leave_span, symmetric
+from rmopt.retractions.fixed_rank import PSD_RETRACTIONS, PolarFactors, SecondOrderPSD
+
+
+class PSDMatrices(FixedRankManifold):
+    """Positive semidefinite n × n matrices of rank k, without a metric.
+
+    Points are `PSDPoint` (W = Q S Qᵀ), tangent vectors `PSDTangent`. The tangent space is that of Shalit et
+    al. (2012), Lemma 5 (Vandereycken and Vandewalle 2010, Proposition 5.2). Every operation needs O(n k)
+    memory; nothing of size n × n is formed.
+    """
+
+    point_type = PSDPoint
+    retractions = PSD_RETRACTIONS | {"polar": PolarFactors()}
+    default_retraction: Retraction = SecondOrderPSD()
+
+    def __init__(self, n: int, k: int, retraction: Retraction | str | None = None) -> None:
+        self.shape = (integer("n", n, 1),) * 2
+        self.rank = checked_rank(k, self.shape)
+        self.default_retraction = self.fitting(retraction)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.shape[0]}, {self.rank})"
+
+    def with_rank(self, k: int) -> Self:
+        return type(self)(self.shape[0], k, self.default_retraction)
+
+    @property
+    def dim(self) -> int:
+        return self.shape[0] * self.rank - self.rank * (self.rank - 1) // 2
+
+    # The tangent space
+
+    def projection(self, point: PSDPoint, ambient: Ambient) -> PSDTangent:
+        """Return the projection of the symmetric part of Z, from the actions Z Q and Zᵀ Q alone."""
+        ZQ = _symmetric_action(ambient, point.Q)
+        return PSDTangent(symmetric(point.Q.T @ ZQ), leave_span(point.Q, ZQ))
+
+    def to_tangent_space(self, point: PSDPoint, vector: PSDTangent) -> PSDTangent:
+        return PSDTangent(symmetric(vector.M), leave_span(point.Q, vector.Qp))
+
+    def zero_vector(self, point: PSDPoint) -> PSDTangent:
+        return PSDTangent(np.zeros_like(point.S), np.zeros_like(point.Q))
+
+    def random_tangent_vector(self, point: PSDPoint, rng: np.random.Generator | None = None) -> PSDTangent:
+        rng = np.random.default_rng(rng)
+        vector = PSDTangent(*(rng.standard_normal(part.shape) for part in (point.S, point.Q)))
+        vector = self.to_tangent_space(point, vector)
+        return vector / self.norm(point, vector)
+
+    # Points
+
+    def check_point(self, point: Any) -> str | None:
+        if not isinstance(point, PSDPoint):
+            return f"a point of {self} is a PSDPoint, not {type(point).__name__}"
+        n, k = self.shape[0], self.rank
+        shapes = point.Q.shape, point.S.shape
+        if shapes != ((n, k), (k, k)):
+            return f"Q, S have shapes {shapes}, not {((n, k), (k, k))}"
+        if not (np.isfinite(point.Q).all() and np.isfinite(point.S).all()):
+            return "Q or S holds NaN or infinity"
+        error = np.abs(point.Q.T @ point.Q - np.eye(k)).max()
+        if error > 1e-10:
+            return f"Q is not orthonormal: |QᵀQ − I| reaches {error:.1e}"
+        if np.abs(point.S - point.S.T).max() > 1e-12 * np.abs(point.S).max():
+            return "S is not symmetric"
+        values = point.eigenvalues()
+        if values[-1] <= 1e-15 * values[0]:
+            return (
+                f"fewer than {k} eigenvalues are positive: they run from {values[0]:.1e} to {values[-1]:.1e}"
+            )
+        return None
+
+    def random_point(self, rng: np.random.Generator | None = None) -> PSDPoint:
+        """Return a point with uniformly distributed column space and eigenvalues in [½, 1½]."""
+        rng = np.random.default_rng(rng)
+        Q, _ = np.linalg.qr(rng.standard_normal((self.shape[0], self.rank)))
+        return PSDPoint(Q, np.diag(np.sort(rng.uniform(0.5, 1.5, self.rank))[::-1]))
+
+    def identity(self) -> PSDPoint:
+        """Return the zero-padded identity: ones at the first k places of the diagonal, zeros elsewhere."""
+        return PSDPoint(np.eye(self.shape[0], self.rank), np.eye(self.rank))
+
+    def from_factor(self, Y: Array) -> PSDPoint:
+        """Return the point Y Yᵀ for Y of shape (n, k) and full column rank.
+
+        Raises
+        ------
+        InvalidInputError
+            For a wrong shape, values that are not finite, or a product of smaller rank.
+        """
+        Q, triangle = np.linalg.qr(numbers("Y", Y, (self.shape[0], self.rank)))
+        return self._checked(PSDPoint(Q, symmetric(triangle @ triangle.T)), "the product Y Yᵀ")
+
+    def from_matrix(self, matrix: Any) -> PSDPoint:
+        """Return the point closest to a dense or sparse n × n matrix: the k leading eigenpairs of its symmetric part.
+
+        Raises
+        ------
+        InvalidInputError
+            For a wrong shape, values that are not finite, or fewer than k positive eigenvalues.
+        """
+        matrix = real_matrix("matrix", matrix, self.shape)
+        n, k = self.shape[0], self.rank
+        if sp.issparse(matrix) and k < n // 2:
+            from scipy.sparse.linalg import eigsh
+
+            start = np.random.default_rng(0).standard_normal(n)
+            eigenvalues, vectors = eigsh(0.5 * (matrix + matrix.T), k=k, which="LA", v0=start)
+        else:
+            eigenvalues, vectors = np.linalg.eigh(symmetric(dense(matrix)))
+        order = np.argsort(-eigenvalues)[:k]
+        return self._checked(
+            PSDPoint(np.ascontiguousarray(vectors[:, order]), np.diag(eigenvalues[order])), "the matrix"
+        )
+
+    def _checked(self, point: PSDPoint, what: str) -> PSDPoint:
+        values = point.eigenvalues()
+        if not values[-1] > 1e-15 * abs(values[0]):
+            rank = int(np.sum(values > 1e-15 * abs(values[0])))
+            raise InvalidInputError(
+                f"{what} has {rank} positive eigenvalues to machine precision, not {self.rank}; "
+                f"choose k = {max(rank, 1)}."
+            )
+        return point
 
 
 class PSDFixedRank(PSDMatrices):
@@ -48,9 +177,70 @@ class PSDFixedRank(PSDMatrices):
         manifold.
         """
         flat = self.projection(point, euclidean_hessian)
-        Qp = tangent_vector.Qp
-        bend = leave_span(
-            point.Q, 0.5 * (np.asarray(euclidean_gradient @ Qp) + np.asarray(euclidean_gradient.T @ Qp))
-        )
+        bend = leave_span(point.Q, _symmetric_action(euclidean_gradient, tangent_vector.Qp))
         # X S⁻¹ as a solve.
         return PSDTangent(flat.M, flat.Qp + np.linalg.solve(point.S, bend.T).T)
+
+
+class PolarPSD(PSDMatrices):
+    """The same matrices as `PSDFixedRank`, seen as (Stiefel × positive definite) / O(k) (Meyer et al. 2011).
+
+    W = Q S Qᵀ is a column space with a positive definite matrix on it. A tangent vector moves Q by Δ = Q_p S⁻¹
+    and S by M; its squared norm is tr(ΔᵀΔ)/λ + tr((S⁻¹M)²)/(1 − λ), so that the metric does not change under
+    rotations and scalings of W. Points and tangent vectors are stored as on `PSDFixedRank`. The numbers of a
+    tangent vector are the same in both; its length is not.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows and columns.
+    k : int
+        The rank, from 1 to n.
+    weight : float
+        λ, between 0 and 1: large values move mainly the column space.
+    retraction : Retraction or str, optional
+        The default retraction; `PolarFactors` unless given.
+
+    Raises
+    ------
+    InvalidInputError
+        For a size, rank or weight out of range.
+    """
+
+    default_retraction = PolarFactors()
+
+    def __init__(
+        self, n: int, k: int, weight: float = 0.5, retraction: Retraction | str | None = None
+    ) -> None:
+        self.weight = number("weight", weight, above=0, below=1)
+        super().__init__(n, k, retraction)
+
+    def with_rank(self, k: int) -> Self:
+        return type(self)(self.shape[0], k, self.weight, self.default_retraction)
+
+    def __repr__(self) -> str:
+        return f"PolarPSD({self.shape[0]}, {self.rank}, weight={self.weight})"
+
+    def inner_product(
+        self, point: PSDPoint, tangent_vector_a: PSDTangent, tangent_vector_b: PSDTangent
+    ) -> float:
+        """Return tr(ΔₐᵀΔ_b)/λ + tr(S⁻¹Mₐ S⁻¹M_b)/(1 − λ)."""
+        both = (tangent_vector_a, tangent_vector_b)
+        scaled_a, scaled_b = (np.linalg.solve(point.S, part.M) for part in both)
+        move_a, move_b = (np.linalg.solve(point.S, part.Qp.T) for part in both)
+        move, scaled = np.vdot(move_a, move_b), np.vdot(scaled_a.T, scaled_b)
+        return float(move / self.weight + scaled / (1.0 - self.weight))
+
+    def euclidean_to_riemannian_gradient(self, point: PSDPoint, euclidean_gradient: Ambient) -> PSDTangent:
+        """Return the gradient in the polar metric: M = (1 − λ) S QᵀG Q S and Q_p = 2λ (I − QQᵀ) G Q S²."""
+        Q, S = point.Q, point.S
+        GQ = _symmetric_action(euclidean_gradient, Q)
+        return PSDTangent(
+            (1.0 - self.weight) * symmetric(S @ (Q.T @ GQ) @ S),
+            2.0 * self.weight * leave_span(Q, GQ) @ (S @ S),
+        )
+
+
+def _symmetric_action(ambient: Ambient, X: Array) -> Array:
+    """Return what the symmetric part of an ambient operator makes of X."""
+    return 0.5 * (np.asarray(ambient @ X) + np.asarray(ambient.T @ X))

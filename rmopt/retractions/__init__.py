@@ -1,21 +1,24 @@
 """Ways to move from a point along a tangent vector."""
 
-from rmopt.retractions.euclidean import Additive
-from rmopt.retractions.fixed_rank import FIXED_RANK_RETRACTIONS, MetricProjection, Orthographic, SecondOrder
+from rmopt.retractions.fixed_rank import (
+    FIXED_RANK_RETRACTIONS,
+    PSD_RETRACTIONS,
+    MetricProjection,
+    MetricProjectionPSD,
+    Orthographic,
+    PolarFactors,
+    SecondOrder,
+    SecondOrderPSD,
+)
 from rmopt.retractions.grassmann import GRASSMANN_RETRACTIONS, QR, Exponential, Polar
 from rmopt.retractions.positive_definite import (
     POSITIVE_DEFINITE_RETRACTIONS,
+    Additive,
     AffineExponential,
     SchurExponential,
     SecondOrderPD,
 )
 from rmopt.retractions.product import Componentwise
-from rmopt.retractions.psd_fixed_rank import (
-    PSD_RETRACTIONS,
-    MetricProjectionPSD,
-    PolarFactors,
-    SecondOrderPSD,
-)
 
 __all__ = [
     "FIXED_RANK_RETRACTIONS",

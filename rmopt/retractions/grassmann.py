@@ -13,19 +13,12 @@ from rmopt.linalg import gram_functions
 
 
 class Exponential(Retraction):
-    """Follows the geodesic, on any manifold that knows its exponential map."""
+    """Follows the geodesic, on any manifold that knows its exponential map; else a `MissingCapabilityError`."""
 
     order = 2
     name = "exponential"
 
     def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
-        """Return the point reached from `point` along t · `tangent`.
-
-        Raises
-        ------
-        MissingCapabilityError
-            When the manifold has no closed form of its exponential map.
-        """
         if not manifold.knows_geodesics:
             raise MissingCapabilityError(
                 f"{manifold} has no closed form of an exponential map; use {manifold.default_retraction}."

@@ -1,4 +1,4 @@
-"""Retractions of the positive definite matrices; none of them leaves the cone.
+"""The straight line, and retractions of the positive definite matrices that do not leave the cone.
 
 Each knows the velocity of its curve, which an exact line search needs.
 """
@@ -11,11 +11,44 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigvalsh, solve_triangular
 
 from rmopt.core.ambient import Array, dense
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.manifold import HasStepBound
 from rmopt.core.retraction import Retraction
 from rmopt.core.row_column import RowColumn
 from rmopt.kernels import row_column
 from rmopt.linalg import symmetric
-from rmopt.retractions.euclidean import Additive
+
+
+class Additive(Retraction):
+    """R(ξ) = W + ξ: of first order in general, and the exponential map where the manifold is flat.
+
+    On an open set such as the positive definite cone the line is bounded: see `HasStepBound.max_step`; a step that
+    leaves the manifold is an `InvalidInputError`.
+    """
+
+    order = 1
+    kernel = row_column.STRAIGHT
+    bounded = True
+    name = "additive"
+    point_type = np.ndarray
+
+    def __call__(self, manifold: Any, point: Array, tangent: Any, t: float = 1.0) -> Array:
+        if isinstance(manifold, HasStepBound):
+            bound = manifold.max_step(point, tangent)
+            if not abs(t) < bound if t >= 0 else not -t < manifold.max_step(point, -tangent):
+                raise InvalidInputError(
+                    f"the straight line leaves {manifold} within a step of {t:.3g}; take a smaller step "
+                    "(`max_step` tells how small) or a retraction that never leaves, such as SchurExponential."
+                )
+        return point + t * dense(tangent)
+
+    def reach(self, manifold: Any, point: Array, tangent: Any) -> float:
+        """Return how far a solver may follow the line."""
+        return manifold.safe_step(point, tangent) if isinstance(manifold, HasStepBound) else float("inf")
+
+    def velocity(self, manifold: Any, point: Array, tangent: Any, t: float) -> Array:
+        """Return the derivative of the curve at t."""
+        return dense(tangent)
 
 
 class AffineExponential(Retraction):
@@ -128,6 +161,7 @@ def _log_cholesky(point: Array, tangent: Any) -> tuple[Array, Array, Array]:
     return factor, factor @ half, 0.5 * np.diag(inner)
 
 
+EUCLIDEAN_RETRACTIONS: dict[str, Retraction] = {"additive": Additive()}
 POSITIVE_DEFINITE_RETRACTIONS: dict[str, Retraction] = {
     retraction.name: retraction
     for retraction in (Additive(), SchurExponential(), AffineExponential(), SecondOrderPD())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rmopt.core.arguments import sequence, shown
@@ -40,16 +40,11 @@ class Componentwise(Retraction):
         return f"Componentwise({', '.join(kinds)})"
 
     def __call__(self, manifold: Any, point: Parts, tangent: Parts, t: float = 1.0) -> Parts:
-        return Parts(
-            [
-                retraction(factor, part, along, t)
-                for retraction, factor, part, along in zip(
-                    self.retractions, manifold.factors, point, tangent, strict=True
-                )
-            ]
-        )
+        return Parts([move(*of_factor, t) for move, *of_factor in self._each(manifold, point, tangent)])
 
     def reach(self, manifold: Any, point: Parts, tangent: Parts) -> float:
         """Return how far all parts may follow their curves."""
-        parts = zip(self.retractions, manifold.factors, point, tangent, strict=True)
-        return min(retraction.reach(*of_factor) for retraction, *of_factor in parts)
+        return min(one.reach(*of_factor) for one, *of_factor in self._each(manifold, point, tangent))
+
+    def _each(self, manifold: Any, point: Parts, tangent: Parts) -> Iterator[tuple[Any, ...]]:
+        return zip(self.retractions, manifold.factors, point, tangent, strict=True)

@@ -17,7 +17,7 @@ from rmopt.costs.convex import ConvexCost
 from rmopt.engines.certificate import Certificate, checked_lower_bound
 from rmopt.engines.rank_incremental import Growth, Inner, RankEngine, RankState, point_of
 from rmopt.manifolds.factors import PSDFactors
-from rmopt.manifolds.psd_matrices import PSDMatrices
+from rmopt.manifolds.psd_fixed_rank import PSDMatrices
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.growth import Exponential

@@ -63,7 +63,8 @@ class ModelSolver(GradientSolver):
         counts = tuple(work.counts)
         if promised <= noise:
             if not norm < state.norm:
-                if self.is_inside(size, bound):
+                # Longer steps may have raised the cost already, and shorter ones cannot be judged.
+                if self.is_inside(size, bound) or state.search:
                     return done._replace(stuck=True, counts=counts)
                 # The bound was too tight for a step that the gradient can be judged by.
                 return done._replace(memory=self.loosened(bound), counts=counts)
@@ -71,10 +72,10 @@ class ModelSolver(GradientSolver):
             # Where a parabola through what was seen along the step has its minimum.
             slope, rise = work.inner(point, gradient, step), cost - state.cost
             nearer = 0.5 * slope / (slope - rise) if np.isfinite(rise) and rise > slope else 0.0
-            return done._replace(memory=self.tightened(size, bound, nearer), counts=counts)
+            return done._replace(memory=self.tightened(size, bound, nearer), search=1, counts=counts)
         return done._replace(
-            point=there, cost=cost, gradient=new, norm=norm, memory=self.adapted(bound, size, ratio), counts=counts,
-            step_size=1.0, step_length=work.manifold.norm(point, step), updates=state.updates + 1,
+            point=there, cost=cost, gradient=new, norm=norm, memory=self.adapted(bound, size, ratio), search=0,
+            counts=counts, step_size=1.0, step_length=work.manifold.norm(point, step), updates=state.updates + 1,
         )  # fmt: skip
 
     @abstractmethod

@@ -25,7 +25,7 @@ from timing import median
 
 from problems.ratings import ml1m
 from problems.subspace import RCGMC, RTRMC
-from problems.subspace.completion import MatrixCompletion, columns_of
+from problems.subspace.cost import MatrixCompletion, columns_of
 from problems.subspace.shares import low_rank_shares
 from rmopt.engines import OneProcess
 

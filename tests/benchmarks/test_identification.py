@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from problems.datasets import load
-from problems.similarity.bench import Bench, prepared
-from problems.similarity.methods import METHODS
+from problems.similarity.methods import METHODS, Bench
 from problems.triplets import ClassTriplets
 from rmopt import Problem
 from rmopt.core import DivergedError
+from rmopt.costs import TripletSum
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import SGD, ManifoldIdentification, Solver
 
@@ -23,13 +23,15 @@ TRIPLETS, INNER = 50_000, 10
 
 def outcome(bench: Bench, solver: Solver) -> dict[str, Any]:
     """Return mean average precision and effective rank (Σσ)² / Σσ² at the end of a run."""
-    problem = Problem(FixedRankEmbedded(64, 64, 10), bench.cost)
+    problem = Problem(FixedRankEmbedded(64, 64, 10), TripletSum(bench.X, bench.X))
     try:
         point = solver.run(problem, problem.manifold.identity(), random_state=0).point
     except DivergedError as error:
         return {"diverged in round": error.step}
     sigma = point.singular_values()
-    found = bench.measured(METHODS["loreta"], point).map
+    learner = METHODS["loreta"].made()
+    learner.point_ = point
+    found = bench.measured(learner).map
     return {"mAP": found, "effective rank": float(sigma.sum() ** 2 / np.sum(sigma**2))}
 
 
@@ -39,12 +41,12 @@ def test_forms(measured: Any) -> None:
 
 
 def forms() -> list[dict[str, Any]]:
-    bench = Bench(prepared(load("digits"), 0, -1), TRIPLETS, 0)
+    bench = Bench(load("digits"), 0, -1, 0)
     rounds = ClassTriplets(bench.y, batch_size=1 + INNER)
     n_rounds = TRIPLETS // (1 + INNER)
     rows = [
         {"form": "LORETA-1", "steps": steps, "step size": 10.0}
-        | outcome(bench, SGD(10.0, n_steps=steps, sampler=bench.sampler))
+        | outcome(bench, SGD(10.0, n_steps=steps, sampler=ClassTriplets(bench.y)))
         for steps in (TRIPLETS, n_rounds)
     ]
     for step_size, n_steps in ((10.0, n_rounds), (1.0, 60), (1.0, 200)):

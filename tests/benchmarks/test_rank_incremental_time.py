@@ -19,8 +19,8 @@ from threadpoolctl import threadpool_limits
 from timing import median
 
 from problems.coembedding import CoembeddingClassifier, MetricRegression
-from problems.coembedding.conic import conic_metric
 from problems.coembedding.regression import closed_form
+from problems.coembedding.regression_experiment import conic_metric
 from problems.coembedding.rivals import rival
 from problems.coembedding.training import minimise
 from problems.multilabel import emotions, scene

@@ -18,10 +18,9 @@ from threadpoolctl import threadpool_limits
 from timing import median
 
 from problems.datasets import digits, load
-from problems.evaluation import cosine_scores, evaluate_retrieval
+from problems.evaluation import cosine_scores, evaluate_retrieval, matrix_scores
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, LegoMetric
-from problems.metric.bench import scores_of
-from problems.metric.outside import OUTSIDE, OutsideMetric
+from problems.metric.rivals import OUTSIDE, OutsideMetric
 from problems.similarity import LoretaSimilarity
 from problems.text import informative_unit_rows
 from rmopt.core import MissingCapabilityError
@@ -116,7 +115,7 @@ def metrics() -> list[dict[str, Any]]:
             except MissingCapabilityError as error:
                 print(f"{name}: {error}")
                 continue
-            scores = scores_of(metric.get_mahalanobis_matrix(), test, rank_by)
+            scores = matrix_scores(metric.get_mahalanobis_matrix(), test, distance=rank_by == "distance")
             found = evaluate_retrieval(scores, truth, ks=(1, 10)).precision_at
             rows.append({"method": name, "seconds": seconds, "P@1": found[1], "P@10": found[10]})
     return rows

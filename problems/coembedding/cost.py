@@ -1,0 +1,212 @@
+"""The costs of co-embedding samples and their labels, linked objects, and users, items and tags."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from problems.coembedding import kernels
+from problems.door import array_of, table_of_numbers
+from rmopt.core import BlockDiagonal, InvalidInputError
+from rmopt.core.arguments import array, integer, sequence
+from rmopt.core.matrices import sound
+from rmopt.costs import Grid, Pairs, PairwiseDistance
+
+Array = np.ndarray
+
+
+class MultilabelCoembedding(PairwiseDistance):
+    """Σₓ sftmax over the labels of x of h̃(d(x, y) − t(x)) + sftmax over the others of h̃(t(x) − d(x, ȳ)).
+
+    Mirzazadeh et al. (2015), equation 13 without its trace term. d is the squared distance of the embeddings of a
+    sample and a label, t(x) that of a sample and the embedded threshold; sftmax z = ln Σ exp z; a sample without
+    labels, or with all, has one term only. The smooth hinge is h̃(z) = (2 + z)²/4 for −2 ≤ z ≤ 0, 0 below and 1 + z
+    above. (The paper prints 0 ≤ z ≤ 2, where h̃ would jump at 2 and not be smooth.)
+
+    W = YYᵀ is p × p with p = n_features + n_labels + 1: features, labels, threshold.
+
+    Parameters
+    ----------
+    X : array or sparse array, shape (n_samples, n_features)
+    Y : array or sparse array, shape (n_samples, n_labels)
+        1 or True where a label applies.
+
+    Raises
+    ------
+    InvalidInputError
+        For values that are not finite, labels that are not 0 or 1, or numbers of rows that differ.
+    """
+
+    # The hinge is parabolic between −2 and 0 and straight elsewhere.
+    smooth_slope = False
+
+    def __init__(self, X: Any, Y: Any) -> None:
+        X = table_of_numbers("X", X)
+        table = np.asarray(sound("Y", Y).toarray() if sp.issparse(Y) else Y)
+        if table.ndim != 2 or X.shape[0] != len(table) or 0 in (*X.shape, *table.shape):
+            raise InvalidInputError(
+                f"X and Y must be tables with one row for each sample, got shapes {X.shape} and {table.shape}."
+            )
+        if not np.isin(table, (0, 1)).all():
+            raise InvalidInputError("Y must hold only 0 and 1: which labels apply to a sample.")
+        n, m = table.shape
+        self.labels = np.ascontiguousarray(table, dtype=np.int8)
+        own = sp.eye_array(m + 1, format="csr")
+        features = BlockDiagonal([X.shape, own.shape], {0: X, 1: own})
+        super().__init__(features, Grid(range(n), range(n, n + m + 1)))
+        counts = self.labels.sum(axis=1)
+        both = np.concatenate([counts, m - counts])
+        # The soft maximum of k values that are at least 0 is at least ln k.
+        self.lower_bound = float(np.log(both[both > 0]).sum())
+
+    def loss(self, distances: Array) -> tuple[float, Array]:
+        return kernels.multilabel_loss(distances, self.labels)
+
+    def curvature(self, distances: Array, change: Array) -> Array:
+        return kernels.multilabel_curvature(distances, self.labels, np.ascontiguousarray(change))
+
+
+def smooth_hinge(z: Array) -> tuple[Array, Array, Array]:
+    """Return h̃(z) (see `MultilabelCoembedding`), its slope, and its curvature, which jumps at −2 and 0."""
+    slope = np.clip(0.5 * (2.0 + z), 0.0, 1.0)
+    return np.where(z > 0.0, 1.0 + z, slope**2), slope, np.where((z > -2.0) & (z < 0.0), 0.5, 0.0)
+
+
+class LinkPrediction(PairwiseDistance):
+    """A loss of the scores min(t(x), t(y)) − d(x, y) of pairs, which are positive for a link.
+
+    Mirzazadeh et al. (2015), section 3, predict links by the sign of the score, with t(x) the squared distance of x
+    and an embedded threshold; they print no loss. Here a link costs ln(exp h̃(d − t(x)) + exp h̃(d − t(y))), the soft
+    maximum of the smooth hinges to both thresholds as in their equation 13. For a pair without a link,
+    h̃(min(t(x), t(y)) − d) is not convex; it costs h̃(½ t(x) + ½ t(y) − d), which is convex and no smaller.
+
+    W = YYᵀ is p × p with p = n_features + 1: features and threshold.
+
+    Parameters
+    ----------
+    X : array or sparse array, shape (n_objects, n_features)
+    pairs : int array, shape (n_pairs, 2)
+        Numbers of two different objects.
+    linked : array, shape (n_pairs,)
+        True or 1 for a link.
+
+    Raises
+    ------
+    InvalidInputError
+        When the parts do not belong together, or an object is paired with itself.
+    """
+
+    # The hinge is parabolic between −2 and 0 and straight elsewhere.
+    smooth_slope = False
+
+    def __init__(self, X: Any, pairs: Any, linked: Any) -> None:
+        X, pairs, linked = table_of_numbers("X", X), array_of("pairs", pairs), array_of("linked", linked)
+        if pairs.ndim != 2 or pairs.shape[1:] != (2,) or linked.shape != (len(pairs),):
+            raise InvalidInputError(
+                f"pairs must have two columns and linked one number for each row, got shapes {pairs.shape}, "
+                f"{linked.shape}."
+            )
+        if (pairs[:, 0] == pairs[:, 1]).any() or not np.isin(linked, (0, 1)).all():
+            raise InvalidInputError("a pair needs two different objects, and linked must hold only 0 and 1.")
+        n = X.shape[0]
+        self.linked = linked.astype(bool)
+        self.n_pairs = len(pairs)
+        threshold = np.full(self.n_pairs, n)
+        # Distances of the pairs, then those of the left and of the right objects to the threshold.
+        left, right = (
+            np.concatenate([pairs[:, 0], *pairs.T]),
+            np.concatenate([pairs[:, 1], threshold, threshold]),
+        )
+        Pairs(pairs[:, 0], pairs[:, 1], n)
+        features = BlockDiagonal([X.shape, (1, 1)], {0: X, 1: np.ones((1, 1))})
+        super().__init__(features, Pairs(left, right, n + 1))
+        self.lower_bound = float(self.linked.sum() * np.log(2.0))
+
+    def _margins(self, distances: Array) -> tuple[Array, Array, Array]:
+        """Return d − t(x) and d − t(y) of the links, and ½ t(x) + ½ t(y) − d of the others."""
+        d, t, s = distances.reshape(3, self.n_pairs)
+        return (d - t)[self.linked], (d - s)[self.linked], (0.5 * (t + s) - d)[~self.linked]
+
+    def _returned(self, first: Array, second: Array, others: Array) -> Array:
+        """Return the adjoint of `_margins`."""
+        out = np.zeros((3, self.n_pairs))
+        out[0, self.linked], out[1, self.linked], out[2, self.linked] = first + second, -first, -second
+        out[0, ~self.linked], out[1, ~self.linked], out[2, ~self.linked] = -others, 0.5 * others, 0.5 * others
+        return out.ravel()
+
+    def loss(self, distances: Array) -> tuple[float, Array]:
+        (a, slope_a, _), (b, slope_b, _), (c, slope_c, _) = map(smooth_hinge, self._margins(distances))
+        both = np.logaddexp(a, b)
+        share = np.exp(a - both)
+        return float(both.sum() + c.sum()), self._returned(share * slope_a, (1.0 - share) * slope_b, slope_c)
+
+    def curvature(self, distances: Array, change: Array) -> Array:
+        (a, slope_a, bent_a), (b, slope_b, bent_b), (*_, bent_c) = map(smooth_hinge, self._margins(distances))
+        da, db, dc = self._margins(change)
+        share = np.exp(a - np.logaddexp(a, b))
+        shift = share * (1.0 - share) * (slope_a * da - slope_b * db)
+        return self._returned(
+            shift * slope_a + share * bent_a * da, -shift * slope_b + (1.0 - share) * bent_b * db, bent_c * dc
+        )
+
+
+class TagRanking(PairwiseDistance):
+    """Σ over posts, their tags y and all other tags ȳ of ln(1 + exp(d(x, z, y) − d(x, z, ȳ))).
+
+    Mirzazadeh et al. (2015), equation 14 without its trace term, with the logistic loss of Rendle and Schmidt-Thieme
+    (2009); d(x, z, y) is the squared distance of the embeddings of user x and tag y plus that of item z and tag y.
+    W = YYᵀ is p × p with p = n_users + n_items + n_tags.
+
+    Parameters
+    ----------
+    triples : int array, shape (N, 3)
+        Numbers of user, item and tag.
+    counts : (int, int, int), optional
+        Numbers of users, items and tags; one more than the largest in `triples` unless given.
+
+    Raises
+    ------
+    InvalidInputError
+        When the triples are not such a table, or every tag belongs to every post.
+    """
+
+    lower_bound = 0.0
+
+    def __init__(self, triples: Any, counts: tuple[int, int, int] | None = None) -> None:
+        triples = array("triples", triples)
+        if triples.ndim != 2 or triples.shape[1:] != (3,) or not len(triples):
+            raise InvalidInputError(
+                f"triples must be a table of user, item and tag, got shape {triples.shape}."
+            )
+        if not np.issubdtype(triples.dtype, np.integer) or triples.min() < 0:
+            raise InvalidInputError("triples must hold integers from 0: numbers of users, items and tags.")
+        least = triples.max(axis=0) + 1
+        wanted = least if counts is None else sequence("counts", counts)
+        self.counts = tuple(integer("counts", n, 1) for n in wanted)
+        if len(self.counts) != 3 or (np.array(self.counts) < least).any():
+            raise InvalidInputError(
+                f"counts = {counts} must be at least {tuple(least.tolist())}, as the triples say."
+            )
+        triples = np.unique(triples.astype(np.int64), axis=0)
+        self.posts, sizes = np.unique(triples[:, :2], axis=0, return_counts=True)
+        self.starts = np.concatenate([[0], np.cumsum(sizes)])
+        # Sorted by user, item, tag: those of a post stand together.
+        self.tags = np.ascontiguousarray(triples[:, 2])
+        if sizes.min() == self.counts[2]:
+            raise InvalidInputError(
+                "every post has every tag, so there is nothing to rank; give some more tags."
+            )
+        n_users, n_items, n_tags = self.counts
+        n = n_users + n_items
+        super().__init__(sp.eye_array(n + n_tags, format="csr"), Grid(range(n), range(n, n + n_tags)))
+
+    def loss(self, distances: Array) -> tuple[float, Array]:
+        return kernels.ranking_loss(distances, *self._posts())
+
+    def curvature(self, distances: Array, change: Array) -> Array:
+        return kernels.ranking_curvature(distances, *self._posts(), np.ascontiguousarray(change))
+
+    def _posts(self) -> tuple[Array, int, Array, Array]:
+        return self.posts, self.counts[0], self.starts, self.tags

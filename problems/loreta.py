@@ -1,0 +1,153 @@
+"""LORETA-1 (Shalit et al. 2012): what the similarity of documents and the ranking of labels have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from problems.arrays import load_point, save_point
+from problems.door import Checked, engine_name, file_path, seedable, step_rule
+from rmopt.core import InvalidInputError, Problem, Retraction
+from rmopt.core.arguments import bounded, flag, integer, named, optional
+from rmopt.core.files import reading
+from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
+from rmopt.solvers import SGD, Checkpoint, Recorder, Result, Sampler
+
+
+def loreta_solver(
+    step_size: Any,
+    n_steps: int,
+    sampler: Sampler,
+    *,
+    retraction: str | Retraction = "second-order",
+    engine: str = "auto",
+    psd: bool = False,
+) -> SGD:
+    """Return the solver of LORETA-1 or LORETA-1-PSD: one term a step."""
+    known = PSD_RETRACTIONS if psd else FIXED_RANK_RETRACTIONS
+    chosen = named("retraction", retraction, known, Retraction)
+    return SGD(step_size, n_steps=n_steps, sampler=sampler, retraction=chosen, engine=engine)
+
+
+@dataclass(frozen=True)
+class SavedMatrix:
+    """A learned matrix W: what remains after the training.
+
+    Attributes
+    ----------
+    point : LowRankPoint, PSDPoint or array
+        W.
+    about : dict
+        JSON-able parameters that are saved with it.
+    """
+
+    kind: ClassVar[str]
+    # "n" where W is square.
+    columns: ClassVar[str] = "m"
+
+    point: Any
+    about: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, path: Path | str) -> None:
+        """Write the model as an ``.npz`` file, without pickle."""
+        save_point(path, self.kind, self.point, self.about)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Read a model that `save` wrote."""
+        return cls(*load_point(path, cls.kind, cls.columns))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LoretaRun(Checked):
+    """The parameters of a run of LORETA-1."""
+
+    step_size: Annotated[Any, optional(step_rule)] = None
+    retraction: Annotated[Any, bounded(named, FIXED_RANK_RETRACTIONS, Retraction)] = "second-order"
+    engine: Annotated[str, engine_name] = "auto"
+    warm_start: Annotated[bool, flag] = False
+    checkpoint: Annotated[Path | str | None, file_path] = None
+    random_state: Annotated[Any, seedable] = None
+    verbose: Annotated[bool, flag] = False
+
+
+class Loreta(LoretaRun, BaseEstimator):
+    """An estimator that learns a matrix of fixed rank by LORETA-1 and stands, when fitted, where `model_` is."""
+
+    _model: ClassVar[type[SavedMatrix]]
+    # What a file tells beside the matrix, and which attribute it becomes.
+    _counts: ClassVar[dict[str, str]] = {"steps": "n_steps_", "updates": "n_updates_"}
+
+    model_: Any
+    n_steps_: int
+    n_updates_: int
+    n_features_in_: int
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.target_tags.required = True
+        return tags
+
+    def save(self, path: Path | str) -> None:
+        """Write what was learned as an ``.npz`` file, without pickle; `load` reads it."""
+        check_is_fitted(self, "model_")
+        about = {name: getattr(self, attribute) for name, attribute in self._counts.items()}
+        self._model(self.model_.point, about).save(path)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Return a fitted estimator with what `save` wrote.
+
+        Its `rank` (and `psd`) are the saved ones; the other parameters are the defaults.
+        """
+        model = cls._model.load(path)
+        if isinstance(model.point, np.ndarray):
+            raise InvalidInputError(
+                f"{path} holds a {model.kind} of full rank; read it with {cls._model.__name__}.load."
+            )
+        estimator = cls(**cls._shape_of(model.point))
+        estimator.model_, estimator.n_features_in_ = model, model.point.shape[1]
+        with reading(path):
+            for name, attribute in cls._counts.items():
+                setattr(estimator, attribute, integer(name, model.about.get(name)))
+        return estimator
+
+    @classmethod
+    def _shape_of(cls, point: Any) -> dict[str, Any]:
+        """Return the parameters that a saved matrix tells."""
+        return {"rank": point.rank}
+
+    def _continues(self) -> bool:
+        return self.warm_start and hasattr(self, "model_")
+
+    def _run(
+        self,
+        solver: SGD,
+        problem: Problem,
+        start: Callable[[], Any],
+        seed: int,
+        afresh: bool,
+        recorder: Recorder,
+        stop: Any = None,
+    ) -> Result:
+        """Go on from what was learned, or `afresh` from a start, and keep the end."""
+        done, moved = (0, 0) if afresh else (self.n_steps_, self.n_updates_)
+        result = solver.run(
+            problem,
+            start() if afresh else self.model_.point,
+            random_state=seed,
+            recorder=recorder,
+            checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),
+            stop=stop,
+            first_step=done,
+        )
+        self.n_steps_, self.n_updates_ = done + result.steps, moved + result.updates
+        self.model_ = self._model(result.point)
+        return result

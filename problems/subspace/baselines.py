@@ -1,0 +1,171 @@
+"""What the gossip paper compares with, beside the batch estimators: Alt-Min, and decentralised LMaFit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from problems.subspace.cost import MatrixCompletion, columns_of, predictions
+from rmopt.core import MissingCapabilityError, Parts, Problem
+from rmopt.core.arguments import integer, number
+from rmopt.costs import GossipCost
+from rmopt.linalg import gram_functions
+from rmopt.solvers import Solver
+
+Array = np.ndarray
+
+
+def alt_min(
+    tasks: Sequence[tuple[Array, Array]],
+    lam: float,
+    *,
+    tol: float = 1e-8,
+    max_iterations: int = 2000,
+    smoothing: float = 1e-8,
+) -> tuple[Array, list[float]]:
+    """Minimise ½ Σ_t ‖X_t a_t − y_t‖² + λ ‖A‖₊² over all a_t, where ‖A‖₊ is the trace norm, a little smoothed.
+
+    The convex form of equation 13 of Mishra et al. 2019 (Argyriou, Evgeniou and Pontil 2008, Algorithm 1): ‖A‖₊² is
+    the least Σ a_tᵀ D⁻¹ a_t over D ⪰ 0 of trace 1, and the minimum over A and over D has a closed form each. With
+    ε > 0 in D = (A Aᵀ + ε I)^½ / tr, directions that A has lost can come back; ‖A‖₊ becomes Σ √(σ² + ε).
+
+    Parameters
+    ----------
+    tasks : sequence of (array, array)
+        Examples X_t, shape (d_t, m), and labels y_t.
+    lam : float
+        λ, positive.
+    tol : float
+        Stop when the objective changes by less than this, relative.
+    max_iterations : int
+    smoothing : float
+        ε, relative to the mean squared singular value after the first iteration.
+
+    Returns
+    -------
+    A : array, shape (m, n_tasks)
+    history : list of float
+        The objective after each iteration; it does not increase.
+
+    Raises
+    ------
+    InvalidInputError
+        When λ is not positive.
+    """
+    lam = number("lam", lam, above=0)
+    grams = np.array([X.T @ X for X, _ in tasks])
+    rights = np.array([X.T @ y for X, y in tasks])
+    squares = sum(float(y @ y) for _, y in tasks)
+    m = grams.shape[1]
+    root, eps = np.eye(m) / np.sqrt(m), None
+    history: list[float] = []
+    for _ in range(max_iterations):
+        # a = D^½ b with (D^½ XᵀX D^½ + 2λ I) b = D^½ Xᵀy: no inverse of D, which loses rank.
+        b = np.linalg.solve(root @ grams @ root + 2.0 * lam * np.eye(m), (rights @ root)[..., None])[..., 0]
+        A = root @ b.T
+        spectrum, U = np.linalg.eigh(A @ A.T)
+        eps = smoothing * float(np.mean(spectrum)) if eps is None else eps
+        sigma = np.sqrt(np.maximum(spectrum, 0.0) + eps)
+        if not sigma.any():
+            # No label depends on any feature.
+            return A, [*history, 0.5 * squares]
+        root = (U * np.sqrt(sigma / sigma.sum())) @ U.T
+        fit = 0.5 * (np.einsum("jt,tjk,kt->", A, grams, A) - 2.0 * np.sum(rights.T * A) + squares)
+        history.append(float(fit + lam * sigma.sum() ** 2))
+        if len(history) > 1 and history[-2] - history[-1] <= tol * abs(history[-1]):
+            break
+    return A, history
+
+
+@dataclass(frozen=True)
+class LMaFitState:
+    """What each agent tracks of the mean of all Z Yᵀ, its own Z Yᵀ at the last step, and its Y."""
+
+    tracked: Array
+    shares: Array
+    factors: list[Array]
+    steps: int = 0
+
+    @property
+    def updates(self) -> int:
+        """How many agents were moved, counted over the steps."""
+        return self.steps * len(self.tracked)
+
+
+class DLMaFit(Solver):
+    """LMaFit with dynamic average consensus (Ling, Xu, Yin and Wen 2012; in one place: Wen, Yin and Zhang 2012).
+
+    The rival of Mishra et al. 2019, Case 4. Agent i holds its completed columns Z_i = X_i Y_i + P_Ω(M_i − X_i Y_i),
+    never formed. At every step all agents at once set Y_i ← X_iᵀ Z_i and complete Z_i anew; X_i ← an orthonormal basis
+    of S_i, in which agent i tracks the mean of all Z_j Y_jᵀ: S_i ← Σ_j w_ij S_j + (Z_i Y_iᵀ − its value a step
+    before), with Metropolis weights w. Bases are polar factors, so those of agents who agree agree too. The ρ of the
+    cost is not looked at.
+
+    Parameters
+    ----------
+    n_steps : int
+        The budget; at every step each agent sends its factor to all its neighbours.
+    """
+
+    def __init__(self, n_steps: int = 400) -> None:
+        self.n_steps = integer("n_steps", n_steps)
+
+    def budget(self, problem: Problem) -> int:
+        return self.n_steps
+
+    def check_every(self, problem: Problem) -> None:
+        """Return None: only the budget ends a run."""
+
+    def prepare(self, problem: Problem, seed: int, first_step: int) -> GossipCost:
+        """Return the cost.
+
+        Raises
+        ------
+        MissingCapabilityError
+            When the problem is not matrix completion between agents with λ = 0.
+        """
+        cost = problem.cost
+        if type(cost) is not GossipCost or type(cost.tasks) is not MatrixCompletion or cost.tasks.lam:
+            raise MissingCapabilityError("DLMaFit needs a GossipCost of a MatrixCompletion with lam = 0.")
+        return cost
+
+    def begin(self, work: GossipCost, point: Parts) -> LMaFitState:
+        parts: Any = work.tasks.parts  # type: ignore[attr-defined]
+        pairs = zip(parts, point, strict=True)
+        found = [_renewed(part, X, np.zeros((X.shape[1], part.shape[1]))) for part, X in pairs]
+        shares = np.array([share for share, _ in found])
+        return LMaFitState(shares, shares, [Y for _, Y in found])
+
+    def advance(self, work: GossipCost, state: LMaFitState, steps: int) -> LMaFitState:
+        """Do some steps."""
+        parts: Any = work.tasks.parts  # type: ignore[attr-defined]
+        tracked, shares, factors = state.tracked, state.shares, state.factors
+        for _ in range(steps):
+            found = [_renewed(part, _basis(S), Y) for part, S, Y in zip(parts, tracked, factors, strict=True)]
+            renewed = np.array([share for share, _ in found])
+            tracked = np.einsum("ij,jab->iab", work.graph.averaging, tracked) + renewed - shares
+            shares, factors = renewed, [Y for _, Y in found]
+        return LMaFitState(tracked, shares, factors, state.steps + steps)
+
+    def point(self, work: GossipCost, state: LMaFitState) -> Parts:
+        return Parts([_basis(S) for S in state.tracked])
+
+
+def _renewed(part: Any, X: Array, Y: Array) -> tuple[Array, Array]:
+    """Return Z Yᵀ and Y after one step of an agent from its basis and its last factor."""
+    columns = columns_of(part)
+
+    def gaps(factor: Array) -> Any:
+        values = part.data - predictions(X, factor.T, part.indices, columns)
+        return type(part)((values, part.indices, part.indptr), shape=part.shape)
+
+    Y = Y + (gaps(Y).T @ X).T
+    return X @ (Y @ Y.T) + gaps(Y) @ Y.T, Y
+
+
+def _basis(S: Array) -> Array:
+    (root,) = gram_functions(S, lambda squares: squares**-0.5)
+    return S @ root
