@@ -47,20 +47,20 @@ class _TooLong(BaseException):
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """End what takes longer; a loop that hears no signal ends the process, with its stack."""
+    """End what takes more CPU time; a loop that hears no signal ends the process, with its stack."""
 
     def ring(*_: Any) -> None:
         raise _TooLong
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    faulthandler.dump_traceback_later(6 * seconds, exit=True, file=sys.__stderr__)
+    before = signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    faulthandler.dump_traceback_later(20 * seconds, exit=True, file=sys.__stderr__)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
         faulthandler.cancel_dump_traceback_later()
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGPROF, before)
 
 
 def outcome(case: Case) -> tuple[str, str]:
