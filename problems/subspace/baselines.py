@@ -133,7 +133,7 @@ class DLMaFit(Solver):
         return cost
 
     def begin(self, work: GossipCost, point: Parts) -> LMaFitState:
-        parts: Any = work.tasks.parts  # type: ignore[attr-defined]
+        parts = _parts(work)
         pairs = zip(parts, point, strict=True)
         found = [_renewed(part, X, np.zeros((X.shape[1], part.shape[1]))) for part, X in pairs]
         shares = np.array([share for share, _ in found])
@@ -141,7 +141,7 @@ class DLMaFit(Solver):
 
     def advance(self, work: GossipCost, state: LMaFitState, steps: int) -> LMaFitState:
         """Do some steps."""
-        parts: Any = work.tasks.parts  # type: ignore[attr-defined]
+        parts = _parts(work)
         tracked, shares, factors = state.tracked, state.shares, state.factors
         for _ in range(steps):
             found = [_renewed(part, _basis(S), Y) for part, S, Y in zip(parts, tracked, factors, strict=True)]
@@ -152,6 +152,12 @@ class DLMaFit(Solver):
 
     def point(self, work: GossipCost, state: LMaFitState) -> Parts:
         return Parts([_basis(S) for S in state.tracked])
+
+
+def _parts(cost: GossipCost) -> list[Any]:
+    """Return the agents' known entries, in their order."""
+    tasks: Any = cost.tasks
+    return [tasks.parts[agent] for agent in range(cost.graph.n)]
 
 
 def _renewed(part: Any, X: Array, Y: Array) -> tuple[Array, Array]:
