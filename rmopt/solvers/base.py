@@ -395,6 +395,11 @@ class _Run:
         elapsed = time.perf_counter() - begun
         moment.seconds += elapsed
         moment.step = self.first + int(state.steps)
+        if not step < moment.step <= step + steps:
+            raise InvalidInputError(
+                f"{type(self.solver).__name__}.advance went from step {step} to {moment.step}, where it may do 1 to "
+                f"{steps} steps; its state counts them in `steps`."
+            )
         if elapsed < PIECE_SECONDS:
             self.piece *= 2
         elif elapsed > 2 * PIECE_SECONDS:

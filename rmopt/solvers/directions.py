@@ -261,10 +261,11 @@ class QuasiNewton(Direction):
         s, y = move.old_direction * move.t, move.change
         sy = move.t * (move.slope_after - move.slope)
         if sy > 1e-6 * min(1.0, move.start.norm) * move.inner(s, s) > 0.0:
-            used.append((s, y, sy))
             precondition = move.work.preconditioner(move.point)
-            z = y if precondition is None else precondition(y)
-            scale = sy / move.inner(y, z)
+            yz = move.inner(y, y if precondition is None else precondition(y))
+            if yz > 0.0:
+                used.append((s, y, sy))
+                scale = sy / yz
         kept = [(s, y, found) for s, y, _ in used if (found := move.inner(s, y)) > 0.0]
         return (*pairs[: self.memory - len(kept)], *kept), len(kept), scale
 

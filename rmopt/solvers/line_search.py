@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
-
-import numpy as np
 
 from rmopt.core.arguments import instance
 from rmopt.core.retraction import Retraction
@@ -68,14 +67,6 @@ class LineSearchSolver(GradientSolver):
             lambda state: self.step_length.begin(work, state),
         )
 
-    def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
-        """Do one iteration."""
-        if steps == 0 or state.stuck or state.norm == 0.0:
-            return state
-        work.counts[:] = state.counts
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            return self._step(work, state)
-
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         rule, point = self.direction, state.point
         precondition = work.preconditioner(point)
@@ -95,6 +86,8 @@ class LineSearchSolver(GradientSolver):
             search = self.step_length.begin(work, state)
             memory = rule.begin(work, state)
             known = fresh and search == state.search
+            if known and not isfinite(work.last_cost):
+                raise self.diverged(state.steps)
             return state._replace(steps=steps, counts=counts, stuck=known, memory=memory, search=search)
         move = Move(work, state, direction, slope, trial.t, trial, steepest)
         memory, search = rule.after(move, state.memory), self.step_length.after(move, state.search)
