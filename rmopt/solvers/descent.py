@@ -14,11 +14,11 @@ import numpy as np
 
 from rmopt.core.arguments import instance, integer, number, optional
 from rmopt.core.cost import Cost
-from rmopt.core.errors import DivergedError, InvalidInputError
+from rmopt.core.errors import DivergedError, InvalidInputError, RmoptError
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, Transport
-from rmopt.solvers.base import Result, Solver
+from rmopt.solvers.base import Result, Solver, broke_down
 from rmopt.solvers.stop import Converged
 
 COUNTED = ("costs", "gradients", "hessians", "retractions")
@@ -135,12 +135,16 @@ class Oracle:
         """
         try:
             there = self.retract(point, tangent, t)
-        except ValueError:
+        except ValueError as error:
+            if not (isinstance(error, RmoptError) or broke_down(error)):
+                raise
             self.last_cost = inf
             return point, inf, None
         try:
             return there, *self.look(there)
-        except np.linalg.LinAlgError:
+        except ValueError as error:
+            if isinstance(error, RmoptError) or not broke_down(error):
+                raise
             self.last_cost = inf
             return there, inf, None
 

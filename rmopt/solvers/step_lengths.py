@@ -159,13 +159,18 @@ class BarzilaiBorwein(StepLength):
         return _backtracked(curve, guess, max(memory.level, curve.start.cost), self.share)
 
     def after(self, move: Move, memory: Guess) -> Guess:
-        ss, sy = move.t * move.t * move.old_squared, abs(move.t * (move.slope_after - move.slope_carried))
+        sy = abs(move.t * (move.slope_after - move.slope_carried))
+        precondition = move.work.preconditioner(move.point)
+        # Lengths are those of the preconditioner: the direction is −P times the gradient.
+        ss = move.t * move.t * (move.old_squared if precondition is None else -move.slope)
         weight = self.forgetting * memory.weight + 1.0
         level = ((weight - 1.0) * memory.level + move.cost) / weight
         if not sy > 0.0:
             return Guess(10.0 * move.t, level, weight)
-        short = move.start.steps % 2
-        return Guess(sy / move.inner(move.change, move.change) if short else ss / sy, level, weight)
+        if move.start.steps % 2:
+            z = move.change if precondition is None else precondition(move.change)
+            return Guess(sy / move.inner(move.change, z), level, weight)
+        return Guess(ss / sy, level, weight)
 
 
 class StrongWolfe(StepLength):
