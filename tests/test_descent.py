@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import re
+import threading
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymanopt
@@ -12,7 +15,7 @@ import pytest
 import strangers
 from tabled import each_row
 
-from rmopt import InvalidInputError, Problem
+from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.checks import check_hessian
 from rmopt.core import Cost, LowRankPoint, MissingCapabilityError, Parts, PSDPoint
 from rmopt.core.ambient import dense
@@ -38,15 +41,27 @@ from rmopt.solvers import (
     AdaptiveCubics,
     Backtracking,
     BarzilaiBorwein,
+    Below,
     Checkpoint,
     Conjugate,
     ConjugateGradient,
+    Direction,
     Exact,
     GradientDescent,
+    GradientNorm,
     Hybrid,
     LineSearchSolver,
+    MaxSeconds,
+    MaxSteps,
+    NotFinite,
     QuasiNewton,
+    Recorder,
+    SmallChange,
+    SmallStep,
+    Solver,
+    Stagnation,
     SteepestDescent,
+    StepLength,
     StrongWolfe,
     TrustRegions,
 )
@@ -280,7 +295,7 @@ def test_the_optimum_is_reached(solver: str, place: str) -> None:
 def test_runs_are_cut_off_and_go_on_to_the_same_bits(solver: str, place: str, tmp_path: Path) -> None:
     problem, path = PLACES[place][0], tmp_path / f"{solver} {place}.npz"
     unbroken = KINDS[solver](max_iterations=9, tol=1e-9).run(problem, random_state=1)
-    for budget in (2, 5, 9):
+    for budget in (4, 9):
         parted = KINDS[solver](max_iterations=budget, tol=1e-9).run(
             problem, random_state=1, checkpoint=Checkpoint(path, every_seconds=0)
         )
@@ -451,3 +466,431 @@ def test_horizontal_vectors_of_factors() -> None:
     flat = manifold.horizontal(Y, vector)
     np.testing.assert_allclose(Y.T @ flat, flat.T @ Y, atol=1e-12)
     assert manifold.point_of(Y).rank == 3
+
+
+# When runs end
+
+QUADRATIC = PLACES["euclidean"][0]
+
+
+def stopped(criterion: Any, solver: Any = None, recorder: Recorder | None = None) -> Any:
+    chosen = GradientDescent(Backtracking(), tol=1e-9) if solver is None else solver
+    return chosen.run(QUADRATIC, random_state=0, stop=criterion, recorder=recorder)
+
+
+@each_row(
+    "criterion, says, converged",
+    [
+        (MaxSteps(3), "3 steps", False),
+        (MaxSeconds(0.0), "0 seconds", False),
+        (GradientNorm(1e-2), "a gradient of length", True),
+        (GradientNorm(1e-2, relative=True), "a gradient of length", True),
+        (Below(1e-3), "a cost of", True),
+        (Below(1.0, "gradient_norm"), "a gradient_norm of", True),
+        (SmallChange(1e-1), "a change of the cost by", False),
+        (SmallStep(1e-2), "a step of length", False),
+        (Stagnation(1, "step_size"), "no better step_size in 1 rows", False),
+        (MaxSteps(2) | GradientNorm(1e-3), "2 steps", False),
+        (GradientNorm(1e-2) | MaxSteps(900), "a gradient of length", True),
+        (MaxSteps(2) & GradientNorm(1e-2), "steps and a gradient of length", False),
+        (Below(1e-2) & GradientNorm(1e-1), "a cost of .* and a gradient of length", True),
+        (MaxSteps(2) | (lambda rows: "mine"), "mine", False),
+        ((MaxSteps(2) & (lambda rows: "mine")), "2 steps and mine", False),
+        (lambda rows: "mine" if len(rows) == 4 else None, "mine", False),
+    ],
+)
+def test_stop_criteria(criterion: Any, says: str, converged: bool) -> None:
+    result = stopped(criterion)
+    assert re.search(says, result.stopped_by), result.stopped_by
+    assert result.converged is converged
+    rows = result.history
+    assert criterion(rows) is not None
+    assert len(rows) == result.steps + 1
+    # Not before it was time, and what it says lets the run be told from another end.
+    assert result.steps == 0 or criterion(rows[:-1]) is None
+    states = list(
+        GradientDescent(Backtracking(), tol=1e-9).iterate(QUADRATIC, random_state=0, stop=criterion)
+    )
+    assert states[-1].steps == result.steps
+
+
+def test_stop_criteria_look_at_metrics_and_are_values() -> None:
+    distance = Recorder({"distance": lambda point: float(np.abs(point - B).max())}, first=1, ratio=1.1)
+    assert stopped(Below(1e-2, "distance"), recorder=distance).converged
+    assert MaxSteps(2) | Below(1.0) == MaxSteps(2) | Below(1.0) != MaxSteps(3) | Below(1.0)
+    assert NotFinite()([{"cost": float("nan")}]) == "a cost of nan"
+    assert NotFinite()([{"cost": 1.0}]) is None
+
+
+@each_row(
+    "make, says",
+    [
+        (
+            lambda: stopped(Below(1.0, "distanc")),
+            r"looks at 'distanc', and the rows of this run hold step, updates",
+        ),
+        (
+            lambda: stopped(lambda rows: True),
+            r"stop returned True; it must return a reason as a string, or None",
+        ),
+        (lambda: stopped(5), r"stop = 5 must be a function"),
+        (lambda: MaxSteps(-1), r"steps = -1"),
+        (lambda: MaxSeconds(float("nan")), r"seconds = nan"),
+        (lambda: GradientNorm(-1.0), r"length = -1.0"),
+        (lambda: Stagnation(0), r"rows = 0"),
+        (lambda: GradientDescent(Backtracking), r"step_length = .* must be such as Backtracking\(\)"),
+        (lambda: LineSearchSolver(QuasiNewton, Backtracking()), r"direction = .* must be such as"),
+        (lambda: ConjugateGradient("polak"), r"rule = 'polak' is unknown; choose one of"),
+        (lambda: LBFGS(0), r"memory = 0"),
+        (lambda: StrongWolfe(0.3, 0.2), r"flatness = 0.2"),
+        (lambda: TrustRegions(max_inner=0), r"max_inner = 0"),
+    ],
+)
+def test_bad_input_is_named(make: Any, says: str) -> None:
+    with pytest.raises(InvalidInputError, match=says):
+        make()
+
+
+def test_an_error_in_a_criterion_is_the_users() -> None:
+    def broken(rows: Any) -> str:
+        raise KeyError("mine")
+
+    for criterion in (broken, MaxSteps(100) | broken):
+        with pytest.raises(KeyError, match="mine"):
+            stopped(criterion)
+
+
+@each_row("solver, place", itertools.product(KINDS, ("grassmann qr", "psd", "sphere")))
+def test_no_tolerance_ends_at_rounding(solver: str, place: str) -> None:
+    result = KINDS[solver](tol=0.0, max_iterations=3000).run(PLACES[place][0], random_state=0)
+    assert result.converged or "rounding" in result.stopped_by, result.stopped_by
+    assert result.history[-1]["gradient_norm"] < 1e-6
+    assert "may be wrong" not in result.stopped_by
+
+
+@each_row("solver", KINDS)
+def test_starts_that_need_no_step(solver: str) -> None:
+    still = KINDS[solver]().run(QUADRATIC, B.copy())
+    assert (still.steps, still.converged) == (0, True)
+    none = KINDS[solver](max_iterations=0).run(QUADRATIC, random_state=0)
+    assert (none.steps, none.converged, none.stopped_by) == (0, False, "the budget of 0 steps")
+    near = KINDS[solver](gradient_norm=1e6).run(QUADRATIC, random_state=0)
+    assert (near.steps, near.converged) == (0, True)
+
+
+@each_row("solver, scale", itertools.product(KINDS, (1e-12, 1e12)))
+def test_the_scale_of_the_cost_does_not_matter(solver: str, scale: float) -> None:
+    cost = Fit(B, scale * WEIGHTS)
+    result = KINDS[solver](tol=1e-5).run(Problem(QUADRATIC.manifold, cost), random_state=0)
+    assert result.converged
+    np.testing.assert_allclose(result.point, B, atol=1e-3)
+
+
+# Costs of strangers
+
+
+class Turning(Cost):
+    """A cost whose value or gradient is another thing from the fourth time on."""
+
+    def __init__(self, value: Any = None, gradient: Any = None) -> None:
+        self.fit, self.others, self.calls = Fit(B, WEIGHTS), {"value": value, "gradient": gradient}, 0
+
+    def _turned(self, name: str, point: Array) -> Any:
+        self.calls += self.others[name] is not None
+        found = getattr(self.fit, name)(point)
+        return self.others[name](found) if self.calls > 3 and self.others[name] is not None else found
+
+    def value(self, point: Array) -> Any:
+        return self._turned("value", point)
+
+    def gradient(self, point: Array) -> Any:
+        return self._turned("gradient", point)
+
+
+@each_row(
+    "solver, part, turn, error, says",
+    [
+        (solver, *row)
+        for solver in KINDS
+        for row in (
+            ("value", lambda f: float("nan"), DivergedError, "not finite|infs or NaNs"),
+            ("value", lambda f: float("inf"), DivergedError, "not finite|infs or NaNs"),
+            ("value", lambda f: float("-inf"), DivergedError, "not finite|infs or NaNs"),
+            ("value", lambda f: np.array([f]), InvalidInputError, "no real number; return a float"),
+            ("value", lambda f: None, InvalidInputError, "no real number; return a float"),
+            ("value", lambda f: str(f), InvalidInputError, "no real number; return a float"),
+            ("value", lambda f: f + 0j, InvalidInputError, "no real number; return a float"),
+            ("gradient", lambda G: G * np.nan, DivergedError, "not finite|infs or NaNs"),
+            ("gradient", lambda G: G * np.inf, DivergedError, "not finite|infs or NaNs"),
+            ("gradient", lambda G: G[0], InvalidInputError, r"of shape \(3,\), and points of .* \(5, 3\)"),
+            ("gradient", lambda G: G[:1, :1], InvalidInputError, r"of shape \(1, 1\), and points"),
+            ("gradient", lambda G: G.tolist(), InvalidInputError, "no ambient matrix"),
+            ("gradient", lambda G: None, InvalidInputError, "no ambient matrix"),
+        )
+    ],
+)
+def test_what_costs_give_midway_is_looked_at(
+    solver: str, part: str, turn: Any, error: Any, says: str
+) -> None:
+    # Exact steps would end before the fourth call.
+    problem = Problem(QUADRATIC.manifold, Turning(**{part: turn}))
+    with pytest.raises(error, match=says), np.errstate(all="ignore"):
+        KINDS[solver](tol=0.0, max_iterations=2000).run(problem, random_state=0)
+
+
+@each_row("solver", KINDS)
+def test_numbers_of_other_types_are_taken(solver: str) -> None:
+    class Typed(Fit):
+        kind: Any = np.float32
+
+        def value(self, point: Any) -> Any:
+            return self.kind(super().value(point))
+
+    for kind in (np.float32, np.float64, np.array, lambda f: f):
+        cost = Typed(B, WEIGHTS)
+        cost.kind = kind
+        assert KINDS[solver]().run(Problem(QUADRATIC.manifold, cost), random_state=0).converged
+
+
+class Wrong(Fit):
+    """A cost with the sign of the gradient forgotten."""
+
+    def gradient(self, point: Array) -> Array:
+        return -super().gradient(point)
+
+
+class Upward(Fit):
+    """What has no minimum."""
+
+    def value(self, point: Array) -> float:
+        return -super().value(point)
+
+    def gradient(self, point: Array) -> Array:
+        return -super().gradient(point)
+
+    def hessian(self, point: Array, direction: Any) -> Array:
+        return -super().hessian(point, direction)
+
+
+@each_row("solver", KINDS)
+def test_gradients_that_are_wrong_and_costs_without_a_minimum(solver: str) -> None:
+    ended = KINDS[solver](max_iterations=250).run(Problem(QUADRATIC.manifold, Wrong(B)), random_state=0)
+    assert not ended.converged
+    assert "rmopt.checks.check_gradient" in ended.stopped_by
+    try:
+        ended = KINDS[solver](max_iterations=400).run(Problem(QUADRATIC.manifold, Upward(B)), random_state=0)
+    except DivergedError:
+        return
+    assert not ended.converged
+    assert ended.history[-1]["cost"] < -1e100
+
+
+def test_steps_that_are_too_long_are_made_shorter() -> None:
+    class Walled(LogDet):
+        """Raises outside of its domain, as a factorisation does."""
+
+        def value_and_gradient(self, point: Array) -> tuple[float, Array]:
+            np.linalg.cholesky(point)
+            return super().value_and_gradient(point)
+
+    start = np.eye(4) * 1e-3
+    for solver in KINDS.values():
+        problem = Problem(PositiveDefinite(4, "additive"), Walled(C))
+        result = solver(max_iterations=2000).run(problem, start)
+        assert result.converged
+        np.testing.assert_allclose(result.point, np.linalg.inv(C), atol=1e-3)
+
+
+# Parts of strangers
+
+
+class Momentum(Direction):
+    """Heavy ball: 0.5 of the direction before."""
+
+    def begin(self, work: Any, state: Any) -> Any:
+        return work.manifold.zero_vector(state.point)
+
+    def __call__(self, work: Any, state: Any, downhill: Any) -> Any:
+        return downhill + state.memory * 0.5
+
+    def after(self, move: Any, memory: Any) -> Any:
+        return move.old_direction
+
+    def fresh(self, memory: Any) -> bool:
+        return False
+
+
+class Halving(StepLength):
+    """Half of the step, until the cost falls; remembers the step before."""
+
+    class Last(NamedTuple):
+        t: float
+
+    def begin(self, work: Any, state: Any) -> Any:
+        return self.Last(1.0 / state.norm)
+
+    def __call__(self, curve: Any, guess: float, memory: Any) -> Any:
+        for power in range(60):
+            trial = curve.at(2.0 * guess * 0.5**power)
+            if trial.cost < curve.start.cost:
+                return trial
+        return None
+
+    def after(self, move: Any, memory: Any) -> Any:
+        return self.Last(move.t)
+
+
+class Backward(Direction):
+    """Uphill."""
+
+    def __call__(self, work: Any, state: Any, downhill: Any) -> Any:
+        return -downhill
+
+
+def test_directions_and_step_lengths_of_ones_own(tmp_path: Path) -> None:
+    for place in ("euclidean", "grassmann polar", "fixed rank second-order", "a stranger's"):
+        problem = PLACES[place][0]
+        for parts in ((Momentum(), Backtracking()), (SteepestDescent(), Halving()), (Momentum(), Halving())):
+            solver = LineSearchSolver(*parts, tol=1e-5, max_iterations=3000)
+            unbroken = solver.run(problem, random_state=0)
+            assert unbroken.converged, unbroken.stopped_by
+            assert abs(gap(unbroken, place)) < 1e-6
+    path = tmp_path / "own.npz"
+    for budget in (3, 3000):
+        cut = LineSearchSolver(Momentum(), Halving(), tol=1e-5, max_iterations=budget)
+        parted = cut.run(QUADRATIC, random_state=0, checkpoint=Checkpoint(path, every_seconds=0))
+    solver = LineSearchSolver(Momentum(), Halving(), tol=1e-5, max_iterations=3000)
+    same_bits(parted, solver.run(QUADRATIC, random_state=0))
+
+
+@dataclass
+class Searched:
+    """Where a random search stands."""
+
+    point: Any
+    cost: float
+    radius: float = 1.0
+    steps: int = 0
+    updates: int = 0
+
+
+class SearchedTuple(NamedTuple):
+    point: Any
+    cost: float
+    radius: float = 1.0
+    steps: int = 0
+    updates: int = 0
+
+
+class RandomSearch(Solver):
+    """Random steps; those that lower the cost are taken, and make the next ones longer."""
+
+    def __init__(self, kind: Any, max_iterations: int = 400) -> None:
+        self.kind, self.max_iterations = kind, max_iterations
+
+    def prepare(self, problem: Problem, seed: int, first_step: int) -> Any:
+        return problem, seed
+
+    def begin(self, work: Any, point: Any) -> Any:
+        return self.kind(point, work[0].value(point))
+
+    def advance(self, work: Any, state: Any, steps: int) -> Any:
+        (problem, seed), manifold = work, work[0].manifold
+        point, cost, radius, updates = state.point, state.cost, state.radius, state.updates
+        for step in range(state.steps, state.steps + steps):
+            rng = np.random.default_rng([seed, step])
+            moved = manifold.retraction(point, manifold.random_tangent_vector(point, rng) * radius)
+            value = problem.value(moved)
+            better = value < cost
+            radius *= 1.5 if better else 0.9
+            if better:
+                point, cost, updates = moved, value, updates + 1
+        return self.kind(point, cost, radius, state.steps + steps, updates)
+
+
+class Forgetful(RandomSearch):
+    """One that does not count its steps."""
+
+    def advance(self, work: Any, state: Any, steps: int) -> Any:
+        return state
+
+
+@each_row("kind, place", itertools.product((Searched, SearchedTuple), ("grassmann qr", "psd", "product")))
+def test_a_solver_of_ones_own(kind: Any, place: str, tmp_path: Path) -> None:
+    problem, path = PLACES[place][0], tmp_path / f"{kind.__name__} {place}.npz"
+    unbroken = RandomSearch(kind).run(
+        problem, random_state=0, recorder=Recorder({"cost": problem.value}, first=7)
+    )
+    for budget in (150, 400):
+        parted = RandomSearch(kind, budget).run(
+            problem,
+            random_state=0,
+            checkpoint=Checkpoint(path, every_seconds=0),
+            recorder=Recorder({"cost": problem.value}, first=7),
+        )
+    same_bits(unbroken, parted)
+    assert unbroken.history[-1]["cost"] < unbroken.history[0]["cost"]
+    assert RandomSearch(kind).run(problem, random_state=0, stop=lambda rows: "now").stopped_by == "now"
+    with pytest.raises(
+        InvalidInputError, match=r"Forgetful.advance went from step 0 to 0, where it may do 1 to 1"
+    ):
+        Forgetful(kind).run(problem, random_state=0)
+
+
+def test_what_a_checkpoint_cannot_keep_is_told_before_work_starts(tmp_path: Path) -> None:
+    @dataclass
+    class Odd(Searched):
+        extra: Any = field(default_factory=object)
+
+    with pytest.raises(InvalidInputError, match="a checkpoint cannot keep extra of a state, of type object"):
+        RandomSearch(Odd).run(QUADRATIC, random_state=0, checkpoint=Checkpoint(tmp_path / "c.npz"))
+
+
+# Loops, threads and recorders
+
+
+def test_iterate_is_left_and_gone_on_with() -> None:
+    solver = LBFGS(tol=1e-9)
+    steps = solver.iterate(QUADRATIC, random_state=0)
+    states = list(itertools.islice(steps, 4))
+    steps.close()
+    assert [state.steps for state in states] == [0, 1, 2, 3]
+    # A solver keeps nothing of a run.
+    result = solver.run(QUADRATIC, random_state=0)
+    assert [row["cost"] for row in result.history][:4] == [state.cost for state in states]
+    for kind in KINDS.values():
+        last = list(kind().iterate(QUADRATIC, random_state=0))[-1]
+        np.testing.assert_array_equal(last.point, kind().run(QUADRATIC, random_state=0).point)
+
+
+@each_row("solver", KINDS)
+def test_threads_share_a_solver(solver: str) -> None:
+    shared, found = KINDS[solver](tol=1e-7), {}
+    problem = PLACES["grassmann qr"][0]
+
+    def run(seed: int) -> None:
+        found[seed] = shared.run(problem, random_state=seed)
+
+    workers = [threading.Thread(target=run, args=(seed,)) for seed in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for seed in range(4):
+        same_bits(found[seed], shared.run(problem, random_state=seed))
+
+
+@each_row("solver", KINDS)
+def test_recorders_see_each_step(solver: str, tmp_path: Path) -> None:
+    problem = PLACES["grassmann qr"][0]
+    recorder = Recorder({"trace": lambda point: float(np.vdot(point, A @ point))}, log=tmp_path / "log.jsonl")
+    result = KINDS[solver]().run(problem, random_state=0, recorder=recorder)
+    assert [row["step"] for row in result.history] == list(range(result.steps + 1))
+    np.testing.assert_allclose(
+        [-0.5 * row["trace"] for row in result.history], [row["cost"] for row in result.history]
+    )
+    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == result.steps + 1
+    same_bits(
+        KINDS[solver]().run(problem, random_state=0),
+        KINDS[solver]().run(problem, random_state=0, recorder=Recorder()),
+    )

@@ -269,7 +269,11 @@ class GradientSolver(Solver):
         cost, norm, idle = state.best
         if done.cost < cost or done.norm < norm:
             return done._replace(best=(min(cost, done.cost), min(norm, done.norm), 0))
-        return done._replace(best=(cost, norm, idle + 1), stuck=done.stuck or idle >= PATIENCE)
+        stuck = done.stuck or idle >= PATIENCE
+        if stuck and not isfinite(work.last_cost):
+            # It is no rounding that held the run up.
+            raise self.diverged(state.steps)
+        return done._replace(best=(cost, norm, idle + 1), stuck=stuck)
 
     @abstractmethod
     def _step(self, work: Oracle, state: Iterate) -> Iterate:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import Any
 
 from rmopt.core.arguments import instance
@@ -86,8 +85,6 @@ class LineSearchSolver(GradientSolver):
             search = self.step_length.begin(work, state)
             memory = rule.begin(work, state)
             known = fresh and search == state.search
-            if known and not isfinite(work.last_cost):
-                raise self.diverged(state.steps)
             return state._replace(steps=steps, counts=counts, stuck=known, memory=memory, search=search)
         move = Move(work, state, direction, slope, trial.t, trial, steepest)
         memory, search = rule.after(move, state.memory), self.step_length.after(move, state.search)
