@@ -291,7 +291,12 @@ def test_the_optimum_is_reached(solver: str, place: str) -> None:
     assert PLACES[place][0].manifold.check_point(result.point) is None
 
 
-@each_row("solver, place", itertools.product(KINDS, PLACES))
+ONE_OF_EACH = [
+    name for name in PLACES if not name.endswith(("exponential", "polar", "projection", "orthographic"))
+]
+
+
+@each_row("solver, place", itertools.product(KINDS, [*ONE_OF_EACH, "polar"]))
 def test_runs_are_cut_off_and_go_on_to_the_same_bits(solver: str, place: str, tmp_path: Path) -> None:
     problem, path = PLACES[place][0], tmp_path / f"{solver} {place}.npz"
     unbroken = KINDS[solver](max_iterations=9, tol=1e-9).run(problem, random_state=1)
@@ -383,7 +388,7 @@ def test_differences_stand_for_hessians(solver: str) -> None:
 def test_preconditioners_are_used(solver: str) -> None:
     weights = np.logspace(0.0, 5.0, 15).reshape(5, 3)
     plain, helped = (
-        KINDS[solver](tol=1e-10, max_iterations=9000).run(Problem(Euclidean(5, 3), cost), random_state=0)
+        KINDS[solver](tol=1e-10, max_iterations=2000).run(Problem(Euclidean(5, 3), cost), random_state=0)
         for cost in (Fit(B, weights), Conditioned(B, weights))
     )
     assert helped.converged
@@ -560,9 +565,9 @@ def test_an_error_in_a_criterion_is_the_users() -> None:
             stopped(criterion)
 
 
-@each_row("solver, place", itertools.product(KINDS, ("grassmann qr", "psd", "sphere")))
+@each_row("solver, place", itertools.product(KINDS, ("grassmann qr", "sphere")))
 def test_no_tolerance_ends_at_rounding(solver: str, place: str) -> None:
-    result = KINDS[solver](tol=0.0, max_iterations=3000).run(PLACES[place][0], random_state=0)
+    result = KINDS[solver](tol=0.0, max_iterations=2000).run(PLACES[place][0], random_state=0)
     assert result.converged or "rounding" in result.stopped_by, result.stopped_by
     assert result.history[-1]["gradient_norm"] < 1e-6
     assert "may be wrong" not in result.stopped_by
@@ -785,7 +790,7 @@ class SearchedTuple(NamedTuple):
 class RandomSearch(Solver):
     """Random steps; those that lower the cost are taken, and make the next ones longer."""
 
-    def __init__(self, kind: Any, max_iterations: int = 400) -> None:
+    def __init__(self, kind: Any, max_iterations: int = 120) -> None:
         self.kind, self.max_iterations = kind, max_iterations
 
     def prepare(self, problem: Problem, seed: int, first_step: int) -> Any:
@@ -821,7 +826,7 @@ def test_a_solver_of_ones_own(kind: Any, place: str, tmp_path: Path) -> None:
     unbroken = RandomSearch(kind).run(
         problem, random_state=0, recorder=Recorder({"cost": problem.value}, first=7)
     )
-    for budget in (150, 400):
+    for budget in (50, 120):
         parted = RandomSearch(kind, budget).run(
             problem,
             random_state=0,
