@@ -39,7 +39,7 @@ _PYTHONS = frozenset(
     for word in (
         "module", "qualname", "doc", "dict", "weakref", "slots", "annotations", "dataclass_fields",
         "dataclass_params", "match_args", "abstractmethods", "parameters", "orig_bases", "firstlineno",
-        "static_attributes", "annotate", "annotations_cache", "annotate_func", "protocol_attrs",
+        "static_attributes", "annotate", "slotnames", "annotations_cache", "annotate_func", "protocol_attrs",
     )
 )  # fmt: skip
 _RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)

@@ -69,9 +69,10 @@ class Problem:
 
     def value(self, point: Any) -> float:
         """Return the cost at a point, or refuse what is no real number."""
-        return self._real(self.cost.value(point))
+        return self.real(self.cost.value(point))
 
-    def _real(self, found: Any) -> float:
+    def real(self, found: Any) -> float:
+        """Return what the cost gave as a float, or refuse what is no real number."""
         if np.ndim(found) != 0 or np.asarray(found).dtype.kind not in "fiu":
             raise InvalidInputError(
                 f"the value of {self.cost._name} is {shown(found)}, no real number; return a float."
@@ -100,7 +101,7 @@ class Problem:
         """
         with np.errstate(all="ignore"):
             found, ambient = self.cost.value_and_gradient(point)
-            value = self._real(found)
+            value = self.real(found)
             ambient = ambient_at(self.manifold, point, ambient, self.cost)
             gradient = self.manifold.euclidean_to_riemannian_gradient(point, ambient)
             length = self.manifold.norm(point, gradient)

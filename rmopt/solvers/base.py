@@ -82,10 +82,14 @@ def finite_numbers(step: int) -> Iterator[None]:
         raise _as_divergence(error, step) from error
 
 
+def broke_down(error: ValueError) -> bool:
+    """Return whether linear algebra says that a matrix is singular or not finite."""
+    return isinstance(error, np.linalg.LinAlgError) or "infs or NaNs" in str(error)
+
+
 def _as_divergence(error: ValueError, step: int) -> ValueError | DivergedError:
     """Return what a failure of linear algebra means, or the error itself where it is another one."""
-    broke = isinstance(error, np.linalg.LinAlgError) or "infs or NaNs" in str(error)
-    if isinstance(error, RmoptError) or not broke:
+    if isinstance(error, RmoptError) or not broke_down(error):
         return error
     return DivergedError(
         f"the run broke down at step {step} or soon after ({error}): a matrix is singular or holds numbers that "
@@ -397,6 +401,11 @@ class _Run:
         elapsed = time.perf_counter() - begun
         moment.seconds += elapsed
         moment.step = self.first + int(state.steps)
+        if not step < moment.step <= step + steps:
+            raise InvalidInputError(
+                f"{type(self.solver).__name__}.advance went from step {step} to {moment.step}, where it may do 1 to "
+                f"{steps} steps; its state counts them in `steps`."
+            )
         if elapsed < PIECE_SECONDS:
             self.piece *= 2
         elif elapsed > 2 * PIECE_SECONDS:

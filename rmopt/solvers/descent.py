@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from math import inf, isfinite
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from rmopt.core.arguments import instance, integer, number, optional
 from rmopt.core.cost import Cost
-from rmopt.core.errors import DivergedError
+from rmopt.core.errors import DivergedError, InvalidInputError, RmoptError
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, Transport
-from rmopt.solvers.base import Result, Solver
+from rmopt.solvers.base import Result, Solver, broke_down
 from rmopt.solvers.stop import Converged
 
 COUNTED = ("costs", "gradients", "hessians", "retractions")
@@ -44,6 +46,8 @@ class Iterate(NamedTuple):
     stuck : bool
         Whether no step along the gradient lowers the cost: rounding decides.
     steps, updates : int
+    best : tuple
+        The least cost and the shortest gradient so far, and the number of steps since one of them was found.
     """
 
     point: Any
@@ -59,6 +63,7 @@ class Iterate(NamedTuple):
     stuck: bool = False
     steps: int = 0
     updates: int = 0
+    best: tuple[float, float, int] = (inf, inf, 0)
 
 
 class Oracle:
@@ -78,6 +83,9 @@ class Oracle:
         # The last ambient gradient, for products with the Hessian at the same point.
         self._ambient: tuple[Any, Any] = (None, None)
         self._preconditioners: list[tuple[Any, Any]] = []
+        self.last_cost = 0.0
+        # Of ambient arrays; that of the first gradient, which was held against the points.
+        self._shape: Any = None
 
     def look(self, point: Any) -> tuple[float, Any]:
         """Return the cost at a point, and the ambient gradient where it comes with it."""
@@ -85,20 +93,60 @@ class Oracle:
         if self.fused:
             self.counts[1] += 1
             value, ambient = self.cost.value_and_gradient(point)
-            return float(value), ambient
-        return float(self.cost.value(point)), None
+        else:
+            value, ambient = self.cost.value(point), None
+        self.last_cost = found = float(value) if type(value) in _FLOATS else self.problem.real(value)
+        return found, ambient
 
     def gradient(self, point: Any, ambient: Any = None) -> Any:
         """Return the Riemannian gradient."""
         if ambient is None:
             self.counts[1] += 1
             ambient = self.cost.gradient(point)
+        if type(ambient) is np.ndarray and ambient.shape != self._shape:
+            self._refuse(ambient, "gradient", point)
         self._ambient = point, ambient
         return self.manifold.euclidean_to_riemannian_gradient(point, ambient)
+
+    def recall(self, point: Any) -> None:
+        """Ask for the ambient gradient at a point where the run was before; it counted then."""
+        if self.bends and self._ambient[0] is not point:
+            counts = self.counts[:]
+            self.gradient(point, self.look(point)[1] if self.fused else None)
+            self.counts[:] = counts
+
+    def _refuse(self, ambient: Any, what: str, point: Any) -> None:
+        """Say that a cost gave an array of another shape than before."""
+        wanted = tuple(self.manifold.embed_point(point).shape)
+        if ambient.shape != wanted:
+            raise InvalidInputError(
+                f"the {what} of {self.cost._name} is of shape {ambient.shape}, and points of {self.manifold} have "
+                f"shape {wanted}; return an array of that shape at each point."
+            )
 
     def retract(self, point: Any, tangent: Any, t: float = 1.0) -> Any:
         self.counts[3] += 1
         return self._retraction(self.manifold, point, tangent, t)
+
+    def reached(self, point: Any, tangent: Any, t: float = 1.0) -> tuple[Any, float, Any]:
+        """Return the point at the end of a step, the cost there, and the ambient gradient where it comes with it.
+
+        A step that is so long that the retraction or the cost fails ends at a cost of infinity.
+        """
+        try:
+            there = self.retract(point, tangent, t)
+        except ValueError as error:
+            if not (isinstance(error, RmoptError) or broke_down(error)):
+                raise
+            self.last_cost = inf
+            return point, inf, None
+        try:
+            return there, *self.look(there)
+        except ValueError as error:
+            if isinstance(error, RmoptError) or not broke_down(error):
+                raise
+            self.last_cost = inf
+            return there, inf, None
 
     def preconditioner(self, point: Any) -> Callable[[Any], Any] | None:
         """Return the cost's preconditioner at a point as a function of tangent vectors, or None."""
@@ -118,13 +166,16 @@ class Oracle:
         manifold, counts = self.manifold, self.counts
         if self.bends:
             if self._ambient[0] is not point:
-                self.gradient(point)
-            ambient, along = self._ambient[1], self.cost.hessian_along(point)
+                self.gradient(point, self.look(point)[1] if self.fused else None)
+            ambient, along, shape = self._ambient[1], self.cost.hessian_along(point), self._shape
             convert = manifold.euclidean_to_riemannian_hessian  # type: ignore[attr-defined]
 
             def product(tangent: Any) -> Any:
                 counts[2] += 1
-                return convert(point, ambient, along(manifold.embedding(point, tangent)), tangent)
+                bent = along(manifold.embedding(point, tangent))
+                if type(bent) is np.ndarray and bent.shape != shape:
+                    self._refuse(bent, "hessian", point)
+                return convert(point, ambient, bent, tangent)
 
             return product
 
@@ -143,11 +194,18 @@ class Oracle:
         """Return the state at the initial point, after a look at cost and gradient there."""
         cost, ambient, gradient = self.problem.probe(point)
         self.counts[:2], self._ambient = (1, 1), (point, ambient)
+        self._shape = getattr(ambient, "shape", None)
         norm = self.manifold.norm(point, gradient)
         found = Iterate(point, cost, gradient, norm, norm, None, None, counts=tuple(self.counts))
         return found._replace(memory=memory(found), search=search(found))
 
 
+# Steps without a lower cost or a shorter gradient than ever before, after which a run is at rounding.
+PATIENCE = 200
+# Where no step helps, and the gradient is longer than this share of the first one, something else may be wrong.
+EARLY = 1e-3
+# What needs no look before it is taken for a number.
+_FLOATS = (float, np.float64)
 # Length of a step between two gradients whose difference stands for the Hessian.
 DIFFERENCE = 1e-6
 
@@ -198,6 +256,29 @@ class GradientSolver(Solver):
     def prepare(self, problem: Problem, seed: int, first_step: int) -> Oracle:
         return Oracle(problem, self.retraction, self.transport)
 
+    def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
+        """Do one iteration."""
+        if steps == 0:
+            work.recall(state.point)
+            return state
+        if state.stuck or state.norm == 0.0:
+            return state._replace(steps=state.steps + 1)
+        work.counts[:] = state.counts
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            done = self._step(work, state)
+        cost, norm, idle = state.best
+        if done.cost < cost or done.norm < norm:
+            return done._replace(best=(min(cost, done.cost), min(norm, done.norm), 0))
+        stuck = done.stuck or idle >= PATIENCE
+        if stuck and not isfinite(work.last_cost):
+            # It is no rounding that held the run up.
+            raise self.diverged(state.steps)
+        return done._replace(best=(cost, norm, idle + 1), stuck=stuck)
+
+    @abstractmethod
+    def _step(self, work: Oracle, state: Iterate) -> Iterate:
+        """Do one iteration, from a point that is not stationary."""
+
     def observe(self, work: Oracle, state: Iterate) -> dict[str, float]:
         """Return cost, gradient norm, step size and length, and the number of evaluations of the cost."""
         return {
@@ -206,12 +287,16 @@ class GradientSolver(Solver):
         }  # fmt: skip
 
     def finished(self, work: Oracle, state: Iterate) -> str | None:
-        if not np.isfinite(state.cost):
+        if not (isfinite(state.cost) and isfinite(state.norm)):
             raise self.diverged(state.steps)
         if state.norm <= self.limit(state):
             return Converged(f"a gradient of length {state.norm:.1e}")
         if state.stuck:
-            return f"rounding: no step lowers the cost, at a gradient of length {state.norm:.1e}"
+            idle = state.best[2]
+            what = f"nothing got better in {idle} steps" if idle > PATIENCE else "no step lowers the cost"
+            early = state.norm > EARLY * state.first_norm
+            cure = "; so long a one may be wrong: rmopt.checks.check_gradient tells" if early else ""
+            return f"rounding: {what}, at a gradient of length {state.norm:.1e}{cure}"
         return None
 
     def limit(self, state: Iterate) -> float:

@@ -268,9 +268,11 @@ class QuasiNewton(Direction):
         s, y = move.old_direction * move.t, move.change
         sy = move.t * (move.slope_after - move.slope_carried)
         if sy > CAUTION * min(1.0, move.start.norm) * move.inner(s, s) > 0.0:
-            used.append((s, y, sy))
             precondition = move.work.preconditioner(move.point)
-            scale = sy / move.inner(y, y if precondition is None else precondition(y))
+            yz = move.inner(y, y if precondition is None else precondition(y))
+            if yz > 0.0:
+                used.append((s, y, sy))
+                scale = sy / yz
         kept = [pair for pair in used if pair[2] > 0.0]
         return (*pairs[: self.memory - len(kept)], *kept), len(kept), scale
 

@@ -47,12 +47,14 @@ class Hybrid(GradientSolver):
         state = self.far.begin(work, point)
         return state._replace(memory=(state.memory, self.near.begin_memory))
 
-    def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
-        """Do one iteration of one of the two."""
+    def _step(self, work: Oracle, state: Iterate) -> Iterate:
         far, near = state.memory
         if state.norm > self.switch * state.first_norm and work.preconditioner(state.point) is None:
-            done = self.far.advance(work, state._replace(memory=far), steps)
+            done = self.far._step(work, state._replace(memory=far))
             if not done.stuck:
                 return done._replace(memory=(done.memory, near))
-        done = self.near.advance(work, state._replace(memory=near), steps)
+        done = self.near._step(work, state._replace(memory=near))
+        if not self.far.direction.fresh(far):
+            # Its pairs belong to the point before.
+            far = self.far.direction.begin(work, done)
         return done._replace(memory=(far, done.memory))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from rmopt.core.arguments import instance
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import Transport
@@ -67,14 +65,6 @@ class LineSearchSolver(GradientSolver):
             lambda state: self.direction.begin(work, state),
             lambda state: self.step_length.begin(work, state),
         )
-
-    def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
-        """Do one iteration."""
-        if steps == 0 or state.stuck or state.norm == 0.0:
-            return state
-        work.counts[:] = state.counts
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            return self._step(work, state)
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         rule, point = self.direction, state.point

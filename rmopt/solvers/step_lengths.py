@@ -24,8 +24,7 @@ class Trial:
 
     def __init__(self, curve: Curve, t: float) -> None:
         self.curve, self.t = curve, t
-        self.point = curve.work.retract(curve.start.point, curve.direction, t)
-        self.cost, self._ambient = curve.work.look(self.point)
+        self.point, self.cost, self._ambient = curve.work.reached(curve.start.point, curve.direction, t)
         self._gradient: Any = None
 
     @property
@@ -59,9 +58,9 @@ class Curve:
     def falls_enough(self, trial: Trial, reference: float, share: float) -> bool:
         """Return whether a trial brings a share of what the slope promises, as far as rounding lets see that."""
         promised, noise = share * trial.t * self.slope, ROUNDING * abs(self.start.cost)
-        if trial.cost <= reference + promised:
+        if trial.cost <= reference + promised and trial.cost < reference:
             return True
-        if trial.cost > reference + noise or -promised > 10.0 * noise:
+        if not trial.cost <= reference + noise or -promised > 10.0 * noise:
             return False
         return abs(trial.slope) <= (1.0 - 2.0 * share) * -self.slope
 
@@ -160,13 +159,18 @@ class BarzilaiBorwein(StepLength):
         return _backtracked(curve, guess, max(memory.level, curve.start.cost), self.share)
 
     def after(self, move: Move, memory: Guess) -> Guess:
-        ss, sy = move.t**2 * move.old_squared, abs(move.t * (move.slope_after - move.slope_carried))
+        sy = abs(move.t * (move.slope_after - move.slope_carried))
+        precondition = move.work.preconditioner(move.point)
+        # Lengths are those of the preconditioner: the direction is −P times the gradient.
+        ss = move.t * move.t * (move.old_squared if precondition is None else -move.slope)
         weight = self.forgetting * memory.weight + 1.0
         level = ((weight - 1.0) * memory.level + move.cost) / weight
         if not sy > 0.0:
             return Guess(10.0 * move.t, level, weight)
-        short = move.start.steps % 2
-        return Guess(sy / move.inner(move.change, move.change) if short else ss / sy, level, weight)
+        if move.start.steps % 2:
+            z = move.change if precondition is None else precondition(move.change)
+            return Guess(sy / move.inner(move.change, z), level, weight)
+        return Guess(ss / sy, level, weight)
 
 
 class StrongWolfe(StepLength):

@@ -38,21 +38,12 @@ class ModelSolver(GradientSolver):
     def begin(self, work: Oracle, point: Any) -> Iterate:
         return work.first(point, lambda state: self.begin_memory, lambda state: 0)
 
-    def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
-        """Do one iteration."""
-        if steps == 0 or state.stuck or state.norm == 0.0:
-            return state
-        work.counts[:] = state.counts
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            return self._step(work, state)
-
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         point, gradient = state.point, state.gradient
         step, promised, size, bound = self.minimised(work, state, work.hessian(point, gradient))
         if not np.isfinite(promised):
             raise self.diverged(state.steps)
-        there = work.retract(point, step)
-        cost, ambient = work.look(there)
+        there, cost, ambient = work.reached(point, step)
         noise = ROUNDING * abs(state.cost)
         ratio = (state.cost - cost + noise) / (promised + noise)
         done = state._replace(steps=state.steps + 1, memory=bound, step_size=0.0, step_length=0.0)
@@ -183,9 +174,9 @@ class TrustRegions(ModelSolver):
                 radius = 10.0 * (rz / curvature) * rz**0.5 if curvature > 0.0 else work.manifold.typical_dist
             alpha = rz / curvature if curvature > 0.0 else np.inf
             reached = ss + 2.0 * alpha * sp + alpha * alpha * pp if curvature > 0.0 else np.inf
-            outside = not reached < radius**2
+            outside = not reached < radius * radius
             if outside:
-                alpha, ss = (-sp + (sp * sp + pp * (radius**2 - ss)) ** 0.5) / pp, radius**2
+                alpha, ss = (-sp + (sp * sp + pp * (radius * radius - ss)) ** 0.5) / pp, radius * radius
             else:
                 ss = reached
             step = p * alpha if step is None else step + p * alpha
