@@ -134,7 +134,9 @@ def _plans(
             yield bench.plan(label, method, manifold, variant["step-size"], variant["init"], solver)
 
 
-def _loreta(step_size: float, n_steps: int, sampler: Sampler, *, retraction: str, engine: str) -> ScheduledSolver:
+def _loreta(
+    step_size: float, n_steps: int, sampler: Sampler, *, retraction: str, engine: str
+) -> ScheduledSolver:
     return loreta_solver(step_size, n_steps, sampler, retraction=retraction, engine=engine)
 
 

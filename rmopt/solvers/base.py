@@ -237,8 +237,8 @@ class Solver(ABC):
         Parameters
         ----------
         problem : Problem
-        initial_point : point, optional
-            A random point of the manifold unless given.
+        initial_point : point or Result, optional
+            Also the result of another run. A random point of the manifold unless given.
         random_state : int, Generator or None
             Equal integers give equal bits.
         recorder : Recorder, optional
@@ -297,6 +297,8 @@ class _Run:
         self.solver, self.problem, self.checkpoint = solver, problem, checkpoint
         self.recorder = Recorder() if recorder is None else recorder
         self.seed = seed = seed_of(random_state)
+        if isinstance(initial_point, Result):
+            initial_point = initial_point.point
         self.work = solver.prepare(problem, seed, first_step)
         start = (
             solver.start(problem, generator(seed, Stream.START)) if initial_point is None else initial_point

@@ -208,15 +208,15 @@ class GradientSolver(Solver):
     def finished(self, work: Oracle, state: Iterate) -> str | None:
         if not np.isfinite(state.cost):
             raise self.diverged(state.steps)
-        if not self._is_long(state):
+        if state.norm <= self.limit(state):
             return Converged(f"a gradient of length {state.norm:.1e}")
         if state.stuck:
             return f"rounding: no step lowers the cost, at a gradient of length {state.norm:.1e}"
         return None
 
-    def _is_long(self, state: Iterate) -> bool:
-        limit = self.tol * state.first_norm if self.gradient_norm is None else self.gradient_norm
-        return state.norm > limit
+    def limit(self, state: Iterate) -> float:
+        """Return the length at which a gradient is short enough."""
+        return self.tol * state.first_norm if self.gradient_norm is None else self.gradient_norm
 
     def diverged(self, step: int) -> DivergedError:
         return DivergedError(

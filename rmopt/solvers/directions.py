@@ -22,6 +22,10 @@ class lazy:  # noqa: N801 - used like `functools.cached_property`, which takes a
         return found
 
 
+# Pairs of L-BFGS with less curvature than this are left out, relative to the gradient's length where that is short.
+CAUTION = 1e-6
+
+
 class Move:
     """A step that was taken, with what a direction wants to know of it; nothing is computed before it is asked for.
 
@@ -256,16 +260,18 @@ class QuasiNewton(Direction):
 
     def after(self, move: Move, memory: Any) -> Any:
         pairs, count, scale = memory
-        kept = min(count, self.memory - 1)
-        used = [(move.carried(s), move.carried(y), 0.0) for s, y, _ in pairs[self.memory - kept :]]
+        room, used = self.memory - 1, []
+        for s, y, sy in pairs[self.memory - min(count, room) :]:
+            there_s, there_y = move.carried(s), move.carried(y)
+            still = there_s is s and there_y is y
+            used.append((there_s, there_y, sy if still else move.inner(there_s, there_y)))
         s, y = move.old_direction * move.t, move.change
-        sy = move.t * (move.slope_after - move.slope)
-        if sy > 1e-6 * min(1.0, move.start.norm) * move.inner(s, s) > 0.0:
+        sy = move.t * (move.slope_after - move.slope_carried)
+        if sy > CAUTION * min(1.0, move.start.norm) * move.inner(s, s) > 0.0:
             used.append((s, y, sy))
             precondition = move.work.preconditioner(move.point)
-            z = y if precondition is None else precondition(y)
-            scale = sy / move.inner(y, z)
-        kept = [(s, y, found) for s, y, _ in used if (found := move.inner(s, y)) > 0.0]
+            scale = sy / move.inner(y, y if precondition is None else precondition(y))
+        kept = [pair for pair in used if pair[2] > 0.0]
         return (*pairs[: self.memory - len(kept)], *kept), len(kept), scale
 
     def fresh(self, memory: Any) -> bool:

@@ -68,7 +68,10 @@ class ModelSolver(GradientSolver):
                 # The bound was too tight for a step that the gradient can be judged by.
                 return done._replace(memory=self.loosened(bound), counts=counts)
         elif not ratio >= ACCEPTED:
-            return done._replace(memory=self.tightened(size, bound), counts=counts)
+            # Where a parabola through what was seen along the step has its minimum.
+            slope, rise = work.inner(point, gradient, step), cost - state.cost
+            nearer = 0.5 * slope / (slope - rise) if np.isfinite(rise) and rise > slope else 0.0
+            return done._replace(memory=self.tightened(size, bound, nearer), counts=counts)
         return done._replace(
             point=there, cost=cost, gradient=new, norm=norm, memory=self.adapted(bound, size, ratio), counts=counts,
             step_size=1.0, step_length=work.manifold.norm(point, step), updates=state.updates + 1,
@@ -89,8 +92,8 @@ class ModelSolver(GradientSolver):
         """Return a bound for longer steps."""
 
     @abstractmethod
-    def tightened(self, size: float, bound: float) -> float:
-        """Return a bound for shorter steps."""
+    def tightened(self, size: float, bound: float, nearer: float) -> float:
+        """Return a bound for shorter steps, after one of which perhaps this share would have been right."""
 
     @abstractmethod
     def adapted(self, bound: float, size: float, ratio: float) -> float:
@@ -149,8 +152,8 @@ class TrustRegions(ModelSolver):
     def loosened(self, bound: float) -> float:
         return 10.0 * bound
 
-    def tightened(self, size: float, bound: float) -> float:
-        return 0.25 * min(bound, size)
+    def tightened(self, size: float, bound: float, nearer: float) -> float:
+        return size * min(0.25, max(nearer, 0.05))
 
     def adapted(self, bound: float, size: float, ratio: float) -> float:
         if ratio < 0.25:
@@ -168,8 +171,9 @@ class TrustRegions(ModelSolver):
         z = residual if precondition is None else precondition(residual)
         rz = inner(point, residual, z)
         p, pp, sp, ss = -z, rz, 0.0, 0.0
-        # Superlinear when it comes near: the shorter the gradient, the more exact the step.
-        enough = rz * min(0.1, (state.norm / state.first_norm) ** 0.5) ** 2
+        # Superlinear when it comes near: the shorter the gradient, the more exact the step, but not past the end.
+        exact = max((state.norm / state.first_norm) ** 0.5, 0.3 * self.limit(state) / state.norm)
+        enough = rz * min(0.1, exact) ** 2
         for _ in range(self.max_inner):
             Hp = product(p)
             curvature = inner(point, p, Hp)
@@ -237,7 +241,7 @@ class AdaptiveCubics(ModelSolver):
     def loosened(self, bound: float) -> float:
         return 0.01 * bound
 
-    def tightened(self, size: float, bound: float) -> float:
+    def tightened(self, size: float, bound: float, nearer: float) -> float:
         return 3.0 * bound
 
     def adapted(self, bound: float, size: float, ratio: float) -> float:
