@@ -200,9 +200,9 @@ figure.legend(loc="outside lower center", ncols=3, frameon=False)
 plt.show()
 
 # %%
-# Where calls are dear, L-BFGS and Barzilai–Borwein steps go furthest with each of them. Where they are cheap, as here,
-# what a solver does between them counts as much: trust regions ask for many products with the Hessian, each a few
-# small matrix products.
+# Where calls are dear, L-BFGS and steps of Barzilai and Borwein go furthest with each of them. Where they are cheap,
+# as here, what a solver does between them counts as much: trust regions ask for many products with the Hessian, each
+# a few small matrix products.
 #
 # When to stop
 # ------------

@@ -233,7 +233,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
         array: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)
     if dtype.kind == "b":
         # Loops count on bytes that are 0 or 1.
-        return array.view(np.uint8) != 0
+        return np.asarray(array.view(np.uint8) != 0)
     return array.astype(dtype.newbyteorder("="), copy=False)
 
 
