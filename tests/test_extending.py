@@ -4,14 +4,32 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pymanopt
 import pytest
 
 import rmopt
+from rmopt import InvalidInputError, Problem
+from rmopt.core import Cost
+from rmopt.interop import from_pymanopt
+from rmopt.manifolds import Grassmann
+from rmopt.solvers import (
+    Below,
+    Checkpoint,
+    GradientDescent,
+    LineSearchSolver,
+    MaxSteps,
+    Recorder,
+    Solver,
+    StrongWolfe,
+)
 
 LIBRARY = Path(rmopt.__file__).parent
 PAGES = Path(__file__).parents[1] / "docs" / "extend"
@@ -41,53 +59,10 @@ assert {"exp and log", "distance", "midpoint", "order 2", "staying"} <= {check.n
 assert all(found), found
 """
 
-SOLVER = """
-import numpy as np
-from rmopt import InvalidInputError, Problem
-from rmopt.core import Cost, WholeCost
-from rmopt.manifolds import Grassmann
-from rmopt.solvers import SGD, Checkpoint, HeavyBall
-
-class Rayleigh(Cost):
-    A = np.diag(np.linspace(1.0, 0.7, 30))
-    def value(self, point):
-        return -0.5 * float(np.vdot(point, self.A @ point))
-    def gradient(self, point):
-        return -(self.A @ point)
-
-problem = Problem(Grassmann(30, 3), WholeCost(Rayleigh()))
-start = problem.manifold.random_point(np.random.default_rng(0))
-least = -0.5 * np.trace(Rayleigh.A[:3, :3])
-plain, still, moving = (
-    solver.run(problem, start, random_state=0).point
-    for solver in (SGD(1.0, n_steps=200), HeavyBall(1.0, 0.0, n_steps=200), HeavyBall(1.0, 0.8, n_steps=200))
-)
-assert np.allclose(plain, still, atol=1e-12)
-excess = [Rayleigh().value(point) - least for point in (plain, moving)]
-assert excess[1] < 0.1 * excess[0], excess
-
-engine = HeavyBall(1.0).engine(problem)
-schedule, etas = np.zeros((200, 1), dtype=int), np.full(200, 0.1)
-whole = engine.advance(engine.load(start), schedule, etas)
-half = engine.advance(engine.load(start), schedule[:80], etas[:80])
-half = engine.advance(engine.unpack(engine.pack(half), engine.load(start)), schedule[80:], etas[80:])
-assert all(np.array_equal(a, b) for a, b in zip(engine.pack(whole).values(), engine.pack(half).values(), strict=True))
-
-for n_steps in (50, 200):
-    saved = HeavyBall(1.0, 0.8, n_steps=n_steps).run(problem, start, random_state=0, checkpoint=Checkpoint("c.npz"))
-assert np.array_equal(saved.point, moving)
-try:
-    HeavyBall(1.0, 0.7, n_steps=200).run(problem, start, random_state=0, checkpoint=Checkpoint("c.npz"))
-except InvalidInputError as error:
-    assert "its solver.momentum is 0.8, not 0.7" in str(error)
-else:
-    raise AssertionError("another run")
-"""
-
 
 @pytest.mark.parametrize(
     ("kind", "most_files", "most_lines", "script"),
-    [("retraction", 2, 30, RETRACTION), ("manifold", 3, 130, MANIFOLD), ("solver", 3, 100, SOLVER)],
+    [("retraction", 2, 30, RETRACTION), ("manifold", 3, 130, MANIFOLD)],
 )
 def test_the_change_on_a_page(
     kind: str, most_files: int, most_lines: int, script: str, tmp_path: Path
@@ -118,3 +93,99 @@ def test_the_cost_on_its_page_is_five_lines_outside_of_the_library() -> None:
     assert "autograd_cost" in block
     assert len(block.splitlines()) <= 5
     assert re.search(r"\| a cost \| 0 \| 4 \|", (PAGES / "index.md").read_text())
+
+
+class Rayleigh(Cost):
+    """−½ tr(UᵀAU)."""
+
+    A = np.diag(np.linspace(1.0, 0.7, 30))
+
+    def value(self, point: Any) -> float:
+        return -0.5 * float(np.vdot(point, self.A @ point))
+
+    def gradient(self, point: Any) -> Any:
+        return -(self.A @ point)
+
+
+LEAST = -0.5 * float(np.trace(Rayleigh.A[:3, :3]))
+
+
+def example(name: str) -> dict[str, Any]:
+    return runpy.run_path(str(PAGES / f"{name}.py"))
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "most_lines"), [("momentum", "a direction", 25), ("adagrad", "a solver", 60)]
+)
+def test_a_solver_is_short_and_outside_of_the_library(name: str, words: str, most_lines: int) -> None:
+    lines = len((PAGES / f"{name}.py").read_text(encoding="utf-8").splitlines())
+    assert lines <= most_lines
+    assert f"in {lines} lines:" in (PAGES / "solver.md").read_text(encoding="utf-8")
+    assert f"| {words} | 0 | {lines} | [A solver]" in (PAGES / "index.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("manifold", [Grassmann(30, 3), from_pymanopt(pymanopt.manifolds.Stiefel(30, 3))])
+@pytest.mark.parametrize("kind", ["momentum", "adagrad"])
+def test_the_solvers_of_the_page_find_the_minimum(kind: str, manifold: Any) -> None:
+    problem = Problem(manifold, Rayleigh())
+    result = solver_of(kind).run(problem, random_state=0)
+    assert result.converged
+    assert abs(result.history[-1]["cost"] - LEAST) < 1e-8
+    assert len(result.history) == result.steps + 1
+
+
+def solver_of(kind: str, max_iterations: int = 1000) -> Solver:
+    if kind == "adagrad":
+        return example("adagrad")["AdaGrad"](3.0, max_iterations)
+    return LineSearchSolver(
+        example("momentum")["Momentum"](0.5), StrongWolfe(), max_iterations=max_iterations
+    )
+
+
+def test_momentum_of_share_0_is_steepest_descent_and_more_of_it_saves_steps() -> None:
+    problem = Problem(Grassmann(30, 3), Rayleigh())
+    none, half = (
+        LineSearchSolver(example("momentum")["Momentum"](share), StrongWolfe()).run(problem, random_state=0)
+        for share in (0.0, 0.5)
+    )
+    plain = GradientDescent(StrongWolfe()).run(problem, random_state=0)
+    np.testing.assert_allclose(none.point, plain.point, atol=1e-6)
+    assert none.steps == plain.steps
+    assert half.steps < plain.steps
+
+
+@pytest.mark.parametrize("kind", ["momentum", "adagrad"])
+def test_the_solvers_of_the_page_have_what_the_loop_gives(kind: str, tmp_path: Path) -> None:
+    problem = Problem(Grassmann(30, 3), Rayleigh())
+    whole = solver_of(kind, 30).run(problem, random_state=0)
+    file = Checkpoint(tmp_path / "c.npz")
+    for budget in (11, 30):
+        saved = solver_of(kind, budget).run(problem, random_state=0, checkpoint=file)
+    assert np.array_equal(saved.point, whole.point)
+    assert [row["cost"] for row in saved.history] == [row["cost"] for row in whole.history]
+    early = solver_of(kind).run(problem, random_state=0, stop=MaxSteps(5) | Below(-10.0))
+    assert (early.steps, early.stopped_by, early.converged) == (5, "5 steps", False)
+    states = list(solver_of(kind, 30).iterate(problem, random_state=0))
+    assert [state.steps for state in states] == list(range(31))
+    assert np.array_equal(states[-1].point, whole.point)
+    recorder = Recorder({"cost above": lambda point: problem.cost.value(point) - LEAST})
+    rows = solver_of(kind, 5).run(problem, random_state=0, recorder=recorder).history
+    np.testing.assert_allclose([row["cost above"] for row in rows], [row["cost"] - LEAST for row in rows])
+
+
+def test_another_share_is_another_run(tmp_path: Path) -> None:
+    problem, file = Problem(Grassmann(30, 3), Rayleigh()), Checkpoint(tmp_path / "c.npz")
+    for name, found, other in (("momentum", "Momentum", 0.5), ("adagrad", "AdaGrad", 3.0)):
+        make = example(name)[found]
+        for share in (other, other / 2):
+            solver = make(share)
+            if name == "momentum":
+                solver = LineSearchSolver(solver, StrongWolfe(), max_iterations=5)
+            else:
+                solver.max_iterations = 5
+            if share == other:
+                solver.run(problem, random_state=0, checkpoint=file)
+            else:
+                with pytest.raises(InvalidInputError, match=r"another run|solver\."):
+                    solver.run(problem, random_state=0, checkpoint=file)
+        file.path.unlink()

@@ -37,7 +37,9 @@ class Combined(Cost):
             self.precondition = lambda point, tangent: first.precondition(point, tangent) * (1.0 / weight)
 
     def __repr__(self) -> str:
-        return " + ".join(f"{weight:g} * {cost!r}" for weight, cost in self.parts)
+        names = [text if (text := repr(cost))[:1] != "<" else type(cost).__name__ for _, cost in self.parts]
+        weights = ["" if weight == 1.0 else f"{weight:g} * " for weight, _ in self.parts]
+        return " + ".join(weight + name for weight, name in zip(weights, names, strict=True))
 
     def refuses(self, point_type: type) -> str | None:
         reasons = (cost.refuses(point_type) for _, cost in self.parts)

@@ -72,6 +72,7 @@ class OnFactors(Cost):
         return product
 
     def hessian(self, point: Any, direction: Any) -> Any:
+        """Return the second derivative by the factors along a direction."""
         return self.hessian_along(point)(direction)
 
 

@@ -21,8 +21,9 @@ class PSDFactors(Euclidean):
     """Factors Y of positive semidefinite n × n matrices W = YYᵀ of rank k or less (Burer and Monteiro 2003).
 
     A point is an n × k array, and stands for the same W as Y O for every orthogonal O; the metric is tr(ξᵀη). The
-    gradient of a function of YYᵀ is horizontal by itself. Unlike on `PSDFixedRank` the rank may fall on the way, so
-    take it where k is larger than the rank of the solution; where both are equal, `PSDFixedRank` needs fewer steps.
+    gradient of a function of YYᵀ is horizontal by itself. Unlike on `PSDFixedRank` the rank may fall on the way:
+    take it where the cost, a penalty or a constraint drives eigenvalues to zero. For a loss of W itself, such as a
+    distance of matrices, `PSDFixedRank` needs fewer steps, also where k is larger than the rank of the solution.
     A `ConvexCost` is a function of factors as it is, other costs by `rmopt.costs.OnFactors`.
 
     Parameters

@@ -6,7 +6,7 @@ from typing import Any
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.checkpoint import Checkpoint, SharedCheckpoint
 from rmopt.solvers.coordinate_descent import CoordinateDescent
-from rmopt.solvers.descent import GradientSolver
+from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
 from rmopt.solvers.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
 from rmopt.solvers.gossip import Gossip, Matchings
 from rmopt.solvers.growth import Exponential, Growth, Linear
@@ -18,7 +18,16 @@ from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.samplers import Cyclic, FromDraw, GaussSouthwell, Sampler, ShuffledEpochs, Uniform
 from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.sgd import SGD
-from rmopt.solvers.step_lengths import Backtracking, BarzilaiBorwein, Curve, Exact, StepLength, StrongWolfe
+from rmopt.solvers.step_lengths import (
+    Backtracking,
+    BarzilaiBorwein,
+    Curve,
+    Exact,
+    Guess,
+    StepLength,
+    StrongWolfe,
+    Trial,
+)
 from rmopt.solvers.step_sizes import (
     Constant,
     ExactLineSearch,
@@ -71,9 +80,11 @@ __all__ = [
     "GradientNorm",
     "GradientSolver",
     "Growth",
+    "Guess",
     "Hybrid",
     "InverseSqrt",
     "InverseTime",
+    "Iterate",
     "LineSearchSolver",
     "Linear",
     "ManifoldIdentification",
@@ -82,6 +93,7 @@ __all__ = [
     "MaxSteps",
     "Move",
     "NotFinite",
+    "Oracle",
     "QuasiNewton",
     "RankIncremental",
     "Recorder",
@@ -99,6 +111,7 @@ __all__ = [
     "StepSize",
     "Stop",
     "StrongWolfe",
+    "Trial",
     "TrustRegions",
     "Uniform",
 ]

@@ -202,7 +202,10 @@ class Solver(ABC):
 
         Parameters
         ----------
-        problem, initial_point, random_state, stop
+        problem : Problem
+        initial_point : point or Result, optional
+        random_state : int, Generator or None
+        stop : Stop or callable, optional
             As in `run`.
 
         Examples

@@ -67,7 +67,25 @@ class Iterate(NamedTuple):
 
 
 class Oracle:
-    """A problem as solvers of whole gradients ask it: by point, without checks, and counted."""
+    """A problem as solvers of whole gradients ask it: by point, without checks, and counted.
+
+    Parameters
+    ----------
+    problem : Problem
+    retraction : Retraction, str or None
+        The manifold's default retraction where it is None.
+    transport : Transport, optional
+        The manifold's default transport unless given.
+
+    Attributes
+    ----------
+    manifold, cost, inner : object
+        Those of the problem, and the manifold's inner product.
+    carry : callable
+        From a start, an end and a tangent vector at the start to one at the end.
+    counts : list of int
+        Costs, gradients, Hessian products and retractions so far.
+    """
 
     def __init__(self, problem: Problem, retraction: Any, transport: Transport | None) -> None:
         manifold, cost = problem.manifold, problem.cost
@@ -125,6 +143,7 @@ class Oracle:
             )
 
     def retract(self, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        """Return the point at t along a tangent vector."""
         self.counts[3] += 1
         return self._retraction(self.manifold, point, tangent, t)
 

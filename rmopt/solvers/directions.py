@@ -29,7 +29,7 @@ CAUTION = 1e-6
 class Move:
     """A step that was taken, with what a direction wants to know of it; nothing is computed before it is asked for.
 
-    Attributes
+    Parameters
     ----------
     work : Oracle
     start : Iterate
@@ -40,6 +40,12 @@ class Move:
         Of the cost along the direction at the start.
     t : float
         The factor of the direction.
+    end : Trial
+    steepest : bool
+        Whether the direction is the negative gradient.
+
+    Attributes
+    ----------
     point, cost, gradient : object
         At the end.
     """

@@ -24,8 +24,15 @@ class Hybrid(GradientSolver):
         Share of the first gradient's length at which trust regions take over.
     memory : int
         Of L-BFGS.
-    max_iterations, tol, gradient_norm, retraction, transport
-        As in `TrustRegions`.
+    max_iterations : int
+    tol : float
+        Stop when the gradient is at most this long, relative to the first one.
+    gradient_norm : float, optional
+        Stop when it is at most this long; in place of `tol`.
+    retraction : Retraction or str, optional
+        The manifold's default retraction unless given.
+    transport : Transport, optional
+        The manifold's default transport unless given.
     """
 
     def __init__(

@@ -102,7 +102,7 @@ class GradientDescent(LineSearchSolver):
     ----------
     step_length : StepLength, optional
         `BarzilaiBorwein` unless given.
-    **options
+    **options : object
         As in `LineSearchSolver`.
     """
 
@@ -121,7 +121,7 @@ class ConjugateGradient(LineSearchSolver):
         See `Conjugate`.
     step_length : StepLength, optional
         `Backtracking` unless given.
-    **options
+    **options : object
         As in `LineSearchSolver`.
     """
 
@@ -140,7 +140,7 @@ class LBFGS(LineSearchSolver):
         Pairs of steps and changes of the gradient that are kept.
     step_length : StepLength, optional
         `Backtracking` unless given.
-    **options
+    **options : object
         As in `LineSearchSolver`.
     """
 

@@ -124,6 +124,7 @@ class RankIncremental(Solver):
         self.max_rank = None if max_rank is None else integer("max_rank", max_rank, 1)
 
     def engine(self, problem: Problem) -> RankEngine:
+        """Return what does the rounds."""
         cost, manifold = problem.cost, problem.manifold
         if not isinstance(cost, ConvexCost) or not isinstance(manifold, PSDMatrices):
             raise MissingCapabilityError(

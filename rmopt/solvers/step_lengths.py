@@ -18,7 +18,18 @@ ROUNDING = 1e-14
 
 
 class Trial:
-    """A point along a direction."""
+    """A point along a direction, evaluated.
+
+    Parameters
+    ----------
+    curve : Curve
+    t : float
+        The factor of the direction.
+
+    Attributes
+    ----------
+    point, cost : object
+    """
 
     __slots__ = ("_ambient", "_gradient", "cost", "curve", "point", "t")
 
@@ -44,7 +55,17 @@ class Trial:
 
 
 class Curve:
-    """The cost along a direction: t ↦ f(R(x, t d))."""
+    """The cost along a direction: t ↦ f(R(x, t d)).
+
+    Parameters
+    ----------
+    work : Oracle
+    start : Iterate
+    direction : tangent vector
+        At the start.
+    slope : float
+        Of the cost along the direction at the start.
+    """
 
     __slots__ = ("direction", "slope", "start", "work")
 
@@ -66,7 +87,15 @@ class Curve:
 
 
 class Guess(NamedTuple):
-    """What a step length remembers: the next first trial, and the level that the cost is compared with."""
+    """What a step length remembers.
+
+    Attributes
+    ----------
+    t : float
+        The next first trial.
+    level, weight : float
+        With what the cost is compared, and the weight of the past in it.
+    """
 
     t: float
     level: float

@@ -14,7 +14,15 @@ Row = dict[str, Any]
 
 
 class Converged(str):
-    """A reason to stop that says that the run has reached what it was for."""
+    """A reason to stop that says that the run has reached what it was for.
+
+    Parameters
+    ----------
+    reason : str
+    """
+
+    def __new__(cls, reason: str) -> Converged:
+        return super().__new__(cls, reason)
 
 
 class Stop(ABC):
@@ -74,7 +82,12 @@ class _Limit(Stop):
 
 @dataclass(frozen=True)
 class MaxSteps(_Limit):
-    """Stop after so many steps of this run."""
+    """Stop after so many steps of this run.
+
+    Parameters
+    ----------
+    steps : int
+    """
 
     checks: ClassVar[dict[str, Check]] = {"steps": integer}
 
@@ -86,7 +99,12 @@ class MaxSteps(_Limit):
 
 @dataclass(frozen=True)
 class MaxSeconds(_Limit):
-    """Stop after so many seconds of training; measurements and saves do not count."""
+    """Stop after so many seconds of training; measurements and saves do not count.
+
+    Parameters
+    ----------
+    seconds : float
+    """
 
     checks: ClassVar[dict[str, Check]] = {"seconds": bounded(number, least=0)}
 
@@ -163,7 +181,12 @@ class SmallChange(_Limit):
 
 @dataclass(frozen=True)
 class SmallStep(_Limit):
-    """Stop when the last step was at most this long."""
+    """Stop when the last step was at most this long.
+
+    Parameters
+    ----------
+    length : float
+    """
 
     checks: ClassVar[dict[str, Check]] = {"length": bounded(number, least=0)}
 
@@ -201,7 +224,12 @@ class Stagnation(_Limit):
 
 @dataclass(frozen=True)
 class NotFinite(Stop):
-    """Stop when a number of the rows is NaN or infinite; without it such a run raises `DivergedError` at its end."""
+    """Stop when a number of the rows is NaN or infinite; without it such a run raises `DivergedError` at its end.
+
+    Parameters
+    ----------
+    name : str
+    """
 
     name: str = "cost"
 
