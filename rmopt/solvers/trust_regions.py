@@ -32,8 +32,8 @@ class ModelSolver(GradientSolver):
     """
 
     max_inner: int
-    # The bound is chosen by the first product with the Hessian.
-    begin_memory: ClassVar[float] = -1.0
+    # The bound, which the first product with the Hessian chooses, and whether the last step was refused.
+    begin_memory: ClassVar[tuple[float, int]] = (-1.0, 0)
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
         return work.first(point, lambda state: self.begin_memory, lambda state: 0)
@@ -46,7 +46,7 @@ class ModelSolver(GradientSolver):
         there, cost, ambient = work.reached(point, step)
         noise = ROUNDING * abs(state.cost)
         ratio = (state.cost - cost + noise) / (promised + noise)
-        done = state._replace(steps=state.steps + 1, memory=bound, step_size=0.0, step_length=0.0)
+        done = state._replace(steps=state.steps + 1, memory=(bound, 0), step_size=0.0, step_length=0.0)
         new, norm = None, np.inf
         if promised <= noise or ratio >= ACCEPTED:
             new = work.gradient(there, ambient)
@@ -55,17 +55,17 @@ class ModelSolver(GradientSolver):
         if promised <= noise:
             if not norm < state.norm:
                 # Longer steps may have raised the cost already, and shorter ones cannot be judged.
-                if self.is_inside(size, bound) or state.search:
+                if self.is_inside(size, bound) or state.memory[1]:
                     return done._replace(stuck=True, counts=counts)
                 # The bound was too tight for a step that the gradient can be judged by.
-                return done._replace(memory=self.loosened(bound), counts=counts)
+                return done._replace(memory=(self.loosened(bound), 0), counts=counts)
         elif not ratio >= ACCEPTED:
             # Where a parabola through what was seen along the step has its minimum.
             slope, rise = work.inner(point, gradient, step), cost - state.cost
             nearer = 0.5 * slope / (slope - rise) if np.isfinite(rise) and rise > slope else 0.0
-            return done._replace(memory=self.tightened(size, bound, nearer), search=1, counts=counts)
+            return done._replace(memory=(self.tightened(size, bound, nearer), 1), counts=counts)
         return done._replace(
-            point=there, cost=cost, gradient=new, norm=norm, memory=self.adapted(bound, size, ratio), search=0,
+            point=there, cost=cost, gradient=new, norm=norm, memory=(self.adapted(bound, size, ratio), 0),
             counts=counts, step_size=1.0, step_length=work.manifold.norm(point, step), updates=state.updates + 1,
         )  # fmt: skip
 
@@ -156,7 +156,7 @@ class TrustRegions(ModelSolver):
         self, work: Oracle, state: Iterate, product: Callable[[Any], Any]
     ) -> tuple[Any, float, float, float]:
         """Return a step, what it promises, its size, and the radius; sizes are in the preconditioner's norm."""
-        point, gradient, radius = state.point, state.gradient, state.memory
+        point, gradient, radius = state.point, state.gradient, state.memory[0]
         inner, precondition = work.inner, work.preconditioner(point)
         step = bent = None
         residual = gradient
@@ -243,7 +243,7 @@ class AdaptiveCubics(ModelSolver):
         self, work: Oracle, state: Iterate, product: Callable[[Any], Any]
     ) -> tuple[Any, float, float, float]:
         """Return a step, what it promises, its length, and σ."""
-        point, inner, sigma = state.point, work.inner, state.memory
+        point, inner, sigma = state.point, work.inner, state.memory[0]
         length = state.norm
         basis = [state.gradient * (-1.0 / length)]
         diagonal: list[float] = []
