@@ -11,8 +11,8 @@ import pytest
 from rmopt import InvalidInputError, Problem
 from rmopt.costs import EmbeddedCost, Trace
 from rmopt.engines import certify
-from rmopt.manifolds import PSDFixedRank
-from rmopt.solvers import LBFGS, CertifiedResult, RankIncremental
+from rmopt.manifolds import PSDFactors, PSDFixedRank
+from rmopt.solvers import LBFGS, CertifiedResult, RankIncremental, TrustRegions
 
 Array = np.ndarray
 TARGET = np.diag(np.arange(1.0, 9.0))
@@ -137,3 +137,18 @@ def test_max_cut_with_a_valid_bound() -> None:
     assert result.is_global
     assert result.point.rank == 4
     np.testing.assert_allclose(result.certificate.objective, -119.372, atol=1e-3)
+
+
+def test_where_eigenvalues_fall_to_zero_factors_are_the_geometry_to_take() -> None:
+    cost, matrices, factors = MaxCut(40, 200.0) + Trace(1e-6), PSDFixedRank(40, 9), PSDFactors(40, 9)
+    Y = np.random.default_rng(0).standard_normal((40, 9)) / 3
+    solver = TrustRegions(max_iterations=150, tol=1e-8)
+    there, stalled = (
+        solver.run(Problem(manifold, cost), start)
+        for manifold, start in ((factors, Y), (matrices, matrices.from_factor(Y)))
+    )
+    assert there.converged
+    np.testing.assert_allclose(there.history[-1]["cost"], -119.3721, atol=1e-3)
+    assert np.linalg.eigvalsh(factors.to_dense(there.point))[-5] < 1e-6
+    assert not stalled.converged
+    assert stalled.history[-1]["cost"] > -118.0

@@ -102,8 +102,8 @@ for name, solver in (
 # A harder problem on top of it
 # -----------------------------
 #
-# Costs add and scale. The sum of |W_ij| off the diagonal, smoothed at 0, asks for an inverse covariance with few
-# entries. The corners of the absolute value make the problem ill-conditioned, and the minimum has no closed form.
+# Costs add and scale. The sum of absolute values off the diagonal, smoothed at 0, asks for an inverse covariance with
+# few entries. The corners of the absolute value make the problem ill-conditioned, and the minimum has no closed form.
 
 
 class OffDiagonal(Cost):
