@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 import numpy as np
 
 from rmopt.core.ambient import Ambient, dense
-from rmopt.core.arguments import instance, integer, one_of, shown
+from rmopt.core.arguments import integer, one_of, shown
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError, RmoptError
 from rmopt.core.retraction import Retraction
-from rmopt.core.transport import TRANSPORTS, ByManifold, Transport
+from rmopt.core.transport import ByManifold, Transport, as_transport
 
 
 class Manifold(ABC):
@@ -120,10 +120,7 @@ class Manifold(ABC):
         twin = copy.copy(self)
         if retraction is not None:
             twin.default_retraction = self.fitting(retraction)
-        if isinstance(transport, str):
-            transport = TRANSPORTS[one_of("transport", transport, TRANSPORTS)]
-        if transport is not None:
-            twin.default_transport = instance("transport", transport, Transport, "a Transport, or a name")
+        twin.default_transport = as_transport(transport) or self.default_transport
         return twin
 
     def fitting(self, retraction: Retraction | str | None) -> Retraction:

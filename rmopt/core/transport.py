@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+from rmopt.core.arguments import instance, one_of
+
 
 class Transport(ABC):
     """A linear map between the tangent spaces at two points, exchangeable as retractions are.
@@ -95,4 +97,25 @@ TRANSPORTS: dict[str, Transport] = {
     "manifold": ByManifold(), "projection": ByProjection(), "isometric": Isometric(), "retraction": OfRetraction(),
 }  # fmt: skip
 
-__all__ = ["TRANSPORTS", "ByManifold", "ByProjection", "Isometric", "OfRetraction", "Transport"]
+
+def as_transport(transport: Transport | str | None) -> Transport | None:
+    """Return a transport, also by its name in `TRANSPORTS`; None stays None."""
+    if isinstance(transport, str):
+        return TRANSPORTS[one_of("transport", transport, TRANSPORTS)]
+    names = ", ".join(map(repr, TRANSPORTS))
+    return (
+        None
+        if transport is None
+        else instance("transport", transport, Transport, f"a Transport, or one of {names}")
+    )
+
+
+__all__ = [
+    "TRANSPORTS",
+    "ByManifold",
+    "ByProjection",
+    "Isometric",
+    "OfRetraction",
+    "Transport",
+    "as_transport",
+]

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from rmopt.core.arguments import instance, integer, number, optional
+from rmopt.core.arguments import integer, number, optional
 from rmopt.core.cost import Cost
 from rmopt.core.errors import DivergedError, InvalidInputError, RmoptError
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
-from rmopt.core.transport import ByManifold, Transport
+from rmopt.core.transport import ByManifold, Transport, as_transport
 from rmopt.solvers.base import Result, Solver, broke_down
 from rmopt.solvers.stop import Converged
 
@@ -74,7 +74,7 @@ class Oracle:
     problem : Problem
     retraction : Retraction, str or None
         The manifold's default retraction where it is None.
-    transport : Transport, optional
+    transport : Transport or str, optional
         The manifold's default transport unless given.
 
     Attributes
@@ -87,7 +87,7 @@ class Oracle:
         Costs, gradients, Hessian products and retractions so far.
     """
 
-    def __init__(self, problem: Problem, retraction: Any, transport: Transport | None) -> None:
+    def __init__(self, problem: Problem, retraction: Any, transport: Transport | str | None) -> None:
         manifold, cost = problem.manifold, problem.cost
         self.problem, self.manifold, self.cost = problem, manifold, cost
         self._retraction = manifold.fitting(retraction)
@@ -240,7 +240,7 @@ class GradientSolver(Solver):
     gradient_norm : float, optional
         Stop when it is at most this long; in place of `tol`.
     retraction : Retraction or str, optional
-    transport : Transport, optional
+    transport : Transport or str, optional
     """
 
     not_identity = (*Solver.not_identity, "tol", "gradient_norm")
@@ -248,7 +248,7 @@ class GradientSolver(Solver):
     tol: float
     gradient_norm: float | None
     retraction: Retraction | str | None
-    transport: Transport | None
+    transport: Transport | str | None
 
     def _settle(
         self,
@@ -256,15 +256,13 @@ class GradientSolver(Solver):
         tol: float = 1e-6,
         gradient_norm: float | None = None,
         retraction: Any = None,
-        transport: Transport | None = None,
+        transport: Transport | str | None = None,
     ) -> None:
         """Check and keep the options that all of them have."""
         self.max_iterations = integer("max_iterations", max_iterations)
         self.tol, self.retraction = number("tol", tol, least=0), retraction
         self.gradient_norm = optional(number, least=0)("gradient_norm", gradient_norm)
-        if transport is not None:
-            instance("transport", transport, Transport, "a Transport of rmopt.core, or None")
-        self.transport = transport
+        self.transport = as_transport(transport)
 
     def with_gradient_norm(self, norm: float) -> Self:
         """Return the same solver, which stops at a gradient of this length."""

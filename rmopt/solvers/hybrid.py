@@ -31,7 +31,7 @@ class Hybrid(GradientSolver):
         Stop when it is at most this long; in place of `tol`.
     retraction : Retraction or str, optional
         The manifold's default retraction unless given.
-    transport : Transport, optional
+    transport : Transport or str, optional
         The manifold's default transport unless given.
     """
 
@@ -44,7 +44,7 @@ class Hybrid(GradientSolver):
         tol: float = 1e-6,
         gradient_norm: float | None = None,
         retraction: Retraction | str | None = None,
-        transport: Transport | None = None,
+        transport: Transport | str | None = None,
     ) -> None:
         self.switch = number("switch", switch, least=0)
         self.far, self.near = LBFGS(memory), TrustRegions()

@@ -26,7 +26,7 @@ class LineSearchSolver(GradientSolver):
         Stop when it is at most this long; in place of `tol`.
     retraction : Retraction or str, optional
         The manifold's default retraction unless given.
-    transport : Transport, optional
+    transport : Transport or str, optional
         The manifold's default transport unless given.
 
     Examples
@@ -53,7 +53,7 @@ class LineSearchSolver(GradientSolver):
         tol: float = 1e-6,
         gradient_norm: float | None = None,
         retraction: Retraction | str | None = None,
-        transport: Transport | None = None,
+        transport: Transport | str | None = None,
     ) -> None:
         self.direction = instance("direction", direction, Direction, "such as SteepestDescent()")
         self.step_length = instance("step_length", step_length, StepLength, "such as Backtracking()")

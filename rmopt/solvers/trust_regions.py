@@ -109,7 +109,7 @@ class TrustRegions(ModelSolver):
         Products with the Hessian in one step.
     retraction : Retraction or str, optional
         The manifold's default retraction unless given.
-    transport : Transport, optional
+    transport : Transport or str, optional
         For differences of gradients.
 
     Examples
@@ -133,7 +133,7 @@ class TrustRegions(ModelSolver):
         gradient_norm: float | None = None,
         max_inner: int = 500,
         retraction: Retraction | str | None = None,
-        transport: Transport | None = None,
+        transport: Transport | str | None = None,
     ) -> None:
         self.max_inner = integer("max_inner", max_inner, 1)
         self._settle(max_iterations, tol, gradient_norm, retraction, transport)
@@ -220,7 +220,7 @@ class AdaptiveCubics(ModelSolver):
         gradient_norm: float | None = None,
         max_inner: int = 100,
         retraction: Retraction | str | None = None,
-        transport: Transport | None = None,
+        transport: Transport | str | None = None,
     ) -> None:
         self.max_inner = integer("max_inner", max_inner, 1)
         self._settle(max_iterations, tol, gradient_norm, retraction, transport)
