@@ -360,8 +360,9 @@ def test_transports_are_values() -> None:
     assert len({ByManifold(), ByManifold(), OfRetraction(), OfRetraction(1e-4)}) == 3
     with pytest.raises(InvalidInputError, match="transport = 'paralel' is unknown"):
         Grassmann(5, 2).using(transport="paralel")
-    with pytest.raises(InvalidInputError, match="must be a Transport"):
-        LBFGS(transport="projection")  # type: ignore[arg-type]
+    assert LBFGS(transport="projection").transport == ByProjection()
+    with pytest.raises(InvalidInputError, match="must be a Transport, or one of 'manifold'"):
+        LBFGS(transport=3)  # type: ignore[arg-type]
     manifold = Grassmann(6, 2)
     x, y = manifold.random_point(np.random.default_rng(0)), manifold.random_point(np.random.default_rng(1))
     v = manifold.random_tangent_vector(x, np.random.default_rng(2)) * 3.0

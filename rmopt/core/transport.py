@@ -102,12 +102,8 @@ def as_transport(transport: Transport | str | None) -> Transport | None:
     """Return a transport, also by its name in `TRANSPORTS`; None stays None."""
     if isinstance(transport, str):
         return TRANSPORTS[one_of("transport", transport, TRANSPORTS)]
-    names = ", ".join(map(repr, TRANSPORTS))
-    return (
-        None
-        if transport is None
-        else instance("transport", transport, Transport, f"a Transport, or one of {names}")
-    )
+    wanted = f"a Transport, or one of {', '.join(map(repr, TRANSPORTS))}"
+    return None if transport is None else instance("transport", transport, Transport, wanted)
 
 
 __all__ = [

@@ -11,6 +11,7 @@ from rmopt.core.errors import InvalidInputError
 from rmopt.core.manifold import Manifold
 from rmopt.core.retraction import Retraction
 from rmopt.core.row_column import RowColumn
+from rmopt.core.transport import ByProjection, Transport
 from rmopt.kernels import row_column
 from rmopt.linalg import leading_eigh, symmetric
 from rmopt.retractions.positive_definite import POSITIVE_DEFINITE_RETRACTIONS, SecondOrderPD
@@ -37,6 +38,8 @@ class PositiveDefinite(Manifold):
 
     point_type = np.ndarray
     default_retraction: Retraction = SecondOrderPD()
+    # Parallel transport takes several times as long, and saves no iterations.
+    default_transport: Transport = ByProjection()
     retractions = POSITIVE_DEFINITE_RETRACTIONS
 
     def __init__(self, d: int, retraction: Retraction | str | None = None) -> None:

@@ -87,7 +87,7 @@ class Oracle:
         Costs, gradients, Hessian products and retractions so far.
     """
 
-    def __init__(self, problem: Problem, retraction: Any, transport: Transport | str | None) -> None:
+    def __init__(self, problem: Problem, retraction: Any, transport: Transport | None) -> None:
         manifold, cost = problem.manifold, problem.cost
         self.problem, self.manifold, self.cost = problem, manifold, cost
         self._retraction = manifold.fitting(retraction)
@@ -248,7 +248,7 @@ class GradientSolver(Solver):
     tol: float
     gradient_norm: float | None
     retraction: Retraction | str | None
-    transport: Transport | str | None
+    transport: Transport | None
 
     def _settle(
         self,
