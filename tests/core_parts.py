@@ -399,8 +399,8 @@ def parts() -> list[Part]:
         Part("NotFinite", NotFinite, {"name": "cost"}, ended),
         Part(
             "Either",
-            lambda first, second: first | second,
-            {"first": MaxSteps(3), "second": Below(0.0)},
+            lambda second: MaxSteps(3) | second,
+            {"second": Below(0.0)},
             ended,
         ),
         Part("Isometric", Isometric, {"transport": ByProjection()}, carried),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+from rmopt.core.arguments import instance, number
+
 
 class Transport(ABC):
     """A linear map between the tangent spaces at two points, exchangeable as retractions are.
@@ -55,7 +57,11 @@ class Isometric(Transport):
     """
 
     def __init__(self, transport: Transport | None = None) -> None:
-        self.transport = ByProjection() if transport is None else transport
+        self.transport = (
+            ByProjection()
+            if transport is None
+            else instance("transport", transport, Transport, "a Transport, or None")
+        )
 
     def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
         moved = self.transport(manifold, start, end, vector)
@@ -78,7 +84,7 @@ class OfRetraction(Transport):
     """
 
     def __init__(self, step: float = 1e-5) -> None:
-        self.step = step
+        self.step = number("step", step, above=0)
 
     def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
         length = manifold.norm(start, vector)
