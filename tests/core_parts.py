@@ -23,6 +23,7 @@ from problems.subspace import DLMaFit, MatrixCompletion, MultitaskFeatures
 from rmopt import Problem
 from rmopt.core import Cost, Graph, as_graph
 from rmopt.core.points import arrays_of
+from rmopt.core.transport import ByProjection, Isometric, OfRetraction
 from rmopt.costs import (
     LOSSES,
     BilinearSum,
@@ -30,6 +31,7 @@ from rmopt.costs import (
     Grid,
     LogDetTriplet,
     Loss,
+    OnFactors,
     Pairs,
     Trace,
     TripletSum,
@@ -38,11 +40,13 @@ from rmopt.interop import PymanoptSolver, from_pymanopt
 from rmopt.manifolds import (
     Euclidean,
     FixedRankEmbedded,
+    FixedRankFactors,
     Grassmann,
     PolarPSD,
     PositiveDefinite,
     Power,
     Product,
+    PSDFactors,
     PSDFixedRank,
     frechet_mean,
 )
@@ -50,25 +54,44 @@ from rmopt.retractions import QR, Additive, Componentwise, Exponential, MetricPr
 from rmopt.solvers import (
     LBFGS,
     SGD,
+    AdaptiveCubics,
+    Backtracking,
+    BarzilaiBorwein,
+    Below,
     Checkpoint,
+    Conjugate,
+    ConjugateGradient,
     Constant,
     CoordinateDescent,
     Cyclic,
+    Direction,
     ExactLineSearch,
     FractionOfBound,
     FromDraw,
     FromFunction,
     GaussSouthwell,
     Gossip,
+    GradientDescent,
+    GradientNorm,
     Hybrid,
     InverseSqrt,
     InverseTime,
     Linear,
+    LineSearchSolver,
     ManifoldIdentification,
     Matchings,
+    MaxSeconds,
+    MaxSteps,
+    NotFinite,
+    QuasiNewton,
     RankIncremental,
     Recorder,
     ShuffledEpochs,
+    SmallChange,
+    SmallStep,
+    Stagnation,
+    SteepestDescent,
+    StrongWolfe,
     TrustRegions,
     Uniform,
 )
@@ -206,6 +229,22 @@ def run_arguments(**given: Any) -> Any:
     return SGD(0.01, n_steps=30).run(bilinear(), **given).point
 
 
+def searched(part: Any) -> Any:
+    """Run a direction with backtracking, or a step length with conjugate directions."""
+    parts = (part, Backtracking()) if isinstance(part, Direction) else (Conjugate(), part)
+    return runs(convex)(LineSearchSolver(*parts, max_iterations=10))
+
+
+def ended(criterion: Any) -> Any:
+    result = GradientDescent(max_iterations=10).run(convex(), random_state=0, stop=criterion)
+    return arrays_of(result.point), result.stopped_by
+
+
+def carried(transport: Any) -> Any:
+    problem = Problem(PositiveDefinite(D).using(transport=transport), LogDetTriplet(X, TRIPLETS, alpha=1.0))
+    return arrays_of(LBFGS(max_iterations=5).run(problem, random_state=0).point)
+
+
 def recorded(recorder: Any) -> Any:
     return SGD(0.01, n_steps=30).run(bilinear(), random_state=0, recorder=recorder).history
 
@@ -217,6 +256,9 @@ def saved(checkpoint: Any) -> Any:
 def parts() -> list[Part]:
     """Return the table; paths are in the working folder."""
     squared = LOSSES["squared"]
+    descent = {
+        "max_iterations": 10, "tol": 1e-4, "gradient_norm": None, "retraction": None, "transport": None,
+    }  # fmt: skip
     fixed = lambda cost: FixedRankEmbedded(*cost.shape, 2)  # noqa: E731
     cone = lambda cost: PSDFixedRank(cost.shape[0], 2)  # noqa: E731
     return [
@@ -226,6 +268,8 @@ def parts() -> list[Part]:
         Part("PolarPSD", PolarPSD, {"n": 6, "k": 2, "weight": 0.5, "retraction": None}, visit),
         Part("Grassmann", Grassmann, {"m": 6, "r": 2, "retraction": None}, visit),
         Part("PositiveDefinite", PositiveDefinite, {"d": 4, "retraction": None}, visit),
+        Part("PSDFactors", PSDFactors, {"n": 6, "k": 2}, visit),
+        Part("FixedRankFactors", FixedRankFactors, {"n": 6, "m": 5, "k": 2}, visit),
         Part("Power", Power, {"base": Grassmann(5, 2), "n": 3}, visit),
         Part("Product", Product, {"factors": [Grassmann(5, 2), Euclidean(2, 3)]}, visit),
         Part("using", Grassmann(5, 2).using, {"retraction": QR()}, visit),
@@ -320,6 +364,47 @@ def parts() -> list[Part]:
             {"max_iterations": 20, "tol": 1e-4, "gradient_norm": None, "switch": 1e-2},
             runs(convex),
         ),
+        Part(
+            "GradientDescent",
+            GradientDescent,
+            {"step_length": None, **descent},
+            runs(convex),
+        ),
+        Part(
+            "ConjugateGradient",
+            ConjugateGradient,
+            {"rule": "hestenes-stiefel", "step_length": None, **descent},
+            runs(convex),
+        ),
+        Part(
+            "LineSearchSolver",
+            LineSearchSolver,
+            {"direction": QuasiNewton(3), "step_length": StrongWolfe(), **descent},
+            runs(convex),
+        ),
+        Part("AdaptiveCubics", AdaptiveCubics, {"max_inner": 20, **descent}, runs(convex)),
+        Part("SteepestDescent", SteepestDescent, {}, searched),
+        Part("Conjugate", Conjugate, {"rule": "hybrid"}, searched),
+        Part("QuasiNewton", QuasiNewton, {"memory": 4}, searched),
+        Part("Backtracking", Backtracking, {"share": 1e-4}, searched),
+        Part("BarzilaiBorwein", BarzilaiBorwein, {"forgetting": 0.85, "share": 1e-4}, searched),
+        Part("StrongWolfe", StrongWolfe, {"share": 1e-4, "flatness": 0.5}, searched),
+        Part("MaxSteps", MaxSteps, {"steps": 3}, ended),
+        Part("MaxSeconds", MaxSeconds, {"seconds": 1.0}, ended),
+        Part("GradientNorm", GradientNorm, {"length": 1e-3, "relative": False}, ended),
+        Part("Below", Below, {"value": 1.0, "name": "cost"}, ended),
+        Part("SmallChange", SmallChange, {"share": 1e-3, "name": "cost"}, ended),
+        Part("SmallStep", SmallStep, {"length": 1e-3}, ended),
+        Part("Stagnation", Stagnation, {"rows": 3, "name": "cost"}, ended),
+        Part("NotFinite", NotFinite, {"name": "cost"}, ended),
+        Part(
+            "Either",
+            lambda second: MaxSteps(3) | second,
+            {"second": Below(0.0)},
+            ended,
+        ),
+        Part("Isometric", Isometric, {"transport": ByProjection()}, carried),
+        Part("OfRetraction", OfRetraction, {"step": 1e-5}, carried),
         Part(
             "PymanoptSolver",
             PymanoptSolver,
@@ -416,6 +501,12 @@ def parts() -> list[Part]:
             {"tasks": MatrixCompletion(KNOWN, 3), "graph": PATH, "rho": 1.0, "manifold": Grassmann(D, 2)},
             at_random(lambda cost: Power(Grassmann(D, 2), 3)),
         ),
+        Part(
+            "OnFactors",
+            OnFactors,
+            {"cost": BilinearSum(X, Z, squared, TARGETS)},
+            at_random(lambda cost: FixedRankFactors(D, D, 2)),
+        ),
         Part("Trace", Trace, {"beta": 0.5}),
         Part("Pairs", Pairs, {"left": [0, 1], "right": [1, 2], "n_objects": 4}),
         Part("Grid", Grid, {"rows": range(3), "columns": range(3, 5)}),
@@ -475,6 +566,7 @@ def combinations(seed: int, count: int) -> Iterator[Case]:
     from rmopt import retractions
 
     manifolds: list[Any] = [
+        PSDFactors(D, 2), FixedRankFactors(D, D, 2),
         Euclidean(D, D), FixedRankEmbedded(D, D, 2), PSDFixedRank(D, 2), PolarPSD(D, 2), Grassmann(D, 2),
         PositiveDefinite(D), Power(Grassmann(D, 2), 3), Product([Grassmann(D, 2), Euclidean(2, 2)]),
         from_pymanopt(pymanopt.manifolds.Sphere(D)), from_pymanopt(pymanopt.manifolds.Stiefel(D, 2)),
@@ -484,7 +576,9 @@ def combinations(seed: int, count: int) -> Iterator[Case]:
         BilinearSum(X, Z, LOSSES["squared"], TARGETS), TripletSum(X, X), LogDetTriplet(X, TRIPLETS), frobenius,
         of_factors, ByHand(), NotANumber(), WrongShape(), MetricRegression(X.T) + Trace(0.5), MetricRegression(X.T),
         GossipCost(MatrixCompletion(KNOWN, 3), PATH, 1.0, Grassmann(D, 2)), MatrixCompletion(KNOWN, 3),
-        MultilabelCoembedding(X, Y) + Trace(1.0), LabelRanking(X, Y), lambda point: 0.0, None,
+        MultilabelCoembedding(X, Y) + Trace(1.0), LabelRanking(X, Y),
+        OnFactors(BilinearSum(X, Z, LOSSES["squared"], TARGETS)), OnFactors(of_factors),
+        lambda point: 0.0, None,
     ]  # fmt: skip
     moves: list[Any] = [None, Half(), Additive(), QR(), Exponential(), MetricProjection(), "qr", "nonsense"]
     moves += [
@@ -502,7 +596,10 @@ def combinations(seed: int, count: int) -> Iterator[Case]:
         lambda _: Gossip(0.01, n_updates=3),
         lambda _: RankIncremental(max_rounds=3),
         lambda _: RankIncremental(max_rounds=3, inner=SGD(0.01, n_steps=5)),
-        lambda _: LBFGS(max_iterations=20), lambda _: TrustRegions(max_iterations=10),
+        lambda move: LBFGS(max_iterations=20, retraction=move), lambda move: TrustRegions(max_iterations=10),
+        lambda move: GradientDescent(max_iterations=20, retraction=move), lambda _: Hybrid(max_iterations=20),
+        lambda _: ConjugateGradient("hager-zhang", StrongWolfe(), max_iterations=10, transport=Isometric()),
+        lambda _: AdaptiveCubics(max_iterations=10),
         lambda _: ManifoldIdentification(0.01, inner_step_size=0.01, n_steps=10),
         lambda _: PymanoptSolver("ConjugateGradient", max_iterations=5),
         lambda _: PymanoptSolver("TrustRegions", max_iterations=3),

@@ -296,7 +296,7 @@ ONE_OF_EACH = [
 ]
 
 
-@each_row("solver, place", itertools.product(KINDS, [*ONE_OF_EACH, "polar"]))
+@each_row("solver, place", itertools.product(KINDS.keys() - {"wolfe"}, ONE_OF_EACH))
 def test_runs_are_cut_off_and_go_on_to_the_same_bits(solver: str, place: str, tmp_path: Path) -> None:
     problem, path = PLACES[place][0], tmp_path / f"{solver} {place}.npz"
     unbroken = KINDS[solver](max_iterations=9, tol=1e-9).run(problem, random_state=1)
@@ -568,7 +568,7 @@ def test_an_error_in_a_criterion_is_the_users() -> None:
 
 @each_row("solver, place", itertools.product(KINDS, ("grassmann qr", "sphere")))
 def test_no_tolerance_ends_at_rounding(solver: str, place: str) -> None:
-    result = KINDS[solver](tol=0.0, max_iterations=2000).run(PLACES[place][0], random_state=0)
+    result = KINDS[solver](tol=0.0, max_iterations=1000).run(PLACES[place][0], random_state=0)
     assert result.converged or "rounding" in result.stopped_by, result.stopped_by
     assert result.history[-1]["gradient_norm"] < 1e-6
     assert "may be wrong" not in result.stopped_by

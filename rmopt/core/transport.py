@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from rmopt.core.arguments import instance, one_of
+from rmopt.core.arguments import instance, number, one_of
 
 
 class Transport(ABC):
@@ -57,7 +57,11 @@ class Isometric(Transport):
     """
 
     def __init__(self, transport: Transport | None = None) -> None:
-        self.transport = ByProjection() if transport is None else transport
+        self.transport = (
+            ByProjection()
+            if transport is None
+            else instance("transport", transport, Transport, "a Transport, or None")
+        )
 
     def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
         moved = self.transport(manifold, start, end, vector)
@@ -80,7 +84,7 @@ class OfRetraction(Transport):
     """
 
     def __init__(self, step: float = 1e-5) -> None:
-        self.step = step
+        self.step = number("step", step, above=0)
 
     def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
         length = manifold.norm(start, vector)

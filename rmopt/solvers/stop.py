@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from rmopt.core.arguments import Check, bounded, check_parameters, integer, number
+from rmopt.core.arguments import Check, bounded, callable_of, check_parameters, integer, number, shown
 from rmopt.core.errors import InvalidInputError
 
 Row = dict[str, Any]
@@ -51,6 +51,10 @@ class Either(Stop):
     first: Any
     second: Any
 
+    def __post_init__(self) -> None:
+        for part in (self.first, self.second):
+            callable_of("a criterion", part)
+
     def __call__(self, rows: list[Row]) -> str | None:
         return self.first(rows) or self.second(rows)
 
@@ -61,6 +65,10 @@ class Both(Stop):
 
     first: Any
     second: Any
+
+    def __post_init__(self) -> None:
+        for part in (self.first, self.second):
+            callable_of("a criterion", part)
 
     def __call__(self, rows: list[Row]) -> str | None:
         one, two = self.first(rows), self.second(rows)
@@ -240,9 +248,9 @@ class NotFinite(Stop):
 
 def seen(row: Row, name: str, criterion: Stop) -> float:
     """Return a number of a row, or say how it gets there."""
-    if name not in row:
+    if not isinstance(name, str) or name not in row:
         raise InvalidInputError(
-            f"{criterion} looks at {name!r}, and the rows of this run hold {', '.join(row)}; measure it: "
-            f"Recorder({{{name!r}: function of the point}})."
+            f"{shown(criterion)} looks at {shown(name)}, and the rows of this run hold {', '.join(row)}; measure it: "
+            f"Recorder({{{shown(name)}: function of the point}})."
         )
     return float(row[name])
