@@ -29,7 +29,8 @@ def test_a_few_strange_arguments() -> None:
     cases = [
         case
         for part in PARTS.values()
-        for case in random.Random(part.name).sample(list(argument_cases(part)), 5)
+        for cases in [list(argument_cases(part))]
+        for case in random.Random(part.name).sample(cases, min(5, len(cases)))
     ]
     _, bad = tried(cases)
     assert not bad, "\n".join(bad)

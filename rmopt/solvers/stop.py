@@ -132,7 +132,7 @@ class GradientNorm(_Limit):
     relative : bool
     """
 
-    checks: ClassVar[dict[str, Check]] = {"length": bounded(number, least=0)}
+    checks: ClassVar[dict[str, Check]] = {"length": bounded(number, least=0), "relative": flag}
 
     length: float
     relative: bool = False

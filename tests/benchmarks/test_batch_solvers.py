@@ -79,7 +79,7 @@ def compared(standard: Standard) -> float:
             f"cost {counts['costs']:5d}  gradient {counts['gradients']:5d}  Hessian {counts['hessians']:5d}  "
             f"{'' if result.converged else result.stopped_by}"
         )
-        ours += [seconds] * result.converged
+        ours += [seconds] if result.converged else []
     for name in THEIRS:
         found = of_pymanopt(standard, name)
         if found is not None:
@@ -89,7 +89,7 @@ def compared(standard: Standard) -> float:
                 f"  pymanopt {name:18s} {1e3 * seconds:9.2f} ms  {steps:5d} steps  "
                 f"{'' if reached else f'only {end:.0e}'}"
             )
-            theirs += [seconds] * reached
+            theirs += [seconds] if reached else []
     ratio = min(theirs) / min(ours)
     print(f"  {ratio:.1f} times as fast as pymanopt's best")
     return ratio
