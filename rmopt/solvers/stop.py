@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from rmopt.core.arguments import Check, bounded, callable_of, check_parameters, integer, number, shown
+from rmopt.core.arguments import Check, bounded, callable_of, check_parameters, flag, integer, number, shown
 from rmopt.core.errors import InvalidInputError
 
 Row = dict[str, Any]
