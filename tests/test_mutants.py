@@ -409,13 +409,11 @@ def forgetful(self: Any, state: Any, schedule: Array, etas: Array) -> Any:
 
 
 def rounded(self: Any, state: Any) -> dict[str, Array]:
-    return {
-        name: np.float32(array).astype(float) for name, array in ReferenceEngine.pack(self, state).items()
-    }
+    return {name: np.float32(array).astype(float) for name, array in ReferenceEngine.pack(state).items()}
 
 
 def uncounted(self: Any, arrays: dict[str, Array], template: Any) -> Any:
-    return dataclasses.replace(ReferenceEngine.unpack(self, arrays, template), updates=0)
+    return dataclasses.replace(ReferenceEngine.unpack(arrays, template), updates=0)
 
 
 def idle(self: Any, state: ReferenceState, schedule: Array, etas: Array) -> ReferenceState:

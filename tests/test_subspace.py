@@ -21,6 +21,7 @@ from problems.subspace import (
     MatrixCompletion,
     MultitaskFeatures,
 )
+from problems.subspace.baselines import _renewed
 from problems.subspace.cost import dealt, known_entries
 from problems.subspace.instances import agent_sums
 from problems.subspace.multitask_experiment import shared_features_tasks
@@ -231,10 +232,9 @@ def test_d_lmafit_converges_and_gossip_is_ahead_of_it() -> None:
 
 def test_lmafit_of_one_agent_is_lmafit() -> None:
     ratings, _ = low_rank(r=1)
-    cost = GossipCost(MatrixCompletion(ratings, 2), Graph.path(2), 0.0, Grassmann(40, 1))
-    engine = DLMaFit().engine(Problem(Power(Grassmann(40, 1), 2), cost))
+    part = MatrixCompletion(ratings, 2).parts[0]
     X = Grassmann(40, 1).random_point(np.random.default_rng(0))
-    share, Y = engine._renewed(0, X, np.zeros((1, 30)))
+    share, Y = _renewed(part, X, np.zeros((1, 30)))
     known = np.asarray((ratings[:, :30] != 0).todense())
     values = ratings[:, :30].toarray()
     Z = np.where(known, values, X @ np.zeros((1, 30)))

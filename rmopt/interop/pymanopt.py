@@ -103,7 +103,8 @@ class Watch:
 
     def watching(self, optimizer: Any) -> Any:
         """Return a copy of an optimizer that tells of its iterations."""
-        twin, check = copy.copy(optimizer), optimizer._check_stopping_criterion
+        twin = copy.copy(optimizer)
+        check = twin._check_stopping_criterion
 
         def checked(**seen: Any) -> str | None:
             ours = self.iteration(seen.get("iteration", -1), seen.get("gradient_norm", np.inf))

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import callable_of, instance, integer, shown
 from rmopt.core.errors import DivergedError, InvalidInputError, RmoptError, StorageError
 from rmopt.core.identity import fingerprint, fingerprints
@@ -145,6 +146,14 @@ class Solver(ABC):
     def point(self, work: Any, state: Any) -> Any:
         """Return the point at which a state stands."""
         return state.point
+
+    def pack(self, work: Any, state: Any) -> dict[str, Array]:
+        """Return the arrays that hold a state completely, for a checkpoint (see `rmopt.core.points.packed`)."""
+        return packed(state)
+
+    def unpack(self, work: Any, arrays: dict[str, Array], template: Any) -> Any:
+        """Return the state that `pack` took apart; `template` is one of the same run."""
+        return unpacked(arrays, template)
 
     def observe(self, work: Any, state: Any) -> dict[str, float]:
         """Return what the solver itself knows of its progress; where it knows something, each step has a row."""
@@ -340,7 +349,7 @@ class _Run:
         recorder.begin(step, self.last, rows)
         if checkpoint is not None:
             # What cannot be saved is told before work starts.
-            packed(moment.state)
+            solver.pack(self.work, moment.state)
         savable = checkpoint is not None and checkpoint.pause_after(step) == np.inf
         last_save = time.monotonic()
         try:
@@ -472,7 +481,9 @@ class _Run:
         if self.checkpoint is not None:
             moment = self.moment
             about = {"identity": self.identity, "step": moment.step, "seconds": moment.seconds}
-            self.checkpoint.save(packed(moment.state), about | {"rows": self.recorder.rows})
+            self.checkpoint.save(
+                self.solver.pack(self.work, moment.state), about | {"rows": self.recorder.rows}
+            )
 
     def _identity(self, initial_point: Any) -> dict[str, Any]:
         """Return what a checkpoint belongs to: names and values or fingerprints."""
@@ -496,7 +507,7 @@ class _Run:
         where = f"the checkpoint {getattr(self.checkpoint, 'path', self.checkpoint)}"
         done, budget = about["step"] - self.first, self.last - self.first
         try:
-            state = unpacked(arrays, self.moment.state)
+            state = self.solver.unpack(self.work, arrays, self.moment.state)
             if state.steps != done:
                 raise InvalidInputError(f"its state has done {state.steps} steps, not {done}")
         except (LookupError, TypeError, ValueError, AttributeError) as error:
