@@ -147,7 +147,9 @@ class Manifold(ABC):
                 f"{''.join(f', or {name!r}' for name in self.retractions)}."
             )
         wanted = retraction.point_type
-        if wanted is not None and self.point_type is not object and not issubclass(self.point_type, wanted):
+        # Points may be a name for arrays that stand for something else.
+        held = getattr(self.point_type, "made_of", self.point_type)
+        if wanted is not None and held is not object and not issubclass(held, wanted):
             raise InvalidInputError(
                 f"{retraction} moves points of type {wanted.__name__}, and those of {self} are of type "
                 f"{self.point_type.__name__}; its default retraction is {self.default_retraction}."

@@ -52,7 +52,10 @@ class Problem:
             raise InvalidInputError(f"cost = {shown(cost)} is no cost; {cure}.")
         reason = None if manifold.point_type is object else cost.refuses(manifold.point_type)
         if reason is not None:
-            raise InvalidInputError(f"{manifold}: {reason}")
+            wrapped = (
+                " Of factors it is one by rmopt.costs.OnFactors(cost)." if hasattr(manifold, "sizes") else ""
+            )
+            raise InvalidInputError(f"{manifold}: {reason}{wrapped}")
         # Where points are factors of matrices, `sizes` are those of the matrices.
         held = getattr(manifold, "sizes", getattr(manifold, "shape", None))
         scored = getattr(cost, "shape", None)

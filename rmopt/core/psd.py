@@ -57,8 +57,13 @@ class PSDPoint:
         return np.einsum("ik,ik->i", (left @ self.Q) @ self.S, right @ self.Q)
 
 
-class PSDFactor(np.ndarray):
-    """An n × k array Y that stands for W = YYᵀ: a name for what costs are functions of. Any array is taken."""
+class PSDFactor:
+    """An n × k array Y that stands for W = YYᵀ: a name for what costs are functions of. Any array is taken.
+
+    It is no class of arrays, since a cost of matrices W is no function of Y.
+    """
+
+    made_of = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
