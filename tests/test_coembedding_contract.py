@@ -64,6 +64,9 @@ def test_a_step_that_is_too_long_diverges() -> None:
         (CoembeddingClassifierCV(cv=1), "cv = 1 must be an integer of at least 2"),
         (CoembeddingClassifierCV(path_iterations=0), "path_iterations = 0"),
         (CoembeddingClassifierCV(n_jobs="all"), "n_jobs = 'all'"),  # type: ignore[arg-type]
+        (CoembeddingClassifierCV(n_jobs=np.eye(2)), "n_jobs = "),  # type: ignore[arg-type]
+        (CoembeddingClassifierCV(scoring=lambda model: 1.0), "scoring = .* gave no score"),
+        (CoembeddingClassifierCV(scoring=lambda model, X, y: np.nan), r"gave no score \(nan\)"),
     ],
 )
 def test_parameters_of_classifiers(model: Any, words: str) -> None:

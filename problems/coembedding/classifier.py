@@ -20,8 +20,8 @@ from problems.coembedding.certified import CertifiedEmbedder, LabelTables, weigh
 from problems.coembedding.cost import MultilabelCoembedding
 from problems.coembedding.training import BETAS, checked_betas, minimise
 from problems.door import admit, finite, in_order, in_range, kept_count
-from rmopt.core import InvalidInputError
-from rmopt.core.arguments import check_parameters, integer, optional
+from rmopt.core import InvalidInputError, RmoptError
+from rmopt.core.arguments import check_parameters, integer, optional, shown
 from rmopt.engines.threads import one_blas_thread
 from rmopt.solvers import LBFGS, RankIncremental
 
@@ -32,11 +32,28 @@ PATH_TOL, PATH_ROUNDS = 1e-2, 5
 
 
 def _jobs(name: str, value: Any) -> int:
-    if value == 0:
+    if integer(name, value, -1000, 1000) == 0:
         raise InvalidInputError(
             f"{name} = 0 must be None, a positive number of threads, or −1 for all cores."
         )
-    return integer(name, value, -1000, 1000)
+    return int(value)
+
+
+def _scored(scorer: Callable[..., Any], model: Any, X: Any, y: Array) -> float:
+    """Return the score of a model, or say what is wrong with somebody's scorer."""
+    flaw: Any = None
+    try:
+        found = float(scorer(model, X, y))
+    except RmoptError:
+        raise
+    except (TypeError, ValueError) as error:
+        found, flaw = np.nan, error
+    if not np.isfinite(found):
+        raise InvalidInputError(
+            f"scoring = {shown(scorer)} gave no score ({flaw or found}); a scorer is called with a fitted model, X "
+            "and y, and returns a finite number."
+        ) from flaw
+    return found
 
 
 def _scoring(name: str, value: Any) -> Any:
@@ -265,7 +282,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         def scores(train: Array, test: Array) -> list[float]:
             one = CoembeddingClassifier(growth=self.growth, max_rank=self.max_rank, tol=tol)
             models = one._path(X[train], given[train], betas, rough)
-            return [scorer(model, X[test], given[test]) for model in models]
+            return [_scored(scorer, model, X[test], given[test]) for model in models]
 
         folds = list(_folds("cv", self.cv).split(X, given))
         if len(folds) < 2:
