@@ -226,9 +226,17 @@ def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
     return found
 
 
+def one_each(what: str, values: Any) -> Array:
+    """Return an array with one value for each row; what is sparse or made of fields is refused."""
+    found = array_of(what, values)
+    if found.ndim == 0 or found.dtype.names is not None:
+        raise InvalidInputError(f"{what} must be an array with one value for each row, got {shown(values)}.")
+    return found
+
+
 def column_of_names(what: str, names: Any) -> Array:
     """Return names or numbers, one for each row, which can be sorted and told apart."""
-    column = array_of(what, names)
+    column = one_each(what, names)
     try:
         same = (
             bool(np.all(column == column))

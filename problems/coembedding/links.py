@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 from problems.coembedding.certified import CertifiedEmbedder, weight
 from problems.coembedding.cost import LinkPrediction
-from problems.door import admit, array_of, finite, in_range, seedable
+from problems.door import admit, array_of, finite, in_range, one_each, seedable
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import bounded, check_parameters, number
 from rmopt.core.matrices import sound
@@ -129,7 +129,7 @@ class LinkPredictor(CertifiedEmbedder):
 
     def score(self, X: Any, linked: Any, pairs: Any) -> float:
         """Return the area under the receiver operating characteristic of the scores of pairs."""
-        scores, linked = self.decision_function(X, pairs), array_of("linked", linked)
+        scores, linked = self.decision_function(X, pairs), one_each("linked", linked)
         both = np.isin(linked, (0, 1)).all() and np.isin((0, 1), linked).all()
         if linked.shape != scores.shape or not both:
             raise InvalidInputError(

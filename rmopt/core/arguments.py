@@ -127,13 +127,10 @@ def sequence(name: str, value: Any) -> list[Any]:
 
 
 def array(name: str, value: Any) -> np.ndarray:
-    """Return what can be read as an array; it may hold anything but fields, and is not sparse."""
+    """Return what can be read as an array; it may hold anything."""
     _whole(name, value)
     try:
-        found = np.asarray(value)
-        if found.dtype.names is not None or (hasattr(value, "nnz") and found.ndim == 0):
-            raise TypeError(f"it is {'sparse' if found.dtype.names is None else 'made of fields'}")
-        return found
+        return np.asarray(value)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(
             f"{name} cannot be read as an array ({str(error).split('. ')[0]}); give rows of one length."

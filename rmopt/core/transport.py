@@ -103,7 +103,12 @@ TRANSPORTS: dict[str, Transport] = {
 
 
 def as_transport(transport: Transport | str | None) -> Transport | None:
-    """Return a transport, also by its name in `TRANSPORTS`; None stays None."""
+    """Return a transport, also by its name in `TRANSPORTS`; None stays None.
+
+    Parameters
+    ----------
+    transport : Transport, str or None
+    """
     if isinstance(transport, str):
         return TRANSPORTS[one_of("transport", transport, TRANSPORTS)]
     wanted = f"a Transport, or one of {', '.join(map(repr, TRANSPORTS))}"

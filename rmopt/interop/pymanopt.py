@@ -225,11 +225,11 @@ class PymanoptSolver(Solver):
                 )
             problem, options = _drawing(problem, initial_point, rng), {}
         watch = Watch(problem, Recorder() if recorder is None else recorder, stop)
-        foreign = _watched(problem, watch)
+        foreign, optimizer = _watched(problem, watch), watch.watching(self.optimizer)
         watch.recorder.begin(0, self.optimizer._max_iterations, [])
         try:
             with global_seed(rng):
-                found = watch.watching(self.optimizer).run(foreign, **options)
+                found = optimizer.run(foreign, **options)
         except np.linalg.LinAlgError as error:
             raise DivergedError(
                 f"{type(self.optimizer).__name__} met numbers that numpy cannot factorise ({error}); check that "
@@ -238,6 +238,8 @@ class PymanoptSolver(Solver):
             ) from error
         finally:
             watch.recorder.end()
+            # It tells of itself: a circle.
+            vars(optimizer).clear()
             # Its gradient is a closure over itself: the data would wait for the garbage collector.
             vars(foreign).clear()
         if not np.isfinite(found.cost):
