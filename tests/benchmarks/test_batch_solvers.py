@@ -98,6 +98,7 @@ def compared(standard: Standard) -> float:
 def test_batch_solvers() -> None:
     median = float(np.median([compared(make()) for make in PROBLEMS.values()]))
     print(f"\nmedian over the problems: {median:.1f} times as fast as pymanopt's best")
+    # Wanted; 2.2 is what a busy machine with two cores has shown so far.
     assert median >= 3.0
 
 
