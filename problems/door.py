@@ -1,16 +1,15 @@
 """The door of every estimator: data and parameters are checked here, once, and trusted inside.
 
 An estimator declares its parameters in `_parameters`, a mapping of their names to checks from `rmopt.core.arguments`
-and from here; one that is a dataclass may declare them as fields (`Checked`). Its `fit` begins with `begin` (or with
+and from here; a dataclass may declare them as fields (`Checked`). Its `fit` begins with `begin` (or with
 `check_parameters`, where there is no seed) and takes its data through `admit`; what needs a fitted model takes
 them through `seen`.
 """
 
 from __future__ import annotations
 
-import inspect
 import os
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,7 +18,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rmopt.core.arguments import (
-    Check,
     array,
     bounded,
     check_parameters,
@@ -60,20 +58,6 @@ def seedable(name: str, value: Any) -> Any:
     if not isinstance(value, np.random.Generator | np.random.RandomState):
         seed_of(value)
     return value
-
-
-class Checked:
-    """Declares the parameters of a dataclass by its fields, ``name: Annotated[type, check] = default``."""
-
-    _parameters: ClassVar[dict[str, Check]] = {}
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        own = inspect.get_annotations(cls, eval_str=True).items()
-        fields = {name: kind for name, kind in own if hasattr(kind, "__metadata__")}
-        cls._parameters = cls._parameters | {name: kind.__metadata__[0] for name, kind in fields.items()}
-        # Signatures tell the types alone.
-        cls.__annotations__ |= {name: kind.__origin__ for name, kind in fields.items()}
 
 
 def begin(estimator: Any) -> int:

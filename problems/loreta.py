@@ -13,9 +13,9 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from problems.arrays import load_point, save_point
-from problems.door import Checked, engine_name, file_path, seedable, step_rule
+from problems.door import engine_name, file_path, seedable, step_rule
 from rmopt.core import InvalidInputError, Problem, Retraction
-from rmopt.core.arguments import bounded, flag, integer, named, optional
+from rmopt.core.arguments import Checked, bounded, flag, integer, named, optional
 from rmopt.core.files import reading
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
 from rmopt.solvers import SGD, Checkpoint, Recorder, Result, Sampler

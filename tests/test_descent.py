@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import threading
-from dataclasses import dataclass, field
+from dataclasses import FrozenInstanceError, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -518,6 +518,16 @@ def test_stop_criteria(criterion: Any, says: str, converged: bool) -> None:
         GradientDescent(Backtracking(), tol=1e-9).iterate(QUADRATIC, random_state=0, stop=criterion)
     )
     assert states[-1].steps == result.steps
+
+
+@pytest.mark.parametrize(
+    "solver", [GradientDescent(), LBFGS(), TrustRegions(), AdaptiveCubics(), Hybrid()], ids=str
+)
+def test_solvers_are_frozen(solver: Any) -> None:
+    with pytest.raises(FrozenInstanceError):
+        solver.tol = 1e-3
+    assert solver.with_gradient_norm(0.5).gradient_norm == 0.5
+    assert solver.gradient_norm is None
 
 
 def test_stop_criteria_look_at_metrics_and_are_values() -> None:

@@ -11,8 +11,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from problems.coembedding.training import minimise
-from problems.door import Checked, Embedder, in_order, kept_count, product, seen
-from rmopt.core.arguments import bounded, flag, number, optional
+from problems.door import Embedder, in_order, kept_count, product, seen
+from rmopt.core.arguments import Checked, bounded, flag, number, optional
 from rmopt.core.errors import InvalidInputError
 from rmopt.costs import ConvexCost
 from rmopt.solvers import CertifiedResult, Growth, RankIncremental, Recorder

@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from problems.coembedding import kernels
 from problems.coembedding.certified import Certified, gap, weight
 from problems.coembedding.cost import TagRanking
-from problems.door import Checked, array_of, column_of_names, count, kept_count, positions, seedable
+from problems.door import array_of, column_of_names, count, kept_count, positions, seedable
 from rmopt.core import DivergedError, InvalidInputError
-from rmopt.core.arguments import bounded, check_parameters, number
+from rmopt.core.arguments import Checked, bounded, check_parameters, number
 from rmopt.core.streams import seed_of
 from rmopt.engines.threads import one_blas_thread
 

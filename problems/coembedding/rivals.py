@@ -18,9 +18,9 @@ from sklearn.preprocessing import MaxAbsScaler, Normalizer, StandardScaler
 from sklearn.svm import LinearSVC
 
 from problems.coembedding.certified import LabelTables
-from problems.door import Checked, admit, array_of, seen
+from problems.door import admit, array_of, seen
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import check_parameters, shown
+from rmopt.core.arguments import Checked, check_parameters, shown
 from rmopt.engines.threads import one_blas_thread
 
 Array = np.ndarray

@@ -12,7 +12,6 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from problems.door import (
-    Checked,
     Embedder,
     admit,
     begin,
@@ -25,7 +24,7 @@ from problems.door import (
 )
 from problems.triplets import ClassTriplets
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import array, optional
+from rmopt.core.arguments import Checked, array, optional
 from rmopt.core.streams import Stream, generator
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.engines.threads import one_blas_thread

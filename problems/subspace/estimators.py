@@ -16,11 +16,11 @@ from sklearn.base import BaseEstimator
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
-from problems.door import Checked, array_of, begin, file_path, seedable
+from problems.door import array_of, begin, file_path, seedable
 from problems.subspace.cost import KnownEntries, MatrixCompletion, columns_of, known_entries, predictions
 from problems.subspace.training import GossipPlan, descent, gossip
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import bounded, flag, integer, number, optional, shown
+from rmopt.core.arguments import Checked, bounded, flag, integer, number, optional, shown
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.engines.threads import one_blas_thread
 from rmopt.manifolds import Grassmann

@@ -8,11 +8,11 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from problems.door import Checked, admit, begin, column_of_names, finite, in_range, positions, seedable, seen
+from problems.door import admit, begin, column_of_names, finite, in_range, positions, seedable, seen
 from problems.subspace.cost import MultitaskFeatures
 from problems.subspace.training import GossipPlan, descent, gossip
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import array, bounded, flag, integer, number, one_of
+from rmopt.core.arguments import Checked, array, bounded, flag, integer, number, one_of
 from rmopt.engines.threads import one_blas_thread
 from rmopt.solvers import Recorder
 

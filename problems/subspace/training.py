@@ -9,10 +9,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from problems.door import Checked
 from rmopt.core import AgentSum, Graph, InvalidInputError, Parts, Problem, as_graph
 from rmopt.core.ambient import dense
-from rmopt.core.arguments import bounded, instance, number, one_of
+from rmopt.core.arguments import Checked, bounded, instance, number, one_of
 from rmopt.core.graph import GRAPHS
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost

@@ -6,10 +6,11 @@ A check takes a name and a value, and returns the value in the type that the cod
 """
 
 import difflib
+import inspect
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -152,6 +153,28 @@ def check_parameters(owner: Any, checks: dict[str, Check]) -> None:
     """Hold the attributes of an object to the checks that go by their names."""
     for name, check in checks.items():
         check(name, getattr(owner, name))
+
+
+class Checked:
+    """Declares the parameters of a dataclass by its fields, ``name: Annotated[type, check] = default``."""
+
+    _parameters: ClassVar[dict[str, Check]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = inspect.get_annotations(cls, eval_str=True).items()
+        fields = {name: kind for name, kind in own if hasattr(kind, "__metadata__")}
+        cls._parameters = cls._parameters | {name: kind.__metadata__[0] for name, kind in fields.items()}
+        # Signatures tell the types alone.
+        cls.__annotations__ |= {name: kind.__origin__ for name, kind in fields.items()}
+
+
+class CheckedValue(Checked):
+    """A frozen dataclass that checks its fields when it is made, and keeps what the checks return."""
+
+    def __post_init__(self) -> None:
+        for name, check in self._parameters.items():
+            object.__setattr__(self, name, check(name, getattr(self, name)))
 
 
 def shown(value: Any) -> str:

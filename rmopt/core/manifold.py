@@ -120,7 +120,7 @@ class Manifold(ABC):
         twin = copy.copy(self)
         if retraction is not None:
             twin.default_retraction = self.fitting(retraction)
-        twin.default_transport = as_transport(transport) or self.default_transport
+        twin.default_transport = as_transport("transport", transport) or self.default_transport
         return twin
 
     def fitting(self, retraction: Retraction | str | None) -> Retraction:

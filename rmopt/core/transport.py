@@ -102,17 +102,12 @@ TRANSPORTS: dict[str, Transport] = {
 }  # fmt: skip
 
 
-def as_transport(transport: Transport | str | None) -> Transport | None:
-    """Return a transport, also by its name in `TRANSPORTS`; None stays None.
-
-    Parameters
-    ----------
-    transport : Transport, str or None
-    """
+def as_transport(name: str, transport: Transport | str | None) -> Transport | None:
+    """Return a transport, also by its name in `TRANSPORTS`; None stays None."""
     if isinstance(transport, str):
-        return TRANSPORTS[one_of("transport", transport, TRANSPORTS)]
+        return TRANSPORTS[one_of(name, transport, TRANSPORTS)]
     wanted = f"a Transport, or one of {', '.join(map(repr, TRANSPORTS))}"
-    return None if transport is None else instance("transport", transport, Transport, wanted)
+    return None if transport is None else instance(name, transport, Transport, wanted)
 
 
 __all__ = [

@@ -212,10 +212,6 @@ class RankEngine:
             eigenvalue *= 0.1
         return 2.0 * eigenvalue * float(np.linalg.norm(start, 2))
 
-    def dump(self, state: RankState) -> PSDPoint:
-        """Return the point; its rank may be 0."""
-        return point_of(state.Y)
-
 
 def _not_finite(step: int) -> DivergedError:
     return DivergedError(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, isfinite
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 
-from rmopt.core.arguments import integer, number, optional
+from rmopt.core.arguments import CheckedValue, bounded, integer, number, optional
 from rmopt.core.cost import Cost
 from rmopt.core.errors import DivergedError, InvalidInputError, RmoptError
 from rmopt.core.problem import Problem
@@ -229,10 +229,11 @@ _FLOATS = (float, np.float64)
 DIFFERENCE = 1e-6
 
 
-class GradientSolver(Solver):
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class GradientSolver(CheckedValue, Solver):
     """A solver that looks at the whole cost and gradient in each step.
 
-    Attributes
+    Parameters
     ----------
     max_iterations : int
     tol : float
@@ -245,29 +246,16 @@ class GradientSolver(Solver):
 
     not_identity = (*Solver.not_identity, "tol", "gradient_norm")
 
-    tol: float
-    gradient_norm: float | None
-    retraction: Retraction | str | None
-    transport: Transport | None
-
-    def _settle(
-        self,
-        max_iterations: int = 1000,
-        tol: float = 1e-6,
-        gradient_norm: float | None = None,
-        retraction: Any = None,
-        transport: Transport | str | None = None,
-    ) -> None:
-        """Check and keep the options that all of them have."""
-        self.max_iterations = integer("max_iterations", max_iterations)
-        self.tol, self.retraction = number("tol", tol, least=0), retraction
-        self.gradient_norm = optional(number, least=0)("gradient_norm", gradient_norm)
-        self.transport = as_transport(transport)
+    max_iterations: Annotated[int, integer] = 1000
+    tol: Annotated[float, bounded(number, least=0)] = 1e-6
+    gradient_norm: Annotated[float | None, optional(number, least=0)] = None
+    retraction: Retraction | str | None = None
+    transport: Annotated[Any, as_transport] = None
 
     def with_gradient_norm(self, norm: float) -> Self:
         """Return the same solver, which stops at a gradient of this length."""
         twin = copy.copy(self)
-        twin.gradient_norm = norm
+        object.__setattr__(twin, "gradient_norm", norm)
         return twin
 
     def prepare(self, problem: Problem, seed: int, first_step: int) -> Oracle:

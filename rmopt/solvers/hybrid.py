@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
 
-from rmopt.core.arguments import number
-from rmopt.core.retraction import Retraction
-from rmopt.core.transport import Transport
+from rmopt.core.arguments import bounded, integer, number
 from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
 from rmopt.solvers.line_search import LBFGS
 from rmopt.solvers.trust_regions import TrustRegions
 
 
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Hybrid(GradientSolver):
     """`LBFGS` from afar, `TrustRegions` when it is near; trust regions alone where the cost has a preconditioner.
 
@@ -35,20 +35,14 @@ class Hybrid(GradientSolver):
         The manifold's default transport unless given.
     """
 
-    def __init__(
-        self,
-        *,
-        switch: float = 1e-3,
-        memory: int = 20,
-        max_iterations: int = 1000,
-        tol: float = 1e-6,
-        gradient_norm: float | None = None,
-        retraction: Retraction | str | None = None,
-        transport: Transport | str | None = None,
-    ) -> None:
-        self.switch = number("switch", switch, least=0)
-        self.far, self.near = LBFGS(memory), TrustRegions()
-        self._settle(max_iterations, tol, gradient_norm, retraction, transport)
+    switch: Annotated[float, bounded(number, least=0)] = 1e-3
+    memory: Annotated[int, bounded(integer, 1)] = 20
+    far: LBFGS = field(init=False)
+    near: ClassVar[TrustRegions] = TrustRegions()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "far", LBFGS(self.memory))
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
         state = self.far.begin(work, point)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
-from rmopt.core.arguments import instance
-from rmopt.core.retraction import Retraction
-from rmopt.core.transport import Transport
+from rmopt.core.arguments import bounded, instance
 from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
 from rmopt.solvers.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
 from rmopt.solvers.step_lengths import Backtracking, BarzilaiBorwein, Curve, StepLength
 
 
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class LineSearchSolver(GradientSolver):
     """A direction, a step length along it, and again.
 
@@ -44,20 +44,12 @@ class LineSearchSolver(GradientSolver):
     (True, -8.5)
     """
 
-    def __init__(
-        self,
-        direction: Direction,
-        step_length: StepLength,
-        *,
-        max_iterations: int = 1000,
-        tol: float = 1e-6,
-        gradient_norm: float | None = None,
-        retraction: Retraction | str | None = None,
-        transport: Transport | str | None = None,
-    ) -> None:
-        self.direction = instance("direction", direction, Direction, "such as SteepestDescent()")
-        self.step_length = instance("step_length", step_length, StepLength, "such as Backtracking()")
-        self._settle(max_iterations, tol, gradient_norm, retraction, transport)
+    direction: Annotated[Direction, bounded(instance, Direction, "such as SteepestDescent()")] = field(
+        kw_only=False
+    )
+    step_length: Annotated[StepLength, bounded(instance, StepLength, "such as Backtracking()")] = field(
+        kw_only=False
+    )
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
         return work.first(

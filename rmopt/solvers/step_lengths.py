@@ -170,7 +170,8 @@ class BarzilaiBorwein(StepLength):
     """Step sizes from the change of the gradient, without a search in most steps (Iannazzo and Porcelli 2018).
 
     The cost may rise for a while: it is compared with a weighted mean of the past (Zhang and Hager 2004). Short and
-    long steps of Barzilai and Borwein (1988) alternate.
+    long steps of Barzilai and Borwein (1988) alternate. They belong to the negative gradient; along conjugate
+    directions they may stall.
 
     Parameters
     ----------

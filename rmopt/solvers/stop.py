@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
-from rmopt.core.arguments import Check, bounded, callable_of, check_parameters, flag, integer, number, shown
+from rmopt.core.arguments import CheckedValue, bounded, callable_of, flag, integer, number, shown
 from rmopt.core.errors import InvalidInputError
 
 Row = dict[str, Any]
@@ -44,31 +44,25 @@ class Stop(ABC):
         return Both(self, other)
 
 
+def _criterion(name: str, value: Any) -> Any:
+    return callable_of("a criterion", value)
+
+
 @dataclass(frozen=True)
-class Either(Stop):
+class _Pair(CheckedValue, Stop):
+    first: Annotated[Any, _criterion]
+    second: Annotated[Any, _criterion]
+
+
+class Either(_Pair):
     """Stop when one of two criteria says so; made by ``|``."""
-
-    first: Any
-    second: Any
-
-    def __post_init__(self) -> None:
-        for part in (self.first, self.second):
-            callable_of("a criterion", part)
 
     def __call__(self, rows: list[Row]) -> str | None:
         return self.first(rows) or self.second(rows)
 
 
-@dataclass(frozen=True)
-class Both(Stop):
+class Both(_Pair):
     """Stop when two criteria say so at the same time; made by ``&``."""
-
-    first: Any
-    second: Any
-
-    def __post_init__(self) -> None:
-        for part in (self.first, self.second):
-            callable_of("a criterion", part)
 
     def __call__(self, rows: list[Row]) -> str | None:
         one, two = self.first(rows), self.second(rows)
@@ -79,17 +73,7 @@ class Both(Stop):
 
 
 @dataclass(frozen=True)
-class _Limit(Stop):
-    """A criterion with one number, which `checks` looks at."""
-
-    checks: ClassVar[dict[str, Check]] = {}
-
-    def __post_init__(self) -> None:
-        check_parameters(self, self.checks)
-
-
-@dataclass(frozen=True)
-class MaxSteps(_Limit):
+class MaxSteps(CheckedValue, Stop):
     """Stop after so many steps of this run.
 
     Parameters
@@ -97,16 +81,14 @@ class MaxSteps(_Limit):
     steps : int
     """
 
-    checks: ClassVar[dict[str, Check]] = {"steps": integer}
-
-    steps: int
+    steps: Annotated[int, integer]
 
     def __call__(self, rows: list[Row]) -> str | None:
         return f"{self.steps} steps" if rows[-1]["step"] - rows[0]["step"] >= self.steps else None
 
 
 @dataclass(frozen=True)
-class MaxSeconds(_Limit):
+class MaxSeconds(CheckedValue, Stop):
     """Stop after so many seconds of training; measurements and saves do not count.
 
     Parameters
@@ -114,16 +96,14 @@ class MaxSeconds(_Limit):
     seconds : float
     """
 
-    checks: ClassVar[dict[str, Check]] = {"seconds": bounded(number, least=0)}
-
-    seconds: float
+    seconds: Annotated[float, bounded(number, least=0)]
 
     def __call__(self, rows: list[Row]) -> str | None:
         return f"{self.seconds:g} seconds" if rows[-1]["seconds"] >= self.seconds else None
 
 
 @dataclass(frozen=True)
-class GradientNorm(_Limit):
+class GradientNorm(CheckedValue, Stop):
     """Stop when the gradient is at most this long: in absolute terms, or relative to the first one.
 
     Parameters
@@ -132,10 +112,8 @@ class GradientNorm(_Limit):
     relative : bool
     """
 
-    checks: ClassVar[dict[str, Check]] = {"length": bounded(number, least=0), "relative": flag}
-
-    length: float
-    relative: bool = False
+    length: Annotated[float, bounded(number, least=0)]
+    relative: Annotated[bool, flag] = False
 
     def __call__(self, rows: list[Row]) -> str | None:
         now = seen(rows[-1], "gradient_norm", self)
@@ -144,7 +122,7 @@ class GradientNorm(_Limit):
 
 
 @dataclass(frozen=True)
-class Below(_Limit):
+class Below(CheckedValue, Stop):
     """Stop when a number of the rows is at most this: the cost, a gap, or a metric of the recorder.
 
     Parameters
@@ -153,9 +131,7 @@ class Below(_Limit):
     name : str
     """
 
-    checks: ClassVar[dict[str, Check]] = {"value": bounded(number, least=-math.inf)}
-
-    value: float
+    value: Annotated[float, bounded(number, least=-math.inf)]
     name: str = "cost"
 
     def __call__(self, rows: list[Row]) -> str | None:
@@ -164,7 +140,7 @@ class Below(_Limit):
 
 
 @dataclass(frozen=True)
-class SmallChange(_Limit):
+class SmallChange(CheckedValue, Stop):
     """Stop when a number changed by at most this share of itself from the row before.
 
     Parameters
@@ -173,9 +149,7 @@ class SmallChange(_Limit):
     name : str
     """
 
-    checks: ClassVar[dict[str, Check]] = {"share": bounded(number, least=0)}
-
-    share: float
+    share: Annotated[float, bounded(number, least=0)]
     name: str = "cost"
 
     def __call__(self, rows: list[Row]) -> str | None:
@@ -188,7 +162,7 @@ class SmallChange(_Limit):
 
 
 @dataclass(frozen=True)
-class SmallStep(_Limit):
+class SmallStep(CheckedValue, Stop):
     """Stop when the last step was at most this long.
 
     Parameters
@@ -196,9 +170,7 @@ class SmallStep(_Limit):
     length : float
     """
 
-    checks: ClassVar[dict[str, Check]] = {"length": bounded(number, least=0)}
-
-    length: float
+    length: Annotated[float, bounded(number, least=0)]
 
     def __call__(self, rows: list[Row]) -> str | None:
         if len(rows) < 2:
@@ -208,7 +180,7 @@ class SmallStep(_Limit):
 
 
 @dataclass(frozen=True)
-class Stagnation(_Limit):
+class Stagnation(CheckedValue, Stop):
     """Stop when the best value of a number is as old as this many rows.
 
     Parameters
@@ -217,9 +189,7 @@ class Stagnation(_Limit):
     name : str
     """
 
-    checks: ClassVar[dict[str, Check]] = {"rows": bounded(integer, 1)}
-
-    rows: int
+    rows: Annotated[int, bounded(integer, 1)]
     name: str = "cost"
 
     def __call__(self, rows: list[Row]) -> str | None:

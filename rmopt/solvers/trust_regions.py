@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import scipy.linalg
 import scipy.optimize
 
-from rmopt.core.arguments import integer
-from rmopt.core.retraction import Retraction
-from rmopt.core.transport import Transport
+from rmopt.core.arguments import bounded, integer
 from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
 
 Map = Callable[[Any], Any]
@@ -23,6 +22,7 @@ ACCEPTED = 0.05
 ROUNDING = 1e3 * np.finfo(float).eps
 
 
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ModelSolver(GradientSolver):
     """Steps to the minimum of a quadratic model within bounds; the bounds follow how well the model predicts.
 
@@ -31,7 +31,8 @@ class ModelSolver(GradientSolver):
     differences of gradients stand for them; `Result.counts` then has gradients for all products.
     """
 
-    max_inner: int
+    max_iterations: Annotated[int, integer] = 200
+    max_inner: Annotated[int, bounded(integer, 1)] = 500
     # The bound, which the first product with the Hessian chooses, and whether the last step was refused.
     begin_memory: ClassVar[tuple[float, int]] = (-1.0, 0)
 
@@ -55,7 +56,7 @@ class ModelSolver(GradientSolver):
         if promised <= noise:
             if not norm < state.norm:
                 # Longer steps may have raised the cost already, and shorter ones cannot be judged.
-                if self.is_inside(size, bound) or state.memory[1]:
+                if self.is_inside(size, bound, promised) or state.memory[1]:
                     return done._replace(stuck=True, counts=counts)
                 # The bound was too tight for a step that the gradient can be judged by.
                 return done._replace(memory=(self.loosened(bound), 0), counts=counts)
@@ -76,7 +77,7 @@ class ModelSolver(GradientSolver):
         """Return a step that lowers the model, what it promises, its size, and the bound."""
 
     @abstractmethod
-    def is_inside(self, size: float, bound: float) -> bool:
+    def is_inside(self, size: float, bound: float, promised: float) -> bool:
         """Return whether the bound did not hold a step back."""
 
     @abstractmethod
@@ -125,20 +126,7 @@ class TrustRegions(ModelSolver):
     (True, True)
     """
 
-    def __init__(
-        self,
-        *,
-        max_iterations: int = 200,
-        tol: float = 1e-6,
-        gradient_norm: float | None = None,
-        max_inner: int = 500,
-        retraction: Retraction | str | None = None,
-        transport: Transport | str | None = None,
-    ) -> None:
-        self.max_inner = integer("max_inner", max_inner, 1)
-        self._settle(max_iterations, tol, gradient_norm, retraction, transport)
-
-    def is_inside(self, size: float, bound: float) -> bool:
+    def is_inside(self, size: float, bound: float, promised: float) -> bool:
         return size < 0.99 * bound
 
     def loosened(self, bound: float) -> float:
@@ -194,6 +182,7 @@ class TrustRegions(ModelSolver):
         return step, promised, ss**0.5, radius
 
 
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class AdaptiveCubics(ModelSolver):
     """Adaptive regularisation with cubics: Newton steps with a penalty on their cube (Agarwal et al. 2021).
 
@@ -212,23 +201,12 @@ class AdaptiveCubics(ModelSolver):
         As in `TrustRegions`.
     """
 
-    def __init__(
-        self,
-        *,
-        max_iterations: int = 200,
-        tol: float = 1e-6,
-        gradient_norm: float | None = None,
-        max_inner: int = 100,
-        retraction: Retraction | str | None = None,
-        transport: Transport | str | None = None,
-    ) -> None:
-        self.max_inner = integer("max_inner", max_inner, 1)
-        self._settle(max_iterations, tol, gradient_norm, retraction, transport)
+    max_inner: int = 100
 
     # The bound is the weight σ of the cube: larger weights make shorter steps.
 
-    def is_inside(self, size: float, bound: float) -> bool:
-        return bound * size <= 1e-8
+    def is_inside(self, size: float, bound: float, promised: float) -> bool:
+        return bound * size**3 <= 1e-8 * promised
 
     def loosened(self, bound: float) -> float:
         return 0.01 * bound

@@ -71,7 +71,7 @@ def median_ms(work: Callable[[], None], per: int) -> float:
 @pytest.mark.parametrize("loss", [hinge, logistic], ids=str)
 @pytest.mark.parametrize("name", CASES)
 def test_step_against_floor(measured: Any, name: str, loss: Any) -> None:
-    """A coordinate step, beside the floor (wanted: at most 2 times) and the authors' code under Octave."""
+    """A coordinate step, beside the floor and the authors' code under Octave."""
     measured(step, name, loss)
 
 

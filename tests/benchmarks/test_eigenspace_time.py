@@ -46,7 +46,7 @@ class Rayleigh(Cost):
 
 
 def test_leading_eigenspace(measured: Any) -> None:
-    """Grassmann(2000, 20), the leading eigenspace by trust regions (wanted: at most 1.5 times its products)."""
+    """Grassmann(2000, 20), the leading eigenspace by trust regions."""
     rows = measured(eigenspace)
     assert all(row["error"] is None or row["error"] < 1e-8 for row in rows)
 

@@ -55,7 +55,7 @@ def plain_update(indptr: Any, rows: Any, values: Any, U: Any, lam: float, W: Any
 
 
 def test_an_update_on_movielens(measured: Any) -> None:
-    """One update of an agent, MovieLens-1M, 5 agents, rank 10 (wanted: at most 3 plain passes)."""
+    """One update of an agent, MovieLens-1M, 5 agents, rank 10."""
     if not os.environ.get("RMOPT_DATA_HOME"):
         pytest.skip("RMOPT_DATA_HOME is not set: no MovieLens.")
     measured(updates)

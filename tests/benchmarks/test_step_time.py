@@ -31,20 +31,18 @@ def step(n: int, k: int, retraction: str = "", psd: bool = False) -> dict[str, A
     }
 
 
-def with_algorithm_4(n: int, k: int, wanted: int | None) -> list[dict[str, Any]]:
+def with_algorithm_4(n: int, k: int) -> list[dict[str, Any]]:
     with threadpool_limits(1):
         row = step(n, k)
         paper = 1e6 * StepTimes(n, k, NNZ).algorithm_4()
     ratio = paper / row["a step, µs"]
-    return [row | {"Algorithm 4, µs": paper, "Algorithm 4 / step": ratio, "wanted": wanted and f"≥ {wanted}"}]
+    return [row | {"Algorithm 4, µs": paper, "Algorithm 4 / step": ratio}]
 
 
-@pytest.mark.parametrize(
-    ("n", "k", "wanted"), [(50_000, 10, 500), (16_660, 30, None), (10_000, 50, 150), (5_000, 100, 60)]
-)
-def test_sparse_steps(measured: Any, n: int, k: int, wanted: int | None) -> None:
+@pytest.mark.parametrize(("n", "k"), [(50_000, 10), (16_660, 30), (10_000, 50), (5_000, 100)])
+def test_sparse_steps(measured: Any, n: int, k: int) -> None:
     """LORETA-1, 100 non-zeros in p and in q, an update at every step."""
-    measured(with_algorithm_4, n, k, wanted)
+    measured(with_algorithm_4, n, k)
 
 
 @pytest.mark.parametrize("retraction", list(FIXED_RANK_RETRACTIONS))

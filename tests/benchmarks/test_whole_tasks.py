@@ -27,7 +27,7 @@ from rmopt.core import MissingCapabilityError
 
 
 def test_commands(measured: Any, tmp_path: Path) -> None:
-    """Seconds of a process, caches warm (wanted: import below 1 s)."""
+    """Seconds of a process, caches warm."""
     measured(commands, tmp_path)
 
 
@@ -50,7 +50,7 @@ def commands(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_twenty_newsgroups(measured: Any) -> None:
-    """20 Newsgroups, 16,660 terms, rank 30, 600,000 triplets (wanted: 2.5 s and a mAP of 0.66)."""
+    """20 Newsgroups, 16,660 terms, rank 30, 600,000 triplets."""
     if not os.environ.get("RMOPT_DATA_HOME"):
         pytest.skip("RMOPT_DATA_HOME is not set: no 20 Newsgroups.")
     measured(newsgroups)
