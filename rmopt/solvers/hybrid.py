@@ -20,10 +20,6 @@ class Hybrid(GradientSolver):
 
     Parameters
     ----------
-    switch : float
-        Share of the first gradient's length at which trust regions take over.
-    memory : int
-        Of L-BFGS.
     max_iterations : int
     tol : float
         Stop when the gradient is at most this long, relative to the first one.
@@ -33,6 +29,10 @@ class Hybrid(GradientSolver):
         The manifold's default retraction unless given.
     transport : Transport or str, optional
         The manifold's default transport unless given.
+    switch : float
+        Share of the first gradient's length at which trust regions take over.
+    memory : int
+        Of L-BFGS.
     """
 
     switch: Annotated[float, bounded(number, least=0)] = 1e-3

@@ -106,12 +106,12 @@ class TrustRegions(ModelSolver):
         Stop when the gradient is at most this long, relative to the first one.
     gradient_norm : float, optional
         Stop when it is at most this long; in place of `tol`.
-    max_inner : int
-        Products with the Hessian in one step.
     retraction : Retraction or str, optional
         The manifold's default retraction unless given.
     transport : Transport or str, optional
         For differences of gradients.
+    max_inner : int
+        Products with the Hessian in one step.
 
     Examples
     --------
@@ -195,10 +195,10 @@ class AdaptiveCubics(ModelSolver):
         Stop when the gradient is at most this long, relative to the first one.
     gradient_norm : float, optional
         Stop when it is at most this long; in place of `tol`.
-    max_inner : int
-        Products with the Hessian in one step.
     retraction, transport : optional
         As in `TrustRegions`.
+    max_inner : int
+        Products with the Hessian in one step.
     """
 
     max_inner: int = 100
