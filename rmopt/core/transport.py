@@ -103,7 +103,14 @@ TRANSPORTS: dict[str, Transport] = {
 
 
 def as_transport(name: str, transport: Transport | str | None) -> Transport | None:
-    """Return a transport, also by its name in `TRANSPORTS`; None stays None."""
+    """Return a transport, also by its name in `TRANSPORTS`; None stays None.
+
+    Parameters
+    ----------
+    name : str
+        What the error message calls it.
+    transport : Transport, str or None
+    """
     if isinstance(transport, str):
         return TRANSPORTS[one_of(name, transport, TRANSPORTS)]
     wanted = f"a Transport, or one of {', '.join(map(repr, TRANSPORTS))}"
