@@ -36,15 +36,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DivergedError", "InvalidInputError", "MissingCapabilityError", "Problem", "RmoptError", "StorageError",
-    "autograd_cost", *_SUBPACKAGES,
+    "autograd_cost", "jax_cost", "torch_cost", *_SUBPACKAGES,
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name == "autograd_cost":
-        from rmopt.costs.autodiff import autograd_cost
-
-        return autograd_cost
+    if name.endswith("_cost") and name in __all__:
+        return getattr(importlib.import_module("rmopt.costs.automatic"), name)
     if name in _SUBPACKAGES:
         return importlib.import_module(f"rmopt.{name}")
     if name in __all__:

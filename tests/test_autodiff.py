@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
+from collections.abc import Callable
+from typing import Any
+
 import autograd.numpy as anp
 import numpy as np
 import pymanopt
@@ -10,9 +15,18 @@ import pytest
 import rmopt
 from rmopt import InvalidInputError, Problem
 from rmopt.checks import check_gradient, check_hessian
-from rmopt.core import Factored, LowRankPoint, Manifold
+from rmopt.core import Factored, LowRankPoint, Manifold, Parts
+from rmopt.core.identity import fingerprint
 from rmopt.interop import from_pymanopt
-from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, PositiveDefinite, PSDFixedRank
+from rmopt.manifolds import (
+    Euclidean,
+    FixedRankEmbedded,
+    Grassmann,
+    PositiveDefinite,
+    Power,
+    Product,
+    PSDFixedRank,
+)
 
 N, M, K = 12, 9, 3
 MANIFOLD = FixedRankEmbedded(N, M, K)
@@ -228,10 +242,131 @@ def test_a_function_that_does_not_fit_the_points_is_named() -> None:
         of_factors.value(np.eye(3))
     with pytest.raises(InvalidInputError, match=r"of_a_point .* of type LowRankPoint; .* of A and B"):
         of_a_point.gradient(points()["free"])
-    with pytest.raises(InvalidInputError, match=r"takes 3 arguments"):
-        rmopt.autograd_cost(lambda A, B, C: 0.0)
-    for unclear in (lambda *factors: 0.0, max):
-        with pytest.raises(InvalidInputError, match=r"does not say how many arguments"):
-            rmopt.autograd_cost(unclear)
+    for function, takes in ((lambda A, B, C: 0.0, "3 arguments"), (lambda *parts: 0.0, "any number")):
+        for point in (np.eye(3), points()["free"]):
+            with pytest.raises(InvalidInputError, match=rf"takes {takes}.*write a function of"):
+                rmopt.autograd_cost(function).value(point)
+    with pytest.raises(
+        InvalidInputError, match=r"takes 3 arguments, and a point has 2 parts; write a function"
+    ):
+        rmopt.autograd_cost(lambda A, B, C: 0.0).value(Parts([np.eye(2), np.eye(2)]))
+    with pytest.raises(InvalidInputError, match=r"max does not say how many arguments it takes; wrap it"):
+        rmopt.autograd_cost(max)
     with pytest.raises(InvalidInputError, match=r"array of shape \(3,\)"):
         rmopt.autograd_cost(lambda X: anp.sum(X, axis=0)).value(np.eye(3))
+
+
+# The same cost for each library: the arrays of its words, and the decorator.
+def libraries() -> dict[str, tuple[Any, Callable[..., Any], Callable[..., Any]]]:
+    found: dict[str, Any] = {"autograd": (anp, anp.array, rmopt.autograd_cost)}
+    try:
+        import jax
+        import jax.numpy as jnp
+
+        jax.config.update("jax_enable_x64", True)
+        found["jax"] = jnp, jnp.asarray, rmopt.jax_cost
+    except ImportError:
+        pass
+    try:
+        import torch
+
+        found["torch"] = torch, torch.as_tensor, rmopt.torch_cost
+    except ImportError:
+        pass
+    return found
+
+
+LIBRARIES = libraries()
+MIXED = Product([Grassmann(7, 2), FixedRankEmbedded(5, 4, 2), Euclidean(3, 2)])
+NESTED = Product([PSDFixedRank(5, 2), Product([Euclidean(4, 1), FixedRankEmbedded(6, 5, 2)])])
+
+
+def written(place: str, xp: Any, arrays: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a cost in the words of a library."""
+    rng = np.random.default_rng(6)
+    square, wide, small = (arrays(rng.standard_normal(shape)) for shape in ((7, 7), (5, 4), (3, 2)))
+    tall = arrays(rng.standard_normal((6, 5)))
+
+    def array(X: Any) -> Any:
+        return xp.sum(xp.sin(X) * small) + xp.sum(X**3)
+
+    def matrix(A: Any, B: Any) -> Any:
+        return xp.sum(xp.tanh(A @ B.T - wide) ** 2)
+
+    def mixed(U: Any, W: Any, X: Any) -> Any:
+        A, B = W
+        subspace = xp.sum((square @ U @ (U.T @ square)) ** 2)
+        return 0.01 * subspace * (1.0 + xp.sum(X**2)) + matrix(A, B) * xp.sum(X * small) + array(X)
+
+    def nested(W: Any, rest: Any) -> Any:
+        (A, B), (x, (C, D)) = W, rest
+        return xp.sum((A @ B.T) ** 2 * xp.sum(x**2)) + xp.sum((C @ D.T - tall) ** 2) * xp.sum(xp.cos(x))
+
+    def power(*Xs: Any) -> Any:
+        return sum(xp.sum((X - other) ** 2) for X, other in itertools.pairwise(Xs)) + array(Xs[0])
+
+    return {"array": array, "matrix": matrix, "mixed": mixed, "nested": nested, "power": power}[place]
+
+
+PLACES = {
+    "array": Euclidean(3, 2), "matrix": FixedRankEmbedded(5, 4, 2), "mixed": MIXED, "nested": NESTED,
+    "power": Power(Euclidean(3, 2), 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("library", ["autograd", "jax", "torch"])
+@pytest.mark.parametrize("place", PLACES)
+def test_every_library_on_every_form_of_points(library: str, place: str) -> None:
+    if library not in LIBRARIES:
+        pytest.skip(f"{library} is not installed.")
+    manifold = PLACES[place]
+    cost = LIBRARIES[library][2](written(place, *LIBRARIES[library][:2]))
+    problem, oracle = Problem(manifold, cost), rmopt.autograd_cost(written(place, *LIBRARIES["autograd"][:2]))
+    assert check_gradient(problem)
+    assert all(check_hessian(problem))
+    # Laws see slopes; the same words in another library must give the same numbers.
+    rng = np.random.default_rng(7)
+    point = manifold.random_point(rng)
+    along = manifold.random_tangent_vector(point, rng)
+    value, ambient = cost.value_and_gradient(point)
+    there, theirs = oracle.value_and_gradient(point)
+    np.testing.assert_allclose([value, cost.value(point)], there, rtol=1e-13)
+    gradient, expected = (manifold.euclidean_to_riemannian_gradient(point, one) for one in (ambient, theirs))
+    assert manifold.norm(point, gradient - expected) <= 1e-13 * manifold.norm(point, expected)
+    bent, expected = (
+        manifold.projection(point, one.hessian(point, manifold.embedding(point, along)))
+        for one in (cost, oracle)
+    )
+    assert manifold.norm(point, bent - expected) <= 1e-12 * manifold.norm(point, expected)
+
+
+def test_value_and_gradient_take_one_evaluation() -> None:
+    calls = []
+
+    @rmopt.autograd_cost
+    def counted(A: np.ndarray, B: np.ndarray) -> float:
+        calls.append(1)
+        return anp.sum((anp.dot(A, B.T) - TARGET) ** 2)
+
+    point = points()["free"]
+    counted.value(point)
+    calls.clear()
+    value, gradient = counted.value_and_gradient(point)
+    MANIFOLD.projection(point, gradient)
+    assert len(calls) == 1
+    assert value == pytest.approx(counted.value(point), rel=1e-14)
+
+
+def test_data_of_single_precision_are_told() -> None:
+    jax = pytest.importorskip("jax")
+    data = jax.numpy.ones((3, 2), dtype=jax.numpy.float32)
+    with pytest.warns(UserWarning, match=r"float32.*jax_enable_x64"):
+        rmopt.jax_cost(lambda X: jax.numpy.sum(X * data)).value(np.ones((3, 2)))
+
+
+def test_what_was_seen_is_no_part_of_a_cost() -> None:
+    fresh = rmopt.autograd_cost(log_cosh.function)
+    before = fingerprint(fresh)
+    fresh.gradient(points()["free"])
+    assert fingerprint(fresh) == before
+    assert copy.deepcopy(fresh).value(points()["free"]) == log_cosh.value(points()["free"])

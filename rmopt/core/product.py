@@ -137,6 +137,9 @@ def matrix_shape(shape: Sequence[int]) -> tuple[int, int]:
 
 
 def _as_matrix(block: Any) -> Any:
+    if isinstance(block, Parts):
+        blocks = [_as_matrix(part) for part in block]
+        return BlockDiagonal([one.shape for one in blocks], dict(enumerate(blocks)))
     if not hasattr(block, "shape"):
         block = np.asarray(block, dtype=float)
     return block if len(block.shape) == 2 else np.reshape(block, (-1, 1))

@@ -1,5 +1,6 @@
 """Costs to minimise: scalar losses, sums over bilinear scores, convex functions of embeddings."""
 
+from rmopt.costs.automatic import AutomaticCost, autograd_cost, jax_cost, torch_cost
 from rmopt.costs.bilinear import Bilinear, BilinearSum, TripletSum
 from rmopt.costs.convex import ConvexCost, HasFactorPreconditioner, LocalModel, SumOfCosts, Trace
 from rmopt.costs.embedded import EmbeddedCost, Grid, Pairing, Pairs, PairwiseDistance
@@ -10,6 +11,7 @@ from rmopt.costs.on_factors import OnFactors
 
 __all__ = [
     "LOSSES",
+    "AutomaticCost",
     "Bilinear",
     "BilinearSum",
     "ConvexCost",
@@ -28,8 +30,11 @@ __all__ = [
     "Trace",
     "TripletSum",
     "absolute",
+    "autograd_cost",
     "hinge",
+    "jax_cost",
     "logistic",
     "squared",
     "squared_hinge",
+    "torch_cost",
 ]

@@ -1,0 +1,513 @@
+"""Costs by automatic differentiation: of arrays, of the factors of W = A Bᵀ, and of the parts of products."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Array, Operator, dense
+from rmopt.core.cost import Cost
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.product import Parts, diagonal_blocks, matrix_shape
+from rmopt.core.psd import PSDPoint
+from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
+
+__all__ = ["AutomaticCost", "autograd_cost", "jax_cost", "torch_cost"]
+
+# What a point is made of: an array, a matrix by factors, or parts.
+ARRAY, MATRIX = "array", "matrix"
+Form = Any
+
+# How the arguments of a matrix W = A Bᵀ are written to be differentiated by E and F at 0: W + E Xᵀ + Y Fᵀ.
+A, B, E, X, Y, F = range(6)
+PAIRS = ((A, B), (E, X), (Y, F))
+
+
+class AutomaticCost(Cost):
+    """A cost whose derivatives are automatic, exact to rounding, and come with the value.
+
+    The function takes what points are made of: an array X; the factors A (n, j) and B (m, j), for any j, of a matrix
+    of one rank W = A Bᵀ, on which alone it may depend; on a product one argument for each part, which is a pair
+    (A, B) where the part is such a matrix.
+
+    The derivative G by W is known by its actions: that of f([A E Y], [B X F]) with respect to E and F at 0 is G X and
+    Gᵀ Y, for it is a function of W + E Xᵀ + Y Fᵀ. Nothing is divided by singular values or their gaps, so tied
+    singular values are no special case, and no n × m array is formed unless the function does.
+
+    Parameters
+    ----------
+    function : callable
+        Returns a number.
+    backend : Backend
+        The library that differentiates it.
+
+    Raises
+    ------
+    InvalidInputError
+        For what is no function of arrays. From `value`, `gradient` and `hessian`, when points are of another kind, or
+        the function returns no finite number at the first point or depends on more than A Bᵀ.
+    """
+
+    point_type = (np.ndarray, LowRankPoint, PSDPoint, Parts)
+
+    def __init__(self, function: Callable[..., Any], backend: Backend = AUTOGRAD) -> None:
+        if not callable(function):
+            raise InvalidInputError(
+                f"{backend.name}_cost needs a function of the factors A and B, or of a point that is an array, got "
+                f"{function!r}."
+            )
+        self.function, self.backend = function, backend
+        self.__doc__ = function.__doc__
+        self.count = _required_arguments(function)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if key not in ("_probed", "_compiled")}
+
+    def __call__(self, *arguments: Any) -> float:
+        """Return the function's value, checked to be a number."""
+        return self._number(self.function(*arguments))
+
+    def refuses(self, point_type: type) -> str | None:
+        """Return in a sentence why the function is none of points of a class, or None."""
+        reason = super().refuses(point_type)
+        if reason is not None or issubclass(point_type, Parts):
+            return reason
+        is_array, count = issubclass(point_type, np.ndarray), self.count
+        if count == (1 if is_array else 2):
+            return None
+        remedy = (
+            "write a function of the point alone" if is_array else "write a function of A and B with W = A Bᵀ"
+        )
+        takes = "any number of arguments" if count is None else f"{count} argument{'s' * (count != 1)}"
+        return f"{self._name} takes {takes}, and a point is of type {point_type.__name__}; {remedy}."
+
+    @property
+    def _name(self) -> str:
+        return f"the cost {getattr(self.function, '__name__', 'function')}"
+
+    def value(self, point: Any) -> float:
+        form, flat = self._taken(point)
+        given = [self.backend.given(array) for array in flat]
+        return self._number(self._function_of(form)(*given))
+
+    def gradient(self, point: Any) -> Any:
+        return self.value_and_gradient(point)[1]
+
+    def value_and_gradient(self, point: Any) -> tuple[float, Any]:
+        """Return cost and gradient by one evaluation: an array, an operator, or `Parts` of both."""
+        form, _ = self._taken(point)
+        slopes = self._differentiated("slopes", form)
+        arguments = _widened(point)
+        value, found = slopes(arguments)
+        return self._number(value), self._assembled(
+            point, form, arguments, found, lambda wide: slopes(wide)[1]
+        )
+
+    def hessian(self, point: Any, direction: Any) -> Any:
+        """Return the derivative of the gradient along an ambient direction, in the gradient's form."""
+        return self.hessian_along(point)(direction)
+
+    def hessian_along(self, point: Any) -> Callable[[Any], Any]:
+        """Return `hessian` at a point; what depends on the point alone is done once."""
+        form, _ = self._taken(point)
+        bent, arguments, starts = self._differentiated("bent", form), _widened(point), _starts(form)
+        known: list[Any] = []
+
+        def along(direction: Any) -> Any:
+            moves = [(leaf, _move(leaf, block)) for leaf, block in _with_blocks(point, direction)]
+            tangent = [part for leaf, move in moves for part in _as_tangent(leaf, move)]
+
+            def at(wide: list[Array]) -> list[Array]:
+                if wide is arguments and len(tangent) == len(_places(form)):
+                    if not known:
+                        known.append(bent(arguments))
+                    return known[0](tangent)
+                wide, turned = list(wide), []
+                for start, (leaf, move) in zip(starts, moves, strict=True):
+                    if not isinstance(leaf, np.ndarray):
+                        # L Rᵀ is a change of E where R stands among the columns of X.
+                        width, (left, right) = wide[start + X].shape[1], move
+                        _look_at(wide, start, np.hstack([wide[start + X], right]), wide[start + Y])
+                        move = [
+                            np.hstack([np.zeros((leaf.shape[0], width)), left]),
+                            np.zeros_like(wide[start + F]),
+                        ]
+                    turned += move
+                return bent(wide)(turned)
+
+            return self._assembled(point, form, arguments, at(arguments), at)
+
+        return along
+
+    def _taken(self, point: Any) -> tuple[Form, list[Array]]:
+        """Return the form of a point and its arrays; refuse what the function is none of, and look at it once."""
+        form, flat = _form(point), [array for leaf in _leaves(point) for array in _arrays(leaf)]
+        if form not in self._probed:
+            reason = self.refuses(type(point))
+            if reason is None and isinstance(point, Parts) and self.count not in (None, len(point)):
+                reason = (
+                    f"{self._name} takes {self.count} arguments, and a point has {len(point)} parts; write a "
+                    "function of one argument for each part."
+                )
+            if reason is not None:
+                raise InvalidInputError(reason)
+            self._probe(form, flat)
+            self._probed.add(form)
+        return form, flat
+
+    @cached_property
+    def _probed(self) -> set[Form]:
+        return set()
+
+    @cached_property
+    def _compiled(self) -> dict[tuple[str, Form], Any]:
+        return {}
+
+    def _number(self, value: Any) -> float:
+        value = self.backend.plain(value)
+        if np.ndim(value) != 0:
+            shape = np.shape(value)
+            raise InvalidInputError(f"{self._name} returned an array of shape {shape}; sum it to one number.")
+        if not np.isrealobj(value) or np.asarray(value).dtype.kind not in "fiub":
+            raise InvalidInputError(f"{self._name} returned {value!r}; it must return a real number.")
+        return float(value)
+
+    def _function_of(self, form: Form, wide: bool = False) -> Callable[..., Any]:
+        """Return the function of a flat list of arrays: two for each matrix, or the six of `_widened`."""
+        join = self.backend.beside
+
+        def part(form: Form, flat: Iterator[Any]) -> Any:
+            if form == ARRAY:
+                return next(flat)
+            if form == MATRIX and not wide:
+                return next(flat), next(flat)
+            if form == MATRIX:
+                given = [next(flat) for _ in range(6)]
+                pairs = [(given[i], given[j]) for i, j in PAIRS if given[i].shape[1]]
+                return tuple(join(side) for side in zip(*pairs, strict=True))
+            return tuple(part(one, flat) for one in form)
+
+        def of_flat(*flat: Any) -> Any:
+            found = part(form, iter(flat))
+            return self.function(found) if form == ARRAY else self.function(*found)
+
+        return of_flat
+
+    def _differentiated(self, kind: str, form: Form) -> Any:
+        """Return the derivatives of the function of widened arguments; made once, and compiled where that is done."""
+        if (kind, form) not in self._compiled:
+            function = self._function_of(form, wide=True)
+            self._compiled[kind, form] = getattr(self.backend, kind)(function, _places(form))
+        return self._compiled[kind, form]
+
+    def _assembled(
+        self,
+        point: Any,
+        form: Form,
+        arguments: list[Array],
+        found: Sequence[Array],
+        again: Callable[..., Any],
+    ) -> Any:
+        """Return derivatives in the form of a point; `again` finds those by other blocks X and Y."""
+        made: list[Any] = []
+        place = 0
+        for start, leaf in zip(_starts(form), _leaves(point), strict=True):
+            if isinstance(leaf, np.ndarray):
+                made.append(np.asarray(found[place]))
+                place += 1
+                continue
+
+            def act(right: Array, left: Array, start: int = start, place: int = place) -> tuple[Array, Array]:
+                wide = list(arguments)
+                _look_at(wide, start, right, left)
+                done = again(wide)
+                return done[place][:, : right.shape[1]], done[place + 1]
+
+            right, left = arguments[start + X], arguments[start + Y]
+            images = found[place][:, : right.shape[1]], found[place + 1]
+            made.append(Derivative(leaf.shape, act, (right, left), images))
+            place += 2
+        return _gathered(form, iter(made))
+
+    def _probe(self, form: Form, flat: list[Array]) -> None:
+        """Compare the function with wider pairs of factors of the same matrices, once."""
+        function = self._function_of(form)
+
+        def at(arrays: Sequence[Array]) -> float:
+            return self._number(function(*map(self.backend.given, arrays)))
+
+        value = at(flat)
+        if not np.isfinite(value):
+            if MATRIX not in _flat(form):
+                return
+            raise InvalidInputError(f"{self._name} is {value} at the first point; start elsewhere.")
+        self.backend.check(function, flat)
+        place = 0
+        for leaf in _flat(form):
+            if leaf == ARRAY:
+                place += 1
+                continue
+            left, right = flat[place : place + 2]
+            k = left.shape[1]
+            M = np.eye(k) + 0.5 * np.random.default_rng(0).uniform(size=(k, k)) / k
+            others = (
+                (_with_column(left @ M, 0.0), _with_column(np.linalg.solve(M, right.T).T, 1.0)),
+                (_with_column(left, 1.0), _with_column(right, 0.0)),
+                # A value near 0 may be a difference of large ones; a multiple of W shows their scale.
+                (1.5 * left, right),
+            )
+            with np.errstate(all="ignore"):
+                *same, elsewhere = (at([*flat[:place], *pair, *flat[place + 2 :]]) for pair in others)
+            scale = max(abs(number) for number in (value, elsewhere) if np.isfinite(number))
+            for other in same:
+                if not abs(other - value) <= 1e-6 * scale:
+                    raise InvalidInputError(
+                        f"{self._name} depends on more than A Bᵀ: {value:.6g} and {other:.6g} for two pairs of "
+                        "factors of one matrix. Use A and B only in products such as A @ B.T or sum(A[i] * B[j])."
+                    )
+            place += 2
+
+
+class Derivative(Operator):
+    """The derivative G by a matrix: its actions on two blocks are known, those on others are found when asked for.
+
+    Parameters
+    ----------
+    shape : (int, int)
+    act : callable
+        From two blocks X and Y to G X and Gᵀ Y.
+    blocks : (array, array)
+        X and Y whose images are known.
+    images : (array, array)
+    """
+
+    def __init__(
+        self, shape: tuple[int, int], act: Callable[..., Any], blocks: tuple[Array, Array], images: Any
+    ) -> None:
+        self._shape, self._act, self._blocks, self._images = shape, act, blocks, images
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._shape
+
+    @property
+    def T(self) -> Derivative:
+        return Derivative(
+            self._shape[::-1],
+            lambda X, Y: self._act(Y, X)[::-1],
+            self._blocks[::-1],
+            tuple(self._images[::-1]),
+        )
+
+    def __matmul__(self, other: Array) -> Array:
+        if other is self._blocks[0]:
+            return self._images[0]
+        return self._act(np.asarray(other, dtype=float), np.empty((self._shape[0], 0)))[0]
+
+
+def _form(point: Any) -> Form:
+    """Return what a point is made of."""
+    if isinstance(point, Parts):
+        return tuple(_form(part) for part in point)
+    return ARRAY if isinstance(point, np.ndarray) else MATRIX
+
+
+def _flat(form: Form) -> list[str]:
+    return [form] if isinstance(form, str) else [leaf for part in form for leaf in _flat(part)]
+
+
+def _starts(form: Form) -> list[int]:
+    """Return where the arguments of each array and matrix begin in the flat list of `_widened`."""
+    widths = [1 if leaf == ARRAY else 6 for leaf in _flat(form)]
+    return [sum(widths[:i]) for i in range(len(widths))]
+
+
+def _places(form: Form) -> tuple[int, ...]:
+    """Return the places in the list of `_widened` by which is differentiated: arrays, and E and F of matrices."""
+    pairs = zip(_starts(form), _flat(form), strict=True)
+    return tuple(i for start, leaf in pairs for i in ((start,) if leaf == ARRAY else (start + E, start + F)))
+
+
+def _leaves(point: Any) -> list[Any]:
+    return [leaf for part in point for leaf in _leaves(part)] if isinstance(point, Parts) else [point]
+
+
+def _arrays(leaf: Any) -> list[Array]:
+    """Return an array, or the factors A and B of a matrix."""
+    if isinstance(leaf, np.ndarray):
+        return [leaf]
+    W = leaf.as_ambient()
+    return [W.left, W.right]
+
+
+def _widened(point: Any) -> list[Array]:
+    """Return the arrays of a point; of each matrix all six, to look at its row and column space."""
+    found: list[Array] = []
+    for leaf in _leaves(point):
+        found += _arrays(leaf)
+        if not isinstance(leaf, np.ndarray):
+            found += [np.empty(0)] * 4
+            _look_at(found, len(found) - 6, *_bases(leaf))
+    return found
+
+
+def _look_at(arguments: list[Array], start: int, right: Array, left: Array) -> None:
+    """Ask for the actions of the derivative by a matrix on a block X, and of its transposed on Y."""
+    arguments[start + X], arguments[start + Y] = right, left
+    arguments[start + E] = np.zeros((arguments[start + A].shape[0], right.shape[1]))
+    arguments[start + F] = np.zeros((arguments[start + B].shape[0], left.shape[1]))
+
+
+def _with_blocks(point: Any, direction: Any) -> list[tuple[Any, Any]]:
+    """Return the arrays and matrices of a point with their blocks of a direction; None where it is zero."""
+    if not isinstance(point, Parts):
+        return [(point, direction)]
+    if direction is None:
+        return [(leaf, None) for leaf in _leaves(point)]
+    blocks = diagonal_blocks(direction, [matrix_shape(_shape(part)) for part in point])
+    return [pair for i, part in enumerate(point) for pair in _with_blocks(part, blocks.get(i))]
+
+
+def _shape(part: Any) -> tuple[int, ...]:
+    """Return the shape of the ambient matrix of a part."""
+    if not isinstance(part, Parts):
+        return tuple(part.shape)
+    shapes = np.array([matrix_shape(_shape(one)) for one in part])
+    return tuple(shapes.sum(axis=0).tolist())
+
+
+def _move(leaf: Any, block: Any) -> list[Array]:
+    """Return a direction as an array of the leaf's shape, or as L and R with L Rᵀ."""
+    if isinstance(leaf, np.ndarray):
+        return [np.zeros(leaf.shape) if block is None else dense(block).reshape(leaf.shape)]
+    n, m = leaf.shape
+    if block is None:
+        return [np.zeros((n, 0)), np.zeros((m, 0))]
+    return [dense(block.left), dense(block.right)] if hasattr(block, "left") else [dense(block), np.eye(m)]
+
+
+def _as_tangent(leaf: Any, move: list[Array]) -> list[Array]:
+    """Return a direction that is tangent, [E U] [V F]ᵀ, as E and F; nothing where it is another one."""
+    if isinstance(leaf, np.ndarray):
+        return move
+    (left, right), k = move, leaf.rank
+    V, U = _bases(leaf)
+    if left.shape[1] == 2 * k and np.array_equal(right[:, :k], V) and np.array_equal(left[:, k:], U):
+        return [left[:, :k], right[:, k:]]
+    return []
+
+
+def _bases(leaf: LowRankPoint | PSDPoint) -> tuple[Array, Array]:
+    """Return what spans the row space and the column space."""
+    return (leaf.V, leaf.U) if isinstance(leaf, LowRankPoint) else (leaf.Q, leaf.Q)
+
+
+def _gathered(form: Form, made: Iterator[Any]) -> Any:
+    return next(made) if isinstance(form, str) else Parts([_gathered(part, made) for part in form])
+
+
+def _with_column(block: Array, value: float) -> Array:
+    return np.hstack([block, np.full((block.shape[0], 1), value)])
+
+
+def _required_arguments(function: Callable[..., Any]) -> int | None:
+    """Return how many arguments a function must be given; None where it takes any number."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError as error:
+        name = getattr(function, "__name__", "it")
+        raise InvalidInputError(
+            f"{name} does not say how many arguments it takes; wrap it: lambda X: {name}(X)."
+        ) from error
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        return None
+    return sum(one.default is one.empty and one.kind is not one.VAR_KEYWORD for one in parameters)
+
+
+def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:
+    """Turn a function written with ``autograd.numpy`` into a cost whose derivatives are automatic.
+
+    Parameters
+    ----------
+    function : callable
+        Of the point alone, where points are arrays; of the two factors A and B of W = A Bᵀ, on matrices of one rank;
+        of one argument for each part, on products (see `AutomaticCost`).
+
+    Returns
+    -------
+    AutomaticCost
+
+    Raises
+    ------
+    InvalidInputError
+        For what is no function of arrays.
+
+    Examples
+    --------
+    >>> import autograd.numpy as anp
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Euclidean, Grassmann, Product
+    >>> X = np.random.default_rng(0).standard_normal((50, 6)) + 3.0
+    >>> @autograd_cost
+    ... def residuals(U, offset):
+    ...     centred = X - offset.T
+    ...     return anp.sum((centred - centred @ U @ U.T) ** 2)
+    >>> from rmopt.solvers import TrustRegions
+    >>> plane = Product([Grassmann(6, 2), Euclidean(6, 1)])
+    >>> TrustRegions().run(Problem(plane, residuals), random_state=0).converged
+    True
+    """
+    return AutomaticCost(function, AUTOGRAD)
+
+
+def jax_cost(function: Callable[..., Any]) -> AutomaticCost:
+    """Turn a function written with ``jax.numpy`` into a cost whose derivatives are automatic and compiled.
+
+    It switches JAX to double precision. Data made before that are of single precision; a warning tells.
+
+    Parameters
+    ----------
+    function : callable
+        As in `autograd_cost`.
+
+    Returns
+    -------
+    AutomaticCost
+
+    Raises
+    ------
+    InvalidInputError
+        For what is no function of arrays.
+    MissingCapabilityError
+        Where JAX is not installed.
+    """
+    JAX.module()
+    return AutomaticCost(function, JAX)
+
+
+def torch_cost(function: Callable[..., Any]) -> AutomaticCost:
+    """Turn a function of PyTorch's tensors, of double precision, into a cost whose derivatives are automatic.
+
+    Parameters
+    ----------
+    function : callable
+        As in `autograd_cost`.
+
+    Returns
+    -------
+    AutomaticCost
+
+    Raises
+    ------
+    InvalidInputError
+        For what is no function of arrays.
+    MissingCapabilityError
+        Where PyTorch is not installed.
+    """
+    TORCH.module()
+    return AutomaticCost(function, TORCH)

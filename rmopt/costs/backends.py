@@ -1,0 +1,220 @@
+"""Libraries of automatic differentiation behind three functions: join blocks, first and second derivatives."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.core.errors import MissingCapabilityError
+
+__all__ = ["AUTOGRAD", "JAX", "TORCH", "Autograd", "Backend", "Jax", "Torch"]
+
+Slopes = Callable[[Sequence[Array]], tuple[Any, list[Array]]]
+Product = Callable[[Sequence[Array]], list[Array]]
+Bent = Callable[[Sequence[Array]], Product]
+Where = tuple[int, ...]
+
+
+class Backend(ABC):
+    """A library that differentiates functions of arrays.
+
+    Attributes
+    ----------
+    name : str
+        Of its package.
+    """
+
+    name: str
+
+    def module(self, part: str = "") -> Any:
+        """Return the library, or a part of it such as ``".numpy"``; say how to install it where it is missing."""
+        try:
+            return importlib.import_module(self.name + part)
+        except ImportError as error:
+            raise MissingCapabilityError(
+                f"{self.name}_cost needs {self.name}, which cannot be imported ({error}); install it: "
+                f"pip install {self.name}"
+            ) from error
+
+    def check(self, function: Callable[..., Any], arrays: Sequence[Array]) -> None:  # noqa: B027
+        """Look at a function before its first use."""
+
+    def given(self, array: Array) -> Any:
+        """Return an array as the library takes it."""
+        return array
+
+    def plain(self, value: Any) -> Any:
+        """Return a number of the library as one of numpy; anything else as it is."""
+        return value
+
+    @abstractmethod
+    def beside(self, blocks: Sequence[Any]) -> Any:
+        """Return matrices side by side."""
+
+    @abstractmethod
+    def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
+        """Return a function of the arguments that returns value and derivatives by those at some places."""
+
+    @abstractmethod
+    def bent(self, function: Callable[..., Any], where: Where) -> Bent:
+        """Return a function of the arguments that returns the products with the second derivative there.
+
+        These map changes of the arguments at some places to changes of the derivatives by them.
+        """
+
+
+class Autograd(Backend):
+    """The package autograd: functions written with ``autograd.numpy``."""
+
+    name = "autograd"
+
+    def beside(self, blocks: Sequence[Any]) -> Any:
+        return self.module(".numpy").concatenate(blocks, axis=1)
+
+    def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
+        differentiated = self.module().value_and_grad(self._tied(function, where), where)
+        return lambda arrays: differentiated(*arrays)
+
+    def bent(self, function: Callable[..., Any], where: Where) -> Bent:
+        from autograd import make_vjp
+        from autograd.builtins import tuple as pack
+
+        # Reverse over reverse, for not all of autograd's primitives have forward derivatives. The graph is made once
+        # for a point; what it maps backwards it maps forwards too, since second derivatives are symmetric.
+        inner = self.module().grad(self._tied(function, where), where)
+        gradient = self._tied(lambda *arguments: pack(inner(*arguments)), where)
+
+        def at(arrays: Sequence[Array]) -> Product:
+            back, _ = make_vjp(gradient, where)(*arrays)
+            return lambda along: list(back(tuple(along)))
+
+        return at
+
+    def _tied(self, function: Callable[..., Any], where: Where) -> Callable[..., Any]:
+        """Return the function, tied to the arguments: autograd warns where a result depends on none of them."""
+        tie = _tie()
+        return lambda *arguments: tie(function(*arguments), *(arguments[i] for i in where))
+
+
+@cache
+def _tie() -> Any:
+    """Return a primitive of autograd that returns its first argument, and has the others as arguments too."""
+    from autograd.extend import defvjp_argnum, primitive, vspace
+
+    tie = primitive(lambda value, *others: value)
+    defvjp_argnum(
+        tie,
+        lambda argnum, ans, args, kwargs: (
+            (lambda g: g) if argnum == 0 else (lambda g: vspace(args[argnum]).zeros())
+        ),
+    )
+    return tie
+
+
+class Jax(Backend):
+    """JAX: functions written with ``jax.numpy``, compiled."""
+
+    name = "jax"
+
+    def module(self, part: str = "") -> Any:
+        found = super().module(part)
+        # Gradients of single precision would end each run at 1e-4.
+        super().module().config.update("jax_enable_x64", True)
+        return found
+
+    def check(self, function: Callable[..., Any], arrays: Sequence[Array]) -> None:
+        """Warn where a function holds data of single precision, as they are when made before the first jax_cost."""
+        held = self.module().make_jaxpr(function)(*arrays).consts
+        if any(getattr(data, "dtype", None) == np.float32 for data in held):
+            warnings.warn(
+                "the function holds data of single precision (float32), so that its values are rounded to 1e-7; make "
+                'them after jax.config.update("jax_enable_x64", True).',
+                stacklevel=2,
+            )
+
+    def plain(self, value: Any) -> Any:
+        return np.asarray(value) if isinstance(value, self.module().Array) else value
+
+    def beside(self, blocks: Sequence[Any]) -> Any:
+        return self.module(".numpy").concatenate(blocks, axis=1)
+
+    def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
+        compiled = self.module().jit(self.module().value_and_grad(function, where))
+
+        def call(arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
+            value, slopes = compiled(*arrays)
+            return value, [np.asarray(slope) for slope in slopes]
+
+        return call
+
+    def bent(self, function: Callable[..., Any], where: Where) -> Bent:
+        jax = self.module()
+        gradient = jax.grad(function, where)
+
+        def change(arrays: Sequence[Any], along: Sequence[Any]) -> Any:
+            def of_moved(*there: Any) -> Any:
+                arguments = list(arrays)
+                for i, argument in zip(where, there, strict=True):
+                    arguments[i] = argument
+                return gradient(*arguments)
+
+            return jax.jvp(of_moved, [arrays[i] for i in where], list(along))[1]
+
+        compiled = jax.jit(change)
+        return lambda arrays: lambda along: [np.asarray(part) for part in compiled(list(arrays), list(along))]
+
+
+class Torch(Backend):
+    """PyTorch: functions of tensors of double precision."""
+
+    name = "torch"
+
+    def given(self, array: Array) -> Any:
+        # A copy: tensors have no negative strides, and must not write into points.
+        return self.module().tensor(np.ascontiguousarray(array))
+
+    def plain(self, value: Any) -> Any:
+        return value.detach().cpu().numpy() if isinstance(value, self.module().Tensor) else value
+
+    def beside(self, blocks: Sequence[Any]) -> Any:
+        return self.module().cat(list(blocks), dim=1)
+
+    def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
+        def call(arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
+            tensors = [self.given(array) for array in arrays]
+            wanted = [tensors[i].requires_grad_() for i in where]
+            value = function(*tensors)
+            return value, [slope.numpy() for slope in self._of(value, wanted)]
+
+        return call
+
+    def bent(self, function: Callable[..., Any], where: Where) -> Bent:
+        def at(arrays: Sequence[Array]) -> Product:
+            tensors = [self.given(array) for array in arrays]
+            wanted = [tensors[i].requires_grad_() for i in where]
+            slopes = self._of(function(*tensors), wanted, create_graph=True)
+
+            def product(along: Sequence[Array]) -> list[Array]:
+                slope = sum((part * self.given(one)).sum() for part, one in zip(slopes, along, strict=True))
+                return [bent.numpy() for bent in self._of(slope, wanted, retain_graph=True)]
+
+            return product
+
+        return at
+
+    def _of(self, value: Any, wanted: list[Any], **graph: bool) -> Any:
+        """Return the derivatives of a number; zeros where it does not depend on a tensor."""
+        torch = self.module()
+        if not (isinstance(value, torch.Tensor) and value.requires_grad):
+            return [torch.zeros_like(one) for one in wanted]
+        return torch.autograd.grad(value, wanted, allow_unused=True, materialize_grads=True, **graph)
+
+
+AUTOGRAD, JAX, TORCH = Autograd(), Jax(), Torch()
