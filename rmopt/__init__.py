@@ -8,6 +8,8 @@ The parts are sub-packages, loaded when first used:
     What to combine: ``SGD(step_size).run(Problem(manifold, cost))``.
 `checks`
     Measured laws for manifolds, retractions, gradients and engines of your own.
+`testing`
+    The same laws for the test suite of your own package.
 `interop`
     pymanopt's optimizers on rmopt's manifolds, and the other way round.
 `experiments`
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 _SUBPACKAGES = (
     "checks", "cli", "core", "costs", "engines", "experiments", "interop", "linalg", "manifolds",
-    "retractions", "solvers",
+    "retractions", "solvers", "testing",
 )  # fmt: skip
 
 __version__ = "0.1.0"

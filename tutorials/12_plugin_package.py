@@ -74,6 +74,20 @@ def instances():
 (site / "power_method" / "cost.py").write_text(COST, encoding="utf-8")
 
 # %%
+# Its tests: the laws come from `rmopt.testing`. One seed is enough to see a wrong factor; three points find more.
+
+TESTS = '''
+from power_method.cost import instances
+from rmopt.testing import parametrize_with_laws
+
+
+@parametrize_with_laws(instances())
+def test_laws(check):
+    check()
+'''
+(site / "test_power_method.py").write_text(TESTS, encoding="utf-8")
+
+# %%
 # An experiment. Its parameters become options, their annotations the help; it draws, and returns rows for the
 # table. Errors are raised before the work.
 
@@ -192,6 +206,18 @@ checked = rmopt("check", "eigenspace")
 print(checked.stdout)
 
 # %%
+# So do its own tests, by pytest.
+
+tested = subprocess.run(
+    [sys.executable, "-m", "pytest", "-q", "--rootdir", str(site), str(site)],
+    env={**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *filter(None, sys.path)])},
+    cwd=site,
+    capture_output=True,
+    encoding="utf-8",
+)
+print(tested.stdout)
+
+# %%
 # And an error is one sentence, before the work.
 
 refused = rmopt("run", "eigenspace", "--rank", "0")
@@ -209,4 +235,5 @@ assert {"errors.png", "result.json"} <= {path.name for path in (site / "found").
 assert checked.returncode == 0, checked.stdout + checked.stderr
 assert "invariance" in checked.stdout
 assert "FAILED" not in checked.stdout
+assert "3 passed" in tested.stdout, tested.stdout
 assert refused.stderr == "rmopt: rank = 0 must lie between 0 and size = 200; try 3.\n"

@@ -1,6 +1,9 @@
 """Laws as measurements: slopes and errors of manifolds, retractions, costs, engines, samplers and step sizes."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -8,8 +11,12 @@ from rmopt.checks.derivatives import check_cost, check_gradient, check_hessian
 from rmopt.checks.engine import check_block_engine, check_engine, check_sampler, check_step_size
 from rmopt.checks.geometry import check_manifold, check_retraction
 from rmopt.checks.report import Check, report
+from rmopt.checks.solver import check_solver
 from rmopt.core import BlockCost
 from rmopt.costs import Loss
+
+if TYPE_CHECKING:
+    from rmopt.catalogue import Instance
 
 __all__ = [
     "Check",
@@ -18,9 +25,11 @@ __all__ = [
     "check_engine",
     "check_gradient",
     "check_hessian",
+    "check_instance",
     "check_manifold",
     "check_retraction",
     "check_sampler",
+    "check_solver",
     "check_step_size",
     "report",
     "run_catalogue",
@@ -43,24 +52,35 @@ def run_catalogue(names: Sequence[str] = (), seed: int = 0) -> Iterator[Check]:
     from rmopt.catalogue import instances
 
     for instance in instances():
-        if names and not any(name in instance.name for name in names):
-            continue
-        manifold = instance.manifold
-        # A stream of its own: a point and a direction from the same numbers are not in general position.
-        point = None if instance.point is None else instance.point(np.random.default_rng([seed, 1]))
-        yield from check_manifold(manifold, seed, point)
-        for retraction in instance.retractions:
-            yield from check_retraction(retraction, manifold, seed, point)
-        for problem in instance.problems.values():
-            loss = getattr(problem.cost, "loss", None)
-            checks = check_cost(problem, seed, point)
-            yield from checks[1:] if str(loss) in KINKED else checks
-            bent = str(loss) in KINKED + KINKED_SLOPE or not getattr(problem.cost, "smooth_slope", True)
-            flat = isinstance(loss, Loss) and loss.curvature is None
-            if not bent and not flat and problem.lacks_hessian() is None:
-                yield from check_hessian(problem, seed, point)
-            for retraction in instance.compiled:
-                if isinstance(problem.cost, BlockCost):
-                    yield from check_block_engine(problem, retraction, seed)
-                else:
-                    yield from check_engine(problem, retraction, seed, batch_size=instance.batch_size)
+        if not names or any(name in instance.name for name in names):
+            yield from check_instance(instance, seed)
+
+
+def check_instance(instance: Instance, seed: int = 0) -> Iterator[Check]:
+    """Check a manifold with the retractions, problems and engines that belong to it.
+
+    Parameters
+    ----------
+    instance : Instance
+        See `rmopt.catalogue`.
+    seed : int
+    """
+    manifold = instance.manifold
+    # A stream of its own: a point and a direction from the same numbers are not in general position.
+    point = None if instance.point is None else instance.point(np.random.default_rng([seed, 1]))
+    yield from check_manifold(manifold, seed, point)
+    for retraction in instance.retractions:
+        yield from check_retraction(retraction, manifold, seed, point)
+    for problem in instance.problems.values():
+        loss = getattr(problem.cost, "loss", None)
+        checks = check_cost(problem, seed, point)
+        yield from checks[1:] if str(loss) in KINKED else checks
+        bent = str(loss) in KINKED + KINKED_SLOPE or not getattr(problem.cost, "smooth_slope", True)
+        flat = isinstance(loss, Loss) and loss.curvature is None
+        if not bent and not flat and problem.lacks_hessian() is None:
+            yield from check_hessian(problem, seed, point)
+        for retraction in instance.compiled:
+            if isinstance(problem.cost, BlockCost):
+                yield from check_block_engine(problem, retraction, seed)
+            else:
+                yield from check_engine(problem, retraction, seed, batch_size=instance.batch_size)

@@ -1,0 +1,160 @@
+"""The laws of solvers: where runs end, and that they can be repeated, cut off and gone on with."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rmopt.checks.report import Check, Law, hold, law
+from rmopt.core.ambient import dense
+from rmopt.core.identity import fingerprint
+from rmopt.core.points import arrays_of
+from rmopt.core.problem import Problem
+from rmopt.solvers.base import Result, Solver
+from rmopt.solvers.checkpoint import Checkpoint
+from rmopt.solvers.recorder import Recorder
+from rmopt.solvers.stop import MaxSteps
+
+SOLVER: list[Law] = []
+
+
+def check_solver(solver: Solver, problem: Problem, rng: Any = 0, initial_point: Any = None) -> list[Check]:
+    """Check where a solver's runs on a problem end, and that they can be repeated, cut off and gone on with.
+
+    It is run several times to the end of its budget, so take a small one.
+
+    Parameters
+    ----------
+    solver : Solver
+    problem : Problem
+    rng : seed or Generator
+        For the seed of the runs.
+    initial_point : point, optional
+        A random point unless given.
+
+    Returns
+    -------
+    list of Check
+        One for each law that applies.
+
+    Examples
+    --------
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.checks import check_solver
+    >>> from rmopt.manifolds import Euclidean
+    >>> from rmopt.solvers import GradientDescent
+    >>> problem = Problem(Euclidean(3, 2), autograd_cost(lambda X: ((X - 1.0) ** 2).sum()))
+    >>> all(check_solver(GradientDescent(), problem))
+    True
+    """
+    seed = int(np.random.default_rng(rng).integers(2**31))
+    subject = f"{type(solver).__name__} with {type(problem.cost).__name__} on {problem.manifold}"
+    return hold(SOLVER, subject, _Runs(solver, problem, seed, initial_point))
+
+
+@dataclass
+class _Runs:
+    """A solver on a problem; `whole` is one run from start to end, made when first asked for."""
+
+    solver: Solver
+    problem: Problem
+    seed: int
+    start: Any
+    _whole: Result | None = None
+
+    @property
+    def whole(self) -> Result:
+        if self._whole is None:
+            self._whole = self.run()
+        return self._whole
+
+    def run(self, seed: int | None = None, start: Any = None, **options: Any) -> Result:
+        seed, start = self.seed if seed is None else seed, self.start if start is None else start
+        return self.solver.run(self.problem, start, random_state=seed, **options)
+
+    def first(self, start: Any = None) -> Any:
+        """Return the point at which a run begins."""
+        start = self.start if start is None else start
+        state = next(iter(self.solver.iterate(self.problem, start, random_state=self.seed)))
+        return self.solver.point(self.solver.prepare(self.problem, self.seed, 0), state)
+
+
+def apart(one: Any, other: Any) -> float:
+    """Return the largest difference of the numbers of two points."""
+    pairs = zip(arrays_of(one), arrays_of(other), strict=True)
+    return max(float(np.abs(left - right).max(initial=0.0)) for left, right in pairs)
+
+
+def _watching(step: int) -> Recorder:
+    """Return a recorder that looks after so many steps: criteria are asked there."""
+    return Recorder({"nothing": lambda point: 0.0}, at=[step])
+
+
+@law(SOLVER, "a step that leaves the manifold, or a cost that is not finite there", 0.0)
+def _end(runs: _Runs) -> Any:
+    """A run ends at a point of the manifold."""
+    return runs.problem.manifold.check_point(runs.whole.point) or 0.0
+
+
+@law(SOLVER, "steps in the wrong direction, or too long ones")
+def _descent(runs: _Runs) -> float:
+    """The cost at the end is not above that at the start, relative to it."""
+    begun, ended = (runs.problem.value(point) for point in (runs.first(), runs.whole.point))
+    return max(0.0, ended - begun) / max(1.0, abs(begun))
+
+
+@law(SOLVER, "numbers from a generator of its own, or a memory of earlier runs", 0.0)
+def _repetition(runs: _Runs) -> float:
+    """Equal seeds give equal bits."""
+    return apart(runs.run().point, runs.whole.point)
+
+
+@law(SOLVER, "the state leaves out something that the next step looks at", 0.0)
+def _resumption(runs: _Runs) -> Any:
+    """A run that is cut off and goes on from its checkpoint gives the bits of one whole run."""
+    whole = runs.whole
+    if whole.steps < 2:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = Checkpoint(Path(folder) / "run.npz", every_seconds=0)
+        half = whole.steps // 2
+        runs.run(checkpoint=checkpoint, stop=MaxSteps(half), recorder=_watching(half))
+        parted = runs.run(checkpoint=checkpoint)
+    if parted.steps != whole.steps:
+        return f"it ended after {parted.steps} steps and not after {whole.steps}"
+    return apart(parted.point, whole.point)
+
+
+@law(SOLVER, "a run changes the solver, which other runs share; what changes belongs into the state", 0.0)
+def _solver_purity(runs: _Runs) -> Any:
+    """A run changes neither the solver nor the initial point."""
+    before, start = fingerprint(runs.solver), runs.first()
+    kept = [array.copy() for array in arrays_of(start)]
+    runs.run(start=start)
+    if fingerprint(runs.solver) != before:
+        return "the solver is another one after it"
+    return max(float(np.abs(a - b).max(initial=0.0)) for a, b in zip(kept, arrays_of(start), strict=True))
+
+
+@law(SOLVER, "a `run` of its own that does not ask the criterion", 0.0)
+def _criteria(runs: _Runs) -> Any:
+    """A criterion ends a run, and the result says so."""
+    if runs.whole.steps < 2:
+        return None
+    found = runs.run(stop=lambda rows: "enough", recorder=_watching(1))
+    ends = found.stopped_by == "enough" and found.steps < runs.whole.steps
+    return 0.0 if ends else f"it was stopped by {found.stopped_by!r} after {found.steps} steps"
+
+
+@law(SOLVER, "`begin` makes a start of its own", 1e-10)
+def _given_start(runs: _Runs) -> float:
+    """A run begins at the point that it is given, also at the result of another run, relative to its size."""
+    end = runs.whole.point
+    given, found = (
+        dense(runs.problem.manifold.embed_point(point)) for point in (end, runs.first(runs.whole))
+    )
+    return float(np.linalg.norm(found - given) / max(1.0, float(np.linalg.norm(given))))

@@ -1,0 +1,157 @@
+"""Tests for pytest, made of the parts that they hold against the laws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rmopt.catalogue import Instance
+from rmopt.checks import (
+    Check,
+    check_cost,
+    check_engine,
+    check_hessian,
+    check_instance,
+    check_manifold,
+    check_retraction,
+    check_sampler,
+    check_solver,
+    check_step_size,
+)
+from rmopt.core.arguments import sequence, shown
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.manifold import Manifold
+from rmopt.core.problem import Problem
+from rmopt.core.retraction import Retraction
+from rmopt.engines.base import Engine
+from rmopt.solvers.base import Solver
+from rmopt.solvers.samplers import Sampler
+from rmopt.solvers.step_sizes import StepSize
+
+__all__ = ["checks_of", "parametrize_with_laws"]
+
+
+def checks_of(part: Any, seed: int = 0) -> list[Check]:
+    """Return the checks of all laws that a part must obey.
+
+    Parameters
+    ----------
+    part : object
+        A manifold, with its default retraction and those that it names; a problem, for the laws of its cost; a
+        sampler or a rule of step sizes; an `Instance`, with all that belongs to it; or a pair: a retraction and a
+        manifold, a solver and a problem, an engine and a problem.
+    seed : int
+        For points and directions.
+
+    Returns
+    -------
+    list of Check
+
+    Raises
+    ------
+    InvalidInputError
+        For anything else.
+    """
+    return _laws_of(part)(part, seed)
+
+
+def _laws_of(part: Any) -> Callable[[Any, int], list[Check]]:
+    """Return what holds parts of a kind against their laws."""
+    kinds = part if isinstance(part, tuple) else (part,)
+    for wanted, found in LAWS.items():
+        if len(wanted) == len(kinds) and all(map(isinstance, kinds, wanted)):
+            return found
+    raise InvalidInputError(
+        f"there are no laws for {shown(part)}; give a manifold, a problem, a sampler, a rule of step sizes, an "
+        "Instance, or a pair: (retraction, manifold), (solver, problem), (engine, problem)."
+    )
+
+
+def _of_manifold(manifold: Manifold, seed: int) -> list[Check]:
+    retractions = {repr(one): one for one in (manifold.default_retraction, *manifold.retractions.values())}
+    curves = [check for one in retractions.values() for check in check_retraction(one, manifold, seed)]
+    return check_manifold(manifold, seed) + curves
+
+
+def _of_problem(problem: Problem, seed: int) -> list[Check]:
+    second = check_hessian(problem, seed) if problem.lacks_hessian() is None else []
+    return check_cost(problem, seed) + second
+
+
+LAWS: dict[tuple[type, ...], Callable[[Any, int], list[Check]]] = {
+    (Manifold,): _of_manifold,
+    (Problem,): _of_problem,
+    (Instance,): lambda part, seed: list(check_instance(part, seed)),
+    (Sampler,): lambda part, seed: check_sampler(part, rng=seed),
+    (StepSize,): lambda part, seed: check_step_size(part),
+    (Retraction, Manifold): lambda pair, seed: check_retraction(pair[0], pair[1], seed),
+    (Solver, Problem): lambda pair, seed: check_solver(pair[0], pair[1], seed),
+    (Engine, Problem): lambda pair, seed: check_engine(pair[1], rng=seed, engine=pair[0]),
+}
+
+
+class Held:
+    """A test: call it, and it raises an AssertionError that lists each law that is broken.
+
+    Parameters
+    ----------
+    part : object
+        As in `checks_of`.
+    seed : int
+    """
+
+    def __init__(self, part: Any, seed: int) -> None:
+        self.part, self.seed, self.laws = part, seed, _laws_of(part)
+
+    def __call__(self) -> None:
+        checks = self.laws(self.part, self.seed)
+        broken = [str(check) for check in checks if not check]
+        assert checks, f"no law applies to {self}"
+        assert not broken, f"{len(broken)} of {len(checks)} laws are broken:\n" + "\n".join(broken)
+
+    def __repr__(self) -> str:
+        parts = self.part if isinstance(self.part, tuple) else (self.part,)
+        return f"{' on '.join(map(_named, parts))} seed {self.seed}"
+
+
+def parametrize_with_laws(parts: Iterable[Any], seeds: Iterable[int] = (0, 1, 2)) -> Any:
+    """Return a pytest decorator that calls a test with each of some parts and seeds, as ``check``.
+
+    Parameters
+    ----------
+    parts : iterable
+        As in `checks_of`.
+    seeds : iterable of int
+        One seed is enough for a part without random numbers; laws at several points find more.
+
+    Returns
+    -------
+    pytest.MarkDecorator
+
+    Raises
+    ------
+    InvalidInputError
+        For a part that has no laws, when the tests are collected.
+
+    Examples
+    --------
+    >>> from rmopt.manifolds import Grassmann
+    >>> from rmopt.testing import parametrize_with_laws
+    >>> @parametrize_with_laws([Grassmann(7, 2)])
+    ... def test_laws(check):
+    ...     check()
+    """
+    import pytest
+
+    held = [Held(part, seed) for part in sequence("parts", parts) for seed in sequence("seeds", seeds)]
+    return pytest.mark.parametrize("check", held, ids=repr)
+
+
+def _named(part: Any) -> str:
+    if isinstance(part, Solver | Engine):
+        return type(part).__name__
+    if isinstance(part, Instance):
+        return part.name
+    if isinstance(part, Problem):
+        return f"{type(part.cost).__name__} on {part.manifold}"
+    return str(part)

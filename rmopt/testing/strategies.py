@@ -1,0 +1,143 @@
+"""Strategies for hypothesis: points, also ill-conditioned ones, tangent vectors, and problems on a manifold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Array, dense
+from rmopt.core.cost import Cost
+from rmopt.core.errors import MissingCapabilityError
+from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.manifold import Manifold
+from rmopt.core.problem import Problem
+from rmopt.core.product import Parts
+from rmopt.core.psd import PSDPoint
+from rmopt.linalg import symmetric
+from rmopt.manifolds import PositiveDefinite, Product
+
+try:
+    from hypothesis import strategies as st
+except ImportError as error:
+    raise MissingCapabilityError(
+        "rmopt.testing.strategies needs hypothesis, which cannot be imported; install it: pip install hypothesis"
+    ) from error
+
+__all__ = ["ill_conditioned_points", "points", "problems", "tangents"]
+
+# What shrinks and is shown is the number from which all others are drawn.
+_SEEDS = st.integers(0, 2**32 - 1)
+
+
+def points(manifold: Manifold) -> st.SearchStrategy[Any]:
+    """Return random points of a manifold.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    """
+    return _SEEDS.map(lambda seed: manifold.random_point(np.random.default_rng(seed)))
+
+
+def ill_conditioned_points(manifold: Manifold, worst: float = 1e8) -> st.SearchStrategy[Any]:
+    """Return points whose singular values or eigenvalues spread over some orders of magnitude, or are tied.
+
+    On products they do so in each part; where points have none, they are random points.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    worst : float
+        The largest condition number.
+    """
+    spread = st.floats(0.0, float(np.log10(worst)))
+    return st.builds(lambda seed, digits: _ill(manifold, np.random.default_rng(seed), digits), _SEEDS, spread)
+
+
+def tangents(manifold: Manifold, harsh: bool = False) -> st.SearchStrategy[tuple[Any, Any]]:
+    """Return pairs of a point and a tangent vector there, of length 1e-3 to 1e3.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    harsh : bool
+        At ill-conditioned points.
+    """
+
+    def at(point: Any) -> st.SearchStrategy[tuple[Any, Any]]:
+        def vector(seed: int, digits: float) -> tuple[Any, Any]:
+            # A stream of its own: a point and a vector from the same numbers may be parallel.
+            rng = np.random.default_rng([seed, 1])
+            return point, manifold.random_tangent_vector(point, rng) * 10.0**digits
+
+        return st.builds(vector, _SEEDS, st.floats(-3.0, 3.0))
+
+    return (ill_conditioned_points(manifold) if harsh else points(manifold)).flatmap(at)
+
+
+def problems(manifold: Manifold) -> st.SearchStrategy[Problem]:
+    """Return problems with random quadratic costs ½ tr(XᵀAX), with A positive definite and X a point as a matrix.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Of arrays, or of matrices of one rank.
+    """
+
+    def problem(seed: int, digits: float) -> Problem:
+        rng = np.random.default_rng(seed)
+        n = np.shape(dense(manifold.embed_point(manifold.random_point(rng))))[0]
+        turn, values = np.linalg.qr(rng.standard_normal((n, n)))[0], np.geomspace(1.0, 10.0**-digits, n)
+        return Problem(manifold, Quadratic(symmetric((turn * values) @ turn.T)))
+
+    return st.builds(problem, _SEEDS, st.floats(0.0, 4.0))
+
+
+class Quadratic(Cost):
+    """½ tr(XᵀAX) for a symmetric A.
+
+    Parameters
+    ----------
+    A : array, shape (n, n)
+    """
+
+    def __init__(self, A: Array) -> None:
+        self.A = A
+
+    def value(self, point: Any) -> float:
+        X = _matrix(point)
+        return 0.5 * float(np.vdot(X, self.A @ X))
+
+    def gradient(self, point: Any) -> Array:
+        return self.A @ _matrix(point)
+
+    def hessian(self, point: Any, direction: Any) -> Array:
+        """Return A times the direction."""
+        return self.A @ dense(direction)
+
+
+def _matrix(point: Any) -> Array:
+    return point if isinstance(point, np.ndarray) else dense(point.as_ambient())
+
+
+def _ill(manifold: Manifold, rng: np.random.Generator, digits: float) -> Any:
+    if isinstance(manifold, Product):
+        return Parts([_ill(factor, rng, digits) for factor in manifold.factors])
+    point = manifold.random_point(rng)
+    if isinstance(point, LowRankPoint):
+        left, values, right = _spread(point.rank, rng, digits)
+        return LowRankPoint(point.U, (left * values) @ right.T, point.V)
+    if isinstance(point, PSDPoint):
+        turn, values, _ = _spread(point.rank, rng, digits)
+        return PSDPoint(point.Q, symmetric((turn * values) @ turn.T))
+    if isinstance(manifold, PositiveDefinite):
+        turn, values, _ = _spread(manifold.shape[0], rng, digits)
+        return symmetric((turn * values) @ turn.T)
+    return point
+
+
+def _spread(k: int, rng: np.random.Generator, digits: float) -> tuple[Array, Array, Array]:
+    """Return two rotations, and values from 1 down by some digits; no digits: all of them are tied."""
+    left, right = (np.linalg.qr(rng.standard_normal((k, k)))[0] for _ in range(2))
+    return left, np.geomspace(1.0, 10.0**-digits, k), right

@@ -1,0 +1,267 @@
+"""The laws as somebody else's test suite takes them: solvers right and wrong, pytest, hypothesis."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from rmopt import DivergedError, InvalidInputError, Problem, autograd_cost
+from rmopt.catalogue import instances
+from rmopt.checks import check_solver
+from rmopt.checks.solver import SOLVER
+from rmopt.core.cost import as_sum
+from rmopt.engines import ReferenceEngine
+from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, PositiveDefinite, Product, PSDFixedRank
+from rmopt.retractions import QR
+from rmopt.solvers import (
+    LBFGS,
+    SGD,
+    AdaptiveCubics,
+    ConjugateGradient,
+    Constant,
+    GradientDescent,
+    Hybrid,
+    Solver,
+    TrustRegions,
+)
+from rmopt.solvers.samplers import Uniform
+from rmopt.testing import checks_of, parametrize_with_laws
+
+FLAT = Problem(Euclidean(4, 3), autograd_cost(lambda X: ((X - 1.0) ** 2).sum() + (X**4).sum()))
+PLANE = Problem(Grassmann(7, 2), autograd_cost(lambda U: -(U.T @ (np.diag(np.arange(7.0)) @ U)).trace()))
+
+
+class Ball(NamedTuple):
+    """Where a heavy ball is, and how fast."""
+
+    point: Any
+    speed: Any
+    steps: int = 0
+    updates: int = 0
+
+
+class HeavyBall(Solver):
+    """A solver as a stranger writes it: gradient descent with momentum, and a little noise."""
+
+    max_iterations = 12
+
+    def __init__(self, length: float = 0.02) -> None:
+        self.length = length
+
+    def prepare(self, problem: Problem, seed: int, first_step: int) -> Any:
+        return problem, seed
+
+    def begin(self, work: Any, point: Any) -> Ball:
+        return Ball(point, work[0].manifold.zero_vector(point))
+
+    def noise(self, work: Any, state: Ball) -> Any:
+        rng = np.random.default_rng([work[1], 7, state.steps])
+        return 1e-4 * work[0].manifold.random_tangent_vector(state.point, rng)
+
+    def advance(self, work: Any, state: Ball, steps: int) -> Ball:
+        if steps == 0:
+            return state
+        problem, point = work[0], state.point
+        downhill = problem.riemannian_gradient(point) * -self.length + self.noise(work, state)
+        speed = state.speed * 0.5 + downhill
+        end = problem.manifold.retraction(point, speed)
+        carried = problem.manifold.transport(point, end, speed)
+        return Ball(end, carried, state.steps + 1, state.updates + 1)
+
+
+class Uphill(HeavyBall):
+    def advance(self, work: Any, state: Ball, steps: int) -> Ball:
+        done = super().advance(work, state, steps)
+        return done._replace(point=state.point + (state.point - done.point))
+
+
+class OffTheManifold(HeavyBall):
+    def advance(self, work: Any, state: Ball, steps: int) -> Ball:
+        done = super().advance(work, state, steps)
+        return done._replace(point=done.point[:, :2])
+
+
+class Unrepeatable(HeavyBall):
+    def noise(self, work: Any, state: Ball) -> Any:
+        return 1e-4 * work[0].manifold.random_tangent_vector(state.point)
+
+
+class Forgetful(HeavyBall):
+    """It keeps its speed outside of the state."""
+
+    def prepare(self, problem: Problem, seed: int, first_step: int) -> Any:
+        return problem, seed, {}
+
+    def advance(self, work: Any, state: Ball, steps: int) -> Ball:
+        if steps == 0:
+            return state
+        done = super().advance(work[:2], state._replace(speed=work[2].get("speed", state.speed)), steps)
+        work[2]["speed"] = done.speed
+        return done._replace(speed=0.0 * done.speed)
+
+
+class Changing(HeavyBall):
+    def advance(self, work: Any, state: Ball, steps: int) -> Ball:
+        self.length *= 0.9
+        return super().advance(work, state, steps)
+
+
+class Unstoppable(HeavyBall):
+    def run(self, *arguments: Any, stop: Any = None, **options: Any) -> Any:
+        return super().run(*arguments, **options)
+
+
+class Restless(HeavyBall):
+    """It does not begin where it is told to."""
+
+    max_iterations = 3
+
+    def begin(self, work: Any, point: Any) -> Ball:
+        return super().begin(work, point + 1.5)
+
+
+WRONG = {
+    "descent": Uphill, "end": OffTheManifold, "repetition": Unrepeatable, "resumption": Forgetful,
+    "solver purity": Changing, "criteria": Unstoppable, "given start": Restless,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("broken", WRONG)
+def test_a_wrong_solver_is_found_by_its_law(broken: str) -> None:
+    failed = {check.name: check.detail for check in check_solver(WRONG[broken](), FLAT) if not check}
+    assert broken in failed, sorted(failed)
+    assert "likely cause: " in failed[broken]
+
+
+def test_every_law_of_solvers_has_one_that_breaks_it() -> None:
+    names = {law.name for law in SOLVER}
+    assert names == set(WRONG)
+    page = (Path(__file__).parents[1] / "docs" / "extend" / "index.md").read_text(encoding="utf-8")
+    assert not [name for name in names if not re.search(rf"[|,] {name}[,;]? ", page)]
+
+
+SOLVERS = [
+    HeavyBall(), GradientDescent(max_iterations=20), ConjugateGradient(max_iterations=20), LBFGS(max_iterations=20),
+    TrustRegions(max_iterations=6), AdaptiveCubics(max_iterations=6), Hybrid(max_iterations=10),
+    SGD(Constant(0.01), n_steps=40),
+]  # fmt: skip
+
+
+@parametrize_with_laws([(solver, problem) for solver in SOLVERS for problem in (FLAT, PLANE)], seeds=[0])
+def test_right_solvers(check: Any) -> None:
+    check()
+
+
+ENGINE = ReferenceEngine(FLAT.manifold, as_sum(FLAT.cost), FLAT.manifold.default_retraction)
+PARTS = [
+    FixedRankEmbedded(6, 5, 2), FLAT, PLANE, (QR(), Grassmann(6, 2)), Uniform(20), Constant(0.1), (ENGINE, FLAT),
+]  # fmt: skip
+
+
+def test_parts_of_every_kind() -> None:
+    small = next(one for one in instances() if one.name == "euclidean-4x3")
+    for part in (*PARTS, small):
+        checks = checks_of(part, seed=1)
+        assert checks
+        assert not [str(check) for check in checks if not check]
+
+
+def test_what_has_no_laws_is_named_when_tests_are_collected() -> None:
+    for part in (FLAT.cost, (FLAT.manifold, QR()), "grassmann", None, (1, 2, 3)):
+        with pytest.raises(InvalidInputError, match=r"there are no laws for .*; give a manifold, a problem"):
+            parametrize_with_laws([part])
+    with pytest.raises(InvalidInputError, match=r"parts = .* must be a sequence"):
+        parametrize_with_laws(3)  # type: ignore[arg-type]
+
+
+THEIRS = """
+import numpy as np
+from rmopt import Problem
+from rmopt.core import Cost
+from rmopt.manifolds import Grassmann
+from rmopt.testing import parametrize_with_laws
+
+class Rayleigh(Cost):
+    def __init__(self, factor): self.factor = factor
+    def value(self, point): return -0.5 * float(np.vdot(point, np.arange(7.0)[:, None] * point))
+    def gradient(self, point): return self.factor * np.arange(7.0)[:, None] * point
+
+@parametrize_with_laws([Problem(Grassmann(7, 2), Rayleigh(factor)) for factor in (-1.0, -0.9)])
+def test_laws(check):
+    check()
+"""
+
+
+def test_ten_lines_in_somebody_elses_tests(tmp_path: Path) -> None:
+    (tmp_path / "test_theirs.py").write_text(THEIRS, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(tmp_path), str(tmp_path)]
+    found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert "3 failed, 3 passed" in found.stdout, found.stdout + found.stderr
+    assert "laws are broken" in found.stdout
+    assert "likely cause: a factor, a sign" in " ".join(found.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "manifold",
+    [
+        FixedRankEmbedded(6, 5, 3), PSDFixedRank(5, 2), PositiveDefinite(4), Grassmann(6, 2),
+        Product([PositiveDefinite(3), FixedRankEmbedded(4, 4, 2)]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_strategies_draw_what_they_say(manifold: Any) -> None:
+    pytest.importorskip("hypothesis")
+    from hypothesis import given, settings
+
+    from rmopt.testing import strategies
+
+    conditions = []
+
+    @settings(max_examples=10, deadline=None, database=None)
+    @given(strategies.points(manifold), strategies.ill_conditioned_points(manifold, worst=1e6))
+    def points(point: Any, ill: Any) -> None:
+        assert manifold.check_point(point) is None
+        assert manifold.check_point(ill) is None
+        if isinstance(manifold, PositiveDefinite):
+            conditions.append(np.linalg.cond(ill))
+
+    @settings(max_examples=10, deadline=None, database=None)
+    @given(strategies.tangents(manifold), strategies.tangents(manifold, harsh=True))
+    def tangents(pair: Any, harsh: Any) -> None:
+        for point, vector in (pair, harsh):
+            again = manifold.to_tangent_space(point, vector)
+            assert manifold.norm(point, vector - again) <= 1e-6 * manifold.norm(point, vector)
+
+    points()
+    tangents()
+    if conditions:
+        assert max(conditions) <= 1.01e6
+        assert min(conditions) < 10.0 < max(conditions)
+
+
+def test_random_problems_obey_the_laws() -> None:
+    pytest.importorskip("hypothesis")
+    from hypothesis import given, settings
+
+    from rmopt.testing import strategies
+
+    @settings(max_examples=5, deadline=None, database=None)
+    @given(strategies.problems(Grassmann(6, 2)), strategies.problems(FixedRankEmbedded(5, 4, 2)))
+    def laws(one: Problem, other: Problem) -> None:
+        for problem in (one, other):
+            assert all(checks_of(problem))
+
+    laws()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_run_that_diverges_is_a_broken_law() -> None:
+    with pytest.raises(DivergedError):
+        HeavyBall(length=50.0).run(FLAT, random_state=0)
+    assert not all(check_solver(HeavyBall(length=50.0), FLAT))
