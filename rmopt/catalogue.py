@@ -190,13 +190,15 @@ def grassmann_instances() -> list[Instance]:
 
 
 def product_instances() -> list[Instance]:
-    """Return products: of curved and flat factors, nested, and one whose factors differ in shape and in kind."""
+    """Return products: of curved and flat factors, nested, and some whose factors differ in shape and in kind."""
     power = Power(Grassmann(6, 2), 3)
     mixed = Product([PositiveDefinite(3), Power(Euclidean(2, 3), 2), FixedRankEmbedded(5, 4, 2)])
+    arrays = Product([SpecialOrthogonal(3, 4), Sphere(5), Power(Oblique(3, 2), 2)])
     nested = Product([Grassmann(7, 2), Product([PositiveDefinite(2), power]), Euclidean(3, 1)])
     return [
         Instance("power-grassmann", power, [power.fitting(one) for one in GRASSMANN_RETRACTIONS.values()]),
         Instance("product-mixed", mixed, [mixed.default_retraction]),
+        Instance("product-arrays", arrays, [arrays.default_retraction, arrays.fitting("exponential")]),
         Instance("product-nested", nested, [nested.default_retraction]),
     ]
 
