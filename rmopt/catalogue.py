@@ -4,6 +4,7 @@ A package adds its own by an entry point of the group ``rmopt.instances``: a fun
 list of `Instance`.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -23,17 +24,23 @@ from rmopt.manifolds import (
     Euclidean,
     FixedRankEmbedded,
     Grassmann,
+    Oblique,
     PolarPSD,
     PositiveDefinite,
     Power,
     Product,
     PSDFixedRank,
+    SpecialOrthogonal,
+    Sphere,
+    Stiefel,
 )
 from rmopt.retractions import (
     FIXED_RANK_RETRACTIONS,
+    FRAME_RETRACTIONS,
     GRASSMANN_RETRACTIONS,
     POSITIVE_DEFINITE_RETRACTIONS,
     PSD_RETRACTIONS,
+    SPHERE_RETRACTIONS,
     Additive,
     PolarFactors,
     SecondOrderPSD,
@@ -75,7 +82,8 @@ class Instance:
 def instances() -> list[Instance]:
     """Return all registered instances: rmopt's own and those of other packages."""
     found = [*fixed_rank_instances(), *psd_instances(), *positive_definite_instances()]
-    found += [*flat_instances(), *grassmann_instances(), *product_instances()]
+    found += [*flat_instances(), *sphere_instances(), *frame_instances(), *grassmann_instances()]
+    found += product_instances()
     for entry in entry_points(group="rmopt.instances"):
         found.extend(entry.load()())
     return found
@@ -153,6 +161,26 @@ def flat_instances() -> list[Instance]:
     return [Instance("euclidean-4x3", Euclidean(4, 3), [Additive()])]
 
 
+def sphere_instances() -> list[Instance]:
+    """Return instances of `Sphere` and `Oblique`: a circle, vectors, matrices, arrays with three axes, one column."""
+    spheres: list[Manifold] = [Sphere(*shape) for shape in ((2,), (9,), (4, 3), (2, 3, 2))]
+    spheres += [Oblique(n, m) for n, m in ((5, 4), (2, 3), (4, 1))]
+    return [_unnamed(manifold, SPHERE_RETRACTIONS) for manifold in spheres]
+
+
+def frame_instances() -> list[Instance]:
+    """Return instances of `Stiefel` and `SpecialOrthogonal`: tall, square, one column, batches."""
+    frames: list[Manifold] = [Stiefel(*sizes) for sizes in ((9, 3), (5, 4), (3, 3), (6, 1), (5, 2, 3))]
+    frames += [SpecialOrthogonal(n, k) for n, k in ((2, 1), (3, 1), (3, 4), (5, 1), (4, 3))]
+    return [_unnamed(manifold, FRAME_RETRACTIONS) for manifold in frames]
+
+
+def _unnamed(manifold: Manifold, retractions: dict[str, Retraction]) -> Instance:
+    """Return an instance whose name is made of the manifold's: stiefel-9-3 for Stiefel(9, 3)."""
+    name = "-".join(re.findall(r"\w+", repr(manifold).lower().replace("k=", "")))
+    return Instance(name, manifold, list(retractions.values()))
+
+
 def grassmann_instances() -> list[Instance]:
     """Return instances of `Grassmann`: lines, subspaces below and above half the dimension."""
     return [
@@ -162,13 +190,15 @@ def grassmann_instances() -> list[Instance]:
 
 
 def product_instances() -> list[Instance]:
-    """Return products: of curved and flat factors, nested, and one whose factors differ in shape and in kind."""
+    """Return products: of curved and flat factors, nested, and some whose factors differ in shape and in kind."""
     power = Power(Grassmann(6, 2), 3)
     mixed = Product([PositiveDefinite(3), Power(Euclidean(2, 3), 2), FixedRankEmbedded(5, 4, 2)])
+    arrays = Product([SpecialOrthogonal(3, 4), Sphere(5), Power(Oblique(3, 2), 2)])
     nested = Product([Grassmann(7, 2), Product([PositiveDefinite(2), power]), Euclidean(3, 1)])
     return [
         Instance("power-grassmann", power, [power.fitting(one) for one in GRASSMANN_RETRACTIONS.values()]),
         Instance("product-mixed", mixed, [mixed.default_retraction]),
+        Instance("product-arrays", arrays, [arrays.default_retraction, arrays.fitting("exponential")]),
         Instance("product-nested", nested, [nested.default_retraction]),
     ]
 

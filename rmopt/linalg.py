@@ -6,14 +6,19 @@ import numpy as np
 import scipy.linalg
 
 __all__ = [
+    "cosine",
     "factor_product",
     "gram_functions",
     "leading_eigh",
     "leave_span",
     "orthonormalised",
+    "positive_qr",
     "rank_one_pinv_update",
+    "rotation",
+    "sine",
     "symmetric",
     "truncated_svd_of_product",
+    "versine",
 ]
 
 Array = np.ndarray
@@ -74,9 +79,9 @@ def symmetric(matrix: Array) -> Array:
 
     Parameters
     ----------
-    matrix : array, shape (n, n)
+    matrix : array, shape (..., n, n)
     """
-    return 0.5 * (matrix + matrix.T)
+    return 0.5 * (matrix + matrix.mT)
 
 
 def rank_one_pinv_update(A: Array, A_pinv: Array, c: Array, d: Array) -> Array:
@@ -143,13 +148,54 @@ def gram_functions(X: Array, *functions: Callable[[Array], Array]) -> list[Array
 
     Parameters
     ----------
-    X : array, shape (n, k)
+    X : array, shape (..., n, k)
     *functions : callable
-        Maps the squared singular values, shape (k,), to numbers.
+        Maps the squared singular values, shape (..., k), to numbers.
     """
-    squares, V = np.linalg.eigh(X.T @ X)
+    squares, V = np.linalg.eigh(X.mT @ X)
     squares = np.maximum(squares, 0.0)
-    return [(V * function(squares)) @ V.T for function in functions]
+    return [(V * function(squares)[..., None, :]) @ V.mT for function in functions]
+
+
+def cosine(squares: Array) -> Array:
+    """Return cos σ for σ².
+
+    Parameters
+    ----------
+    squares : array
+    """
+    return np.cos(np.sqrt(squares))
+
+
+def sine(squares: Array) -> Array:
+    """Return sin(σ)/σ for σ².
+
+    Parameters
+    ----------
+    squares : array
+    """
+    return np.sinc(np.sqrt(squares) / np.pi)
+
+
+def versine(squares: Array) -> Array:
+    """Return (1 − cos σ)/σ² for σ².
+
+    Parameters
+    ----------
+    squares : array
+    """
+    return 0.5 * np.sinc(0.5 * np.sqrt(squares) / np.pi) ** 2
+
+
+def rotation(skew: Array) -> Array:
+    """Return the exponential of a skew-symmetric matrix.
+
+    Parameters
+    ----------
+    skew : array, shape (..., n, n)
+    """
+    even, odd = gram_functions(skew, cosine, sine)
+    return even + skew @ odd
 
 
 def orthonormalised(U: Array) -> Array:
@@ -157,9 +203,20 @@ def orthonormalised(U: Array) -> Array:
 
     Parameters
     ----------
-    U : array, shape (n, k)
+    U : array, shape (..., n, k)
     """
-    return U @ (1.5 * np.eye(U.shape[1]) - 0.5 * (U.T @ U))
+    return U @ (1.5 * np.eye(U.shape[-1]) - 0.5 * (U.mT @ U))
+
+
+def positive_qr(A: Array) -> Array:
+    """Return the orthonormal factor of A = Q R, where R has a positive diagonal.
+
+    Parameters
+    ----------
+    A : array, shape (..., n, k)
+    """
+    Q, R = np.linalg.qr(A)
+    return Q * np.where(np.diagonal(R, axis1=-2, axis2=-1) < 0.0, -1.0, 1.0)[..., None, :]
 
 
 def leading_eigh(matrix: Array, k: int, metric: Array | None = None) -> tuple[Array, Array]:

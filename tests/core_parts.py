@@ -42,12 +42,16 @@ from rmopt.manifolds import (
     FixedRankEmbedded,
     FixedRankFactors,
     Grassmann,
+    Oblique,
     PolarPSD,
     PositiveDefinite,
     Power,
     Product,
     PSDFactors,
     PSDFixedRank,
+    SpecialOrthogonal,
+    Sphere,
+    Stiefel,
     frechet_mean,
 )
 from rmopt.retractions import QR, Additive, Componentwise, Exponential, MetricProjection, SecondOrder
@@ -270,6 +274,15 @@ def parts() -> list[Part]:
         Part("PositiveDefinite", PositiveDefinite, {"d": 4, "retraction": None}, visit),
         Part("PSDFactors", PSDFactors, {"n": 6, "k": 2}, visit),
         Part("FixedRankFactors", FixedRankFactors, {"n": 6, "m": 5, "k": 2}, visit),
+        Part(
+            "Sphere",
+            lambda n, retraction: Sphere(n, retraction=retraction),
+            {"n": 4, "retraction": None},
+            visit,
+        ),
+        Part("Oblique", Oblique, {"n": 4, "m": 2, "retraction": None}, visit),
+        Part("Stiefel", Stiefel, {"n": 4, "p": 2, "k": 1, "retraction": None}, visit),
+        Part("SpecialOrthogonal", SpecialOrthogonal, {"n": 3, "k": 2, "retraction": None}, visit),
         Part("Power", Power, {"base": Grassmann(5, 2), "n": 3}, visit),
         Part("Product", Product, {"factors": [Grassmann(5, 2), Euclidean(2, 3)]}, visit),
         Part("using", Grassmann(5, 2).using, {"retraction": QR()}, visit),
@@ -569,7 +582,8 @@ def combinations(seed: int, count: int) -> Iterator[Case]:
         PSDFactors(D, 2), FixedRankFactors(D, D, 2),
         Euclidean(D, D), FixedRankEmbedded(D, D, 2), PSDFixedRank(D, 2), PolarPSD(D, 2), Grassmann(D, 2),
         PositiveDefinite(D), Power(Grassmann(D, 2), 3), Product([Grassmann(D, 2), Euclidean(2, 2)]),
-        from_pymanopt(pymanopt.manifolds.Sphere(D)), from_pymanopt(pymanopt.manifolds.Stiefel(D, 2)),
+        Sphere(D), Oblique(D, 2), Stiefel(D, 2), SpecialOrthogonal(D),
+        from_pymanopt(pymanopt.manifolds.Stiefel(D, 2)),
         from_pymanopt(pymanopt.manifolds.SymmetricPositiveDefinite(D)), pymanopt.manifolds.Sphere(D),
     ]  # fmt: skip
     costs: list[Any] = [

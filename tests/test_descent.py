@@ -28,12 +28,16 @@ from rmopt.manifolds import (
     FixedRankEmbedded,
     FixedRankFactors,
     Grassmann,
+    Oblique,
     PolarPSD,
     PositiveDefinite,
     Power,
     Product,
     PSDFactors,
     PSDFixedRank,
+    SpecialOrthogonal,
+    Sphere,
+    Stiefel,
 )
 from rmopt.retractions import SecondOrder
 from rmopt.solvers import (
@@ -206,8 +210,12 @@ def nearest_orthonormal(matrix: Array, det: bool) -> float:
     return 0.5 * float(np.sum((U @ Vt - matrix) ** 2))
 
 
+def unit_lengths(matrix: Array, axis: int) -> float:
+    """Return the same for matrices whose columns (0) or rows (1) have length 1."""
+    return 0.5 * float(np.sum((np.linalg.norm(matrix, axis=axis) - 1.0) ** 2))
+
+
 LOG_DET = 4.0 + float(np.linalg.slogdet(C)[1])
-foreign = pymanopt.manifolds
 
 # Problems, and their least costs.
 PLACES: dict[str, tuple[Problem, float]] = {
@@ -230,18 +238,15 @@ PLACES: dict[str, tuple[Problem, float]] = {
     "power": (Problem(Power(Grassmann(7, 2), 2), PartByPart(Rayleigh(A), Rayleigh(A))), 2.0 * top(2)),
     "psd factors": (Problem(PSDFactors(6, 2), OnFactors(Fit(S))), tail(S)),
     "fixed-rank factors": (Problem(FixedRankFactors(6, 5, 2), OnFactors(Fit(T))), tail(T)),
-    "sphere": (Problem(from_pymanopt(foreign.Sphere(7)), Rayleigh(A)), top(1)),
-    "stiefel": (Problem(from_pymanopt(foreign.Stiefel(5, 3)), Fit(B)), nearest_orthonormal(B, det=False)),
-    "rotations": (
-        Problem(from_pymanopt(foreign.SpecialOrthogonalGroup(3)), Fit(Q3)),
-        nearest_orthonormal(Q3, det=True),
+    "sphere": (Problem(Sphere(7), Rayleigh(A)), top(1)),
+    "oblique": (Problem(Oblique(5, 3), Fit(B)), unit_lengths(B, 0)),
+    "stiefel": (Problem(Stiefel(5, 3), Fit(B)), nearest_orthonormal(B, det=False)),
+    "rotations": (Problem(SpecialOrthogonal(3), Fit(Q3)), nearest_orthonormal(Q3, det=True)),
+    "pymanopt's stiefel": (
+        Problem(from_pymanopt(pymanopt.manifolds.Stiefel(5, 3)), Fit(B)), nearest_orthonormal(B, det=False)
     ),
-    "a stranger's": (Problem(strangers.Spheres(4, 3), Fit(B[:4])), 0.0),
+    "a stranger's": (Problem(strangers.Spheres(4, 3), Fit(B[:4])), unit_lengths(B[:4], 1)),
 }  # fmt: skip
-PLACES["a stranger's"] = (
-    PLACES["a stranger's"][0],
-    0.5 * float(np.sum((np.linalg.norm(B[:4], axis=1) - 1.0) ** 2)),
-)
 
 DIRECTIONS = {"steepest": SteepestDescent, "quasi-newton": QuasiNewton} | {
     rule: lambda rule=rule: Conjugate(rule) for rule in RULES
@@ -493,7 +498,7 @@ def stopped(criterion: Any, solver: Any = None, recorder: Recorder | None = None
         (GradientNorm(1e-2, relative=True), "a gradient of length", True),
         (Below(1e-3), "a cost of", True),
         (Below(1.0, "gradient_norm"), "a gradient_norm of", True),
-        (SmallChange(1e-1), "a change of the cost by", False),
+        (SmallChange(0.5), "a change of the cost by", False),
         (SmallStep(1e-2), "a step of length", False),
         (Stagnation(1, "step_size"), "no better step_size in 1 rows", False),
         (MaxSteps(2) | GradientNorm(1e-3), "2 steps", False),

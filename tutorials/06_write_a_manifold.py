@@ -3,8 +3,8 @@ Write a manifold
 ================
 
 A manifold is a class with a dozen short methods: inner product, projection, random points, transport. This
-one is the Stiefel manifold, matrices with orthonormal columns. Its laws are then measured, and solvers run on
-it.
+one is the Stiefel manifold, matrices with orthonormal columns, from nothing; `rmopt.manifolds.Stiefel` is a longer
+one. Its laws are then measured, and solvers run on it.
 """
 
 # %%

@@ -76,7 +76,7 @@ def instances():
 # %%
 # Its tests: the laws come from `rmopt.testing`. One seed is enough to see a wrong factor; three points find more.
 
-TESTS = '''
+TESTS = """
 from power_method.cost import instances
 from rmopt.testing import parametrize_with_laws
 
@@ -84,7 +84,7 @@ from rmopt.testing import parametrize_with_laws
 @parametrize_with_laws(instances())
 def test_laws(check):
     check()
-'''
+"""
 (site / "test_power_method.py").write_text(TESTS, encoding="utf-8")
 
 # %%

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from math import sqrt
 from numbers import Integral
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
@@ -60,7 +61,8 @@ class Manifold(ABC):
 
     def norm(self, point: Any, tangent_vector: Any) -> float:
         """Return the Riemannian norm of a tangent vector."""
-        return float(np.sqrt(np.maximum(0.0, self.inner_product(point, tangent_vector, tangent_vector))))
+        # In this order NaN stays NaN.
+        return sqrt(max(self.inner_product(point, tangent_vector, tangent_vector), 0.0))
 
     @abstractmethod
     def projection(self, point: Any, ambient: Ambient) -> Any:

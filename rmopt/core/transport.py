@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from rmopt.core.arguments import instance, number, one_of
@@ -17,6 +19,10 @@ class Transport(ABC):
     @abstractmethod
     def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
         """Return a tangent vector at `start` as one at `end`."""
+
+    def on(self, manifold: Any) -> Callable[[Any, Any, Any], Any]:
+        """Return the map of start, end and vector on a manifold."""
+        return partial(self, manifold)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -34,6 +40,10 @@ class ByManifold(Transport):
     def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
         return manifold.transport(start, end, vector)
 
+    def on(self, manifold: Any) -> Callable[[Any, Any, Any], Any]:
+        """Return the manifold's method itself."""
+        return manifold.transport
+
 
 class ByProjection(Transport):
     """The orthogonal projection of the embedded vector onto the tangent space at the end.
@@ -43,6 +53,15 @@ class ByProjection(Transport):
 
     def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
         return manifold.projection(end, manifold.embedding(start, vector))
+
+    def on(self, manifold: Any) -> Callable[[Any, Any, Any], Any]:
+        """Return the projection alone where tangent vectors are ambient arrays."""
+        from rmopt.core.manifold import Manifold
+
+        if type(manifold).embedding is not Manifold.embedding:
+            return super().on(manifold)
+        project = manifold.projection
+        return lambda start, end, vector: project(end, vector)
 
 
 class Isometric(Transport):

@@ -1,5 +1,6 @@
 """Manifolds to optimise on."""
 
+from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.manifolds.euclidean import Euclidean
 from rmopt.manifolds.factors import FixedRankFactors, PSDFactors
 from rmopt.manifolds.fixed_rank_embedded import FixedRankEmbedded
@@ -8,17 +9,24 @@ from rmopt.manifolds.grassmann import Grassmann
 from rmopt.manifolds.positive_definite import PositiveDefinite
 from rmopt.manifolds.product import Power, Product
 from rmopt.manifolds.psd_fixed_rank import PolarPSD, PSDFixedRank
+from rmopt.manifolds.sphere import Oblique, Sphere
+from rmopt.manifolds.stiefel import SpecialOrthogonal, Stiefel
 
 __all__ = [
+    "ArrayManifold",
     "Euclidean",
     "FixedRankEmbedded",
     "FixedRankFactors",
     "Grassmann",
+    "Oblique",
     "PSDFactors",
     "PSDFixedRank",
     "PolarPSD",
     "PositiveDefinite",
     "Power",
     "Product",
+    "SpecialOrthogonal",
+    "Sphere",
+    "Stiefel",
     "frechet_mean",
 ]

@@ -1,17 +1,17 @@
 """The flat manifold of all n × m matrices."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import integer
-from rmopt.core.manifold import Manifold
 from rmopt.core.retraction import Retraction
+from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.retractions.positive_definite import EUCLIDEAN_RETRACTIONS, Additive
 
 
-class Euclidean(Manifold):
+class Euclidean(ArrayManifold):
     """All n × m matrices with the Frobenius inner product; points and tangent vectors are arrays.
 
     Parameters
@@ -25,22 +25,15 @@ class Euclidean(Manifold):
         For sizes that are not positive.
     """
 
-    point_type: ClassVar[type] = np.ndarray
     default_retraction: Retraction = Additive()
     retractions = EUCLIDEAN_RETRACTIONS
 
     def __init__(self, n: int, m: int) -> None:
         self.shape = (integer("n", n, 1), integer("m", m, 1))
 
-    def __repr__(self) -> str:
-        return f"Euclidean({self.shape[0]}, {self.shape[1]})"
-
     @property
     def dim(self) -> int:
         return self.shape[0] * self.shape[1]
-
-    def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
-        return float(np.vdot(tangent_vector_a, tangent_vector_b))
 
     def projection(self, point: Array, ambient: Any) -> Array:
         return dense(ambient)
@@ -55,16 +48,6 @@ class Euclidean(Manifold):
         """Return a matrix of independent standard normal numbers."""
         return np.random.default_rng(rng).standard_normal(self.shape)
 
-    def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
-        vector = np.random.default_rng(rng).standard_normal(self.shape)
-        return vector / np.linalg.norm(vector)
-
-    def zero_vector(self, point: Array) -> Array:
-        return np.zeros(self.shape)
-
-    def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
-        return tangent_vector_a
-
     def exp(self, point: Array, tangent_vector: Array) -> Array:
         return point + tangent_vector
 
@@ -76,8 +59,3 @@ class Euclidean(Manifold):
 
     def pair_mean(self, point_a: Array, point_b: Array) -> Array:
         return 0.5 * (point_a + point_b)
-
-    def check_point(self, point: Any) -> str | None:
-        if not isinstance(point, np.ndarray) or point.shape != self.shape:
-            return f"a point of {self} is an array of shape {self.shape}"
-        return None if np.isfinite(point).all() else "the point holds NaN or infinity"

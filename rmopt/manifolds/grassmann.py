@@ -1,20 +1,18 @@
 """The Grassmann manifold: subspaces, held by orthonormal bases."""
 
-from typing import Any
-
 import numpy as np
 
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer
 from rmopt.core.errors import InvalidInputError
-from rmopt.core.manifold import Manifold
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByProjection, Transport
-from rmopt.linalg import gram_functions, leave_span, orthonormalised
+from rmopt.linalg import cosine, gram_functions, leave_span, orthonormalised, sine, versine
+from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.retractions.grassmann import GRASSMANN_RETRACTIONS, Exponential
 
 
-class Grassmann(Manifold):
+class Grassmann(ArrayManifold):
     """The r-dimensional subspaces of ℝᵐ (Edelman, Arias and Smith 1998; Absil, Mahony and Sepulchre 2008).
 
     A point is an orthonormal basis U (m × r), and so is U O for every orthogonal O. A tangent vector is the
@@ -33,7 +31,6 @@ class Grassmann(Manifold):
         For dimensions out of range.
     """
 
-    point_type = np.ndarray
     default_retraction: Retraction = Exponential()
     # Parallel transport takes ten times as long, and saves no iterations.
     default_transport: Transport = ByProjection()
@@ -44,9 +41,6 @@ class Grassmann(Manifold):
         if r >= m:
             raise InvalidInputError(f"Grassmann needs 1 ≤ r < m, got m = {m}, r = {r}; choose a smaller r.")
         self.default_retraction = self.fitting(retraction)
-
-    def __repr__(self) -> str:
-        return f"Grassmann({self.shape[0]}, {self.shape[1]})"
 
     @property
     def dim(self) -> int:
@@ -60,10 +54,6 @@ class Grassmann(Manifold):
 
     # The tangent space
 
-    def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
-        # Not BLAS: its threads take longer to meet than these sums take.
-        return float(np.einsum("ij,ij->", tangent_vector_a, tangent_vector_b))
-
     def projection(self, point: Array, ambient: Ambient) -> Array:
         return leave_span(point, dense(ambient))
 
@@ -74,13 +64,6 @@ class Grassmann(Manifold):
         turn = point.T @ dense(euclidean_gradient)
         return leave_span(point, dense(euclidean_hessian) - tangent_vector @ turn)
 
-    def zero_vector(self, point: Array) -> Array:
-        return np.zeros(self.shape)
-
-    def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
-        vector = leave_span(point, np.random.default_rng(rng).standard_normal(self.shape))
-        return vector / np.linalg.norm(vector)
-
     # Geodesics
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
@@ -90,8 +73,8 @@ class Grassmann(Manifold):
         """
         if not tangent_vector.any():
             return point.copy()
-        cosine, sine = gram_functions(tangent_vector, _cosine, _sine)
-        return orthonormalised(point @ cosine + tangent_vector @ sine)
+        even, odd = gram_functions(tangent_vector, cosine, sine)
+        return orthonormalised(point @ even + tangent_vector @ odd)
 
     def log(self, point_a: Array, point_b: Array) -> Array:
         """Return the initial velocity of the shortest geodesic from one subspace to another.
@@ -128,18 +111,14 @@ class Grassmann(Manifold):
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         """Carry a tangent vector along the shortest geodesic, in parallel, to the basis of the end."""
         velocity = self.log(point_a, point_b)
-        sine, bend = gram_functions(velocity, _sine, _versine)
+        turn, bend = gram_functions(velocity, sine, versine)
         along = velocity.T @ tangent_vector_a
-        carried = tangent_vector_a - velocity @ (bend @ along) - point_a @ (sine @ along)
+        carried = tangent_vector_a - velocity @ (bend @ along) - point_a @ (turn @ along)
         return carried @ (self.exp(point_a, velocity).T @ point_b)
 
     # Points
 
-    def check_point(self, point: Any) -> str | None:
-        if not isinstance(point, np.ndarray) or point.shape != self.shape:
-            return f"a point of {self} is an array of shape {self.shape}"
-        if not np.isfinite(point).all():
-            return "the point holds NaN or infinity"
+    def refusal(self, point: Array) -> str | None:
         error = float(np.abs(point.T @ point - np.eye(self.shape[1])).max())
         if error > 1e-10:
             return f"its columns are not orthonormal: UᵀU − I reaches {error:.1e}; take np.linalg.qr(U)[0]"
@@ -161,20 +140,6 @@ def _principal(A: Array, B: Array) -> tuple[Array, Array, Array]:
 def _wide(cosines: Array) -> Array:
     """Return which angles are above π/4: these are known by their cosines, the others by their sines."""
     return cosines * cosines < 0.5
-
-
-def _cosine(squares: Array) -> Array:
-    return np.cos(np.sqrt(squares))
-
-
-def _sine(squares: Array) -> Array:
-    """Return sin(σ)/σ."""
-    return np.sinc(np.sqrt(squares) / np.pi)
-
-
-def _versine(squares: Array) -> Array:
-    """Return (1 − cos σ)/σ²."""
-    return 0.5 * np.sinc(0.5 * np.sqrt(squares) / np.pi) ** 2
 
 
 def _arc_over_sine(squares: Array) -> Array:

@@ -1,5 +1,6 @@
 """Ways to move from a point along a tangent vector."""
 
+from rmopt.retractions.arrays import FRAME_RETRACTIONS, SPHERE_RETRACTIONS, FrameQR, Normalisation
 from rmopt.retractions.fixed_rank import (
     FIXED_RANK_RETRACTIONS,
     PSD_RETRACTIONS,
@@ -22,16 +23,20 @@ from rmopt.retractions.product import Componentwise
 
 __all__ = [
     "FIXED_RANK_RETRACTIONS",
+    "FRAME_RETRACTIONS",
     "GRASSMANN_RETRACTIONS",
     "POSITIVE_DEFINITE_RETRACTIONS",
     "PSD_RETRACTIONS",
     "QR",
+    "SPHERE_RETRACTIONS",
     "Additive",
     "AffineExponential",
     "Componentwise",
     "Exponential",
+    "FrameQR",
     "MetricProjection",
     "MetricProjectionPSD",
+    "Normalisation",
     "Orthographic",
     "Polar",
     "PolarFactors",

@@ -9,7 +9,7 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.errors import MissingCapabilityError
 from rmopt.core.retraction import Retraction
-from rmopt.linalg import gram_functions
+from rmopt.linalg import gram_functions, positive_qr
 
 
 class Exponential(Retraction):
@@ -37,8 +37,7 @@ class QR(Retraction):
     point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
-        Q, R = np.linalg.qr(point + t * tangent)
-        return Q * np.where(np.diag(R) < 0.0, -1.0, 1.0)
+        return positive_qr(point + t * tangent)
 
 
 class Polar(Retraction):

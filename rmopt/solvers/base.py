@@ -419,7 +419,7 @@ class _Run:
                 f"{steps} steps; its state counts them in `steps`."
             )
         if elapsed < PIECE_SECONDS:
-            self.piece *= 2
+            self.piece = min(2 * self.piece, 2**40)
         elif elapsed > 2 * PIECE_SECONDS:
             self.piece = max(1, self.piece // 2)
         return True

@@ -6,7 +6,6 @@ import copy
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from math import inf, isfinite
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -17,7 +16,7 @@ from rmopt.core.cost import Cost
 from rmopt.core.errors import DivergedError, InvalidInputError, RmoptError
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
-from rmopt.core.transport import ByManifold, Transport, as_transport
+from rmopt.core.transport import Transport, as_transport
 from rmopt.solvers.base import Result, Solver, broke_down
 from rmopt.solvers.stop import Converged
 
@@ -94,7 +93,7 @@ class Oracle:
         chosen = manifold.default_transport if transport is None else transport
         self.bends = problem.lacks_hessian() is None
         # From start, end and a tangent vector at the start to one at the end.
-        self.carry = manifold.transport if type(chosen) is ByManifold else partial(chosen, manifold)
+        self.carry = chosen.on(manifold)
         self.fused = type(cost).value_and_gradient is not Cost.value_and_gradient
         self.inner = manifold.inner_product
         self.counts = [0, 0, 0, 0]

@@ -83,7 +83,8 @@ class Move:
     @lazy
     def old_squared(self) -> float:
         """Return the squared length of the carried direction."""
-        return self.inner(self.old_direction, self.old_direction)
+        carried = self.old_gradient if self._steepest else self.old_direction
+        return self.inner(carried, carried)
 
     @lazy
     def slope_carried(self) -> float:
@@ -95,6 +96,8 @@ class Move:
     @lazy
     def slope_after(self) -> float:
         """Return the slope along the direction at the end."""
+        if self._steepest:
+            return -self.inner(self.gradient, self.old_gradient)
         return self.inner(self.gradient, self.old_direction)
 
     @lazy

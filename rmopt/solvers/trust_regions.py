@@ -146,8 +146,7 @@ class TrustRegions(ModelSolver):
         """Return a step, what it promises, its size, and the radius; sizes are in the preconditioner's norm."""
         point, gradient, radius = state.point, state.gradient, state.memory[0]
         inner, precondition = work.inner, work.preconditioner(point)
-        step = bent = None
-        residual = gradient
+        step, residual = None, gradient
         z = residual if precondition is None else precondition(residual)
         rz = inner(point, residual, z)
         p, pp, sp, ss = -z, rz, 0.0, 0.0
@@ -168,17 +167,17 @@ class TrustRegions(ModelSolver):
             else:
                 ss = reached
             step = p * alpha if step is None else step + p * alpha
-            bent = Hp * alpha if bent is None else bent + Hp * alpha
+            residual = residual + Hp * alpha
             if outside:
                 break
-            residual = residual + Hp * alpha
             z = residual if precondition is None else precondition(residual)
             rz_new = inner(point, residual, z)
             if not rz_new > enough:
                 break
             beta, rz = rz_new / rz, rz_new
             p, sp, pp = p * beta - z, beta * (sp + alpha * pp), rz + beta * beta * pp
-        promised = -(inner(point, gradient, step) + 0.5 * inner(point, step, bent))
+        # The residual is the gradient and what the Hessian makes of the step.
+        promised = -0.5 * (inner(point, gradient, step) + inner(point, residual, step))
         return step, promised, ss**0.5, radius
 
 

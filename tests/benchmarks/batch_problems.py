@@ -15,8 +15,18 @@ from scipy.sparse.linalg import svds
 from rmopt import Problem
 from rmopt.core import Cost, Factored, LowRankPoint, Parts
 from rmopt.core.ambient import Sum
-from rmopt.interop import from_pymanopt
-from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, PositiveDefinite, Product, PSDFixedRank
+from rmopt.manifolds import (
+    Euclidean,
+    FixedRankEmbedded,
+    Grassmann,
+    Oblique,
+    PositiveDefinite,
+    Product,
+    PSDFixedRank,
+    SpecialOrthogonal,
+    Sphere,
+    Stiefel,
+)
 
 Array = np.ndarray
 
@@ -101,8 +111,7 @@ def brockett() -> Standard:
     def bend(X: Array, H: Array) -> Array:
         return (A @ H) * N
 
-    manifold = foreign.Stiefel(n, p)
-    return arrays("2 Brockett", manifold, from_pymanopt(manifold), start, both, bend)
+    return arrays("2 Brockett", foreign.Stiefel(n, p), Stiefel(n, p), start, both, bend)
 
 
 def max_cut() -> Standard:
@@ -111,7 +120,8 @@ def max_cut() -> Standard:
     rng = np.random.default_rng(3)
     upper = np.triu(rng.random((n, n)) < 0.06, 1)
     W = sp.csr_array((upper | upper.T).astype(float))
-    start = rng.standard_normal((r, n))
+    # Stored by columns, as products with W want them.
+    start = np.asfortranarray(rng.standard_normal((r, n)))
     start /= np.linalg.norm(start, axis=0)
 
     def times(X: Array) -> Array:
@@ -119,10 +129,9 @@ def max_cut() -> Standard:
 
     def both(X: Array) -> tuple[float, Array]:
         G = times(X)
-        return 0.5 * float(np.sum(X * G)), G
+        return 0.5 * float(np.vdot(X.T, G.T)), G
 
-    manifold = foreign.Oblique(r, n)
-    return arrays("3 max-cut", manifold, from_pymanopt(manifold), start, both, lambda X, H: times(H))
+    return arrays("3 max-cut", foreign.Oblique(r, n), Oblique(r, n), start, both, lambda X, H: times(H))
 
 
 def karcher() -> Standard:
@@ -278,8 +287,9 @@ def rotations() -> Standard:
     def bend(X: Array, D: Array) -> Array:
         return -(H @ D.reshape(3 * k, 3)).reshape(k, 3, 3)
 
-    manifold = foreign.SpecialOrthogonalGroup(3, k=k)
-    return arrays("7 rotations", manifold, from_pymanopt(manifold), start, both, bend)
+    return arrays(
+        "7 rotations", foreign.SpecialOrthogonalGroup(3, k=k), SpecialOrthogonal(3, k), start, both, bend
+    )
 
 
 def sphere() -> Standard:
@@ -300,8 +310,7 @@ def sphere() -> Standard:
         g = -times(x)
         return 0.5 * float(x @ g), g
 
-    manifold = foreign.Sphere(n)
-    return arrays("8 sphere", manifold, from_pymanopt(manifold), start, both, lambda x, h: -times(h))
+    return arrays("8 sphere", foreign.Sphere(n), Sphere(n), start, both, lambda x, h: -times(h))
 
 
 def product() -> Standard:

@@ -1,0 +1,53 @@
+"""What manifolds of arrays share that take over the inner product of the space around them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.core.manifold import Manifold
+
+
+class ArrayManifold(Manifold):
+    """A manifold of arrays of one shape, with the inner product of the space around it.
+
+    A subclass has `shape`, `dim`, `projection` and `random_point`, and says in `refusal` which arrays are no points.
+    Tangent vectors are arrays of the same shape; they are carried along by projection.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    """
+
+    point_type: ClassVar[type] = np.ndarray
+    shape: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(str, self.shape))})"
+
+    def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
+        if tangent_vector_a.flags.fnc:
+            # `vdot` copies arrays that are stored by columns.
+            tangent_vector_a, tangent_vector_b = tangent_vector_a.T, tangent_vector_b.T
+        return float(np.vdot(tangent_vector_a, tangent_vector_b))
+
+    def zero_vector(self, point: Array) -> Array:
+        return np.zeros(self.shape)
+
+    def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
+        vector = self.projection(point, np.random.default_rng(rng).standard_normal(self.shape))
+        return vector / np.linalg.norm(vector)
+
+    def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
+        return self.projection(point_b, tangent_vector_a)
+
+    def check_point(self, point: Any) -> str | None:
+        if not isinstance(point, np.ndarray) or point.shape != self.shape:
+            return f"a point of {self} is an array of shape {self.shape}"
+        return self.refusal(point) if np.isfinite(point).all() else "the point holds NaN or infinity"
+
+    def refusal(self, point: Array) -> str | None:
+        """Return why a finite array of the right shape is no point, or None: then all of them are."""
+        return None

@@ -1,0 +1,155 @@
+"""Arrays of unit length, and matrices whose columns have it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Ambient, Array, dense
+from rmopt.core.arguments import integer
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.retraction import Retraction
+from rmopt.core.transport import ByProjection, Transport
+from rmopt.manifolds.arrays import ArrayManifold
+from rmopt.retractions.arrays import SPHERE_RETRACTIONS, Normalisation
+
+
+class Sphere(ArrayManifold):
+    """The arrays of some shape whose Frobenius norm is 1: vectors, matrices or more.
+
+    Tangent vectors at X are the arrays ξ of the same shape with ⟨X, ξ⟩ = 0.
+
+    Parameters
+    ----------
+    *shape : int
+        ``Sphere(n)`` holds vectors, ``Sphere(n, m)`` matrices.
+    retraction : Retraction or str, optional
+        The default retraction; `Normalisation` unless given.
+
+    Raises
+    ------
+    InvalidInputError
+        For fewer than two entries.
+    """
+
+    default_retraction: Retraction = Normalisation()
+    # Parallel transport takes longer, and saves no iterations.
+    default_transport: Transport = ByProjection()
+    retractions = SPHERE_RETRACTIONS
+
+    def __init__(self, *shape: int, retraction: Retraction | str | None = None) -> None:
+        self.shape = tuple(integer("a size", size, 1) for size in shape)
+        if self.dim < 1:
+            raise InvalidInputError(f"{self} has no directions to go; let vectors have two or more entries.")
+        self.default_retraction = self.fitting(retraction)
+
+    @property
+    def dim(self) -> int:
+        return int(np.prod(self.shape)) - 1
+
+    @property
+    def typical_dist(self) -> float:
+        """Scale of the manifold: its diameter."""
+        return float(np.pi)
+
+    def products(self, a: Array, b: Array) -> Any:
+        """Return the inner product of two arrays; on a product of spheres a row of them."""
+        return np.vdot(a, b)
+
+    def normalised(self, array: Array) -> Array:
+        """Divide an array by its length, in place, and return it."""
+        array /= self.products(array, array) ** 0.5
+        return array
+
+    def projection(self, point: Array, ambient: Ambient) -> Array:
+        Z = dense(ambient)
+        normal = point * self.products(point, Z)
+        # In the memory order of the point, whatever that of the ambient array.
+        return np.subtract(Z, normal, out=normal)
+
+    def euclidean_to_riemannian_hessian(
+        self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
+    ) -> Array:
+        """Return P(H) − ξ ⟨X, G⟩ for the Euclidean gradient G and its derivative H along ξ."""
+        bend = self.products(point, dense(euclidean_gradient))
+        return self.projection(point, dense(euclidean_hessian) - tangent_vector * bend)
+
+    # Geodesics
+
+    def exp(self, point: Array, tangent_vector: Array) -> Array:
+        """Follow the great circle."""
+        angle = self.products(tangent_vector, tangent_vector) ** 0.5
+        return self.normalised(point * np.cos(angle) + tangent_vector * np.sinc(angle / np.pi))
+
+    def log(self, point_a: Array, point_b: Array) -> Array:
+        """Return the initial velocity of the shortest great circle; between opposite points one of many."""
+        angle, chord = self._angles(point_a, point_b), point_b - point_a
+        # Opposite points alone would leave nothing but rounding.
+        aside = np.cos(np.arange(float(chord.size))).reshape(chord.shape) * (1e-15 * (angle > 3.1415))
+        velocity = self.projection(point_a, self.projection(point_a, chord) + aside)
+        length = self.products(velocity, velocity) ** 0.5
+        return velocity * (angle / np.maximum(length, np.finfo(float).tiny))
+
+    def dist(self, point_a: Array, point_b: Array) -> float:
+        """Return the angle, exact to rounding also for close and for opposite points."""
+        return float(np.linalg.norm(self._angles(point_a, point_b)))
+
+    def pair_mean(self, point_a: Array, point_b: Array) -> Array:
+        return self.exp(point_a, 0.5 * self.log(point_a, point_b))
+
+    def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
+        """Carry a tangent vector along the shortest great circle, in parallel."""
+        middle = point_a + point_b
+        half = np.maximum(0.5 * self.products(middle, middle), np.finfo(float).tiny)
+        return tangent_vector_a - middle * (self.products(point_b, tangent_vector_a) / half)
+
+    def _angles(self, point_a: Array, point_b: Array) -> Any:
+        apart, middle = point_a - point_b, point_a + point_b
+        return 2.0 * np.arctan2(self.products(apart, apart) ** 0.5, self.products(middle, middle) ** 0.5)
+
+    # Points
+
+    def refusal(self, point: Array) -> str | None:
+        error = float(np.abs(self.products(point, point) ** 0.5 - 1.0).max())
+        return f"its length differs from 1 by {error:.1e}; divide by it" if error > 1e-10 else None
+
+    def random_point(self, rng: np.random.Generator | None = None) -> Array:
+        """Return a uniformly distributed point."""
+        return self.normalised(np.random.default_rng(rng).standard_normal(self.shape))
+
+
+class Oblique(Sphere):
+    """The n × m matrices whose columns have length 1: a product of m spheres, worked on as one array.
+
+    Tangent vectors at X are the n × m matrices ξ with diag(Xᵀξ) = 0.
+
+    Parameters
+    ----------
+    n, m : int
+        Numbers of rows and columns.
+    retraction : Retraction or str, optional
+        The default retraction; `Normalisation` unless given.
+
+    Raises
+    ------
+    InvalidInputError
+        For fewer than two rows.
+    """
+
+    def __init__(self, n: int, m: int, retraction: Retraction | str | None = None) -> None:
+        super().__init__(integer("n", n, 1), integer("m", m, 1), retraction=retraction)
+
+    @property
+    def dim(self) -> int:
+        n, m = self.shape
+        return (n - 1) * m
+
+    @property
+    def typical_dist(self) -> float:
+        """Scale of the manifold: its diameter."""
+        return float(np.pi * self.shape[1] ** 0.5)
+
+    def products(self, a: Array, b: Array) -> Array:
+        """Return the inner products of the columns."""
+        return np.einsum("ij,ij->j", a, b)

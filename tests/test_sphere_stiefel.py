@@ -1,0 +1,300 @@
+"""Spheres, frames and rotations against pymanopt, matrix exponentials, and closed forms at every angle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pymanopt.manifolds as foreign
+import pytest
+import scipy.linalg
+from tabled import each_row
+
+from rmopt import InvalidInputError, Problem
+from rmopt.checks import check_hessian
+from rmopt.core import Cost
+from rmopt.manifolds import Oblique, SpecialOrthogonal, Sphere, Stiefel, frechet_mean
+from rmopt.solvers import TrustRegions
+
+Array = np.ndarray
+
+# Ours, pymanopt's, and whether tangent vectors there are those of the Lie algebra.
+PAIRS: list[tuple[Any, Any, bool]] = [
+    (Sphere(7), foreign.Sphere(7), False),
+    (Sphere(4, 3), foreign.Sphere(4, 3), False),
+    (Sphere(2, 3, 2), foreign.Sphere(2, 3, 2), False),
+    (Oblique(5, 6), foreign.Oblique(5, 6), False),
+    (Stiefel(8, 3), foreign.Stiefel(8, 3), False),
+    (Stiefel(4, 3), foreign.Stiefel(4, 3), False),
+    (Stiefel(6, 2, k=4), foreign.Stiefel(6, 2, k=4), False),
+    (SpecialOrthogonal(2), foreign.SpecialOrthogonalGroup(2), True),
+    (SpecialOrthogonal(3, k=5), foreign.SpecialOrthogonalGroup(3, k=5), True),
+    (SpecialOrthogonal(4), foreign.SpecialOrthogonalGroup(4), True),
+    (SpecialOrthogonal(5, k=2), foreign.SpecialOrthogonalGroup(5, k=2), True),
+]
+GEODESICS = [pair for pair in PAIRS if pair[0].knows("log")]
+FRAMES = [pair[0] for pair in PAIRS if isinstance(pair[0], Stiefel)]
+
+
+def drawn(manifold: Any, length: float = 0.7, seed: int = 0) -> tuple[Array, Array, np.random.Generator]:
+    """Return a point, a tangent vector of some length, and a generator."""
+    rng = np.random.default_rng(seed)
+    x = manifold.random_point(rng)
+    return x, length * manifold.random_tangent_vector(x, rng), rng
+
+
+def theirs(x: Array, xi: Array, lie: bool) -> Array:
+    """Return a tangent vector as pymanopt has it."""
+    return np.swapaxes(x, -1, -2) @ xi if lie else xi
+
+
+# Tangent spaces
+
+
+@each_row("ours, peer, lie", PAIRS)
+def test_tangent_spaces_are_those_of_pymanopt(ours: Any, peer: Any, lie: bool) -> None:
+    x, xi, rng = drawn(ours)
+    Z, H = rng.standard_normal((2, *ours.shape))
+    eta = ours.random_tangent_vector(x, rng)
+    assert ours.dim == peer.dim
+    there = peer.euclidean_to_riemannian_gradient(x, Z)
+    np.testing.assert_allclose(theirs(x, ours.euclidean_to_riemannian_gradient(x, Z), lie), there, atol=1e-14)
+    np.testing.assert_allclose(
+        ours.inner_product(x, xi, eta),
+        peer.inner_product(x, theirs(x, xi, lie), theirs(x, eta, lie)),
+        atol=1e-14,
+    )
+    bent = ours.euclidean_to_riemannian_hessian(x, Z, H, xi)
+    there = peer.euclidean_to_riemannian_hessian(x, Z, H, theirs(x, xi, lie))
+    np.testing.assert_allclose(theirs(x, bent, lie), there, atol=1e-13)
+
+
+@each_row("ours, peer, lie", PAIRS)
+def test_geodesics_are_those_of_pymanopt(ours: Any, peer: Any, lie: bool) -> None:
+    x, xi, _ = drawn(ours)
+    y = ours.exp(x, xi)
+    np.testing.assert_allclose(y, peer.exp(x, theirs(x, xi, lie)), atol=1e-13)
+    if ours.knows("log"):
+        np.testing.assert_allclose(theirs(x, ours.log(x, y), lie), peer.log(x, y), atol=1e-12)
+        np.testing.assert_allclose(ours.dist(x, y), peer.dist(x, y), atol=1e-7)
+        np.testing.assert_allclose(ours.pair_mean(x, y), peer.pair_mean(x, y), atol=1e-7)
+
+
+@each_row("ours", FRAMES)
+def test_geodesics_of_frames_are_matrix_exponentials(ours: Stiefel) -> None:
+    for length in (1e-9, 1.0, 6.0):
+        x, xi, _ = drawn(ours, length, seed=3)
+        parts = (part.reshape(-1, ours.n, ours.p) for part in (x, xi, ours.exp(x, xi)))
+        for one, along, end in zip(*parts, strict=True):
+            # Edelman, Arias and Smith (1998), equation 2.42.
+            turn = one.T @ along
+            both = scipy.linalg.expm(np.block([[turn, -along.T @ along], [np.eye(ours.p), turn]]))
+            wanted = np.hstack([one, along]) @ both[:, : ours.p] @ scipy.linalg.expm(-turn)
+            np.testing.assert_allclose(end, wanted, atol=1e-12 * max(1.0, length))
+            if isinstance(ours, SpecialOrthogonal):
+                np.testing.assert_allclose(end, one @ scipy.linalg.expm(turn), atol=1e-13)
+
+
+# Angles: close points, far points, opposite points
+
+
+@pytest.mark.parametrize("angle", [1e-12, 1e-8, 1e-3, 1.0, 3.0, np.pi - 1e-3, np.pi - 1e-8])
+def test_distances_and_logarithms_are_exact_at_every_angle(angle: float) -> None:
+    for manifold, scale in (
+        (Sphere(9), 1.0), (Oblique(6, 4), 2.0), (SpecialOrthogonal(2), 2**0.5), (SpecialOrthogonal(3), 2**0.5),
+        (SpecialOrthogonal(3, 4), 8**0.5),
+    ):  # fmt: skip
+        x, xi, _ = drawn(manifold)
+        if isinstance(manifold, Oblique):
+            xi /= np.linalg.norm(xi, axis=0)
+        elif isinstance(manifold, SpecialOrthogonal):
+            xi *= 2**0.5 / np.linalg.norm(xi, axis=(-2, -1), keepdims=True)
+        else:
+            xi /= np.linalg.norm(xi)
+        y = manifold.exp(x, angle * xi)
+        assert abs(manifold.dist(x, y) - scale * angle) < 2e-14
+        assert abs(manifold.dist(y, x) - scale * angle) < 2e-14
+        found = manifold.log(x, y)
+        assert abs(np.linalg.norm(found) - scale * angle) < 2e-14
+        assert np.abs(found - angle * xi).max() < 1e-14 * angle / np.sin(angle) + 1e-15
+        assert np.abs(manifold.exp(x, found) - y).max() < 1e-14
+        middle = manifold.pair_mean(x, y)
+        np.testing.assert_allclose(manifold.dist(x, middle), 0.5 * scale * angle, atol=1e-14)
+
+
+def half_turns(n: int, count: int, rng: np.random.Generator) -> Array:
+    """Return a rotation by π in some planes, and by other angles in one plane where there is room."""
+    planes = np.linalg.qr(rng.standard_normal((n, n)))[0]
+    middle = np.diag([-1.0] * (2 * count) + [1.0] * (n - 2 * count))
+    if n - 2 * count >= 2:
+        middle[-2:, -2:] = [[np.cos(1.0), -np.sin(1.0)], [np.sin(1.0), np.cos(1.0)]]
+    return planes @ middle @ planes.T
+
+
+def test_where_shortest_geodesics_are_many_one_of_them_is_chosen() -> None:
+    rng = np.random.default_rng(1)
+    pairs: list[tuple[Any, Array, Array, float]] = []
+    for sphere in (Sphere(2), Sphere(5), Sphere(3, 4)):
+        x, corner = sphere.random_point(rng), np.zeros(sphere.shape)
+        corner.flat[0] = 1.0
+        pairs += [(sphere, x, -x, np.pi), (sphere, corner, -corner, np.pi)]
+    x = Oblique(4, 3).random_point(rng)
+    pairs.append((Oblique(4, 3), x, x * [-1.0, 1.0, -1.0], 2**0.5 * np.pi))
+    for n, count in ((2, 1), (3, 1), (4, 1), (4, 2), (6, 2), (7, 3)):
+        manifold = SpecialOrthogonal(n)
+        x = manifold.random_point(rng)
+        length = (2 * count * np.pi**2 + 2.0 * (n - 2 * count >= 2)) ** 0.5
+        pairs.append((manifold, x, x @ half_turns(n, count, rng), length))
+    pairs.append((SpecialOrthogonal(4), np.eye(4), np.diag([-1.0, 1.0, 1.0, -1.0]), 2**0.5 * np.pi))
+    for manifold, x, y, length in pairs:
+        found = manifold.log(x, y)
+        np.testing.assert_allclose(np.linalg.norm(found), length, rtol=1e-12)
+        np.testing.assert_allclose(manifold.dist(x, y), length, rtol=1e-7)
+        np.testing.assert_allclose(manifold.to_tangent_space(x, found), found, atol=1e-12)
+        assert np.abs(manifold.exp(x, found) - y).max() < 1e-12
+
+
+@each_row("ours, peer, lie", GEODESICS)
+def test_transport_is_parallel(ours: Any, peer: Any, lie: bool) -> None:
+    x, velocity, rng = drawn(ours, 0.9, seed=2)
+    y = ours.exp(x, velocity)
+    a, b = (ours.random_tangent_vector(x, rng) for _ in range(2))
+    moved, other = (ours.transport(x, y, vector) for vector in (a, b))
+    np.testing.assert_allclose(ours.inner_product(y, moved, other), ours.inner_product(x, a, b), atol=1e-14)
+    np.testing.assert_allclose(ours.transport(x, y, velocity), -ours.log(y, x), atol=1e-13)
+    # Many short steps by projection come near to it: the definition of parallel.
+    steps = 400
+    carried, here = a, x
+    for i in range(1, steps + 1):
+        here = ours.exp(x, velocity * (i / steps))
+        carried = ours.projection(here, carried)
+    np.testing.assert_allclose(carried, moved, atol=2.0 / steps)
+
+
+# Retractions
+
+
+@pytest.mark.parametrize(
+    "manifold",
+    [Sphere(30), Oblique(6, 8), Stiefel(30, 6), SpecialOrthogonal(3, 4), SpecialOrthogonal(5)],
+    ids=repr,
+)
+def test_points_stay_on_the_manifold_over_many_steps(manifold: Any) -> None:
+    for retraction in manifold.retractions:
+        there, rng = manifold.using(retraction), np.random.default_rng(8)
+        x = there.random_point(rng)
+        for step in range(1000):
+            x = there.retraction(x, 10.0 ** (-(step % 7)) * there.random_tangent_vector(x, rng))
+        if isinstance(manifold, Sphere):
+            error = np.abs(there.products(x, x) - 1.0).max()
+        else:
+            error = np.abs(np.swapaxes(x, -1, -2) @ x - np.eye(manifold.p)).max()
+        assert error < 1e-14, retraction
+        assert there.check_point(x) is None
+
+
+@each_row("ours", FRAMES)
+def test_polar_is_the_nearest_frame(ours: Stiefel) -> None:
+    x, xi, _ = drawn(ours, 2.0)
+    moved = ours.using("polar").retraction(x, xi)
+    parts = (part.reshape(-1, ours.n, ours.p) for part in (x + xi, moved))
+    for one, end in zip(*parts, strict=True):
+        np.testing.assert_allclose(end, scipy.linalg.polar(one)[0], atol=1e-14)
+
+
+# Whole runs
+
+
+class Alignment(Cost):
+    """−⟨X, T⟩, whose minimum over frames is a polar factor, over spheres the direction of T."""
+
+    def __init__(self, T: Array) -> None:
+        self.T = T
+
+    def value(self, point: Array) -> float:
+        return -float(np.vdot(point, self.T))
+
+    def gradient(self, point: Array) -> Array:
+        return -self.T
+
+    def hessian(self, point: Array, direction: Array) -> Array:
+        return np.zeros_like(direction)
+
+
+@each_row("ours", [pair[0] for pair in PAIRS])
+def test_the_nearest_point_is_found(ours: Any) -> None:
+    T = np.random.default_rng(5).standard_normal(ours.shape)
+    problem = Problem(ours, Alignment(T))
+    assert all(check_hessian(problem))
+    result = TrustRegions(tol=1e-9).run(problem, random_state=0)
+    assert result.converged
+    if isinstance(ours, Sphere):
+        wanted = T / (np.linalg.norm(T, axis=0) if isinstance(ours, Oblique) else np.linalg.norm(T))
+    else:
+        U, _, Vt = np.linalg.svd(T, full_matrices=False)
+        if isinstance(ours, SpecialOrthogonal):
+            U[..., -1] *= np.sign(np.linalg.det(U @ Vt))[..., None]
+        wanted = U @ Vt
+    np.testing.assert_allclose(result.point, wanted, atol=1e-8)
+
+
+def test_means_of_rotations_and_directions() -> None:
+    for manifold in (Sphere(4), Oblique(3, 2), SpecialOrthogonal(3), SpecialOrthogonal(4, k=2)):
+        middle, _, rng = drawn(manifold)
+        vectors = [0.5 * manifold.random_tangent_vector(middle, rng) for _ in range(3)]
+        points = [manifold.exp(middle, sign * vector) for vector in vectors for sign in (1.0, -1.0)]
+        assert manifold.dist(frechet_mean(manifold, points), middle) < 1e-10
+
+
+def test_random_points_are_spread_evenly() -> None:
+    rng = np.random.default_rng(6)
+    for manifold in (Sphere(3), Oblique(3, 2), Stiefel(3, 2), SpecialOrthogonal(3)):
+        mean = np.mean([manifold.random_point(rng) for _ in range(4000)], axis=0)
+        assert np.abs(mean).max() < 0.05
+
+
+def test_memory_order_of_the_point_is_kept() -> None:
+    rng = np.random.default_rng(7)
+    for manifold in (Oblique(6, 5), Sphere(6, 5)):
+        x = np.asfortranarray(manifold.random_point(rng))
+        xi = manifold.projection(x, rng.standard_normal((6, 5)))
+        assert xi.flags.fnc
+        assert manifold.retraction(x, xi).flags.fnc
+        np.testing.assert_allclose(manifold.inner_product(x, xi, xi), np.sum(xi**2), rtol=1e-14)
+        mixed = np.ascontiguousarray(xi), xi
+        np.testing.assert_allclose(manifold.inner_product(x, *mixed), np.sum(xi**2), rtol=1e-14)
+        np.testing.assert_allclose(manifold.inner_product(x, *mixed[::-1]), np.sum(xi**2), rtol=1e-14)
+
+
+@each_row(
+    "make, reason",
+    [
+        (lambda: Sphere(), "no directions to go"),
+        (lambda: Sphere(1), "no directions to go"),
+        (lambda: Sphere(0), "a size"),
+        (lambda: Sphere(2.5), "a size"),  # type: ignore[arg-type]
+        (lambda: Oblique(1, 4), "no directions to go"),
+        (lambda: Stiefel(2, 3), "p ≤ n"),
+        (lambda: Stiefel(1, 1), "p ≤ n"),
+        (lambda: SpecialOrthogonal(1), "p ≤ n"),
+        (lambda: SpecialOrthogonal(3, k=0), "k = 0"),
+        (lambda: Stiefel(4, 2, retraction="normalisation"), "retraction"),
+        (lambda: Sphere(4, retraction="polar"), "retraction"),
+    ],
+)
+def test_wrong_sizes_are_refused(make: Any, reason: str) -> None:
+    with pytest.raises(InvalidInputError, match=reason):
+        make()
+
+
+def test_points_beside_the_manifold_are_told() -> None:
+    rng = np.random.default_rng(0)
+    assert "length" in str(Sphere(3).check_point(np.ones(3)))
+    assert "shape" in str(Sphere(3).check_point(np.ones((3, 1))))
+    columns = Oblique(3, 2).random_point(rng)
+    assert "length" in str(Oblique(3, 2).check_point(columns * [1.0, 1.1]))
+    assert "orthonormal" in str(Stiefel(3, 2).check_point(columns))
+    turned = SpecialOrthogonal(3, 2).random_point(rng)
+    turned[1, :, 0] *= -1.0
+    assert "determinant" in str(SpecialOrthogonal(3, 2).check_point(turned))
+    assert "NaN" in str(SpecialOrthogonal(3, 2).check_point(turned * np.nan))
