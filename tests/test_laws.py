@@ -92,6 +92,17 @@ def test_the_catalogue_has_every_retraction_and_every_bilinear_engine() -> None:
     assert engines >= {BatchEngine, BilinearEngine, BlockedEngine, LogDetEngine, SymmetricBilinearEngine}
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_a_point_and_a_vector_of_one_seed_are_a_pair(seed: int) -> None:
+    for one in instances():
+        manifold = one.manifold
+        point = manifold.random_point(np.random.default_rng(seed))
+        vector = manifold.random_tangent_vector(point, np.random.default_rng(seed))
+        assert abs(manifold.norm(point, vector) - 1.0) < 1e-10
+        off = manifold.norm(point, vector - manifold.to_tangent_space(point, vector))
+        assert off < 1e-10, f"{one.name}: {off}"
+
+
 class FirstOrder(Retraction):
     """A retraction of order 1 that claims order 2."""
 

@@ -37,8 +37,15 @@ class ArrayManifold(Manifold):
         return np.zeros(self.shape)
 
     def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
-        vector = self.projection(point, np.random.default_rng(rng).standard_normal(self.shape))
-        return vector / np.linalg.norm(vector)
+        rng = np.random.default_rng(rng)
+        # The first numbers may be those that the point was made of, and nothing of them but rounding be tangent.
+        for _ in range(2):
+            drawn = rng.standard_normal(self.shape)
+            vector = self.projection(point, drawn)
+            length = float(np.linalg.norm(vector))
+            if length > 1e-8 * float(np.linalg.norm(drawn)):
+                break
+        return vector / length
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         return self.projection(point_b, tangent_vector_a)
