@@ -17,7 +17,7 @@ from rmopt.solvers.rank_incremental import CertifiedResult, RankIncremental
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.samplers import Cyclic, FromDraw, GaussSouthwell, Sampler, ShuffledEpochs, Uniform
 from rmopt.solvers.scheduled import ScheduledSolver
-from rmopt.solvers.sgd import SGD
+from rmopt.solvers.sgd import SGD, SRG, SVRG, Adam
 from rmopt.solvers.step_lengths import (
     Backtracking,
     BarzilaiBorwein,
@@ -30,6 +30,7 @@ from rmopt.solvers.step_lengths import (
 )
 from rmopt.solvers.step_sizes import (
     Constant,
+    Cosine,
     ExactLineSearch,
     FractionOfBound,
     FromFunction,
@@ -54,6 +55,9 @@ from rmopt.solvers.trust_regions import AdaptiveCubics, TrustRegions
 __all__ = [
     "LBFGS",
     "SGD",
+    "SRG",
+    "SVRG",
+    "Adam",
     "AdaptiveCubics",
     "Backtracking",
     "BarzilaiBorwein",
@@ -65,6 +69,7 @@ __all__ = [
     "Constant",
     "Converged",
     "CoordinateDescent",
+    "Cosine",
     "Curve",
     "Cyclic",
     "Direction",

@@ -1,4 +1,4 @@
-"""Riemannian stochastic gradient descent."""
+"""Stochastic gradient descent on manifolds, plain, with momentum, adaptive, and with reduced variance."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer, one_of
+from rmopt.core.arguments import flag, integer, number, one_of, sequence
+from rmopt.core.cost import as_sum
+from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine
 from rmopt.engines.choose import ENGINES, choose_engine
+from rmopt.engines.directed import Adaptive, DirectedEngine, Momentum, Plain, StepRule, VarianceReduced
 from rmopt.solvers.samplers import Sampler, as_sampler, batch_size_of
 from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.step_sizes import StepSize, as_step_size, watched
@@ -39,6 +42,10 @@ class SGD(ScheduledSolver):
         The manifold's default retraction unless given.
     engine : {"auto", "compiled", "reference"}
         "auto" takes the compiled engine where there is one.
+    momentum : float
+        Share of the direction before that is added to the gradient (Polyak 1964), from 0 to below 1.
+    average : bool or int
+        The result is the mean of the points, from a step on (Tripuraneni et al. 2018): it allows for long steps.
     """
 
     def __init__(
@@ -50,16 +57,148 @@ class SGD(ScheduledSolver):
         sampler: Sampler | Callable[..., Any] | None = None,
         retraction: Retraction | None = None,
         engine: str = "auto",
+        momentum: float = 0.0,
+        average: bool | int = False,
     ) -> None:
+        self.momentum = number("momentum", momentum, least=0, below=1)
+        self.average = average if isinstance(average, bool) else integer("average", average)
         self.step_size, self.n_steps = as_step_size(step_size), integer("n_steps", n_steps)
         self.sampler, self.batch_size = sampler, batch_size_of(sampler, batch_size)
         self.retraction, self.engine_name = retraction, one_of("engine", engine, ENGINES)
 
     def engine(self, problem: Problem) -> Engine:
-        return choose_engine(problem, self.retraction, self.engine_name, self.batch_size)
+        rule = self.rule(problem)
+        if type(rule) is Plain and self.average is False:
+            return choose_engine(problem, self.retraction, self.engine_name, self.batch_size)
+        if self.engine_name == "compiled":
+            raise MissingCapabilityError(
+                f"engine = 'compiled' is not available: {type(self).__name__} with these parameters remembers "
+                "earlier steps, and compiled steps do not; use engine = 'auto'."
+            )
+        manifold = problem.manifold
+        begin = None if self.average is False else int(self.average is not True and self.average)
+        retraction = manifold.fitting(self.retraction)
+        return DirectedEngine(manifold, as_sum(problem.cost), retraction, self.batch_size, rule, begin)
+
+    def rule(self, problem: Problem) -> StepRule:
+        """Return the rule of the directions."""
+        return Momentum(self.momentum) if self.momentum > 0.0 else Plain()
 
     def sampler_for(self, problem: Problem) -> Sampler:
         return as_sampler(self.sampler, problem.cost, self.batch_size)
 
     def step_size_rule(self) -> StepSize:
         return watched(self.step_size)
+
+
+class Adam(SGD):
+    """Adaptive step sizes from the means of the gradients and of their squares (Bécigneul and Ganea 2019).
+
+    Squares are those of the lengths in each factor of a product; in a flat space they are those of each entry, as in
+    Kingma and Ba (2015).
+
+    Parameters
+    ----------
+    step_size : float, StepSize or callable
+        As in `SGD`; about the length of a step.
+    betas : (float, float)
+        How much of the two means is kept at each step.
+    eps : float
+        Below the length of gradients that count.
+    amsgrad : bool
+        Divide by the largest mean of the squares so far: with falling step sizes it converges where Adam may not.
+    **options : object
+        ``n_steps``, ``batch_size``, ``sampler``, ``retraction`` and ``average``, as in `SGD`.
+    """
+
+    def __init__(
+        self,
+        step_size: float | StepSize | Callable[[Array], Array] = 1e-3,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        amsgrad: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(step_size, **options)
+        pair = sequence("betas", betas)
+        if len(pair) != 2 or self.momentum > 0.0:
+            raise InvalidInputError(
+                "Adam has two betas, of which the first is its momentum; give betas = (0.9, 0.999)."
+            )
+        first, second = (number("betas", beta, least=0, below=1) for beta in pair)
+        self.betas, self.eps, self.amsgrad = (
+            (first, second),
+            number("eps", eps, above=0),
+            flag("amsgrad", amsgrad),
+        )
+
+    def rule(self, problem: Problem) -> StepRule:
+        return Adaptive(self.betas, self.eps, self.amsgrad)
+
+
+class SVRG(SGD):
+    """Stochastic variance reduced gradients: constant step sizes lead to the minimum (Zhang, Reddi and Sra 2016).
+
+    Every `period` steps the whole gradient is taken; between them the gradient of the step's terms is corrected by
+    what they say at that point. A step costs twice one of `SGD`, and the whole gradients besides.
+
+    Parameters
+    ----------
+    step_size : float, StepSize or callable
+        As in `SGD`, with the same meaning.
+    period : int, optional
+        Steps between whole gradients; unless given, those of one pass over the terms.
+    **options : object
+        ``n_steps``, ``batch_size``, ``sampler``, ``retraction`` and ``average``, as in `SGD`.
+
+    Raises
+    ------
+    MissingCapabilityError
+        When the cost does not say how many terms it has.
+    """
+
+    _recursive = False
+
+    def __init__(
+        self,
+        step_size: float | StepSize | Callable[[Array], Array],
+        *,
+        period: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(step_size, **options)
+        if self.momentum > 0.0:
+            raise InvalidInputError(f"{type(self).__name__} has no momentum; leave it out, or take SGD.")
+        self.period = None if period is None else integer("period", period, 1)
+
+    def rule(self, problem: Problem) -> StepRule:
+        count = as_sum(problem.cost).n_terms
+        if count is None:
+            raise MissingCapabilityError(
+                f"{type(self).__name__} needs a cost with a number of terms, and {type(problem.cost).__name__} has a "
+                "stream of them (n_terms is None); take SGD or Adam."
+            )
+        share = min(1.0, self.batch_size / count)
+        return VarianceReduced(self.period or max(1, round(1.0 / share)), share, self._recursive)
+
+
+class SRG(SVRG):
+    """Stochastic recursive gradients: as `SVRG`, but corrected from step to step (Kasai, Sato and Mishra 2018).
+
+    Parameters
+    ----------
+    step_size : float, StepSize or callable
+        As in `SGD`, with the same meaning.
+    period : int, optional
+        Steps between whole gradients; unless given, those of one pass over the terms.
+    **options : object
+        ``n_steps``, ``batch_size``, ``sampler``, ``retraction`` and ``average``, as in `SGD`.
+
+    Raises
+    ------
+    MissingCapabilityError
+        When the cost does not say how many terms it has.
+    """
+
+    _recursive = True

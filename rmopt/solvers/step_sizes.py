@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import callable_of, number, shown
+from rmopt.core.arguments import callable_of, integer, number, shown
 from rmopt.core.errors import InvalidInputError
 from rmopt.kernels.row_column import EXACT, FIXED, FRACTION
 
@@ -99,6 +99,39 @@ class InverseSqrt(StepSize):
     def __call__(self, t: Array) -> Array:
         """Return a / √(t + 1)."""
         return self.a / np.sqrt(np.asarray(t, dtype=float) + 1.0)
+
+
+@dataclass(frozen=True)
+class Cosine(StepSize):
+    """Half a cosine from a to `end` over some steps, after a straight rise (Loshchilov and Hutter 2017).
+
+    Attributes
+    ----------
+    a : float
+        The largest step size.
+    n_steps : int
+        Steps to the end, those of the rise included; afterwards it stays.
+    warm_up : int
+        Steps of the rise.
+    end : float
+    """
+
+    a: float
+    n_steps: int
+    warm_up: int = 0
+    end: float = 0.0
+
+    def __post_init__(self) -> None:
+        _hold(self, "a", above=0)
+        _hold(self, "end", least=0)
+        integer("Cosine: warm_up", self.warm_up, 0, integer("Cosine: n_steps", self.n_steps, 1) - 1)
+
+    def __call__(self, t: Array) -> Array:
+        """Return the rise, or the falling cosine."""
+        t = np.asarray(t, dtype=float)
+        share = np.clip((t - self.warm_up) / (self.n_steps - self.warm_up), 0.0, 1.0)
+        falling = self.end + 0.5 * (self.a - self.end) * (1.0 + np.cos(np.pi * share))
+        return np.where(t < self.warm_up, self.a * (t + 1.0) / max(self.warm_up, 1), falling)
 
 
 @dataclass(frozen=True)

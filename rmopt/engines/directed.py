@@ -1,0 +1,300 @@
+"""Stochastic steps along what is remembered of earlier gradients: momentum, Adam, variance reduction, averages."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.core.cost import FiniteSum
+from rmopt.core.errors import MissingCapabilityError
+from rmopt.core.manifold import FixedRankManifold, Manifold
+from rmopt.core.product import Parts
+from rmopt.core.retraction import Retraction
+from rmopt.engines.base import Engine, checked, diverged
+from rmopt.manifolds import Euclidean, Power, Product
+from rmopt.manifolds.arrays import ArrayManifold
+
+
+class Look:
+    """What a rule may ask at a point: gradients of some terms, or of all, and vectors carried from elsewhere.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    cost : FiniteSum
+    """
+
+    def __init__(self, manifold: Manifold, cost: FiniteSum) -> None:
+        self.manifold, self.cost = manifold, cost
+        self.carry = manifold.default_transport.on(manifold)
+
+    def gradient(self, point: Any, terms: Array) -> Any:
+        """Return the Riemannian gradient of the sum over some terms."""
+        ambient = self.cost.term_gradient(point, terms)
+        return self.manifold.euclidean_to_riemannian_gradient(point, ambient)
+
+    def whole_gradient(self, point: Any) -> Any:
+        """Return the Riemannian gradient of the sum over all terms."""
+        return self.manifold.euclidean_to_riemannian_gradient(point, self.cost.gradient(point))
+
+
+class StepRule(ABC):
+    """What direction a step takes. What it remembers is a named tuple of points, tangent vectors and numbers."""
+
+    @abstractmethod
+    def begin(self, look: Look, point: Any) -> Any:
+        """Return what is remembered before the first step."""
+
+    @abstractmethod
+    def direction(self, look: Look, point: Any, terms: Array, memory: Any, step: int) -> tuple[Any, Any]:
+        """Return a tangent vector, of which the step is a negative multiple, and what is remembered of it here."""
+
+    @abstractmethod
+    def carried(self, look: Look, start: Any, end: Any, memory: Any) -> Any:
+        """Return what is remembered at the end of a step."""
+
+
+class Plain(StepRule):
+    """The gradient of the step's terms."""
+
+    def begin(self, look: Look, point: Any) -> tuple[()]:
+        return ()
+
+    def direction(self, look: Look, point: Any, terms: Array, memory: Any, step: int) -> tuple[Any, Any]:
+        return look.gradient(point, terms), memory
+
+    def carried(self, look: Look, start: Any, end: Any, memory: Any) -> Any:
+        return memory
+
+
+class Speed(NamedTuple):
+    """The sum of earlier gradients, each of them weighted by its age."""
+
+    speed: Any
+
+
+@dataclass(frozen=True)
+class Momentum(StepRule):
+    """The gradient, and a share of the direction before (Polyak 1964).
+
+    Attributes
+    ----------
+    share : float
+    """
+
+    share: float
+
+    def begin(self, look: Look, point: Any) -> Speed:
+        return Speed(look.manifold.zero_vector(point))
+
+    def direction(self, look: Look, point: Any, terms: Array, memory: Speed, step: int) -> tuple[Any, Speed]:
+        speed = memory.speed * self.share + look.gradient(point, terms)
+        return speed, Speed(speed)
+
+    def carried(self, look: Look, start: Any, end: Any, memory: Speed) -> Speed:
+        return Speed(look.carry(start, end, memory.speed))
+
+
+class Moments(NamedTuple):
+    """The mean of earlier gradients, that of their squares, and the largest one of these."""
+
+    mean: Any
+    squares: Any
+    largest: Any
+
+
+@dataclass(frozen=True)
+class Adaptive(StepRule):
+    """Adam and AMSGrad on manifolds (Bécigneul and Ganea 2019).
+
+    Squares are those of the lengths in each factor of a product; in a flat space they are those of each entry.
+
+    Attributes
+    ----------
+    betas : (float, float)
+    eps : float
+    amsgrad : bool
+    """
+
+    betas: tuple[float, float]
+    eps: float
+    amsgrad: bool
+
+    def begin(self, look: Look, point: Any) -> Moments:
+        zero = look.manifold.zero_vector(point)
+        none = _squares(look.manifold, point, zero)
+        return Moments(zero, none, none)
+
+    def direction(
+        self, look: Look, point: Any, terms: Array, memory: Moments, step: int
+    ) -> tuple[Any, Moments]:
+        gradient, (first, second) = look.gradient(point, terms), self.betas
+        mean = memory.mean * first + gradient * (1.0 - first)
+        squares = memory.squares * second + _squares(look.manifold, point, gradient) * (1.0 - second)
+        largest = _larger(memory.largest, squares) if self.amsgrad else squares
+        # Both means begin at zero; this takes out what they lack for it.
+        early, others = 1.0 - first ** (step + 1), 1.0 - second ** (step + 1)
+        corrected = _divided(mean * (1.0 / early), largest * (1.0 / others), self.eps)
+        return corrected, Moments(mean, squares, largest)
+
+    def carried(self, look: Look, start: Any, end: Any, memory: Moments) -> Moments:
+        return memory._replace(mean=look.carry(start, end, memory.mean))
+
+
+def _squares(manifold: Any, point: Any, vector: Any) -> Any:
+    # Subclasses may have another metric, or be quotients, where entries mean nothing.
+    if type(manifold) in (Product, Power):
+        return Parts(
+            [_squares(*of_factor) for of_factor in zip(manifold.factors, point, vector, strict=True)]
+        )
+    if type(manifold) is Euclidean:
+        return vector * vector
+    return np.float64(manifold.inner_product(point, vector, vector))
+
+
+def _larger(one: Any, other: Any) -> Any:
+    if isinstance(one, Parts):
+        return Parts([_larger(*pair) for pair in zip(one, other, strict=True)])
+    return np.maximum(one, other)
+
+
+def _divided(mean: Any, squares: Any, eps: float) -> Any:
+    if isinstance(squares, Parts):
+        return Parts([_divided(*pair, eps) for pair in zip(mean, squares, strict=True)])
+    return mean * (1.0 / (np.sqrt(squares) + eps))
+
+
+class Known(NamedTuple):
+    """A point and an estimate of the whole gradient there, divided by the number of steps in a pass."""
+
+    point: Any
+    gradient: Any
+
+
+@dataclass(frozen=True)
+class VarianceReduced(StepRule):
+    """The gradient of some terms, corrected by what these terms say where the whole gradient is known.
+
+    Every `period` steps the whole gradient is taken. Between them it is known at the point where it was taken (SVRG:
+    Zhang, Reddi and Sra 2016), or estimated from step to step (SRG: Kasai, Sato and Mishra 2018).
+
+    Attributes
+    ----------
+    period : int
+    share : float
+        Terms of a step over all terms: a step is as long as one of `Plain`.
+    recursive : bool
+        From step to step.
+    """
+
+    period: int
+    share: float
+    recursive: bool
+
+    def begin(self, look: Look, point: Any) -> Known:
+        return Known(point, look.manifold.zero_vector(point))
+
+    def direction(self, look: Look, point: Any, terms: Array, memory: Known, step: int) -> tuple[Any, Known]:
+        if step % self.period == 0:
+            gradient = look.whole_gradient(point) * self.share
+            return gradient, Known(point, gradient)
+        there = look.gradient(memory.point, terms) - memory.gradient
+        gradient = look.gradient(point, terms) - look.carry(memory.point, point, there)
+        return gradient, Known(point, gradient) if self.recursive else memory
+
+    def carried(self, look: Look, start: Any, end: Any, memory: Known) -> Known:
+        return memory
+
+
+@dataclass(frozen=True)
+class DirectedState:
+    """A point, what the rule remembers, the mean of the points so far, and counters."""
+
+    point: Any
+    memory: Any
+    average: Any
+    averaged: int = 0
+    steps: int = 0
+    updates: int = 0
+
+
+@dataclass(frozen=True)
+class DirectedEngine(Engine):
+    """Steps along the direction of a rule, on any manifold, for any sum of terms.
+
+    Attributes
+    ----------
+    manifold : Manifold
+    cost : FiniteSum
+    retraction : Retraction
+    batch_size : int
+        Terms per step.
+    rule : StepRule
+    average_from : int, optional
+        The step from which on points are averaged (Tripuraneni et al. 2018): the point of the run is their mean.
+    """
+
+    manifold: Manifold
+    cost: FiniteSum
+    retraction: Retraction
+    batch_size: int
+    rule: StepRule
+    average_from: int | None = None
+    _look: Look = field(init=False, repr=False)
+    _towards: Callable[[Any, Any], Any] | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_look", Look(self.manifold, self.cost))
+        object.__setattr__(self, "_towards", None if self.average_from is None else towards(self.manifold))
+
+    def load(self, point: Any) -> DirectedState:
+        return DirectedState(point, self.rule.begin(self._look, point), point)
+
+    # Overflow is reported once, by the length of the direction.
+    @np.errstate(all="ignore")
+    def advance(self, state: DirectedState, schedule: Array, etas: Array) -> DirectedState:
+        schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
+        look, manifold = self._look, self.manifold
+        for terms, eta in zip(schedule, etas, strict=True):
+            direction, memory = self.rule.direction(look, state.point, terms, state.memory, state.steps)
+            length = manifold.norm(state.point, direction)
+            if not np.isfinite(length):
+                raise diverged(state.steps, eta)
+            state = replace(state, memory=memory, steps=state.steps + 1)
+            if length > 0.0:
+                point = self.retraction(manifold, state.point, direction, -eta)
+                memory = self.rule.carried(look, state.point, point, memory)
+                state = replace(state, point=point, memory=memory, updates=state.updates + 1)
+            if self._towards is not None and state.steps > (self.average_from or 0):
+                aside, count = self._towards(state.average, state.point), state.averaged + 1
+                # The first point is their mean.
+                average = (
+                    state.point if count == 1 else manifold.retraction(state.average, aside * (1.0 / count))
+                )
+                state = replace(state, average=average, averaged=count)
+        return state
+
+    def dump(self, state: DirectedState) -> Any:
+        return state.average if state.averaged else state.point
+
+
+def towards(manifold: Manifold) -> Callable[[Any, Any], Any]:
+    """Return a map of two points to a tangent vector at the first that leads near the other: `log`, or a projection.
+
+    Raises
+    ------
+    MissingCapabilityError
+        On manifolds that have no logarithm and are no submanifolds of a space of matrices.
+    """
+    if manifold.knows("log"):
+        return manifold.log
+    if not isinstance(manifold, FixedRankManifold | ArrayManifold):
+        raise MissingCapabilityError(
+            f"the points of {manifold} cannot be averaged, for it has no logarithm (`log`); leave out `average`."
+        )
+    return lambda a, b: manifold.projection(a, manifold.embed_point(b) - manifold.embed_point(a))  # type: ignore[operator]

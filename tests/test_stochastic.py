@@ -1,0 +1,281 @@
+"""Stochastic solvers beside SGD: against torch's, by closed forms, and their laws on every kind of manifold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+from rmopt import InvalidInputError, MissingCapabilityError, Problem
+from rmopt.core import FiniteSum, Parts
+from rmopt.costs import LOSSES, BilinearSum, OnFactors
+from rmopt.manifolds import (
+    Euclidean,
+    FixedRankEmbedded,
+    FixedRankFactors,
+    Grassmann,
+    Product,
+    PSDFactors,
+    Sphere,
+)
+from rmopt.solvers import SGD, SRG, SVRG, Adam, Constant, Cosine, TrustRegions
+from rmopt.testing import parametrize_with_laws
+
+Array = np.ndarray
+
+
+class LeastSquares(FiniteSum):
+    """½ Σ (aᵢᵀx − bᵢ)²."""
+
+    def __init__(self, rows: int = 40, width: int = 4) -> None:
+        rng = np.random.default_rng(0)
+        self.A, self.b = rng.standard_normal((rows, width)), rng.standard_normal((rows, 1))
+
+    n_terms = property(lambda self: len(self.A))
+
+    def value(self, point: Array) -> float:
+        return 0.5 * float(np.sum((self.A @ point - self.b) ** 2))
+
+    def gradient(self, point: Array) -> Array:
+        return self.term_gradient(point, np.arange(len(self.A)))
+
+    def term_gradient(self, point: Array, terms: Array) -> Array:
+        A = self.A[terms]
+        return A.T @ (A @ point - self.b[terms])
+
+
+class PCA(FiniteSum):
+    """−½ Σ ‖Uᵀxᵢ‖²."""
+
+    def __init__(self, rows: int = 200, width: int = 6) -> None:
+        rng = np.random.default_rng(1)
+        self.X = rng.standard_normal((rows, width)) * np.geomspace(2.0, 0.3, width)
+
+    n_terms = property(lambda self: len(self.X))
+
+    def value(self, point: Array) -> float:
+        return -0.5 * float(np.sum((self.X @ point) ** 2))
+
+    def gradient(self, point: Array) -> Array:
+        return self.term_gradient(point, np.arange(len(self.X)))
+
+    def term_gradient(self, point: Array, terms: Array) -> Array:
+        X = self.X[terms]
+        return -(X.T @ (X @ point))
+
+    def hessian(self, point: Array, direction: Array) -> Array:
+        return -(self.X.T @ (self.X @ direction))
+
+
+class Pair(FiniteSum):
+    """Both of them, on a product."""
+
+    def __init__(self) -> None:
+        self.one, self.other = PCA(40), LeastSquares(40)
+
+    n_terms = 40
+
+    def value(self, point: Parts) -> float:
+        return self.one.value(point[0]) + self.other.value(point[1])
+
+    def gradient(self, point: Parts) -> list[Array]:
+        return self.term_gradient(point, np.arange(40))
+
+    def term_gradient(self, point: Parts, terms: Array) -> list[Array]:
+        return [
+            cost.term_gradient(part, terms) for cost, part in zip((self.one, self.other), point, strict=True)
+        ]
+
+
+def bilinear() -> BilinearSum:
+    rng = np.random.default_rng(2)
+    rows, columns = rng.standard_normal((60, 6)), rng.standard_normal((60, 5))
+    truth = rng.standard_normal((6, 2)) @ rng.standard_normal((2, 5))
+    return BilinearSum(rows, columns, LOSSES["squared"], np.einsum("ij,jk,ik->i", rows, truth, columns))
+
+
+FLAT = Problem(Euclidean(4, 1), LeastSquares())
+SUBSPACE = Problem(Grassmann(6, 2), PCA())
+PLACES = [
+    FLAT, SUBSPACE, Problem(Sphere(6), PCA()), Problem(FixedRankEmbedded(6, 5, 2), bilinear()),
+    Problem(Product([Grassmann(6, 2), Euclidean(4, 1)]), Pair()),
+]  # fmt: skip
+SOLVERS = [
+    SGD(1e-3, momentum=0.9, n_steps=60), SGD(1e-3, average=True, n_steps=60), SVRG(1e-3, n_steps=60),
+    SRG(1e-3, n_steps=60, batch_size=3), Adam(1e-2, n_steps=60), Adam(1e-2, amsgrad=True, average=20, n_steps=60),
+]  # fmt: skip
+AVERAGED = [one for one in SOLVERS if one.average is not False]
+
+
+@parametrize_with_laws(
+    # No logarithm of a product with a matrix of one rank; averages of the others.
+    [(solver, place) for solver in SOLVERS for place in PLACES],
+    seeds=[0],
+)
+def test_laws_of_solvers(check: Any) -> None:
+    check()
+
+
+@pytest.mark.parametrize(
+    ("ours", "name", "options"),
+    [
+        (SGD(0.01, momentum=0.7, sampler=None), "SGD", {"lr": 0.01, "momentum": 0.7}),
+        (Adam(0.05), "Adam", {"lr": 0.05}),
+        (Adam(0.05, betas=(0.8, 0.9), eps=1e-3), "Adam", {"lr": 0.05, "betas": (0.8, 0.9), "eps": 1e-3}),
+        (Adam(0.05, amsgrad=True), "Adam", {"lr": 0.05, "amsgrad": True}),
+    ],
+    ids=["momentum", "adam", "betas", "amsgrad"],
+)
+def test_in_flat_space_they_are_those_of_torch(ours: Any, name: str, options: dict[str, Any]) -> None:
+    torch = pytest.importorskip("torch")
+    cost, schedule = FLAT.cost, np.random.default_rng(3).integers(40, size=(50, 1))
+    engine, start = ours.engine(FLAT), np.ones((4, 1))
+    found = engine.dump(engine.advance(engine.load(start), schedule, ours.step_size(np.arange(50))))
+    x = torch.tensor(start, requires_grad=True)
+    theirs = getattr(torch.optim, name)([x], **options)
+    for terms in schedule:
+        x.grad = torch.tensor(cost.term_gradient(x.detach().numpy(), terms))
+        theirs.step()
+    np.testing.assert_allclose(found, x.detach().numpy(), rtol=1e-12)
+
+
+def test_factors_of_products_have_step_sizes_of_their_own() -> None:
+    class Scaled(Pair):
+        def term_gradient(self, point: Parts, terms: Array) -> list[Array]:
+            one, other = super().term_gradient(point, terms)
+            return [1e4 * one, 1e-4 * other]
+
+    manifold = PLACES[-1].manifold
+    schedule, etas, start = (
+        np.arange(20)[:, None],
+        np.full(20, 0.01),
+        manifold.random_point(np.random.default_rng(4)),
+    )
+    ends = []
+    for cost in (Pair(), Scaled()):
+        engine = Adam(0.01, eps=1e-300).engine(Problem(manifold, cost))
+        ends.append(engine.dump(engine.advance(engine.load(start), schedule, etas)))
+    for one, other in zip(*ends, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [SVRG, SRG])
+@pytest.mark.parametrize("place", [FLAT, SUBSPACE], ids=["flat", "subspace"])
+def test_reduced_variance_leads_to_the_minimum_with_constant_steps(kind: Any, place: Problem) -> None:
+    length = {"FLAT": 0.02, "SUBSPACE": 0.01}["FLAT" if place is FLAT else "SUBSPACE"]
+    n_steps = 4000 if place is FLAT else 8000
+    found = kind(length, n_steps=n_steps).run(place, random_state=0).point
+    plain = SGD(length, n_steps=n_steps, engine="reference").run(place, random_state=0).point
+    gradients = [place.manifold.norm(x, place.riemannian_gradient(x)) for x in (found, plain)]
+    assert gradients[0] < 1e-8
+    assert gradients[1] > 1e-2
+
+
+def test_reduced_variance_is_unbiased_and_exact_at_a_known_point() -> None:
+    problem, x = SUBSPACE, SUBSPACE.manifold.random_point(np.random.default_rng(5))
+    rule = SVRG(0.1, batch_size=4).rule(problem)
+    engine = SVRG(0.1, batch_size=4).engine(problem)
+    look = engine._look
+    assert (rule.period, rule.share) == (50, 0.02)
+    first, memory = rule.direction(look, x, np.arange(4), rule.begin(look, x), 0)
+    np.testing.assert_allclose(first, 0.02 * problem.riemannian_gradient(x), rtol=1e-13)
+    # At the point itself no choice of terms matters.
+    again, _ = rule.direction(look, x, np.arange(4, 8), memory, 1)
+    np.testing.assert_allclose(again, first, rtol=1e-10, atol=1e-13)
+    y = problem.manifold.retraction(
+        x, problem.manifold.random_tangent_vector(x, np.random.default_rng(6)) * 0.1
+    )
+    whole = sum(rule.direction(look, y, np.arange(i, i + 4), memory, 1)[0] for i in range(0, 200, 4))
+    np.testing.assert_allclose(whole, problem.riemannian_gradient(y), rtol=1e-9, atol=1e-11)
+
+
+def test_averages() -> None:
+    schedule, etas = np.random.default_rng(7).integers(40, size=(30, 1)), np.full(30, 0.02)
+    plain, averaged = (SGD(0.02, momentum=0.3, average=one).engine(FLAT) for one in (False, 10))
+    state, points = plain.load(np.ones((4, 1))), []
+    for row, eta in zip(schedule, etas, strict=True):
+        state = plain.advance(state, row[None], np.array([eta]))
+        points.append(plain.dump(state))
+    mean = averaged.dump(averaged.advance(averaged.load(np.ones((4, 1))), schedule, etas))
+    np.testing.assert_allclose(mean, np.mean(points[10:], axis=0), rtol=1e-13)
+    # On a curved manifold: nearer to the minimum than where long steps end.
+    best = TrustRegions().run(SUBSPACE, random_state=0).point
+    apart = [
+        np.mean([
+            scipy.linalg.subspace_angles(
+                SGD(0.02, n_steps=2000, average=one, engine="reference").run(SUBSPACE, random_state=seed).point, best
+            ).max()
+            for seed in range(3)
+        ])
+        for one in (False, 500)
+    ]  # fmt: skip
+    assert apart[1] < 0.5 * apart[0]
+
+
+def test_cosine() -> None:
+    rule = Cosine(2.0, 110, warm_up=10, end=0.5)
+    etas = rule(np.arange(200))
+    np.testing.assert_allclose(etas[:10], 0.2 * np.arange(1, 11))
+    np.testing.assert_allclose([etas[10], etas[60], etas[110], etas[199]], [2.0, 1.25, 0.5, 0.5])
+    assert (np.diff(etas[10:111]) < 0).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: SGD(0.1, momentum=1.0), r"momentum = 1.0 must be a number"),
+        (lambda: Adam(0.1, betas=0.9), r"betas = 0.9 must be a sequence"),
+        (lambda: Adam(0.1, betas=(0.9,)), r"Adam has two betas"),
+        (lambda: Adam(0.1, betas=(0.9, 1.0)), r"betas = 1.0 must be a number"),
+        (lambda: Adam(0.1, eps=0), r"eps = 0 must be a positive number"),
+        (lambda: Adam(0.1, momentum=0.5), r"of which the first is its momentum"),
+        (lambda: SRG(0.1, momentum=0.5), r"SRG has no momentum"),
+        (lambda: SVRG(0.1, period=0), r"period = 0 must be a positive integer"),
+        (lambda: SGD(0.1, average=-1), r"average = -1 must be"),
+        (lambda: Cosine(1.0, 10, warm_up=10), r"warm_up = 10 must be an integer"),
+        (lambda: Constant(0.0), r"a = 0.0 must be a positive number"),
+    ],
+)
+def test_bad_input_is_named(make: Any, says: str) -> None:
+    with pytest.raises(InvalidInputError, match=says):
+        make()
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(MissingCapabilityError, match=r"remembers earlier steps, and compiled steps do not"):
+        SGD(0.1, momentum=0.5, engine="compiled").run(PLACES[3], random_state=0)
+    with pytest.raises(MissingCapabilityError, match=r"cannot be averaged, for it has no logarithm"):
+        SGD(0.1, average=True).run(Problem(FixedRankFactors(6, 5, 2), OnFactors(bilinear())), random_state=0)
+
+    class Stream(PCA):
+        n_terms = None
+
+    stream = lambda rng, start, size: rng.integers(200, size=(size, 1))  # noqa: E731
+    with pytest.raises(MissingCapabilityError, match=r"SVRG needs a cost with a number of terms"):
+        SVRG(0.1, sampler=stream).run(Problem(Grassmann(6, 2), Stream()), random_state=0)
+
+
+def test_quotients_have_no_entries() -> None:
+    """Adam's path on factors of a matrix does not depend on the factor that stands for it."""
+    target = np.diag([3.0, 2.0, 1.0, 0.5])
+
+    class Fit(FiniteSum):
+        n_terms = 1
+
+        def value(self, point: Array) -> float:
+            return 0.25 * float(np.sum((point @ point.T - target) ** 2))
+
+        def gradient(self, point: Array) -> Array:
+            return (point @ point.T - target) @ point
+
+        def term_gradient(self, point: Array, terms: Array) -> Array:
+            return self.gradient(point)
+
+    rng = np.random.default_rng(8)
+    Y, turn = rng.standard_normal((4, 2)), np.linalg.qr(rng.standard_normal((2, 2)))[0]
+    engine = Adam(0.05).engine(Problem(PSDFactors(4, 2), Fit()))
+    schedule, etas = np.zeros((30, 1), dtype=int), np.full(30, 0.05)
+    one, other = (engine.dump(engine.advance(engine.load(start), schedule, etas)) for start in (Y, Y @ turn))
+    np.testing.assert_allclose(one @ one.T, other @ other.T, rtol=1e-9, atol=1e-12)
