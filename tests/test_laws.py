@@ -37,9 +37,11 @@ from rmopt.engines import (
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import (
     FIXED_RANK_RETRACTIONS,
+    FRAME_RETRACTIONS,
     GRASSMANN_RETRACTIONS,
     POSITIVE_DEFINITE_RETRACTIONS,
     PSD_RETRACTIONS,
+    SPHERE_RETRACTIONS,
     PolarFactors,
     SecondOrder,
 )
@@ -76,6 +78,8 @@ def test_the_catalogue_has_every_retraction_and_every_bilinear_engine() -> None:
             *PSD_RETRACTIONS.values(),
             *POSITIVE_DEFINITE_RETRACTIONS.values(),
             *GRASSMANN_RETRACTIONS.values(),
+            *SPHERE_RETRACTIONS.values(),
+            *FRAME_RETRACTIONS.values(),
             PolarFactors(),
         )
     }

@@ -72,8 +72,8 @@ class Sphere(ArrayManifold):
         self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
     ) -> Array:
         """Return P(H) − ξ ⟨X, G⟩ for the Euclidean gradient G and its derivative H along ξ."""
-        bend = self.products(point, dense(euclidean_gradient))
-        return self.projection(point, dense(euclidean_hessian) - tangent_vector * bend)
+        bend = tangent_vector * self.products(point, dense(euclidean_gradient))
+        return self.projection(point, np.subtract(dense(euclidean_hessian), bend, out=bend))
 
     # Geodesics
 

@@ -12,7 +12,7 @@ from rmopt.retractions.grassmann import QR, Exponential, Polar
 
 
 class Normalisation(Retraction):
-    """R(ξ) = (X + ξ) / |X + ξ|; the manifold says by `normalised` what has length 1."""
+    """R(ξ) = (X + ξ) / ‖X + ξ‖; the manifold says by `normalised` what has length 1."""
 
     order = 2
     name = "normalisation"
