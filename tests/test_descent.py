@@ -320,6 +320,26 @@ def test_a_hybrid_run_is_cut_off_in_both_halves(tmp_path: Path) -> None:
         same_bits(unbroken, parted)
 
 
+def test_a_refused_step_is_tried_again_without_new_products(tmp_path: Path) -> None:
+    problem = PLACES["grassmann qr"][0]
+    cost = CountedTwice(problem.cost)
+    near, far = (TrustRegions(first_radius=radius, tol=1e-9) for radius in (0.3, 1e3))
+    states = list(far.iterate(Problem(problem.manifold, cost), random_state=1))
+    refused = [place for place, state in enumerate(states) if state.memory[1]]
+    assert refused
+    for place in refused:
+        assert states[place + 1].counts[2] == states[place].counts[2]
+    assert cost.calls["hessians"] == states[-1].counts[2]
+    assert near.run(problem, random_state=1).history[1]["step_length"] == pytest.approx(0.3)
+    unbroken = far.run(problem, random_state=1)
+    for budget in range(1, unbroken.steps):
+        for most in (budget, 200):
+            solver = TrustRegions(first_radius=1e3, tol=1e-9, max_iterations=most)
+            kept = Checkpoint(tmp_path / f"{budget}.npz", every_seconds=0)
+            parted = solver.run(problem, random_state=1, checkpoint=kept)
+        same_bits(unbroken, parted)
+
+
 # Counts, transports, Hessians, preconditioners
 
 
@@ -550,6 +570,7 @@ def test_stop_criteria_look_at_metrics_and_are_values() -> None:
         (lambda: LBFGS(0), r"memory = 0"),
         (lambda: StrongWolfe(0.3, 0.2), r"flatness = 0.2"),
         (lambda: TrustRegions(max_inner=0), r"max_inner = 0"),
+        (lambda: TrustRegions(first_radius=0.0), r"first_radius = 0"),
     ],
 )
 def test_bad_input_is_named(make: Any, says: str) -> None:

@@ -101,6 +101,8 @@ class Oracle:
         # The last ambient gradient, for products with the Hessian at the same point.
         self._ambient: tuple[Any, Any] = (None, None)
         self._preconditioners: list[tuple[Any, Any]] = []
+        # A point, and products with the Hessian there that a shorter step may need again.
+        self.products: tuple[Any, list[Any]] = (None, [])
         self.last_cost = 0.0
         # Of ambient arrays; that of the first gradient, which was held against the points.
         self._shape: Any = None

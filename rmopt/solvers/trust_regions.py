@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 import scipy.optimize
 
-from rmopt.core.arguments import integer
+from rmopt.core.arguments import integer, number, optional
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import Transport
 from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
@@ -32,8 +32,12 @@ class ModelSolver(GradientSolver):
     """
 
     max_inner: int
-    # The bound, which the first product with the Hessian chooses, and whether the last step was refused.
-    begin_memory: ClassVar[tuple[float, int]] = (-1.0, 0)
+    first_radius: float | None = None
+
+    @property
+    def begin_memory(self) -> tuple[float, int]:
+        """The bound, below 0 until the first product with the Hessian chooses it, and whether a step was refused."""
+        return self.first_radius or -1.0, 0
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
         return work.first(point, lambda state: self.begin_memory, lambda state: 0)
@@ -107,6 +111,9 @@ class TrustRegions(ModelSolver):
         Stop when it is at most this long; in place of `tol`.
     max_inner : int
         Products with the Hessian in one step.
+    first_radius : float, optional
+        Of the trust region, in the preconditioner's norm; ten steps of steepest descent unless given. pymanopt begins
+        with an eighth of the manifold's `typical_dist`, which is right where the cost bends soon.
     retraction : Retraction or str, optional
         The manifold's default retraction unless given.
     transport : Transport or str, optional
@@ -132,11 +139,21 @@ class TrustRegions(ModelSolver):
         tol: float = 1e-6,
         gradient_norm: float | None = None,
         max_inner: int = 500,
+        first_radius: float | None = None,
         retraction: Retraction | str | None = None,
         transport: Transport | str | None = None,
     ) -> None:
         self.max_inner = integer("max_inner", max_inner, 1)
+        self.first_radius = optional(number, above=0)("first_radius", first_radius)
         self._settle(max_iterations, tol, gradient_norm, retraction, transport)
+
+    def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
+        state = super().advance(work, state, steps)
+        if steps == 0 and state.memory[1]:
+            # Where a run goes on after a refused step, the products of that step are found again; they counted then.
+            before = state._replace(memory=(4.0 * state.memory[0], 0))
+            self.minimised(work, before, work.hessian(state.point, state.gradient))
+        return state
 
     def is_inside(self, size: float, bound: float) -> bool:
         return size < 0.99 * bound
@@ -156,8 +173,11 @@ class TrustRegions(ModelSolver):
         self, work: Oracle, state: Iterate, product: Callable[[Any], Any]
     ) -> tuple[Any, float, float, float]:
         """Return a step, what it promises, its size, and the radius; sizes are in the preconditioner's norm."""
-        point, gradient, radius = state.point, state.gradient, state.memory[0]
+        point, gradient, (radius, refused) = state.point, state.gradient, state.memory
         inner, precondition = work.inner, work.preconditioner(point)
+        if not (refused and work.products[0] is point):
+            work.products = point, []
+        known = work.products[1]
         step = bent = None
         residual = gradient
         z = residual if precondition is None else precondition(residual)
@@ -166,8 +186,11 @@ class TrustRegions(ModelSolver):
         # Superlinear when it comes near: the shorter the gradient, the more exact the step, but not past the end.
         exact = max((state.norm / state.first_norm) ** 0.5, 0.3 * self.limit(state) / state.norm)
         enough = rz * min(0.1, exact) ** 2
-        for _ in range(self.max_inner):
-            Hp = product(p)
+        for k in range(self.max_inner):
+            Hp = known[k] if k < len(known) else product(p)
+            # A refused step is tried again at most a quarter as long, on the same way.
+            if k == len(known) and ss <= radius * radius / 16.0:
+                known.append(Hp)
             curvature = inner(point, p, Hp)
             if radius < 0.0:
                 # Ten steps of steepest descent, or the scale of the manifold where there is no curvature to tell.
