@@ -66,6 +66,11 @@ class Iterate(NamedTuple):
     best: tuple[float, float, int] = (inf, inf, 0)
 
 
+def counts_of(state: Iterate) -> dict[str, int]:
+    """Return what was evaluated so far, by name."""
+    return dict(zip(COUNTED, state.counts, strict=True))
+
+
 class Oracle:
     """A problem as solvers of whole gradients ask it: by point, without checks, and counted.
 
@@ -299,10 +304,10 @@ class GradientSolver(Solver):
         """Do one iteration, from a point that is not stationary."""
 
     def observe(self, work: Oracle, state: Iterate) -> dict[str, float]:
-        """Return cost, gradient norm, step size and length, and the number of evaluations of the cost."""
+        """Return cost, gradient norm, step size and length, and what was evaluated so far."""
         return {
             "cost": state.cost, "gradient_norm": state.norm, "step_size": state.step_size,
-            "step_length": state.step_length, "evaluations": state.counts[0],
+            "step_length": state.step_length, **counts_of(state),
         }  # fmt: skip
 
     def finished(self, work: Oracle, state: Iterate) -> str | None:
@@ -330,5 +335,4 @@ class GradientSolver(Solver):
         )
 
     def conclude(self, result: Result, work: Oracle, state: Iterate) -> Result:
-        counts = dict(zip(COUNTED, state.counts, strict=True))
-        return replace(result, counts=counts)
+        return replace(result, counts=counts_of(state))
