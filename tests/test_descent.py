@@ -6,6 +6,7 @@ import itertools
 import re
 import threading
 from dataclasses import FrozenInstanceError, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,6 +56,7 @@ from rmopt.solvers import (
     GradientNorm,
     Hybrid,
     LineSearchSolver,
+    MaxEvaluations,
     MaxSeconds,
     MaxSteps,
     NotFinite,
@@ -325,6 +327,30 @@ def test_a_hybrid_run_is_cut_off_in_both_halves(tmp_path: Path) -> None:
         same_bits(unbroken, parted)
 
 
+def test_a_refused_step_is_tried_again_without_new_products(tmp_path: Path) -> None:
+    problem = PLACES["grassmann qr"][0]
+    cost = CountedTwice(problem.cost)
+    near, far = (TrustRegions(first_radius=radius, tol=1e-9) for radius in (0.3, 1e3))
+    states = list(far.iterate(Problem(problem.manifold, cost), random_state=1))
+    refused = [place for place, state in enumerate(states) if state.memory[1]]
+    assert refused
+    for place in refused:
+        assert states[place + 1].counts[2] == states[place].counts[2]
+    assert cost.calls["hessians"] == states[-1].counts[2]
+    assert near.run(problem, random_state=1).history[1]["step_length"] == pytest.approx(0.3)
+
+    class Wide(Hybrid):
+        near = far
+
+    for make in (partial(TrustRegions, first_radius=1e3, tol=1e-9), partial(Wide, switch=10.0, tol=1e-9)):
+        unbroken = make(max_iterations=200).run(problem, random_state=1)
+        for budget in range(1, unbroken.steps):
+            kept = Checkpoint(tmp_path / f"{make.func.__name__} {budget}.npz", every_seconds=0)
+            for most in (budget, 200):
+                parted = make(max_iterations=most).run(problem, random_state=1, checkpoint=kept)
+            same_bits(unbroken, parted)
+
+
 # Counts, transports, Hessians, preconditioners
 
 
@@ -343,7 +369,10 @@ def test_counts_are_those_of_the_calls(solver: str, bends: bool) -> None:
             cost.calls.pop("hessians")
         assert told == cost.calls, place
         assert result.converged
-        assert result.history[-1]["evaluations"] == result.counts["costs"]
+        assert result.counts.items() <= result.history[-1].items()
+        for name in result.counts:
+            counts = [row[name] for row in result.history]
+            assert counts == sorted(counts)
 
 
 @each_row(
@@ -494,6 +523,8 @@ def stopped(criterion: Any, solver: Any = None, recorder: Recorder | None = None
     [
         (MaxSteps(3), "3 steps", False),
         (MaxSeconds(0.0), "0 seconds", False),
+        (MaxEvaluations(7), "7 costs", False),
+        (MaxEvaluations(4, "gradients"), "4 gradients", False),
         (GradientNorm(1e-2), "a gradient of length", True),
         (GradientNorm(1e-2, relative=True), "a gradient of length", True),
         (Below(1e-3), "a cost of", True),
@@ -556,6 +587,11 @@ def test_stop_criteria_look_at_metrics_and_are_values() -> None:
         ),
         (lambda: stopped(5), r"stop = 5 must be a function"),
         (lambda: MaxSteps(-1), r"steps = -1"),
+        (lambda: MaxEvaluations(-1), r"evaluations = -1"),
+        (
+            lambda: stopped(MaxEvaluations(9, "prices")),
+            r"looks at 'prices', and the rows of this run hold step",
+        ),
         (lambda: MaxSeconds(float("nan")), r"seconds = nan"),
         (lambda: GradientNorm(-1.0), r"length = -1.0"),
         (lambda: Stagnation(0), r"rows = 0"),
@@ -565,6 +601,7 @@ def test_stop_criteria_look_at_metrics_and_are_values() -> None:
         (lambda: LBFGS(0), r"memory = 0"),
         (lambda: StrongWolfe(0.3, 0.2), r"flatness = 0.2"),
         (lambda: TrustRegions(max_inner=0), r"max_inner = 0"),
+        (lambda: TrustRegions(first_radius=0.0), r"first_radius = 0"),
     ],
 )
 def test_bad_input_is_named(make: Any, says: str) -> None:

@@ -34,6 +34,7 @@ from rmopt.costs import GossipCost
 from rmopt.engines import OneProcess
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import Grassmann, Power
+from rmopt.solvers import Checkpoint, MaxSteps, Recorder
 
 M, N, R = 14, 23, 3
 REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
@@ -247,7 +248,7 @@ def test_rtrmc_meets_an_independent_optimum() -> None:
     known, Y, _ = instance(7)
     cost = MatrixCompletion(table(known, Y), 1, 0.1)
     problem = Problem(Grassmann(M, R), cost)
-    ours = PymanoptSolver("TrustRegions", min_gradient_norm=1e-9).run(problem, random_state=0).point
+    ours = RTRMC(R, max_iterations=100, tol=0.0).learn(cost, None, 0)
     rng = np.random.default_rng(0)
 
     def factors(x: np.ndarray) -> float:
@@ -260,6 +261,32 @@ def test_rtrmc_meets_an_independent_optimum() -> None:
     ]
     assert cost.value(ours) < min(found) * 1.05
     assert problem.manifold.norm(ours, problem.riemannian_gradient(ours)) < 1e-8
+
+
+@pytest.mark.parametrize("make", [RTRMC, RCGMC])
+def test_batch_methods_are_measured_stopped_and_gone_on_with(make: Any, tmp_path: Path) -> None:
+    known, Y, _ = instance(7)
+    manifold = Grassmann(M, R)
+    start = manifold.random_point(np.random.default_rng(1))
+
+    def run(budget: int, **options: Any) -> Any:
+        problem = Problem(manifold, MatrixCompletion(table(known, Y), 1, 0.1))
+        solver = make(R, max_iterations=budget, tol=1e-9).solver(manifold)
+        return solver.run(problem, start, random_state=0, **options)
+
+    cost = MatrixCompletion(table(known, Y), 1, 0.1)
+    unbroken = run(12, recorder=Recorder({"again": cost.value}))
+    assert all(row["cost"] == row["again"] for row in unbroken.history)
+    for budget in (5, 12):
+        kept = Checkpoint(tmp_path / "run.npz")
+        parted = run(budget, checkpoint=kept, recorder=Recorder({"again": cost.value}))
+    np.testing.assert_array_equal(parted.point, unbroken.point)
+    assert parted.counts == unbroken.counts
+    assert run(12, stop=MaxSteps(3)).steps == 3
+    # pymanopt's solver ends at the same cost.
+    name = {"RTRMC": "TrustRegions", "RCGMC": "ConjugateGradient"}[make.__name__]
+    there = PymanoptSolver(name, min_gradient_norm=1e-7).run(Problem(manifold, cost), start, random_state=0)
+    assert cost.value(run(500).point) < cost.value(there.point) * (1.0 + 1e-9)
 
 
 # Data

@@ -98,7 +98,7 @@ def scaled_inverse(curvature: Array, tangent: Array) -> Array:
     scale = np.trace(curvature) / len(curvature)
     if scale == 0.0:
         return tangent
-    return np.linalg.solve(curvature / scale + 1e-12 * np.eye(len(curvature)), tangent.T).T
+    return tangent @ np.linalg.inv(curvature / scale + 1e-12 * np.eye(len(curvature)))
 
 
 class MatrixCompletion(OwnedData):
@@ -182,7 +182,12 @@ class MatrixCompletion(OwnedData):
         return self._solve(point).total
 
     def gradient(self, point: Array) -> Array:
-        return self._gradient(self._solve(point), point)
+        return self.value_and_gradient(point)[1]
+
+    def value_and_gradient(self, point: Array) -> tuple[float, Array]:
+        """Return cost and Euclidean gradient, which come of one pass over the entries."""
+        solved = self._solve(point)
+        return solved.total, self._gradient(solved, point)
 
     def hessian(self, point: Array, direction: Array) -> Array:
         """Return the derivative of the Euclidean gradient along a direction, shape (m, r)."""
@@ -243,7 +248,8 @@ class MatrixCompletion(OwnedData):
         if cuts is None:
             total, failed = kernels.solve_piece(*given, 0, n, inner, parts[0])
         else:
-            total, failed = kernels.solve_columns(*given, cuts, inner, parts)
+            totals, places = kernels.solve_columns(*given, cuts, inner, parts)
+            total, failed = float(totals.sum()), int(places.max())
         if failed >= 0 and not np.isfinite(U).all():
             raise InvalidInputError(f"{where}the point holds NaN or infinity; look where it comes from.")
         if failed >= 0:

@@ -18,13 +18,13 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from problems.door import array_of, begin, file_path, seedable
 from problems.subspace.cost import KnownEntries, MatrixCompletion, columns_of, known_entries, predictions
-from problems.subspace.training import GossipPlan, descent, gossip
-from rmopt.core import InvalidInputError
+from problems.subspace.training import GossipPlan, gossip
+from rmopt.core import InvalidInputError, Problem
 from rmopt.core.arguments import Checked, bounded, flag, integer, number, optional, shown
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.engines.threads import one_blas_thread
 from rmopt.manifolds import Grassmann
-from rmopt.solvers import Recorder
+from rmopt.solvers import ConjugateGradient, GradientSolver, Recorder, StrongWolfe, TrustRegions
 
 Array = np.ndarray
 
@@ -399,7 +399,7 @@ class GossipMatrixCompletion(CompletionEstimator):
 class BatchCompletion(CompletionEstimator):
     """Matrix completion by one batch solver that sees all columns.
 
-    The optimizer is pymanopt's on `Grassmann`; the start is a truncated SVD of the known entries.
+    The start is a truncated SVD of the known entries.
 
     Parameters
     ----------
@@ -440,28 +440,36 @@ class BatchCompletion(CompletionEstimator):
     True
     """
 
-    optimizer: ClassVar[str]
-
     _: KW_ONLY
     max_iterations: Annotated[int, bounded(integer, 1)] = 15
     tol: Annotated[float, bounded(number, least=0)] = 1e-6
 
     def learn(self, tasks: MatrixCompletion, start: Array | None, seed: int) -> Array:
         U = leading_subspace(tasks, self.rank, seed) if start is None else start
-        found, self.n_iter_ = descent(self.optimizer, tasks, U, self.max_iterations, self.tol, seed)
-        return found
+        manifold = Grassmann(*U.shape)
+        result = self.solver(manifold).run(Problem(manifold, tasks), U, random_state=seed)
+        self.n_iter_ = result.steps
+        return result.point
+
+    @abstractmethod
+    def solver(self, manifold: Grassmann) -> GradientSolver:
+        """Return the solver that learns."""
 
 
 class RTRMC(BatchCompletion):
     """Matrix completion by Riemannian trust regions, preconditioned (Boumal and Absil 2015)."""
 
-    optimizer = "TrustRegions"
+    def solver(self, manifold: Grassmann) -> GradientSolver:
+        radius = manifold.typical_dist / 8.0
+        return TrustRegions(max_iterations=self.max_iterations, tol=self.tol, first_radius=radius)
 
 
 class RCGMC(BatchCompletion):
     """Matrix completion by Riemannian conjugate gradients, preconditioned as in `RTRMC`."""
 
-    optimizer = "ConjugateGradient"
+    def solver(self, manifold: Grassmann) -> GradientSolver:
+        steps = StrongWolfe(flatness=0.3)
+        return ConjugateGradient("hybrid", steps, max_iterations=self.max_iterations, tol=self.tol)
 
 
 for kind in (RTRMC, RCGMC):

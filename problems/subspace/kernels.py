@@ -131,12 +131,15 @@ def solve_piece(known, U, gram, lam, first, last, inner, G):
 
 @njit(cache=True, parallel=True)
 def solve_columns(known, U, gram, lam, cuts, inner, parts):
-    """Solve the columns between consecutive `cuts` in parallel; `parts` receives each piece's gradient."""
+    """Solve the columns between consecutive `cuts` in parallel; `parts` receives each piece's gradient.
+
+    Returns what `solve_piece` does for each piece; a sum in here would be rounded by the number of threads.
+    """
     pieces = cuts.shape[0] - 1
     totals, failed = np.zeros(pieces), np.zeros(pieces, dtype=np.int64)
     for i in prange(pieces):
         totals[i], failed[i] = solve_piece(known, U, gram, lam, cuts[i], cuts[i + 1], inner, parts[i])
-    return totals.sum(), failed.max()
+    return totals, failed
 
 
 @njit(cache=True, nogil=True, fastmath=VECTOR)

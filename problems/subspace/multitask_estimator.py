@@ -10,11 +10,12 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 from problems.door import admit, begin, column_of_names, finite, in_range, positions, seedable, seen
 from problems.subspace.cost import MultitaskFeatures
-from problems.subspace.training import GossipPlan, descent, gossip
-from rmopt.core import InvalidInputError
+from problems.subspace.training import GossipPlan, gossip
+from rmopt.core import InvalidInputError, Problem
 from rmopt.core.arguments import Checked, array, bounded, flag, integer, number, one_of
 from rmopt.engines.threads import one_blas_thread
-from rmopt.solvers import Recorder
+from rmopt.manifolds import Grassmann
+from rmopt.solvers import Recorder, TrustRegions
 
 Array = np.ndarray
 
@@ -202,7 +203,8 @@ class MultitaskSubspace(Checked, RegressorMixin, BaseEstimator):
         ridge = 2.0 * max(cost.lam, 1e-6) * np.eye(cost.n_rows)
         alone = np.linalg.solve(grams + ridge, rights[..., None])[..., 0]
         start = np.linalg.svd(alone.T, full_matrices=True)[0][:, : self.rank].copy()
-        return descent("TrustRegions", cost, start, self.max_iterations, 1e-6, seed)[0]
+        solver = TrustRegions(max_iterations=self.max_iterations)
+        return solver.run(Problem(Grassmann(*start.shape), cost), start, random_state=seed).point
 
     def predict(self, X: Any, tasks: Any = None) -> Array:
         """Return the predictions of examples of tasks that `fit` saw.

@@ -16,7 +16,6 @@ from rmopt.core.graph import GRAPHS
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost
 from rmopt.engines import OneProcess, World
-from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import Euclidean, Grassmann, Power, frechet_mean
 from rmopt.retractions import GRASSMANN_RETRACTIONS
 from rmopt.solvers import Checkpoint, Constant, Gossip, InverseTime, Recorder, Result, SharedCheckpoint
@@ -203,19 +202,6 @@ def gossip(
         points = Parts([np.linalg.qr(part)[0] for part in result.point]) if flat else result.point
         mean = frechet_mean(manifold, list(points), tol=1e-9)
         return Gossiped(points, mean, cost.rho, float(cost.gaps(points).max()), *world.traffic, result)
-
-
-def descent(
-    optimizer: str, tasks: AgentSum, start: Array, max_iterations: int, tol: float, seed: int
-) -> tuple[Array, int]:
-    """Return where one of pymanopt's solvers comes to with all data in one place, and its number of iterations."""
-    problem = Problem(Grassmann(*start.shape), tasks)
-    length = problem.manifold.norm(start, problem.riemannian_gradient(start))
-    if length == 0.0:
-        return start, 0
-    solver = PymanoptSolver(optimizer, max_iterations=max_iterations, min_gradient_norm=tol * length)
-    result = solver.run(problem, start, random_state=seed)
-    return result.point, result.steps
 
 
 def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned: bool, seed: int) -> float:

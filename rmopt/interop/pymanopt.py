@@ -95,7 +95,7 @@ class Watch:
         row = {"step": number, "updates": number, "seconds": self.seconds, "cost": float(self.cost)}
         if np.isfinite(gradient_norm):
             row["gradient_norm"] = float(gradient_norm)
-        self.recorder.measure(self.point, row | {"evaluations": self.counts["costs"]})
+        self.recorder.measure(self.point, row | self.counts)
         self.recorder.advance(number)
         self.reason = None if self.stop is None else self.stop(self.recorder.rows)
         self.begun = time.perf_counter()

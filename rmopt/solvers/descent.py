@@ -65,6 +65,11 @@ class Iterate(NamedTuple):
     best: tuple[float, float, int] = (inf, inf, 0)
 
 
+def counts_of(state: Iterate) -> dict[str, int]:
+    """Return what was evaluated so far, by name."""
+    return dict(zip(COUNTED, state.counts, strict=True))
+
+
 class Oracle:
     """A problem as solvers of whole gradients ask it: by point, without checks, and counted.
 
@@ -100,6 +105,8 @@ class Oracle:
         # The last ambient gradient, for products with the Hessian at the same point.
         self._ambient: tuple[Any, Any] = (None, None)
         self._preconditioners: list[tuple[Any, Any]] = []
+        # A point, and products with the Hessian there that a shorter step may need again.
+        self.products: tuple[Any, list[Any]] = (None, [])
         self.last_cost = 0.0
         # Of ambient arrays; that of the first gradient, which was held against the points.
         self._shape: Any = None
@@ -284,10 +291,10 @@ class GradientSolver(CheckedValue, Solver):
         """Do one iteration, from a point that is not stationary."""
 
     def observe(self, work: Oracle, state: Iterate) -> dict[str, float]:
-        """Return cost, gradient norm, step size and length, and the number of evaluations of the cost."""
+        """Return cost, gradient norm, step size and length, and what was evaluated so far."""
         return {
             "cost": state.cost, "gradient_norm": state.norm, "step_size": state.step_size,
-            "step_length": state.step_length, "evaluations": state.counts[0],
+            "step_length": state.step_length, **counts_of(state),
         }  # fmt: skip
 
     def finished(self, work: Oracle, state: Iterate) -> str | None:
@@ -315,5 +322,4 @@ class GradientSolver(CheckedValue, Solver):
         )
 
     def conclude(self, result: Result, work: Oracle, state: Iterate) -> Result:
-        counts = dict(zip(COUNTED, state.counts, strict=True))
-        return replace(result, counts=counts)
+        return replace(result, counts=counts_of(state))

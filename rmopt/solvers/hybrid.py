@@ -48,6 +48,11 @@ class Hybrid(GradientSolver):
         state = self.far.begin(work, point)
         return state._replace(memory=(state.memory, self.near.begin_memory))
 
+    def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
+        if steps == 0:
+            self.near.advance(work, state._replace(memory=state.memory[1]), 0)
+        return super().advance(work, state, steps)
+
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         far, near = state.memory
         if state.norm > self.switch * state.first_norm and work.preconditioner(state.point) is None:

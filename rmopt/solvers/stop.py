@@ -28,9 +28,9 @@ class Converged(str):
 class Stop(ABC):
     """A stopping criterion: a function of the rows so far, of which the last one is of now.
 
-    A row holds ``step``, ``updates`` and ``seconds``, what the solver observes (``cost``, ``gradient_norm`` and
-    ``step_size`` for solvers of whole gradients), and the metrics of a recorder. Any function of the rows that
-    returns a reason or None may stand in the place of a criterion.
+    A row holds ``step``, ``updates`` and ``seconds``, what the solver observes (for solvers of whole gradients
+    ``cost``, ``gradient_norm``, ``step_size`` and the counts of a `Result`), and the metrics of a recorder. Any
+    function of the rows that returns a reason or None may stand in the place of a criterion.
     """
 
     @abstractmethod
@@ -224,3 +224,24 @@ def seen(row: Row, name: str, criterion: Stop) -> float:
             f"Recorder({{{shown(name)}: function of the point}})."
         )
     return float(row[name])
+
+
+@dataclass(frozen=True)
+class MaxEvaluations(CheckedValue, Stop):
+    """Stop after so many evaluations of the cost, or of what else solvers of whole gradients count.
+
+    A step is never left half done, so that the last one may go beyond.
+
+    Parameters
+    ----------
+    evaluations : int
+    name : str
+        "costs", "gradients", "hessians" or "retractions".
+    """
+
+    evaluations: Annotated[int, integer]
+    name: str = "costs"
+
+    def __call__(self, rows: list[Row]) -> str | None:
+        count = seen(rows[-1], self.name, self)
+        return f"{self.evaluations} {self.name}" if count >= self.evaluations else None

@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.linalg
 import scipy.optimize
 
-from rmopt.core.arguments import bounded, integer
+from rmopt.core.arguments import bounded, integer, number, optional
 from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
 
 Map = Callable[[Any], Any]
@@ -33,8 +33,11 @@ class ModelSolver(GradientSolver):
 
     max_iterations: Annotated[int, integer] = 200
     max_inner: Annotated[int, bounded(integer, 1)] = 500
-    # The bound, which the first product with the Hessian chooses, and whether the last step was refused.
-    begin_memory: ClassVar[tuple[float, int]] = (-1.0, 0)
+
+    @property
+    def begin_memory(self) -> tuple[float, int]:
+        """The bound, below 0 until the first product with the Hessian chooses it, and whether a step was refused."""
+        return -1.0, 0
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
         return work.first(point, lambda state: self.begin_memory, lambda state: 0)
@@ -93,6 +96,7 @@ class ModelSolver(GradientSolver):
         """Return the bound after a step that brought this ratio of what the model promised."""
 
 
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class TrustRegions(ModelSolver):
     """Newton steps, solved inexactly by conjugate gradients within a trust region (Absil, Baker and Gallivan 2007).
 
@@ -112,6 +116,9 @@ class TrustRegions(ModelSolver):
         For differences of gradients.
     max_inner : int
         Products with the Hessian in one step.
+    first_radius : float, optional
+        Of the trust region, in the preconditioner's norm; ten steps of steepest descent unless given. pymanopt begins
+        with an eighth of the manifold's `typical_dist`, which is right where the cost bends soon.
 
     Examples
     --------
@@ -125,6 +132,20 @@ class TrustRegions(ModelSolver):
     >>> result.converged, result.steps < 20
     (True, True)
     """
+
+    first_radius: Annotated[float | None, optional(number, above=0)] = None
+
+    @property
+    def begin_memory(self) -> tuple[float, int]:
+        return self.first_radius or -1.0, 0
+
+    def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
+        state = super().advance(work, state, steps)
+        if steps == 0 and state.memory[1]:
+            # Where a run goes on after a refused step, the products of that step are found again; they counted then.
+            before = state._replace(memory=(4.0 * state.memory[0], 0))
+            self.minimised(work, before, work.hessian(state.point, state.gradient))
+        return state
 
     def is_inside(self, size: float, bound: float, promised: float) -> bool:
         return size < 0.99 * bound
@@ -144,8 +165,11 @@ class TrustRegions(ModelSolver):
         self, work: Oracle, state: Iterate, product: Callable[[Any], Any]
     ) -> tuple[Any, float, float, float]:
         """Return a step, what it promises, its size, and the radius; sizes are in the preconditioner's norm."""
-        point, gradient, radius = state.point, state.gradient, state.memory[0]
+        point, gradient, (radius, refused) = state.point, state.gradient, state.memory
         inner, precondition = work.inner, work.preconditioner(point)
+        if not (refused and work.products[0] is point):
+            work.products = point, []
+        known = work.products[1]
         step, residual = None, gradient
         z = residual if precondition is None else precondition(residual)
         rz = inner(point, residual, z)
@@ -153,8 +177,11 @@ class TrustRegions(ModelSolver):
         # Superlinear when it comes near: the shorter the gradient, the more exact the step, but not past the end.
         exact = max((state.norm / state.first_norm) ** 0.5, 0.3 * self.limit(state) / state.norm)
         enough = rz * min(0.1, exact) ** 2
-        for _ in range(self.max_inner):
-            Hp = product(p)
+        for k in range(self.max_inner):
+            Hp = known[k] if k < len(known) else product(p)
+            # A refused step is tried again at most a quarter as long, on the same way.
+            if k == len(known) and ss <= radius * radius / 16.0:
+                known.append(Hp)
             curvature = inner(point, p, Hp)
             if radius < 0.0:
                 # Ten steps of steepest descent, or the scale of the manifold where there is no curvature to tell.
