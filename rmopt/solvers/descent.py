@@ -267,6 +267,7 @@ class GradientSolver(CheckedValue, Solver):
     def prepare(self, problem: Problem, seed: int, first_step: int) -> Oracle:
         return Oracle(problem, self.retraction, self.transport)
 
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
         """Do one iteration."""
         if steps == 0:
@@ -275,8 +276,7 @@ class GradientSolver(CheckedValue, Solver):
         if state.stuck or state.norm == 0.0:
             return state._replace(steps=state.steps + 1)
         work.counts[:] = state.counts
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            done = self._step(work, state)
+        done = self._step(work, state)
         cost, norm, idle = state.best
         if done.cost < cost or done.norm < norm:
             return done._replace(best=(min(cost, done.cost), min(norm, done.norm), 0))
