@@ -8,10 +8,12 @@ from rmopt.costs.gossip import GossipCost
 from rmopt.costs.log_det import LogDetTriplet
 from rmopt.costs.losses import LOSSES, Loss, absolute, hinge, logistic, squared, squared_hinge
 from rmopt.costs.on_factors import OnFactors
+from rmopt.costs.residuals import AutomaticResiduals, ResidualSum
 
 __all__ = [
     "LOSSES",
     "AutomaticCost",
+    "AutomaticResiduals",
     "Bilinear",
     "BilinearSum",
     "ConvexCost",
@@ -26,6 +28,7 @@ __all__ = [
     "Pairing",
     "Pairs",
     "PairwiseDistance",
+    "ResidualSum",
     "SumOfCosts",
     "Trace",
     "TripletSum",

@@ -91,9 +91,13 @@ class AutomaticCost(Cost):
         return f"the cost {getattr(self.function, '__name__', 'function')}"
 
     def value(self, point: Any) -> float:
-        form, flat = self._taken(point)
-        given = [self.backend.given(array) for array in flat]
-        return self._number(self._function_of(form)(*given))
+        self._taken(point)
+        return self._number(self.evaluated(point))
+
+    def evaluated(self, point: Any) -> Any:
+        """Return what the function makes of a point, unchecked."""
+        given = [self.backend.given(array) for leaf in _leaves(point) for array in _arrays(leaf)]
+        return self.backend.plain(self._function_of(_form(point))(*given))
 
     def gradient(self, point: Any) -> Any:
         return self.value_and_gradient(point)[1]
@@ -369,15 +373,15 @@ def _with_blocks(point: Any, direction: Any) -> list[tuple[Any, Any]]:
         return [(point, direction)]
     if direction is None:
         return [(leaf, None) for leaf in _leaves(point)]
-    blocks = diagonal_blocks(direction, [matrix_shape(_shape(part)) for part in point])
+    blocks = diagonal_blocks(direction, [matrix_shape(ambient_shape(part)) for part in point])
     return [pair for i, part in enumerate(point) for pair in _with_blocks(part, blocks.get(i))]
 
 
-def _shape(part: Any) -> tuple[int, ...]:
-    """Return the shape of the ambient matrix of a part."""
-    if not isinstance(part, Parts):
-        return tuple(part.shape)
-    shapes = np.array([matrix_shape(_shape(one)) for one in part])
+def ambient_shape(point: Any) -> tuple[int, ...]:
+    """Return the shape of a point as an ambient matrix."""
+    if not isinstance(point, Parts):
+        return tuple(point.shape)
+    shapes = np.array([matrix_shape(ambient_shape(part)) for part in point])
     return tuple(shapes.sum(axis=0).tolist())
 
 
@@ -397,6 +401,8 @@ def _as_tangent(leaf: Any, move: list[Array]) -> list[Array]:
         return move
     (left, right), k = move, leaf.rank
     V, U = _bases(leaf)
+    if not left.shape[1]:
+        return [np.zeros_like(U), np.zeros_like(V)]
     if left.shape[1] == 2 * k and np.array_equal(right[:, :k], V) and np.array_equal(left[:, k:], U):
         return [left[:, :k], right[:, k:]]
     return []

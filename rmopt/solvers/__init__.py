@@ -12,6 +12,7 @@ from rmopt.solvers.gossip import Gossip, Matchings
 from rmopt.solvers.growth import Exponential, Growth, Linear
 from rmopt.solvers.hybrid import Hybrid
 from rmopt.solvers.identification import ManifoldIdentification
+from rmopt.solvers.levenberg_marquardt import LevenbergMarquardt
 from rmopt.solvers.line_search import LBFGS, ConjugateGradient, GradientDescent, LineSearchSolver
 from rmopt.solvers.rank_incremental import CertifiedResult, RankIncremental
 from rmopt.solvers.recorder import Recorder
@@ -91,6 +92,7 @@ __all__ = [
     "InverseSqrt",
     "InverseTime",
     "Iterate",
+    "LevenbergMarquardt",
     "LineSearchSolver",
     "Linear",
     "ManifoldIdentification",

@@ -44,7 +44,7 @@ class ModelSolver(GradientSolver):
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         point, gradient = state.point, state.gradient
-        step, promised, size, bound = self.minimised(work, state, work.hessian(point, gradient))
+        step, promised, size, bound = self.minimised(work, state, self.products(work, state))
         if not np.isfinite(promised):
             raise self.diverged(state.steps)
         there, cost, ambient = work.reached(point, step)
@@ -73,10 +73,12 @@ class ModelSolver(GradientSolver):
             counts=counts, step_size=1.0, step_length=work.manifold.norm(point, step), updates=state.updates + 1,
         )  # fmt: skip
 
+    def products(self, work: Oracle, state: Iterate) -> Map:
+        """Return the quadratic part of the model: the Hessian, as a map of tangent vectors."""
+        return work.hessian(state.point, state.gradient)
+
     @abstractmethod
-    def minimised(
-        self, work: Oracle, state: Iterate, product: Callable[[Any], Any]
-    ) -> tuple[Any, float, float, float]:
+    def minimised(self, work: Oracle, state: Iterate, product: Map) -> tuple[Any, float, float, float]:
         """Return a step that lowers the model, what it promises, its size, and the bound."""
 
     @abstractmethod
@@ -144,7 +146,7 @@ class TrustRegions(ModelSolver):
         if steps == 0 and state.memory[1]:
             # Where a run goes on after a refused step, the products of that step are found again; they counted then.
             before = state._replace(memory=(4.0 * state.memory[0], 0))
-            self.minimised(work, before, work.hessian(state.point, state.gradient))
+            self.minimised(work, before, self.products(work, state))
         return state
 
     def is_inside(self, size: float, bound: float, promised: float) -> bool:
@@ -161,9 +163,7 @@ class TrustRegions(ModelSolver):
             return 0.25 * min(bound, size)
         return max(bound, 2.0 * size) if ratio > 0.75 else bound
 
-    def minimised(
-        self, work: Oracle, state: Iterate, product: Callable[[Any], Any]
-    ) -> tuple[Any, float, float, float]:
+    def minimised(self, work: Oracle, state: Iterate, product: Map) -> tuple[Any, float, float, float]:
         """Return a step, what it promises, its size, and the radius; sizes are in the preconditioner's norm."""
         point, gradient, (radius, refused) = state.point, state.gradient, state.memory
         inner, precondition = work.inner, work.preconditioner(point)
@@ -243,9 +243,7 @@ class AdaptiveCubics(ModelSolver):
     def adapted(self, bound: float, size: float, ratio: float) -> float:
         return 0.1 * bound if ratio > 0.75 else bound if ratio >= 0.25 else 2.0 * bound
 
-    def minimised(
-        self, work: Oracle, state: Iterate, product: Callable[[Any], Any]
-    ) -> tuple[Any, float, float, float]:
+    def minimised(self, work: Oracle, state: Iterate, product: Map) -> tuple[Any, float, float, float]:
         """Return a step, what it promises, its length, and σ."""
         point, inner, sigma = state.point, work.inner, state.memory[0]
         length = state.norm

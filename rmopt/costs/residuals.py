@@ -1,0 +1,120 @@
+"""Sums of squared residuals, whose curvature is nearly that of their linear parts: for Levenberg–Marquardt."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Ambient, Array
+from rmopt.core.arguments import shown
+from rmopt.core.cost import Cost
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.product import BlockDiagonal, Parts, matrix_shape
+from rmopt.costs.automatic import AutomaticCost, ambient_shape
+from rmopt.costs.backends import AUTOGRAD, Backend
+
+__all__ = ["AutomaticResiduals", "ResidualSum"]
+
+Linear = tuple[Callable[[Ambient], Array], Callable[[Array], Ambient]]
+
+
+class ResidualSum(Cost):
+    """½ ‖r(x)‖² for some residuals r."""
+
+    @abstractmethod
+    def residuals(self, point: Any) -> Array:
+        """Return the residuals at a point, shape (N,)."""
+
+    @abstractmethod
+    def linearised(self, point: Any) -> Linear:
+        """Return the derivative J of the residuals at a point, and its transposed.
+
+        J maps an ambient direction to an array of shape (N,), its transposed such an array to an ambient gradient.
+        """
+
+    def value(self, point: Any) -> float:
+        residuals = self.residuals(point)
+        return 0.5 * float(residuals @ residuals)
+
+    def gradient(self, point: Any) -> Ambient:
+        return self.linearised(point)[1](self.residuals(point))
+
+
+class AutomaticResiduals(ResidualSum):
+    """½ ‖r(x)‖² for a function r whose derivatives are automatic.
+
+    Parameters
+    ----------
+    function : callable
+        Takes what `AutomaticCost` says, and returns the residuals as an array.
+    backend : Backend
+        The library that differentiates it: `AUTOGRAD`, `JAX` or `TORCH` of `rmopt.costs.backends`.
+
+    Raises
+    ------
+    InvalidInputError
+        For what is no function of arrays, or returns no finite numbers.
+
+    Examples
+    --------
+    >>> import autograd.numpy as anp
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import AutomaticResiduals
+    >>> from rmopt.manifolds import Euclidean
+    >>> from rmopt.solvers import LevenbergMarquardt
+    >>> valley = AutomaticResiduals(lambda x: anp.array([10.0 * (x[1, 0] - x[0, 0] ** 2), 1.0 - x[0, 0]]))
+    >>> result = LevenbergMarquardt().run(Problem(Euclidean(2, 1), valley), np.array([[-1.2], [1.0]]))
+    >>> result.point.round(6).ravel()
+    array([1., 1.])
+    """
+
+    point_type = AutomaticCost.point_type
+
+    def __init__(self, function: Callable[..., Any], backend: Backend = AUTOGRAD) -> None:
+        # It checks the function, and whether it fits the points.
+        self._alone = AutomaticCost(function, backend)
+
+        def weighted(point: Any, weights: Any) -> Any:
+            found = function(*point) if isinstance(point, tuple) else function(point)
+            return (found.reshape(-1) * weights).sum()
+
+        weighted.__name__ = getattr(function, "__name__", "function")
+        # As a function of weights w and of the point, wᵀr has the second derivatives [[·, Jᵀ], [J, 0]].
+        self._weighted = AutomaticCost(weighted, backend)
+
+    @property
+    def _name(self) -> str:
+        return self._alone._name
+
+    def refuses(self, point_type: type) -> str | None:
+        return self._alone.refuses(point_type)
+
+    def residuals(self, point: Any) -> Array:
+        given = self._alone.evaluated(point)
+        found = np.asarray(given)
+        if found.dtype.kind not in "fiub" or not np.isfinite(found).all():
+            raise InvalidInputError(
+                f"{self._name} returned {shown(given)}; it must return finite real residuals as an array."
+            )
+        return found.astype(float).ravel()
+
+    def gradient(self, point: Any) -> Ambient:
+        return self.value_and_gradient(point)[1]
+
+    def value_and_gradient(self, point: Any) -> tuple[float, Ambient]:
+        """Return the cost and its gradient Jᵀr."""
+        residuals = self.residuals(point)
+        _, (gradient, _) = self._weighted.value_and_gradient(Parts([point, residuals]))
+        return 0.5 * float(residuals @ residuals), gradient
+
+    def linearised(self, point: Any) -> Linear:
+        size = len(self.residuals(point))
+        along = self._weighted.hessian_along(Parts([point, np.zeros(size)]))
+        shapes = [matrix_shape(ambient_shape(point)), (size, 1)]
+        return (
+            lambda direction: along(BlockDiagonal(shapes, {0: direction}))[1],
+            lambda weights: along(BlockDiagonal(shapes, {1: weights}))[0],
+        )
