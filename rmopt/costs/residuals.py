@@ -79,7 +79,13 @@ class AutomaticResiduals(ResidualSum):
 
         def weighted(point: Any, weights: Any) -> Any:
             found = function(*point) if isinstance(point, tuple) else function(point)
-            return (found.reshape(-1) * weights).sum()
+            flat = found.reshape(-1)
+            if flat.shape[0] != weights.shape[0]:
+                raise InvalidInputError(
+                    f"{self._name} depends on more than A Bᵀ: it returned {weights.shape[0]} and {flat.shape[0]} "
+                    "residuals for two pairs of factors of one matrix. Use A and B only in products such as A @ B.T."
+                )
+            return (flat * weights).sum()
 
         weighted.__name__ = getattr(function, "__name__", "function")
         # As a function of weights w and of the point, wᵀr has the second derivatives [[·, Jᵀ], [J, 0]].

@@ -19,7 +19,9 @@ class LevenbergMarquardt(TrustRegions):
 
     Parameters
     ----------
-    **options : object
+    max_iterations, tol, gradient_norm : optional
+        As in `TrustRegions`.
+    retraction, transport, max_inner, first_radius : optional
         As in `TrustRegions`.
 
     Examples
