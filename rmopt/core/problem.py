@@ -33,6 +33,11 @@ class Problem:
     manifold: Manifold
     cost: Cost
 
+    @property
+    def constraints(self) -> tuple[Any, ...]:
+        """What else must hold; nothing, but for `rmopt.costs.ConstrainedProblem`."""
+        return ()
+
     def __post_init__(self) -> None:
         manifold, cost = self.manifold, self.cost
         if isinstance(cost, Manifold) and not isinstance(manifold, Manifold):

@@ -2,6 +2,7 @@
 
 from rmopt.costs.automatic import AutomaticCost, autograd_cost, jax_cost, torch_cost
 from rmopt.costs.bilinear import Bilinear, BilinearSum, TripletSum
+from rmopt.costs.constraints import AugmentedCost, ConstrainedProblem
 from rmopt.costs.convex import ConvexCost, HasFactorPreconditioner, LocalModel, SumOfCosts, Trace
 from rmopt.costs.embedded import EmbeddedCost, Grid, Pairing, Pairs, PairwiseDistance
 from rmopt.costs.gossip import GossipCost
@@ -12,10 +13,12 @@ from rmopt.costs.residuals import AutomaticResiduals, ResidualSum
 
 __all__ = [
     "LOSSES",
+    "AugmentedCost",
     "AutomaticCost",
     "AutomaticResiduals",
     "Bilinear",
     "BilinearSum",
+    "ConstrainedProblem",
     "ConvexCost",
     "EmbeddedCost",
     "GossipCost",

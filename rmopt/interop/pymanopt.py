@@ -195,7 +195,7 @@ class PymanoptSolver(Solver):
         """
         if checkpoint is not None:
             raise self._whole()
-        instance("problem", problem, Problem, "an rmopt.Problem(manifold, cost)")
+        self.check_problem(problem)
         seed = seed_of(random_state)
         lacking = problem.lacks_hessian()
         if isinstance(self.optimizer, optimizers.TrustRegions) and lacking is not None:

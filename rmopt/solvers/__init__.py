@@ -3,6 +3,7 @@
 import warnings
 from typing import Any
 
+from rmopt.solvers.augmented_lagrangian import AugmentedLagrangian, ConstrainedResult
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.checkpoint import Checkpoint, SharedCheckpoint
 from rmopt.solvers.coordinate_descent import CoordinateDescent
@@ -61,6 +62,7 @@ __all__ = [
     "SVRG",
     "Adam",
     "AdaptiveCubics",
+    "AugmentedLagrangian",
     "Backtracking",
     "BarzilaiBorwein",
     "Below",
@@ -69,6 +71,7 @@ __all__ = [
     "Conjugate",
     "ConjugateGradient",
     "Constant",
+    "ConstrainedResult",
     "Converged",
     "CoordinateDescent",
     "Cosine",

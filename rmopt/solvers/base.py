@@ -13,7 +13,13 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import callable_of, instance, integer, shown
-from rmopt.core.errors import DivergedError, InvalidInputError, RmoptError, StorageError
+from rmopt.core.errors import (
+    DivergedError,
+    InvalidInputError,
+    MissingCapabilityError,
+    RmoptError,
+    StorageError,
+)
 from rmopt.core.identity import fingerprint, fingerprints
 from rmopt.core.points import arrays_of, packed, unpacked
 from rmopt.core.problem import Problem
@@ -111,12 +117,15 @@ class Solver(ABC):
     ----------
     max_iterations : int
         The budget, unless `budget` says otherwise.
+    keeps_constraints : bool
+        Whether it looks at those of a `ConstrainedProblem`.
     not_identity : tuple of str
         The attributes that may differ between a run and its continuation from a checkpoint: those of the budget, and
         of where it runs. All others are part of what the checkpoint belongs to.
     """
 
     max_iterations: int = 1000
+    keeps_constraints: ClassVar[bool] = False
     not_identity: ClassVar[tuple[str, ...]] = (
         "n_steps", "n_passes", "n_updates", "_n_steps", "max_iterations", "world",
     )  # fmt: skip
@@ -174,6 +183,15 @@ class Solver(ABC):
     def start(self, problem: Problem, rng: np.random.Generator) -> Any:
         """Return the initial point of a run that is given none: a random one."""
         return problem.manifold.random_point(rng)
+
+    def check_problem(self, problem: Problem) -> None:
+        """Refuse what is no problem, or has constraints that the solver would not look at."""
+        instance("problem", problem, Problem, "an rmopt.Problem(manifold, cost)")
+        if problem.constraints and not self.keeps_constraints:
+            raise MissingCapabilityError(
+                f"{type(self).__name__} knows no constraints; take AugmentedLagrangian, with a solver of whole "
+                "gradients as `inner`."
+            )
 
     def check_start(self, problem: Problem, point: Any) -> str | None:
         """Return why a run cannot begin at a point, or None."""
@@ -307,7 +325,7 @@ class _Run:
         recorder: Recorder | None = None,
         checkpoint: Saving | None = None,
     ) -> None:
-        instance("problem", problem, Problem, "an rmopt.Problem(manifold, cost)")
+        solver.check_problem(problem)
         self.stop = None if stop is None else callable_of("stop", stop)
         self.first = first_step = integer("first_step", first_step)
         self.solver, self.problem, self.checkpoint = solver, problem, checkpoint

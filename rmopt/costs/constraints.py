@@ -1,0 +1,126 @@
+"""Constraints as costs: problems that have them, and the augmented Lagrangian that stands for both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Ambient, Array
+from rmopt.core.arguments import sequence, shown
+from rmopt.core.combined import total
+from rmopt.core.cost import Cost
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.problem import Problem
+from rmopt.costs.residuals import ResidualSum
+
+__all__ = ["AugmentedCost", "ConstrainedProblem"]
+
+
+@dataclass(frozen=True)
+class ConstrainedProblem(Problem):
+    """Minimise `cost` on `manifold`, subject to h(x) = 0 and g(x) ≤ 0.
+
+    A constraint is a cost whose value is h or g; or a `ResidualSum`, whose residuals are as many constraints.
+
+    Attributes
+    ----------
+    manifold : Manifold
+    cost : Cost
+    equalities, inequalities : sequence of Cost
+        What must be 0, and what must not be positive.
+
+    Raises
+    ------
+    InvalidInputError
+        As in `Problem`, for the cost and for each constraint; and where there is none.
+    """
+
+    equalities: Sequence[Cost] = ()
+    inequalities: Sequence[Cost] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("equalities", "inequalities"):
+            given = getattr(self, name)
+            if isinstance(given, Cost):
+                raise InvalidInputError(f"{name} = {shown(given)} must be a list of costs; write [it].")
+            object.__setattr__(self, name, tuple(sequence(name, given)))
+        if not (self.equalities or self.inequalities):
+            raise InvalidInputError("a ConstrainedProblem has one or more constraints; take Problem.")
+        for constraint in (*self.equalities, *self.inequalities):
+            Problem(self.manifold, constraint)
+
+    @property
+    def constraints(self) -> tuple[Any, ...]:
+        """The equalities and the inequalities."""
+        return self.equalities, self.inequalities
+
+    def violations(self, point: Any) -> tuple[Array, Array]:
+        """Return all h and all g at a point."""
+        h, g = (
+            np.concatenate([np.zeros(0), *(_values(self, one, point) for one in constraints)])
+            for constraints in (self.equalities, self.inequalities)
+        )
+        return h, g
+
+
+class AugmentedCost(Cost):
+    """f + ρ/2 ‖h + λ/ρ‖² + ρ/2 ‖max(0, g + μ/ρ)‖², whose minima satisfy the constraints for the right λ and μ.
+
+    Parameters
+    ----------
+    problem : ConstrainedProblem
+    multipliers : (array, array)
+        λ and μ.
+    penalty : float
+        ρ.
+    """
+
+    def __init__(self, problem: ConstrainedProblem, multipliers: tuple[Array, Array], penalty: float) -> None:
+        self.problem, self.multipliers, self.penalty = problem, multipliers, penalty
+
+    def refuses(self, point_type: type) -> str | None:
+        return self.problem.cost.refuses(point_type)
+
+    def forces(self, point: Any) -> tuple[Array, Array]:
+        """Return λ + ρ h and max(0, μ + ρ g): the weights of the constraints' gradients."""
+        (h, g), (equal, unequal) = self.problem.violations(point), self.multipliers
+        return equal + self.penalty * h, np.maximum(0.0, unequal + self.penalty * g)
+
+    def value(self, point: Any) -> float:
+        return self.problem.value(point) + self._paid(*self.forces(point))
+
+    def gradient(self, point: Any) -> Ambient:
+        return self._with_forces(self.problem.cost.gradient(point), point, *self.forces(point))
+
+    def value_and_gradient(self, point: Any) -> tuple[float, Ambient]:
+        """Return both; the constraints are evaluated once."""
+        value, gradient = self.problem.cost.value_and_gradient(point)
+        forces = self.forces(point)
+        return self.problem.real(value) + self._paid(*forces), self._with_forces(gradient, point, *forces)
+
+    def _paid(self, equal: Array, unequal: Array) -> float:
+        return 0.5 * float(equal @ equal + unequal @ unequal) / self.penalty
+
+    def _with_forces(self, gradient: Any, point: Any, equal: Array, unequal: Array) -> Any:
+        parts = [(1.0, gradient)]
+        for constraints, weights in ((self.problem.equalities, equal), (self.problem.inequalities, unequal)):
+            rest = weights
+            for constraint in constraints:
+                if isinstance(constraint, ResidualSum):
+                    count = len(constraint.residuals(point))
+                    parts.append((1.0, constraint.linearised(point)[1](rest[:count])))
+                    rest = rest[count:]
+                else:
+                    parts.append((float(rest[0]), constraint.gradient(point)))
+                    rest = rest[1:]
+        return total(parts)
+
+
+def _values(problem: Problem, constraint: Cost, point: Any) -> Array:
+    if isinstance(constraint, ResidualSum):
+        return constraint.residuals(point)
+    return np.array([problem.real(constraint.value(point))])

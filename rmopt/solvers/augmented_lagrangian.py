@@ -1,0 +1,189 @@
+"""Constraints on manifolds: the augmented Lagrangian method over any solver of whole gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from math import inf
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.identity import fingerprint
+from rmopt.core.problem import Problem
+from rmopt.costs.constraints import AugmentedCost, ConstrainedProblem
+from rmopt.solvers.base import Result, Solver
+from rmopt.solvers.descent import GradientSolver
+from rmopt.solvers.line_search import LBFGS
+from rmopt.solvers.stop import Converged
+
+# The penalty grows where violations did not fall to this share.
+FALL = 0.5
+# Multipliers beyond are kept from growing: the method stays that of penalties.
+LARGEST = 1e8
+
+
+@dataclass(frozen=True)
+class ConstrainedResult(Result):
+    """The end of a run with constraints.
+
+    Attributes
+    ----------
+    violation : float
+        The largest |h|, and the largest g that is positive or has a multiplier.
+    equality_multipliers, inequality_multipliers : array
+        λ and μ, with which the gradient of f + λᵀh + μᵀg is zero at a stationary point.
+    """
+
+    violation: float = field(kw_only=True)
+    equality_multipliers: Array = field(kw_only=True, repr=False)
+    inequality_multipliers: Array = field(kw_only=True, repr=False)
+
+
+class Round(NamedTuple):
+    """Where a run stands after some inner runs.
+
+    Attributes
+    ----------
+    point : point
+    equal, unequal : array
+        The multipliers λ and μ.
+    penalty, violation : float
+    cost, norm, first_norm : float
+        Of f, and the lengths of the gradients of the Lagrangian here and at the start.
+    steps, updates : int
+    """
+
+    point: Any
+    equal: Array
+    unequal: Array
+    penalty: float
+    violation: float
+    cost: float
+    norm: float
+    first_norm: float
+    steps: int = 0
+    updates: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class AugmentedLagrangian(CheckedValue, Solver):
+    """Minimise with a penalty of violations by another solver, correct multipliers, and again (Liu and Boumal 2020).
+
+    It ends where the constraints hold and the Lagrangian is stationary, both up to tolerances: at a local minimum in
+    general. Where the constraints contradict each other the violation stays, and the run ends by its budget.
+
+    Parameters
+    ----------
+    inner : GradientSolver
+        What minimises; `LBFGS` unless given.
+    max_iterations : int
+        Runs of the inner solver.
+    tol : float
+        Stop when the gradient of the Lagrangian is at most this long, relative to that of the cost at the start,
+    max_violation : float
+        and all constraints hold up to this.
+    penalty : float
+        The first weight of violations.
+    growth : float
+        The factor by which it grows.
+
+    Examples
+    --------
+    >>> from rmopt import autograd_cost
+    >>> from rmopt.costs import ConstrainedProblem
+    >>> from rmopt.manifolds import Sphere
+    >>> A = np.diag([1.0, 2.0, 3.0])
+    >>> most = autograd_cost(lambda x: -x @ A @ x)
+    >>> below_half = autograd_cost(lambda x: x[2] ** 2 - 0.5)
+    >>> problem = ConstrainedProblem(Sphere(3), most, inequalities=[below_half])
+    >>> result = AugmentedLagrangian().run(problem, random_state=0)
+    >>> result.converged, round(float(result.point[1] ** 2), 5)
+    (True, 0.5)
+    """
+
+    keeps_constraints = True
+
+    inner: Annotated[GradientSolver, bounded(instance, GradientSolver, "such as LBFGS()")] = field(
+        default=LBFGS()
+    )
+    max_iterations: Annotated[int, integer] = 60
+    tol: Annotated[float, bounded(number, above=0)] = 1e-6
+    max_violation: Annotated[float, bounded(number, above=0)] = 1e-6
+    penalty: Annotated[float, bounded(number, above=0)] = 1.0
+    growth: Annotated[float, bounded(number, above=1)] = 5.0
+
+    def prepare(self, problem: Problem, seed: int, first_step: int) -> ConstrainedProblem:
+        if not isinstance(problem, ConstrainedProblem):
+            raise InvalidInputError(
+                "AugmentedLagrangian is for an rmopt.costs.ConstrainedProblem(manifold, cost, equalities, "
+                f"inequalities); without constraints take {type(self.inner).__name__}."
+            )
+        return problem
+
+    def begin(self, work: ConstrainedProblem, point: Any) -> Round:
+        h, g = work.violations(point)
+        found = Round(point, np.zeros(len(h)), np.zeros(len(g)), self.penalty, inf, 0.0, inf, 0.0)
+        norm = work.manifold.norm(point, work.riemannian_gradient(point))
+        return self._seen(work, found, point)._replace(first_norm=norm, violation=_violation(h, g, found))
+
+    def advance(self, work: ConstrainedProblem, state: Round, steps: int) -> Round:
+        """Do one run of the inner solver."""
+        if steps == 0:
+            return state
+        augmented = AugmentedCost(work, (state.equal, state.unequal), state.penalty)
+        # Exact only when it comes near: early multipliers are rough.
+        enough = max(self.tol, 0.1 ** (state.steps + 1)) * max(state.first_norm, np.finfo(float).tiny)
+        found = self.inner.with_gradient_norm(enough).run(Problem(work.manifold, augmented), state.point)
+        h, g = work.violations(found.point)
+        equal, unequal = (np.clip(force, -LARGEST, LARGEST) for force in augmented.forces(found.point))
+        violation = _violation(h, g, state)
+        falls = violation <= max(FALL * state.violation, self.max_violation)
+        done = state._replace(
+            equal=equal, unequal=unequal, violation=violation, steps=state.steps + 1,
+            penalty=state.penalty if falls else self.growth * state.penalty, updates=state.updates + found.updates,
+        )  # fmt: skip
+        return self._seen(work, done, found.point)
+
+    def _seen(self, work: ConstrainedProblem, state: Round, point: Any) -> Round:
+        """Return the state at a point, with the cost and the length of the Lagrangian's gradient there."""
+        # Where the forces are the multipliers themselves: of a penalty so small that it adds nothing.
+        plain = AugmentedCost(work, (state.equal, state.unequal), 1e-300)
+        value, ambient = plain.problem.value(point), plain.gradient(point)
+        gradient = work.manifold.euclidean_to_riemannian_gradient(point, ambient)
+        return state._replace(point=point, cost=value, norm=work.manifold.norm(point, gradient))
+
+    def observe(self, work: ConstrainedProblem, state: Round) -> dict[str, float]:
+        """Return cost, violation, length of the Lagrangian's gradient, and penalty."""
+        return {
+            "cost": state.cost, "violation": state.violation, "gradient_norm": state.norm, "penalty": state.penalty
+        }  # fmt: skip
+
+    def finished(self, work: ConstrainedProblem, state: Round) -> str | None:
+        # The inner runs end at tol; corrected multipliers leave rounding.
+        if state.violation > self.max_violation or state.norm > 2.0 * self.tol * state.first_norm:
+            return None
+        return Converged(f"a violation of {state.violation:.1e} and a gradient of length {state.norm:.1e}")
+
+    def identity(self, problem: Problem, seed: int, first_step: int) -> dict[str, Any]:
+        return {
+            **super().identity(problem, seed, first_step),
+            "constraints": fingerprint(problem.constraints, "constraints"),
+        }
+
+    def conclude(self, result: Result, work: ConstrainedProblem, state: Round) -> ConstrainedResult:
+        known = {one.name: getattr(result, one.name) for one in fields(Result)}
+        return ConstrainedResult(
+            **known,
+            violation=state.violation,
+            equality_multipliers=state.equal,
+            inequality_multipliers=state.unequal,
+        )
+
+
+def _violation(h: Array, g: Array, state: Round) -> float:
+    """Return the largest |h|, and the largest |max(g, −μ/ρ)|: zero where g ≤ 0, and g = 0 where μ > 0."""
+    slack = np.maximum(g, -state.unequal / state.penalty)
+    return float(max(np.abs(h).max(initial=0.0), np.abs(slack).max(initial=0.0)))

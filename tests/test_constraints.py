@@ -1,0 +1,189 @@
+"""The augmented Lagrangian: against closed forms and scipy, with scalar and vector constraints, and its laws."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+import scipy.optimize
+from tabled import each_row
+
+from rmopt import InvalidInputError, MissingCapabilityError, Problem, autograd_cost
+from rmopt.checks import check_gradient
+from rmopt.costs import AugmentedCost, AutomaticResiduals, ConstrainedProblem
+from rmopt.interop import PymanoptSolver
+from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Product, Sphere, Stiefel
+from rmopt.solvers import (
+    LBFGS,
+    SGD,
+    AugmentedLagrangian,
+    Checkpoint,
+    ConjugateGradient,
+    GradientDescent,
+    MaxSteps,
+    TrustRegions,
+)
+from rmopt.testing import parametrize_with_laws
+
+RNG = np.random.default_rng(0)
+HALF = RNG.standard_normal((8, 8))
+COVARIANCE = HALF @ HALF.T
+TARGET = RNG.standard_normal((6, 5))
+
+
+@autograd_cost
+def minus_variance(x: Any) -> Any:
+    return -x @ COVARIANCE @ x
+
+
+NOT_NEGATIVE = AutomaticResiduals(lambda x: -x)
+NONNEGATIVE_PCA = ConstrainedProblem(Sphere(8), minus_variance, inequalities=[NOT_NEGATIVE])
+
+
+def supports() -> float:
+    """Return the best value of non-negative PCA, by all supports: on one the minimum is an eigenvector."""
+    best = np.inf
+    for bits in range(1, 256):
+        chosen = np.flatnonzero([bits >> i & 1 for i in range(8)])
+        values, vectors = np.linalg.eigh(COVARIANCE[np.ix_(chosen, chosen)])
+        for value, vector in zip(values, vectors.T, strict=True):
+            if (vector >= 0).all() or (vector <= 0).all():
+                best = min(best, -value)
+    return best
+
+
+@each_row("inner", [LBFGS(), TrustRegions(), ConjugateGradient(), GradientDescent()])
+def test_nonnegative_principal_components(inner: Any) -> None:
+    solver = AugmentedLagrangian(inner=inner)
+    results = [solver.run(NONNEGATIVE_PCA, random_state=seed) for seed in range(3)]
+    assert all(result.converged for result in results)
+    best = min(results, key=lambda result: minus_variance.value(result.point))
+    assert minus_variance.value(best.point) == pytest.approx(supports(), rel=1e-5)
+    for result in results:
+        # Karush, Kuhn and Tucker: feasible, stationary, complementary.
+        x, mu = result.point, result.inequality_multipliers
+        assert result.violation <= 1e-6
+        assert x.min() >= -1e-6
+        assert (mu >= 0).all()
+        assert np.abs(mu * x).max() < 1e-4
+        gradient = -2.0 * COVARIANCE @ x - mu
+        assert np.linalg.norm(gradient - x * (x @ gradient)) < 1e-4
+
+
+def test_a_linear_equality_on_the_sphere_has_a_closed_form() -> None:
+    a, c = np.array([1.0, 2.0, 2.0]) / 3.0, np.array([1.0, -1.0, 0.5])
+    problem = ConstrainedProblem(
+        Sphere(3), autograd_cost(lambda x: c @ x), equalities=[autograd_cost(lambda x: a @ x - 0.6)]
+    )
+    result = AugmentedLagrangian(tol=1e-8, max_violation=1e-9).run(problem, random_state=1)
+    across = c - a * (a @ c)
+    np.testing.assert_allclose(result.point, 0.6 * a - 0.8 * across / np.linalg.norm(across), atol=1e-7)
+    assert result.converged
+    # Multipliers are those of the sphere and of the plane: c + λa + νx = 0.
+    rest = c + result.equality_multipliers[0] * a
+    np.testing.assert_allclose(rest, result.point * (rest @ result.point), atol=1e-6)
+
+
+def test_in_flat_space_it_finds_what_scipy_finds() -> None:
+    def cost(x: Any) -> Any:
+        return (x[0, 0] - 2.0) ** 2 + (x[1, 0] - 1.0) ** 2
+
+    def curve(x: Any) -> Any:
+        return x[0, 0] ** 2 - x[1, 0]
+
+    def line(x: Any) -> Any:
+        return x[0, 0] + x[1, 0] - 2.0
+
+    problem = ConstrainedProblem(
+        Euclidean(2, 1), autograd_cost(cost), inequalities=[autograd_cost(curve), autograd_cost(line)]
+    )
+    result = AugmentedLagrangian(tol=1e-9, max_violation=1e-9).run(problem, np.zeros((2, 1)))
+    theirs = scipy.optimize.minimize(
+        lambda x: cost(x[:, None]), [0.0, 0.0], method="SLSQP", tol=1e-12,
+        constraints=[{"type": "ineq", "fun": lambda x, g=g: -g(x[:, None])} for g in (curve, line)],
+    )  # fmt: skip
+    np.testing.assert_allclose(result.point.ravel(), theirs.x, atol=1e-7)
+    np.testing.assert_allclose(result.inequality_multipliers, 2.0 / 3.0, atol=1e-6)
+
+
+def test_a_matrix_of_low_rank_with_sums_of_its_rows() -> None:
+    sums = TARGET.sum(1) + 0.1
+    problem = ConstrainedProblem(
+        FixedRankEmbedded(6, 5, 2),
+        autograd_cost(lambda A, B: 0.5 * anp.sum((A @ B.T - TARGET) ** 2)),
+        equalities=[AutomaticResiduals(lambda A, B: A @ anp.sum(B, axis=0) - 0.5 * sums)],
+    )
+    result = AugmentedLagrangian().run(problem, random_state=0)
+    assert result.converged
+    W = problem.manifold.to_dense(result.point)
+    np.testing.assert_allclose(W.sum(1), 0.5 * sums, atol=2e-6)
+    # Stationary: the gradient of the Lagrangian has no part in the tangent space.
+    whole = W - TARGET + np.outer(result.equality_multipliers, np.ones(5))
+    assert problem.manifold.norm(result.point, problem.manifold.projection(result.point, whole)) < 1e-4
+
+
+def test_constraints_of_products() -> None:
+    problem = ConstrainedProblem(
+        Product([Grassmann(5, 2), Euclidean(5, 1)]),
+        autograd_cost(lambda U, b: anp.sum((b - 1.0) ** 2) - anp.sum((TARGET[:, :5] @ U) ** 2)),
+        equalities=[autograd_cost(lambda U, b: anp.sum((U.T @ b) ** 2))],
+        inequalities=[autograd_cost(lambda U, b: anp.sum(b**2) - 4.0)],
+    )
+    h = AugmentedCost(problem, (np.array([0.3]), np.array([0.7])), 2.0)
+    assert check_gradient(Problem(problem.manifold, h))
+    result = AugmentedLagrangian(max_violation=1e-4, tol=1e-4).run(problem, random_state=0)
+    assert result.violation <= 1e-4
+    assert np.linalg.norm(result.point[0].T @ result.point[1]) <= 1.1e-2
+
+
+def test_what_cannot_hold_is_not_called_converged() -> None:
+    problem = ConstrainedProblem(
+        Sphere(3), autograd_cost(lambda x: x[0]), equalities=[autograd_cost(lambda x: x[0] - 2.0)]
+    )
+    result = AugmentedLagrangian(max_iterations=15).run(problem, random_state=0)
+    assert not result.converged
+    assert result.violation == pytest.approx(1.0, abs=1e-6)
+
+
+def test_no_other_solver_forgets_the_constraints(tmp_path: Path) -> None:
+    for solver in (LBFGS(), TrustRegions(), SGD(0.1), PymanoptSolver("ConjugateGradient")):
+        with pytest.raises(MissingCapabilityError, match=r"knows no constraints; take AugmentedLagrangian"):
+            solver.run(NONNEGATIVE_PCA, random_state=0)
+    with pytest.raises(
+        InvalidInputError, match=r"AugmentedLagrangian is for an .*; without constraints take LBFGS"
+    ):
+        AugmentedLagrangian().run(Problem(Sphere(8), minus_variance), random_state=0)
+    # A checkpoint belongs to the constraints too.
+    kept = Checkpoint(tmp_path / "run.npz", every_seconds=0)
+    AugmentedLagrangian().run(NONNEGATIVE_PCA, random_state=0, checkpoint=kept, stop=MaxSteps(2))
+    other = ConstrainedProblem(
+        Sphere(8), minus_variance, inequalities=[AutomaticResiduals(lambda x: 2.0 * -x)]
+    )
+    with pytest.raises(InvalidInputError, match=r"belongs to another run: its constraints"):
+        AugmentedLagrangian().run(other, random_state=0, checkpoint=kept)
+
+
+def test_bad_input_is_named() -> None:
+    cases = {
+        r"has one or more constraints; take Problem": lambda: ConstrainedProblem(Sphere(8), minus_variance),
+        r"must be a list of costs; write \[it\]": lambda: ConstrainedProblem(
+            Sphere(8), minus_variance, equalities=minus_variance
+        ),
+        r"is no cost": lambda: ConstrainedProblem(Sphere(8), minus_variance, equalities=[lambda x: x[0]]),
+        r"takes 2 arguments": lambda: ConstrainedProblem(
+            Stiefel(4, 2), minus_variance, equalities=[autograd_cost(lambda A, B: anp.sum(A @ B.T))]
+        ),
+        r"growth = 1.0 must be a number above 1": lambda: AugmentedLagrangian(growth=1.0),
+        r"inner = SGD.* must be such as LBFGS": lambda: AugmentedLagrangian(inner=SGD(0.1)),  # type: ignore[arg-type]
+    }
+    for says, make in cases.items():
+        with pytest.raises(InvalidInputError, match=says):
+            make()
+
+
+@parametrize_with_laws([(AugmentedLagrangian(max_iterations=8), NONNEGATIVE_PCA)], seeds=[0])
+def test_laws(check: Any) -> None:
+    check()
