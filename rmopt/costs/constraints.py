@@ -68,7 +68,9 @@ class ConstrainedProblem(Problem):
 
 
 class AugmentedCost(Cost):
-    """f + ρ/2 ‖h + λ/ρ‖² + ρ/2 ‖max(0, g + μ/ρ)‖², whose minima satisfy the constraints for the right λ and μ.
+    """The augmented Lagrangian f + ρ/2 ‖h + λ/ρ‖² + ρ/2 ‖max(0, g + μ/ρ)‖².
+
+    For the right λ and μ its minima satisfy the constraints.
 
     Parameters
     ----------

@@ -82,9 +82,9 @@ class AugmentedLagrangian(CheckedValue, Solver):
     max_iterations : int
         Runs of the inner solver.
     tol : float
-        Stop when the gradient of the Lagrangian is at most this long, relative to that of the cost at the start,
+        Stop when the gradient of the Lagrangian is at most this long, relative to that of the cost at the start.
     max_violation : float
-        and all constraints hold up to this.
+        Stop when all constraints hold up to this, too.
     penalty : float
         The first weight of violations.
     growth : float
