@@ -24,12 +24,14 @@ from rmopt.manifolds import (
     Euclidean,
     FixedRankEmbedded,
     Grassmann,
+    Hyperbolic,
     Oblique,
     PolarPSD,
     PositiveDefinite,
     Power,
     Product,
     PSDFixedRank,
+    Simplex,
     SpecialOrthogonal,
     Sphere,
     Stiefel,
@@ -83,7 +85,7 @@ def instances() -> list[Instance]:
     """Return all registered instances: rmopt's own and those of other packages."""
     found = [*fixed_rank_instances(), *psd_instances(), *positive_definite_instances()]
     found += [*flat_instances(), *sphere_instances(), *frame_instances(), *grassmann_instances()]
-    found += product_instances()
+    found += [*curved_instances(), *product_instances()]
     for entry in entry_points(group="rmopt.instances"):
         found.extend(entry.load()())
     return found
@@ -179,6 +181,12 @@ def _unnamed(manifold: Manifold, retractions: dict[str, Retraction]) -> Instance
     """Return an instance whose name is made of the manifold's: stiefel-9-3 for Stiefel(9, 3)."""
     name = "-".join(re.findall(r"\w+", repr(manifold).lower().replace("k=", "")))
     return Instance(name, manifold, list(retractions.values()))
+
+
+def curved_instances() -> list[Instance]:
+    """Return instances of `Hyperbolic` and `Simplex`: a line, one point, some columns."""
+    manifolds = [Hyperbolic(1), Hyperbolic(4), Hyperbolic(3, 5), Simplex(2), Simplex(5), Simplex(4, 3)]
+    return [_unnamed(manifold, dict(manifold.retractions)) for manifold in manifolds]
 
 
 def grassmann_instances() -> list[Instance]:

@@ -1,6 +1,7 @@
 """Manifolds to optimise on."""
 
 from rmopt.manifolds.arrays import ArrayManifold
+from rmopt.manifolds.curved import Hyperbolic, Simplex
 from rmopt.manifolds.euclidean import Euclidean
 from rmopt.manifolds.factors import FixedRankFactors, PSDFactors
 from rmopt.manifolds.fixed_rank_embedded import FixedRankEmbedded
@@ -18,6 +19,7 @@ __all__ = [
     "FixedRankEmbedded",
     "FixedRankFactors",
     "Grassmann",
+    "Hyperbolic",
     "Oblique",
     "PSDFactors",
     "PSDFixedRank",
@@ -25,6 +27,7 @@ __all__ = [
     "PositiveDefinite",
     "Power",
     "Product",
+    "Simplex",
     "SpecialOrthogonal",
     "Sphere",
     "Stiefel",

@@ -1,6 +1,14 @@
 """Ways to move from a point along a tangent vector."""
 
-from rmopt.retractions.arrays import FRAME_RETRACTIONS, SPHERE_RETRACTIONS, FrameQR, Normalisation
+from rmopt.retractions.arrays import (
+    FRAME_RETRACTIONS,
+    HYPERBOLIC_RETRACTIONS,
+    SIMPLEX_RETRACTIONS,
+    SPHERE_RETRACTIONS,
+    FrameQR,
+    MultiplicativeWeights,
+    Normalisation,
+)
 from rmopt.retractions.fixed_rank import (
     FIXED_RANK_RETRACTIONS,
     PSD_RETRACTIONS,
@@ -25,9 +33,11 @@ __all__ = [
     "FIXED_RANK_RETRACTIONS",
     "FRAME_RETRACTIONS",
     "GRASSMANN_RETRACTIONS",
+    "HYPERBOLIC_RETRACTIONS",
     "POSITIVE_DEFINITE_RETRACTIONS",
     "PSD_RETRACTIONS",
     "QR",
+    "SIMPLEX_RETRACTIONS",
     "SPHERE_RETRACTIONS",
     "Additive",
     "AffineExponential",
@@ -36,6 +46,7 @@ __all__ = [
     "FrameQR",
     "MetricProjection",
     "MetricProjectionPSD",
+    "MultiplicativeWeights",
     "Normalisation",
     "Orthographic",
     "Polar",

@@ -1,4 +1,4 @@
-"""Retractions of arrays of unit length, and of frames: matrices with orthonormal columns."""
+"""Retractions of arrays of unit length, of probabilities, and of frames: matrices with orthonormal columns."""
 
 from __future__ import annotations
 
@@ -30,8 +30,25 @@ class FrameQR(QR):
     order = 1
 
 
+class MultiplicativeWeights(Retraction):
+    """R(ξ) = x ∘ exp(ξ / x), divided by its sum: probabilities stay positive, however long the step."""
+
+    order = 1
+    name = "multiplicative"
+    point_type = np.ndarray
+
+    def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
+        exponents = t * (tangent / point)
+        weights = point * np.exp(exponents - exponents.max(0))
+        return weights / weights.sum(0)
+
+
 SPHERE_RETRACTIONS: dict[str, Retraction] = {
     retraction.name: retraction for retraction in (Normalisation(), Exponential())
+}
+HYPERBOLIC_RETRACTIONS: dict[str, Retraction] = {Exponential.name: Exponential()}
+SIMPLEX_RETRACTIONS: dict[str, Retraction] = {
+    retraction.name: retraction for retraction in (MultiplicativeWeights(), Exponential())
 }
 FRAME_RETRACTIONS: dict[str, Retraction] = {
     retraction.name: retraction for retraction in (Polar(), FrameQR(), Exponential())

@@ -1,0 +1,106 @@
+"""Hyperbolic space and probabilities: against pymanopt's ball, the sphere, and closed forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import autograd.numpy as anp
+import numpy as np
+import pymanopt.manifolds as foreign
+import pytest
+from tabled import each_row
+
+from rmopt import InvalidInputError, Problem, autograd_cost
+from rmopt.manifolds import Hyperbolic, Simplex, Sphere, frechet_mean
+from rmopt.retractions import MultiplicativeWeights
+from rmopt.solvers import LBFGS, ConjugateGradient, GradientDescent, TrustRegions
+
+Array = np.ndarray
+
+
+def in_ball(point: Array) -> Array:
+    return point[1:] / (1.0 + point[0])
+
+
+def test_hyperbolic_space_is_that_of_the_ball() -> None:
+    ours, theirs = Hyperbolic(3), foreign.PoincareBall(3)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        x, y = (ours.random_point(rng) for _ in range(2))
+        assert ours.dist(x, y) == pytest.approx(theirs.dist(in_ball(x), in_ball(y)), rel=1e-10)
+        v = 0.5 * ours.log(x, y)
+        # The velocity in the ball, by central differences.
+        w = (in_ball(ours.exp(x, 1e-6 * v)) - in_ball(ours.exp(x, -1e-6 * v))) / 2e-6
+        np.testing.assert_allclose(in_ball(ours.exp(x, v)), theirs.exp(in_ball(x), w), atol=1e-8)
+
+
+def test_hyperbolic_distances_are_exact_near_by_and_far_off() -> None:
+    plane = Hyperbolic(2)
+    origin = np.array([1.0, 0.0, 0.0])
+    for length in (1e-12, 1e-6, 1.0, 15.0):
+        end = plane.exp(origin, np.array([0.0, 0.6, 0.8]) * length)
+        assert plane.dist(origin, end) == pytest.approx(length, rel=1e-9)
+        assert plane.check_point(end) is None
+    columns = Hyperbolic(2, 4)
+    x, y = (columns.random_point(np.random.default_rng(seed)) for seed in (1, 2))
+    each = [plane.dist(a, b) for a, b in zip(x.T, y.T, strict=True)]
+    assert columns.dist(x, y) == pytest.approx(np.linalg.norm(each), rel=1e-13)
+
+
+def test_probabilities_are_a_part_of_a_sphere() -> None:
+    simplex, sphere = Simplex(5), Sphere(5)
+    rng = np.random.default_rng(3)
+    x, y = (simplex.random_point(rng) for _ in range(2))
+    s, t = np.sqrt(x), np.sqrt(y)
+    assert simplex.dist(x, y) == pytest.approx(2.0 * sphere.dist(s, t), rel=1e-12)
+    v = simplex.log(x, y)
+    np.testing.assert_allclose(v / (2.0 * s), sphere.log(s, t), atol=1e-12)
+    np.testing.assert_allclose(simplex.pair_mean(x, y), sphere.pair_mean(s, t) ** 2, atol=1e-12)
+    carried = sphere.transport(s, t, v / (2.0 * s))
+    np.testing.assert_allclose(simplex.transport(x, y, v) / (2.0 * t), carried, atol=1e-12)
+
+
+@each_row("solver", [GradientDescent(), ConjugateGradient(), LBFGS(), TrustRegions()])
+def test_solvers_find_known_minima(solver: Any) -> None:
+    target = Simplex(6, 2).random_point(np.random.default_rng(4))
+    relative_entropy = autograd_cost(lambda x: anp.sum(x * anp.log(x / target)))
+    found = solver.run(Problem(Simplex(6, 2), relative_entropy), random_state=0)
+    assert found.converged
+    np.testing.assert_allclose(found.point, target, atol=1e-6)
+    rng = np.random.default_rng(5)
+    points = np.array([Hyperbolic(3).random_point(rng) for _ in range(8)])
+    mirror = np.array([-1.0, 1.0, 1.0, 1.0])
+    cost = autograd_cost(lambda x: anp.sum(anp.arccosh(-(points * mirror) @ x) ** 2))
+    found = solver.run(Problem(Hyperbolic(3), cost), random_state=0)
+    assert found.converged
+    assert Hyperbolic(3).dist(found.point, frechet_mean(Hyperbolic(3), list(points))) < 1e-5
+
+
+def test_steps_that_leave_the_simplex() -> None:
+    simplex = Simplex(3)
+    x, v = np.array([0.2, 0.3, 0.5]), np.array([-1.0, 0.4, 0.6])
+    with pytest.raises(
+        InvalidInputError, match=r"the geodesic leaves Simplex\(3\) .* retraction 'multiplicative'"
+    ):
+        simplex.exp(x, v)
+    end = MultiplicativeWeights()(simplex, x, 1e4 * v)
+    assert end.sum() == pytest.approx(1.0)
+    # From a line search it is a step that was too long.
+    cost = autograd_cost(lambda x: -anp.log(x[0]) - anp.log(1.0 - x[0]) + 30.0 * x[0])
+    bent = simplex.using(retraction="exponential")
+    result = GradientDescent().run(Problem(bent, cost), np.array([0.9, 0.05, 0.05]))
+    assert result.point[0] == pytest.approx(0.5 * (32.0 - np.sqrt(32.0**2 - 120.0)) / 30.0, abs=1e-6)
+
+
+def test_points_beside_them_are_told() -> None:
+    cases: dict[str, tuple[Any, Array]] = {
+        r"least number is 0.0e\+00; all of them must be positive": (Simplex(3), np.array([0.0, 0.5, 0.5])),
+        r"its sum differs from 1 by 2.0e-01; divide by it": (Simplex(3), np.array([0.3, 0.4, 0.5])),
+        r"not on the upper sheet": (Hyperbolic(2), np.array([-1.0, 0.0, 0.0])),
+        r"an array of shape \(3, 2\)": (Hyperbolic(2, 2), np.array([1.0, 0.0, 0.0])),
+    }
+    for says, (manifold, point) in cases.items():
+        with pytest.raises(InvalidInputError, match=says):
+            LBFGS().run(Problem(manifold, autograd_cost(lambda x: anp.sum(x))), point)
+    with pytest.raises(InvalidInputError, match=r"Simplex\(1\) has no directions"):
+        Simplex(1)
