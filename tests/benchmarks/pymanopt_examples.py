@@ -14,11 +14,13 @@ import autograd.numpy as anp
 import numpy as np
 import pymanopt
 import scipy.linalg
+import scipy.sparse as sp
 import scipy.special
 from autograd.scipy.special import logsumexp
 from pymanopt import manifolds as foreign
 from pymanopt import optimizers
 from pymanopt.manifolds.fixed_rank import _FixedRankPoint
+from scipy.sparse.linalg import eigsh
 
 import rmopt
 from rmopt.core import Cost, LowRankPoint, Parts
@@ -253,6 +255,78 @@ def their_rotations(targets: Array, start: Array) -> Array:
 
     manifold = foreign.SpecialOrthogonalGroup(3, k=len(start))
     return by_pymanopt(manifold, minus_match, "SteepestDescent", start)
+
+
+class Synchronisation(Cost):
+    """−½ tr(XᵀHX) for rotations X, one above the other, and a sparse H of noisy quotients Q ≈ XᵢXⱼᵀ."""
+
+    def __init__(self, i: Array, j: Array, quotients: Array) -> None:
+        rows, columns, places = np.append(i, j), np.append(j, i), np.arange(3)
+        H = sp.coo_array(
+            (
+                np.concatenate([quotients, quotients.mT]).ravel(),
+                (
+                    np.repeat(3 * rows[:, None] + places, 3, axis=1).ravel(),
+                    np.tile(3 * columns[:, None] + places, 3).ravel(),
+                ),
+            )
+        )
+        self.H = sp.bsr_array(H, blocksize=(3, 3))
+
+    def value_and_gradient(self, X: Array) -> tuple[float, Array]:
+        G = self.hessian(X, X)
+        return 0.5 * float(np.vdot(X, G)), G
+
+    def value(self, X: Array) -> float:
+        return self.value_and_gradient(X)[0]
+
+    def gradient(self, X: Array) -> Array:
+        return self.hessian(X, X)
+
+    def hessian(self, X: Array, direction: Array) -> Array:
+        return -(self.H @ direction.reshape(-1, 3)).reshape(X.shape)
+
+
+def relative_rotations(k: int, count: int, noise: float, rng: Any) -> tuple[Array, Array, Array]:
+    """Return pairs i > j of a connected graph on k rotations, and their noisy quotients."""
+    manifold = SpecialOrthogonal(3, count)
+    R = SpecialOrthogonal(3, k).random_point(rng)
+    pairs = {(i, int(rng.integers(i))) for i in range(1, k)}
+    while len(pairs) < count:
+        j, i = sorted(rng.integers(k, size=2).tolist())
+        if i != j:
+            pairs.add((i, j))
+    i, j = np.array(sorted(pairs)).T
+    U, _, Vt = np.linalg.svd(R[i] @ R[j].mT + noise * rng.standard_normal(manifold.shape))
+    U[:, :, 2] *= np.linalg.det(U @ Vt)[:, None]
+    return i, j, U @ Vt
+
+
+def along_tree(i: Array, j: Array, quotients: Array) -> Array:
+    """Return rotations that fit the quotients along a spanning tree."""
+    k = int(i.max()) + 1
+    # An entry is the number of a quotient, and below 0 where it leads the other way; 0 would be no entry.
+    numbers = np.arange(1, len(i) + 1)
+    edges = sp.csr_array((np.append(numbers, -numbers), (np.append(i, j), np.append(j, i))), shape=(k, k))
+    order, before = sp.csgraph.breadth_first_order(edges, 0)
+    X = np.empty((k, 3, 3))
+    X[0] = np.eye(3)
+    for one, number in zip(order[1:], edges[order[1:], before[order[1:]]], strict=True):
+        quotient = quotients[abs(number) - 1]
+        X[one] = (quotient if number > 0 else quotient.T) @ X[before[one]]
+    return X
+
+
+def certificate(cost: Synchronisation, X: Array) -> float:
+    """Return the least eigenvalue of Λ − H: where it is 0, up to rounding, no other rotations cost less.
+
+    Λ has the blocks sym((HX)ᵢXᵢᵀ). Where Λ − H is positive semidefinite, −½ tr Λ bounds the cost from below, and at a
+    stationary X it is the cost (Rosen et al. 2019).
+    """
+    blocks = -cost.gradient(X) @ X.mT
+    k = len(X)
+    dual = sp.bsr_array((0.5 * (blocks + blocks.mT), np.arange(k), np.arange(k + 1)), shape=cost.H.shape)
+    return float(eigsh((dual - cost.H).tocsr(), k=4, which="SA", return_eigenvectors=False).min())
 
 
 # Matrices of low rank, and positive definite ones
