@@ -79,8 +79,15 @@ class Autograd(Backend):
         return self.module(".numpy").concatenate(blocks, axis=1)
 
     def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
-        differentiated = self.module().value_and_grad(self._tied(function, where), where)
-        return lambda arrays: differentiated(*arrays)
+        # A tuple of arguments costs autograd a third more than one.
+        alone, tied = len(where) == 1, self._tied(function, where)
+        differentiated = self.module().value_and_grad(tied, where[0] if alone else where)
+
+        def call(arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
+            value, found = differentiated(*arrays)
+            return value, [found] if alone else found
+
+        return call
 
     def bent(self, function: Callable[..., Any], where: Where) -> Bent:
         from autograd import make_vjp
@@ -98,9 +105,14 @@ class Autograd(Backend):
         return at
 
     def _tied(self, function: Callable[..., Any], where: Where) -> Callable[..., Any]:
-        """Return the function, tied to the arguments: autograd warns where a result depends on none of them."""
-        tie = _tie()
-        return lambda *arguments: tie(function(*arguments), *(arguments[i] for i in where))
+        """Return the function; a result that depends on no argument is tied to them, where autograd would warn."""
+        from autograd.tracer import isbox
+
+        def tied(*arguments: Any) -> Any:
+            value = function(*arguments)
+            return value if isbox(value) else _tie()(value, *(arguments[i] for i in where))
+
+        return tied
 
 
 @cache
