@@ -22,6 +22,8 @@ class Stream(IntEnum):
     FOLDS = 7
     TASKS = 8
     INNER = 9
+    # Not 0: a seed padded with zeros is the seed itself, and users draw their data from that.
+    POINT = 10
     # Shares its number with CURVATURE: no run draws from both, and another number would change results in print.
     TRIPLETS_OF_SPLITS = 3
 

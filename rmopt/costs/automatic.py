@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from operator import attrgetter
+from types import CellType
 from typing import Any
 
 import numpy as np
@@ -19,6 +23,7 @@ from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
 
 __all__ = ["AutomaticCost", "autograd_cost", "jax_cost", "torch_cost"]
 
+_EMPTY = CellType()
 # What a point is made of: an array, a matrix by factors, or parts.
 ARRAY, MATRIX = "array", "matrix"
 Form = Any
@@ -65,8 +70,19 @@ class AutomaticCost(Cost):
         self.__doc__ = function.__doc__
         self.count = _required_arguments(function)
 
+    def __reduce__(self) -> Any:
+        # A decorated function goes by its name, as functions do: under it pickle would find the cost.
+        module, name = getattr(self.function, "__module__", None), getattr(self.function, "__qualname__", "<")
+        try:
+            found = _named(module, name) if module in sys.modules and "<" not in name else None
+        except AttributeError:
+            found = None
+        return (_named, (module, name)) if found is self else super().__reduce__()
+
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if key not in ("_probed", "_compiled")}
+        return {
+            key: value for key, value in vars(self).items() if key not in ("_probed", "_seen", "_compiled")
+        }
 
     def __call__(self, *arguments: Any) -> float:
         """Return the function's value, checked to be a number."""
@@ -91,8 +107,10 @@ class AutomaticCost(Cost):
         return f"the cost {getattr(self.function, '__name__', 'function')}"
 
     def value(self, point: Any) -> float:
-        self._taken(point)
-        return self._number(self.evaluated(point))
+        form, flat = self._taken(point)
+        if ("value", form) not in self._compiled:
+            self._compiled["value", form] = self.backend.compiled(self._function_of(form))
+        return self._number(self._compiled["value", form](*map(self.backend.given, flat)))
 
     def evaluated(self, point: Any) -> Any:
         """Return what the function makes of a point, unchecked."""
@@ -151,6 +169,11 @@ class AutomaticCost(Cost):
     def _taken(self, point: Any) -> tuple[Form, list[Array]]:
         """Return the form of a point and its arrays; refuse what the function is none of, and look at it once."""
         form, flat = _form(point), [array for leaf in _leaves(point) for array in _arrays(leaf)]
+        outside = _outside(self.function)
+        if not all(one is other for one, other in zip(outside, self._seen[0], strict=True)):
+            # Compiled functions hold what they found outside when they were compiled.
+            self._compiled.clear()
+            self._seen[0] = outside
         if form not in self._probed:
             reason = self.refuses(type(point))
             if reason is None and isinstance(point, Parts) and self.count not in (None, len(point)):
@@ -167,6 +190,10 @@ class AutomaticCost(Cost):
     @cached_property
     def _probed(self) -> set[Form]:
         return set()
+
+    @cached_property
+    def _seen(self) -> list[tuple[Any, ...]]:
+        return [_outside(self.function)]
 
     @cached_property
     def _compiled(self) -> dict[tuple[str, Form], Any]:
@@ -419,6 +446,20 @@ def _gathered(form: Form, made: Iterator[Any]) -> Any:
 
 def _with_column(block: Array, value: float) -> Array:
     return np.hstack([block, np.full((block.shape[0], 1), value)])
+
+
+def _outside(function: Any) -> tuple[Any, ...]:
+    """Return what a function finds outside of itself, in its closure and its module."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return ()
+    held = (cell.cell_contents if cell != _EMPTY else None for cell in function.__closure__ or ())
+    return (*held, *map(function.__globals__.get, code.co_names))
+
+
+def _named(module: str, name: str) -> Any:
+    """Return the cost that a module holds under a name."""
+    return attrgetter(name)(importlib.import_module(module))
 
 
 def _required_arguments(function: Callable[..., Any]) -> int | None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.errors import MissingCapabilityError
+from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 
 __all__ = ["AUTOGRAD", "JAX", "TORCH", "Autograd", "Backend", "Jax", "Torch"]
 
@@ -47,8 +47,14 @@ class Backend(ABC):
         """Look at a function before its first use."""
 
     def given(self, array: Array) -> Any:
-        """Return an array as the library takes it."""
-        return array
+        """Return an array as the library takes it; functions must not write into points."""
+        view = array.view()
+        view.flags.writeable = False
+        return view
+
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function, compiled where that is done."""
+        return function
 
     def plain(self, value: Any) -> Any:
         """Return a number of the library as one of numpy; anything else as it is."""
@@ -151,6 +157,12 @@ class Jax(Backend):
                 stacklevel=2,
             )
 
+    def given(self, array: Array) -> Any:
+        return self.module(".numpy").asarray(array)
+
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return self.module().jit(function)
+
     def plain(self, value: Any) -> Any:
         return np.asarray(value) if isinstance(value, self.module().Array) else value
 
@@ -200,31 +212,47 @@ class Torch(Backend):
 
     def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
         def call(arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
-            tensors = [self.given(array) for array in arrays]
-            wanted = [tensors[i].requires_grad_() for i in where]
-            value = function(*tensors)
+            value, wanted = self._followed(function, arrays, where)
             return value, [slope.numpy() for slope in self._of(value, wanted)]
 
         return call
 
     def bent(self, function: Callable[..., Any], where: Where) -> Bent:
         def at(arrays: Sequence[Array]) -> Product:
-            tensors = [self.given(array) for array in arrays]
-            wanted = [tensors[i].requires_grad_() for i in where]
-            slopes = self._of(function(*tensors), wanted, create_graph=True)
+            value, wanted = self._followed(function, arrays, where)
+            slopes = self._of(value, wanted, create_graph=True)
 
             def product(along: Sequence[Array]) -> list[Array]:
-                slope = sum((part * self.given(one)).sum() for part, one in zip(slopes, along, strict=True))
+                with self.module().enable_grad():
+                    slope = sum(
+                        (part * self.given(one)).sum() for part, one in zip(slopes, along, strict=True)
+                    )
                 return [bent.numpy() for bent in self._of(slope, wanted, retain_graph=True)]
 
             return product
 
         return at
 
+    def _followed(
+        self, function: Callable[..., Any], arrays: Sequence[Array], where: Where
+    ) -> tuple[Any, list[Any]]:
+        """Return the value of a function with the graph of how it was made, and what to differentiate by."""
+        torch = self.module()
+        with torch.inference_mode(False), torch.enable_grad():
+            tensors = [self.given(array) for array in arrays]
+            wanted = [tensors[i].requires_grad_() for i in where]
+            value = function(*tensors)
+        if not (isinstance(value, torch.Tensor) and value.requires_grad):
+            raise InvalidInputError(
+                "the function's value does not depend on its arguments, or was cut off from them by detach(), "
+                "item(), numpy() or no_grad(), and has no derivatives; compute it by operations of torch alone."
+            )
+        return value, wanted
+
     def _of(self, value: Any, wanted: list[Any], **graph: bool) -> Any:
         """Return the derivatives of a number; zeros where it does not depend on a tensor."""
         torch = self.module()
-        if not (isinstance(value, torch.Tensor) and value.requires_grad):
+        if not value.requires_grad:
             return [torch.zeros_like(one) for one in wanted]
         return torch.autograd.grad(value, wanted, allow_unused=True, materialize_grads=True, **graph)
 

@@ -293,6 +293,9 @@ def towards(manifold: Manifold) -> Callable[[Any, Any], Any]:
     """
     if manifold.knows("log"):
         return manifold.log
+    if type(manifold) in (Product, Power):
+        each = [towards(factor) for factor in manifold.factors]  # type: ignore[attr-defined]
+        return lambda a, b: Parts([one(*pair) for one, *pair in zip(each, a, b, strict=True)])
     if not isinstance(manifold, FixedRankManifold | ArrayManifold):
         raise MissingCapabilityError(
             f"the points of {manifold} cannot be averaged, for it has no logarithm (`log`); leave out `average`."

@@ -203,7 +203,7 @@ class PymanoptSolver(Solver):
                 f"TrustRegions needs second derivatives, which {type(problem.cost).__name__} on "
                 f"{problem.manifold} lacks: {lacking}"
             )
-        rng = generator(seed, Stream.START)
+        rng = generator(seed, Stream.POINT)
         if initial_point is None:
             initial_point = problem.manifold.random_point(rng)
         reason = problem.manifold.check_point(initial_point)

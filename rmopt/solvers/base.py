@@ -28,7 +28,7 @@ from rmopt.engines.threads import one_blas_thread
 from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder
-from rmopt.solvers.stop import Converged
+from rmopt.solvers.stop import Converged, Stop, asked
 
 # How long one uninterrupted piece of work may take, in seconds: the grain of progress and of Ctrl-C.
 PIECE_SECONDS = 0.1
@@ -335,8 +335,11 @@ class _Run:
             initial_point = initial_point.point
         self.work = solver.prepare(problem, seed, first_step)
         start = (
-            solver.start(problem, generator(seed, Stream.START)) if initial_point is None else initial_point
+            solver.start(problem, generator(seed, Stream.POINT)) if initial_point is None else initial_point
         )
+        if isinstance(start, np.ndarray) and start.dtype.kind in "iuf" and start.dtype != np.float64:
+            # Whole and short numbers would stay what they are on the way.
+            start = start.astype(np.float64)
         reason = solver.check_start(problem, start)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
@@ -418,6 +421,9 @@ class _Run:
             steps = 1
         else:
             ends = [self.last, planned, step + self.piece]
+            if isinstance(self.stop, Stop):
+                due = self.stop.due(self._first_row())
+                ends += [due] if due > step else []
             if check is not None:
                 ends.append((step // check + 1) * check)
             if self.checkpoint is not None:
@@ -446,11 +452,7 @@ class _Run:
         """Return why to stop here, or None."""
         if self.stop is not None and (measured or not self.measures):
             rows = self.recorder.rows if self.measures else [self.seen_first, self._place()]
-            early = self.stop(rows)
-            if not (early is None or isinstance(early, str)):
-                raise InvalidInputError(
-                    f"stop returned {shown(early)}; it must return a reason as a string, or None to go on."
-                )
+            early = asked(self.stop, rows)
             if early is not None:
                 return early
         return self._natural_end()
@@ -462,7 +464,14 @@ class _Run:
         return self.solver.finished(self.work, self.moment.state)
 
     def _is_planned(self, step: int) -> bool:
-        return self.observes or self.recorder.next_after(step - 1) == step
+        due = isinstance(self.stop, Stop) and self.stop.due(self._first_row()) == step
+        return self.observes or due or self.recorder.next_after(step - 1) == step
+
+    def _first_row(self) -> int:
+        """Return the step of the first row that criteria see."""
+        return int(
+            (self.recorder.rows if self.measures and self.recorder.rows else [self.seen_first])[0]["step"]
+        )
 
     def _place(self) -> dict[str, Any]:
         moment = self.moment

@@ -211,7 +211,9 @@ class Oracle:
             h = DIFFERENCE / length
             there = self.retract(point, tangent, h)
             counts[2] += 1
-            return (self.carry(there, point, self.gradient(there)) - gradient) * (1.0 / h)
+            # Rounding off the tangent space would be divided by h too.
+            change = (self.carry(there, point, self.gradient(there)) - gradient) * (1.0 / h)
+            return manifold.to_tangent_space(point, change)
 
         return difference
 
@@ -229,6 +231,8 @@ class Oracle:
 PATIENCE = 200
 # Where no step helps, and the gradient is longer than this share of the first one, something else may be wrong.
 EARLY = 1e-3
+# Below this share of the cost a step of the size of the manifold would change nothing that can be seen.
+ROUNDED = 1e-8
 # What needs no look before it is taken for a number.
 _FLOATS = (float, np.float64)
 # Length of a step between two gradients whose difference stands for the Hessian.
@@ -305,7 +309,8 @@ class GradientSolver(CheckedValue, Solver):
         if state.stuck:
             idle = state.best[2]
             what = f"nothing got better in {idle} steps" if idle > PATIENCE else "no step lowers the cost"
-            early = state.norm > EARLY * state.first_norm
+            long = state.norm * work.manifold.typical_dist > ROUNDED * abs(state.cost)
+            early = long and state.norm > EARLY * state.first_norm
             cure = "; so long a one may be wrong: rmopt.checks.check_gradient tells" if early else ""
             return f"rounding: {what}, at a gradient of length {state.norm:.1e}{cure}"
         return None

@@ -37,6 +37,10 @@ class Stop(ABC):
     def __call__(self, rows: list[Row]) -> str | None:
         """Return why to stop, or None."""
 
+    def due(self, first: int) -> float:
+        """Return the step at which it must be asked, where the first row is of the step `first`; infinity: at any."""
+        return math.inf
+
     def __or__(self, other: Any) -> Stop:
         return Either(self, other)
 
@@ -53,19 +57,23 @@ class _Pair(CheckedValue, Stop):
     first: Annotated[Any, _criterion]
     second: Annotated[Any, _criterion]
 
+    def due(self, first: int) -> float:
+        parts = (part for part in (self.first, self.second) if isinstance(part, Stop))
+        return min((part.due(first) for part in parts), default=math.inf)
+
 
 class Either(_Pair):
     """Stop when one of two criteria says so; made by ``|``."""
 
     def __call__(self, rows: list[Row]) -> str | None:
-        return self.first(rows) or self.second(rows)
+        return asked(self.first, rows) or asked(self.second, rows)
 
 
 class Both(_Pair):
     """Stop when two criteria say so at the same time; made by ``&``."""
 
     def __call__(self, rows: list[Row]) -> str | None:
-        one, two = self.first(rows), self.second(rows)
+        one, two = asked(self.first, rows), asked(self.second, rows)
         if one is None or two is None:
             return None
         both = f"{one} and {two}"
@@ -82,6 +90,9 @@ class MaxSteps(CheckedValue, Stop):
     """
 
     steps: Annotated[int, integer]
+
+    def due(self, first: int) -> float:
+        return first + self.steps
 
     def __call__(self, rows: list[Row]) -> str | None:
         return f"{self.steps} steps" if rows[-1]["step"] - rows[0]["step"] >= self.steps else None
@@ -153,7 +164,7 @@ class SmallChange(CheckedValue, Stop):
     name: str = "cost"
 
     def __call__(self, rows: list[Row]) -> str | None:
-        if len(rows) < 2:
+        if len(rows) < 2 or _stayed(rows, -1):
             return None
         now, before = (seen(row, self.name, self) for row in (rows[-1], rows[-2]))
         change = abs(now - before)
@@ -173,7 +184,7 @@ class SmallStep(CheckedValue, Stop):
     length: Annotated[float, bounded(number, least=0)]
 
     def __call__(self, rows: list[Row]) -> str | None:
-        if len(rows) < 2:
+        if len(rows) < 2 or _stayed(rows, -1):
             return None
         moved = seen(rows[-1], "step_length", self)
         return f"a step of length {moved:.1e}" if moved <= self.length else None
@@ -193,10 +204,16 @@ class Stagnation(CheckedValue, Stop):
     name: str = "cost"
 
     def __call__(self, rows: list[Row]) -> str | None:
-        if len(rows) <= self.rows:
-            return None
-        recent = min(seen(row, self.name, self) for row in rows[-self.rows :])
-        earlier = seen(rows[-self.rows - 1], self.name, self)
+        # Rows of steps that were refused say nothing.
+        place, recent = len(rows), math.inf
+        for _ in range(self.rows):
+            place -= 1
+            while place > 0 and _stayed(rows, place):
+                place -= 1
+            if place <= 0:
+                return None
+            recent = min(recent, seen(rows[place], self.name, self))
+        earlier = seen(rows[place - 1], self.name, self)
         return f"no better {self.name} in {self.rows} rows" if not recent < earlier else None
 
 
@@ -214,6 +231,22 @@ class NotFinite(Stop):
     def __call__(self, rows: list[Row]) -> str | None:
         now = seen(rows[-1], self.name, self)
         return None if math.isfinite(now) else f"a {self.name} of {now}"
+
+
+def asked(criterion: Any, rows: list[Row]) -> str | None:
+    """Return what a criterion or a function of the rows says, or refuse what is no reason."""
+    found = criterion(rows)
+    if not (found is None or isinstance(found, str)):
+        raise InvalidInputError(
+            f"stop returned {shown(found)}; it must return a reason as a string, or None to go on."
+        )
+    return found
+
+
+def _stayed(rows: list[Row], place: int) -> bool:
+    """Return whether the step before a row was refused: the point is that of the row before."""
+    row, before = rows[place], rows[place - 1]
+    return row["step"] > before["step"] and row["updates"] == before["updates"]
 
 
 def seen(row: Row, name: str, criterion: Stop) -> float:

@@ -235,13 +235,13 @@ class AdaptiveCubics(ModelSolver):
         return bound * size**3 <= 1e-8 * promised
 
     def loosened(self, bound: float) -> float:
-        return 0.01 * bound
+        return max(0.01 * bound, 1e-150)
 
     def tightened(self, size: float, bound: float, nearer: float) -> float:
         return 3.0 * bound
 
     def adapted(self, bound: float, size: float, ratio: float) -> float:
-        return 0.1 * bound if ratio > 0.75 else bound if ratio >= 0.25 else 2.0 * bound
+        return max(0.1 * bound, 1e-150) if ratio > 0.75 else bound if ratio >= 0.25 else 2.0 * bound
 
     def minimised(self, work: Oracle, state: Iterate, product: Map) -> tuple[Any, float, float, float]:
         """Return a step, what it promises, its length, and σ."""

@@ -143,7 +143,8 @@ def parametrize_with_laws(parts: Iterable[Any], seeds: Iterable[int] = (0, 1, 2)
     """
     import pytest
 
-    held = [Held(part, seed) for part in sequence("parts", parts) for seed in sequence("seeds", seeds)]
+    numbers = sequence("seeds", seeds)
+    held = [Held(part, seed) for part in sequence("parts", parts) for seed in numbers]
     return pytest.mark.parametrize("check", held, ids=repr)
 
 
