@@ -286,6 +286,12 @@ def on_frames(**members: Any) -> list[Check]:
     return check_cost(Problem(Frames(), of(Brockett, **members)))
 
 
+def in_place(self: Any, point: Array, ambient: Any) -> Array:
+    Z = np.asarray(ambient)
+    Z -= point @ symmetric(point.T @ Z)
+    return Z
+
+
 def frames(**members: Any) -> list[Check]:
     return check_manifold(of(Frames, **members))
 
@@ -455,6 +461,12 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
     ("transport does nothing", lambda: frames(transport=lambda self, a, b, v: v), "transported"),
     ("transport shrinks", lambda: frames(transport=scaled(Frames, "transport", 0.9)), "transport"),
     # Tangent space
+    ("projection in place", lambda: frames(projection=in_place), "manifold purity"),
+    (
+        "random points are one",
+        lambda: frames(random_point=lambda self, rng=None: np.eye(*self.shape)),
+        "randomness",
+    ),
     (
         "projection of subspaces",
         lambda: frames(projection=lambda self, x, Z: dense(Z) - x @ (x.T @ dense(Z))),

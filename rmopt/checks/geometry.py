@@ -165,11 +165,27 @@ def _refusal(at: _Tangents) -> Any:
 
 
 @law(MANIFOLD, "numbers from a global state instead of `rng`")
-def _randomness(at: _Tangents) -> float:
-    """Equal seeds give equal points and tangent vectors."""
-    first, second = (at.manifold.random_point(np.random.default_rng(7)) for _ in range(2))
+def _randomness(at: _Tangents) -> Any:
+    """Equal seeds give equal points and tangent vectors, and other seeds others."""
+    first, second, other = (at.manifold.random_point(np.random.default_rng(seed)) for seed in (7, 7, 8))
+    if at.manifold.dim > 0 and _apart(at.manifold, first, other) == 0.0:
+        return "other seeds give the same point"
     one, two = (at.manifold.random_tangent_vector(at.x, np.random.default_rng(7)) for _ in range(2))
     return max(_apart(at.manifold, first, second), at.gap(one, two))
+
+
+@law(MANIFOLD, "an operation in place, such as `vector -= …`", 0.0)
+def _manifold_purity(at: _Tangents) -> float:
+    """What its methods are given stays as it is."""
+    manifold, Z = at.manifold, at.rng.standard_normal(at.shape)
+    y, vector = manifold.random_point(at.rng), manifold.random_tangent_vector(at.x, at.rng)
+    arrays = [Z, *arrays_of(at.x), *arrays_of(y), *arrays_of(vector)]
+    before = [array.copy() for array in arrays]
+    manifold.projection(at.x, Z)
+    manifold.euclidean_to_riemannian_gradient(at.x, Z)
+    manifold.to_tangent_space(at.x, vector)
+    manifold.transport(at.x, y, vector)
+    return float(not all(map(np.array_equal, before, arrays)))
 
 
 @law(MANIFOLD, "`dim`, or a projection that keeps too much or too little", 0.0)
