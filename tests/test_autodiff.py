@@ -370,3 +370,15 @@ def test_what_was_seen_is_no_part_of_a_cost() -> None:
     fresh.gradient(points()["free"])
     assert fingerprint(fresh) == before
     assert copy.deepcopy(fresh).value(points()["free"]) == log_cosh.value(points()["free"])
+
+
+@pytest.mark.parametrize(
+    ("function", "slope"),
+    [(lambda x: 3.0, 0.0), (lambda x: anp.sum(2.0 * x), 2.0)],
+    ids=["constant", "linear"],
+)
+def test_a_derivative_that_depends_on_nothing_is_no_warning(function: Any, slope: float) -> None:
+    # autograd warns where a result depends on none of the arguments; warnings are errors here.
+    cost, point = rmopt.autograd_cost(function), np.arange(3.0)
+    np.testing.assert_array_equal(cost.gradient(point), np.full(3, slope))
+    np.testing.assert_array_equal(cost.hessian(point, np.ones(3)), np.zeros(3))

@@ -80,8 +80,8 @@ class Autograd(Backend):
 
     def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
         # A tuple of arguments costs autograd a third more than one.
-        alone = len(where) == 1
-        differentiated = self.module().value_and_grad(self._tied(function, where), where[0] if alone else where)
+        alone, tied = len(where) == 1, self._tied(function, where)
+        differentiated = self.module().value_and_grad(tied, where[0] if alone else where)
 
         def call(arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
             value, found = differentiated(*arrays)
