@@ -286,7 +286,7 @@ def on_frames(**members: Any) -> list[Check]:
     return check_cost(Problem(Frames(), of(Brockett, **members)))
 
 
-def in_place(self: Any, point: Array, ambient: Any) -> Array:
+def writing(self: Any, point: Array, ambient: Any) -> Array:
     Z = np.asarray(ambient)
     Z -= point @ symmetric(point.T @ Z)
     return Z
@@ -461,7 +461,7 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
     ("transport does nothing", lambda: frames(transport=lambda self, a, b, v: v), "transported"),
     ("transport shrinks", lambda: frames(transport=scaled(Frames, "transport", 0.9)), "transport"),
     # Tangent space
-    ("projection in place", lambda: frames(projection=in_place), "manifold purity"),
+    ("projection in place", lambda: frames(projection=writing), "manifold purity"),
     (
         "random points are one",
         lambda: frames(random_point=lambda self, rng=None: np.eye(*self.shape)),
@@ -843,7 +843,9 @@ def test_a_part_that_raises_is_a_broken_law_and_a_missing_capability_is_none() -
         raise ValueError("operands could not be broadcast together")
 
     failed = {check.name: check.detail for check in frames(transport=broken) if not check}
-    assert set(failed) == {"transport", "transported", "transport of sums", "transport nearby"}
+    assert set(failed) == {
+        "manifold purity", "transport", "transported", "transport of sums", "transport nearby"
+    }  # fmt: skip
     assert "raised ValueError: operands" in failed["transport"]
     names = {check.name for check in frames()}
     assert not names & {"exp and log", "midpoint", "distance", "speed", "other rank", "blocks"}

@@ -1,7 +1,7 @@
-"""The examples of pymanopt, and three of Manopt's, for rmopt; each beside the same one under pymanopt.
+"""The examples of pymanopt, and some of Manopt's, for rmopt; each beside the same one under pymanopt.
 
-In each pair the first function is what the docs show; the second follows pymanopt's script: its manifold, its cost by
-autograd, its solver. Both take the same data and start, and stop at a gradient of the same length.
+In each pair the first function is what the docs show; the second does what pymanopt's script does: its manifold, its
+cost by autograd, its solver. Both take the same data and start, and stop at a gradient of the same length.
 """
 
 from __future__ import annotations
@@ -139,12 +139,11 @@ def packing(start: Array) -> Array:
 
 
 def their_packing(start: Array) -> Array:
-    def nearest(X: Array) -> Any:
-        products = X @ X.T
-        shift = anp.triu(products, 1).max()
-        powers = anp.exp((products - shift) / 0.005)
-        powers = powers - anp.diag(anp.diag(powers))
-        return shift + 0.005 * anp.log(anp.triu(powers, 1).sum())
+    def nearest(Y: Array) -> Any:
+        products = Y @ Y.T
+        largest = anp.max(anp.triu(products, 1))
+        powers = anp.triu(anp.exp((products - largest) / 0.005), 1)
+        return largest + 0.005 * anp.log(anp.sum(powers))
 
     manifold = foreign.Elliptope(*start.T.shape)
     options = {"min_gradient_norm": 1e-8, "max_iterations": 1e5}
@@ -172,12 +171,9 @@ def their_max_cut(laplacian: Array, start: Array) -> Array:
 
 
 def components(samples: Array, start: Array) -> Array:
-    @rmopt.autograd_cost
-    def lost(W: Array) -> Any:
-        return anp.sum((samples - samples @ W @ W.T) ** 2)
-
-    problem = rmopt.Problem(Stiefel(*start.shape), lost)
-    return GradientDescent(gradient_norm=1e-6).run(problem, start).point
+    # What is lost is what there is, less what is captured of the covariance.
+    problem = rmopt.Problem(Stiefel(*start.shape), Captured(samples.T @ samples))
+    return TrustRegions(gradient_norm=1e-6).run(problem, start).point
 
 
 def their_components(samples: Array, start: Array) -> Array:
@@ -450,7 +446,7 @@ def mixture(samples: Array, covariances: Array, weights: Array) -> Any:
         S, weights = anp.stack(parts[:-1]), anp.concatenate([parts[-1], anp.zeros((1, 1))])
         squares = anp.sum(longer * (anp.linalg.inv(S) @ longer), axis=1)
         scores = weights - 0.5 * (squares + anp.linalg.slogdet(S)[1][:, None])
-        return len(samples) * logsumexp(weights) - anp.sum(logsumexp(scores, axis=0))
+        return len(samples) * anp.log(anp.sum(anp.exp(weights))) - anp.sum(logsumexp(scores, axis=0))
 
     k, d, _ = covariances.shape
     manifold = Product([*(PositiveDefinite(d) for _ in range(k)), Euclidean(k - 1, 1)])
@@ -460,14 +456,14 @@ def mixture(samples: Array, covariances: Array, weights: Array) -> Any:
 
 
 def their_mixture(samples: Array, covariances: Array, weights: Array) -> Any:
+    longer = np.vstack([samples.T, np.ones(len(samples))])[None]
+
     def minus_likelihood(S: Array, v: Array) -> Any:
-        nu = anp.append(v, 0)
-        logdetS = anp.expand_dims(anp.linalg.slogdet(S)[1], 1)
-        y = anp.expand_dims(anp.concatenate([samples.T, anp.ones((1, len(samples)))], axis=0), 0)
-        log_q = -0.5 * (anp.sum(y * anp.linalg.solve(S, y), axis=1) + logdetS)
-        alpha = anp.exp(nu)
-        alpha = anp.expand_dims(alpha / anp.sum(alpha), 1)
-        return -anp.sum(logsumexp(anp.log(alpha) + log_q, axis=0))
+        shares = anp.exp(anp.append(v, 0.0))
+        shares = anp.log(shares / anp.sum(shares))
+        squares = anp.sum(longer * anp.linalg.solve(S, longer), axis=1)
+        scores = shares[:, None] - 0.5 * (squares + anp.linalg.slogdet(S)[1][:, None])
+        return -anp.sum(logsumexp(scores, axis=0))
 
     k, d, _ = covariances.shape
     manifold = foreign.Product([foreign.SymmetricPositiveDefinite(d, k=k), foreign.Euclidean(k - 1)])
@@ -704,7 +700,7 @@ EXAMPLES = [
         lambda a, X: -0.25 * float(np.sum(X * (X @ a[0]))),
     ),
     Example(
-        "principal components", "Stiefel", "autograd", of_components, components, their_components,
+        "principal components", "Stiefel", "by hand", of_components, components, their_components,
         lambda a, W: float(np.sum((a[0] - a[0] @ W @ W.T) ** 2)), lambda a: left_over(a, a[1].shape[1]),
     ),
     Example(
