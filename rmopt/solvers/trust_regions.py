@@ -47,6 +47,8 @@ class ModelSolver(GradientSolver):
         step, promised, size, bound = self.minimised(work, state, self.products(work, state))
         if not np.isfinite(promised):
             raise self.diverged(state.steps)
+        # Rounding off the tangent space, which directions of little length are made of, would lead off the manifold.
+        step = work.manifold.to_tangent_space(point, step)
         there, cost, ambient = work.reached(point, step)
         noise = ROUNDING * abs(state.cost)
         ratio = (state.cost - cost + noise) / (promised + noise)
