@@ -53,7 +53,7 @@ class ModelSolver(GradientSolver):
             norm = work.manifold.norm(there, new)
         counts = tuple(work.counts)
         if promised <= noise:
-            if not norm < state.norm:
+            if not self._length(work, there, new, norm) < self._length(work, point, gradient, state.norm):
                 # Longer steps may have raised the cost already, and shorter ones cannot be judged.
                 if self.is_inside(size, bound) or state.memory[1]:
                     return done._replace(stuck=True, counts=counts)
@@ -68,6 +68,11 @@ class ModelSolver(GradientSolver):
             point=there, cost=cost, gradient=new, norm=norm, memory=(self.adapted(bound, size, ratio), 0),
             counts=counts, step_size=1.0, step_length=work.manifold.norm(point, step), updates=state.updates + 1,
         )  # fmt: skip
+
+    def _length(self, work: Oracle, point: Any, gradient: Any, norm: float) -> float:
+        """Return the length of a gradient in the preconditioner's norm, where weak directions count in full."""
+        precondition = work.preconditioner(point)
+        return norm if precondition is None else work.inner(point, gradient, precondition(gradient)) ** 0.5
 
     @abstractmethod
     def minimised(
