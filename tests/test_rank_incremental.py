@@ -155,7 +155,7 @@ def test_strategies_differ_as_their_descriptions_say() -> None:
     rows = {
         name: run(cost, solver).history
         for name, solver in {
-            "exponential": RankIncremental(),
+            "exponential": RankIncremental(Exponential()),
             "linear": RankIncremental(Linear()),
             "journee": RankIncremental(Linear(), rescale=False),
             "boosting": RankIncremental(Linear(), inner=None, max_rounds=400),
@@ -242,6 +242,9 @@ def test_rounds_without_progress_end_the_run(factor: float) -> None:
 def test_numbers_that_are_not_finite_end_the_run() -> None:
     _, cost, _ = regression(6, 10)
     with pytest.raises(DivergedError, match="round 0 left the finite numbers; scale the data"):
+        run(cost, RankIncremental(Exponential(), inner=Idle(np.nan)))
+    # Of more columns no eigenvalues are found.
+    with pytest.raises(DivergedError, match="broke down at step 0 or soon after"):
         run(cost, RankIncremental(inner=Idle(np.nan)))
 
 
