@@ -81,6 +81,25 @@ def test_the_preconditioner_is_symmetric_and_positive() -> None:
         assert np.vdot(A, precondition(A)) > 0.0
 
 
+@pytest.mark.parametrize(("n", "t", "beta"), [(8, 20, 0.5), (12, 5, 0.5), (9, 9, 40.0)])
+def test_the_preconditioner_is_the_hessian_or_half_of_it_at_the_minimum(n: int, t: int, beta: float) -> None:
+    """But for turns of the factor, in which the Hessian vanishes."""
+    X = np.random.default_rng([n, t]).standard_normal((n, t))
+    cost = MetricRegression(X) + Trace(beta)
+    values, vectors = np.linalg.eigh(closed_form(X, beta)[0])
+    Y = (vectors * np.sqrt(np.maximum(values, 0.0)))[:, values > 1e-9]
+    k = Y.shape[1]
+    precondition = cost.preconditioner(Y)
+    assert precondition is not None
+    columns = np.eye(n * k).reshape(-1, n, k)
+    mapped = np.column_stack([precondition(cost.hessian(Y, D)).ravel() for D in columns])
+    found = np.sort(np.linalg.eigvals(mapped).real)
+    turns = k * (k - 1) // 2
+    np.testing.assert_allclose(found[:turns], 0.0, atol=1e-5)
+    near = np.minimum(abs(found[turns:] - 1.0), abs(found[turns:] - 2.0))
+    assert near.max() < 1e-5
+
+
 def test_newton_needs_the_preconditioner_less_than_it_gains() -> None:
     """With it, ill-conditioned regressions take a fraction of the products with the Hessian."""
 
@@ -123,6 +142,7 @@ def test_a_new_loss_is_ten_lines() -> None:
     assert result.certificate.objective < cost.at(np.zeros((5, 0))).value
     with pytest.raises(MissingCapabilityError, match="curvature"):
         run(cost, RankIncremental(inner=TrustRegions()))
+    assert run(cost, RankIncremental(max_rounds=2)).steps == 2
 
 
 def test_grids_and_lists_of_pairs_agree() -> None:

@@ -431,6 +431,31 @@ def test_preconditioners_are_used(solver: str) -> None:
     assert 3 * helped.counts["costs"] < plain.counts["costs"] + plain.counts["hessians"]
 
 
+class Rounded(Cost):
+    """A strong direction whose slope is rounding alone, and longer where the weak one has none."""
+
+    point_type = np.ndarray
+    weights = np.array([[1e12], [1.0]])
+
+    def value(self, x: Array) -> float:
+        return float(1.0 + 0.5 * x[1, 0] ** 2)
+
+    def gradient(self, x: Array) -> Array:
+        return np.array([[3e-5 if abs(x[1, 0]) < 1e-9 else 2e-5], [x[1, 0]]])
+
+    def hessian(self, x: Array, direction: Array) -> Array:
+        return self.weights * direction
+
+    def precondition(self, x: Array, tangent: Array) -> Array:
+        return tangent / self.weights
+
+
+def test_last_steps_are_judged_in_the_norm_of_the_preconditioner() -> None:
+    result = TrustRegions(tol=0.0).run(Problem(Euclidean(2, 1), Rounded()), np.array([[0.0], [1e-7]]))
+    assert abs(result.point[1, 0]) < 1e-12
+    assert result.stopped_by.startswith("rounding")
+
+
 def test_exact_steps() -> None:
     problem = PLACES["euclidean"][0]
     result = ConjugateGradient(step_length=Exact(), tol=1e-10).run(problem, random_state=0)

@@ -55,6 +55,16 @@ def test_the_closed_form_of_equation_12(n: int, t: int, beta: float, growth: Any
     assert "certified" in result.stopped_by
 
 
+def test_gaps_of_ill_conditioned_problems_end_near_rounding() -> None:
+    """Singular values from 300 down to where directions are left out; their eighth powers are the curvatures."""
+    rng = np.random.default_rng(0)
+    U, V = (np.linalg.qr(rng.standard_normal((30, 30)))[0] for _ in range(2))
+    X = (U * np.geomspace(300.0, np.sqrt(0.5) * (1.0 + 1e-5), 30)) @ V.T
+    found = minimise(MetricRegression(X), 0.5, RankIncremental(tol=1e-9)).certificate
+    assert found.relative_gap <= 8e-6
+    np.testing.assert_allclose(found.objective, closed_form(X, 0.5)[1], rtol=1e-11)
+
+
 def test_the_closed_form_is_a_minimum() -> None:
     X, cost, minimum = regression(6, 9, 40.0)
     W, _ = closed_form(X, 40.0)
@@ -155,7 +165,7 @@ def test_strategies_differ_as_their_descriptions_say() -> None:
     rows = {
         name: run(cost, solver).history
         for name, solver in {
-            "exponential": RankIncremental(),
+            "exponential": RankIncremental(Exponential()),
             "linear": RankIncremental(Linear()),
             "journee": RankIncremental(Linear(), rescale=False),
             "boosting": RankIncremental(Linear(), inner=None, max_rounds=400),
@@ -242,6 +252,9 @@ def test_rounds_without_progress_end_the_run(factor: float) -> None:
 def test_numbers_that_are_not_finite_end_the_run() -> None:
     _, cost, _ = regression(6, 10)
     with pytest.raises(DivergedError, match="round 0 left the finite numbers; scale the data"):
+        run(cost, RankIncremental(Exponential(), inner=Idle(np.nan)))
+    # Of more columns no eigenvalues are found.
+    with pytest.raises(DivergedError, match="broke down at step 0 or soon after"):
         run(cost, RankIncremental(inner=Idle(np.nan)))
 
 

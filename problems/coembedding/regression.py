@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,22 +54,31 @@ class MetricRegression(EmbeddedCost):
     def curvature(self, measurements: Array, change: Array) -> Array:
         return 2.0 * change
 
+    @cached_property
+    def _spectrum(self) -> tuple[Array, Array]:
+        """Return the eigenvectors of FᵀF that F sees, and their eigenvalues."""
+        _, lengths, directions = np.linalg.svd(self.features, full_matrices=False)
+        return directions.T, lengths**2
+
     def preconditioner(self, Y: Array, floor: float = 0.0) -> Callable[[Array], Array] | None:
-        """Return the inverse of 4 (FᵀF + ε I) ⊗ (YᵀFᵀF Y), with ε such that it is about `floor` where F is blind."""
+        """Return the inverse of D ↦ 4 FᵀF D (YᵀFᵀF Y) + C D, where C is what bends alone, by eigenvectors of FᵀF.
+
+        Where W commutes with FᵀF, as the minimum does, all curvature that moves W is this one or twice this one.
+        """
         if not Y.shape[1]:
             return None
-        F = self.features
-        Z = F @ Y
-        right = Z.T @ Z
-        right += 1e-12 * np.trace(right) * np.eye(len(right))
-        mean = np.trace(right) / len(right)
-        ridge = max(floor / (4.0 * mean), 1e-14 * float(np.vdot(F, F)))
-        right_inverse = np.linalg.inv(right) / (4.0 * ridge)
-        # (FᵀF + ε I)⁻¹ by the smaller of the two Gram matrices.
-        core = np.linalg.inv(F @ F.T + ridge * np.eye(len(F)))
+        U, a = self._spectrum
+        inside = U.T @ Y
+        b, Q = np.linalg.eigh(inside.T @ (a[:, None] * inside))
+        alone = np.maximum(floor - 4.0 * a**2 * (1.0 - (inside**2).sum(axis=1)), 0.0)
+        bends = 4.0 * np.outer(a, np.maximum(b, 0.0)) + alone[:, None]
+        least = 1e-14 * float(bends.max())
+        # Where F is blind, and how far that is from what it would be as a part of the rest.
+        blind = 1.0 / max(floor, least) if len(a) < len(Y) else 0.0
+        sees = 1.0 / np.maximum(bends, least) - blind
 
         def precondition(V: Array) -> Array:
-            return (V - F.T @ (core @ (F @ V))) @ right_inverse
+            return U @ ((U.T @ V @ Q * sees) @ Q.T) + blind * V
 
         return precondition
 

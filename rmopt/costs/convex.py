@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -197,16 +199,16 @@ class _SumModel(LocalModel):
         self.value = float(sum(part.value for part in parts))
 
     def apply(self, V: Array) -> Array:
-        return np.sum([part.apply(V) for part in self.parts], axis=0)
+        return reduce(add, (part.apply(V) for part in self.parts))
 
     def along(self, A: Array, B: Array) -> Ambient:
         return Sum(*(part.along(A, B) for part in self.parts))
 
     def factor_gradient(self) -> Array:
-        return np.sum([part.factor_gradient() for part in self.parts], axis=0)
+        return reduce(add, (part.factor_gradient() for part in self.parts))
 
     def factor_hessian(self, D: Array) -> Array:
-        return np.sum([part.factor_hessian(D) for part in self.parts], axis=0)
+        return reduce(add, (part.factor_hessian(D) for part in self.parts))
 
 
 @runtime_checkable

@@ -122,9 +122,10 @@ class RankEngine:
             level = self.cost.at(start).value
             if self.cost.at(better).value > level + ROUNDING * abs(level):
                 better = start
-        found = self._certified(
-            self._pruned(shrunk(better)), integer("columns of the growth", self.growth.after(U.shape[1]), 1)
-        )
+        kept = self._pruned(shrunk(better))
+        # Orthogonal columns cost some digits.
+        kept = better if kept.shape == better.shape else kept
+        found = self._certified(kept, integer("columns of the growth", self.growth.after(U.shape[1]), 1))
         if _is_worse(found.certificate, state.certificate):
             found = dataclasses.replace(
                 found, Y=Y, certificate=state.certificate, values=state.values, vectors=state.vectors

@@ -21,8 +21,9 @@ from rmopt.manifolds.psd_fixed_rank import PSDMatrices
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.growth import Exponential
-from rmopt.solvers.hybrid import Hybrid
+from rmopt.solvers.line_search import LBFGS
 from rmopt.solvers.stop import Converged
+from rmopt.solvers.trust_regions import TrustRegions
 
 # Rounds in a row without progress after which a run gives up.
 PATIENCE = 3
@@ -75,10 +76,12 @@ class RankIncremental(Solver):
     Parameters
     ----------
     growth : Growth
-        `Exponential()` or `Linear()`, or anything with their two methods.
+        `Exponential()` or `Linear()`, or anything with their two methods. ``Exponential(64)`` unless given: where
+        columns are few, local optimisation is hard and soon out of date.
     inner : "auto", Solver or None
         The local optimiser: anything with ``run(problem, initial_point, random_state=…)`` on matrices of one rank.
-        "auto" is `Hybrid`. None: only new columns and their scale.
+        "auto" is ``TrustRegions(max_iterations=20)``, so that a round which lacks columns ends soon, or `LBFGS` where
+        the cost has no second derivatives. None: only new columns and their scale.
     tol : float
         The relative gap at which the minimum counts as global.
     max_rounds : int
@@ -109,14 +112,13 @@ class RankIncremental(Solver):
         max_rank: int | None = None,
         rescale: bool = True,
     ) -> None:
-        if isinstance(inner, str) and inner == "auto":
-            inner = Hybrid()
-        if inner is not None and not callable(getattr(inner, "run", None)):
+        automatic = isinstance(inner, str) and inner == "auto"
+        if not (inner is None or automatic or callable(getattr(inner, "run", None))):
             raise InvalidInputError(
                 f"inner = {shown(inner)} must be a solver, for example TrustRegions(), LBFGS() or "
                 "PymanoptSolver('ConjugateGradient'); or None."
             )
-        self.growth = Exponential() if growth is None else growth
+        self.growth = Exponential(64) if growth is None else growth
         if not all(callable(getattr(self.growth, name, None)) for name in ("first", "after")):
             raise InvalidInputError(f"growth = {shown(growth)} is unknown; choose Exponential() or Linear().")
         self.inner, self.rescale = inner, flag("rescale", rescale)
@@ -148,6 +150,13 @@ class RankIncremental(Solver):
             return None
         assert isinstance(manifold, PSDMatrices)
         assert isinstance(cost, ConvexCost)
+        if isinstance(solver, str):
+            nowhere = np.zeros((manifold.shape[0], 1))
+            try:
+                cost.hessian(nowhere, nowhere)
+                solver = TrustRegions(max_iterations=20)
+            except MissingCapabilityError:
+                solver = LBFGS(20)
 
         def minimised(Y: Array, gradient_norm: float, seed: int) -> Array:
             if isinstance(solver, GradientSolver):

@@ -59,7 +59,7 @@ class ModelSolver(GradientSolver):
             norm = work.manifold.norm(there, new)
         counts = tuple(work.counts)
         if promised <= noise:
-            if not norm < state.norm:
+            if not self._length(work, there, new, norm) < self._length(work, point, gradient, state.norm):
                 # Longer steps may have raised the cost already, and shorter ones cannot be judged.
                 if self.is_inside(size, bound, promised) or state.memory[1]:
                     return done._replace(stuck=True, counts=counts)
@@ -78,6 +78,11 @@ class ModelSolver(GradientSolver):
     def products(self, work: Oracle, state: Iterate) -> Map:
         """Return the quadratic part of the model: the Hessian, as a map of tangent vectors."""
         return work.hessian(state.point, state.gradient)
+
+    def _length(self, work: Oracle, point: Any, gradient: Any, norm: float) -> float:
+        """Return the length of a gradient in the preconditioner's norm, where weak directions count in full."""
+        precondition = work.preconditioner(point)
+        return norm if precondition is None else work.inner(point, gradient, precondition(gradient)) ** 0.5
 
     @abstractmethod
     def minimised(self, work: Oracle, state: Iterate, product: Map) -> tuple[Any, float, float, float]:

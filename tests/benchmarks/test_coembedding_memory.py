@@ -1,4 +1,4 @@
-"""The memory of a co-embedding with 20,000 sparse features: nothing of size p × p exists.
+"""The memory and time of a co-embedding with 20,000 sparse features: nothing of size p × p exists.
 
 Run with ``pytest -o addopts= -s tests/benchmarks/test_coembedding_memory.py``.
 """
@@ -28,7 +28,7 @@ Y[np.arange(n), topics] = 1
 Y[np.arange(n), rng.integers(m, size=n)] = 1
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 begun = time.perf_counter()
-model = CoembeddingClassifier(beta=5.0, tol=1e-2).fit(X, Y)
+model = CoembeddingClassifier(beta=5.0, tol=1e-4).fit(X, Y)
 seconds = time.perf_counter() - begun
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 hits = (model.decision_function(X).argmax(axis=1)[:, None] == np.column_stack([topics, Y.argmax(axis=1)])).any(axis=1)
@@ -43,7 +43,7 @@ assert model.rank_ > 1
 
 
 def test_memory_of_twenty_thousand_features(measured: Any) -> None:
-    """20,000 sparse features, 10,000 rows, 50 labels, to a relative gap of 1e-2."""
+    """20,000 sparse features, 10,000 rows, 50 labels, to a relative gap of 1e-4 (wanted: 120 s)."""
     measured(in_a_process_of_its_own)
 
 

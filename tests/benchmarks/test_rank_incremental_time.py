@@ -30,7 +30,7 @@ from rmopt.costs import Trace
 from rmopt.manifolds import PSDFactors
 from rmopt.solvers import LBFGS, RankIncremental
 
-BETA, WANTED = 0.5, 1e-6
+BETA, WANTED, HARD = 0.5, 1e-6, 1e-5
 
 
 def one_shot(X: np.ndarray) -> float:
@@ -65,20 +65,23 @@ def conic(X: np.ndarray, solver: str) -> float:
     return loss.loss(loss.features @ W @ loss.features.T)[0] + BETA * float(np.trace(W))
 
 
-@pytest.mark.parametrize("n", [50, 100, 200, 500])
+@pytest.mark.parametrize("n", [50, 100, 200, 500, 1000])
 def test_equation_12(measured: Any, n: int) -> None:
-    """Equation 12, t = 250, β = 0.5, to a certified relative gap of 1e-6; peers in the same run."""
+    """Equation 12, t = 250, β = 0.5, to a certified relative gap of 1e-6; peers in the same run.
+
+    For n = 1,000, t = 1,000, the hardest, to 1e-5, and without peers.
+    """
     rows = measured(equation_12, n)
     ours = next(row for row in rows if row["method"] == "rmopt")
     assert abs(ours["error"]) <= WANTED
-    assert ours["certified"] <= WANTED
+    assert ours["certified"] <= (WANTED if n < 1000 else HARD)
 
 
 def equation_12(n: int) -> list[dict[str, Any]]:
-    X = np.random.default_rng(0).standard_normal((n, 250))
+    X = np.random.default_rng(0).standard_normal((n, 250 if n < 1000 else n))
     closed, (_, minimum) = median(lambda: closed_form(X, BETA))
-    loss = MetricRegression(X)
-    ours, found = median(lambda: minimise(loss, BETA, RankIncremental()))
+    loss, tol = MetricRegression(X), WANTED if n < 1000 else HARD
+    ours, found = median(lambda: minimise(loss, BETA, RankIncremental(tol=tol)), 3 if n < 1000 else 1)
     rows = [
         {"method": "closed form", "seconds": closed, "error": 0.0},
         {
@@ -88,7 +91,7 @@ def equation_12(n: int) -> list[dict[str, Any]]:
             "certified": found.certificate.relative_gap,
         },
     ]
-    peers: dict[str, Callable[[], float]] = {"one-shot L-BFGS": lambda: one_shot(X)}
+    peers: dict[str, Callable[[], float]] = {"one-shot L-BFGS": lambda: one_shot(X)} if n < 1000 else {}
     if n <= 100:
         peers["pymanopt TR"] = lambda: pymanopt_trust_regions(X)
     if n <= 50 and _has_cvxpy():
