@@ -43,7 +43,7 @@ assert model.rank_ > 1
 
 
 def test_memory_of_twenty_thousand_features(measured: Any) -> None:
-    """20,000 sparse features, 10,000 rows, 50 labels, to a relative gap of 1e-4 (wanted: 120 s)."""
+    """20,000 sparse features, 10,000 rows, 50 labels, to a relative gap of 1e-4."""
     measured(in_a_process_of_its_own)
 
 
