@@ -32,7 +32,7 @@ class ConstrainedResult(Result):
     Attributes
     ----------
     violation : float
-        The largest |h|, and the largest g that is positive or has a multiplier.
+        The largest size of an h, and the largest g that is positive or has a multiplier.
     equality_multipliers, inequality_multipliers : array
         λ and μ, with which the gradient of f + λᵀh + μᵀg is zero at a stationary point.
     """

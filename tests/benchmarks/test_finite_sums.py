@@ -1,0 +1,135 @@
+"""Solvers of sums of terms: passes over the data until the cost is 1e-8 of what it was above its minimum.
+
+Each method has the best of some step sizes or schedules. A step with reduced variance looks at its terms twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rmopt import Problem
+from rmopt.core import FiniteSum
+from rmopt.costs import LOSSES, BilinearSum
+from rmopt.manifolds import FixedRankEmbedded, Grassmann, PositiveDefinite
+from rmopt.solvers import SGD, SRG, SVRG, Adam, Below, Cosine, InverseTime, Recorder, TrustRegions
+
+Array = np.ndarray
+BATCH, MOST = 10, 100
+
+
+class Variance(FiniteSum):
+    """−½ Σ ‖Uᵀxᵢ‖²."""
+
+    def __init__(self) -> None:
+        X = np.random.default_rng(0).standard_normal((2000, 30)) * np.geomspace(1, 0.05, 30)
+        self.X = X / np.linalg.norm(X, axis=1).mean()
+
+    n_terms = property(lambda self: len(self.X))
+
+    def value(self, point: Array) -> float:
+        return -0.5 * float(np.sum((self.X @ point) ** 2))
+
+    def gradient(self, point: Array) -> Array:
+        return self.term_gradient(point, np.arange(len(self.X)))
+
+    def term_gradient(self, point: Array, terms: Array) -> Array:
+        X = self.X[terms]
+        return -(X.T @ (X @ point))
+
+    def hessian(self, point: Array, direction: Array) -> Array:
+        return -(self.X.T @ (self.X @ direction))
+
+
+class Distances(FiniteSum):
+    """½ Σ dist(W, Aᵢ)² for the affine-invariant metric: its minimum is the mean."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(1)
+        Q = np.linalg.qr(rng.standard_normal((500, 5, 5)))[0]
+        self.A = (Q * np.exp(0.5 * rng.standard_normal((500, 1, 5)))) @ Q.mT
+
+    n_terms = 500
+
+    def _logs(self, point: Array, terms: Any) -> tuple[Array, Array, Array]:
+        L = np.linalg.cholesky(point)
+        half = np.linalg.inv(L)
+        values, vectors = np.linalg.eigh(half @ self.A[terms] @ half.T)
+        return half, np.log(values), vectors
+
+    def value(self, point: Array) -> float:
+        return 0.5 * float(np.sum(self._logs(point, slice(None))[1] ** 2))
+
+    def gradient(self, point: Array) -> Array:
+        return self.term_gradient(point, np.arange(500))
+
+    def term_gradient(self, point: Array, terms: Array) -> Array:
+        half, logs, vectors = self._logs(point, terms)
+        whole = np.einsum("nij,nj,nkj->ik", vectors, logs, vectors)
+        return -(half.T @ whole @ half)
+
+
+def regression() -> BilinearSum:
+    rng = np.random.default_rng(2)
+    rows, columns = (rng.standard_normal((2000, n)) / n**0.5 for n in (12, 10))
+    truth = rng.standard_normal((12, 2)) @ rng.standard_normal((2, 10))
+    targets = np.einsum("ij,jk,ik->i", rows, truth, columns) + 0.1 * rng.standard_normal(2000)
+    return BilinearSum(rows, columns, LOSSES["squared"], targets)
+
+
+SUMS: dict[str, Callable[[], tuple[Problem, float]]] = {
+    "principal components": lambda: (Problem(Grassmann(30, 4), Variance()), 1.0),
+    "mean of matrices": lambda: (Problem(PositiveDefinite(5), Distances()), 0.5),
+    "regression on a matrix of rank 2": lambda: (Problem(FixedRankEmbedded(12, 10, 2), regression()), 3.0),
+}
+
+
+def methods(unit: float, steps: int) -> dict[str, list[tuple[Any, float]]]:
+    """Return solvers by their names, each with the terms that a step looks at."""
+    sizes = [unit * share for share in (0.03, 0.1, 0.3)]
+    falling = [InverseTime(a, b) for a in (sizes[-1], unit) for b in (1e-3, 1e-2)]
+    falling += [Cosine(a, MOST * steps) for a in (sizes[-1], unit)]
+    budget = {"n_steps": MOST * steps, "batch_size": BATCH}
+    return {
+        "SGD": [(SGD(rule, engine="reference", **budget), BATCH) for rule in falling],
+        "SGD, averaged": [(SGD(eta, average=5 * steps, **budget), BATCH) for eta in sizes],
+        "Adam": [(Adam(Cosine(a, MOST * steps), **budget), BATCH) for a in (0.003, 0.01)],
+        "SVRG": [(SVRG(eta, **budget), 3 * BATCH) for eta in sizes],
+        "SRG": [(SRG(eta, **budget), 3 * BATCH) for eta in sizes],
+    }
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_finite_sums(measured: Any, name: str) -> None:
+    """Passes over the data to 1e-8, at most 100; and what was reached."""
+    rows = measured(compared, name)
+    by_name = {row["solver"]: row for row in rows}
+    assert by_name["SRG"]["passes"] is not None
+
+
+def compared(name: str) -> list[dict[str, Any]]:
+    problem, unit = SUMS[name]()
+    count = problem.cost.n_terms
+    best = problem.value(TrustRegions(tol=1e-12).run(problem, random_state=0).point)
+    start = problem.manifold.random_point(np.random.default_rng(5))
+    above = problem.value(start) - best
+
+    def reached(solver: Any, width: float) -> tuple[float, float]:
+        recorder = Recorder({"gap": lambda x: (problem.value(x) - best) / above}, at=range(0, 10**6, 20))
+        try:
+            result = solver.run(problem, start, random_state=0, recorder=recorder, stop=Below(1e-8, "gap"))
+        except (ValueError, ArithmeticError):
+            return np.inf, np.inf
+        return (result.steps * width / count if result.converged else np.inf), result.history[-1]["gap"]
+
+    rows = []
+    for solver, tried in methods(unit, count // BATCH).items():
+        passes, gap = min(reached(*one) for one in tried)
+        done = np.isfinite(passes)
+        rows.append(
+            {"problem": name, "solver": solver, "passes": passes if done else None, "reached": float(gap)}
+        )
+    return rows
