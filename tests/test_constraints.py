@@ -13,6 +13,7 @@ from tabled import each_row
 
 from rmopt import InvalidInputError, MissingCapabilityError, Problem, autograd_cost
 from rmopt.checks import check_gradient
+from rmopt.core import Cost
 from rmopt.costs import AugmentedCost, AutomaticResiduals, ConstrainedProblem
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Product, Sphere, Stiefel
@@ -164,6 +165,31 @@ def test_no_other_solver_forgets_the_constraints(tmp_path: Path) -> None:
     )
     with pytest.raises(InvalidInputError, match=r"belongs to another run: its constraints"):
         AugmentedLagrangian().run(other, random_state=0, checkpoint=kept)
+
+
+class NotANumber(Cost):
+    """A constraint that is NaN, at once or away from the start."""
+
+    def __init__(self, at_once: bool) -> None:
+        self.at_once = at_once
+
+    def value(self, point: Any) -> float:
+        return float("nan") if self.at_once or point[0] < 0.9 else float(point[0] - 0.5)
+
+    def gradient(self, point: Any) -> Any:
+        return np.eye(8)[0]
+
+
+def test_constraints_that_are_no_numbers_are_never_met() -> None:
+    start = np.eye(8)[0]
+    at_once, elsewhere = (
+        ConstrainedProblem(Sphere(8), minus_variance, equalities=[NotANumber(one)]) for one in (True, False)
+    )
+    with pytest.raises(InvalidInputError, match="a constraint is not finite at the initial point"):
+        AugmentedLagrangian().run(at_once, start)
+    result = AugmentedLagrangian(max_iterations=10).run(elsewhere, start)
+    assert not result.converged
+    assert result.violation >= 0.4
 
 
 def test_bad_input_is_named() -> None:

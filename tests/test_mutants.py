@@ -32,7 +32,7 @@ from rmopt.checks.engine import ENGINE, SAMPLER, STEP_SIZE
 from rmopt.checks.geometry import MANIFOLD, RETRACTION
 from rmopt.core import Actions, AgentSum, Cost, FiniteSum, LowRankPoint, Manifold, PSDPoint, Retraction
 from rmopt.core.ambient import dense
-from rmopt.costs import BilinearSum, LogDetTriplet, squared
+from rmopt.costs import BilinearSum, LogDetTriplet, ResidualSum, squared
 from rmopt.engines.reference import ReferenceEngine, ReferenceState
 from rmopt.interop import from_pymanopt
 from rmopt.linalg import symmetric
@@ -45,6 +45,7 @@ from rmopt.manifolds import (
     Power,
     Product,
     PSDFixedRank,
+    Sphere,
 )
 from rmopt.retractions import (
     QR,
@@ -284,6 +285,20 @@ def on_subspaces(**members: Any) -> list[Check]:
 
 def on_frames(**members: Any) -> list[Check]:
     return check_cost(Problem(Frames(), of(Brockett, **members)))
+
+
+FIT, SKEW = np.random.default_rng(9).standard_normal((7, 5)), np.diag([1.0, 1.0, 1.0, 1.0, 0.9])
+
+
+def fitted(forward: Any, backward: Any) -> list[Check]:
+    class Fit(ResidualSum):
+        def residuals(self, point: Array) -> Array:
+            return FIT @ point - 1.0
+
+        def linearised(self, point: Array) -> Any:
+            return forward, backward
+
+    return check_cost(Problem(Sphere(5), Fit()))
 
 
 def writing(self: Any, point: Array, ambient: Any) -> Array:
@@ -609,6 +624,12 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
     ("gradient of the next block", lambda: metric(block_gradient=next_block), "block gradients"),
     ("block_scale too small", lambda: metric(block_scale=lambda self, W, k: 0.0), "block gradients"),
     ("proximal step grows", lambda: metric(proximal_step=grown), "proximal step"),
+    ("J of another function", lambda: fitted(lambda D: 3 * FIT @ D, lambda w: 3 * FIT.T @ w), "residuals"),
+    (
+        "J and its transposed differ",
+        lambda: fitted(lambda D: FIT @ D, lambda w: SKEW @ (FIT.T @ w)),
+        "transposed residuals",
+    ),
     ("preconditioner negative", lambda: on_subspaces(precondition=lambda self, U, v: -v), "preconditioner"),
     (
         "preconditioner normalises",

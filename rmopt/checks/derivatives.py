@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.checks.geometry import combined
+from rmopt.checks.geometry import DIFFERENCES, STEP, combined
 from rmopt.checks.report import Check, Law, hold, law, slope_check
 from rmopt.core.ambient import Array, dense
 from rmopt.core.cost import AgentSum, BlockCost, FiniteSum, HasPreconditioner, HasProximalStep
@@ -15,7 +15,7 @@ from rmopt.core.points import arrays_of
 from rmopt.core.problem import Problem
 from rmopt.core.product import Parts
 from rmopt.core.psd import PSDPoint
-from rmopt.costs import Loss
+from rmopt.costs import Loss, ResidualSum
 from rmopt.manifolds import Grassmann
 
 # Sums over data in different orders.
@@ -364,6 +364,38 @@ def _hessian_symmetry(about: Any) -> float:
     inner = problem.manifold.inner_product
     asymmetry = abs(inner(x, along, eta) - inner(x, xi, problem.riemannian_hessian(x, eta)))
     return asymmetry / max(1.0, problem.manifold.norm(x, along))
+
+
+@law(COST, "`linearised` is not the derivative of `residuals`", DIFFERENCES)
+def _residuals(at: _Cost) -> float | None:
+    """J ξ is the difference of the residuals along ξ."""
+    if not isinstance(at.cost, ResidualSum):
+        return None
+    manifold, xi = at.manifold, at.manifold.random_tangent_vector(at.x, at.rng)
+    found = at.cost.linearised(at.x)[0](manifold.embedding(at.x, xi))
+    ahead, behind = (at.cost.residuals(manifold.retraction(at.x, xi * t)) for t in (STEP, -STEP))
+    return _relative(found, (ahead - behind) / (2.0 * STEP))
+
+
+@law(COST, "a sign, a factor or a part that only one of the two has", SUMS)
+def _transposed_residuals(at: _Cost) -> float | None:
+    """⟨J ξ, w⟩ = ⟨ξ, Jᵀw⟩."""
+    if not isinstance(at.cost, ResidualSum):
+        return None
+    manifold, xi = at.manifold, at.manifold.random_tangent_vector(at.x, at.rng)
+    forward, backward = at.cost.linearised(at.x)
+    found = forward(manifold.embedding(at.x, xi))
+    weights = at.rng.standard_normal(len(found))
+    back = manifold.inner_product(
+        at.x, xi, manifold.euclidean_to_riemannian_gradient(at.x, backward(weights))
+    )
+    size = max(float(np.linalg.norm(found) * np.linalg.norm(weights)), np.finfo(float).tiny)
+    return abs(float(found @ weights) - back) / size
+
+
+def _relative(found: Array, expected: Array) -> float:
+    size = max(np.linalg.norm(found), np.linalg.norm(expected), np.finfo(float).tiny)
+    return float(np.linalg.norm(found - expected) / size)
 
 
 @law(HESSIAN, "`hessian` normalises its direction, or adds a constant", SUMS, name="Hessian linearity")

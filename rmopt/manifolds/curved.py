@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -26,16 +27,16 @@ class _Columns(ArrayManifold):
         self.m = m
         self.default_retraction = self.fitting(retraction)
 
+    @abstractmethod
     def products(self, point: Array, a: Array, b: Array) -> Any:
         """Return the inner products of the columns of two tangent vectors."""
-        raise NotImplementedError
 
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
         return float(np.sum(self.products(point, tangent_vector_a, tangent_vector_b)))
 
+    @abstractmethod
     def normal(self, point: Array) -> Array:
         """Return what is orthogonal to the tangent space in the space around it, column by column."""
-        raise NotImplementedError
 
     def projection(self, point: Array, ambient: Ambient) -> Array:
         Z, normal = dense(ambient), self.normal(point)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from math import inf
+from math import inf, isfinite
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -125,6 +125,10 @@ class AugmentedLagrangian(CheckedValue, Solver):
 
     def begin(self, work: ConstrainedProblem, point: Any) -> Round:
         h, g = work.violations(point)
+        if not (np.isfinite(h).all() and np.isfinite(g).all()):
+            raise InvalidInputError(
+                "a constraint is not finite at the initial point; check the constraints, or start elsewhere."
+            )
         found = Round(point, np.zeros(len(h)), np.zeros(len(g)), self.penalty, inf, 0.0, inf, 0.0)
         norm = work.manifold.norm(point, work.riemannian_gradient(point))
         return self._seen(work, found, point)._replace(first_norm=norm, violation=_violation(h, g, found))
@@ -138,6 +142,8 @@ class AugmentedLagrangian(CheckedValue, Solver):
         enough = max(self.tol, 0.1 ** (state.steps + 1)) * max(state.first_norm, np.finfo(float).tiny)
         found = self.inner.with_gradient_norm(enough).run(Problem(work.manifold, augmented), state.point)
         h, g = work.violations(found.point)
+        if not (np.isfinite(h).all() and np.isfinite(g).all()):
+            raise self.diverged(state.steps)
         equal, unequal = (np.clip(force, -LARGEST, LARGEST) for force in augmented.forces(found.point))
         violation = _violation(h, g, state)
         falls = violation <= max(FALL * state.violation, self.max_violation)
@@ -162,6 +168,8 @@ class AugmentedLagrangian(CheckedValue, Solver):
         }  # fmt: skip
 
     def finished(self, work: ConstrainedProblem, state: Round) -> str | None:
+        if not all(map(isfinite, (state.cost, state.norm, float(state.equal.sum() + state.unequal.sum())))):
+            raise self.diverged(state.steps)
         # The inner runs end at tol; corrected multipliers leave rounding.
         if state.violation > self.max_violation or state.norm > 2.0 * self.tol * state.first_norm:
             return None

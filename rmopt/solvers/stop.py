@@ -233,6 +233,27 @@ class NotFinite(Stop):
         return None if math.isfinite(now) else f"a {self.name} of {now}"
 
 
+@dataclass(frozen=True)
+class MaxEvaluations(CheckedValue, Stop):
+    """Stop after so many evaluations of the cost, or of what else solvers of whole gradients count.
+
+    A step is never left half done, so that the last one may go beyond.
+
+    Parameters
+    ----------
+    evaluations : int
+    name : str
+        "costs", "gradients", "hessians" or "retractions".
+    """
+
+    evaluations: Annotated[int, integer]
+    name: str = "costs"
+
+    def __call__(self, rows: list[Row]) -> str | None:
+        count = seen(rows[-1], self.name, self)
+        return f"{self.evaluations} {self.name}" if count >= self.evaluations else None
+
+
 def asked(criterion: Any, rows: list[Row]) -> str | None:
     """Return what a criterion or a function of the rows says, or refuse what is no reason."""
     found = criterion(rows)
@@ -257,24 +278,3 @@ def seen(row: Row, name: str, criterion: Stop) -> float:
             f"Recorder({{{shown(name)}: function of the point}})."
         )
     return float(row[name])
-
-
-@dataclass(frozen=True)
-class MaxEvaluations(CheckedValue, Stop):
-    """Stop after so many evaluations of the cost, or of what else solvers of whole gradients count.
-
-    A step is never left half done, so that the last one may go beyond.
-
-    Parameters
-    ----------
-    evaluations : int
-    name : str
-        "costs", "gradients", "hessians" or "retractions".
-    """
-
-    evaluations: Annotated[int, integer]
-    name: str = "costs"
-
-    def __call__(self, rows: list[Row]) -> str | None:
-        count = seen(rows[-1], self.name, self)
-        return f"{self.evaluations} {self.name}" if count >= self.evaluations else None
