@@ -27,6 +27,7 @@ from rmopt.core.transport import ByProjection, Isometric, OfRetraction
 from rmopt.costs import (
     LOSSES,
     BilinearSum,
+    ConstrainedProblem,
     GossipCost,
     Grid,
     LogDetTriplet,
@@ -42,6 +43,7 @@ from rmopt.manifolds import (
     FixedRankEmbedded,
     FixedRankFactors,
     Grassmann,
+    Hyperbolic,
     Oblique,
     PolarPSD,
     PositiveDefinite,
@@ -49,6 +51,7 @@ from rmopt.manifolds import (
     Product,
     PSDFactors,
     PSDFixedRank,
+    Simplex,
     SpecialOrthogonal,
     Sphere,
     Stiefel,
@@ -58,7 +61,10 @@ from rmopt.retractions import QR, Additive, Componentwise, Exponential, MetricPr
 from rmopt.solvers import (
     LBFGS,
     SGD,
+    SRG,
+    Adam,
     AdaptiveCubics,
+    AugmentedLagrangian,
     Backtracking,
     BarzilaiBorwein,
     Below,
@@ -67,6 +73,7 @@ from rmopt.solvers import (
     ConjugateGradient,
     Constant,
     CoordinateDescent,
+    Cosine,
     Cyclic,
     Direction,
     ExactLineSearch,
@@ -204,6 +211,10 @@ def runs(problem: Callable[[], Problem]) -> Callable[[Any], Any]:
     return lambda solver: arrays_of(solver.run(problem(), random_state=0).point)
 
 
+def constrained() -> Problem:
+    return ConstrainedProblem(Euclidean(3, 2), ByHand(), inequalities=[ByHand()])
+
+
 def sampled(sampler: Any) -> Any:
     return arrays_of(SGD(0.01, n_steps=30, sampler=sampler).run(bilinear(), random_state=0).point)
 
@@ -282,6 +293,8 @@ def parts() -> list[Part]:
         ),
         Part("Oblique", Oblique, {"n": 4, "m": 2, "retraction": None}, visit),
         Part("Stiefel", Stiefel, {"n": 4, "p": 2, "k": 1, "retraction": None}, visit),
+        Part("Hyperbolic", Hyperbolic, {"n": 3, "m": 2, "retraction": None}, visit),
+        Part("Simplex", Simplex, {"n": 3, "m": 2, "retraction": None}, visit),
         Part("SpecialOrthogonal", SpecialOrthogonal, {"n": 3, "k": 2, "retraction": None}, visit),
         Part("Power", Power, {"base": Grassmann(5, 2), "n": 3}, visit),
         Part("Product", Product, {"factors": [Grassmann(5, 2), Euclidean(2, 3)]}, visit),
@@ -302,6 +315,46 @@ def parts() -> list[Part]:
         ),
         Part("Graph", Graph, {"n": 3, "edges": [[0, 1], [1, 2]], "name": "mine"}),
         Part("as_graph", as_graph, {"graph": "path", "n": 4}),
+        Part(
+            "AugmentedLagrangian",
+            AugmentedLagrangian,
+            {
+                "inner": LBFGS(max_iterations=20),
+                "max_iterations": 3,
+                "tol": 1e-3,
+                "max_violation": 1e-3,
+                "penalty": 1.0,
+                "growth": 5.0,
+            },
+            runs(constrained),
+        ),
+        Part(
+            "ConstrainedProblem",
+            ConstrainedProblem,
+            {"manifold": Euclidean(3, 2), "cost": ByHand(), "equalities": [], "inequalities": [ByHand()]},
+            lambda problem: arrays_of(
+                AugmentedLagrangian(max_iterations=2).run(problem, random_state=0).point
+            ),
+        ),
+        Part(
+            "Adam",
+            Adam,
+            {
+                "step_size": 0.01,
+                "betas": (0.9, 0.99),
+                "eps": 1e-8,
+                "amsgrad": True,
+                "n_steps": 30,
+                "average": 5,
+            },
+            runs(bilinear),
+        ),
+        Part(
+            "SRG",
+            SRG,
+            {"step_size": 0.001, "period": 5, "n_steps": 30, "batch_size": 2, "average": True},
+            runs(bilinear),
+        ),
         Part(
             "SGD",
             SGD,
@@ -459,6 +512,7 @@ def parts() -> list[Part]:
         ),
         Part("Constant", Constant, {"a": 0.01}, stepped),
         Part("InverseSqrt", InverseSqrt, {"a": 0.01}, stepped),
+        Part("Cosine", Cosine, {"a": 0.01, "n_steps": 30, "warm_up": 3, "end": 0.001}, stepped),
         Part("InverseTime", InverseTime, {"a": 0.01, "b": 0.1}, stepped),
         Part("FromFunction", FromFunction, {"function": lambda t: 0.01 + 0.0 * t}, stepped),
         Part("ExactLineSearch", ExactLineSearch, {"limit": 0.9}, descended),
