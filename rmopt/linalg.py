@@ -235,9 +235,12 @@ def leading_eigh(matrix: Array, k: int, metric: Array | None = None) -> tuple[Ar
         Of shapes (k,) and (p, k).
     """
     p = len(matrix)
-    values, vectors = scipy.linalg.eigh(matrix, metric, subset_by_index=(p - k, p - 1))
+    try:
+        values, vectors = scipy.linalg.eigh(matrix, metric, subset_by_index=(p - k, p - 1))
+    except np.linalg.LinAlgError:
+        values = vectors = np.empty(0)
     if len(values) < k:
-        # LAPACK's bisection loses eigenvalues now and then where many are equal; the whole spectrum has them.
+        # LAPACK's bisection fails or loses eigenvalues at times where many are equal; the whole spectrum has them.
         values, vectors = scipy.linalg.eigh(matrix, metric, driver="evd" if metric is None else "gvd")
         values, vectors = values[p - k :], vectors[:, p - k :]
     return values[::-1], vectors[:, ::-1]

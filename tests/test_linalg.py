@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+import scipy.linalg
 from tabled import each_row
 
-from rmopt.linalg import factor_product, rank_one_pinv_update, symmetric, truncated_svd_of_product
+from rmopt.linalg import (
+    factor_product,
+    leading_eigh,
+    rank_one_pinv_update,
+    symmetric,
+    truncated_svd_of_product,
+)
 
 N, K = 9, 4
 
@@ -62,3 +71,18 @@ def test_factorisations_of_products() -> None:
     np.testing.assert_allclose(sigma, expected[1][:2])
     np.testing.assert_allclose((U * sigma) @ V.T, (expected[0][:, :2] * sigma) @ expected[2][:2], atol=1e-12)
     np.testing.assert_array_equal(symmetric(core), symmetric(core).T)
+
+
+def test_leading_eigenvalues_where_bisection_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LAPACK says "Internal Error" of some matrices with many equal eigenvalues."""
+    whole = scipy.linalg.eigh
+
+    def failing(*matrices: Any, **options: Any) -> Any:
+        if "subset_by_index" in options:
+            raise np.linalg.LinAlgError("Internal Error.")
+        return whole(*matrices, **options)
+
+    monkeypatch.setattr(scipy.linalg, "eigh", failing)
+    values, vectors = leading_eigh(np.diag([3.0, 0.0, 0.0, 5.0]), 2)
+    np.testing.assert_allclose(values, [5.0, 3.0])
+    np.testing.assert_allclose(np.abs(vectors), np.eye(4)[:, [3, 0]])
