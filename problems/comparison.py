@@ -1,70 +1,51 @@
-"""One comparison for all families: methods × settings × splits, each cell written when it is done.
+"""One comparison for all families: methods × settings × seeds, each cell written when it is done.
 
 How an experiment is written:
 
 1. A method is a `Method`: a label, an unfitted estimator of the scikit-learn kind, and the grid of parameters that
-   cross-validation chooses among. What an experiment must know of a method is an attribute of its estimator; no
-   decision looks at a label or a name.
-2. ``check_options(locals(), splits=1, rows=0)`` holds whole-number options to their least values.
-3. ``comparison = Comparison(run, resume, data=data, seed=run.seed)`` keeps one result for each settings, a plain dict
-   that tells all that the result depends on, in ``cells.jsonl``; ``resume=None`` keeps none.
-4. ``settings = crossed(split=range(splits), method=chosen, rank=ranks)`` is a list of such dicts, of which the last
-   choice varies fastest. ``results = comparison.results(settings, train, by=("method", "rank"))`` takes
-   ``train(settings)`` for those that are not known, moves the progress bar, and lists results by method and rank.
-5. Parameters come from ``comparison.search(label, estimator, grid, X, y, cv, scoring)``, in a function that is given
-   to ``comparison.cell(settings, choose)`` where its choice is to be kept too. A training that diverges loses.
-6. `averaged` makes the numbers of a row from the results of a model, `positive` and `wins` claims from differences.
+   cross-validation chooses among; `chosen_methods` adds those that a user brings. What an experiment must know of a
+   method is an attribute of its estimator; no decision looks at a label or a name.
+2. ``comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle))`` keeps one result for
+   each settings, a plain dict of all that the result depends on, in ``cells.jsonl``; ``resume=None`` keeps none.
+3. ``models = crossed(method=chosen, rank=ranks)`` is a list of such dicts, of which the last choice varies fastest.
+   ``models = comparison.selected(models, methods, select, choose)`` adds the parameters of each, for each seed.
+4. ``results = comparison.results(models, train, by=("method", "rank"))`` takes ``train(settings)`` for those that are
+   not known, `n_jobs` at a time, moves the progress bar, and lists results by method and rank, one for each seed.
+5. `trained` fits an estimator, ours or a user's. A training that diverges loses.
+6. `averaged` makes the numbers of a row from the results of a model; `Difference` compares two models seed by
+   seed, and `above` makes a claim of that.
 """
 
 from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from operator import itemgetter
+from time import perf_counter
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from scipy.special import stdtrit
+from sklearn.base import BaseEstimator
 
 from problems.cells import Cell, Cells, mean_and_sem
+from problems.methods import Method, Settings
+from problems.options import Selection
 from rmopt.core import DivergedError, InvalidInputError, Problem
+from rmopt.core.arguments import integer
 from rmopt.engines.threads import one_blas_thread
 from rmopt.experiments import Claim, Run
 from rmopt.solvers import Solver
 
-Settings = dict[str, Any]
 # Tells how good a fitted estimator is on held-out rows; higher is better.
 Score = Callable[[Any, Any, Any], float]
 
-
-@dataclass(frozen=True)
-class Method:
-    """A method of a comparison.
-
-    Attributes
-    ----------
-    label : str
-        Its name in tables and pictures.
-    estimator : estimator
-        Unfitted, with the parameters that it has without cross-validation.
-    grid : list of dict
-        The parameters that cross-validation chooses among; empty: nothing.
-    ours : bool
-        Whether it is the paper's own, whose training is followed.
-    """
-
-    label: str
-    estimator: Any
-    grid: Sequence[Settings] = ()
-    ours: bool = False
-
-    def made(self, **parameters: Any) -> Any:
-        """Return a new estimator with some parameters."""
-        return clone(self.estimator).set_params(**parameters)
+# The share of differences of the mean by chance alone that pass for a difference.
+CHANCE = 0.05
 
 
 class Learner(BaseEstimator):
@@ -87,6 +68,25 @@ class Learner(BaseEstimator):
         return self
 
 
+@dataclass(frozen=True)
+class Training:
+    """How an estimator was fitted: how long it took, and what was seen on the way, where it shows that."""
+
+    seconds: float
+    updates: int | None = None
+    history: Sequence[Mapping[str, Any]] = field(default=())
+
+
+def trained(model: Any, X: Any, y: Any, **how: Any) -> Training:
+    """Fit an estimator; `how` goes to those that a solver trains: recorder, checkpoint."""
+    if isinstance(model, Learner):
+        result = model.fit(X, y, **how).result_
+        return Training(result.seconds, result.updates, result.history)
+    begun = perf_counter()
+    model.fit(X, y)
+    return Training(perf_counter() - begun)
+
+
 def crossed(**choices: Iterable[Any]) -> list[Settings]:
     """Return all combinations of choices; the last one varies fastest."""
     return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
@@ -100,44 +100,119 @@ class Comparison:
     run : Run
     resume : bool or None
         Go on from the results in the output folder; None: keep no results there.
+    seeds : int
+        Repetitions, whose seeds are ``run.seed``, ``run.seed + 1``, and so on.
+    n_jobs : int
+        Cells that are computed at a time by joblib: in threads, unless `joblib.parallel_config` says otherwise.
     **about
         What all settings have in common.
     """
 
-    def __init__(self, run: Run, resume: bool | None, **about: Any) -> None:
+    def __init__(
+        self, run: Run, resume: bool | None, *, seeds: int = 1, n_jobs: int = 1, **about: Any
+    ) -> None:
         self.run, self.about = run, about
+        self.seeds = range(run.seed, run.seed + seeds)
+        self.n_jobs = integer("--n-jobs", n_jobs)
         self._cells = None if resume is None else Cells(run.path("cells.jsonl"), resume)
 
     def cell(self, settings: Settings, train: Callable[[Settings], Cell]) -> Cell:
         """Return the result for some settings: what `train` makes of them and of the common ones."""
-        whole = self.about | settings
-        return train(whole) if self._cells is None else self._cells.get(whole, partial(train, whole))
+        return next(self._computed([settings], train))
 
     def results(
         self,
-        settings: Sequence[Settings],
+        models: Sequence[Settings],
         train: Callable[[Settings], Cell],
         by: Sequence[str],
         what: str = "models",
     ) -> dict[Any, list[Cell]]:
-        """Return the results for all settings, under a progress bar.
+        """Return the results of all models for all seeds, under a progress bar.
 
         Parameters
         ----------
-        settings : sequence of dict
+        models : sequence of dict
+            Settings; those without a `seed` are repeated for all of them.
         train : callable
-            Maps settings, the common ones among them, to a result.
+            Maps settings, the common ones and `seed` among them, to a result.
         by : sequence of str
             Results are listed by these settings: by the value of one, or by a tuple of several.
         what : str
             What the progress bar counts.
         """
-        key, found = itemgetter(*by), dict[Any, list[Cell]]()
+        settings = [one | {"seed": seed} for seed in self.seeds for one in models if "seed" not in one]
+        settings += [one for one in models if "seed" in one]
+        key, found = itemgetter(*by), dict[Any, list[Cell]]({itemgetter(*by)(one): [] for one in models})
         with self.run.ticks(what, len(settings)) as tick:
-            for one in settings:
-                found.setdefault(key(one), []).append(self.cell(one, train))
+            for one, result in zip(settings, self._computed(settings, train), strict=True):
+                found[key(one)].append(result)
                 tick()
         return found
+
+    def _computed(self, settings: Sequence[Settings], train: Callable[[Settings], Cell]) -> Iterator[Cell]:
+        """Compute what is not known, write each result when it is done, and give all in their order."""
+        wholes = [self.about | one for one in settings]
+        known = [None if self._cells is None else self._cells.known(whole) for whole in wholes]
+        todo = [whole for whole, result in zip(wholes, known, strict=True) if result is None]
+        made = self._made(todo, train)
+        for whole, result in zip(wholes, known, strict=True):
+            if result is not None:
+                yield result
+            elif self._cells is None:
+                yield next(made)
+            else:
+                yield self._cells.keep(whole, next(made))
+
+    def _made(self, settings: Sequence[Settings], train: Callable[[Settings], Cell]) -> Iterator[Cell]:
+        if self.n_jobs == 1 or len(settings) < 2:
+            return map(train, settings)
+        from joblib import Parallel, delayed
+
+        workers = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
+        found: Iterator[Cell] = workers(delayed(train)(one) for one in settings)
+        return found
+
+    def selected(
+        self,
+        models: Sequence[Settings],
+        methods: Mapping[str, Method],
+        select: Selection,
+        choose: Callable[[Settings], Cell],
+        label: Callable[[Settings], str],
+        **about: Any,
+    ) -> list[Settings]:
+        """Return models with their `parameters`, for each seed: their own, or those that cross-validation chooses.
+
+        Parameters
+        ----------
+        models : sequence of dict
+            Settings with a `method`.
+        methods : mapping
+            By name.
+        select : {"none", "first", "each"}
+            Whether nothing is chosen, or on the training part of the first seed for all, or on each seed's own.
+        choose : callable
+            Maps settings, `seed` among them, to ``{"parameters": …}`` and what else is chosen.
+        label : callable
+            Maps settings to what people are told of them.
+        **about
+            What a choice depends on beside the settings of the model.
+        """
+        made: list[Settings] = []
+        for one in models:
+            method = methods[one["method"]]
+            choice: Cell = {"parameters": method.defaults}
+            for number, seed in enumerate(self.seeds):
+                if select != "none" and method.grid and (number == 0 or select == "each"):
+                    choice = self.cell(one | about | {"select": list(method.grid), "seed": seed}, choose)
+                    chosen = choice["parameters"]
+                    values = ", ".join(f"{key} = {shown_value(value)}" for key, value in chosen.items())
+                    edge = ", at the edge of the grid" * (
+                        len(method.grid) > 2 and chosen in (method.grid[0], method.grid[-1])
+                    )
+                    self.run.say(f"{label(one)}, seed {seed}: {values} by cross-validation{edge}")
+                made.append(one | choice | {"seed": seed})
+        return sorted(made, key=itemgetter("seed"))
 
     def search(
         self,
@@ -192,6 +267,11 @@ class Comparison:
         return grid[int(np.argmax(means[way]))], way
 
 
+def shown_value(value: Any) -> str:
+    """Return a parameter as it is said to people."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 class _Trial(BaseEstimator):
     """A training that may diverge; nothing is fitted then, and the score of that is NaN."""
 
@@ -212,15 +292,16 @@ def _score(score: Score, trial: _Trial, X: Any, y: Any) -> float:
 
 
 def averaged(found: Sequence[Cell], **measures: str | None) -> Cell:
-    """Return what a row of a table says of a model's results, one for each split.
+    """Return what a row of a table says of a model's results, one for each seed.
 
     Parameters
     ----------
     found : sequence of dict
         With `seconds` and the measures, which are None where the model diverged.
     **measures
-        For each measure the name of its standard error. Such a mean is over all splits, and None when the model
-        diverged on any. Where the name is None there is no such column, and the mean is over the other splits.
+        For each measure the name of its standard error, which one seed does not have. Such a mean is over all seeds,
+        and None when the model diverged on any. Where the name is None there is no such column, and the mean is over
+        the other seeds.
 
     Returns
     -------
@@ -232,23 +313,72 @@ def averaged(found: Sequence[Cell], **measures: str | None) -> Cell:
         values = [cell[measure] for cell in found if cell[measure] is not None]
         there = values and (error is None or len(values) == len(found))
         row[measure], sem = mean_and_sem(values) if there else (None, None)
-        if error is not None:
+        if error is not None and len(found) > 1:
             row[error] = sem
     seconds = [cell["seconds"] for cell in found if cell["seconds"] is not None]
     return row | {"train_seconds": float(np.median(seconds)) if seconds else None}
 
 
-def positive(claim: str, gaps: Sequence[float], numbers: str) -> Claim:
-    """Return the claim that all differences are positive; models that diverged have none."""
-    if not np.isfinite(gaps).all():
-        return Claim(claim, None, "a model diverged")
-    return Claim(claim, bool(min(gaps) > 0), numbers)
+@dataclass(frozen=True)
+class Difference:
+    """A measure of one model less that of another, seed by seed, so that both saw the same split.
+
+    Attributes
+    ----------
+    mean : float
+        NaN where a model diverged.
+    sem : float or None
+        The standard error of the mean; None for one seed.
+    count : int
+        Seeds.
+
+    Examples
+    --------
+    >>> ours, theirs = [{"map": 0.7}, {"map": 0.8}, {"map": 0.75}], [{"map": 0.6}, {"map": 0.72}, {"map": 0.66}]
+    >>> found = Difference.of(ours, theirs, "map")
+    >>> print(found, found.verdict)
+    +0.090 ± 0.006 above
+    """
+
+    mean: float
+    sem: float | None
+    count: int
+
+    @classmethod
+    def of(cls, ours: Sequence[Cell], theirs: Sequence[Cell], measure: str | Callable[[Cell], Any]) -> Self:
+        """Return the difference of the results of two models, in a measure or in what a function makes of them."""
+        value = itemgetter(measure) if isinstance(measure, str) else measure
+        pairs = [(value(a), value(b)) for a, b in zip(ours, theirs, strict=True)]
+        gaps = np.array([np.nan if None in pair else pair[0] - pair[1] for pair in pairs], dtype=float)
+        return cls(*mean_and_sem(gaps), len(gaps))
+
+    @property
+    def margin(self) -> float:
+        """How far from 0 the mean must be, by Student's distribution, to be told from chance; 0 for one seed."""
+        return 0.0 if self.sem is None else float(stdtrit(self.count - 1, 1 - CHANCE / 2)) * self.sem
+
+    @property
+    def verdict(self) -> str:
+        """Whether the first model is "above", "level" with or "below" the second; "unknown" where one diverged."""
+        if not np.isfinite(self.mean):
+            return "unknown"
+        return "level" if abs(self.mean) <= self.margin else "above" if self.mean > 0 else "below"
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.3f}" + (f" ± {self.sem:.3f}" if self.sem is not None else "")
 
 
-def wins(claim: str, gaps: Sequence[float], needs: str) -> Claim:
-    """Return the claim that all differences of mean average precision, one for each rank, are positive."""
+def above(claim: str, gaps: Mapping[str, Difference], needs: str) -> Claim:
+    """Return the claim that a model is above another in all of some settings, such as ranks, by their names.
+
+    It is reproduced where it is above in all, not where it is below in any, and open where it is level.
+    """
     if not gaps:
         return Claim(claim, None, f"needs {needs}")
-    won = sum(gap > 0 for gap in gaps)
-    numbers = f"above at {won} of {len(gaps)} ranks, mAP differences {min(gaps):+.3f} to {max(gaps):+.3f}"
-    return positive(claim, gaps, numbers)
+    verdicts = [gap.verdict for gap in gaps.values()]
+    if "unknown" in verdicts:
+        return Claim(claim, None, "a model diverged")
+    shown = "; ".join(f"{name}{': ' * bool(name)}{gap.verdict}, {gap}" for name, gap in gaps.items())
+    held = False if "below" in verdicts else None if "level" in verdicts else True
+    once = "" if next(iter(gaps.values())).sem is not None else "; one seed: try --seeds 5"
+    return Claim(claim, held, f"{shown}{once}")

@@ -120,7 +120,7 @@ class Claim:
     claim : str
         What the paper says.
     reproduced : bool or None
-        What the numbers say; None where the run does not tell.
+        Whether these numbers agree; None where they do not decide it.
     numbers : str
         The numbers that decide it, or what is missing.
     """
@@ -130,7 +130,7 @@ class Claim:
     numbers: str
 
     def __str__(self) -> str:
-        verdict = {True: "reproduced", False: "NOT reproduced", None: "not tested"}[self.reproduced]
+        verdict = {True: "holds", False: "does NOT hold", None: "undecided"}[self.reproduced]
         return f"{verdict}: {self.claim} ({self.numbers})"
 
 

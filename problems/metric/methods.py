@@ -53,9 +53,9 @@ SPARSE_GRID = crossed(alpha=(1e-4,), beta=(1e-5,), sparsity=(1e-6, 1e-5, 1e-4))
 
 METHODS: dict[str, Method] = {
     "euclidean": Method("Euclidean", EuclideanMetric()),
-    "comet": Method("COMET", CometMetric(tol=0.0), COMET_GRID, ours=True),
-    "comet-hinge": Method("COMET, hinge", CometMetric(loss="hinge", tol=0.0), COMET_GRID, ours=True),
-    "comet-sparse": Method("COMET, sparse", CometMetric(sparsity=1e-5, tol=0.0), SPARSE_GRID, ours=True),
+    "comet": Method("COMET", CometMetric(tol=0.0), COMET_GRID),
+    "comet-hinge": Method("COMET, hinge", CometMetric(loss="hinge", tol=0.0), COMET_GRID),
+    "comet-sparse": Method("COMET, sparse", CometMetric(sparsity=1e-5, tol=0.0), SPARSE_GRID),
     "lego": Method("LEGO", LegoMetric(), crossed(step_size=(0.1, 1.0, 10.0, 100.0, 1000.0))),
     "boost": Method("BoostMetric", BoostMetric(), crossed(n_learners=(25, 50, 100, 200))),
     "hdsl": Method("HDSL", HdslMetric(), crossed(scale=(100.0, 1000.0, 10_000.0))),

@@ -2,74 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from problems.comparison import wins
+from problems.cells import Cell
+from problems.comparison import Difference, above
 from rmopt.experiments import Claim
 
-# For each (method, init, rank) one result per split.
-Results = dict[tuple[str, str, int], list[dict[str, Any]]]
+# For each (method, init, rank) one result per seed.
+Results = Mapping[tuple[str, str, int], Sequence[Cell]]
+# For each method and rank the best start and its results.
+Best = dict[str, dict[int, tuple[str, Sequence[Cell]]]]
+
+OURS = ("loreta", "loreta-warp")
 
 
-def ranking_claims(results: Results, frequency: float) -> list[Claim]:
-    """Return the paper's claims with the verdict of the numbers, and how they stand to label frequency."""
-    # A model that diverged on a split is no candidate for the best.
-    means = {
-        key: float(np.mean([cell["map"] for cell in found]))
-        for key, found in results.items()
-        if all(cell["map"] is not None for cell in found)
-    }
-    best: dict[tuple[str, int], tuple[float, str]] = {}
-    for (name, init, rank), value in means.items():
-        best[name, rank] = max(best.get((name, rank), (-np.inf, "")), (value, init))
-    ranks = sorted(rank for name, rank in best if name == "loreta")
-    return [
-        _above_pa(best, ranks),
-        *(_above_full(best, ranks, name) for name in ("matrix-perceptron", "group-perceptron")),
-        _best_start(best, ranks, "identity", "lowest"),
-        _best_start(best, ranks, "zero", "highest"),
-        _above_frequency(best, ranks, frequency),
+def ranking_claims(results: Results, labels: Mapping[str, str]) -> list[Claim]:
+    """Return the paper's claims with the verdict of the numbers; LORETA is held against a user's methods too."""
+    best: Best = {}
+    for (name, init, rank), found in sorted(results.items(), key=lambda item: _mean(item[1])):
+        best.setdefault(name, {})[rank] = init, found
+    ours = best.get("loreta", {})
+    made = [
+        above(f"LORETA is above {labels[name]}, each with its best start", _gaps(ours, theirs), name)
+        for name, theirs in ((name, best[name]) for name in labels if name in best and name not in OURS)
+        if ours
     ]
+    if len(ours) > 1 and len({init for name, init, _ in results if name == "loreta"}) > 1:
+        made += [
+            _best_start(results, ours, "identity", min(ours)),
+            _best_start(results, ours, "zero", max(ours)),
+        ]
+    return made
 
 
-Best = dict[tuple[str, int], tuple[float, str]]
+def _mean(found: Sequence[Cell]) -> float:
+    """Return the mean; a model that diverged with a seed is no candidate for the best."""
+    return float(np.mean([-1.0 if cell["map"] is None else cell["map"] for cell in found]))
 
 
-def _above_pa(best: Best, ranks: list[int]) -> Claim:
-    claim = "LORETA is above passive-aggressive at every rank, each with its best start"
-    gaps = [best["loreta", rank][0] - best["pa", rank][0] for rank in ranks if ("pa", rank) in best]
-    return wins(claim, gaps, "loreta and pa")
+def _gaps(
+    ours: dict[int, tuple[str, Sequence[Cell]]], theirs: dict[int, tuple[str, Sequence[Cell]]]
+) -> dict[str, Difference]:
+    """Return the differences by rank; a method without a rank is compared with all."""
+    return {
+        f"rank {rank}": Difference.of(ours[rank][1], theirs.get(rank, theirs.get(0, ("", ())))[1], "map")
+        for rank in sorted(ours)
+        if rank in theirs or 0 in theirs
+    }
 
 
-def _above_full(best: Best, ranks: list[int], rival: str) -> Claim:
-    claim = f"LORETA is above the {rival.replace('-', ' ')} at every rank"
-    if not ranks or (rival, 0) not in best:
-        return Claim(claim, None, f"needs loreta and {rival}")
-    values = [best["loreta", rank][0] for rank in ranks]
-    return Claim(
-        claim, min(values) > best[rival, 0][0],
-        f"LORETA {min(values):.3f} to {max(values):.3f}, the {rival.replace('-', ' ')} {best[rival, 0][0]:.3f}",
-    )  # fmt: skip
-
-
-def _best_start(best: Best, ranks: list[int], init: str, which: str) -> Claim:
-    claim = f"the {init} start is the best at the {which} rank"
-    if len(ranks) < 2:
-        return Claim(claim, None, "needs two ranks of loreta")
-    rank = ranks[0] if which == "lowest" else ranks[-1]
-    value, found = best["loreta", rank]
-    return Claim(claim, found == init, f"at rank {rank} the best is {found} with {value:.3f}")
-
-
-def _above_frequency(best: Best, ranks: list[int], frequency: float) -> Claim:
-    claim = "(not in the paper) LORETA is above ranking all labels by their frequency"
-    if not ranks:
-        return Claim(claim, None, "needs loreta")
-    values = [best["loreta", rank][0] for rank in ranks]
-    warp = [value for (name, _), (value, _) in best.items() if name == "loreta-warp"]
-    numbers = f"frequency {frequency:.3f}, LORETA {min(values):.3f} to {max(values):.3f}"
-    if warp:
-        numbers += f", with WARP {min(warp):.3f} to {max(warp):.3f}"
-    return Claim(claim, min(values) > frequency, numbers)
+def _best_start(results: Results, ours: dict[int, tuple[str, Sequence[Cell]]], init: str, rank: int) -> Claim:
+    others = {
+        f"over {other}": Difference.of(results["loreta", init, rank], found, "map")
+        for (name, other, at), found in results.items()
+        if name == "loreta" and at == rank and other != init
+    }
+    which = "lowest" if rank == min(ours) else "highest"
+    return above(f"the {init} start is the best at the {which} rank, {rank}", others, "two starts")

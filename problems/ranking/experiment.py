@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,24 +10,37 @@ import numpy as np
 import typer
 from sklearn.model_selection import KFold
 
-from problems.cells import Cell, check_options, chosen_from, mean_and_sem, whole_numbers
-from problems.comparison import Comparison, Settings, averaged, crossed
+from problems.cells import Cell
+from problems.comparison import Comparison, Settings, averaged, crossed, trained
 from problems.datasets import load
+from problems.methods import chosen_methods
 from problems.multilabel import MultilabelBundle
+from problems.options import (
+    Folds,
+    Jobs,
+    OwnMethods,
+    Rank,
+    Resume,
+    SeedsOrPublished,
+    Select,
+    check_options,
+    chosen_from,
+    methods_option,
+    whole_numbers,
+)
 from problems.ranking.claims import ranking_claims
-from problems.ranking.estimator import LabelScores
 from problems.ranking.figure import draw_ranking
 from problems.ranking.measures import mean_average_precision, precision_at_1
-from problems.ranking.methods import METHODS, LabelLearner
+from problems.ranking.methods import MEASURED_BY, METHODS, LabelLearner, scores_of
 from problems.ranking.training import INITS
 from rmopt.core import DivergedError
+from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import Recorder
 
 Option = typer.Option
 
-FOLDS = 5
 # Enough test rows for a curve against time; the table measures all.
 CURVE_ROWS = 500
 
@@ -34,120 +48,120 @@ CURVE_ROWS = 500
 def ranking(
     run: Run,
     *,
-    data: Annotated[str, Option(help="Multi-label data set; `rmopt list` names them.")] = "digits-labels",
+    data: Annotated[str, Option(help="Multi-label data set; `rmopt list` names them.")] = "scipy-parameters",
     data_home: Annotated[Path | None, Option(help="Folder that holds the data sets.")] = None,
-    ranks: Annotated[str, Option(help="The ranks, with commas between.")] = "2,4,8",
-    methods: Annotated[str, Option(help=f"Any of {', '.join(METHODS)}.")] = ",".join(METHODS),
+    rank: Rank = "10,20,40",
+    epochs: Annotated[int, Option(help="Passes over the training rows.")] = 10,
+    seeds: SeedsOrPublished = 5,
+    methods: Annotated[str, methods_option(METHODS)] = ",".join(METHODS),
+    method: OwnMethods = None,
+    select: Select = "first",
+    folds: Folds = 5,
     inits: Annotated[str, Option(help=f"Starts of the methods with a rank: any of {', '.join(INITS)}.")] = (
-        ",".join(INITS)
+        "zero,identity"
     ),
-    epochs: Annotated[int, Option(help="Passes over the training rows.")] = 5,
-    splits: Annotated[int, Option(help="Random splits as large as the published one; 0: that one.")] = 3,
-    select: Annotated[
-        bool,
-        Option(
-            "--select/--no-select",
-            help="Choose step sizes by 5-fold cross-validation on the first training part, at the middle rank.",
-        ),
-    ] = True,
-    resume: Annotated[bool, Option("--resume", help="Go on from the results in the --out folder.")] = False,
+    n_jobs: Jobs = 1,
+    resume: Resume = False,
 ) -> Outcome:
-    """Rank labels: LORETA-1 with three starts, and with WARP sampling, beside its rivals.
+    """Rank labels: LORETA-1 with different starts, and with WARP sampling, beside its paper's other methods.
 
     Each example has several true labels, which should be ranked before the others (Shalit et al. 2012,
-    section 7.2).
+    section 7.2). Step sizes are chosen at the middle rank.
     """
-    chosen, widths = chosen_from(METHODS, methods, "--methods"), whole_numbers(ranks, "--ranks")
+    widths = whole_numbers(rank, "--rank")
+    chosen = chosen_methods(METHODS, methods, method, "ranking", MEASURED_BY)
     starts = list(chosen_from({name: name for name in INITS}, inits, "--inits"))
-    check_options(locals(), epochs=1, splits=0)
+    check_options(locals(), epochs=1, seeds=0, folds=2)
     bundle = load(data, data_home, MultilabelBundle)
-    parts = [(bundle.resplit(split) if splits else bundle).scaled() for split in range(max(1, splits))]
+    published, seeds = seeds == 0, max(1, seeds)
     n_labels, n = bundle.Y.shape[1], bundle.X.shape[1]
-    if not all(method.estimator.full_rank for method in chosen.values()):
-        for rank in widths:
-            FixedRankEmbedded(n_labels, n, rank)
+    if any(one.ranked for one in chosen.values()):
+        for width in widths:
+            FixedRankEmbedded(n_labels, n, width)
     run.say(
         f"{bundle.name} ({bundle.source}): {bundle.train.sum():,} training, {bundle.test.sum():,} test rows; "
         f"{n:,} features, {n_labels:,} labels, {bundle.Y.nnz / bundle.Y.shape[0]:.1f} a row"
     )
-    comparison = Comparison(run, resume, data=data, epochs=epochs, seed=run.seed)
+    comparison = Comparison(
+        run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), epochs=epochs, published=published
+    )
+    parts = {seed: (bundle if published else bundle.resplit(seed)).scaled() for seed in comparison.seeds}
 
-    def learner_of(name: str, one: Settings) -> LabelLearner:
-        given = {key: one[key] for key in ("rank", "init", "step_size") if key in one}
-        return chosen[name].made(max_iter=epochs, random_state=run.seed, **given)
+    def model_of(one: Settings, parameters: Settings) -> Any:
+        about = {name: one[name] for name in ("rank", "init") if one[name]}
+        return chosen[one["method"]].made(parameters, max_iter=epochs, random_state=one["seed"], **about)
 
-    def select_step_size(one: Settings) -> Cell:
-        method, train = chosen[one["select"]], parts[0].train
-        folds = KFold(FOLDS, shuffle=True, random_state=run.seed)
-        return comparison.search(
-            method.label, learner_of(one["select"], one), method.grid, parts[0].X[train], parts[0].Y[train], folds,
-            {"map": LabelLearner.score},
-        )[0]  # fmt: skip
+    def label_of(one: Settings) -> str:
+        return f"{chosen[one['method']].label}, {one['init']}".removesuffix(", ")
+
+    def choose(one: Settings) -> Cell:
+        kind, part = chosen[one["method"]], parts[one["seed"]]
+        cv = KFold(folds, shuffle=True, random_state=one["seed"])
+        X, Y = part.X[part.train], part.Y[part.train]
+        found = comparison.search(
+            kind.label, model_of(one, {}), kind.grid, X, Y, cv, {"map": _mean_precision}
+        )
+        return {"parameters": found[0]}
 
     def train(one: Settings) -> Cell:
-        return _trained(parts[one["split"]], learner_of(one["method"], one))
+        return _trained(parts[one["seed"]], model_of(one, one["parameters"]), one["seed"])
 
     models: list[Settings] = []
-    for name, method in chosen.items():
-        full, size = method.estimator.full_rank, method.estimator.step_size
-        for init in ["zero"] if full else starts:
-            if select:
-                about: Settings = {
-                    "select": name,
-                    "init": init,
-                    "grid": [one["step_size"] for one in method.grid],
-                }
-                about["rank"] = 0 if full else widths[len(widths) // 2]
-                size = comparison.cell(about, select_step_size)["step_size"]
-            models += crossed(method=[name], init=[init], rank=[0] if full else widths, step_size=[size])
-    settings = [
-        model | {"split": split, "published": splits == 0} for split in range(len(parts)) for model in models
-    ]
-    results = comparison.results(settings, train, by=("method", "init", "rank"))
-    frequency = mean_and_sem(map(_frequency_map, parts))
-    rows: list[dict[str, Any]] = [{"method": "label frequency", "map": frequency[0], "map_sem": frequency[1]}]
-    rows += [
-        {"method": chosen[model["method"]].label, "init": model["init"], "rank": model["rank"] or None}
-        | averaged(found, map="map_sem", precision_at_1=None)
-        | {"step_size": model["step_size"]}
-        for model, found in zip(models, results.values(), strict=True)
-    ]
-    labels = {name: method.label for name, method in chosen.items()}
-    run.draw("ranking.png", draw_ranking, results, labels, frequency[0], bundle.name, size=(11.0, 5.2))
+    for name, kind in chosen.items():
+        middle = widths[len(widths) // 2] if kind.ranked else 0
+        begun = starts if kind.ranked and "init" in kind.estimator.get_params() else [""]
+        found = crossed(method=[name], init=begun, rank=[middle], code=[fingerprint(kind.estimator)])
+        found = comparison.selected(found, chosen, select, choose, label_of, folds=folds)
+        models += [one | {"rank": width} for one in found for width in (widths if kind.ranked else [0])]
+    models.sort(key=itemgetter("seed"))
+    results = comparison.results(models, train, by=("method", "init", "rank"))
+    labels = {name: one.label for name, one in chosen.items()}
+    run.draw("ranking.png", draw_ranking, results, labels, bundle.name, size=(11.0, 5.2))
     return Outcome(
         data=bundle.name,
         parameters={
-            "ranks": widths, "methods": list(chosen), "inits": starts, "epochs": epochs, "splits": splits,
-            "select": select,
+            "ranks": widths, "methods": list(chosen), "inits": starts, "epochs": epochs, "seeds": seeds,
+            "published": published, "select": select, "folds": folds,
+            "used": {
+                " ".join(map(str, filter(None, key))): [
+                    one["parameters"] for one in models if key == (one["method"], one["init"], one["rank"])
+                ]
+                for key in results
+            },
         },
-        rows=rows,
-        headings={"map_sem": "± s.e.m.", "precision_at_1": "P@1", "train_seconds": "train s", "step_size": "step"},
-        claims=ranking_claims(results, frequency[0]),
+        rows=[
+            {"method": labels[name], "init": init or None, "rank": width or None}
+            | averaged(found, map="map_sem", precision_at_1=None)
+            for (name, init, width), found in results.items()
+        ],
+        headings={"map_sem": "± s.e.m.", "precision_at_1": "P@1", "train_seconds": "train s"},
+        claims=ranking_claims(results, labels),
     )  # fmt: skip
 
 
-def _trained(part: MultilabelBundle, learner: LabelLearner) -> Cell:
+def _mean_precision(model: Any, X: Any, Y: Any) -> float:
+    return mean_average_precision(scores_of(model, X), Y)
+
+
+def _trained(part: MultilabelBundle, model: Any, seed: int) -> Cell:
     """Return what a model measures on the test part, and its curve against training time."""
     X, Y = part.X[part.test], part.Y[part.test]
-    count = min(CURVE_ROWS, X.shape[0])
-    some = np.sort(np.random.default_rng(learner.random_state).permutation(X.shape[0])[:count])
-    recorder = Recorder(
-        {"map": lambda point: learner.score(X[some], Y[some], point)}, first=max(1, part.train.sum() // 16)
-    )
+    ours = {}
+    if isinstance(model, LabelLearner):
+        count = min(CURVE_ROWS, X.shape[0])
+        some = np.sort(np.random.default_rng(seed).permutation(X.shape[0])[:count])
+        measures = {
+            "map": lambda point: mean_average_precision(model.decision_function(X[some], point), Y[some])
+        }
+        ours["recorder"] = Recorder(measures, first=max(1, part.train.sum() // 16))
     try:
-        result = learner.fit(part.X[part.train], part.Y[part.train], recorder=recorder).result_
+        training = trained(model, part.X[part.train], part.Y[part.train], **ours)
     except DivergedError:
         return {"map": None, "precision_at_1": None, "seconds": None, "curve": []}
-    scores = LabelScores(result.point)(X)
+    scores = scores_of(model, X)
     return {
         "map": mean_average_precision(scores, Y),
         "precision_at_1": precision_at_1(scores, Y),
-        "seconds": result.seconds,
-        "curve": [[row["seconds"], row["map"]] for row in result.history if row["step"] > 0],
+        "seconds": training.seconds,
+        "curve": [[row["seconds"], row["map"]] for row in training.history if row["step"] > 0],
     }
-
-
-def _frequency_map(part: MultilabelBundle) -> float:
-    """Return the mean average precision of one order for all rows: labels by their frequency."""
-    frequency = np.asarray(part.Y[part.train].sum(axis=0)).ravel()
-    return mean_average_precision(np.tile(frequency, (part.test.sum(), 1)), part.Y[part.test])

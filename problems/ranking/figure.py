@@ -13,22 +13,22 @@ from problems.palette import style
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-STYLES = {"zero": "-", "identity": "--", "gaussian": ":"}
+STYLES = {"zero": "-", "identity": "--", "gaussian": ":", "": "-"}
 
 
 def draw_ranking(
     figure: Figure,
     results: Mapping[tuple[str, str, int], list[dict[str, Any]]],
     labels: Mapping[str, str],
-    frequency: float,
     title: str,
 ) -> None:
     """Draw mean average precision against rank (0: full rank), and against training time.
 
-    There is one result per split, with map and curve, for each (method, init, rank); `labels` are by method, and
-    `frequency` is the mean average precision of labels by frequency.
+    There is one result per seed, with map and curve, for each (method, init, rank); `labels` are by method.
     """
-    # What diverged on a split is not drawn.
+    from matplotlib.ticker import EngFormatter
+
+    # What diverged with a seed is not drawn.
     results = {key: found for key, found in results.items() if all(cell["map"] is not None for cell in found)}
     figure.set_layout_engine("constrained")
     by_rank, by_time = figure.subplots(1, 2)
@@ -39,26 +39,35 @@ def draw_ranking(
         means, errors = [mean for mean, _ in both.values()], [sem or 0.0 for _, sem in both.values()]
         look = style(numbers[name])
         if 0 in both:
-            by_rank.axhline(means[0], color=look["color"], linestyle="-.", label=f"{labels[name]}, full rank")
+            by_rank.axhline(means[0], color=look["color"], linestyle="-.", label=labels[name])
         else:
-            label = f"{labels[name]}, {init}"
+            label = f"{labels[name]}, {init}".removesuffix(", ")
             by_rank.errorbar(list(both), means, errors, linestyle=STYLES[init], label=label, **look)
     for name, number in numbers.items():
         settings = [found for (method, _, _), found in results.items() if method == name]
         if settings:
             best = max(settings, key=lambda found: sum(cell["map"] for cell in found))
             length = min(len(cell["curve"]) for cell in best)
-            curve = np.mean([cell["curve"][:length] for cell in best], axis=0)
-            by_time.plot(curve[:, 0], curve[:, 1], label=labels[name], **style(number))
+            if not length:
+                level = mean_and_sem(cell["map"] for cell in best)[0]
+                by_time.axhline(level, color=style(number)["color"], linestyle="-.", label=labels[name])
+                continue
+            curves = np.array([cell["curve"][:length] for cell in best])
+            at, mean = curves.mean(axis=0).T
+            by_time.plot(at, mean, label=labels[name], **style(number))
+            if len(curves) > 1:
+                error = curves[:, :, 1].std(axis=0, ddof=1) / len(curves) ** 0.5
+                by_time.fill_between(at, mean - error, mean + error, color=style(number)["color"], alpha=0.2)
     for axes in (by_rank, by_time):
-        axes.axhline(frequency, color="0.5", linewidth=1, label="label frequency")
         axes.grid(alpha=0.3)
     # There is no free place for this many lines inside the axes.
     for axes in (by_rank, by_time):
         axes.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)
     by_rank.set_xlabel("rank")
     by_rank.set_ylabel("mean average precision (test)")
-    by_time.set_xlabel("training time [s]")
+    by_time.set_xlabel("training time")
     by_time.set_xscale("log")
+    by_time.xaxis.set_major_formatter(EngFormatter("s"))
+    by_time.minorticks_off()
     by_time.set_title("best setting of each method", fontsize="medium")
     figure.suptitle(title)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
-from problems.comparison import Learner, Method, crossed
+from problems.comparison import Learner, crossed
 from problems.loreta import loreta_solver
+from problems.methods import Method
 from problems.ranking.estimator import LabelScores
-from problems.ranking.measures import mean_average_precision
 from problems.ranking.rivals import GroupPerceptron, MatrixPerceptron, PassiveAggressive
 from problems.ranking.training import epochs, ranking_cost, starting_point
 from rmopt.core import Problem
 from rmopt.manifolds import Euclidean, FixedRankEmbedded
 from rmopt.solvers import Solver
+
+Array = np.ndarray
 
 
 @dataclass(eq=False, repr=False)
@@ -54,18 +57,47 @@ class LabelLearner(Learner):
         start = starting_point(manifold, cost, self.init, self.random_state, self.step_size)
         return solver, Problem(manifold, cost), start
 
-    def score(self, X: Any, Y: Any, point: Any = None) -> float:
-        """Return the mean average precision, of what was learned or at a point."""
-        return mean_average_precision(LabelScores(self.point_ if point is None else point)(X), Y)
+    def decision_function(self, X: Any, point: Any = None) -> Array:
+        """Return the scores of all labels, of what was learned or at a point."""
+        return LabelScores(self.point_ if point is None else point)(X)
+
+
+class LabelFrequency(BaseEstimator):
+    """One order for all rows: labels by how often they are true."""
+
+    def fit(self, X: Any, Y: Any) -> Self:
+        self.frequency_ = np.asarray(Y.sum(axis=0), dtype=float).ravel()
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        return np.tile(self.frequency_, (X.shape[0], 1))
+
+
+# What a method of label ranking must have one of, beside `fit`; the first that it has is used.
+MEASURED_BY = ("decision_function", "predict_proba")
+
+
+def scores_of(model: Any, X: Any) -> Array:
+    """Return the score of each label for each row, shape (n_rows, n_labels).
+
+    Probabilities may be a list with one array of two columns for each label, as scikit-learn's forests give them.
+    """
+    if hasattr(model, "decision_function"):
+        return np.asarray(model.decision_function(X), dtype=float)
+    found = model.predict_proba(X)
+    if isinstance(found, list):
+        found = np.column_stack([one[:, -1] if one.shape[1] > 1 else np.zeros(len(one)) for one in found])
+    return np.asarray(found, dtype=float)
 
 
 def _method(label: str, *parameters: Any, **more: Any) -> Method:
     return Method(label, LabelLearner(*parameters, **more), POWERS)
 
 
-POWERS = crossed(step_size=(0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0))
+POWERS = crossed(step_size=(0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0))
 
 METHODS: dict[str, Method] = {
+    "frequency": Method("label frequency", LabelFrequency()),
     "loreta": _method("LORETA-1"),
     "loreta-warp": _method("LORETA-1, WARP", sampling="warp"),
     "pa": _method("passive-aggressive", PassiveAggressive),

@@ -1,156 +1,245 @@
-"""The experiment ``rmopt run similarity``: LORETA-1 beside the rivals of its paper."""
+"""The experiment ``rmopt run similarity``: LORETA beside its paper's other methods (Shalit et al. 2012, §7.1)."""
 
 from __future__ import annotations
 
+from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from problems.arrays import save_point
-from problems.cells import check_options, chosen_from
-from problems.comparison import Comparison, Method
+from problems.cells import Cell
+from problems.comparison import Comparison, Settings, averaged
 from problems.datasets import Bundle, load
-from problems.evaluation import Retrieval, cosine_scores, evaluate_retrieval
-from problems.similarity.figure import draw_learning_curves
-from problems.similarity.methods import METHODS, Bench, SimilarityLearner
+from problems.methods import Method, chosen_methods
+from problems.options import (
+    Folds,
+    Jobs,
+    OwnMethods,
+    Rank,
+    Resume,
+    SeedsOrPublished,
+    Select,
+    check_options,
+    methods_option,
+    whole_numbers,
+)  # fmt: skip
+from problems.similarity.claims import similarity_claims
+from problems.similarity.figure import draw_learning_curves, draw_ranks
+from problems.similarity.methods import MEASURED_BY, METHODS, Bench, SimilarityLearner
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import integer, number
+from rmopt.core.arguments import number
+from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run
 from rmopt.solvers import Checkpoint
 
-COMPARABLE = ("retraction", "step-size", "engine", "rank", "init")
-
 Option = typer.Option
+
+# What variants of LORETA may differ in, and how that is read.
+COMPARABLE = {"retraction": str, "engine": str, "init": str, "step-size": float}
+HEADINGS = {
+    "map_sem": "± s.e.m.", "precision_at_1": "P@1", "precision_at_10": "P@10", "train_seconds": "train s"
+}  # fmt: skip
 
 
 def similarity(
     run: Run,
     *,
-    data: Annotated[str, Option(help="Data set; `rmopt list` names them.")] = "digits",
+    data: Annotated[str, Option(help="Data set; `rmopt list` names them.")] = "scipy-docs",
     data_home: Annotated[Path | None, Option(help="Folder that holds the data sets.")] = None,
     features: Annotated[int, Option(help="Features to keep, by information gain; 0: all.")] = 0,
-    rank: Annotated[int, Option(help="Rank of the similarity.")] = 10,
-    triplets: Annotated[int, Option(help="Training triplets for each method.")] = 100_000,
-    split: Annotated[int, Option(help="Random 65/35 split with this seed; -1: the published one.")] = -1,
-    step_size: Annotated[float, Option(help="Step size of LORETA-1.")] = 10.0,
-    retraction: Annotated[
-        str, Option(help="second-order, metric-projection or orthographic.")
-    ] = "second-order",
-    engine: Annotated[str, Option(help="auto, compiled or reference.")] = "auto",
-    init: Annotated[str, Option(help="Start of the learners: identity or gaussian.")] = "identity",
-    methods: Annotated[
-        str, Option(help=f"What to train beside the plain cosine: any of {', '.join(METHODS)}.")
-    ] = "naive-gd,pa,loreta",
-    gd_step_size: Annotated[float, Option(help="Step size of naive gradient descent.")] = 0.1,
-    pa_c: Annotated[float, Option(help="Largest step C of passive-aggressive.")] = 0.1,
+    rank: Rank = "20",
+    budget: Annotated[
+        int, Option(help="Features times rank, the same for all ranks, in the place of --features; 0: none.")
+    ] = 0,
+    triplets: Annotated[int, Option(help="Training triplets for each model.")] = 50_000,
+    seeds: SeedsOrPublished = 5,
+    methods: Annotated[str, methods_option(METHODS)] = "cosine,naive-gd,pa,loreta",
+    method: OwnMethods = None,
+    select: Select = "first",
+    folds: Folds = 5,
     steps: Annotated[
-        str, Option(help="Step sizes of the others, e.g. oasis=1,lego=0.1; the largest step C of oasis.")
+        str,
+        Option(
+            help="Step sizes without cross-validation, e.g. loreta=10,pa=0.1; the largest step C of pa and oasis."
+        ),
     ] = "",
-    select: Annotated[
-        bool,
-        Option("--select", help="Choose all step sizes by 5-fold cross-validation on the training part."),
-    ] = False,
+    retraction: Annotated[
+        str, Option(help="Of LORETA-1: second-order, metric-projection or orthographic.")
+    ] = "second-order",
+    engine: Annotated[str, Option(help="Of LORETA-1: auto, compiled or reference.")] = "auto",
+    init: Annotated[str, Option(help="Start of the learners: identity or gaussian.")] = "identity",
     compare: Annotated[
         str, Option(help="Variants of LORETA-1 side by side, e.g. retraction=second-order,orthographic.")
     ] = "",
-    resume: Annotated[
-        bool, Option("--resume", help="Go on from the checkpoints in the --out folder.")
-    ] = False,
+    full_features: Annotated[
+        str,
+        Option(help="Features for the methods of full rank, with commas between, where there is a --budget."),
+    ] = "",
+    full_triplets: Annotated[int, Option(help="Triplets for those; 0: as many as for the others.")] = 0,
+    n_jobs: Jobs = 1,
+    resume: Resume = False,
 ) -> Outcome:
-    """Learn a similarity of documents: LORETA-1 beside cosine and its rivals.
+    """Learn a similarity of documents: LORETA beside the cosine and what its paper compares it with.
 
-    Triplets (query, similar document, dissimilar document) are drawn from the classes of the training
-    part; each test document then ranks the others (Shalit et al. 2012, section 7.1).
+    Triplets (query, similar document, dissimilar document) are drawn from the classes of the training part; each test
+    document then ranks the others. With several ranks, and a --budget, this is figure 3 of the paper.
     """
-    settings: dict[str, Any] = {
-        "rank": rank, "step-size": step_size, "retraction": retraction, "engine": engine, "init": init,
-    }  # fmt: skip
-    check_options(locals(), features=0, triplets=1, split=-1)
-    for option, size in (("--gd-step-size", gd_step_size), ("--pa-c", pa_c)):
-        number(option, size, above=0)
-    key, variants = _variants(compare, settings)
-    chosen = chosen_from(METHODS, methods, "--methods")
-    tunable = any(method.estimator.choices for method in chosen.values())
-    if key is not None and (not tunable or (select and key == "step-size")):
-        raise InvalidInputError(
-            f"--compare {compare!r} needs loreta among --methods, and no --select of the step sizes it compares."
-        )
-    sizes = _step_sizes(chosen, steps, {"loreta": step_size, "naive-gd": gd_step_size, "pa": pa_c})
+    check_options(locals(), features=0, budget=0, triplets=1, full_triplets=0, seeds=0, folds=2)
+    ranks = whole_numbers(rank, "--rank")
+    chosen = chosen_methods(METHODS, methods, method, "similarity", MEASURED_BY)
+    variants = _variants(compare, {"retraction": retraction, "engine": engine, "init": init})
+    sizes = _step_sizes(chosen, steps)
+    if compare and not any(_has_choices(one) for one in chosen.values()):
+        raise InvalidInputError(f"--compare {compare!r} needs loreta among --methods.")
     bundle: Bundle = load(data, data_home)
-    bench = Bench(bundle, features, split, run.seed)
-    lines: list[tuple[str, Method, SimilarityLearner]] = []
-    for name, method in chosen.items():
-        tuned = method.estimator.choices is not None
-        for variant in variants if tuned else [settings | {"step-size": sizes[name]}]:
-            learner = method.made(
-                rank=variant["rank"], step_size=variant["step-size"], n_triplets=triplets, init=variant["init"],
-                random_state=run.seed,
-            )  # fmt: skip
-            if tuned:
-                learner.set_params(choices={one: variant[one] for one in ("retraction", "engine")})
+    published, seeds = seeds == 0, max(1, seeds)
+    widths = whole_numbers(full_features, "--full-features", 2) if full_features else []
+
+    # A few are kept: methods of one split and number of features share their data.
+    @lru_cache(maxsize=8)
+    def bench_of(features: int, seed: int) -> Bench:
+        return Bench(bundle, features, seed, published)
+
+    def model_of(one: Settings) -> Any:
+        kind = chosen[one["method"]]
+        about = {
+            "rank": one["rank"],
+            "n_triplets": one["triplets"],
+            "init": one["init"],
+            "random_state": one["seed"],
+        }
+        made = kind.made(one["parameters"], **about)
+        if _has_choices(kind):
+            made.set_params(choices={name: one[name] for name in ("retraction", "engine")})
+        return made
+
+    def train(one: Settings) -> Cell:
+        model, bench = model_of(one), bench_of(one["features"], one["seed"])
+        several = (one["rank"] if len(ranks) > 1 else one["features"] if len(widths) > 1 else "",)
+        stem = "-".join(map(str, filter(None, (_slug(label_of(one)), *several))))
+        saved = Path(run.path("checkpoints") / f"{stem}-{one['seed']}.npz")
+        found = bench.trained(
+            model,
+            checkpoint=Checkpoint(saved),
+            progress=run.progress and n_jobs == 1,
+            description=label_of(one),
+        )
+        if isinstance(model, SimilarityLearner) and found["map"] is not None and one["seed"] == run.seed:
+            kind, about = "metric" if model.metric else "similarity", {"updates": found["updates"]}
+            save_point(run.path(f"{stem}.npz"), kind, model.point_, about)
+        # What the cell tells need not be trained again.
+        saved.unlink(missing_ok=True)
+        return found | {"features": bench.n_features}
+
+    def choose(one: Settings) -> Cell:
+        # Cross-validation begins at the method's own parameters.
+        model = model_of(one | {"parameters": {}})
+        return bench_of(one["features"], one["seed"]).chosen(comparison, chosen[one["method"]], model, folds)
+
+    def label_of(one: Settings) -> str:
+        return chosen[one["method"]].label + f", {one['variant']}" * bool(one["variant"])
+
+    places = [_place(bundle, budget, features, width) for width in ranks]
+    lines: list[tuple[Settings, list[Settings]]] = []
+    for name, kind in chosen.items():
+        full = getattr(kind.estimator, "full_rank", False)
+        own = [{"rank": None, "features": width} for width in widths] if full and widths else places
+        own = own if kind.ranked or (full and widths) else [places[0] | {"rank": None}]
+        for variant in variants if _has_choices(kind) else [variants[0] | {"variant": ""}]:
+            size = variant.get("step-size", sizes.get(name))
+            one = {
+                "method": name, "code": fingerprint(kind.estimator), **variant, "fixed": size,
+                "triplets": (full and full_triplets) or triplets,
+            }  # fmt: skip
+            lines.append((one, own))
             # Every setting is tried out before the first method starts to train.
-            learner.try_out(bench.X, bench.y)
-            label = f"{method.label}, {variant[key]}" if tuned and key is not None else method.label
-            lines.append((label, method, learner))
+            for place in own:
+                model = model_of(one | place | {"parameters": _parameters(kind, size), "seed": run.seed})
+                if isinstance(model, SimilarityLearner):
+                    bench = bench_of(place["features"], run.seed)
+                    model.try_out(bench.X, bench.y)
+    if not resume:
+        for old in run.path("checkpoints").glob("*.npz"):
+            old.unlink()
+    first = bench_of(places[0]["features"], run.seed)
+    times = "the published split" if published else f"{seeds} random 65/35 split{'s' * (seeds > 1)}"
     run.say(
-        f"{bundle.name} ({bundle.source}): {bench.X.shape[0]:,} training, {bench.X_test.shape[0]:,} test documents; "
-        f"{bench.n_features:,} features, {bundle.n_classes} classes"
+        f"{bundle.name} ({bundle.source}): {first.X.shape[0]:,} training, {first.X_test.shape[0]:,} test documents; "
+        f"{times}; {bundle.X.shape[1]:,} features, {bundle.n_classes} classes"
     )
-    if select:
-        comparison = Comparison(run, None)
-        for _, method, learner in lines:
-            learner.set_params(step_size=bench.selected(comparison, method, learner))
-    cosine = evaluate_retrieval(cosine_scores(bench.X_test), bench.y_test)
-    rows = [_row("cosine", cosine, 0.0, 0)]
-    curves: dict[str, list[dict[str, Any]]] = {}
-    for label, _, learner in lines:
-        row, curves[label] = _trained(run, bench, label, learner, resume)
-        rows.append(row)
-    run.draw("learning-curves.png", draw_learning_curves, curves, cosine.map, bundle.name, size=(9.0, 4.0))
-    parameters = {
-        "features": bench.n_features, "triplets": triplets, "split": split, "methods": list(chosen),
-        "step_sizes": {label: learner.step_size for label, _, learner in lines}, "select": select,
-        "compare": compare, **{name.replace("-", "_"): value for name, value in settings.items()},
-    }  # fmt: skip
+    comparison = Comparison(
+        run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), published=published
+    )
+    # Parameters are chosen at the middle rank.
+    models: list[Settings] = []
+    for one, own in lines:
+        kind, size = chosen[one["method"]], one["fixed"]
+        found = comparison.selected(
+            [one | own[len(own) // 2]], chosen, "none" if size is not None else select, choose, label_of, folds=folds
+        )
+        fixed = {} if size is None else {"parameters": _parameters(kind, size)}
+        models += [each | place | fixed for each in found for place in own]
+    models.sort(key=itemgetter("seed"))
+    results = comparison.results(models, train, by=("method", "variant", "rank", "features"))
+    if (folder := run.path("checkpoints")).is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+    labels = {key: label_of({"method": key[0], "variant": key[1]}) for key in results}
+    run.draw("learning-curves.png", draw_learning_curves, results, labels, bundle.name, size=(9.0, 4.0))
+    if len(ranks) > 1:
+        run.draw("ranks.png", draw_ranks, results, labels, size=(12.0, 4.0))
+    several = len(ranks) > 1 or budget > 0
     return Outcome(
         data=bundle.name,
-        parameters=parameters,
-        rows=rows,
-        headings={"precision_at_1": "P@1", "precision_at_10": "P@10", "train_seconds": "train s"},
-    )
-
-
-def _trained(
-    run: Run, bench: Bench, label: str, learner: SimilarityLearner, resume: bool
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Train one method; return its row and its learning curve, and save its model and checkpoint."""
-    name = "-".join(label.lower().replace(",", "").split())
-    checkpoint = Checkpoint(run.path("checkpoints") / f"{name}.npz")
-    if not resume:
-        Path(checkpoint.path).unlink(missing_ok=True)
-    recorder = bench.curve(
-        learner, first=max(1, learner.n_triplets // 100), log=run.path(f"{name}.jsonl"), progress=run.progress,
-        description=label,
+        parameters={
+            "features": features, "ranks": ranks, "budget": budget, "triplets": triplets, "published": published,
+            "seeds": seeds, "select": select, "folds": folds, "retraction": retraction, "engine": engine,
+            "init": init, "compare": compare, "full_features": widths, "full_triplets": full_triplets or triplets,
+            "used": {
+                labels[key]: next(one["parameters"] for one in models if key[:2] == (one["method"], one["variant"]))
+                for key in results
+            },
+        },
+        rows=[
+            {"method": labels[key]}
+            | ({"rank": key[2], "features": found[0]["features"]} if several else {})
+            | averaged(found, map="map_sem", precision_at_1=None, precision_at_10=None)
+            for key, found in results.items()
+        ],
+        headings=HEADINGS,
+        claims=similarity_claims(results, labels),
     )  # fmt: skip
-    result = learner.fit(bench.X, bench.y, recorder=recorder, checkpoint=checkpoint).result_
-    about = {"steps": result.steps, "updates": result.updates}
-    kind = "metric" if learner.metric else "similarity"
-    save_point(run.path(f"{name}.npz"), kind, result.point, about)
-    return _row(label, bench.measured(learner), result.seconds, result.updates), result.history
 
 
-def _row(label: str, measured: Retrieval, seconds: float, updates: int) -> dict[str, Any]:
-    return {
-        "method": label, "map": measured.map, "precision_at_1": measured.precision_at[1],
-        "precision_at_10": measured.precision_at[10], "train_seconds": seconds, "updates": updates,
-    }  # fmt: skip
+def _place(bundle: Bundle, budget: int, features: int, rank: int) -> Settings:
+    """Return a rank with its number of features, which a budget divides."""
+    if not budget:
+        return {"rank": rank, "features": features}
+    if budget // rank > bundle.X.shape[1]:
+        raise InvalidInputError(
+            f"--budget {budget} gives rank {rank} {budget // rank} features, and {bundle.name} has "
+            f"{bundle.X.shape[1]}; lower the budget or raise the rank."
+        )
+    return {"rank": rank, "features": budget // rank}
 
 
-def _step_sizes(chosen: dict[str, Method], steps: str, given: dict[str, float]) -> dict[str, float]:
-    """Return the step size of each method: that of its own option, that of ``NAME=VALUE,…``, or the default."""
-    sizes = {name: given.get(name, method.estimator.step_size) for name, method in chosen.items()}
-    free = [name for name in chosen if name not in given]
+def _has_choices(method: Method) -> bool:
+    return getattr(method.estimator, "choices", None) is not None
+
+
+def _parameters(method: Method, step_size: float | None) -> Settings:
+    return method.defaults if step_size is None else {"step_size": step_size}
+
+
+def _slug(label: str) -> str:
+    return "-".join(label.lower().replace(",", "").split())
+
+
+def _step_sizes(chosen: dict[str, Method], steps: str) -> dict[str, float]:
+    """Return the step sizes of ``NAME=VALUE,…``."""
+    sizes, free = {}, [name for name, one in chosen.items() if "step_size" in one.estimator.get_params()]
     for part in filter(None, steps.split(",")):
         name, _, value = part.partition("=")
         try:
@@ -160,24 +249,24 @@ def _step_sizes(chosen: dict[str, Method], steps: str, given: dict[str, float]) 
         if name not in free:
             raise InvalidInputError(
                 f"--steps {steps!r}: {part!r} must be NAME=VALUE with one of {', '.join(free) or 'no method'} "
-                "(chosen, and without an option of its own) and a positive number."
+                "(chosen, and with a step size) and a positive number."
             )
     return sizes
 
 
-def _variants(compare: str, settings: dict[str, Any]) -> tuple[str | None, list[dict[str, Any]]]:
-    """Return the key of ``KEY=VALUE,VALUE`` and the settings of each variant."""
+def _variants(compare: str, settings: Settings) -> list[Settings]:
+    """Return the settings of each variant of ``KEY=VALUE,VALUE``, or those alone."""
     key, equals, values = compare.partition("=")
-    if compare and (key not in COMPARABLE or not equals or not all(values.split(","))):
+    if not compare:
+        return [settings | {"variant": ""}]
+    if key not in COMPARABLE or not equals or not all(values.split(",")):
         raise InvalidInputError(
             f"--compare {compare!r} must be KEY=VALUE,VALUE with KEY one of {', '.join(COMPARABLE)}."
         )
     try:
-        changes = [{key: type(settings[key])(value)} for value in values.split(",")] if compare else [{}]
+        variants = [settings | {key: COMPARABLE[key](one), "variant": one} for one in values.split(",")]
     except ValueError:
         raise InvalidInputError(f"--compare {compare!r}: the values of {key} must be numbers.") from None
-    variants = [settings | change for change in changes]
     for variant in variants:
-        integer("--rank", variant["rank"], 1)
-        number("--step-size", variant["step-size"], above=0)
-    return key or None, variants
+        number("--step-size", variant.get("step-size", 1.0), above=0)
+    return variants

@@ -1,86 +1,89 @@
-"""The picture of a similarity experiment."""
+"""The pictures of a similarity experiment."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from problems.cells import mean_and_sem
+from problems.cells import Cell, mean_and_sem
 from problems.palette import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from problems.comparison import Method
+    from problems.similarity.claims import Results
+
+Array = np.ndarray
 
 
-def draw_learning_curves(
-    figure: Figure, curves: Mapping[str, list[dict[str, Any]]], baseline: float, title: str
-) -> None:
-    """Draw mean average precision, in the recorder's rows of each method, against triplets and training time."""
+def draw_learning_curves(figure: Figure, results: Results, labels: Mapping[Any, str], title: str) -> None:
+    """Draw mean average precision against triplets and training time, with its standard error over the seeds.
+
+    A method without a learning curve is a level. Of several ranks the middle one is drawn.
+    """
     from matplotlib.ticker import EngFormatter
 
+    results = _whole(results)
+    ranks = sorted({key[2] for key in results if key[2] is not None})
+    shown = {key: found for key, found in results.items() if key[2] in (None, *ranks[len(ranks) // 2 :][:1])}
     # Fixed margins, and ticks without formulas: an automatic layout would draw everything twice, and
     # typesetting 10³ costs more than the rest of the picture.
     margins = {"left": 0.07, "right": 0.98, "bottom": 0.13, "top": 0.91, "wspace": 0.04}
     left, right = figure.subplots(1, 2, sharey=True, gridspec_kw=margins)
-    for axes, key, label in ((left, "step", "triplets seen"), (right, "seconds", "training time [s]")):
-        for number, (method, rows) in enumerate(curves.items()):
-            shown = [(row[key], row["map"]) for row in rows if row[key] > 0]
-            axes.plot(*zip(*shown, strict=True), label=method, **style(number))
-        axes.axhline(baseline, color="0.5", linestyle="--", label="cosine")
+    for axes, column, label, unit in ((left, 0, "triplets seen", ""), (right, 1, "training time", "s")):
+        for number, (key, found) in enumerate(shown.items()):
+            if found[0]["curve"]:
+                _draw_curve(axes, found, labels[key], column=column, **style(number))
+            else:
+                _draw_level(axes, found, labels[key], color=style(number)["color"], linestyle="--")
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.xaxis.set_major_formatter(EngFormatter(unit))
         axes.minorticks_off()
         axes.set_xlabel(label)
         axes.grid(alpha=0.3)
     left.set_ylabel("mean average precision (test)")
-    left.legend(fontsize="small")
+    if left.get_legend_handles_labels()[0]:
+        left.legend(fontsize="small")
     figure.suptitle(title)
 
 
-def draw_ranks(
-    figure: Figure, results: Mapping[tuple[str, int], list[dict[str, Any]]], methods: Mapping[str, Method]
-) -> None:
-    """Draw learning curves by rank, general against PSD, and mean average precision against rank.
-
-    There is one result per split, with map and curve, for each (method, rank).
-    """
-    # What diverged on a split is not drawn.
-    results = {key: found for key, found in results.items() if all(cell["map"] is not None for cell in found)}
+def draw_ranks(figure: Figure, results: Results, labels: Mapping[Any, str]) -> None:
+    """Draw learning curves of LORETA by rank, general against PSD, and mean average precision against rank."""
+    # What diverged with a seed is not drawn.
+    results = _whole(results)
     figure.set_layout_engine("constrained")
     by_rank, both, final = figure.subplots(1, 3)
-    ranks = sorted({rank for name, rank in results if name == "loreta"})
+    first = {(key[0], key[2]): found for key, found in reversed(results.items())}
+    ranks = sorted(rank for name, rank in first if name == "loreta" and rank is not None)
     for number, rank in enumerate(ranks):
-        _draw_curve(by_rank, results["loreta", rank], f"rank {rank}", number, "-")
+        _draw_curve(by_rank, first["loreta", rank], f"rank {rank}", color=style(number)["color"])
     shown = sorted({ranks[0], ranks[len(ranks) // 2], ranks[-1]}) if ranks else []
     for number, rank in enumerate(shown):
         for name, form, line in (("loreta", "general", "-"), ("loreta-psd", "PSD", "--")):
-            if (name, rank) in results:
-                _draw_curve(both, results[name, rank], f"{form}, rank {rank}", number, line)
+            if (name, rank) in first:
+                look = {"color": style(number)["color"], "linestyle": line}
+                _draw_curve(both, first[name, rank], f"{form}, rank {rank}", **look)
     for axes, title in ((by_rank, "LORETA by rank"), (both, "general and PSD")):
         axes.set_title(title, fontsize="medium")
         axes.set_xscale("log")
         axes.set_xlabel("triplets seen")
     by_rank.set_ylabel("mean average precision (test)")
-    for number, (name, method) in enumerate(methods.items()):
-        points = sorted((rank, found) for (one, rank), found in results.items() if one == name)
-        values = [mean_and_sem(cell["map"] for cell in found) for _, found in points]
-        if method.estimator.full_rank:
-            for place, ((width, _), (mean, _)) in enumerate(zip(points, values, strict=True)):
-                label = f"{method.label}, {width} features"
-                final.axhline(
-                    mean, color=style(number)["color"], linestyle=":" if place else "--", label=label
-                )
-        elif points:
-            means, errors = zip(*values, strict=True)
-            final.errorbar(
-                [rank for rank, _ in points], means, [error or 0.0 for error in errors], label=method.label,
-                **style(number),
-            )  # fmt: skip
-    final.set_xlabel("rank (features × rank fixed)")
+    for number, label in enumerate(dict.fromkeys(labels[key] for key in results)):
+        own = {key: found for key, found in results.items() if labels[key] == label}
+        points = sorted(
+            (key[2], *mean_and_sem(cell["map"] for cell in found)) for key, found in own.items() if key[2]
+        )
+        if points:
+            at, means, errors = zip(*points, strict=True)
+            final.errorbar(at, means, [error or 0.0 for error in errors], label=label, **style(number))
+        for place, (key, found) in enumerate(own.items()):
+            if key[2] is None:
+                several = f", {key[3]} features" * (len(own) > 1)
+                look = {"color": style(number)["color"], "linestyle": ":" if place else "--"}
+                _draw_level(final, found, label + several, **look)
+    final.set_xlabel("rank")
     final.set_title("all methods", fontsize="medium")
     for axes in (by_rank, both, final):
         axes.grid(alpha=0.3)
@@ -88,8 +91,23 @@ def draw_ranks(
             axes.legend(fontsize="x-small")
 
 
-def _draw_curve(axes: Any, found: list[dict[str, Any]], label: str, number: int, line: str) -> None:
-    """Draw the mean of the curves of several splits, which were measured at the same steps."""
+def _whole(results: Results) -> Results:
+    return {key: found for key, found in results.items() if all(cell["map"] is not None for cell in found)}
+
+
+def _draw_curve(axes: Any, found: Sequence[Cell], label: str, column: int = 0, **look: Any) -> None:
+    """Draw the mean of the curves of several seeds, which were measured at the same steps, and its standard error."""
     curves = np.array([cell["curve"] for cell in found])
-    curves = curves[:, curves[0, :, 0] > 0]
-    axes.plot(curves[0, :, 0], curves[:, :, 1].mean(axis=0), line, color=style(number)["color"], label=label)
+    at, values = curves[:, :, column].mean(axis=0), curves[:, :, 2]
+    mean = values.mean(axis=0)
+    axes.plot(at, mean, label=label, **look)
+    if len(found) > 1:
+        error = values.std(axis=0, ddof=1) / len(found) ** 0.5
+        axes.fill_between(at, mean - error, mean + error, color=look["color"], alpha=0.2, linewidth=0)
+
+
+def _draw_level(axes: Any, found: Sequence[Cell], label: str, **look: Any) -> None:
+    mean, error = mean_and_sem(cell["map"] for cell in found)
+    axes.axhline(mean, label=label, **look)
+    if error:
+        axes.axhspan(mean - error, mean + error, color=look["color"], alpha=0.2, linewidth=0)

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
 from sklearn.model_selection import StratifiedKFold
+from sklearn.preprocessing import normalize
 
-from problems.comparison import Comparison, Learner, Method, crossed
+from problems.cells import Cell
+from problems.comparison import Comparison, Learner, crossed, trained
 from problems.datasets import Bundle
-from problems.evaluation import Retrieval, ScoreBlock, bilinear_scores, evaluate_retrieval, matrix_scores
+from problems.evaluation import ScoreBlock, bilinear_scores, evaluate_retrieval, matrix_scores
 from problems.loreta import loreta_solver
+from problems.methods import Method
 from problems.online import Lego, Oasis
 from problems.similarity.model import initial_point
 from problems.similarity.rivals import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
 from problems.text import informative_unit_rows
 from problems.triplets import ClassTriplets
-from rmopt.core import Manifold, Problem
+from rmopt.core import DivergedError, Manifold, Problem
 from rmopt.costs import TripletSum
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, PolarPSD, PSDFixedRank
 from rmopt.solvers import SGD, Recorder, ScheduledSolver
@@ -27,7 +32,6 @@ Array = np.ndarray
 
 # Enough for a learning curve and for cross-validation; tables measure all test documents.
 CURVE_QUERIES = 200
-SELECTION_FOLDS = 5
 
 
 @dataclass(eq=False, repr=False)
@@ -89,10 +93,46 @@ class SimilarityLearner(Learner):
         A, B = point.balanced_factors()
         return bilinear_scores(np.asarray(X @ A), np.asarray(X @ B))
 
-    def score(self, X: Any, y: Array) -> float:
-        """Return the mean average precision of the first rows as queries."""
-        queries = np.arange(min(CURVE_QUERIES, len(y)))
-        return evaluate_retrieval(self.scores(X), y, queries=queries, ks=()).map
+
+class Cosine(BaseEstimator):
+    """The cosine of documents as they are: what every method must beat."""
+
+    def fit(self, X: Any, y: Array) -> Self:
+        return self
+
+    def transform(self, X: Any) -> Any:
+        return normalize(X)
+
+
+# What a method of similarity must have one of, beside `fit`; the first that it has is used.
+MEASURED_BY = ("scores", "transform_queries", "similarity", "get_mahalanobis_matrix", "transform")
+
+
+def scores_of(model: Any, X: Any) -> ScoreBlock:
+    """Return the scores of rows against all rows, in the form of `problems.evaluation`, by what a model has.
+
+    ``similarity(queries, documents)`` is taken as it is, a Mahalanobis matrix W by minus (q - d)ᵀ W (q - d), and
+    embeddings, ``transform(X)``, by inner products; those of queries may be others, ``transform_queries(X)``.
+    """
+    has = next(name for name in MEASURED_BY if hasattr(model, name))
+    if has == "scores":
+        scores: ScoreBlock = model.scores(X)
+        return scores
+    if has == "similarity":
+        return lambda rows: np.asarray(model.similarity(X[rows], X), dtype=float)
+    if has == "get_mahalanobis_matrix":
+        return matrix_scores(np.asarray(model.get_mahalanobis_matrix(), dtype=float), X, distance=True)
+    documents = model.transform(X)
+    queries = model.transform_queries(X) if has == "transform_queries" else documents
+    if issparse(documents):
+        return lambda rows: (queries[rows] @ documents.T).toarray()
+    return bilinear_scores(queries, documents)
+
+
+def mean_precision(model: Any, X: Any, y: Array) -> float:
+    """Return the mean average precision of the first rows as queries."""
+    queries = np.arange(min(CURVE_QUERIES, len(y)))
+    return evaluate_retrieval(scores_of(model, X), y, queries=queries, ks=()).map
 
 
 class Bench:
@@ -103,43 +143,55 @@ class Bench:
     bundle : Bundle
     features : int
         Columns to keep; 0: all.
-    split : int
-        Seed of a random 65/35 split; −1: the published one.
     seed : int
-        Seeds the choice of queries.
+        Seeds a random 65/35 split, and the choice of queries.
+    published : bool
+        Take the published split instead.
     """
 
-    def __init__(self, bundle: Bundle, features: int, split: int, seed: int) -> None:
-        whole = informative_unit_rows(bundle.resplit(split) if split >= 0 else bundle, features)
+    def __init__(self, bundle: Bundle, features: int, seed: int, published: bool = False) -> None:
+        whole = informative_unit_rows(bundle if published else bundle.resplit(seed), features)
         self.X, self.y = whole.X[whole.train], whole.y[whole.train]
         self.X_test, self.y_test = whole.X[whole.test], whole.y[whole.test]
         self.seed, self.n_features = seed, int(self.X.shape[1])
         n_curve = min(CURVE_QUERIES, len(self.y_test))
         self.curve_queries = np.sort(np.random.default_rng(seed).permutation(len(self.y_test))[:n_curve])
 
-    def measured(self, learner: SimilarityLearner, ks: tuple[int, ...] = (1, 10)) -> Retrieval:
-        """Return how well a learned W ranks the test part."""
-        return evaluate_retrieval(learner.scores(self.X_test), self.y_test, ks=ks)
+    def trained(self, model: Any, **how: Any) -> Cell:
+        """Train a model, and return what it measures on the test part, and its learning curve.
 
-    def curve(self, learner: SimilarityLearner, first: int, **how: Any) -> Recorder:
-        """Return a recorder of mean average precision for some test queries."""
+        `how` goes to the recorder of a model that a solver trains, but for its `checkpoint`.
+        """
+        ours = {}
+        if isinstance(model, SimilarityLearner):
 
-        def measure(point: Any) -> float:
-            scores = learner.scores(self.X_test, point)
-            return evaluate_retrieval(scores, self.y_test, queries=self.curve_queries, ks=()).map
+            def measure(point: Any) -> float:
+                scores = model.scores(self.X_test, point)
+                return evaluate_retrieval(scores, self.y_test, queries=self.curve_queries, ks=()).map
 
-        return Recorder({"map": measure}, first=first, **how)
+            ours["checkpoint"] = how.pop("checkpoint", None)
+            ours["recorder"] = Recorder({"map": measure}, first=max(1, model.n_triplets // 256), **how)
+        try:
+            training = trained(model, self.X, self.y, **ours)
+        except DivergedError:
+            return {
+                "map": None, "precision_at_1": None, "precision_at_10": None, "seconds": None, "updates": None,
+                "curve": [],
+            }  # fmt: skip
+        found = evaluate_retrieval(scores_of(model, self.X_test), self.y_test, ks=(1, 10))
+        return {
+            "map": found.map, "precision_at_1": found.precision_at[1], "precision_at_10": found.precision_at[10],
+            "seconds": training.seconds, "updates": training.updates,
+            "curve": [[row["step"], row["seconds"], row["map"]] for row in training.history if row["step"]],
+        }  # fmt: skip
 
-    def selected(self, comparison: Comparison, method: Method, learner: SimilarityLearner) -> float:
-        """Return the step size that cross-validation on the training part chooses, and say it."""
-        folds = StratifiedKFold(SELECTION_FOLDS, shuffle=True, random_state=self.seed)
-        scoring = {"map": SimilarityLearner.score}
-        found, _ = comparison.search(method.label, learner, method.grid, self.X, self.y, folds, scoring)
-        edge = ", at the edge of the grid" if found in (method.grid[0], method.grid[-1]) else ""
-        comparison.run.say(
-            f"{method.label}: step size {found['step_size']:g} by {SELECTION_FOLDS}-fold cross-validation{edge}"
-        )
-        return float(found["step_size"])
+    def chosen(self, comparison: Comparison, method: Method, model: Any, folds: int) -> Cell:
+        """Return the parameters that cross-validation on the training part chooses."""
+        cv = StratifiedKFold(folds, shuffle=True, random_state=self.seed)
+        scoring = {"map": mean_precision}
+        return {
+            "parameters": comparison.search(method.label, model, method.grid, self.X, self.y, cv, scoring)[0]
+        }
 
 
 def _general(n: int, k: int) -> Manifold:
@@ -157,6 +209,7 @@ LORETA_GRID = crossed(step_size=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0))
 CHOICES = {"retraction": "second-order", "engine": "auto"}
 
 METHODS: dict[str, Method] = {
+    "cosine": Method("cosine", Cosine()),
     "naive-gd": Method(
         "naive gradient descent", SimilarityLearner(_general, FactoredGradientDescent, 0.1), RIVAL_GRID
     ),
@@ -168,7 +221,7 @@ METHODS: dict[str, Method] = {
     "lego": Method("LEGO", SimilarityLearner(_full, Lego, 1.0, metric=True), LEGO_GRID),
     "polar": Method("polar PSD", SimilarityLearner(PolarPSD, SGD, 0.1), RIVAL_GRID),
     "loreta": Method(
-        "LORETA-1", SimilarityLearner(_general, loreta_solver, 10.0, choices=CHOICES), LORETA_GRID, ours=True
+        "LORETA-1", SimilarityLearner(_general, loreta_solver, 10.0, choices=CHOICES), LORETA_GRID
     ),
-    "loreta-psd": Method("LORETA-1-PSD", SimilarityLearner(PSDFixedRank, SGD, 10.0), LORETA_GRID, ours=True),
+    "loreta-psd": Method("LORETA-1-PSD", SimilarityLearner(PSDFixedRank, SGD, 10.0), LORETA_GRID),
 }

@@ -94,7 +94,7 @@ def _keep_and_show(this_run: "Run", outcome: "Outcome", folder: OutputFolder, co
         this_run.say(f"{this_run.experiment} on {outcome.data}, seed {this_run.seed}\n")
         print_rows(this_run.console, result["rows"], outcome.headings)
         if outcome.claims:
-            this_run.say("\nThe paper says, and these numbers:")
+            this_run.say(f"\nWhat the paper says of its own data, on {outcome.data}:")
             for claim in outcome.claims:
                 this_run.say(f"- {claim}")
         typer.echo(f"\nWritten to {folder}:")

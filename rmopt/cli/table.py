@@ -19,6 +19,8 @@ LONGEST_UNBROKEN_TEXT = 24
 BETWEEN_COLUMNS = 2
 # Numbers from here on, and below there, and those of so different a size, are written with powers of ten.
 LARGE, SMALL, LARGEST_SPREAD = 1e9, 1e-4, 100.0
+# Durations in seconds below this are nothing: 0.00.
+SHORTEST = 1e-3
 _HEADINGS = {"map": "mAP"}
 
 
@@ -114,7 +116,7 @@ def _shared_decimals(values: Sequence[float]) -> int | None:
 def _format(value: float, decimals: int | None, is_duration: bool) -> str:
     if isinstance(value, int):
         return f"{value:,}"
-    if decimals is not None and not (is_duration and 0 < abs(value) < 0.01):
+    if decimals is not None and not (is_duration and SHORTEST < abs(value) < 0.01):
         return f"{value:,.{decimals}f}"
     if value == 0:
         return "0"

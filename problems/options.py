@@ -1,0 +1,104 @@
+"""The options that experiments share, each declared once, and how those that are lists are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+import typer
+
+from rmopt.core import InvalidInputError
+from rmopt.core.arguments import integer, number
+
+T = TypeVar("T")
+
+Option = typer.Option
+
+OwnMethods = Annotated[
+    list[str] | None,
+    Option(
+        "--method",
+        metavar="MODULE:ESTIMATOR",
+        help="A method of your own beside the others, or FILE.py:ESTIMATOR; may be repeated.",
+    ),
+]
+Rank = Annotated[str, Option("--rank", "--ranks", help="Rank, or several with commas between.")]
+Seeds = Annotated[
+    int,
+    Option(
+        "--seeds", "--splits", min=1,
+        help="Repetitions, each with a random split and random choices of its own, seeded from --seed on.",
+    ),
+]  # fmt: skip
+SeedsOrPublished = Annotated[
+    int,
+    Option(
+        "--seeds", "--splits", min=0,
+        help="Repetitions, each with a random split and random choices of its own, seeded from --seed on; "
+        "0: the published split, once.",
+    ),
+]  # fmt: skip
+Selection = Literal["none", "first", "each"]
+Select = Annotated[
+    Selection,
+    Option(
+        help="Choose parameters by cross-validation on the training part: none, of the first split, or of each."
+    ),
+]
+Folds = Annotated[int, Option(min=2, help="Folds of the cross-validation.")]
+Jobs = Annotated[
+    int, Option("--n-jobs", help="Models that are trained at a time; -1: as many as there are cores.")
+]
+Resume = Annotated[bool, Option("--resume", help="Go on from the results in the --out folder.")]
+
+
+def methods_option(names: Iterable[str]) -> Any:
+    """Return the option ``--methods`` of an experiment that has some."""
+    return Option(help=f"Any of {', '.join(names)}, with commas between.")
+
+
+def check_options(given: Mapping[str, Any], **least: int) -> None:
+    """Hold options of an experiment, by name among its ``locals()``, to be integers of at least so much."""
+    for name, lowest in least.items():
+        integer(f"--{name.replace('_', '-')}", given[name], lowest)
+
+
+def whole_numbers(text: str, option: str, least: int = 1) -> list[int]:
+    """Return the integers of a comma-separated list, ascending and without repetitions, or refuse the option."""
+    wanted = f"integers of at least {least}, with commas between"
+    return sorted(set(_listed(text, option, lambda part: integer(option, int(part), least), wanted)))
+
+
+def positive_numbers(text: str, option: str) -> list[float]:
+    """Return the finite positive numbers of a comma-separated list, in its order, or refuse the option."""
+    wanted = "positive numbers with commas between"
+    return _listed(text, option, lambda part: number(option, float(part), above=0), wanted)
+
+
+def _listed(text: str, option: str, parse: Callable[[str], T], wanted: str) -> list[T]:
+    try:
+        found = [parse(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        found = []
+    if not found:
+        raise InvalidInputError(f"{option} {text!r} must be {wanted}.")
+    return found
+
+
+def number_or_auto(text: str, option: str) -> float | str:
+    """Return "auto", or a finite number of at least 0; refuse the option otherwise."""
+    try:
+        return text if text == "auto" else number(option, float(text), least=0)
+    except ValueError:
+        raise InvalidInputError(f"{option} {text!r} must be a number of at least 0, or auto.") from None
+
+
+def chosen_from(table: Mapping[str, T], names: str, option: str) -> dict[str, T]:
+    """Return the entries of a table that a comma-separated list names, in its order, or refuse the option."""
+    chosen = [name.strip() for name in names.split(",") if name.strip()]
+    unknown = [name for name in chosen if name not in table]
+    if unknown or not chosen:
+        raise InvalidInputError(
+            f"{option} {names!r}: {', '.join(unknown) or 'nothing'} is not known; choose from {', '.join(table)}."
+        )
+    return {name: table[name] for name in chosen}
