@@ -11,8 +11,7 @@ from sklearn.model_selection import KFold
 
 from problems.cells import Cell, check_options, chosen_from, mean_and_sem, whole_numbers
 from problems.comparison import Comparison, Settings, averaged, crossed
-from problems.datasets import load
-from problems.multilabel import MultilabelBundle
+from problems.data import MultilabelBundle, load
 from problems.ranking.claims import ranking_claims
 from problems.ranking.estimator import LabelScores
 from problems.ranking.figure import draw_ranking

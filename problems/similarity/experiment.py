@@ -10,7 +10,7 @@ import typer
 from problems.arrays import save_point
 from problems.cells import check_options, chosen_from
 from problems.comparison import Comparison, Method
-from problems.datasets import Bundle, load
+from problems.data import ClassBundle, load
 from problems.evaluation import Retrieval, cosine_scores, evaluate_retrieval
 from problems.similarity.figure import draw_learning_curves
 from problems.similarity.methods import METHODS, Bench, SimilarityLearner
@@ -77,7 +77,7 @@ def similarity(
             f"--compare {compare!r} needs loreta among --methods, and no --select of the step sizes it compares."
         )
     sizes = _step_sizes(chosen, steps, {"loreta": step_size, "naive-gd": gd_step_size, "pa": pa_c})
-    bundle: Bundle = load(data, data_home)
+    bundle = load(data, data_home, ClassBundle)
     bench = Bench(bundle, features, split, run.seed)
     lines: list[tuple[str, Method, SimilarityLearner]] = []
     for name, method in chosen.items():

@@ -10,13 +10,13 @@ import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
 from problems.comparison import Comparison, Learner, Method, crossed
-from problems.datasets import Bundle
+from problems.data import ClassBundle
+from problems.data.text import informative_unit_rows
 from problems.evaluation import Retrieval, ScoreBlock, bilinear_scores, evaluate_retrieval, matrix_scores
 from problems.loreta import loreta_solver
 from problems.online import Lego, Oasis
 from problems.similarity.model import initial_point
 from problems.similarity.rivals import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
-from problems.text import informative_unit_rows
 from problems.triplets import ClassTriplets
 from rmopt.core import Manifold, Problem
 from rmopt.costs import TripletSum
@@ -100,7 +100,7 @@ class Bench:
 
     Parameters
     ----------
-    bundle : Bundle
+    bundle : ClassBundle
     features : int
         Columns to keep; 0: all.
     split : int
@@ -109,7 +109,7 @@ class Bench:
         Seeds the choice of queries.
     """
 
-    def __init__(self, bundle: Bundle, features: int, split: int, seed: int) -> None:
+    def __init__(self, bundle: ClassBundle, features: int, split: int, seed: int) -> None:
         whole = informative_unit_rows(bundle.resplit(split) if split >= 0 else bundle, features)
         self.X, self.y = whole.X[whole.train], whole.y[whole.train]
         self.X_test, self.y_test = whole.X[whole.test], whole.y[whole.test]

@@ -11,7 +11,7 @@ import typer
 
 from problems.cells import Cell, check_options, chosen_from, whole_numbers
 from problems.comparison import Comparison, Settings, averaged
-from problems.datasets import Bundle, load
+from problems.data import ClassBundle, load
 from problems.similarity.claims import rank_claims
 from problems.similarity.figure import draw_ranks
 from problems.similarity.methods import METHODS, Bench, SimilarityLearner
@@ -56,7 +56,7 @@ def similarity_ranks(
     widths = whole_numbers(full_features, "--full-features", 2)
     pairs = [{"rank": rank, "features": budget // rank} for rank in whole_numbers(ranks, "--ranks")]
     check_options(locals(), budget=1, splits=1, triplets=1, full_triplets=0)
-    bundle: Bundle = load(data, data_home)
+    bundle = load(data, data_home, ClassBundle)
     for rank, features in map(dict.values, pairs):
         if features > bundle.X.shape[1]:
             raise InvalidInputError(
