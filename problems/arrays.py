@@ -1,16 +1,14 @@
-"""Tables and models in files, with one sentence for everything that can be wrong with them."""
+"""Models in files, with one sentence for everything that can be wrong with them."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from rmopt.core import LowRankPoint, PSDPoint
 from rmopt.core.errors import InvalidInputError
-from rmopt.core.files import Layout, load_arrays, read_arrays, reading, save_arrays
-from rmopt.core.matrices import sound
+from rmopt.core.files import Layout, load_arrays, reading, save_arrays
 
 Point = LowRankPoint | PSDPoint | np.ndarray
 
@@ -52,38 +50,3 @@ def load_point(path: Path | str, kind: str, columns: str = "m") -> tuple[Point, 
         if "Q" in arrays and not np.allclose(arrays["S"], arrays["S"].T):
             raise ValueError("S is not symmetric")
         return (PSDPoint if "Q" in arrays else LowRankPoint)(**arrays), about
-
-
-def read_table(path: Path, name: str, ones: bool = False) -> Any:
-    """Return a table of finite floats from an ``.npz`` file: an array, or canonical CSR from its parts.
-
-    These are ``name_data``, which with `ones` may be left out, ``name_indices``, ``name_indptr`` and ``name_shape``.
-    """
-    parts: dict[str, Any] = {
-        f"{name}_indices": (int, ("entries",)), f"{name}_indptr": (int, (None,)), f"{name}_shape": (int, (2,)),
-    }  # fmt: skip
-    whole = {f"{name}_data": (float, ("entries",)), **parts}
-    arrays = read_arrays(path, {name: (float, (None, None))}, whole, *([parts] if ones else []))
-    if name in arrays:
-        return arrays[name]
-    with reading(path):
-        indices, indptr, shape = (arrays[part] for part in parts)
-        data = arrays.get(f"{name}_data", np.ones(len(indices)))
-        size = tuple(shape.tolist())
-        table = sound(name, csr_array((data, indices, indptr), shape=size))
-        narrow = np.int32 if max(len(indices), *size) < 2**31 else np.int64
-        table = csr_array((data, indices.astype(narrow), indptr.astype(narrow)), shape=size)
-        table.sum_duplicates()
-        return table
-
-
-def read_text_table(path: Path, separator: str, **options: Any) -> Any:
-    """Return a table of finite numbers from a text file."""
-    # numpy takes separators of one character.
-    with reading(path), path.open(encoding="utf-8") as stream:
-        table = np.loadtxt(
-            (line.replace(separator, ",") for line in stream), delimiter=",", ndmin=2, **options
-        )
-        if not table.size or not np.isfinite(table).all():
-            raise ValueError("it must hold finite numbers, and at least one row")
-        return table

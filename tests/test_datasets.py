@@ -1,5 +1,6 @@
 """The data sets: what is read, from where, and what is refused."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -14,8 +15,10 @@ import pytest
 from scipy.sparse import csr_array
 from tabled import each_row
 
-import problems.datasets as datasets
-from problems.datasets import Bundle, data_folder, digits, load, news20, news20_full
+import problems.data.registry as registry
+import problems.data.sets as datasets
+from problems.data import ClassBundle, data_folder, load
+from problems.data.sets import digits, news20, news20_full
 from rmopt.core.errors import InvalidInputError, StorageError
 
 REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
@@ -40,7 +43,7 @@ def parts(X: Any = COUNTS, y: Any = (0, 1, 0, 1), test: Any = (False, False, Tru
     }
 
 
-def bundle(**changes: Any) -> Bundle:
+def bundle(**changes: Any) -> ClassBundle:
     given: dict[str, Any] = {
         "name": "toy",
         "source": "memory",
@@ -48,7 +51,7 @@ def bundle(**changes: Any) -> Bundle:
         "y": np.array([0, 1, 0, 1]),
         "test": np.array([False, False, True, True]),
     }
-    return Bundle(**(given | changes))
+    return ClassBundle(**(given | changes))
 
 
 @pytest.fixture
@@ -158,7 +161,7 @@ class TestDigits:
 
     def test_importing_and_loading_leave_scikit_learn_alone(self) -> None:
         code = (
-            "import sys; from problems.datasets import digits; digits();"
+            "import sys; from problems.data.sets import digits; digits();"
             "sys.exit('sklearn' in sys.modules or 'pooch' in sys.modules)"
         )
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -207,13 +210,13 @@ class TestLoad:
         ("value", "says"),
         [
             ("no_such_package:loader", "registered as no_such_package:loader, which cannot be imported"),
-            ("problems.datasets:no_such_loader", "cannot be imported"),
+            ("problems.data.sets:no_such_loader", "cannot be imported"),
             ("builtins:str", "gave a str; this needs one whose loader returns a Bundle"),
         ],
     )
     def test_broken_plugins_are_named(self, value: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
         entry = EntryPoint("broken", value, "rmopt.datasets")
-        monkeypatch.setattr(datasets, "entry_points", lambda group: EntryPoints([entry]).select(group=group))
+        monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([entry]).select(group=group))
         with pytest.raises(InvalidInputError, match=says):
             load("broken")
 
@@ -304,3 +307,21 @@ class TestNewsgroups:
         for loaded in (cai, full):
             assert loaded.n_classes == 20
             assert (loaded.train.sum(), loaded.test.sum()) == (11314, 7532)
+
+
+@each_row(
+    ("old", "new"),
+    [
+        ("datasets.Bundle", "bundles.ClassBundle"), ("datasets.load", "registry.load"),
+        ("images.mnist", "sets.mnist"),
+        ("ratings.Ratings", "bundles.Ratings"), ("tasks.parkinsons", "sets.parkinsons"), ("text.tfidf", "text.tfidf"),
+        ("tags.numbered", "tags.numbered"), ("multilabel.scene", "sets.scene"),
+    ],
+)  # fmt: skip
+def test_names_of_version_0_1_work_with_a_warning(old: str, new: str) -> None:
+    (module, name), (home, now) = old.split("."), new.split(".")
+    with pytest.warns(FutureWarning, match=f"problems.{old} is now problems.data.{new}"):
+        found = getattr(importlib.import_module(f"problems.{module}"), name)
+    assert found is getattr(importlib.import_module(f"problems.data.{home}"), now)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        importlib.import_module(f"problems.{module}").__getattr__("nothing")

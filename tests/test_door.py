@@ -15,13 +15,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from tabled import each_row
 
+from problems.data.text import information_gain
 from problems.door import natural_step_size
 from problems.evaluation import cosine_scores
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, LegoMetric
 from problems.metric.base import TripletLearner
 from problems.ranking import LoretaLabelRanker, mean_average_precision
 from problems.similarity import LoretaSimilarity
-from problems.text import information_gain
 from rmopt import InvalidInputError
 from rmopt.core.arguments import bounded, number
 from rmopt.costs import BilinearSum, TripletSum, hinge, logistic, squared, squared_hinge

@@ -12,9 +12,9 @@ from sklearn.metrics import average_precision_score
 from sklearn.metrics.pairwise import cosine_similarity
 from tabled import each_row
 
-from problems.datasets import NEWS20_FILE, news20
+from problems.data.sets import NEWS20_FILE, news20
+from problems.data.text import prepare_text
 from problems.evaluation import bilinear_scores, cosine_scores, evaluate_retrieval
-from problems.text import prepare_text
 from rmopt.core.errors import InvalidInputError
 
 REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")

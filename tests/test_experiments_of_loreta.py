@@ -141,7 +141,7 @@ def test_similarity_selects_step_sizes_and_keeps_other_settings(tmp_path: Path, 
         ((*RANKS, "--ranks", "20"), "rank k = 20 is out of range"),
         ((*RANKS, "--ranks", "a"), "--ranks 'a' must be integers of at least 1"),
         ((*RANKS, "--splits", "0"), "--splits = 0 must be a positive integer"),
-        ((*RANKS, "--data", "digits-labels"), "needs one whose loader returns a Bundle"),
+        ((*RANKS, "--data", "digits-labels"), "needs one whose loader returns a ClassBundle"),
         (
             (*RANKING, "--inits", "ones"),
             "--inits 'ones': ones is not known; choose from zero, identity, gaussian",

@@ -14,17 +14,13 @@ import pytest
 import scipy.sparse as sp
 from tabled import each_row
 
-import problems.tags
+import problems.data.sets
 from problems.cells import Cells
-from problems.datasets import load
-from problems.images import BACKGROUND
-from problems.multilabel import MultilabelBundle
+from problems.data import MultilabelBundle, Ratings, TagBundle, TaskBundle, load
+from problems.data.sets import BACKGROUND
 from problems.ranking.estimator import LabelScores
-from problems.ratings import Ratings
 from problems.similarity import LoretaSimilarity
 from problems.similarity.model import BilinearSimilarity
-from problems.tags import TagBundle
-from problems.tasks import TaskBundle
 from rmopt.core import InvalidInputError, LowRankPoint, PSDPoint, StorageError
 from rmopt.core.files import load_arrays, read_arrays, save_arrays
 
@@ -223,7 +219,7 @@ def outcome(read: Callable[[], Any], expected: Any, sound: bool) -> str:
 
 
 def fuzz(folder: Path, rounds: int, monkeypatch: pytest.MonkeyPatch) -> Counter:
-    monkeypatch.setattr(problems.tags, "ML10M_CORE", 4)
+    monkeypatch.setattr(problems.data.sets, "ML10M_CORE", 4)
     rng, found = np.random.default_rng(0), Counter()
     for name, make in MAKERS.items():
         (folder / name).mkdir()

@@ -14,12 +14,12 @@ from scipy.optimize import minimize
 from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
-from problems.datasets import load
+from problems.data import load
+from problems.data.text import informative_unit_rows
 from problems.evaluation import evaluate_retrieval, matrix_scores
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
 from problems.metric.claims import metric_claims
 from problems.metric.rivals import OUTSIDE, OutsideMetric
-from problems.text import informative_unit_rows
 from problems.triplets import ClassTriplets
 from rmopt import InvalidInputError
 from rmopt.cli import main

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from problems.datasets import load
-from problems.multilabel import MultilabelBundle, digits_labels
+from problems.data import ClassBundle, MultilabelBundle, load
+from problems.data.sets import digits_labels
 from rmopt import InvalidInputError
 from rmopt.core import StorageError
 
@@ -71,13 +71,13 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="the split leaves no training or no test samples"):
         load("emotions", tmp_path, MultilabelBundle)
     with pytest.raises(
-        InvalidInputError, match="'digits' gave a Bundle; this needs one whose loader returns a Multi"
+        InvalidInputError, match="'digits' gave a ClassBundle; this needs one whose loader returns a Multi"
     ):
         load("digits", None, MultilabelBundle)
     with pytest.raises(
         InvalidInputError, match="'digits-labels' gave a MultilabelBundle; this needs one whose"
     ):
-        load("digits-labels")
+        load("digits-labels", kind=ClassBundle)
 
 
 @pytest.mark.skipif(

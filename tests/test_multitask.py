@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from problems.ratings import Ratings, picture
+from problems.data import Ratings, TaskBundle
+from problems.data.sets import parkinsons, picture
 from problems.subspace import (
     MultitaskFeatures,
     MultitaskSubspace,
     alt_min,
 )
 from problems.subspace.shares import low_rank_shares
-from problems.tasks import TaskBundle, parkinsons
 from rmopt.core import InvalidInputError
 from rmopt.engines import OneProcess
 from rmopt.manifolds import Euclidean, Grassmann

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 from sklearn.base import clone
 
-from problems.ratings import ml1m, ml100k, picture
+from problems.data.sets import ml1m, ml100k, parkinsons, picture
 from problems.subspace import (
     RCGMC,
     RTRMC,
@@ -27,7 +27,6 @@ from problems.subspace.instances import agent_sums
 from problems.subspace.multitask_experiment import shared_features_tasks
 from problems.subspace.shares import low_rank_shares, shares_of
 from problems.subspace.training import GossipPlan, gossip, largest_curvature
-from problems.tasks import parkinsons
 from rmopt import Problem
 from rmopt.core import Graph, InvalidInputError, MissingCapabilityError, StorageError
 from rmopt.costs import GossipCost

@@ -13,7 +13,9 @@ from problems.coembedding import (
     TagRanking,
     TagRecommender,
 )
-from problems.tags import TagBundle, ml10m_tags, numbered, post_core, toy_tags
+from problems.data import TagBundle
+from problems.data.sets import ml10m_tags, toy_tags
+from problems.data.tags import numbered, post_core
 from rmopt.core import InvalidInputError, StorageError
 
 

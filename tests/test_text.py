@@ -12,8 +12,9 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.metrics import mutual_info_score
 from tabled import each_row
 
-from problems.datasets import NEWS20_FILE, Bundle, news20
-from problems.text import information_gain, prepare_text, select_terms, tfidf
+from problems.data import ClassBundle
+from problems.data.sets import NEWS20_FILE, news20
+from problems.data.text import information_gain, prepare_text, select_terms, tfidf
 from rmopt.core.errors import InvalidInputError
 
 REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
@@ -161,7 +162,7 @@ class TestTfidf:
 
 class TestPrepareText:
     def test_is_selection_then_weights(self, counts: csr_array, y: np.ndarray, train: np.ndarray) -> None:
-        bundle = Bundle("toy", "memory", counts, y, ~train)
+        bundle = ClassBundle("toy", "memory", counts, y, ~train)
         prepared = prepare_text(bundle, 12, sublinear=True)
         chosen = select_terms(counts, y, train, 12)
         expected = tfidf(counts.toarray()[:, chosen], train, sublinear=True).toarray()
@@ -172,11 +173,11 @@ class TestPrepareText:
 
     def test_refuses_too_many_terms(self, counts: csr_array, y: np.ndarray, train: np.ndarray) -> None:
         with pytest.raises(InvalidInputError, match="n_features"):
-            prepare_text(Bundle("toy", "memory", counts, y, ~train), 41)
+            prepare_text(ClassBundle("toy", "memory", counts, y, ~train), 41)
 
     def test_working_memory_is_that_of_the_stored_counts(self) -> None:
         sparse = csr_array(random_array((2000, 5000), density=0.01, rng=np.random.default_rng(0)))
-        bundle = Bundle("toy", "memory", sparse, np.arange(2000) % 5, np.arange(2000) % 3 == 0)
+        bundle = ClassBundle("toy", "memory", sparse, np.arange(2000) % 5, np.arange(2000) % 3 == 0)
         tracemalloc.start()
         prepare_text(bundle, 3000)
         peak = tracemalloc.get_traced_memory()[1]

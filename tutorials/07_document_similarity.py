@@ -174,7 +174,7 @@ for inner in ("paper", "gauge"):
 # wrong ones. Each digit gets four of sixteen labels: itself, even or odd, small or large, with a loop or
 # without.
 
-from problems.multilabel import digits_labels
+from problems.data.sets import digits_labels
 from problems.ranking import LoretaLabelRanker
 
 bundle = digits_labels().scaled()

@@ -17,9 +17,9 @@ projected back.
 
 import numpy as np
 
-from problems.datasets import digits
+from problems.data.sets import digits
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, LegoMetric
-from problems.text import informative_unit_rows
+from problems.data.text import informative_unit_rows
 
 bundle = informative_unit_rows(digits().resplit(0, 0.2))
 X, y = bundle.X[bundle.train], bundle.y[bundle.train]

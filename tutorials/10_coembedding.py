@@ -18,7 +18,7 @@ proof.
 import numpy as np
 
 from problems.coembedding import CoembeddingClassifier, coembedding_path
-from problems.multilabel import digits_labels
+from problems.data.sets import digits_labels
 
 bundle = digits_labels().with_training_rows(400, seed=0).scaled()
 X, Y = bundle.X[bundle.train], bundle.Y[bundle.train].toarray().astype(int)

@@ -17,8 +17,7 @@ from problems.coembedding.methods import MEASURES, METHODS, PRINTED, SCORERS
 from problems.coembedding.optima import local_optima
 from problems.coembedding.training import BETAS, checked_betas, minimise
 from problems.comparison import Comparison, Settings, averaged, crossed
-from problems.datasets import load
-from problems.multilabel import MultilabelBundle
+from problems.data import MultilabelBundle, load
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import number, one_of
 from rmopt.costs import Trace

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from problems.coembedding.classifier import CoembeddingClassifierCV
 from problems.coembedding.rivals import searched
-from problems.multilabel import MultilabelBundle
+from problems.data import MultilabelBundle
 
 Array = np.ndarray
 

@@ -17,8 +17,7 @@ from problems.coembedding.figure import draw_curves
 from problems.coembedding.recommender import PairwiseInteractionTags, TagRecommender
 from problems.coembedding.training import checked_betas, minimise
 from problems.comparison import Comparison, Settings, averaged
-from problems.datasets import load
-from problems.tags import TagBundle
+from problems.data import TagBundle, load
 from rmopt.core.arguments import number, one_of
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.solvers import Exponential, Linear, RankIncremental, Recorder

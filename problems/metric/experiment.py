@@ -15,14 +15,14 @@ from sklearn.model_selection import StratifiedKFold
 
 from problems.cells import Cell, check_options, chosen_from, mean_and_sem
 from problems.comparison import Comparison, Settings
-from problems.datasets import Bundle, load
+from problems.data import ClassBundle, load
+from problems.data.text import informative_unit_rows
 from problems.evaluation import Retrieval, evaluate_retrieval, matrix_scores
 from problems.metric.claims import metric_claims
 from problems.metric.comet import CometMetric
 from problems.metric.figure import draw_convergence, draw_precision
 from problems.metric.methods import METHODS, USUAL, Trainee, defaults
 from problems.metric.rivals import OutsideMetric, metric_learn
-from problems.text import informative_unit_rows
 from rmopt.core import DivergedError
 from rmopt.core.arguments import number, one_of
 from rmopt.experiments import Outcome, Run
@@ -76,7 +76,7 @@ def metric(
     number("--passes", passes, above=0)
     one_of("--select", select, SELECTIONS)
     one_of("--rank-by", rank_by, ("auto", *RANKINGS))
-    bundle = _thinned(load(data, data_home), rows)
+    bundle = _thinned(load(data, data_home, ClassBundle), rows)
     if any(isinstance(method.estimator, OutsideMetric) for method in chosen.values()):
         metric_learn()
     parts = [informative_unit_rows(bundle.resplit(split, TEST_FRACTION), features) for split in range(splits)]
@@ -154,7 +154,7 @@ def metric(
     )  # fmt: skip
 
 
-def _trained(part: Bundle, trainee: Trainee, rank_by: str) -> Cell:
+def _trained(part: ClassBundle, trainee: Trainee, rank_by: str) -> Cell:
     """Return what a method measures on the test part; for COMET also after each pass.
 
     Test rows are ranked by "similarity", qᵀWp, or by "distance", (q − p)ᵀW(q − p).
@@ -223,7 +223,7 @@ def _row(label: str, found: list[dict[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def _thinned(bundle: Bundle, rows: int) -> Bundle:
+def _thinned(bundle: ClassBundle, rows: int) -> ClassBundle:
     """Return the bundle with about this many rows, drawn with a fixed seed from every class."""
     if rows == 0 or rows >= len(bundle.y):
         return bundle

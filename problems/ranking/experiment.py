@@ -12,9 +12,8 @@ from sklearn.model_selection import KFold
 
 from problems.cells import Cell
 from problems.comparison import Comparison, Settings, averaged, crossed, trained
-from problems.datasets import load
+from problems.data import MultilabelBundle, load
 from problems.methods import chosen_methods
-from problems.multilabel import MultilabelBundle
 from problems.options import (
     Folds,
     Jobs,

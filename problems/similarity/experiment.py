@@ -12,7 +12,7 @@ import typer
 from problems.arrays import save_point
 from problems.cells import Cell
 from problems.comparison import Comparison, Settings, averaged
-from problems.datasets import Bundle, load
+from problems.data import ClassBundle, load
 from problems.methods import Method, chosen_methods
 from problems.options import (
     Folds,
@@ -94,7 +94,7 @@ def similarity(
     sizes = _step_sizes(chosen, steps)
     if compare and not any(_has_choices(one) for one in chosen.values()):
         raise InvalidInputError(f"--compare {compare!r} needs loreta among --methods.")
-    bundle: Bundle = load(data, data_home)
+    bundle = load(data, data_home)
     published, seeds = seeds == 0, max(1, seeds)
     widths = whole_numbers(full_features, "--full-features", 2) if full_features else []
 
@@ -178,7 +178,12 @@ def similarity(
     for one, own in lines:
         kind, size = chosen[one["method"]], one["fixed"]
         found = comparison.selected(
-            [one | own[len(own) // 2]], chosen, "none" if size is not None else select, choose, label_of, folds=folds
+            [one | own[len(own) // 2]],
+            chosen,
+            "none" if size is not None else select,
+            choose,
+            label_of,
+            folds=folds,
         )
         fixed = {} if size is None else {"parameters": _parameters(kind, size)}
         models += [each | place | fixed for each in found for place in own]
@@ -213,7 +218,7 @@ def similarity(
     )  # fmt: skip
 
 
-def _place(bundle: Bundle, budget: int, features: int, rank: int) -> Settings:
+def _place(bundle: ClassBundle, budget: int, features: int, rank: int) -> Settings:
     """Return a rank with its number of features, which a budget divides."""
     if not budget:
         return {"rank": rank, "features": features}

@@ -14,14 +14,14 @@ from sklearn.preprocessing import normalize
 
 from problems.cells import Cell
 from problems.comparison import Comparison, Learner, crossed, trained
-from problems.datasets import Bundle
+from problems.data import ClassBundle
+from problems.data.text import informative_unit_rows
 from problems.evaluation import ScoreBlock, bilinear_scores, evaluate_retrieval, matrix_scores
 from problems.loreta import loreta_solver
 from problems.methods import Method
 from problems.online import Lego, Oasis
 from problems.similarity.model import initial_point
 from problems.similarity.rivals import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
-from problems.text import informative_unit_rows
 from problems.triplets import ClassTriplets
 from rmopt.core import DivergedError, Manifold, Problem
 from rmopt.costs import TripletSum
@@ -149,7 +149,7 @@ class Bench:
         Take the published split instead.
     """
 
-    def __init__(self, bundle: Bundle, features: int, seed: int, published: bool = False) -> None:
+    def __init__(self, bundle: ClassBundle, features: int, seed: int, published: bool = False) -> None:
         whole = informative_unit_rows(bundle if published else bundle.resplit(seed), features)
         self.X, self.y = whole.X[whole.train], whole.y[whole.train]
         self.X_test, self.y_test = whole.X[whole.test], whole.y[whole.test]

@@ -11,8 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from problems.cells import Cell, check_options, chosen_from, mean_and_sem, number_or_auto, whole_numbers
 from problems.comparison import Settings, averaged, crossed
-from problems.datasets import load
-from problems.ratings import Ratings
+from problems.data import Ratings, load
 from problems.subspace.claims import case_claims, table_claims
 from problems.subspace.figure import draw_completed, draw_errors, draw_traces
 from problems.subspace.methods import METHODS, CompletionRuns

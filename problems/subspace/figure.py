@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from problems.data import Ratings
 from problems.palette import style
-from problems.ratings import Ratings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,14 +13,13 @@ from threadpoolctl import threadpool_limits
 
 from problems.cells import Cell, check_options, chosen_from, mean_and_sem, number_or_auto, whole_numbers
 from problems.comparison import Comparison, Settings, averaged, crossed
-from problems.datasets import load
+from problems.data import TaskBundle, load
 from problems.subspace.baselines import alt_min
 from problems.subspace.claims import multitask_claims, shared_features_claims
 from problems.subspace.cost import MultitaskFeatures
 from problems.subspace.figure import draw_errors, draw_traces
 from problems.subspace.multitask_estimator import CENTRES, SCALES, MultitaskSubspace, Prepared
 from problems.subspace.training import VARIANTS, GossipPlan, gossip
-from problems.tasks import TaskBundle
 from rmopt.core import Parts, as_graph
 from rmopt.core.arguments import integer, number, one_of
 from rmopt.core.streams import Stream, generator

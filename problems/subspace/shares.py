@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from problems.ratings import Ratings
+from problems.data import Ratings
 from problems.subspace.cost import (
     KnownEntries,
     MatrixCompletion,

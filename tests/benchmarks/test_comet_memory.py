@@ -31,9 +31,9 @@ def test_memory(measured: Any, passes: float) -> None:
 
 
 def comet(passes: float) -> list[dict[str, Any]]:
-    from problems.datasets import load
+    from problems.data import load
+    from problems.data.text import informative_unit_rows
     from problems.metric import CometMetric
-    from problems.text import informative_unit_rows
     from problems.triplets import ClassTriplets
     from rmopt.solvers import Recorder
 

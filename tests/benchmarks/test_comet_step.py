@@ -42,8 +42,8 @@ def made(share: float) -> tuple[Any, np.ndarray]:
 def caltech() -> tuple[Any, np.ndarray]:
     if not os.environ.get("RMOPT_DATA_HOME"):
         pytest.skip("RMOPT_DATA_HOME is not set: no Caltech-101 features.")
-    from problems.datasets import load
-    from problems.text import informative_unit_rows
+    from problems.data import load
+    from problems.data.text import informative_unit_rows
 
     bundle = informative_unit_rows(load("caltech101").resplit(0, 0.2))
     rng = np.random.default_rng(0)

@@ -23,7 +23,7 @@ from pymanopt.optimizers import ConjugateGradient
 from threadpoolctl import threadpool_limits
 from timing import median
 
-from problems.ratings import ml1m
+from problems.data.sets import ml1m
 from problems.subspace import RCGMC, RTRMC
 from problems.subspace.cost import MatrixCompletion, columns_of
 from problems.subspace.shares import low_rank_shares

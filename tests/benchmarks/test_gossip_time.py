@@ -18,7 +18,7 @@ import pytest
 from numba import njit
 from threadpoolctl import threadpool_limits
 
-from problems.ratings import ml1m
+from problems.data.sets import ml1m
 from problems.subspace.shares import shares_of
 from rmopt import Problem
 from rmopt.core import Graph

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from problems.datasets import load
+from problems.data import load
 from problems.similarity.methods import METHODS, Bench
 from problems.triplets import ClassTriplets
 from rmopt import Problem

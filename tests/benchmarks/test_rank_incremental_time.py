@@ -23,7 +23,7 @@ from problems.coembedding.regression import closed_form
 from problems.coembedding.regression_experiment import conic_metric
 from problems.coembedding.rivals import rival
 from problems.coembedding.training import minimise
-from problems.multilabel import emotions, scene
+from problems.data.sets import emotions, scene
 from rmopt import Problem
 from rmopt.core import StorageError
 from rmopt.costs import Trace

@@ -17,8 +17,7 @@ from numba import njit
 from step_times import median_seconds
 from threadpoolctl import threadpool_limits
 
-from problems.datasets import load
-from problems.multilabel import MultilabelBundle
+from problems.data import MultilabelBundle, load
 from problems.ranking import LabelRanking, WarpRanking
 from problems.ranking.training import epochs
 from rmopt import Problem

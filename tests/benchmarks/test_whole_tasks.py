@@ -17,12 +17,13 @@ import pytest
 from threadpoolctl import threadpool_limits
 from timing import median
 
-from problems.datasets import digits, load
+from problems.data import load
+from problems.data.sets import digits
+from problems.data.text import informative_unit_rows
 from problems.evaluation import cosine_scores, evaluate_retrieval, matrix_scores
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, LegoMetric
 from problems.metric.rivals import OUTSIDE, OutsideMetric
 from problems.similarity import LoretaSimilarity
-from problems.text import informative_unit_rows
 from rmopt.core import MissingCapabilityError
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_array
 
-from problems.datasets import Bundle, loader, stratified
-from problems.multilabel import MultilabelBundle
+from problems.data.bundles import ClassBundle, MultilabelBundle, stratified
+from problems.data.registry import loader
 
 __all__ = ["Document", "scipy_docs", "scipy_documents", "scipy_parameters"]
 
@@ -101,7 +101,7 @@ def _word_counts(texts: list[str]) -> csr_array:
 
 
 @loader()
-def scipy_docs() -> Bundle:
+def scipy_docs() -> ClassBundle:
     """Load the words of scipy's documentation: about 1600 functions and classes of 13 subpackages, 6000 terms.
 
     What they are depends on the version of scipy that is installed. The held-out 35 % of every subpackage are drawn
@@ -110,7 +110,7 @@ def scipy_docs() -> Bundle:
     documents = scipy_documents()
     _, y = np.unique([one.subpackage for one in documents], return_inverse=True)
     X, test = _word_counts([one.text for one in documents]), stratified(y, TEST_FRACTION, SPLIT_SEED)
-    return Bundle("scipy-docs", f"scipy {version('scipy')}", X, y.astype(np.int64), test)
+    return ClassBundle("scipy-docs", f"scipy {version('scipy')}", X, y.astype(np.int64), test)
 
 
 @loader()

@@ -1,0 +1,375 @@
+"""What a data set is: samples of classes, of several labels or of tasks; ratings; tags."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+from rmopt.core.arguments import integer, number
+from rmopt.core.errors import InvalidInputError
+
+__all__ = ["Bundle", "ClassBundle", "MultilabelBundle", "Ratings", "TagBundle", "TaskBundle", "stratified"]
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """What a loader returns: its registered name, what was read, and data; a subclass says what is wrong.
+
+    Attributes
+    ----------
+    name, source : str
+        The registered name, and what was read.
+
+    Raises
+    ------
+    InvalidInputError
+        When a part is not as the subclass describes it.
+    """
+
+    name: str
+    source: str
+    _what: ClassVar[str] = "data set"
+
+    def __post_init__(self) -> None:
+        if flaw := self._flaw():
+            raise InvalidInputError(
+                f"the {self._what} {self.name!r} (from {self.source}) cannot be used: {flaw}."
+            )
+
+    @abstractmethod
+    def _flaw(self) -> str | None:
+        """Return what is wrong, or None."""
+
+
+class Split(Bundle):
+    """Samples of which some are held out, at least one, and not all."""
+
+    X: Any
+    test: NDArray[np.bool_]
+
+    @property
+    def train(self) -> NDArray[np.bool_]:
+        """True for the training samples, shape (n_samples,)."""
+        return ~self.test
+
+    def _flaw_of_split(self) -> str | None:
+        empty = self.test.shape != (self.X.shape[0],) or self.test.all() or not self.test.any()
+        return "the split leaves no training or no test samples" if empty else None
+
+
+@dataclass(frozen=True, eq=False)
+class ClassBundle(Split):
+    """Samples, their classes, and which of them are held out.
+
+    Attributes
+    ----------
+    name, source : str
+        The registered name, and what was read.
+    X : ndarray or csr_array, shape (n_samples, n_features)
+        Finite float64; a sparse X is canonical CSR (sorted, no duplicates) with int32 indices.
+    y : ndarray of int64, shape (n_samples,)
+        Labels 0 .. n_classes - 1, at least two of them, every one with a sample.
+    test : ndarray of bool, shape (n_samples,)
+        True for the held-out samples; neither part is empty.
+
+    Raises
+    ------
+    InvalidInputError
+        When a part is not as described above.
+    """
+
+    X: Any
+    y: NDArray[np.int64]
+    test: NDArray[np.bool_]
+
+    @property
+    def n_classes(self) -> int:
+        """The number of different labels."""
+        return int(self.y.max()) + 1
+
+    def resplit(self, seed: int, test_fraction: float = 0.35) -> Self:
+        """Return the same samples with a new random split that keeps the class proportions.
+
+        Text is prepared (`problems.data.text.prepare_text`) after this, never before: its terms and weights
+        come from the training part. The LORETA paper's five 65/35 splits are seeds 0 .. 4.
+
+        Parameters
+        ----------
+        seed : int
+            At least 0; equal seeds give equal splits.
+        test_fraction : float
+            The held-out share of every class, strictly between 0 and 1.
+
+        Raises
+        ------
+        InvalidInputError
+            When an argument is out of range, or the share leaves one part empty.
+        """
+        share = number("test_fraction", test_fraction, above=0, below=1)
+        return replace(self, test=stratified(self.y, share, integer("seed", seed)))
+
+    def _flaw(self) -> str | None:
+        X, y = self.X, self.y
+        if not (isinstance(X, np.ndarray) or (issparse(X) and X.format == "csr")) or X.ndim != 2:
+            return f"X must be a two-dimensional ndarray or csr_array, got {type(X).__name__}"
+        if X.dtype != np.float64 or 0 in X.shape:
+            return f"X must be float64 and not empty, got {X.dtype} of shape {X.shape}"
+        if issparse(X) and not (X.has_canonical_format and X.indices.dtype == np.int32):
+            return "a sparse X must be canonical CSR with int32 indices; call X.sum_duplicates()"
+        if not np.isfinite(X.data if issparse(X) else X).all():
+            return "X holds NaN or infinite values"
+        n_samples = X.shape[0]
+        for array, kind, name in ((y, np.int64, "y"), (self.test, np.bool_, "test")):
+            if not isinstance(array, np.ndarray) or array.shape != (n_samples,) or array.dtype != kind:
+                return f"{name} must be an {np.dtype(kind)} array of shape ({n_samples},)"
+        if y.min() < 0 or y.max() >= n_samples or not np.bincount(y).all():
+            return "the labels y must be 0 .. n_classes - 1, each with at least one sample"
+        if y.max() == 0:
+            return "all samples have one label; at least two classes are needed"
+        return self._flaw_of_split()
+
+
+@dataclass(frozen=True, eq=False)
+class MultilabelBundle(Split):
+    """Samples, their labels, and which of them are held out.
+
+    Attributes
+    ----------
+    name, source : str
+        The registered name, and what was read.
+    X : ndarray or csr_array, shape (n_samples, n_features)
+    Y : csr_array, shape (n_samples, n_labels)
+        Ones where a label is true.
+    test : ndarray of bool, shape (n_samples,)
+        True for the held-out samples; neither part is empty.
+
+    Raises
+    ------
+    InvalidInputError
+        When a part is not as described above.
+    """
+
+    X: Any
+    Y: Any
+    test: NDArray[np.bool_]
+
+    def _flaw(self) -> str | None:
+        n_samples = self.X.shape[0]
+        values = self.X.data if issparse(self.X) else self.X
+        if self.X.ndim != 2 or 0 in self.X.shape or not np.isfinite(values).all():
+            return "X must be a table of finite numbers"
+        if self.Y.shape[0] != n_samples or self.Y.shape[1] < 2:
+            return f"Y must have {n_samples} rows and at least 2 labels, got shape {self.Y.shape}"
+        return self._flaw_of_split()
+
+    def resplit(self, seed: int) -> Self:
+        """Return the same samples with a new random split, the parts as large as they are."""
+        return replace(self, test=np.random.default_rng(seed).permutation(self.test))
+
+    def with_training_rows(self, n_train: int, seed: int) -> Self:
+        """Return the same samples with a new random split that has so many training rows."""
+        test = np.ones(len(self.test), dtype=bool)
+        test[np.random.default_rng(seed).permutation(len(test))[:n_train]] = False
+        return replace(self, test=test)
+
+    def scaled(self, unit_rows: bool = True) -> Self:
+        """Return the samples scaled: counts by tf-idf, other features standardised, then rows to unit length.
+
+        Weights, means and deviations are those of the training part.
+
+        Parameters
+        ----------
+        unit_rows : bool
+            Scale rows to unit length; those of counts are in any case.
+        """
+        from sklearn.feature_extraction.text import TfidfTransformer
+        from sklearn.preprocessing import Normalizer, StandardScaler
+
+        scaler = TfidfTransformer() if issparse(self.X) else StandardScaler()
+        scaler.fit(self.X[self.train])
+        X = scaler.transform(self.X)
+        return replace(self, X=Normalizer().fit_transform(X) if unit_rows or issparse(X) else X)
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings(Bundle):
+    """Known entries of a matrix.
+
+    Attributes
+    ----------
+    name, source : str
+        The registered name, and what was read.
+    rows, columns : int32 array, shape (N,)
+        Where the entries are; columns are dealt to agents.
+    values : float64 array, shape (N,)
+    shape : (int, int)
+    limits : (float, float)
+        The least and the largest value that an entry can have.
+    units : int array, shape (N,), optional
+        Entries of one unit are held out together, as the colours of a pixel; each on its own unless given.
+
+    Raises
+    ------
+    InvalidInputError
+        When the parts do not belong together, or a value is not finite or outside of the limits.
+    """
+
+    _what = "ratings"
+    rows: NDArray[np.int32]
+    columns: NDArray[np.int32]
+    values: NDArray[np.float64]
+    shape: tuple[int, int]
+    limits: tuple[float, float]
+    units: NDArray[Any] | None = None
+
+    def _flaw(self) -> str | None:
+        lengths, (low, high) = {len(self.rows), len(self.columns), len(self.values)}, self.limits
+        numbers = (self.rows, self.shape[0]), (self.columns, self.shape[1])
+        if len(lengths) != 1 or 0 in lengths or not np.isfinite(self.values).all():
+            return "rows, columns and values must be equally many finite numbers, and at least one"
+        if any(found.min() < 0 or found.max() >= size for found, size in numbers):
+            return f"they name rows or columns outside of {self.shape}"
+        if self.values.min() < low or self.values.max() > high:
+            return f"values run from {self.values.min():g} to {self.values.max():g}, outside of {low:g} to {high:g}"
+        return None
+
+    def held_out(self, seed: int, fraction: float = 0.2) -> NDArray[np.bool_]:
+        """Return which entries a random split holds out.
+
+        Parameters
+        ----------
+        seed : int
+        fraction : float
+            Between 0 and 1; the share of entries, or of units.
+
+        Raises
+        ------
+        InvalidInputError
+            When the fraction is out of range.
+        """
+        number("the held-out share", fraction, above=0, below=1)
+        rng = np.random.default_rng(seed)
+        if self.units is None:
+            return rng.random(len(self.values)) < fraction
+        return (rng.random(int(self.units.max()) + 1) < fraction)[self.units]
+
+    def table(self, chosen: NDArray[np.bool_]) -> sp.csc_array:
+        """Return some of the entries as a sparse array by columns."""
+        parts = (self.values[chosen], (self.rows[chosen], self.columns[chosen]))
+        return sp.csc_array(sp.coo_array(parts, shape=self.shape))
+
+
+@dataclass(frozen=True, eq=False)
+class TaskBundle(Bundle):
+    """Examples of several regression tasks.
+
+    Attributes
+    ----------
+    name, source : str
+        The registered name, and what was read.
+    X : array, shape (N, m)
+    y : array, shape (N,)
+    task : int array, shape (N,)
+        0 .. n_tasks − 1, each with at least two examples.
+
+    Raises
+    ------
+    InvalidInputError
+        When the parts do not belong together, a number is not finite, or a task has fewer than two examples.
+    """
+
+    _what = "tasks"
+    X: NDArray[np.float64]
+    y: NDArray[np.float64]
+    task: NDArray[np.int64]
+
+    def _flaw(self) -> str | None:
+        if self.X.ndim != 2 or not len(self.X) == len(self.y) == len(self.task) or len(self.y) == 0:
+            return "X, y and task must have one row per example"
+        if not (np.isfinite(self.X).all() and np.isfinite(self.y).all()):
+            return "X or y holds NaN or infinity"
+        if not 0 <= self.task.min() <= self.task.max() < len(self.y) or np.bincount(self.task).min() < 2:
+            return "each task needs at least two examples"
+        return None
+
+    def held_out(self, seed: int, fraction: float = 0.2) -> NDArray[np.bool_]:
+        """Return which examples a random split holds out: this share, rounded, of each task.
+
+        Raises
+        ------
+        InvalidInputError
+            When the fraction is out of range.
+        """
+        return stratified(self.task, number("the held-out share", fraction, above=0, below=1), seed, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class TagBundle(Bundle):
+    """Triples (user, item, tag). A post is a user and an item with all its tags.
+
+    Attributes
+    ----------
+    name, source : str
+        The registered name, and what was read.
+    triples : int array, shape (N, 3)
+        Numbers of user, item and tag, each from 0 without holes; no triple twice.
+    tag_names : tuple of str
+
+    Raises
+    ------
+    InvalidInputError
+        When the parts are not as described.
+    """
+
+    _what = "tags"
+    triples: NDArray[np.int64]
+    tag_names: tuple[str, ...]
+
+    def _flaw(self) -> str | None:
+        triples = self.triples
+        if triples.ndim != 2 or triples.shape[1:] != (3,) or not len(triples):
+            return f"triples must be a table with 3 columns and at least one row, got shape {triples.shape}"
+        if any(len(np.unique(column)) != column.max() + 1 or column.min() < 0 for column in triples.T):
+            return "users, items and tags must be numbered from 0 without holes"
+        if len(np.unique(triples, axis=0)) != len(triples):
+            return "a triple occurs twice"
+        if len(self.tag_names) != triples[:, 2].max() + 1:
+            return f"there are {triples[:, 2].max() + 1} tags and {len(self.tag_names)} names"
+        return None
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Numbers of users, items and tags."""
+        users, items, tags = (self.triples.max(axis=0) + 1).tolist()
+        return users, items, tags
+
+    def posts(self) -> Array:
+        """Return the number of the post of each triple."""
+        return np.unique(self.triples[:, :2], axis=0, return_inverse=True)[1].ravel()
+
+    def held_out(self, seed: int) -> NDArray[np.bool_]:
+        """Return which triples are held out: one random post of each user who has two posts or more."""
+        rng, posts = np.random.default_rng(seed), self.posts()
+        chosen = []
+        for user in range(self.counts[0]):
+            own = np.unique(posts[self.triples[:, 0] == user])
+            if len(own) > 1:
+                chosen.append(rng.choice(own))
+        return np.isin(posts, chosen)
+
+
+def stratified(groups: NDArray[np.int64], share: float, seed: int, spared: int = 0) -> NDArray[np.bool_]:
+    """Draw a mask that holds the same share, rounded, of every group: of each so many in and out at least."""
+    rng, mask = np.random.default_rng(seed), np.zeros(len(groups), dtype=np.bool_)
+    for group in range(int(groups.max()) + 1):
+        members = rng.permutation(np.flatnonzero(groups == group))
+        mask[members[: min(max(round(share * len(members)), spared), len(members) - spared)]] = True
+    return mask

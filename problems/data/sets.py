@@ -1,0 +1,321 @@
+"""The data sets that the papers use: what they are, and from which files they are read."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from problems.data.bundles import ClassBundle, MultilabelBundle, Ratings, TagBundle, TaskBundle, stratified
+from problems.data.files import read_table, read_text_table
+from problems.data.registry import loader
+from problems.data.tags import numbered, post_core
+from rmopt.core.errors import StorageError
+from rmopt.core.files import Layout, read_arrays, save_arrays
+
+__all__ = [
+    "bibtex", "caltech101", "delicious", "digits", "digits_labels", "emotions", "enron", "ml1m", "ml10m_tags",
+    "ml100k", "mnist", "news20", "news20_full", "parkinsons", "picture", "scene", "toy_tags",
+]  # fmt: skip
+
+Array = np.ndarray
+
+DIGITS_TEST_FRACTION = 0.3
+DIGITS_SPLIT_SEED = 0
+NEWS20_FILE = "news20_bydate_cai.npz"
+NEWS20_FULL_FILE = "news20_bydate_fullvocab_derived.npz"
+CALTECH_FILE, MNIST_FILE = "caltech101_bow1000_derived.npz", "mnist.npz"
+CALTECH_CLASSES, CALTECH_IMAGES = 50, 65
+BACKGROUND = "BACKGROUND_Google"
+_LABELS: Layout = {"y": (int, ("n",)), "class_names": (str, ("classes",))}
+PICTURE = "china.jpg"
+ML10M_FILE, ML10M_TEXT = "ml10m_tags.npz", "tags.dat"
+# The level of the post core that is nearest in size to the data of the ECML/PKDD challenge 2009.
+ML10M_CORE = 15
+PARKINSONS_FILE, PARKINSONS_TEXT = "parkinsons_telemonitoring.npz", "parkinsons_updrs.data"
+
+
+@loader()
+def digits() -> ClassBundle:
+    """Load the 1797 handwritten digits of scikit-learn: 64 pixel values in [0, 1], 10 classes.
+
+    The held-out 30 % of every class are drawn once with a fixed seed.
+    """
+    table = _digits_table()
+    y = table[:, -1].astype(np.int64)
+    test = stratified(y, DIGITS_TEST_FRACTION, DIGITS_SPLIT_SEED)
+    return ClassBundle("digits", "scikit-learn", table[:, :-1] / 16, y, test)
+
+
+def _digits_table() -> NDArray[np.float64]:
+    """Read pixels and label, shape (1797, 65); without the second that importing scikit-learn takes."""
+    package = importlib.util.find_spec("sklearn")
+    for folder in (package and package.submodule_search_locations) or ():
+        file = Path(folder) / "datasets" / "data" / "digits.csv.gz"
+        if file.is_file():
+            return np.loadtxt(file, delimiter=",")
+    from sklearn.datasets import load_digits
+
+    return np.column_stack(load_digits(return_X_y=True))
+
+
+def _newsgroups(
+    name: str, about: str, published: str, first_label: int = 0, **options: str
+) -> Callable[..., ClassBundle]:
+    """Return the loader of counts of 20 Newsgroups: the published ones, or scikit-learn's, which are stored."""
+    own = f"{name}_scikit-learn.npz"
+
+    def read(path: Path) -> ClassBundle:
+        X = read_table(path, "X")
+        labels: Layout = {"y": (int, ("n",)), "is_test": (bool, ("n",))}
+        stored = read_arrays(path, {**labels, "vocabulary_utf8": (str, (X.shape[1],))}, labels)
+        if "vocabulary_utf8" in stored:
+            from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+            kept = [term not in ENGLISH_STOP_WORDS for term in stored["vocabulary_utf8"].tolist()]
+            X = X[:, np.flatnonzero(kept)]
+        source, first = ("scikit-learn", 0) if path.name == own else (published, first_label)
+        return ClassBundle(name, source, X, stored["y"] - first, stored["is_test"])
+
+    def fetch(folder: Path) -> ClassBundle:
+        from sklearn.datasets import fetch_20newsgroups
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        train, test = (fetch_20newsgroups(subset=part, shuffle=False) for part in ("train", "test"))
+        counts = CountVectorizer(stop_words="english", min_df=2, **options)
+        X = csr_array(counts.fit_transform(train.data + test.data), dtype=np.float64)
+        X.sum_duplicates()
+        y = np.concatenate([train.target, test.target]).astype(np.int64)
+        is_test = np.repeat([False, True], [len(train.target), len(test.target)])
+        parts = {"X_data": X.data.astype(np.float32), "X_indices": X.indices, "X_indptr": X.indptr}
+        arrays = {**parts, "X_shape": np.array(X.shape), "y": y, "is_test": is_test}
+        try:
+            save_arrays(folder / own, arrays, {"source": "scikit-learn fetch_20newsgroups"})
+        except StorageError as error:
+            warnings.warn(f"20 Newsgroups will be counted again next time: {error}", stacklevel=3)
+        return ClassBundle(name, "scikit-learn", X, y, is_test)
+
+    read.__name__, read.__doc__ = name.replace("-", "_"), about
+    return loader(published, own, title="20 Newsgroups", fetch=fetch)(read)
+
+
+news20 = _newsgroups(
+    "news20",
+    """Load the term counts of 20 Newsgroups with the published by-date split: 18846 posts, 7532 held out.
+
+    Read from ``news20_bydate_cai.npz`` (26214 terms) in the data folder, which may be read-only then; else from
+    what a former call stored there; else fetched and counted by scikit-learn (no English stop words, terms in
+    at least two posts) and stored there.
+    """,
+    NEWS20_FILE,
+    first_label=1,
+)
+news20_full = _newsgroups(
+    "news20-full",
+    """Load 20 Newsgroups with every word of the letters a-z that two posts use and that is no stop word.
+
+    Read from ``news20_bydate_fullvocab_derived.npz``, or fetched, as in `news20`.
+    """,
+    NEWS20_FULL_FILE,
+    token_pattern="[a-z]+",
+)
+
+
+@loader(CALTECH_FILE, advice="there is no public source to fetch it from; make it")
+def caltech101(path: Path) -> ClassBundle:
+    """Load 3219 images of Caltech-101 as counts of 1000 visual words: 50 classes, at most 65 images each.
+
+    The classes are the largest without the background, the images the first of each, as Atzmon et al. (2015)
+    have 50 classes with 65 images of Caltech-256. Every fifth image is held out.
+    """
+    X, (y, names) = read_table(path, "X"), read_arrays(path, _LABELS).values()
+    if len(y) != X.shape[0] or not 0 <= y.min() <= y.max() < len(names):
+        raise ValueError(f"y must have {X.shape[0]} labels from 0 to {len(names) - 1}")
+    counts = np.bincount(y, minlength=len(names))
+    counts[names.tolist().index(BACKGROUND)] = 0
+    largest = np.argsort(-counts, kind="stable")[:CALTECH_CLASSES]
+    members = [np.flatnonzero(y == label)[:CALTECH_IMAGES] for label in largest]
+    labels = np.repeat(np.arange(CALTECH_CLASSES), [len(rows) for rows in members])
+    test = np.concatenate([np.arange(len(rows)) % 5 == 4 for rows in members])
+    return ClassBundle("caltech101", CALTECH_FILE, csr_array(X[np.concatenate(members)]), labels, test)
+
+
+def _fetch_mnist(folder: Path) -> ClassBundle:
+    from sklearn.datasets import fetch_openml
+
+    X, y = fetch_openml(
+        "mnist_784", version=1, as_frame=False, return_X_y=True, data_home=folder, parser="liac-arff"
+    )
+    return _images("OpenML", X, y, 60_000)
+
+
+@loader(MNIST_FILE, title="MNIST", fetch=_fetch_mnist)
+def mnist(path: Path) -> ClassBundle:
+    """Load the 70000 handwritten digits of MNIST: 784 pixel values in [0, 1], 10000 images held out.
+
+    Read from ``mnist.npz`` in the data folder, else fetched by scikit-learn from OpenML.
+    """
+    X, y, n_train = read_arrays(path, {"X": (float, None), "y": (int, ("n",)), "n_train": (int, ())}).values()
+    return _images(MNIST_FILE, X.reshape(len(y), -1), y, int(n_train))
+
+
+def _images(source: str, X: Any, y: Any, n_train: int) -> ClassBundle:
+    return ClassBundle(
+        "mnist", source, X.astype(np.float64) / 255.0, y.astype(np.int64), np.arange(len(y)) >= n_train
+    )
+
+
+@loader()
+def digits_labels() -> MultilabelBundle:
+    """Load the handwritten digits of scikit-learn with 16 labels, 4 for each: digit, parity, size, loops.
+
+    As the LORETA paper adds the ancestors of a class, each digit gets what it is: even or odd, small (0 to 4) or
+    large, and with a closed loop (0, 6, 8, 9) or without one.
+    """
+    bundle = digits()
+    y = bundle.y
+    loop = np.isin(y, (0, 6, 8, 9))
+    kinds = (y % 2 == 0, y % 2 == 1, y < 5, y >= 5, loop, ~loop)
+    Y = np.column_stack([np.eye(10, dtype=bool)[y], *kinds])
+    return MultilabelBundle("digits-labels", bundle.source, bundle.X, csr_array(Y.astype(float)), bundle.test)
+
+
+def _published(name: str, what: str) -> Callable[..., MultilabelBundle]:
+    """Return the loader of a data set that is read from ``name.npz``."""
+
+    def read(path: Path) -> MultilabelBundle:
+        X, Y = read_table(path, "X", ones=True), csr_array(read_table(path, "Y", ones=True))
+        n_train = int(read_arrays(path, {"n_train": (int, ())})["n_train"])
+        return MultilabelBundle(name, path.name, X, Y, np.arange(X.shape[0]) >= n_train)
+
+    read.__name__, read.__doc__ = name, f"Load {what}."
+    return loader(f"{name}.npz", advice="it is a file with X, Y (arrays or CSR parts) and n_train")(read)
+
+
+delicious = _published(
+    "delicious",
+    "Delicious: 16105 web pages, 500 words, 983 tags (19 a page), the first 12920 pages for training",
+)
+bibtex = _published("bibtex", "Bibtex: 7395 references, 1836 words, 159 tags")
+enron = _published("enron", "Enron: 1702 letters, 1001 words, 53 labels")
+emotions = _published("emotions", "Emotions: 593 pieces of music, 72 features, 6 labels")
+scene = _published("scene", "Scene: 2407 images, 294 features, 6 labels")
+
+
+def _movielens(name: str, what: str, published: str, separator: str) -> Callable[..., Ratings]:
+    """Return the loader of ratings that are read from ``name.npz``, or from a file as GroupLens publishes it."""
+
+    def read(path: Path) -> Ratings:
+        stored = path.suffix == ".npz"
+        if stored:
+            layout = {"user": (int, ("n",)), "item": (int, ("n",)), "rating": (float, ("n",))}
+            users, films, values = read_arrays(path, layout).values()
+        else:
+            users, films, values = read_text_table(path, separator, usecols=(0, 1, 2)).T
+        # Films without ratings are left out: the numbers become 0, 1, 2, …
+        (_, rows), (_, columns) = (np.unique(ids, return_inverse=True) for ids in (films, users))
+        shape = int(rows.max()) + 1, int(columns.max()) + 1
+        source = path.name if stored else published
+        return Ratings(
+            name, source, rows.astype(np.int32), columns.astype(np.int32), values, shape, (1.0, 5.0)
+        )
+
+    read.__name__, read.__doc__ = name, f"Load {what} ratings from 1 to 5."
+    archive = f"{Path(published).parent}.zip"
+    advice = f"unpack {archive} from https://grouplens.org/datasets/movielens/ there"
+    return loader(f"{name}.npz", published, advice=advice)(read)
+
+
+ml100k = _movielens(
+    "ml100k", "MovieLens-100K: 1682 films (rows), 943 users (columns), 100000", "ml-100k/u.data", "\t"
+)
+ml1m = _movielens(
+    "ml1m", "MovieLens-1M: 3706 rated films (rows), 6040 users (columns), 1000209", "ml-1m/ratings.dat", "::"
+)
+
+
+@loader()
+def picture() -> Ratings:
+    """Load a photograph of scikit-learn's: 427 rows, its 640 columns in red, green and blue, from 0 to 1."""
+    from sklearn.datasets import load_sample_image
+
+    colours = load_sample_image(PICTURE).astype(float) / 255.0
+    height, width, _ = colours.shape
+    pixels = np.arange(height * width).reshape(height, width)
+    table = np.hstack([colours[:, :, colour] for colour in range(3)])
+    rows, columns = np.indices(table.shape, dtype=np.int32)
+    return Ratings(
+        "picture", f"scikit-learn, {PICTURE}", rows.ravel(), columns.ravel(), table.ravel(), table.shape,
+        (0.0, 1.0), np.hstack([pixels] * 3).ravel(),
+    )  # fmt: skip
+
+
+@loader(
+    PARKINSONS_FILE,
+    PARKINSONS_TEXT,
+    advice="put the latter there from https://archive.ics.uci.edu/dataset/189",
+)
+def parkinsons(path: Path) -> TaskBundle:
+    """Load Parkinsons telemonitoring: 42 patients (tasks), 5875 recordings, 19 features, the label total_UPDRS.
+
+    The features are those of Mishra et al. 2019: all columns but the patient and the two UPDRS scores, as they are.
+    """
+    if path.name == PARKINSONS_FILE:
+        table = read_arrays(path, {"X": (float, (None, 22))})["X"]
+    else:
+        table = read_text_table(path, ",", skiprows=1)
+    if table.shape[1] != 22:
+        raise ValueError(f"it has {table.shape[1]} columns, not 22")
+    _, task = np.unique(table[:, 0], return_inverse=True)
+    features = np.delete(table, [0, 4, 5], axis=1)
+    return TaskBundle("parkinsons", path.name, features, table[:, 5].copy(), task.astype(np.int64))
+
+
+@loader(
+    ML10M_FILE,
+    ML10M_TEXT,
+    advice="put the latter there from https://files.grouplens.org/datasets/movielens/ml-10m.zip",
+)
+def ml10m_tags(path: Path) -> TagBundle:
+    """Load the tags of MovieLens-10M in lower case, and of them the post core at level 15: 107 users, 162 movies."""
+    users, movies, texts = _stored_columns(path) if path.name == ML10M_FILE else _text_columns(path)
+    known, tags = np.unique([text.strip().lower() for text in texts], return_inverse=True)
+    core = post_core(np.column_stack([users, movies, tags]).astype(np.int64), ML10M_CORE)
+    if not len(core):
+        raise ValueError(f"it has no post core at level {ML10M_CORE}")
+    triples, names = numbered(core)
+    return TagBundle("ml10m-tags", path.name, triples, tuple(str(known[tag]) for tag in names[2]))
+
+
+def _stored_columns(path: Path) -> tuple[Array, Array, Array]:
+    columns = {name: (int, ("n",)) for name in ("user", "movie", "tag")}
+    stored = read_arrays(path, {**columns, "tag_names_utf8": (str, (None,))})
+    if stored["tag"].min(initial=0) < 0:
+        raise ValueError("it has negative numbers of tags")
+    return stored["user"], stored["movie"], stored["tag_names_utf8"][stored["tag"]]
+
+
+def _text_columns(path: Path) -> tuple[Array, Array, list[str]]:
+    rows = [line.split("::") for line in path.read_text(encoding="utf-8").splitlines() if line]
+    users, movies = (np.array([int(row[column]) for row in rows]) for column in (0, 1))
+    return users, movies, [row[2] for row in rows]
+
+
+@loader()
+def toy_tags() -> TagBundle:
+    """Make tags of 40 users and 60 items: each has a place in the plane, and tags come from the nearest of 50."""
+    rng = np.random.default_rng(0)
+    users, items, tags = (rng.standard_normal((count, 2)) for count in (40, 60, 50))
+    triples: list[Any] = []
+    for user, item in np.argwhere(rng.random((40, 60)) < 0.2):
+        distances = ((users[user] - tags) ** 2).sum(axis=1) + ((items[item] - tags) ** 2).sum(axis=1)
+        noisy = distances + 0.5 * rng.gumbel(size=len(tags))
+        triples += [(user, item, tag) for tag in np.argsort(noisy)[: rng.integers(2, 5)]]
+    made, names = numbered(np.array(triples))
+    return TagBundle("toy-tags", "made up", made, tuple(f"tag {tag}" for tag in names[2]))
