@@ -76,6 +76,7 @@ from rmopt.solvers import (
     Cosine,
     Cyclic,
     Direction,
+    Doubling,
     ExactLineSearch,
     FractionOfBound,
     FromDraw,
@@ -87,13 +88,13 @@ from rmopt.solvers import (
     Hybrid,
     InverseSqrt,
     InverseTime,
-    Linear,
     LineSearchSolver,
     ManifoldIdentification,
     Matchings,
     MaxSeconds,
     MaxSteps,
     NotFinite,
+    OneByOne,
     QuasiNewton,
     RankIncremental,
     Recorder,
@@ -106,7 +107,6 @@ from rmopt.solvers import (
     TrustRegions,
     Uniform,
 )
-from rmopt.solvers import Exponential as Doubling
 
 RNG = np.random.default_rng(0)
 N, D = 12, 5
@@ -478,13 +478,13 @@ def parts() -> list[Part]:
             runs(bilinear),
         ),
         Part(
-            "Linear",
-            Linear,
+            "OneByOne",
+            OneByOne,
             {"columns": 1},
             lambda growth: runs(convex)(RankIncremental(growth, max_rounds=5)),
         ),
         Part(
-            "Exponential",
+            "Doubling",
             Doubling,
             {"columns": 1, "factor": 2},
             lambda growth: runs(convex)(RankIncremental(growth, max_rounds=5)),

@@ -27,9 +27,9 @@ from rmopt.solvers import (
     LBFGS,
     SGD,
     Checkpoint,
-    Exponential,
+    Doubling,
     Hybrid,
-    Linear,
+    OneByOne,
     RankIncremental,
     Recorder,
     TrustRegions,
@@ -42,7 +42,7 @@ def regression(n: int, t: int, beta: float = 0.5, seed: int = 0) -> tuple[Array,
 
 
 @pytest.mark.parametrize(("n", "t", "beta"), [(1, 4, 0.5), (12, 30, 0.5), (20, 8, 2.0), (15, 15, 300.0)])
-@pytest.mark.parametrize("growth", [Exponential(), Exponential(2, 3), Linear(), Linear(4)])
+@pytest.mark.parametrize("growth", [Doubling(), Doubling(2, 3), OneByOne(), OneByOne(4)])
 def test_the_closed_form_of_equation_12(n: int, t: int, beta: float, growth: Any) -> None:
     X, cost, minimum = regression(n, t, beta)
     result = run(cost, RankIncremental(growth, tol=1e-7))
@@ -165,10 +165,10 @@ def test_strategies_differ_as_their_descriptions_say() -> None:
     rows = {
         name: run(cost, solver).history
         for name, solver in {
-            "exponential": RankIncremental(Exponential()),
-            "linear": RankIncremental(Linear()),
-            "journee": RankIncremental(Linear(), rescale=False),
-            "boosting": RankIncremental(Linear(), inner=None, max_rounds=400),
+            "exponential": RankIncremental(Doubling()),
+            "linear": RankIncremental(OneByOne()),
+            "journee": RankIncremental(OneByOne(), rescale=False),
+            "boosting": RankIncremental(OneByOne(), inner=None, max_rounds=400),
         }.items()
     }
     assert [row["rank"] for row in rows["exponential"]][:5] == [0, 1, 3, 7, 15]
@@ -186,7 +186,7 @@ def test_rescaling_the_old_columns_matters() -> None:
     X, Y = rng.standard_normal((40, 5)), rng.random((40, 3)) < 0.5
     loss = MultilabelCoembedding(X, Y)
     ends = {
-        rescale: minimise(loss, 2.0, RankIncremental(Linear(), inner=None, rescale=rescale, max_rounds=15))
+        rescale: minimise(loss, 2.0, RankIncremental(OneByOne(), inner=None, rescale=rescale, max_rounds=15))
         for rescale in (True, False)
     }
     assert ends[True].certificate.objective < ends[False].certificate.objective * (1 - 1e-6)
@@ -252,7 +252,7 @@ def test_rounds_without_progress_end_the_run(factor: float) -> None:
 def test_numbers_that_are_not_finite_end_the_run() -> None:
     _, cost, _ = regression(6, 10)
     with pytest.raises(DivergedError, match="round 0 left the finite numbers; scale the data"):
-        run(cost, RankIncremental(Exponential(), inner=Idle(np.nan)))
+        run(cost, RankIncremental(Doubling(), inner=Idle(np.nan)))
     # Of more columns no eigenvalues are found.
     with pytest.raises(DivergedError, match="broke down at step 0 or soon after"):
         run(cost, RankIncremental(inner=Idle(np.nan)))
@@ -320,8 +320,8 @@ def test_both_geometries_carry_it() -> None:
         (lambda: RankIncremental(max_rank=0), "max_rank = 0"),
         (lambda: RankIncremental(growth="fast"), "growth = 'fast'"),  # type: ignore[arg-type]
         (lambda: RankIncremental(inner="newtown"), "inner = 'newtown'"),
-        (lambda: Exponential(factor=1), "factor = 1"),
-        (lambda: Linear(0), "columns = 0"),
+        (lambda: Doubling(factor=1), "factor = 1"),
+        (lambda: OneByOne(0), "columns = 0"),
         (lambda: TrustRegions(max_iterations=-1), "max_iterations = -1"),
         (lambda: LBFGS(tol=-1.0), "tol = -1.0"),
         (lambda: MetricRegression(np.array([[np.nan]])), "finite"),
@@ -383,7 +383,7 @@ def test_factor_solvers_run_alone() -> None:
 
 def test_engines_split_exactly() -> None:
     _, cost, _ = regression(12, 30)
-    engine = RankIncremental(Linear()).engine(Problem(PSDFixedRank(12, 1), cost))
+    engine = RankIncremental(OneByOne()).engine(Problem(PSDFixedRank(12, 1), cost))
     assert isinstance(engine, RankEngine)
     start = PSDPoint(np.zeros((12, 0)), np.zeros((0, 0)))
     once, first = engine.load(start), engine.load(start)

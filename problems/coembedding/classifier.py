@@ -81,7 +81,7 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     beta : float
         Weight of the trace: larger ones give smaller ranks.
     growth : Growth, optional
-        ``Exponential(64)`` unless given.
+        ``Doubling(64)`` unless given.
     max_rank : int, optional
         Where the rank stops to grow.
     tol : float

@@ -21,7 +21,7 @@ from rmopt.costs import SumOfCosts, Trace
 from rmopt.engines import Certificate, certify
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.manifolds import PSDFactors, PSDFixedRank
-from rmopt.solvers import LBFGS, CertifiedResult, Exponential, Growth, Linear, RankIncremental
+from rmopt.solvers import LBFGS, CertifiedResult, Doubling, Growth, OneByOne, RankIncremental
 
 Array = np.ndarray
 Option = typer.Option
@@ -83,10 +83,10 @@ def _conic(cost: SumOfCosts, tol: float, limit: float, seed: int, solver: str) -
 
 
 METHODS: dict[str, tuple[str, Solve]] = {
-    "exponential": ("exponential", partial(_rounds, growth=Exponential())),
-    "linear": ("linear (Zhang et al.)", partial(_rounds, growth=Linear())),
-    "journee": ("linear (Journée et al.)", partial(_rounds, growth=Linear(), rescale=False)),
-    "boosting": ("boosting, not local", partial(_rounds, growth=Linear(), inner=None)),
+    "exponential": ("exponential", partial(_rounds, growth=Doubling())),
+    "linear": ("linear (Zhang et al.)", partial(_rounds, growth=OneByOne())),
+    "journee": ("linear (Journée et al.)", partial(_rounds, growth=OneByOne(), rescale=False)),
+    "boosting": ("boosting, not local", partial(_rounds, growth=OneByOne(), inner=None)),
     "one-shot": ("all columns at once", _one_shot),
     "clarabel": ("Clarabel", partial(_conic, solver="CLARABEL")),
     "scs": ("SCS", partial(_conic, solver="SCS")),

@@ -20,7 +20,7 @@ from rmopt.manifolds.factors import PSDFactors
 from rmopt.manifolds.psd_fixed_rank import PSDMatrices
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.descent import GradientSolver
-from rmopt.solvers.growth import Exponential
+from rmopt.solvers.growth import Doubling
 from rmopt.solvers.line_search import LBFGS
 from rmopt.solvers.stop import Converged
 from rmopt.solvers.trust_regions import TrustRegions
@@ -70,13 +70,13 @@ class RankIncremental(Solver):
 
     Each round adds leading eigenvectors of −∇f, found by Lanczos iterations, scales old and new columns, minimises
     locally, and drops columns that vanished. `growth`, `rescale` and `inner` give the strategies that the paper
-    compares: ``RankIncremental(Linear())`` is Zhang et al. (2012), with ``rescale=False`` Journée et al. (2010), and
-    with ``inner=None`` boosting without local optimisation.
+    compares: ``RankIncremental(OneByOne())`` is Zhang et al. (2012), with ``rescale=False`` Journée et al. (2010),
+    and with ``inner=None`` boosting without local optimisation.
 
     Parameters
     ----------
     growth : Growth
-        `Exponential()` or `Linear()`, or anything with their two methods. ``Exponential(64)`` unless given: where
+        `Doubling()` or `OneByOne()`, or anything with their two methods. ``Doubling(64)`` unless given: where
         columns are few, local optimisation is hard and soon out of date.
     inner : "auto", Solver or None
         The local optimiser: anything with ``run(problem, initial_point, random_state=…)`` on matrices of one rank.
@@ -118,9 +118,9 @@ class RankIncremental(Solver):
                 f"inner = {shown(inner)} must be a solver, for example TrustRegions(), LBFGS() or "
                 "PymanoptSolver('ConjugateGradient'); or None."
             )
-        self.growth = Exponential(64) if growth is None else growth
+        self.growth = Doubling(64) if growth is None else growth
         if not all(callable(getattr(self.growth, name, None)) for name in ("first", "after")):
-            raise InvalidInputError(f"growth = {shown(growth)} is unknown; choose Exponential() or Linear().")
+            raise InvalidInputError(f"growth = {shown(growth)} is unknown; choose Doubling() or OneByOne().")
         self.inner, self.rescale = inner, flag("rescale", rescale)
         self.tol, self.max_iterations = number("tol", tol, least=0), integer("max_rounds", max_rounds)
         self.max_rank = None if max_rank is None else integer("max_rank", max_rank, 1)
