@@ -15,7 +15,7 @@ from rmopt.costs import TripletSum, hinge
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.engines.bilinear import rows_of
 from rmopt.kernels import pending
-from rmopt.kernels.terms import Rows, Terms
+from rmopt.kernels.terms import Rows, StepRows
 from rmopt.linalg import factor_product
 from rmopt.solvers import Sampler, ScheduledSolver
 from rmopt.solvers.step_sizes import StepSize, as_step_size
@@ -105,9 +105,9 @@ class OnlineSolver(ScheduledSolver):
         return self.step_size
 
 
-def rows_and_terms(cost: TripletSum, schedule: Array, etas: Array) -> tuple[Rows, Rows, Terms]:
+def rows_and_terms(cost: TripletSum, schedule: Array, etas: Array) -> tuple[Rows, Rows, StepRows]:
     """Return queries, documents and triplets in the form of the kernels."""
-    return *rows_of(cost.left, cost.right), Terms(*cost.resolve(schedule.ravel()), etas)
+    return *rows_of(cost.left, cost.right), StepRows(*cost.resolve(schedule.ravel()), etas)
 
 
 class TripletSolver(OnlineSolver):

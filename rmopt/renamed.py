@@ -19,7 +19,9 @@ from typing import Any, TypeVar
 T = TypeVar("T", bound=type)
 
 # Modules that went elsewhere: the old name, and the new one.
-MODULES: dict[str, str] = {}
+MODULES: dict[str, str] = {
+    "rmopt.engines.blocked": "rmopt.engines.deferred",
+}
 
 # Of classes and functions that were renamed: module and name, and the first ones.
 _FIRST: dict[tuple[str, str], tuple[str, str]] = {}
@@ -66,7 +68,7 @@ def renamed(**names: str) -> Callable[[T], T]:
 
         own, setstate = vars(cls).get("__init_subclass__"), getattr(cls, "__setstate__", None)
         for name in ("__init__", "set_params"):
-            if hasattr(cls, name):
+            if getattr(cls, name, None) is not getattr(object, name, None):
                 takes_both(name)
         cls.__setstate__ = __setstate__  # type: ignore[attr-defined]
         cls.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[assignment, arg-type]

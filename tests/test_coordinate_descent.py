@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.core import MissingCapabilityError
 from rmopt.costs import LogDetTriplet, Loss, hinge, logistic, squared_hinge
-from rmopt.engines import CoordinateEngine, LogDetEngine, choose_block_engine
+from rmopt.engines import CoordinateReference, LogDetEngine, choose_coordinate_engine
 from rmopt.kernels.row_column import EXACT, FRACTION
 from rmopt.manifolds import Euclidean, PositiveDefinite
 from rmopt.retractions import (
@@ -166,7 +166,7 @@ def test_compiled_steps_follow_the_reference_for_100_steps() -> None:
         cost = triplet_cost(d=7, loss=logistic, count=60, alpha=3.0, beta=1.0)
         manifold, start = PositiveDefinite(7), np.eye(7)
         schedule, etas = np.random.default_rng(0).integers(7, size=(100, 1)), np.full(100, 0.99)
-        reference = CoordinateEngine(manifold, cost, retraction, EXACT)
+        reference = CoordinateReference(manifold, cost, retraction, EXACT)
         compiled = LogDetEngine(manifold, cost, retraction, EXACT)
         expected = reference.advance(reference.load(start), schedule, etas).point
         found = compiled.dump(compiled.advance(compiled.load(start), schedule, etas))
@@ -288,10 +288,10 @@ def test_refusals_name_cause_and_cure() -> None:
     with pytest.raises(MissingCapabilityError, match="needs blocks"):
         CoordinateDescent().run(Problem(Euclidean(4, 4), cost))
     with pytest.raises(MissingCapabilityError, match="no compiled twin"):
-        choose_block_engine(problem_of(cost), AffineExponential(), "compiled")
+        choose_coordinate_engine(problem_of(cost), AffineExponential(), "compiled")
     mine = Loss("mine", value=lambda z, y: 0.5 * (z - y) ** 2, slope=lambda z, y: z - y)
     with pytest.raises(MissingCapabilityError, match="not one of the built-in"):
-        choose_block_engine(problem_of(LogDetTriplet(X, triplets, mine)), Additive(), "compiled")
+        choose_coordinate_engine(problem_of(LogDetTriplet(X, triplets, mine)), Additive(), "compiled")
     CoordinateDescent(1).run(problem_of(LogDetTriplet(X, triplets, mine)))
     for arguments in (
         {"n_passes": -1},

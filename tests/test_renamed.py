@@ -14,6 +14,7 @@ from sklearn.model_selection import ParameterGrid
 
 from rmopt import renamed
 from rmopt.core.identity import fingerprint, fingerprints
+from rmopt.engines import ReferenceEngine
 from rmopt.renamed import former_names
 from rmopt.solvers import Doubling
 
@@ -96,6 +97,31 @@ def test_modules_answer_to_old_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "rmopt.nowhere")
     assert module is sys.modules["rmopt.solvers.growth"]
     assert module.__name__ == module.__spec__.name == "rmopt.solvers.growth"
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new"),
+    [
+        ("rmopt.solvers", "Linear", "OneByOne"),
+        ("rmopt.engines", "BlockEngine", "CoordinateDescentEngine"),
+        ("rmopt.engines.blocked", "BlockedEngine", "DeferredEngine"),
+        ("rmopt.engines.choose", "choose_block_engine", "choose_coordinate_engine"),
+        ("rmopt.kernels.terms", "Terms", "StepRows"),
+    ],
+)
+def test_what_moved_is_found_where_it_was(module: str, old: str, new: str) -> None:
+    sys.modules.pop("rmopt.engines.blocked", None)
+    with pytest.warns(FutureWarning, match="is now rmopt"):
+        assert getattr(importlib.import_module(module), old).__name__ == new
+
+
+def test_an_engine_that_names_its_parts_as_before_is_asked_for_them() -> None:
+    with pytest.warns(FutureWarning, match="runs of Mine is now supports"):
+
+        class Mine(ReferenceEngine):
+            runs = {"cost": (int,)}  # noqa: RUF012
+
+    assert Mine.supports == {"cost": (int,)}
 
 
 def test_what_was_renamed_is_the_same_run() -> None:

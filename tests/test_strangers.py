@@ -14,7 +14,7 @@ from problems.ranking.rivals import MatrixPerceptron
 from rmopt import Problem
 from rmopt.core import Cost, Graph, InvalidInputError, MissingCapabilityError, RmoptError, WholeCost
 from rmopt.costs import GossipCost, Loss
-from rmopt.engines import CoordinateEngine, ReferenceEngine
+from rmopt.engines import CoordinateReference, ReferenceEngine
 from rmopt.engines.choose import TWINS
 from rmopt.kernels import losses as kernels
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Power
@@ -77,7 +77,7 @@ def test_the_compositions_have_every_compiled_engine() -> None:
         solver = one.solver(0.05, engine="compiled", retraction=one.retraction, **dict(one.options))
         found.add(type(solver.engine(Problem(one.manifold, one.cost))))
         close(one.end("compiled"), one.end("reference"), name)
-    assert found == {*TWINS[ReferenceEngine], *TWINS[CoordinateEngine]}
+    assert found == {*TWINS[ReferenceEngine], *TWINS[CoordinateReference]}
 
 
 @pytest.mark.parametrize("name", COMPOSITIONS)

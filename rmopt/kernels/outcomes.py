@@ -4,9 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rmopt.renamed import former_names
+
 # All terms are used; the gauge should be looked at; the next step is ill-conditioned in this gauge;
 # the score of the next step is not finite.
-FINISHED, CHECKPOINT_DUE, STEP_REFUSED, NOT_FINITE = range(4)
+FINISHED, PROBE_DUE, STEP_REFUSED, NOT_FINITE = range(4)
 
 
 class Counters(NamedTuple):
@@ -18,3 +20,6 @@ class Counters(NamedTuple):
 
     counts: np.ndarray
     size: np.ndarray
+
+
+__getattr__ = former_names(__name__, CHECKPOINT_DUE="PROBE_DUE")

@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from rmopt.kernels.vectors import accumulate, gather, subtract_rows
+from rmopt.renamed import former_names
 
 
 class Rows(NamedTuple):
@@ -20,7 +21,7 @@ class Rows(NamedTuple):
     values: np.ndarray
 
 
-class Terms(NamedTuple):
+class StepRows(NamedTuple):
     """What the steps of a run look at: arrays with one entry per term.
 
     `minus` holds −1 where the right vector is a single row; `targets` the y of φ(z, y);
@@ -52,8 +53,8 @@ def gather_term(A, B, left, right, terms, t, u, v):
 
 
 @njit(cache=True, nogil=True)
-def difference_room(rows):
-    """Return room for the difference of any two rows: indices and values."""
+def difference_workspace(rows):
+    """Return space for the difference of any two rows: indices and values."""
     width = 0
     for i in range(rows.indptr.shape[0] - 1):
         width = max(width, rows.indptr[i + 1] - rows.indptr[i])
@@ -64,7 +65,7 @@ def difference_room(rows):
 def right_vector(right, terms, t, indices, values):
     """Return q of term t as one sparse vector: (indices, values, start, stop).
 
-    `indices` and `values` are room for a difference, from `difference_room`.
+    `indices` and `values` are space for a difference, from `difference_workspace`.
     """
     plus, minus = terms.plus[t], terms.minus[t]
     start, stop = right.indptr[plus], right.indptr[plus + 1]
@@ -74,3 +75,6 @@ def right_vector(right, terms, t, indices, values):
         length = subtract_rows(right.indices, right.values, start, stop, m_start, m_stop, indices, values)
         found_indices, found_values, start, stop = indices, values, np.int32(0), np.int32(length)
     return found_indices, found_values, start, stop
+
+
+__getattr__ = former_names(__name__, Terms="StepRows", difference_room="difference_workspace")

@@ -9,8 +9,8 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number, one_of, optional
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
-from rmopt.engines.choose import ENGINES, choose_block_engine
-from rmopt.engines.coordinate import BlockEngine
+from rmopt.engines.choose import ENGINES, choose_coordinate_engine
+from rmopt.engines.coordinate import CoordinateDescentEngine
 from rmopt.solvers.samplers import Cyclic, GaussSouthwell, Sampler, ShuffledEpochs, Uniform, as_order
 from rmopt.solvers.scheduled import Schedule, ScheduledSolver
 from rmopt.solvers.step_sizes import ExactLineSearch, StepSize, as_step_size, watched
@@ -69,8 +69,8 @@ class CoordinateDescent(ScheduledSolver):
         self.retraction = retraction
         self._n_steps = optional(integer)("n_steps", n_steps)
 
-    def engine(self, problem: Problem) -> BlockEngine:
-        return choose_block_engine(problem, self.retraction, self.engine_name, self.step_size.search)
+    def engine(self, problem: Problem) -> CoordinateDescentEngine:
+        return choose_coordinate_engine(problem, self.retraction, self.engine_name, self.step_size.search)
 
     def budget(self, problem: Problem) -> int:
         if self._n_steps is not None:
@@ -89,6 +89,6 @@ class CoordinateDescent(ScheduledSolver):
         return problem.manifold.n_blocks if self.tol > 0.0 else None  # type: ignore[attr-defined]
 
     def finished(self, work: Schedule, state: Any) -> str | None:
-        assert isinstance(work.engine, BlockEngine)
+        assert isinstance(work.engine, CoordinateDescentEngine)
         residual = work.engine.residual(state)
         return Converged(f"an optimality residual of {residual:.1e}") if residual <= self.tol else None
