@@ -106,7 +106,6 @@ def test_modules_answer_to_old_names(monkeypatch: pytest.MonkeyPatch) -> None:
         ("rmopt.engines", "BlockEngine", "CoordinateDescentEngine"),
         ("rmopt.engines.blocked", "BlockedEngine", "DeferredEngine"),
         ("rmopt.engines.choose", "choose_block_engine", "choose_coordinate_engine"),
-        ("rmopt.kernels.terms", "Terms", "StepRows"),
     ],
 )
 def test_what_moved_is_found_where_it_was(module: str, old: str, new: str) -> None:

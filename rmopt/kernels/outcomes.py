@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmopt.renamed import former_names
 
 # All terms are used; the gauge should be looked at; the next step is ill-conditioned in this gauge;
 # the score of the next step is not finite.
@@ -20,6 +19,3 @@ class Counters(NamedTuple):
 
     counts: np.ndarray
     size: np.ndarray
-
-
-__getattr__ = former_names(__name__, CHECKPOINT_DUE="PROBE_DUE")

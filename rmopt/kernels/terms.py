@@ -10,7 +10,6 @@ import numpy as np
 from numba import njit
 
 from rmopt.kernels.vectors import accumulate, gather, subtract_rows
-from rmopt.renamed import former_names
 
 
 class Rows(NamedTuple):
@@ -75,6 +74,3 @@ def right_vector(right, terms, t, indices, values):
         length = subtract_rows(right.indices, right.values, start, stop, m_start, m_stop, indices, values)
         found_indices, found_values, start, stop = indices, values, np.int32(0), np.int32(length)
     return found_indices, found_values, start, stop
-
-
-__getattr__ = former_names(__name__, Terms="StepRows", difference_room="difference_workspace")
