@@ -16,7 +16,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, TypeVar
 
-T = TypeVar("T", bound=type)
+T = TypeVar("T")
 
 # Modules that went elsewhere: the old name, and the new one.
 MODULES: dict[str, str] = {
@@ -28,33 +28,37 @@ _FIRST: dict[tuple[str, str], tuple[str, str]] = {}
 
 
 def renamed(**names: str) -> Callable[[T], T]:
-    """Return a decorator of a class whose parameters have new names: ``@renamed(n_steps="max_iter")``.
+    """Return a decorator of a class or a function whose parameters have new names, ``@renamed(n_steps="max_iter")``.
 
-    The old names are still taken as keywords and by ``set_params``, in pickles, as attributes of objects and in the
-    bodies of subclasses. On a dataclass it stands above `dataclass`, and again on dataclasses that inherit from it.
+    The old names are still taken as keywords; of a class also by ``set_params``, in pickles, as attributes of objects
+    and in the bodies of subclasses. On a dataclass it stands above `dataclass`, and again on each dataclass that
+    inherits from it. Where the attributes of a class keep their names its ``__init__`` is decorated.
     """
 
-    def present(given: Mapping[str, Any], kind: type, warns: bool = True) -> dict[str, Any]:
+    def present(given: Mapping[str, Any], whose: str, warns: bool = True) -> dict[str, Any]:
         """Return what was given, by new names."""
         for old in sorted(names.keys() & given.keys()):
             if names[old] in given:
-                raise TypeError(f"{kind.__name__} got both {names[old]} and {old}, as it was called before.")
+                raise TypeError(f"{whose} got both {names[old]} and {old}, as it was called before.")
             if warns:
-                _warn(f"{old} of {kind.__name__}", names[old])
+                _warn(f"{old} of {whose}", names[old])
         return {names.get(name, name): value for name, value in given.items()}
 
-    def decorated(cls: T) -> T:
-        def takes_both(name: str) -> None:
-            method = getattr(cls, name)
+    def taking(function: Any, whose: str) -> Any:
+        @functools.wraps(function)
+        def called(*args: Any, **parameters: Any) -> Any:
+            return function(*args, **present(parameters, whose))
 
-            @functools.wraps(method)
-            def taking(self: Any, *args: Any, **parameters: Any) -> Any:
-                return method(self, *args, **present(parameters, cls))
+        return called
 
-            setattr(cls, name, taking)
+    def decorated(thing: Any) -> Any:
+        if not isinstance(thing, type):
+            return taking(thing, thing.__qualname__.removesuffix(".__init__"))
+        cls: Any = thing
+        own, setstate = vars(cls).get("__init_subclass__"), getattr(cls, "__setstate__", None)
 
         def __setstate__(self: Any, state: Any) -> None:  # noqa: N807
-            state = present(state, cls, warns=False) if isinstance(state, dict) else state
+            state = present(state, cls.__name__, warns=False) if isinstance(state, dict) else state
             vars(self).update(state) if setstate is None else setstate(self, state)
 
         def __init_subclass__(kind: Any, **options: Any) -> None:  # noqa: N807
@@ -64,17 +68,17 @@ def renamed(**names: str) -> Callable[[T], T]:
                 delattr(kind, old)
             known = vars(kind).get("__annotations__", {})
             kind.__annotations__ = {names.get(name, name): value for name, value in known.items()}
-            (super(cls, kind).__init_subclass__ if own is None else own.__get__(None, kind))(**options)  # type: ignore[arg-type]
+            (super(cls, kind).__init_subclass__ if own is None else own.__get__(None, kind))(**options)
 
-        own, setstate = vars(cls).get("__init_subclass__"), getattr(cls, "__setstate__", None)
         for name in ("__init__", "set_params"):
-            if getattr(cls, name, None) is not getattr(object, name, None):
-                takes_both(name)
-        cls.__setstate__ = __setstate__  # type: ignore[attr-defined]
-        cls.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[assignment, arg-type]
+            method = getattr(cls, name, None)
+            if method is not getattr(object, name, None):
+                setattr(cls, name, taking(method, cls.__name__))
+        cls.__setstate__ = __setstate__
+        cls.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[arg-type]
         for old, new in names.items():
             setattr(cls, old, _Former(old, new))
-        cls._former = {**getattr(cls, "_former", {}), **names}  # type: ignore[attr-defined]
+        cls._former = {**names, **getattr(cls, "_former", {})}
         return cls
 
     return decorated

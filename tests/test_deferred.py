@@ -116,8 +116,8 @@ def test_wide_dense_rows_are_done_in_blocks() -> None:
         engine = choose_engine(Problem(FixedRankEmbedded(n, n, 3), BilinearSum(rows, rows)))
         assert type(engine) is expected
     y = np.arange(30) % 3
-    model = LoretaSimilarity(rank=3, n_triplets=300, random_state=0).fit(X, y)
-    again = LoretaSimilarity(rank=3, n_triplets=300, random_state=0, engine="reference").fit(X, y)
+    model = LoretaSimilarity(rank=3, max_iter=300, random_state=0).fit(X, y)
+    again = LoretaSimilarity(rank=3, max_iter=300, random_state=0, engine="reference").fit(X, y)
     assert relative(model.similarity(X, X), again.similarity(X, X)) < 1e-10
 
 
@@ -131,14 +131,15 @@ def test_losses_of_the_users_own_and_divergence() -> None:
     manifold = FixedRankEmbedded(150, 140, 3)
     problem = Problem(manifold, make_cost(rng, "pairs", pinball, 150, 140))
     ends = [
-        SGD(0.05, n_steps=300, engine=name).run(problem, random_state=1) for name in ("compiled", "reference")
+        SGD(0.05, max_iter=300, engine=name).run(problem, random_state=1)
+        for name in ("compiled", "reference")
     ]
     assert relative(manifold.to_dense(ends[0].point), manifold.to_dense(ends[1].point)) < 1e-10
     wild = Problem(manifold, make_cost(rng, "pairs", squared, 150, 140))
     steps = []
     for name in ("compiled", "reference"):
         with pytest.raises(DivergedError) as caught:
-            SGD(1e3, n_steps=2000, engine=name).run(wild, random_state=1)
+            SGD(1e3, max_iter=2000, engine=name).run(wild, random_state=1)
         steps.append(caught.value.step)
     # Overflow is noticed in the score here, and in the length of the gradient there.
     assert abs(steps[0] - steps[1]) <= 5

@@ -91,7 +91,7 @@ for growth in (Doubling(), OneByOne()):
 # Local optimisers can be exchanged as well: ours, scipy's, pymanopt's.
 
 for inner in (TrustRegions(), LBFGS(), PymanoptSolver("TrustRegions", max_iterations=30)):
-    result = RankIncremental(inner=inner, tol=1e-4, max_rounds=20).run(problem)
+    result = RankIncremental(inner=inner, tol=1e-4, max_iter=20).run(problem)
     print(f"{type(inner).__name__:15} {result.certificate.relative_gap:.0e} certified")
 
 # %%

@@ -273,10 +273,10 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         tol = max(self.tol, PATH_TOL)
         rough = RankIncremental(
             self.growth,
-            inner=LBFGS(20, max_iterations=self.path_iterations),
+            inner=LBFGS(20, max_iter=self.path_iterations),
             tol=tol,
             max_rank=self.max_rank,
-            max_rounds=PATH_ROUNDS,
+            max_iter=PATH_ROUNDS,
         )
 
         def scores(train: Array, test: Array) -> list[float]:

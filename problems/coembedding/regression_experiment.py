@@ -52,7 +52,7 @@ def _one_shot(cost: SumOfCosts, tol: float, limit: float, seed: int) -> Solution
     """Minimise over all n columns at once, from a random start; it knows no time limit and no certificate."""
     n = cost.shape[0]
     Y = np.random.default_rng([seed, n]).standard_normal((n, n)) / np.sqrt(n)
-    solver = LBFGS(20, max_iterations=20_000, tol=1e-12)
+    solver = LBFGS(20, max_iter=20_000, tol=1e-12)
     result = solver.run(Problem(PSDFactors(*Y.shape), cost), Y)
     Y, iterations, reason = result.point, result.steps, result.stopped_by
     lengths = np.linalg.svd(Y, compute_uv=False)

@@ -74,7 +74,7 @@ def ranking(
 
     def learner_of(name: str, one: Settings) -> LabelLearner:
         given = {key: one[key] for key in ("rank", "init", "step_size") if key in one}
-        return chosen[name].made(max_iter=epochs, random_state=run.seed, **given)
+        return chosen[name].made(n_epochs=epochs, random_state=run.seed, **given)
 
     def select_step_size(one: Settings) -> Cell:
         method, train = chosen[one["select"]], parts[0].train

@@ -84,7 +84,7 @@ def similarity(
         tuned = method.estimator.choices is not None
         for variant in variants if tuned else [settings | {"step-size": sizes[name]}]:
             learner = method.made(
-                rank=variant["rank"], step_size=variant["step-size"], n_triplets=triplets, init=variant["init"],
+                rank=variant["rank"], step_size=variant["step-size"], max_iter=triplets, init=variant["init"],
                 random_state=run.seed,
             )  # fmt: skip
             if tuned:
@@ -130,7 +130,7 @@ def _trained(
     if not resume:
         Path(checkpoint.path).unlink(missing_ok=True)
     recorder = bench.curve(
-        learner, first=max(1, learner.n_triplets // 100), log=run.path(f"{name}.jsonl"), progress=run.progress,
+        learner, first=max(1, learner.max_iter // 100), log=run.path(f"{name}.jsonl"), progress=run.progress,
         description=label,
     )  # fmt: skip
     result = learner.fit(bench.X, bench.y, recorder=recorder, checkpoint=checkpoint).result_

@@ -76,13 +76,13 @@ def similarity_ranks(
         return Bench(bundle, features, split, run.seed)
 
     def learner_of(name: str, rank: int, step_size: float, triplets: int) -> SimilarityLearner:
-        return chosen[name].made(rank=rank, step_size=step_size, n_triplets=triplets, random_state=run.seed)
+        return chosen[name].made(rank=rank, step_size=step_size, max_iter=triplets, random_state=run.seed)
 
     def train(one: Settings) -> Cell:
         """Return what a model measures on the test part, and its learning curve where the figure shows it."""
         bench = bench_of(one["features"], one["split"])
         learner = learner_of(one["method"], one["rank"], one["step_size"], one["triplets"])
-        recorder = bench.curve(learner, -(-learner.n_triplets // 256)) if chosen[one["method"]].ours else None
+        recorder = bench.curve(learner, -(-learner.max_iter // 256)) if chosen[one["method"]].ours else None
         found = {"features": bench.n_features}
         try:
             result = learner.fit(bench.X, bench.y, recorder=recorder).result_
