@@ -5,7 +5,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from rmopt.kernels import pending
-from rmopt.kernels.terms import difference_room, right_vector
+from rmopt.kernels.terms import difference_workspace, right_vector
 from rmopt.kernels.vectors import square, subtract_rows
 
 
@@ -76,7 +76,7 @@ def oasis(W, rows, terms, updates):
 
     Returns the number of the first bad step, or −1.
     """
-    indices, values = difference_room(rows)
+    indices, values = difference_workspace(rows)
     for t in range(terms.left.shape[0]):
         d_indices, d_values, start, stop = right_vector(rows, terms, t, indices, values)
         q_start, q_stop = rows.indptr[terms.left[t]], rows.indptr[terms.left[t] + 1]
@@ -108,7 +108,7 @@ def lego(M, near, far, rows, terms, updates):
     Positives should be within the squared distance `near`, negatives beyond `far`. Changes stay pending
     (`rmopt.kernels.pending`). Returns the number of the first bad step, or −1.
     """
-    indices, values = difference_room(rows)
+    indices, values = difference_workspace(rows)
     Mz = np.empty(M.base.shape[0])
     for t in range(terms.left.shape[0]):
         query, moved = terms.left[t], False

@@ -23,7 +23,7 @@ from rmopt.solvers import SGD, Checkpoint, Recorder, Result, Sampler
 
 def loreta_solver(
     step_size: Any,
-    n_steps: int,
+    max_iter: int,
     sampler: Sampler,
     *,
     retraction: str | Retraction = "second-order",
@@ -33,7 +33,7 @@ def loreta_solver(
     """Return the solver of LORETA-1 or LORETA-1-PSD: one term a step."""
     known = PSD_RETRACTIONS if psd else FIXED_RANK_RETRACTIONS
     chosen = named("retraction", retraction, known, Retraction)
-    return SGD(step_size, n_steps=n_steps, sampler=sampler, retraction=chosen, engine=engine)
+    return SGD(step_size, max_iter=max_iter, sampler=sampler, retraction=chosen, engine=engine)
 
 
 @dataclass(frozen=True)

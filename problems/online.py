@@ -15,8 +15,9 @@ from rmopt.costs import TripletSum, hinge
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.engines.bilinear import rows_of
 from rmopt.kernels import pending
-from rmopt.kernels.terms import Rows, Terms
+from rmopt.kernels.terms import Rows, StepRows
 from rmopt.linalg import factor_product
+from rmopt.renamed import renamed
 from rmopt.solvers import Sampler, ScheduledSolver
 from rmopt.solvers.step_sizes import StepSize, as_step_size
 
@@ -81,6 +82,7 @@ class FactorEngine(OnlineEngine):
         return LowRankPoint(*factor_product(arrays["A"], np.eye(arrays["A"].shape[1]), arrays["B"]))
 
 
+@renamed(n_steps="max_iter")
 class OnlineSolver(ScheduledSolver):
     """Common ground of the rivals' solvers.
 
@@ -88,15 +90,15 @@ class OnlineSolver(ScheduledSolver):
     ----------
     step_size : float or StepSize
         The step size, or the bound C of passive–aggressive steps.
-    n_steps : int
+    max_iter : int
         The budget.
     sampler : Sampler
         Draws the terms.
     """
 
-    def __init__(self, step_size: float | StepSize, *, n_steps: int, sampler: Sampler) -> None:
+    def __init__(self, step_size: float | StepSize, *, max_iter: int, sampler: Sampler) -> None:
         self.step_size, self.sampler = as_step_size(step_size), sampler
-        self.n_steps = integer("n_steps", n_steps)
+        self.max_iter = integer("max_iter", max_iter)
 
     def sampler_for(self, problem: Problem) -> Sampler:
         return self.sampler
@@ -105,9 +107,9 @@ class OnlineSolver(ScheduledSolver):
         return self.step_size
 
 
-def rows_and_terms(cost: TripletSum, schedule: Array, etas: Array) -> tuple[Rows, Rows, Terms]:
+def rows_and_terms(cost: TripletSum, schedule: Array, etas: Array) -> tuple[Rows, Rows, StepRows]:
     """Return queries, documents and triplets in the form of the kernels."""
-    return *rows_of(cost.left, cost.right), Terms(*cost.resolve(schedule.ravel()), etas)
+    return *rows_of(cost.left, cost.right), StepRows(*cost.resolve(schedule.ravel()), etas)
 
 
 class TripletSolver(OnlineSolver):

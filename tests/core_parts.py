@@ -76,6 +76,7 @@ from rmopt.solvers import (
     Cosine,
     Cyclic,
     Direction,
+    Doubling,
     ExactLineSearch,
     FractionOfBound,
     FromDraw,
@@ -87,13 +88,13 @@ from rmopt.solvers import (
     Hybrid,
     InverseSqrt,
     InverseTime,
-    Linear,
     LineSearchSolver,
     ManifoldIdentification,
     Matchings,
     MaxSeconds,
     MaxSteps,
     NotFinite,
+    OneByOne,
     QuasiNewton,
     RankIncremental,
     Recorder,
@@ -106,7 +107,6 @@ from rmopt.solvers import (
     TrustRegions,
     Uniform,
 )
-from rmopt.solvers import Exponential as Doubling
 
 RNG = np.random.default_rng(0)
 N, D = 12, 5
@@ -216,11 +216,11 @@ def constrained() -> Problem:
 
 
 def sampled(sampler: Any) -> Any:
-    return arrays_of(SGD(0.01, n_steps=30, sampler=sampler).run(bilinear(), random_state=0).point)
+    return arrays_of(SGD(0.01, max_iter=30, sampler=sampler).run(bilinear(), random_state=0).point)
 
 
 def stepped(rule: Any) -> Any:
-    return arrays_of(SGD(rule, n_steps=30).run(bilinear(), random_state=0).point)
+    return arrays_of(SGD(rule, max_iter=30).run(bilinear(), random_state=0).point)
 
 
 def descended(rule: Any) -> Any:
@@ -241,31 +241,31 @@ def at_random(manifold: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def run_arguments(**given: Any) -> Any:
-    return SGD(0.01, n_steps=30).run(bilinear(), **given).point
+    return SGD(0.01, max_iter=30).run(bilinear(), **given).point
 
 
 def searched(part: Any) -> Any:
     """Run a direction with backtracking, or a step length with conjugate directions."""
     parts = (part, Backtracking()) if isinstance(part, Direction) else (Conjugate(), part)
-    return runs(convex)(LineSearchSolver(*parts, max_iterations=10))
+    return runs(convex)(LineSearchSolver(*parts, max_iter=10))
 
 
 def ended(criterion: Any) -> Any:
-    result = GradientDescent(max_iterations=10).run(convex(), random_state=0, stop=criterion)
+    result = GradientDescent(max_iter=10).run(convex(), random_state=0, stop=criterion)
     return arrays_of(result.point), result.stopped_by
 
 
 def carried(transport: Any) -> Any:
     problem = Problem(PositiveDefinite(D).using(transport=transport), LogDetTriplet(X, TRIPLETS, alpha=1.0))
-    return arrays_of(LBFGS(max_iterations=5).run(problem, random_state=0).point)
+    return arrays_of(LBFGS(max_iter=5).run(problem, random_state=0).point)
 
 
 def recorded(recorder: Any) -> Any:
-    return SGD(0.01, n_steps=30).run(bilinear(), random_state=0, recorder=recorder).history
+    return SGD(0.01, max_iter=30).run(bilinear(), random_state=0, recorder=recorder).history
 
 
 def saved(checkpoint: Any) -> Any:
-    return arrays_of(SGD(0.01, n_steps=30).run(bilinear(), random_state=0, checkpoint=checkpoint).point)
+    return arrays_of(SGD(0.01, max_iter=30).run(bilinear(), random_state=0, checkpoint=checkpoint).point)
 
 
 def parts() -> list[Part]:
@@ -319,7 +319,7 @@ def parts() -> list[Part]:
             "AugmentedLagrangian",
             AugmentedLagrangian,
             {
-                "inner": LBFGS(max_iterations=20),
+                "inner": LBFGS(max_iter=20),
                 "max_iterations": 3,
                 "tol": 1e-3,
                 "max_violation": 1e-3,
@@ -332,9 +332,7 @@ def parts() -> list[Part]:
             "ConstrainedProblem",
             ConstrainedProblem,
             {"manifold": Euclidean(3, 2), "cost": ByHand(), "equalities": [], "inequalities": [ByHand()]},
-            lambda problem: arrays_of(
-                AugmentedLagrangian(max_iterations=2).run(problem, random_state=0).point
-            ),
+            lambda problem: arrays_of(AugmentedLagrangian(max_iter=2).run(problem, random_state=0).point),
         ),
         Part(
             "Adam",
@@ -478,16 +476,16 @@ def parts() -> list[Part]:
             runs(bilinear),
         ),
         Part(
-            "Linear",
-            Linear,
+            "OneByOne",
+            OneByOne,
             {"columns": 1},
-            lambda growth: runs(convex)(RankIncremental(growth, max_rounds=5)),
+            lambda growth: runs(convex)(RankIncremental(growth, max_iter=5)),
         ),
         Part(
-            "Exponential",
+            "Doubling",
             Doubling,
             {"columns": 1, "factor": 2},
-            lambda growth: runs(convex)(RankIncremental(growth, max_rounds=5)),
+            lambda growth: runs(convex)(RankIncremental(growth, max_iter=5)),
         ),
         Part("Uniform", Uniform, {"terms": N, "batch_size": 1}, sampled),
         Part("Cyclic", Cyclic, {"terms": N}, sampled),
@@ -508,7 +506,7 @@ def parts() -> list[Part]:
             "Matchings",
             Matchings,
             {"graph": PATH},
-            lambda order: runs(gossiping)(Gossip(0.01, n_updates=3, order=order)),
+            lambda order: runs(gossiping)(Gossip(0.01, n_epochs=3, order=order)),
         ),
         Part("Constant", Constant, {"a": 0.01}, stepped),
         Part("InverseSqrt", InverseSqrt, {"a": 0.01}, stepped),
@@ -610,7 +608,7 @@ def parts() -> list[Part]:
 
 def runs_whole(problem: Any) -> Any:
     """Run SGD on a problem of a user's cost."""
-    return arrays_of(SGD(0.01, n_steps=5).run(problem, random_state=0).point)
+    return arrays_of(SGD(0.01, max_iter=5).run(problem, random_state=0).point)
 
 
 def saved_elsewhere(checkpoint: Any) -> Any:
@@ -655,23 +653,23 @@ def combinations(seed: int, count: int) -> Iterator[Case]:
     ]
     moves += [Componentwise([QR(), Additive()])]
     solvers: list[Callable[[Any], Any]] = [
-        lambda move: SGD(0.01, n_steps=20, retraction=move),
-        lambda move: SGD(1e3, n_steps=20, retraction=move),
-        lambda move: SGD(0.01, n_steps=20, retraction=move, engine="compiled"),
-        lambda move: SGD(0.01, n_steps=20, batch_size=3, retraction=move),
+        lambda move: SGD(0.01, max_iter=20, retraction=move),
+        lambda move: SGD(1e3, max_iter=20, retraction=move),
+        lambda move: SGD(0.01, max_iter=20, retraction=move, engine="compiled"),
+        lambda move: SGD(0.01, max_iter=20, batch_size=3, retraction=move),
         lambda move: CoordinateDescent(1, retraction=move),
         lambda move: CoordinateDescent(1, step_size=0.1, retraction=move),
-        lambda _: Gossip(0.01, n_updates=3),
-        lambda _: RankIncremental(max_rounds=3),
-        lambda _: RankIncremental(max_rounds=3, inner=SGD(0.01, n_steps=5)),
-        lambda move: LBFGS(max_iterations=20, retraction=move), lambda move: TrustRegions(max_iterations=10),
-        lambda move: GradientDescent(max_iterations=20, retraction=move), lambda _: Hybrid(max_iterations=20),
-        lambda _: ConjugateGradient("hager-zhang", StrongWolfe(), max_iterations=10, transport=Isometric()),
-        lambda _: AdaptiveCubics(max_iterations=10),
-        lambda _: ManifoldIdentification(0.01, inner_step_size=0.01, n_steps=10),
+        lambda _: Gossip(0.01, n_epochs=3),
+        lambda _: RankIncremental(max_iter=3),
+        lambda _: RankIncremental(max_iter=3, inner=SGD(0.01, max_iter=5)),
+        lambda move: LBFGS(max_iter=20, retraction=move), lambda move: TrustRegions(max_iter=10),
+        lambda move: GradientDescent(max_iter=20, retraction=move), lambda _: Hybrid(max_iter=20),
+        lambda _: ConjugateGradient("hager-zhang", StrongWolfe(), max_iter=10, transport=Isometric()),
+        lambda _: AdaptiveCubics(max_iter=10),
+        lambda _: ManifoldIdentification(0.01, inner_step_size=0.01, max_iter=10),
         lambda _: PymanoptSolver("ConjugateGradient", max_iterations=5),
         lambda _: PymanoptSolver("TrustRegions", max_iterations=3),
-        lambda _: PymanoptSolver(pymanopt.optimizers.NelderMead(max_iterations=5)),
+        lambda _: PymanoptSolver(pymanopt.optimizers.NelderMead(max_iter=5)),
     ]  # fmt: skip
     draw = random.Random(seed)
     for number in range(count):

@@ -26,8 +26,8 @@ from rmopt.solvers import (
     Checkpoint,
     CoordinateDescent,
     Gossip,
-    Linear,
     ManifoldIdentification,
+    OneByOne,
     RankIncremental,
     Recorder,
     Solver,
@@ -155,46 +155,53 @@ def start(problem: Problem) -> Any:
 
 FIXED = FixedRankEmbedded(30, 25, 4)
 CASES = {
-    "loreta": Case(lambda: bilinear(FIXED), lambda n: SGD(0.02, n_steps=n), 3000, 50_000),
+    "loreta": Case(lambda: bilinear(FIXED), lambda n: SGD(0.02, max_iter=n), 3000, 50_000),
     "loreta-reference": Case(
-        lambda: bilinear(FIXED), lambda n: SGD(0.02, n_steps=n, engine="reference"), 120, 1000
+        lambda: bilinear(FIXED), lambda n: SGD(0.02, max_iter=n, engine="reference"), 120, 1000
     ),
-    "loreta-dense": Case(dense, lambda n: SGD(0.02, n_steps=n), 1001, 60_000),
-    "loreta-batch": Case(lambda: bilinear(FIXED), lambda n: SGD(0.02, n_steps=n, batch_size=2), 1500, 15_000),
-    "loreta-psd": Case(lambda: bilinear(PSDFixedRank(30, 4)), lambda n: SGD(0.005, n_steps=n), 2000, 100_000),
-    "ranking": Case(lambda: ranking(LabelRanking), lambda n: SGD(0.01, n_steps=n), 2000, 100_000),
+    "loreta-dense": Case(dense, lambda n: SGD(0.02, max_iter=n), 1001, 60_000),
+    "loreta-batch": Case(
+        lambda: bilinear(FIXED), lambda n: SGD(0.02, max_iter=n, batch_size=2), 1500, 15_000
+    ),
+    "loreta-psd": Case(
+        lambda: bilinear(PSDFixedRank(30, 4)), lambda n: SGD(0.005, max_iter=n), 2000, 100_000
+    ),
+    "ranking": Case(lambda: ranking(LabelRanking), lambda n: SGD(0.01, max_iter=n), 2000, 100_000),
     "warp": Case(
-        lambda: ranking(WarpRanking), lambda n: SGD(0.01, n_steps=n, sampler=warp_terms), 2000, 100_000
+        lambda: ranking(WarpRanking), lambda n: SGD(0.01, max_iter=n, sampler=warp_terms), 2000, 100_000
     ),
-    "comet": Case(metric, lambda n: CoordinateDescent(n_steps=n), 200, 20_000),
-    "comet-kappa": Case(lambda: metric(kappa=0.1), lambda n: CoordinateDescent(n_steps=n), 200, 100_000),
+    "comet": Case(metric, lambda n: CoordinateDescent(max_iter=n), 200, 20_000),
+    "comet-kappa": Case(lambda: metric(kappa=0.1), lambda n: CoordinateDescent(max_iter=n), 200, 100_000),
     "comet-reference": Case(
-        metric, lambda n: CoordinateDescent(n_steps=n, engine="reference", step_size=0.01), 60, 1000
+        metric, lambda n: CoordinateDescent(max_iter=n, engine="reference", step_size=0.01), 60, 1000
     ),
-    "gossip": Case(lambda: agents("completion-ridge"), lambda n: Gossip(0.05, n_steps=n), 60, 2000),
+    "gossip": Case(lambda: agents("completion-ridge"), lambda n: Gossip(0.05, max_iter=n), 60, 2000),
     "gossip-own-clock": Case(
-        lambda: agents("multitask"), lambda n: Gossip(0.05, n_steps=n, order="parallel", clock="own"), 40, 800
+        lambda: agents("multitask"),
+        lambda n: Gossip(0.05, max_iter=n, order="parallel", clock="own"),
+        40,
+        800,
     ),
     "lmafit": Case(lambda: agents("completion"), DLMaFit, 10, 400),
     "identification": Case(
         lambda: bilinear(FIXED),
-        lambda n: ManifoldIdentification(0.01, inner_step_size=0.01, n_steps=n),
+        lambda n: ManifoldIdentification(0.01, inner_step_size=0.01, max_iter=n),
         30,
         500,
     ),
-    "rank-incremental": Case(cone, lambda n: RankIncremental(Linear(), tol=1e-9, max_rounds=n), 4, 30),
+    "rank-incremental": Case(cone, lambda n: RankIncremental(OneByOne(), tol=1e-9, max_iter=n), 4, 30),
     "rank-incremental-sgd": Case(
         cone,
-        lambda n: RankIncremental(Linear(), inner=SGD(1e-3, n_steps=60), tol=1e-9, max_rounds=n),
+        lambda n: RankIncremental(OneByOne(), inner=SGD(1e-3, max_iter=60), tol=1e-9, max_iter=n),
         3,
         12,
     ),
     "own-cost": Case(
-        lambda: Problem(Grassmann(12, 3), WholeCost(Rayleigh())), lambda n: SGD(0.1, n_steps=n), 100, 1000
+        lambda: Problem(Grassmann(12, 3), WholeCost(Rayleigh())), lambda n: SGD(0.1, max_iter=n), 100, 1000
     ),
     "own-solver": Case(
         lambda: Problem(Grassmann(12, 3), WholeCost(Rayleigh())),
-        lambda n: Averaged(0.1, n_steps=n),
+        lambda n: Averaged(0.1, max_iter=n),
         100,
         5000,
     ),

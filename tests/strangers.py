@@ -67,7 +67,7 @@ class Composition:
         kind = next(one for one in type(self.manifold).__mro__ if one.__module__.startswith("rmopt"))
         start = kind.random_point(self.manifold, np.random.default_rng(1))
         solver = self.solver(
-            0.05, n_steps=n_steps, retraction=self.retraction, engine=engine, **dict(self.options)
+            0.05, max_iter=n_steps, retraction=self.retraction, engine=engine, **dict(self.options)
         )
         point = solver.run(Problem(self.manifold, self.cost), start, random_state=0).point
         if isinstance(point, LowRankPoint):

@@ -142,7 +142,7 @@ def test_max_cut_with_a_valid_bound() -> None:
 def test_where_eigenvalues_fall_to_zero_factors_are_the_geometry_to_take() -> None:
     cost, matrices, factors = MaxCut(40, 200.0) + Trace(1e-6), PSDFixedRank(40, 9), PSDFactors(40, 9)
     Y = np.random.default_rng(0).standard_normal((40, 9)) / 3
-    solver = TrustRegions(max_iterations=150, tol=1e-8)
+    solver = TrustRegions(max_iter=150, tol=1e-8)
     there, stalled = (
         solver.run(Problem(manifold, cost), start)
         for manifold, start in ((factors, Y), (matrices, matrices.from_factor(Y)))

@@ -41,7 +41,7 @@ SCALE = 1.0
 
 def quick(cost: Any, path: Path, n_steps: int = 20, **options: Any) -> Any:
     problem = Problem(G, WholeCost(cost))
-    return SGD(0.05, n_steps=n_steps).run(
+    return SGD(0.05, max_iter=n_steps).run(
         problem, random_state=0, checkpoint=Checkpoint(path, 0.0), **options
     )
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_told_apart_is_refused_before_work(make: Any, words: str,
     with pytest.raises(InvalidInputError, match=f"{words}.*method fingerprint"):
         quick(cost, tmp_path / "c.npz")
     assert not list(tmp_path.iterdir())
-    quick_without = SGD(0.05, n_steps=2).run(Problem(G, WholeCost(cost)), random_state=0)
+    quick_without = SGD(0.05, max_iter=2).run(Problem(G, WholeCost(cost)), random_state=0)
     assert quick_without.steps == 2
 
     class Named(Rayleigh):
@@ -193,7 +193,7 @@ FORGERIES: dict[str, Any] = {
 
 @each_row("name", FORGERIES)
 def test_a_forged_checkpoint_is_told_by_its_name(name: str, tmp_path: Path) -> None:
-    path, problem, solver = tmp_path / "c.npz", bilinear(FIXED), SGD(0.02, n_steps=20)
+    path, problem, solver = tmp_path / "c.npz", bilinear(FIXED), SGD(0.02, max_iter=20)
     path.unlink(missing_ok=True)
     solver.run(problem, random_state=0, checkpoint=Checkpoint(path))
     forged(path, FORGERIES[name])
@@ -252,7 +252,7 @@ def test_a_run_that_is_told_to_end_saves_first(number: Any, error: Any, tmp_path
         return 0.0
 
     def go_on(metric: Any, kept: Path | None) -> Any:
-        return SGD(0.02, n_steps=5000).run(
+        return SGD(0.02, max_iter=5000).run(
             problem,
             random_state=0,
             recorder=Recorder({"told": metric}, at=[2000]) if metric else None,
@@ -261,7 +261,7 @@ def test_a_run_that_is_told_to_end_saves_first(number: Any, error: Any, tmp_path
 
     whole = go_on(None, None)
     with pytest.raises(error) as caught:
-        SGD(0.02, n_steps=5000).run(
+        SGD(0.02, max_iter=5000).run(
             problem,
             random_state=0,
             recorder=Recorder({"told": Late(tell)}, at=[2000]),
@@ -324,7 +324,7 @@ def test_stop_needs_no_metrics() -> None:
         seen.append(rows)
         return "enough" if rows[-1]["step"] >= 1000 else None
 
-    result = SGD(0.02, n_steps=100_000).run(bilinear(FIXED), random_state=0, stop=stop)
+    result = SGD(0.02, max_iter=100_000).run(bilinear(FIXED), random_state=0, stop=stop)
     assert result.stopped_by == "enough"
     assert 1000 <= result.steps < 100_000
     assert result.history == []
@@ -339,7 +339,7 @@ def test_a_stop_that_gives_no_reason_is_refused(answer: Any) -> None:
     with pytest.raises(
         InvalidInputError, match=r"stop returned .*; it must return a reason as a string, or None"
     ):
-        SGD(0.02, n_steps=10).run(bilinear(FIXED), random_state=0, stop=lambda rows: answer)
+        SGD(0.02, max_iter=10).run(bilinear(FIXED), random_state=0, stop=lambda rows: answer)
 
 
 @each_row(
@@ -348,7 +348,7 @@ def test_a_stop_that_gives_no_reason_is_refused(answer: Any) -> None:
 )
 def test_arguments_of_run_are_checked(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError, match=next(iter(options))):
-        SGD(0.02, n_steps=10).run(bilinear(FIXED), **options)
+        SGD(0.02, max_iter=10).run(bilinear(FIXED), **options)
 
 
 # Seeds of rounds
@@ -365,7 +365,7 @@ def test_the_seed_reaches_the_local_optimiser(tmp_path: Path) -> None:
     def seeds(random_state: int) -> list[int]:
         seen.clear()
         problem = CASES["rank-incremental"].problem()
-        RankIncremental(inner=Spy(1e-3, n_steps=5), max_rounds=3).run(problem, random_state=random_state)
+        RankIncremental(inner=Spy(1e-3, max_iter=5), max_iter=3).run(problem, random_state=random_state)
         return list(seen)
 
     seen: list[int] = []
@@ -412,7 +412,7 @@ class Singular(Rayleigh):
 
 
 @pytest.mark.parametrize("cost", [Broken(), Singular()])
-@pytest.mark.parametrize("solver", [SGD(0.1, n_steps=3), CASES["own-solver"].solver(3)])
+@pytest.mark.parametrize("solver", [SGD(0.1, max_iter=3), CASES["own-solver"].solver(3)])
 def test_a_gradient_that_is_not_finite_diverges(solver: Any, cost: Any) -> None:
     with pytest.raises(DivergedError):
         solver.run(Problem(G, WholeCost(cost)), random_state=0)
@@ -451,4 +451,4 @@ def test_the_end_of_a_run_is_on_the_manifold() -> None:
     with pytest.raises(
         DivergedError, match=r"the run ended off Grassmann\(12, 3\): .*Likely causes: the retraction Straight"
     ):
-        SGD(0.1, n_steps=50, retraction=Straight()).run(problem, random_state=0)
+        SGD(0.1, max_iter=50, retraction=Straight()).run(problem, random_state=0)

@@ -144,7 +144,7 @@ def test_what_cannot_hold_is_not_called_converged() -> None:
     problem = ConstrainedProblem(
         Sphere(3), autograd_cost(lambda x: x[0]), equalities=[autograd_cost(lambda x: x[0] - 2.0)]
     )
-    result = AugmentedLagrangian(max_iterations=15).run(problem, random_state=0)
+    result = AugmentedLagrangian(max_iter=15).run(problem, random_state=0)
     assert not result.converged
     assert result.violation == pytest.approx(1.0, abs=1e-6)
 
@@ -187,7 +187,7 @@ def test_constraints_that_are_no_numbers_are_never_met() -> None:
     )
     with pytest.raises(InvalidInputError, match="a constraint is not finite at the initial point"):
         AugmentedLagrangian().run(at_once, start)
-    result = AugmentedLagrangian(max_iterations=10).run(elsewhere, start)
+    result = AugmentedLagrangian(max_iter=10).run(elsewhere, start)
     assert not result.converged
     assert result.violation >= 0.4
 
@@ -210,6 +210,6 @@ def test_bad_input_is_named() -> None:
             make()
 
 
-@parametrize_with_laws([(AugmentedLagrangian(max_iterations=8), NONNEGATIVE_PCA)], seeds=[0])
+@parametrize_with_laws([(AugmentedLagrangian(max_iter=8), NONNEGATIVE_PCA)], seeds=[0])
 def test_laws(check: Any) -> None:
     check()

@@ -198,13 +198,13 @@ def test_solvers_and_constructors_refuse_it_too() -> None:
     wrong: list[Any] = [Additive(), Lazy(), "cayley"]
     for retraction in wrong:
         with pytest.raises(InvalidInputError, match="retraction"):
-            SGD(0.02, n_steps=3, retraction=retraction).run(Problem(GRASSMANN, WholeCost(pca)))
+            SGD(0.02, max_iter=3, retraction=retraction).run(Problem(GRASSMANN, WholeCost(pca)))
         with pytest.raises(InvalidInputError, match="retraction"):
             Grassmann(6, 2, retraction)
     with pytest.raises(MissingCapabilityError, match="no closed form of an exponential"):
         LOW.using(Exponential())
     name: Any = "qr"
-    found = SGD(0.02, n_steps=200, retraction=name).run(Problem(GRASSMANN, WholeCost(pca)), random_state=0)
+    found = SGD(0.02, max_iter=200, retraction=name).run(Problem(GRASSMANN, WholeCost(pca)), random_state=0)
     assert GRASSMANN.check_point(found.point) is None
     assert abs(pca.value(found.point) + 9.0) < 0.1
     assert isinstance(Heavy(Straight()).default_retraction, Straight)
@@ -448,7 +448,7 @@ class Rayleigh(Cost):
     "solver",
     [
         PymanoptSolver("NelderMead", max_iterations=15),
-        PymanoptSolver(ParticleSwarm(verbosity=0, max_iterations=15, population_size=10)),
+        PymanoptSolver(ParticleSwarm(verbosity=0, max_iter=15, population_size=10)),
     ],
 )
 def test_pymanopt_solvers_without_derivatives(solver: PymanoptSolver) -> None:
@@ -568,7 +568,7 @@ def test_somebodys_manifold_with_somebodys_retraction() -> None:
     assert Endless().using(Additive()).default_retraction == Additive()
     with pytest.raises(InvalidInputError, match="its length is not 1"):
         SGD(0.1).run(Problem(Circle(), WholeCost(ALONE)), np.ones(2))
-    found = SGD(0.1, n_steps=300).run(Problem(Circle(), WholeCost(ALONE)), random_state=0).point
+    found = SGD(0.1, max_iter=300).run(Problem(Circle(), WholeCost(ALONE)), random_state=0).point
     np.testing.assert_allclose(found, -(0.5**0.5), atol=1e-6)
 
 
@@ -589,8 +589,8 @@ def damaged() -> sp.csr_array:
         (lambda: Grassmann(4.0, 2), r"m = 4.0 must be an integer"),
         (lambda: PositiveDefinite("3"), r"d = '3' must be a positive integer"),
         (lambda: FixedRankEmbedded(5, -1, 1), r"m = -1 must be a positive integer"),
-        (lambda: FixedRankEmbedded(5, 4, 2.0), r"rank k = 2.0 must be"),
-        (lambda: PSDFixedRank(5, 6), r"rank k = 6 is out of range for 5 × 5 matrices; choose 1 to 5"),
+        (lambda: FixedRankEmbedded(5, 4, 2.0), r"rank = 2.0 must be"),
+        (lambda: PSDFixedRank(5, 6), r"rank = 6 is out of range for 5 × 5 matrices; choose 1 to 5"),
         (lambda: PolarPSD(5, 2, weight="x"), r"weight = 'x' must be a number"),
         (lambda: Power(GRASSMANN, 2.5), r"n = 2.5 must be a positive integer"),
         (lambda: Product(GRASSMANN), r"factors = Grassmann.* must be a sequence"),
@@ -603,7 +603,7 @@ def damaged() -> sp.csr_array:
         (lambda: BilinearSum(np.eye(2), np.eye(2), "hing"), r"loss = 'hing' is unknown.*'hinge'"),
         (lambda: BilinearSum(np.eye(2), np.eye(2), 3), r"loss = 3 must be a name"),
         (lambda: LogDetTriplet(*FEW, alpha="x"), r"alpha = 'x' must be a number"),
-        (lambda: frechet_mean(FLAT, [np.ones((6, 2))], max_iterations=2.5), r"max_iterations = 2.5"),
+        (lambda: frechet_mean(FLAT, [np.ones((6, 2))], max_iter=2.5), r"max_iterations = 2.5"),
         (lambda: LOW.from_factors("x", np.ones((4, 2))), r"A must be an array of finite numbers .*, got 'x'"),
         (lambda: LOW.from_matrix(None), r"matrix must be an array .*, got None"),
         (lambda: LOW.from_matrix(sp.csr_array(np.eye(3))), r"must be a matrix of shape \(6, 4\), got shape \(3, 3\)"),

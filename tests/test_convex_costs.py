@@ -136,13 +136,13 @@ def test_a_new_loss_is_ten_lines() -> None:
     X, (left, right) = rng.standard_normal((30, 5)), np.triu_indices(30, 1)
     linked = np.abs(X[left, 0] - X[right, 0]) < 0.5
     cost = Contrastive(X, left, right, linked) + Trace(1.0)
-    result = run(cost, RankIncremental(inner=LBFGS(max_iterations=300), tol=1e-3, max_rounds=15))
+    result = run(cost, RankIncremental(inner=LBFGS(max_iter=300), tol=1e-3, max_iter=15))
     weights = np.diag(result.point.Q @ result.point.S @ result.point.Q.T)
     assert weights.argmax() == 0
     assert result.certificate.objective < cost.at(np.zeros((5, 0))).value
     with pytest.raises(MissingCapabilityError, match="curvature"):
         run(cost, RankIncremental(inner=TrustRegions()))
-    assert run(cost, RankIncremental(max_rounds=2)).steps == 2
+    assert run(cost, RankIncremental(max_iter=2)).steps == 2
 
 
 def test_grids_and_lists_of_pairs_agree() -> None:

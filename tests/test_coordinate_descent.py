@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.core import MissingCapabilityError
 from rmopt.costs import LogDetTriplet, Loss, hinge, logistic, squared_hinge
-from rmopt.engines import CoordinateEngine, LogDetEngine, choose_block_engine
+from rmopt.engines import CoordinateReference, LogDetEngine, choose_coordinate_engine
 from rmopt.kernels.row_column import EXACT, FRACTION
 from rmopt.manifolds import Euclidean, PositiveDefinite
 from rmopt.retractions import (
@@ -138,7 +138,7 @@ def test_the_longest_gradient_moves_first() -> None:
     start = np.eye(6)
     longest = int(np.argmax(np.linalg.norm(cost.gradient(start), axis=0)))
     for engine in ("compiled", "reference"):
-        solver = CoordinateDescent(order="gauss-southwell", n_steps=1, engine=engine)
+        solver = CoordinateDescent(order="gauss-southwell", max_iter=1, engine=engine)
         moved = solver.run(problem_of(cost), start).point - start
         assert set(np.flatnonzero(np.abs(moved).sum(axis=0))) >= {longest}
         assert not moved[np.ix_(*[np.arange(6) != longest] * 2)].any()
@@ -153,7 +153,7 @@ def test_retractions_swap_and_the_path_changes(name: str) -> None:
     straight = CoordinateDescent(20).run(problem_of(cost), random_state=0)
     assert cost.value(found.point) == pytest.approx(cost.value(straight.point), rel=1e-3)
     few = [
-        CoordinateDescent(n_steps=3, retraction=one).run(problem_of(cost), random_state=0).point
+        CoordinateDescent(max_iter=3, retraction=one).run(problem_of(cost), random_state=0).point
         for one in (retraction, Additive())
     ]
     assert (name == "additive") == np.array_equal(*few)
@@ -166,7 +166,7 @@ def test_compiled_steps_follow_the_reference_for_100_steps() -> None:
         cost = triplet_cost(d=7, loss=logistic, count=60, alpha=3.0, beta=1.0)
         manifold, start = PositiveDefinite(7), np.eye(7)
         schedule, etas = np.random.default_rng(0).integers(7, size=(100, 1)), np.full(100, 0.99)
-        reference = CoordinateEngine(manifold, cost, retraction, EXACT)
+        reference = CoordinateReference(manifold, cost, retraction, EXACT)
         compiled = LogDetEngine(manifold, cost, retraction, EXACT)
         expected = reference.advance(reference.load(start), schedule, etas).point
         found = compiled.dump(compiled.advance(compiled.load(start), schedule, etas))
@@ -220,13 +220,13 @@ def test_a_fraction_of_the_bound_is_that_fraction() -> None:
     manifold, start = PositiveDefinite(10), np.eye(10)
     gradient = cost.block_gradient(start, 0)
     bound = manifold.safe_step(start, -gradient)
-    found = CoordinateDescent(n_steps=1, order="cyclic", step_size=FractionOfBound(0.25)).run(
+    found = CoordinateDescent(max_iter=1, order="cyclic", step_size=FractionOfBound(0.25)).run(
         problem_of(cost), start
     )
     assert np.allclose(found.point, start - 0.25 * bound * gradient.toarray(), rtol=1e-12)
-    fixed = CoordinateDescent(n_steps=1, order="cyclic", step_size=1e-3).run(problem_of(cost), start)
+    fixed = CoordinateDescent(max_iter=1, order="cyclic", step_size=1e-3).run(problem_of(cost), start)
     assert np.allclose(fixed.point, start - 1e-3 * gradient.toarray(), rtol=1e-12)
-    clipped = CoordinateDescent(n_steps=1, order="cyclic", step_size=1e9).run(problem_of(cost), start)
+    clipped = CoordinateDescent(max_iter=1, order="cyclic", step_size=1e9).run(problem_of(cost), start)
     assert np.allclose(clipped.point, start - 0.99 * bound * gradient.toarray(), rtol=1e-12)
 
 
@@ -288,10 +288,10 @@ def test_refusals_name_cause_and_cure() -> None:
     with pytest.raises(MissingCapabilityError, match="needs blocks"):
         CoordinateDescent().run(Problem(Euclidean(4, 4), cost))
     with pytest.raises(MissingCapabilityError, match="no compiled twin"):
-        choose_block_engine(problem_of(cost), AffineExponential(), "compiled")
+        choose_coordinate_engine(problem_of(cost), AffineExponential(), "compiled")
     mine = Loss("mine", value=lambda z, y: 0.5 * (z - y) ** 2, slope=lambda z, y: z - y)
     with pytest.raises(MissingCapabilityError, match="not one of the built-in"):
-        choose_block_engine(problem_of(LogDetTriplet(X, triplets, mine)), Additive(), "compiled")
+        choose_coordinate_engine(problem_of(LogDetTriplet(X, triplets, mine)), Additive(), "compiled")
     CoordinateDescent(1).run(problem_of(LogDetTriplet(X, triplets, mine)))
     for arguments in (
         {"n_passes": -1},

@@ -291,7 +291,7 @@ def same_bits(one: Any, other: Any) -> None:
 
 @each_row("solver, place", itertools.product(SOLVERS, PLACES))
 def test_the_optimum_is_reached(solver: str, place: str) -> None:
-    result = SOLVERS[solver](tol=1e-6, max_iterations=3000).run(PLACES[place][0], random_state=0)
+    result = SOLVERS[solver](tol=1e-6, max_iter=3000).run(PLACES[place][0], random_state=0)
     assert result.converged, result.stopped_by
     assert abs(gap(result, place)) < 1e-9
     assert result.history[-1]["gradient_norm"] <= 1e-6 * result.history[0]["gradient_norm"]
@@ -306,13 +306,13 @@ ONE_OF_EACH = [
 @each_row("solver, place", itertools.product(KINDS.keys() - {"wolfe"}, ONE_OF_EACH))
 def test_runs_are_cut_off_and_go_on_to_the_same_bits(solver: str, place: str, tmp_path: Path) -> None:
     problem, path = PLACES[place][0], tmp_path / f"{solver} {place}.npz"
-    unbroken = KINDS[solver](max_iterations=9, tol=1e-9).run(problem, random_state=1)
+    unbroken = KINDS[solver](max_iter=9, tol=1e-9).run(problem, random_state=1)
     for budget in (4, 9):
-        parted = KINDS[solver](max_iterations=budget, tol=1e-9).run(
+        parted = KINDS[solver](max_iter=budget, tol=1e-9).run(
             problem, random_state=1, checkpoint=Checkpoint(path, every_seconds=0)
         )
     same_bits(unbroken, parted)
-    other = KINDS[solver](max_iterations=9, tol=1e-9).run(problem, random_state=2)
+    other = KINDS[solver](max_iter=9, tol=1e-9).run(problem, random_state=2)
     assert other.history[0]["cost"] != unbroken.history[0]["cost"]
 
 
@@ -322,7 +322,7 @@ def test_a_hybrid_run_is_cut_off_in_both_halves(tmp_path: Path) -> None:
     for budget in range(1, unbroken.steps + 1):
         path = tmp_path / f"{budget}.npz"
         for most in (budget, 1000):
-            solver = Hybrid(tol=1e-12, max_iterations=most)
+            solver = Hybrid(tol=1e-12, max_iter=most)
             parted = solver.run(problem, random_state=1, checkpoint=Checkpoint(path, every_seconds=0))
         same_bits(unbroken, parted)
 
@@ -343,11 +343,11 @@ def test_a_refused_step_is_tried_again_without_new_products(tmp_path: Path) -> N
         near = far
 
     for make in (partial(TrustRegions, first_radius=1e3, tol=1e-9), partial(Wide, switch=10.0, tol=1e-9)):
-        unbroken = make(max_iterations=200).run(problem, random_state=1)
+        unbroken = make(max_iter=200).run(problem, random_state=1)
         for budget in range(1, unbroken.steps):
             kept = Checkpoint(tmp_path / f"{make.func.__name__} {budget}.npz", every_seconds=0)
             for most in (budget, 200):
-                parted = make(max_iterations=most).run(problem, random_state=1, checkpoint=kept)
+                parted = make(max_iter=most).run(problem, random_state=1, checkpoint=kept)
             same_bits(unbroken, parted)
 
 
@@ -423,7 +423,7 @@ def test_differences_stand_for_hessians(solver: str) -> None:
 def test_preconditioners_are_used(solver: str) -> None:
     weights = np.logspace(0.0, 5.0, 15).reshape(5, 3)
     plain, helped = (
-        KINDS[solver](tol=1e-10, max_iterations=2000).run(Problem(Euclidean(5, 3), cost), random_state=0)
+        KINDS[solver](tol=1e-10, max_iter=2000).run(Problem(Euclidean(5, 3), cost), random_state=0)
         for cost in (Fit(B, weights), Conditioned(B, weights))
     )
     assert helped.converged
@@ -645,7 +645,7 @@ def test_an_error_in_a_criterion_is_the_users() -> None:
 
 @each_row("solver, place", itertools.product(KINDS, ("grassmann qr", "sphere")))
 def test_no_tolerance_ends_at_rounding(solver: str, place: str) -> None:
-    result = KINDS[solver](tol=0.0, max_iterations=1000).run(PLACES[place][0], random_state=0)
+    result = KINDS[solver](tol=0.0, max_iter=1000).run(PLACES[place][0], random_state=0)
     assert result.converged or "rounding" in result.stopped_by, result.stopped_by
     assert result.history[-1]["gradient_norm"] < 1e-6
     assert "may be wrong" not in result.stopped_by
@@ -655,7 +655,7 @@ def test_no_tolerance_ends_at_rounding(solver: str, place: str) -> None:
 def test_starts_that_need_no_step(solver: str) -> None:
     still = KINDS[solver]().run(QUADRATIC, B.copy())
     assert (still.steps, still.converged) == (0, True)
-    none = KINDS[solver](max_iterations=0).run(QUADRATIC, random_state=0)
+    none = KINDS[solver](max_iter=0).run(QUADRATIC, random_state=0)
     assert (none.steps, none.converged, none.stopped_by) == (0, False, "the budget of 0 steps")
     near = KINDS[solver](gradient_norm=1e6).run(QUADRATIC, random_state=0)
     assert (near.steps, near.converged) == (0, True)
@@ -718,7 +718,7 @@ def test_what_costs_give_midway_is_looked_at(
     # Exact steps would end before the fourth call.
     problem = Problem(QUADRATIC.manifold, Turning(**{part: turn}))
     with pytest.raises(error, match=says), np.errstate(all="ignore"):
-        KINDS[solver](tol=0.0, max_iterations=2000).run(problem, random_state=0)
+        KINDS[solver](tol=0.0, max_iter=2000).run(problem, random_state=0)
 
 
 @each_row("solver", KINDS)
@@ -757,11 +757,11 @@ class Upward(Fit):
 
 @each_row("solver", KINDS)
 def test_gradients_that_are_wrong_and_costs_without_a_minimum(solver: str) -> None:
-    ended = KINDS[solver](max_iterations=250).run(Problem(QUADRATIC.manifold, Wrong(B)), random_state=0)
+    ended = KINDS[solver](max_iter=250).run(Problem(QUADRATIC.manifold, Wrong(B)), random_state=0)
     assert not ended.converged
     assert "rmopt.checks.check_gradient" in ended.stopped_by
     try:
-        ended = KINDS[solver](max_iterations=400).run(Problem(QUADRATIC.manifold, Upward(B)), random_state=0)
+        ended = KINDS[solver](max_iter=400).run(Problem(QUADRATIC.manifold, Upward(B)), random_state=0)
     except DivergedError:
         return
     assert not ended.converged
@@ -779,7 +779,7 @@ def test_steps_that_are_too_long_are_made_shorter() -> None:
     start = np.eye(4) * 1e-3
     for solver in KINDS.values():
         problem = Problem(PositiveDefinite(4, "additive"), Walled(C))
-        result = solver(max_iterations=2000).run(problem, start)
+        result = solver(max_iter=2000).run(problem, start)
         assert result.converged
         np.testing.assert_allclose(result.point, np.linalg.inv(C), atol=1e-3)
 
@@ -834,15 +834,15 @@ def test_directions_and_step_lengths_of_ones_own(tmp_path: Path) -> None:
     for place in ("euclidean", "grassmann polar", "fixed rank second-order", "a stranger's"):
         problem = PLACES[place][0]
         for parts in ((Momentum(), Backtracking()), (SteepestDescent(), Halving()), (Momentum(), Halving())):
-            solver = LineSearchSolver(*parts, tol=1e-5, max_iterations=3000)
+            solver = LineSearchSolver(*parts, tol=1e-5, max_iter=3000)
             unbroken = solver.run(problem, random_state=0)
             assert unbroken.converged, unbroken.stopped_by
             assert abs(gap(unbroken, place)) < 1e-6
     path = tmp_path / "own.npz"
     for budget in (3, 3000):
-        cut = LineSearchSolver(Momentum(), Halving(), tol=1e-5, max_iterations=budget)
+        cut = LineSearchSolver(Momentum(), Halving(), tol=1e-5, max_iter=budget)
         parted = cut.run(QUADRATIC, random_state=0, checkpoint=Checkpoint(path, every_seconds=0))
-    solver = LineSearchSolver(Momentum(), Halving(), tol=1e-5, max_iterations=3000)
+    solver = LineSearchSolver(Momentum(), Halving(), tol=1e-5, max_iter=3000)
     same_bits(parted, solver.run(QUADRATIC, random_state=0))
 
 

@@ -132,13 +132,13 @@ def test_passes_are_whole_and_positive() -> None:
 def test_default_step_sizes_stay_numbers() -> None:
     for scale in (1e-100, 1e100, 1e-160, 1e160):
         with pytest.raises(InvalidInputError, match="out of reach of a default step size; scale X"):
-            LoretaSimilarity(rank=2, n_triplets=10).fit(X * scale, LABELS)
+            LoretaSimilarity(rank=2, max_iter=10).fit(X * scale, LABELS)
     assert natural_step_size(sp.csr_array((3, 3)), 0.1, 1) == 0.1
-    model = LoretaSimilarity(rank=2, n_triplets=10, random_state=0).fit(X, LABELS)
+    model = LoretaSimilarity(rank=2, max_iter=10, random_state=0).fit(X, LABELS)
     with pytest.raises(InvalidInputError, match="too large for the model"):
         model.similarity(X * 1e200, X * 1e200)
     with pytest.raises(InvalidInputError, match="too large for the model"):
-        CometMetric(n_passes=1).fit(X, LABELS).pair_distance(X.reshape(12, 2, 5) * 1e200)
+        CometMetric(n_epochs=1).fit(X, LABELS).pair_distance(X.reshape(12, 2, 5) * 1e200)
 
 
 def test_early_stopping_needs_rows_on_both_sides() -> None:
@@ -150,10 +150,10 @@ def test_early_stopping_needs_rows_on_both_sides() -> None:
 def test_numbers_of_numpy_are_numbers() -> None:
     def fitted(kind: Any, real: Any) -> list[np.ndarray]:
         loreta = LoretaSimilarity(
-            kind(2), n_triplets=kind(200), early_stopping=True, validation_fraction=real(0.5),
+            kind(2), max_iter=kind(200), early_stopping=True, validation_fraction=real(0.5),
             n_iter_no_change=kind(3), random_state=kind(7), psd=np.bool_(True),
         )  # fmt: skip
-        ranker = LoretaLabelRanker(kind(2), max_iter=kind(20), top_k=kind(2), random_state=kind(7))
+        ranker = LoretaLabelRanker(kind(2), n_epochs=kind(20), top_k=kind(2), random_state=kind(7))
         comet = CometMetric(kind(2), alpha=real(0.5), n_triplets=kind(250), random_state=kind(7))
         lego = LegoMetric(n_epochs=kind(2), n_triplets=kind(250), random_state=kind(7))
         metrics = [comet.fit(X, LABELS).mahalanobis_, lego.fit(X, LABELS).mahalanobis_]

@@ -89,9 +89,9 @@ def runs() -> dict[str, Callable[[], Any]]:
     problem = Problem(FixedRankEmbedded(400, 300, 8), BilinearSum(left, right, hinge, signs))
     smooth = Problem(problem.manifold, BilinearSum(left, right, squared, signs))
     return {
-        "SGD, dense rows": lambda: SGD(0.1, n_steps=120).run(problem, random_state=0),
-        "SGD, four terms": lambda: SGD(0.1, n_steps=40, batch_size=4).run(problem, random_state=0),
-        "SGD, reference": lambda: SGD(0.1, n_steps=40, engine="reference").run(problem, random_state=0),
+        "SGD, dense rows": lambda: SGD(0.1, max_iter=120).run(problem, random_state=0),
+        "SGD, four terms": lambda: SGD(0.1, max_iter=40, batch_size=4).run(problem, random_state=0),
+        "SGD, reference": lambda: SGD(0.1, max_iter=40, engine="reference").run(problem, random_state=0),
         "PymanoptSolver": lambda: PymanoptSolver(max_iterations=5).run(smooth, random_state=0),
     }
 

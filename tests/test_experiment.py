@@ -75,8 +75,8 @@ def test_variants_side_by_side_and_resume(tmp_path: Path, rmopt: Command) -> Non
 @each_row(
     ("arguments", "sentence"),
     [
-        (("--rank", "65"), "rank k = 65 is out of range"),
-        (("--features", "10", "--rank", "11"), "rank k = 11 is out of range"),
+        (("--rank", "65"), "rank = 65 is out of range"),
+        (("--features", "10", "--rank", "11"), "rank = 11 is out of range"),
         (("--compare", "colour=red"), "must be KEY=VALUE,VALUE with KEY one of retraction"),
         (("--compare", "rank=a,b"), "the values of rank must be numbers"),
         (("--retraction", "none"), "retraction = 'none' is unknown"),

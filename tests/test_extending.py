@@ -137,9 +137,7 @@ def test_the_solvers_of_the_page_find_the_minimum(kind: str, manifold: Any) -> N
 def solver_of(kind: str, max_iterations: int = 1000) -> Solver:
     if kind == "adagrad":
         return example("adagrad")["AdaGrad"](3.0, max_iterations)
-    return LineSearchSolver(
-        example("momentum")["Momentum"](0.5), StrongWolfe(), max_iterations=max_iterations
-    )
+    return LineSearchSolver(example("momentum")["Momentum"](0.5), StrongWolfe(), max_iter=max_iterations)
 
 
 def test_momentum_of_share_0_is_steepest_descent_and_more_of_it_saves_steps() -> None:
@@ -181,7 +179,7 @@ def test_another_share_is_another_run(tmp_path: Path) -> None:
         for share in (other, other / 2):
             solver = make(share)
             if name == "momentum":
-                solver = LineSearchSolver(solver, StrongWolfe(), max_iterations=5)
+                solver = LineSearchSolver(solver, StrongWolfe(), max_iter=5)
             else:
                 solver.max_iterations = 5
             if share == other:

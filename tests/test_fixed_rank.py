@@ -126,7 +126,7 @@ def test_bad_input_is_named() -> None:
     rng = np.random.default_rng(0)
     A, B = rng.standard_normal((N, K)), rng.standard_normal((M, K))
     with pytest.raises(
-        InvalidInputError, match=r"rank k = 12 is out of range for 14 × 11 matrices; choose 1 to 11"
+        InvalidInputError, match=r"rank = 12 is out of range for 14 × 11 matrices; choose 1 to 11"
     ):
         FixedRankEmbedded(N, M, 12)
     with pytest.raises(InvalidInputError, match=r"n = 0 must be a positive integer"):
@@ -138,7 +138,7 @@ def test_bad_input_is_named() -> None:
         MANIFOLD.from_factors(B, A)
     with pytest.raises(InvalidInputError, match=r"A must be .*, got NaN or infinity"):
         MANIFOLD.from_factors(np.full((N, K), np.nan), B)
-    with pytest.raises(InvalidInputError, match=r"has rank 3 to machine precision, not 4; choose k = 3"):
+    with pytest.raises(InvalidInputError, match=r"has rank 3 to machine precision, not 4; choose rank = 3"):
         MANIFOLD.from_matrix(A[:, :3] @ B[:, :3].T)
     with pytest.raises(InvalidInputError, match=r"1 gradients of total rank 1 cannot make a point"):
         MANIFOLD.from_gradients([Factored(A[:, :1], B[:, :1])])

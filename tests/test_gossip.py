@@ -105,8 +105,8 @@ def test_the_engine_is_algorithm_one(name: str, order: str, preconditioned: bool
 def test_sgd_on_the_power_manifold_does_the_same_steps(retraction: Any) -> None:
     problem = problem_of("completion-ridge")
     schedule = Matchings(GRAPH)
-    gossip = Gossip(0.05, n_steps=80, order=schedule, retraction=retraction)
-    sgd = SGD(0.05, n_steps=80, sampler=schedule, retraction=retraction)
+    gossip = Gossip(0.05, max_iter=80, order=schedule, retraction=retraction)
+    sgd = SGD(0.05, max_iter=80, sampler=schedule, retraction=retraction)
     a, b = (solver.run(problem, random_state=3).point for solver in (gossip, sgd))
     assert distance(a, b) < 1e-12
 
@@ -147,9 +147,9 @@ def test_own_clocks_count_an_agents_own_updates() -> None:
 def test_scales_are_factors_of_the_agents_step_sizes() -> None:
     problem = problem_of("completion-ridge")
     start = problem.manifold.random_point(np.random.default_rng(6))
-    path = Gossip(0.03, n_steps=1, order=lambda rng, start, size: np.zeros((size, 1), dtype=int))
-    scaled = Gossip(0.03, n_steps=1, order=path.order, scales=[1.0, 2.0, 1.0, 1.0, 1.0])
-    doubled = Gossip(0.06, n_steps=1, order=path.order)
+    path = Gossip(0.03, max_iter=1, order=lambda rng, start, size: np.zeros((size, 1), dtype=int))
+    scaled = Gossip(0.03, max_iter=1, order=path.order, scales=[1.0, 2.0, 1.0, 1.0, 1.0])
+    doubled = Gossip(0.06, max_iter=1, order=path.order)
     one, two, both = (s.run(problem, start, random_state=0).point for s in (path, scaled, doubled))
     assert np.array_equal(two[0], one[0])
     assert np.array_equal(two[1], both[1])
@@ -160,16 +160,16 @@ def test_without_agreement_everyone_is_alone_and_with_much_of_it_all_agree() -> 
     alone, close = problem_of("completion-ridge", 0.0), problem_of("completion-ridge", 50.0)
     start = alone.manifold.random_point(np.random.default_rng(7))
     for rho, problem in ((0.0, alone), (50.0, close)):
-        end = Gossip(0.01, n_updates=300).run(problem, start, random_state=1).point
+        end = Gossip(0.01, n_epochs=300).run(problem, start, random_state=1).point
         gaps = problem.cost.gaps(end)  # type: ignore[attr-defined]
         assert (gaps.max() < 0.2) == (rho > 0.0)
 
 
 def test_budgets_and_matchings() -> None:
     problem = problem_of("multitask")
-    assert Gossip(0.1, n_updates=30).budget(problem) == 30 * 5
-    assert Gossip(0.1, n_updates=30, order="parallel").budget(problem) == 30 * len(GRAPH.matchings)
-    assert Gossip(0.1, n_steps=7).budget(problem) == 7
+    assert Gossip(0.1, n_epochs=30).budget(problem) == 30 * 5
+    assert Gossip(0.1, n_epochs=30, order="parallel").budget(problem) == 30 * len(GRAPH.matchings)
+    assert Gossip(0.1, max_iter=7).budget(problem) == 7
     drawn = Matchings(Graph.path(6)).draw(np.random.default_rng(0), 0, 1000)
     assert drawn.shape == (1000, 3)
     red = (drawn == [0, 2, 4]).all(axis=1)
@@ -185,13 +185,13 @@ def test_the_euclidean_rival_agrees_by_plain_differences() -> None:
     squares = sum(np.sum((point[i] - point[j]) ** 2) for i, j in GRAPH.edges)
     fits = sum(tasks.agent_value(part, i) for i, part in enumerate(point))
     np.testing.assert_allclose(cost.value(point), fits + 1.5 * squares, rtol=1e-13)
-    result = Gossip(1e-3, n_updates=20).run(Problem(Power(flat, N), cost), point, random_state=0)
+    result = Gossip(1e-3, n_epochs=20).run(Problem(Power(flat, N), cost), point, random_state=0)
     assert cost.value(result.point) < cost.value(point)
 
 
 def test_a_run_that_is_interrupted_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     problem = problem_of("completion-ridge")
-    solver, recorder = Gossip(0.05, n_updates=40), Recorder({"cost": problem.cost.value}, at=[50, 100])
+    solver, recorder = Gossip(0.05, n_epochs=40), Recorder({"cost": problem.cost.value}, at=[50, 100])
     whole = solver.run(problem, random_state=9, recorder=recorder)
 
     class InterruptedError(Exception):
@@ -220,7 +220,7 @@ def test_a_run_that_is_interrupted_goes_on_to_the_same_bits(tmp_path: Path) -> N
 
 
 def test_a_shared_checkpoint_keeps_two_generations_and_goes_back_to_the_common_one(tmp_path: Path) -> None:
-    problem, solver = problem_of("completion-ridge"), Gossip(0.05, n_steps=100)
+    problem, solver = problem_of("completion-ridge"), Gossip(0.05, max_iter=100)
     solver.run(problem, random_state=9, checkpoint=SharedCheckpoint(tmp_path / "run.npz", every_steps=30))
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["run.rank0.step100.npz", "run.rank0.step90.npz"]
@@ -235,7 +235,7 @@ def test_a_shared_checkpoint_keeps_two_generations_and_goes_back_to_the_common_o
     again = solver.run(problem, random_state=9, checkpoint=behind)
     assert distance(again.point, solver.run(problem, random_state=9).point) == 0.0
     with pytest.raises(InvalidInputError, match="belongs to another run"):
-        Gossip(0.06, n_steps=100).run(problem, random_state=9, checkpoint=behind)
+        Gossip(0.06, max_iter=100).run(problem, random_state=9, checkpoint=behind)
 
 
 def test_many_agents_on_a_random_graph_reach_consensus() -> None:
@@ -263,7 +263,7 @@ def test_many_agents_on_a_random_graph_reach_consensus() -> None:
     graph = Graph.erdos_renyi(80, seed=0)
     problem = Problem(Power(manifold, 80), GossipCost(tasks, graph, 5.0, manifold))
     start = Parts([tasks.seen[agent] for agent in range(80)])
-    result = Gossip(InverseTime(0.08, 1e-3), n_updates=20, order="parallel").run(
+    result = Gossip(InverseTime(0.08, 1e-3), n_epochs=20, order="parallel").run(
         problem, start, random_state=0
     )
     off = [manifold.dist(part, tasks.middle) for part in result.point]
@@ -295,7 +295,7 @@ def test_bad_input() -> None:
     ):
         with pytest.raises(InvalidInputError, match=f"scales.*{sentence}"):
             Gossip(0.1, scales=scales).run(problem)  # type: ignore[arg-type]
-    wrong = Gossip(0.1, n_steps=3, order=lambda rng, start, size: np.full((size, 1), 7))
+    wrong = Gossip(0.1, max_iter=3, order=lambda rng, start, size: np.full((size, 1), 7))
     with pytest.raises(InvalidInputError, match="edges from 7 to 7, and there are 5"):
         wrong.run(problem)
     with pytest.raises(InvalidInputError, match="every_steps = 0"):

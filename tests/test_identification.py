@@ -108,7 +108,7 @@ def test_rounds_split_exactly_and_resume(tmp_path: object) -> None:
     np.testing.assert_array_equal(parts.A, whole.A)
     np.testing.assert_array_equal(parts.B, whole.B)
     assert (parts.steps, parts.updates) == (whole.steps, whole.updates)
-    solver = ManifoldIdentification(0.1, inner_step_size=0.1, inner_steps=5, n_steps=40)
+    solver = ManifoldIdentification(0.1, inner_step_size=0.1, inner_steps=5, max_iter=40)
     checkpoint = Checkpoint(f"{tmp_path}/state.npz")
     first = solver.run(Problem(MANIFOLD, cost), random_state=1, checkpoint=checkpoint)
     again = solver.run(Problem(MANIFOLD, cost), random_state=1, checkpoint=checkpoint)
@@ -125,14 +125,14 @@ def test_the_printed_form_collapses_and_the_gauge_form_does_not() -> None:
     manifold, cost = FixedRankEmbedded(64, 64, 10), TripletSum(X, X, triplets=pairs)
     problem, start, spread = Problem(manifold, cost), manifold.identity(), {}
     for form in ("paper", "gauge"):
-        solver = ManifoldIdentification(1.0, inner_step_size=0.3, inner_steps=10, inner=form, n_steps=60)
+        solver = ManifoldIdentification(1.0, inner_step_size=0.3, inner_steps=10, inner=form, max_iter=60)
         sigma = solver.run(problem, start, random_state=0).point.singular_values()
         spread[form] = sigma.sum() ** 2 / (sigma**2).sum()
     # The effective rank, (Σσ)² / Σσ².
     assert spread["gauge"] > 5
     assert spread["paper"] < 1.5
     for form in ("paper", "gauge"):
-        solver = ManifoldIdentification(1.0, inner_step_size=0.3, inner_steps=10, inner=form, n_steps=300)
+        solver = ManifoldIdentification(1.0, inner_step_size=0.3, inner_steps=10, inner=form, max_iter=300)
         if form == "gauge":
             solver.run(problem, start, random_state=0)
         else:
@@ -165,9 +165,9 @@ def test_bad_input_is_named() -> None:
 def test_a_sampler_function_draws_rounds() -> None:
     cost = make_cost(np.random.default_rng(0))
     sampler = FromDraw(lambda rng, start, size: rng.integers(40, size=(size, 4)), batch_size=4)
-    solver = ManifoldIdentification(0.2, inner_step_size=0.1, inner_steps=3, n_steps=300, sampler=sampler)
+    solver = ManifoldIdentification(0.2, inner_step_size=0.1, inner_steps=3, max_iter=300, sampler=sampler)
     found = solver.run(Problem(MANIFOLD, cost), random_state=0)
-    plain = SGD(0.2, n_steps=300).run(Problem(MANIFOLD, cost), random_state=0)
+    plain = SGD(0.2, max_iter=300).run(Problem(MANIFOLD, cost), random_state=0)
     assert found.steps == plain.steps == 300
     assert found.updates > plain.updates
     assert cost.value(found.point) < cost.value(MANIFOLD.random_point(np.random.default_rng(0)))

@@ -133,9 +133,9 @@ def test_a_pymanopt_manifold_runs_under_sgd_and_back() -> None:
     A = rng.standard_normal((200, 6)) * [3, 1, 1, 1, 1, 1]
     leading = np.linalg.svd(A)[2][0]
     problem = Problem(from_pymanopt(Sphere(6)), Rayleigh(A))
-    found = SGD(InverseTime(0.05, 0.05), n_steps=20_000).run(problem, random_state=0)
+    found = SGD(InverseTime(0.05, 0.05), max_iter=20_000).run(problem, random_state=0)
     assert abs(found.point @ leading) > 1 - 1e-3
-    again = SGD(InverseTime(0.05, 0.05), n_steps=20_000).run(problem, random_state=0)
+    again = SGD(InverseTime(0.05, 0.05), max_iter=20_000).run(problem, random_state=0)
     np.testing.assert_array_equal(found.point, again.point)
     exact = PymanoptSolver("TrustRegions").run(problem, random_state=0)
     assert abs(exact.point @ leading) > 1 - 1e-12

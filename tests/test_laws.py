@@ -28,10 +28,10 @@ from rmopt.core import BlockCost, Cost, Factored, InvalidInputError, LowRankPoin
 from rmopt.engines import (
     BatchEngine,
     BilinearEngine,
-    BlockedEngine,
+    DeferredEngine,
     LogDetEngine,
     SymmetricBilinearEngine,
-    choose_block_engine,
+    choose_coordinate_engine,
     choose_engine,
 )
 from rmopt.manifolds import FixedRankEmbedded
@@ -85,7 +85,7 @@ def test_the_catalogue_has_every_retraction_and_every_bilinear_engine() -> None:
     }
     engines = {
         type(
-            choose_block_engine(problem, retraction, "compiled")
+            choose_coordinate_engine(problem, retraction, "compiled")
             if isinstance(problem.cost, BlockCost)
             else choose_engine(problem, retraction, "compiled", one.batch_size)
         )
@@ -93,7 +93,7 @@ def test_the_catalogue_has_every_retraction_and_every_bilinear_engine() -> None:
         for problem in one.problems.values()
         for retraction in one.compiled
     }
-    assert engines >= {BatchEngine, BilinearEngine, BlockedEngine, LogDetEngine, SymmetricBilinearEngine}
+    assert engines >= {BatchEngine, BilinearEngine, DeferredEngine, LogDetEngine, SymmetricBilinearEngine}
 
 
 @pytest.mark.parametrize("seed", range(2))

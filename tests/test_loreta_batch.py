@@ -139,7 +139,7 @@ def test_the_solver_learns_with_batches() -> None:
     truth = manifold.to_dense(manifold.random_point(rng))
     left, right = rng.standard_normal((400, 30)) / 5, rng.standard_normal((400, 20)) / 5
     cost = BilinearSum(left, right, squared, np.einsum("in,nm,im->i", left, truth, right))
-    solver = SGD(0.6, n_steps=60_000, sampler=ShuffledEpochs(400, batch_size=3))
+    solver = SGD(0.6, max_iter=60_000, sampler=ShuffledEpochs(400, batch_size=3))
     assert isinstance(solver.engine(Problem(manifold, cost)), BatchEngine)
     found = solver.run(Problem(manifold, cost), random_state=0)
     assert relative(manifold.to_dense(found.point), truth) < 1e-6
@@ -163,4 +163,4 @@ def test_divergence_names_the_step() -> None:
     rng = np.random.default_rng(7)
     cost, manifold = make_cost(rng, "pairs", squared, 12, 9), FixedRankEmbedded(12, 9, 3)
     with pytest.raises((DivergedError, InvalidInputError), match="diverged"):
-        SGD(1e3, n_steps=2000, batch_size=3, engine="compiled").run(Problem(manifold, cost), random_state=0)
+        SGD(1e3, max_iter=2000, batch_size=3, engine="compiled").run(Problem(manifold, cost), random_state=0)

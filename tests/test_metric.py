@@ -26,11 +26,11 @@ from rmopt.cli import main
 from rmopt.core import MissingCapabilityError, StorageError
 
 SMALL = [
-    CometMetric(n_passes=2, random_state=0),
+    CometMetric(n_epochs=2, random_state=0),
     EuclideanMetric(),
     LegoMetric(random_state=0),
     BoostMetric(10, random_state=0),
-    HdslMetric(n_iterations=50, random_state=0),
+    HdslMetric(max_iter=50, random_state=0),
 ]
 
 
@@ -94,8 +94,8 @@ def precision_at_10(W: np.ndarray, X: np.ndarray, y: np.ndarray, rank_by: str) -
         (CometMetric(random_state=0), "similarity"),
         (CometMetric(loss="hinge", random_state=0), "similarity"),
         (LegoMetric(random_state=0), "distance"),
-        (BoostMetric(n_learners=30, random_state=0), "distance"),
-        (HdslMetric(n_iterations=1000, random_state=0), "similarity"),
+        (BoostMetric(max_iter=30, random_state=0), "distance"),
+        (HdslMetric(max_iter=1000, random_state=0), "similarity"),
     ],
     ids=str,
 )
@@ -166,9 +166,9 @@ def test_hdsl_takes_the_best_basis_and_convex_steps(monkeypatch: pytest.MonkeyPa
         expected = (1.0 - share) * expected + share * best
         draws = np.tile(np.arange(4), (number + 1, 1))
         monkeypatch.setattr("problems.metric.rivals.candidates", lambda *_, draws=draws: draws)
-        assert np.allclose(learned(HdslMetric(2.0, n_iterations=number + 1), X, triplets), expected)
+        assert np.allclose(learned(HdslMetric(2.0, max_iter=number + 1), X, triplets), expected)
     monkeypatch.undo()
-    metric = HdslMetric(2.0, n_iterations=200, random_state=0)
+    metric = HdslMetric(2.0, max_iter=200, random_state=0)
     W = learned(metric, sp.csr_array(X), triplets)
     assert np.trace(W) == pytest.approx(4.0)
     assert np.linalg.eigvalsh(W)[0] > -1e-12

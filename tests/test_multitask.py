@@ -85,7 +85,7 @@ def test_multitask_estimator_finds_the_shared_features() -> None:
 def test_alt_min_descends_to_the_convex_optimum() -> None:
     rng = np.random.default_rng(3)
     tasks = [(rng.standard_normal((d, 6)), rng.standard_normal(d)) for d in (9, 12, 7, 10)]
-    A, history = alt_min(tasks, 0.3, tol=1e-14, max_iterations=5000)
+    A, history = alt_min(tasks, 0.3, tol=1e-14, max_iter=5000)
     assert (np.diff(history) <= 1e-12).all()
 
     def objective(a: np.ndarray) -> float:

@@ -46,10 +46,10 @@ def test_the_compiled_loop_does_steps_of_any_size(
         return by_reference(self, state, *step)
 
     monkeypatch.setattr(GaugedEngine, "_step_by_reference", watched)
-    found = SGD(step_size, n_steps=300).run(similarities, random_state=0)
+    found = SGD(step_size, max_iter=300).run(similarities, random_state=0)
     assert found.updates > 150
     assert len(refused) <= 2
-    reference = SGD(step_size, n_steps=300, engine="reference").run(similarities, random_state=0)
+    reference = SGD(step_size, max_iter=300, engine="reference").run(similarities, random_state=0)
     # In units of the matrix itself, in which a small eigenvalue counts as much as a large one.
     values, vectors = np.linalg.eigh(reference.point.S)
     basis = reference.point.Q @ vectors / np.sqrt(values)
@@ -59,7 +59,7 @@ def test_the_compiled_loop_does_steps_of_any_size(
 
 def test_a_start_that_a_step_flattens_ends_with_what_happened(similarities: Problem) -> None:
     with pytest.raises(DivergedError, match=r"at step 0 .the matrix lost rank 4: .* smaller step size"):
-        SGD(1e6, n_steps=300).run(similarities, random_state=0)
+        SGD(1e6, max_iter=300).run(similarities, random_state=0)
 
 
 class Reluctant(SymmetricBilinearEngine):
@@ -104,7 +104,7 @@ def apart(loss: str, limit: float, steps: int, off: float = 1e-12) -> float:
     start = problem.cost.best_multiple_of_identity()  # type: ignore[attr-defined]
     change = np.random.default_rng(5).standard_normal(start.shape)
     change = (change + change.T) * (off * np.linalg.norm(start) / np.linalg.norm(change + change.T))
-    solver = CoordinateDescent(n_steps=steps, step_size=ExactLineSearch(limit), order="cyclic")
+    solver = CoordinateDescent(max_iter=steps, step_size=ExactLineSearch(limit), order="cyclic")
     one, other = (solver.run(problem, W, random_state=0).point for W in (start, start + change))
     return float(np.linalg.norm(one - other) / np.linalg.norm(one))
 

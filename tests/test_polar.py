@@ -70,5 +70,5 @@ def test_polar_descent_learns() -> None:
     cost = BilinearSum(left, right, squared, np.einsum("ij,jk,ik->i", left, truth, right))
     polar = PolarPSD(N, K)
     start = polar.random_point(rng)
-    found = SGD(2.0, n_steps=10_000).run(Problem(polar, cost), start, random_state=0)
+    found = SGD(2.0, max_iter=10_000).run(Problem(polar, cost), start, random_state=0)
     assert cost.value(found.point) < 0.05 * cost.value(start)

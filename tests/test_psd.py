@@ -174,7 +174,7 @@ def test_a_loss_of_the_users_own_is_compiled() -> None:
     )
     problem = Problem(MANIFOLD, make_cost(rng, pinball))
     ends = [
-        MANIFOLD.to_dense(SGD(0.05, n_steps=300, engine=engine).run(problem, random_state=1).point)
+        MANIFOLD.to_dense(SGD(0.05, max_iter=300, engine=engine).run(problem, random_state=1).point)
         for engine in ("compiled", "reference")
     ]
     assert relative(ends[0], ends[1]) < 1e-11
@@ -249,7 +249,7 @@ def test_bad_points_and_parameters_are_named() -> None:
     assert "fewer than 5 eigenvalues are positive" in _unfit(lambda x: PSDPoint(x.Q, x.S - np.eye(K)))
     for make, message in {
         lambda: PSDFixedRank(0, 1): "n = 0 must be a positive integer",
-        lambda: PSDFixedRank(4, 5): "rank k = 5 is out of range for 4 × 4 matrices; choose 1 to 4",
+        lambda: PSDFixedRank(4, 5): "rank = 5 is out of range for 4 × 4 matrices; choose 1 to 4",
         lambda: PolarPSD(4, 2, weight=1.0): "weight = 1.0 must be a number above 0 and below 1",
         lambda: MANIFOLD.from_factor(
             np.ones((N, 2))

@@ -27,9 +27,9 @@ from rmopt.solvers import (
     LBFGS,
     SGD,
     Checkpoint,
-    Exponential,
+    Doubling,
     Hybrid,
-    Linear,
+    OneByOne,
     RankIncremental,
     Recorder,
     TrustRegions,
@@ -42,7 +42,7 @@ def regression(n: int, t: int, beta: float = 0.5, seed: int = 0) -> tuple[Array,
 
 
 @pytest.mark.parametrize(("n", "t", "beta"), [(1, 4, 0.5), (12, 30, 0.5), (20, 8, 2.0), (15, 15, 300.0)])
-@pytest.mark.parametrize("growth", [Exponential(), Exponential(2, 3), Linear(), Linear(4)])
+@pytest.mark.parametrize("growth", [Doubling(), Doubling(2, 3), OneByOne(), OneByOne(4)])
 def test_the_closed_form_of_equation_12(n: int, t: int, beta: float, growth: Any) -> None:
     X, cost, minimum = regression(n, t, beta)
     result = run(cost, RankIncremental(growth, tol=1e-7))
@@ -138,7 +138,7 @@ def test_the_certificate_holds_for_every_cost(name: str) -> None:
         Hybrid(),
         PymanoptSolver("ConjugateGradient", max_iterations=200, min_gradient_norm=1e-9),
         PymanoptSolver("TrustRegions", max_iterations=50, min_gradient_norm=1e-9),
-        SGD(0.002, n_steps=400),
+        SGD(0.002, max_iter=400),
     ],
     ids=lambda inner: type(inner).__name__ + type(getattr(inner, "optimizer", inner)).__name__,
 )
@@ -146,7 +146,7 @@ def test_any_local_optimiser(inner: Any) -> None:
     rng = np.random.default_rng(0)
     X = np.linalg.qr(rng.standard_normal((9, 9)))[0] * np.linspace(1.0, 2.0, 9)
     cost, minimum = MetricRegression(X) + Trace(1.5), closed_form(X, 1.5)[1]
-    result = run(cost, RankIncremental(inner=inner, tol=1e-5, max_rounds=40))
+    result = run(cost, RankIncremental(inner=inner, tol=1e-5, max_iter=40))
     assert result.is_global, result.stopped_by
     assert result.certificate.objective <= minimum * (1 + 1e-5)
 
@@ -165,10 +165,10 @@ def test_strategies_differ_as_their_descriptions_say() -> None:
     rows = {
         name: run(cost, solver).history
         for name, solver in {
-            "exponential": RankIncremental(Exponential()),
-            "linear": RankIncremental(Linear()),
-            "journee": RankIncremental(Linear(), rescale=False),
-            "boosting": RankIncremental(Linear(), inner=None, max_rounds=400),
+            "exponential": RankIncremental(Doubling()),
+            "linear": RankIncremental(OneByOne()),
+            "journee": RankIncremental(OneByOne(), rescale=False),
+            "boosting": RankIncremental(OneByOne(), inner=None, max_iter=400),
         }.items()
     }
     assert [row["rank"] for row in rows["exponential"]][:5] == [0, 1, 3, 7, 15]
@@ -186,7 +186,7 @@ def test_rescaling_the_old_columns_matters() -> None:
     X, Y = rng.standard_normal((40, 5)), rng.random((40, 3)) < 0.5
     loss = MultilabelCoembedding(X, Y)
     ends = {
-        rescale: minimise(loss, 2.0, RankIncremental(Linear(), inner=None, rescale=rescale, max_rounds=15))
+        rescale: minimise(loss, 2.0, RankIncremental(OneByOne(), inner=None, rescale=rescale, max_iter=15))
         for rescale in (True, False)
     }
     assert ends[True].certificate.objective < ends[False].certificate.objective * (1 - 1e-6)
@@ -242,7 +242,7 @@ class Idle:
 def test_rounds_without_progress_end_the_run(factor: float) -> None:
     rng = np.random.default_rng(3)
     loss = MultilabelCoembedding(rng.standard_normal((30, 4)), rng.random((30, 3)) < 0.5)
-    result = minimise(loss, 1.0, RankIncremental(inner=Idle(factor), tol=0.0, max_rounds=500))
+    result = minimise(loss, 1.0, RankIncremental(inner=Idle(factor), tol=0.0, max_iter=500))
     assert "without progress" in result.stopped_by
     assert result.steps < 500
     objectives = [row["objective"] for row in result.history]
@@ -252,7 +252,7 @@ def test_rounds_without_progress_end_the_run(factor: float) -> None:
 def test_numbers_that_are_not_finite_end_the_run() -> None:
     _, cost, _ = regression(6, 10)
     with pytest.raises(DivergedError, match="round 0 left the finite numbers; scale the data"):
-        run(cost, RankIncremental(Exponential(), inner=Idle(np.nan)))
+        run(cost, RankIncremental(Doubling(), inner=Idle(np.nan)))
     # Of more columns no eigenvalues are found.
     with pytest.raises(DivergedError, match="broke down at step 0 or soon after"):
         run(cost, RankIncremental(inner=Idle(np.nan)))
@@ -305,7 +305,7 @@ def test_both_geometries_carry_it() -> None:
     _, cost, minimum = regression(7, 12)
     for manifold in (PSDFixedRank(7, 1), PolarPSD(7, 3)):
         inner = PymanoptSolver("ConjugateGradient", max_iterations=300, min_gradient_norm=1e-10)
-        result = RankIncremental(inner=inner, tol=1e-4, max_rounds=30).run(
+        result = RankIncremental(inner=inner, tol=1e-4, max_iter=30).run(
             Problem(manifold, cost), random_state=0
         )
         assert result.certificate.objective <= minimum * 1.05  # type: ignore[attr-defined]
@@ -320,9 +320,9 @@ def test_both_geometries_carry_it() -> None:
         (lambda: RankIncremental(max_rank=0), "max_rank = 0"),
         (lambda: RankIncremental(growth="fast"), "growth = 'fast'"),  # type: ignore[arg-type]
         (lambda: RankIncremental(inner="newtown"), "inner = 'newtown'"),
-        (lambda: Exponential(factor=1), "factor = 1"),
-        (lambda: Linear(0), "columns = 0"),
-        (lambda: TrustRegions(max_iterations=-1), "max_iterations = -1"),
+        (lambda: Doubling(factor=1), "factor = 1"),
+        (lambda: OneByOne(0), "columns = 0"),
+        (lambda: TrustRegions(max_iter=-1), "max_iterations = -1"),
         (lambda: LBFGS(tol=-1.0), "tol = -1.0"),
         (lambda: MetricRegression(np.array([[np.nan]])), "finite"),
         (lambda: Pairs([0], [3], 3), "from 0 to 2"),
@@ -368,7 +368,7 @@ def test_newton_ends_where_nothing_but_rounding_is_left() -> None:
 def test_factor_solvers_run_alone() -> None:
     """Burer and Monteiro: from a random start over enough columns the minimum is global; over fewer it is not."""
     _, cost, minimum = regression(10, 30)
-    for solver in (LBFGS(max_iterations=5000, tol=1e-9), TrustRegions(tol=1e-9), Hybrid(tol=1e-9)):
+    for solver in (LBFGS(max_iter=5000, tol=1e-9), TrustRegions(tol=1e-9), Hybrid(tol=1e-9)):
         result = solver.run(Problem(PSDFactors(10, 10), cost), random_state=1)
         np.testing.assert_allclose(cost.value(result.point), minimum, rtol=1e-7)
         less = solver.run(Problem(PSDFactors(10, 4), cost), random_state=1)
@@ -376,14 +376,14 @@ def test_factor_solvers_run_alone() -> None:
         assert cost.value(less.point) > 1.5 * minimum
         assert result.steps > 0
         assert result.converged
-    capped = TrustRegions(max_iterations=1).run(Problem(PSDFactors(10, 4), cost), random_state=1)
+    capped = TrustRegions(max_iter=1).run(Problem(PSDFactors(10, 4), cost), random_state=1)
     assert capped.stopped_by == "the budget of 1 steps"
     assert not capped.converged
 
 
 def test_engines_split_exactly() -> None:
     _, cost, _ = regression(12, 30)
-    engine = RankIncremental(Linear()).engine(Problem(PSDFixedRank(12, 1), cost))
+    engine = RankIncremental(OneByOne()).engine(Problem(PSDFixedRank(12, 1), cost))
     assert isinstance(engine, RankEngine)
     start = PSDPoint(np.zeros((12, 0)), np.zeros((0, 0)))
     once, first = engine.load(start), engine.load(start)

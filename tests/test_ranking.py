@@ -239,7 +239,7 @@ def test_the_estimator_learns(sampling: str, init: str) -> None:
 
 def test_save_load_partial_fit_and_warm_start(tmp_path: Path) -> None:
     X, Y = multilabel_digits()
-    model = LoretaLabelRanker(rank=6, max_iter=2, random_state=0, warm_start=True).fit(X, Y)
+    model = LoretaLabelRanker(rank=6, n_epochs=2, random_state=0, warm_start=True).fit(X, Y)
     model.save(tmp_path / "model.npz")
     loaded = LoretaLabelRanker.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
@@ -275,7 +275,7 @@ def test_bad_input_is_named_before_work_starts() -> None:
         ({"sampling": "top"}, "sampling = 'top' is unknown; choose one of exact, warp"),
         ({"max_iter": 0}, "max_iter = 0 must be a positive integer"),
         ({"retraction": "qr"}, "retraction = 'qr' is unknown"),
-        ({"rank": 15}, "rank k = 15 is out of range for 14 × 64 matrices; choose 1 to 14"),
+        ({"rank": 15}, "rank = 15 is out of range for 14 × 64 matrices; choose 1 to 14"),
         ({"top_k": 15}, "top_k = 15 must be an integer of at least 1 and at most 14"),
         ({"init": "ones"}, "init = 'ones' is unknown"),
         ({"step_size": -1.0}, "must be a positive number"),
@@ -294,7 +294,7 @@ def test_bad_input_is_named_before_work_starts() -> None:
 
 def test_scikit_learn_tools_take_the_estimator() -> None:
     X, Y = multilabel_digits()
-    model = LoretaLabelRanker(rank=3, max_iter=1, random_state=0)
+    model = LoretaLabelRanker(rank=3, n_epochs=1, random_state=0)
     with pytest.raises(NotFittedError):
         model.predict(X)
     search = GridSearchCV(clone(model), {"rank": [1, 6]}, cv=3).fit(X, Y)
@@ -320,7 +320,7 @@ def test_runs_resume_to_the_bit(tmp_path: Path) -> None:
     X, Y = make_data(np.random.default_rng(0), 6, 5)
     cost, manifold = WarpRanking(X, Y), FixedRankEmbedded(6, 5, 2)
     problem, checkpoint = Problem(manifold, cost), Checkpoint(tmp_path / "state.npz")
-    solver = SGD(0.02, n_steps=600, sampler=epochs(cost))
+    solver = SGD(0.02, max_iter=600, sampler=epochs(cost))
     whole = solver.run(problem, manifold.identity(), random_state=1, checkpoint=checkpoint)
     again = solver.run(problem, manifold.identity(), random_state=1, checkpoint=checkpoint)
     np.testing.assert_array_equal(manifold.to_dense(again.point), manifold.to_dense(whole.point))

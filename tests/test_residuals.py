@@ -134,7 +134,7 @@ def test_directions_that_are_not_tangent() -> None:
     np.testing.assert_allclose(forward(D), (3 * (W - square) ** 2 * dense(D)).ravel(), rtol=1e-11)
 
 
-SOLVER = LevenbergMarquardt(max_iterations=6)
+SOLVER = LevenbergMarquardt(max_iter=6)
 
 
 @parametrize_with_laws([(SOLVER, ENTRIES), (SOLVER, Problem(RIGID, AutomaticResiduals(rigid)))], seeds=[0])

@@ -109,7 +109,7 @@ def test_similarity_rivals_follow_plain_numpy(
     X = rng.standard_normal((30, N)) if dense else rows(rng, 30, N)
     cost = TripletSum(X, X)
     schedule = rng.integers(30, size=(100, 3))
-    rule = solver(eta, n_steps=100, sampler=Uniform(30))
+    rule = solver(eta, max_iter=100, sampler=Uniform(30))
     start = manifold.random_point(rng)
     end = end_of(rule, Problem(manifold, cost), start, schedule, eta)
     table = cost.left.toarray()
@@ -134,7 +134,7 @@ def test_lego_solves_its_problem_at_every_pair() -> None:
     near, far = distance_targets(cost.left)
     assert near < far
     eta, M = 0.3, np.eye(5)
-    engine = Lego(eta, n_steps=1, sampler=Uniform(30)).engine(Problem(Euclidean(5, 5), cost))
+    engine = Lego(eta, max_iter=1, sampler=Uniform(30)).engine(Problem(Euclidean(5, 5), cost))
     moves = 0
     for triplet in rng.integers(30, size=(60, 3)):
         end = engine.dump(engine.advance(engine.load(M), triplet[None], np.array([eta])))
@@ -189,7 +189,7 @@ def test_label_passive_aggressive_follows_plain_numpy(labelled: tuple) -> None:
     X, Y, cost, schedule = labelled
     manifold, C = FixedRankEmbedded(7, 10, K), 0.1
     start = manifold.random_point(np.random.default_rng(3))
-    solver = LabelPassiveAggressive(C, n_steps=1, sampler=Uniform(40))
+    solver = LabelPassiveAggressive(C, max_iter=1, sampler=Uniform(40))
     end = end_of(solver, Problem(manifold, cost), start, schedule, C)
     A, B = start.balanced_factors()
     for (row,) in schedule:
@@ -212,7 +212,7 @@ def test_full_rank_perceptrons_follow_plain_numpy(labelled: tuple, solver: Any) 
     X, Y, cost, schedule = labelled
     eta, p = 0.1, (2.0 if solver is MatrixPerceptron else 2 * np.log(10))
     end = end_of(
-        solver(eta, n_steps=1, sampler=Uniform(40)),
+        solver(eta, max_iter=1, sampler=Uniform(40)),
         Problem(Euclidean(7, 10), cost), np.zeros((7, 10)), schedule, eta,
     )  # fmt: skip
     theta = np.zeros((7, 10))
@@ -254,23 +254,23 @@ def test_rivals_refuse_what_they_are_not_defined_for() -> None:
         with pytest.raises(
             InvalidInputError, match=f"{solver.__name__} is defined for a TripletSum with the hinge"
         ):
-            solver(0.1, n_steps=5, sampler=sampler).engine(
+            solver(0.1, max_iter=5, sampler=sampler).engine(
                 Problem(Euclidean(N, N), TripletSum(X, X, logistic))
             )
     for solver in (PSDGradientDescent, Oasis, Lego):
         with pytest.raises(InvalidInputError, match=f"{solver.__name__} compares rows of one matrix"):
-            solver(0.1, n_steps=5, sampler=sampler).engine(Problem(Euclidean(N, N), TripletSum(X, Z)))
+            solver(0.1, max_iter=5, sampler=sampler).engine(Problem(Euclidean(N, N), TripletSum(X, Z)))
     warp = WarpRanking(X, rng.random((20, 4)) < 0.5)
     with pytest.raises(
         InvalidInputError, match="MatrixPerceptron is defined for LabelRanking, got WarpRanking"
     ):
-        MatrixPerceptron(0.1, n_steps=5, sampler=sampler).engine(Problem(Euclidean(4, N), warp))
+        MatrixPerceptron(0.1, max_iter=5, sampler=sampler).engine(Problem(Euclidean(4, N), warp))
 
 
 def test_divergence_names_the_step() -> None:
     rng = np.random.default_rng(7)
     X = 10 * rng.standard_normal((20, N))
     manifold, table = PSDFixedRank(N, K), rng.integers(20, size=(500, 3))
-    solver = PSDGradientDescent(1e3, n_steps=500, sampler=Uniform(table))
+    solver = PSDGradientDescent(1e3, max_iter=500, sampler=Uniform(table))
     with pytest.raises(DivergedError, match=r"the run diverged at step \d+ \(step size 1e\+03\)"):
         solver.run(Problem(manifold, TripletSum(X, X)), random_state=0)

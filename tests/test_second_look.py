@@ -52,7 +52,7 @@ def test_complex_numbers_are_refused_in_gradients_and_starts() -> None:
             return -D @ point + 1j
 
     problem = Problem(Grassmann(7, 2), Turned())
-    for run in (check_cost, lambda problem: SGD(0.02, n_steps=20).run(problem, random_state=0)):
+    for run in (check_cost, lambda problem: SGD(0.02, max_iter=20).run(problem, random_state=0)):
         with pytest.raises(InvalidInputError, match="the gradient of Turned is complex"):
             run(problem)
     with pytest.raises(InvalidInputError, match=r"initial point .*(complex|real)"):
@@ -79,11 +79,11 @@ def test_data_that_were_exchanged_do_not_reach_a_loop() -> None:
     problem = Problem(FixedRankEmbedded(9, 7, 3), pairs())
     problem.cost.left = sp.csc_array(np.ones((40, 9)))  # type: ignore[attr-defined]
     with pytest.raises(InvalidInputError, match="left is no CSR array"):
-        SGD(0.02, n_steps=10).run(problem, random_state=0)
+        SGD(0.02, max_iter=10).run(problem, random_state=0)
     problem = Problem(FixedRankEmbedded(9, 7, 3), pairs())
     problem.cost.left.indices[0] = 500  # type: ignore[attr-defined]
     with pytest.raises(InvalidInputError, match="left is a damaged csr matrix"):
-        SGD(0.02, n_steps=10).run(problem, random_state=0)
+        SGD(0.02, max_iter=10).run(problem, random_state=0)
 
 
 def test_a_code_put_on_a_retraction_is_no_kernel() -> None:
@@ -92,7 +92,7 @@ def test_a_code_put_on_a_retraction_is_no_kernel() -> None:
     problem, moved = Problem(FixedRankEmbedded(9, 7, 3), pairs()), SecondOrder()
     moved.kernel = 1  # type: ignore[misc]
     ends = [
-        SGD(0.02, n_steps=50, retraction=moved, engine=engine).run(problem, random_state=0).point
+        SGD(0.02, max_iter=50, retraction=moved, engine=engine).run(problem, random_state=0).point
         for engine in ("auto", "reference")
     ]
     np.testing.assert_allclose(ends[0].S, ends[1].S, rtol=1e-12)

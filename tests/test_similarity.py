@@ -32,7 +32,7 @@ def quick(**changes: object) -> LoretaSimilarity:
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks([LoretaSimilarity(n_triplets=500)])
+@parametrize_with_checks([LoretaSimilarity(max_iter=500)])
 def test_scikit_learn_contract(estimator: LoretaSimilarity, check: object) -> None:
     check(estimator)  # type: ignore[operator]
 
@@ -83,7 +83,7 @@ def test_partial_fit_goes_on_and_gathers_classes(digits: tuple[np.ndarray, np.nd
     model.partial_fit(X[y < 5], y[y < 5])
     steps = model.n_steps_
     assert steps == 10 * np.sum(y < 5)
-    model.partial_fit(X[y >= 5], y[y >= 5], n_triplets=500)
+    model.partial_fit(X[y >= 5], y[y >= 5], max_iter=500)
     assert model.n_steps_ == steps + 500
     np.testing.assert_array_equal(model.classes_, np.arange(10))
 
@@ -145,7 +145,7 @@ def test_swapping_the_retraction_changes_the_path(
 @each_row(
     ("changes", "sentence"),
     [
-        ({"rank": 65}, r"rank k = 65 is out of range for 64 × 64 matrices; choose 1 to 64"),
+        ({"rank": 65}, r"rank = 65 is out of range for 64 × 64 matrices; choose 1 to 64"),
         ({"rank": 0}, r"rank = 0 must be a positive integer"),
         ({"step_size": -1.0}, r"step_size = -1.0 must be a positive number"),
         ({"step_size": "big"}, r"step_size = 'big' must be a positive number"),
@@ -237,7 +237,7 @@ def test_rivals_follow_their_formulas(solver: type, step: object, eta: float) ->
     manifold = FixedRankEmbedded(25, 25, 4)
     start = manifold.random_point(rng)
     sampler = ClassTriplets(y)
-    result = solver(eta, n_steps=500, sampler=sampler).run(
+    result = solver(eta, max_iter=500, sampler=sampler).run(
         Problem(manifold, TripletSum(X, X)), start, random_state=5
     )
     schedule = sampler.draw(np.random.default_rng([5, 1, 0]), 0, sampler.block_size)[:500]
@@ -260,7 +260,7 @@ def test_batches_of_triplets() -> None:
 
 def test_psd_similarities_are_inner_products(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     X, y = digits
-    model = LoretaSimilarity(rank=6, psd=True, step_size=3.0, n_triplets=5000, random_state=0).fit(X, y)
+    model = LoretaSimilarity(rank=6, psd=True, step_size=3.0, max_iter=5000, random_state=0).fit(X, y)
     np.testing.assert_array_equal(model.transform(X), model.transform_queries(X))
     scores = model.similarity(X[:20], X[:20])
     np.testing.assert_allclose(scores, scores.T, atol=1e-12)
@@ -269,11 +269,11 @@ def test_psd_similarities_are_inner_products(digits: tuple[np.ndarray, np.ndarra
     loaded = LoretaSimilarity.load(tmp_path / "psd.npz")
     assert loaded.psd
     np.testing.assert_allclose(loaded.similarity(X[:20], X[:20]), scores)
-    general = LoretaSimilarity(rank=6, step_size=3.0, n_triplets=5000, random_state=0).fit(X, y)
+    general = LoretaSimilarity(rank=6, step_size=3.0, max_iter=5000, random_state=0).fit(X, y)
     asymmetry = general.similarity(X[:20], X[:20])
     assert np.abs(asymmetry - asymmetry.T).max() > 1e-3
     projected = LoretaSimilarity(
-        rank=6, psd=True, retraction="metric-projection", n_triplets=200, random_state=0
+        rank=6, psd=True, retraction="metric-projection", max_iter=200, random_state=0
     )
     assert projected.fit(X, y).model_.point.rank == 6  # type: ignore[union-attr]
     with pytest.raises(

@@ -41,7 +41,7 @@ def dense(result: object) -> np.ndarray:
 
 @pytest.mark.parametrize(("engine", "n_steps"), [("reference", 400), ("compiled", 3000)])
 def test_the_result_depends_on_the_seed_alone(engine: str, n_steps: int, tmp_path: Path) -> None:
-    solver = SGD(0.02, n_steps=n_steps, engine=engine)
+    solver = SGD(0.02, max_iter=n_steps, engine=engine)
     plain = dense(solver.run(PROBLEM, random_state=1))
     recorder = Recorder({"cost": PROBLEM.cost.value}, first=7, ratio=1.5)
     watched = solver.run(
@@ -54,7 +54,7 @@ def test_the_result_depends_on_the_seed_alone(engine: str, n_steps: int, tmp_pat
 def test_a_run_lowers_the_cost_and_tells_how(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     recorder = Recorder({"cost": PROBLEM.cost.value}, first=100, ratio=3, log=log)
-    result = SGD(0.02, n_steps=2000).run(PROBLEM, random_state=0, recorder=recorder)
+    result = SGD(0.02, max_iter=2000).run(PROBLEM, random_state=0, recorder=recorder)
     assert [row["step"] for row in result.history] == [0, 100, 300, 900, 2000]
     assert result.history[-1]["cost"] < 0.2 * result.history[0]["cost"]
     assert [json.loads(line) for line in log.read_text().splitlines()] == result.history
@@ -67,7 +67,7 @@ def test_the_clock_stops_while_measuring() -> None:
         time.sleep(0.05)
         return 0.0
 
-    result = SGD(0.02, n_steps=500).run(
+    result = SGD(0.02, max_iter=500).run(
         PROBLEM, random_state=0, recorder=Recorder({"slow": slow}, at=range(10, 110, 10))
     )
     assert len(result.history) == 12
@@ -79,7 +79,7 @@ def test_a_stop_rule_ends_the_run() -> None:
         return "three measurements" if len(rows) == 3 else None
 
     recorder = Recorder({"cost": PROBLEM.cost.value}, at=[10, 20, 30])
-    result = SGD(0.02, n_steps=500).run(PROBLEM, random_state=0, recorder=recorder, stop=stop)
+    result = SGD(0.02, max_iter=500).run(PROBLEM, random_state=0, recorder=recorder, stop=stop)
     assert (result.steps, result.stopped_by) == (20, "three measurements")
 
 
@@ -87,14 +87,14 @@ def test_step_size_rules() -> None:
     t = np.arange(5)
     np.testing.assert_allclose(InverseTime(2.0, 0.5)(t), 2 / (1 + 0.5 * t))
     np.testing.assert_allclose(InverseSqrt(2.0)(t), 2 / np.sqrt(t + 1))
-    by_rule = SGD(InverseTime(0.05, 0.01), n_steps=300).run(PROBLEM, random_state=0)
-    by_hand = SGD(lambda t: 0.05 / (1 + 0.01 * t), n_steps=300).run(PROBLEM, random_state=0)
+    by_rule = SGD(InverseTime(0.05, 0.01), max_iter=300).run(PROBLEM, random_state=0)
+    by_hand = SGD(lambda t: 0.05 / (1 + 0.01 * t), max_iter=300).run(PROBLEM, random_state=0)
     np.testing.assert_array_equal(dense(by_rule), dense(by_hand))
     for rule in (lambda t: -1.0 * (t + 1), lambda t: np.full(len(t), np.nan)):
         with pytest.raises(InvalidInputError, match=r"at step 0; step sizes must be finite and not negative"):
-            SGD(rule, n_steps=10).run(PROBLEM)
+            SGD(rule, max_iter=10).run(PROBLEM)
     with pytest.raises(InvalidInputError, match=r"one number per step"):
-        SGD(lambda t: 0.1, n_steps=10).run(PROBLEM)
+        SGD(lambda t: 0.1, max_iter=10).run(PROBLEM)
     with pytest.raises(InvalidInputError, match=r"InverseTime: b = 0 must be a positive number"):
         InverseTime(1.0, 0)
 
@@ -109,7 +109,7 @@ def test_samplers() -> None:
     table = np.arange(12).reshape(4, 3)
     drawn = Uniform(table).draw(rng, 0, 1000)
     np.testing.assert_array_equal(np.unique(drawn, axis=0), table)
-    mine = SGD(0.02, n_steps=400, sampler=lambda rng, start, size: np.full((size, 1), 4))
+    mine = SGD(0.02, max_iter=400, sampler=lambda rng, start, size: np.full((size, 1), 4))
     found = mine.run(PROBLEM, random_state=0).point
     losses = PROBLEM.cost.term_values(found, np.arange(60))  # type: ignore[attr-defined]
     assert losses[4] < 1e-3 * losses.mean()
@@ -117,15 +117,15 @@ def test_samplers() -> None:
         InvalidInputError,
         match=r"float64 of shape \(9,\); 9 steps need integers of shape \(9, 1\)",
     ):
-        SGD(0.1, n_steps=9, sampler=lambda rng, start, size: np.zeros(size)).run(PROBLEM)
+        SGD(0.1, max_iter=9, sampler=lambda rng, start, size: np.zeros(size)).run(PROBLEM)
     with pytest.raises(
         InvalidInputError, match=r"batch_size = 61 must be an integer of at least 1 and at most 60"
     ):
-        SGD(0.1, n_steps=9, batch_size=61).run(PROBLEM)
+        SGD(0.1, max_iter=9, batch_size=61).run(PROBLEM)
 
 
 def test_batches_run_on_the_reference_engine() -> None:
-    whole = SGD(0.001, n_steps=300, batch_size=60, sampler=None).run(PROBLEM, random_state=0)
+    whole = SGD(0.001, max_iter=300, batch_size=60, sampler=None).run(PROBLEM, random_state=0)
     assert PROBLEM.cost.value(whole.point) < PROBLEM.cost.value(PROBLEM.manifold.random_point(0))
     with pytest.raises(
         MissingCapabilityError, match=r"'compiled' is not available: a step looks at 60 terms"
@@ -153,7 +153,7 @@ def test_a_new_retraction_and_a_new_loss_run_at_once() -> None:
     problem = Problem(PROBLEM.manifold, cost)
     found = {
         (engine, type(retraction).__name__): dense(
-            SGD(0.02, n_steps=400, engine=engine, retraction=retraction).run(problem, random_state=0)
+            SGD(0.02, max_iter=400, engine=engine, retraction=retraction).run(problem, random_state=0)
         )
         for engine, retraction in (
             ("compiled", SecondOrder()),
@@ -168,7 +168,7 @@ def test_a_new_retraction_and_a_new_loss_run_at_once() -> None:
 
 def test_swapping_the_retraction_changes_the_path() -> None:
     paths = [
-        dense(SGD(0.03, n_steps=400, retraction=retraction).run(PROBLEM, random_state=0))
+        dense(SGD(0.03, max_iter=400, retraction=retraction).run(PROBLEM, random_state=0))
         for retraction in (None, SecondOrder(), MetricProjection())
     ]
     np.testing.assert_array_equal(paths[0], paths[1])
@@ -183,12 +183,12 @@ def test_divergence_is_an_error_with_the_step_and_without_warnings(
 ) -> None:
     checkpoint = Checkpoint(tmp_path / "c.npz", every_seconds=0)
     with pytest.raises(DivergedError, match=r"diverged.*step") as caught:
-        SGD(eta, n_steps=5000, engine=engine).run(PROBLEM, random_state=0, checkpoint=checkpoint)
+        SGD(eta, max_iter=5000, engine=engine).run(PROBLEM, random_state=0, checkpoint=checkpoint)
     assert 0 <= caught.value.step < 10
 
     def ends_at_a_point(n_steps: int) -> bool:
         try:
-            end = SGD(eta, n_steps=n_steps, engine=engine).run(PROBLEM, random_state=0).point
+            end = SGD(eta, max_iter=n_steps, engine=engine).run(PROBLEM, random_state=0).point
         except DivergedError:
             return False
         assert all(np.isfinite(part).all() for part in (end.U, end.S, end.V))
@@ -216,7 +216,7 @@ def test_bad_input_is_named() -> None:
             Problem(FixedRankEmbedded(4, 4, 2), TripletSum(rows, rows))
         ),
         r"has no total value": lambda: TripletSum(rows, rows).value(FixedRankEmbedded(4, 4, 2).identity()),
-        r"n_steps = -1 must be an integer": lambda: SGD(0.1, n_steps=-1),
+        r"n_steps = -1 must be an integer": lambda: SGD(0.1, max_iter=-1),
         r"random_state = 'x' must be": lambda: SGD(0.1).run(PROBLEM, random_state="x"),  # type: ignore[arg-type]
         r"ratio = 1.0 must be a number above 1": lambda: Recorder(ratio=1.0),
         r"must be FromPymanopt|initial point is not on": lambda: SGD(0.1).run(PROBLEM, np.eye(3)),
@@ -229,12 +229,12 @@ def test_bad_input_is_named() -> None:
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path / "c.npz")
-    SGD(0.02, n_steps=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
+    SGD(0.02, max_iter=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
     with pytest.raises(InvalidInputError, match=r"belongs to another run: its seed is 0, not 1"):
-        SGD(0.02, n_steps=100).run(PROBLEM, random_state=1, checkpoint=checkpoint)
+        SGD(0.02, max_iter=100).run(PROBLEM, random_state=1, checkpoint=checkpoint)
     start = PROBLEM.manifold.random_point(np.random.default_rng(9))
     with pytest.raises(InvalidInputError, match=r"belongs to another run: its initial point is random"):
-        SGD(0.02, n_steps=100).run(PROBLEM, start, random_state=0, checkpoint=checkpoint)
+        SGD(0.02, max_iter=100).run(PROBLEM, start, random_state=0, checkpoint=checkpoint)
 
 
 def decaying(t: np.ndarray) -> np.ndarray:
@@ -245,20 +245,20 @@ def test_what_the_checkpoint_of_a_function_belongs_to(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path / "c.npz")
     same = lambda t: 0.02 / (1 + 0.01 * t)  # noqa: E731 - another object of another name
     same.__name__ = "decaying"
-    found = SGD(decaying, n_steps=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
-    again = SGD(same, n_steps=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
+    found = SGD(decaying, max_iter=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
+    again = SGD(same, max_iter=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
     np.testing.assert_array_equal(dense(found), dense(again))
     other = lambda t: 0.01 / (1 + 0.01 * t)  # noqa: E731
     other.__name__ = "decaying"
     with pytest.raises(InvalidInputError, match=r"its solver.step_size is"):
-        SGD(other, n_steps=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
+        SGD(other, max_iter=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
 
 
 def test_damaged_checkpoints_are_never_believed(tmp_path: Path) -> None:
     path = tmp_path / "c.npz"
 
     def run() -> np.ndarray:
-        return dense(SGD(0.02, n_steps=100).run(PROBLEM, random_state=0, checkpoint=Checkpoint(path)))
+        return dense(SGD(0.02, max_iter=100).run(PROBLEM, random_state=0, checkpoint=Checkpoint(path)))
 
     expected, content = run(), path.read_bytes()
     for damaged in (b"", b"hello", content[: len(content) // 2], content[:-30]):
@@ -282,7 +282,7 @@ def test_damaged_checkpoints_are_never_believed(tmp_path: Path) -> None:
 
 def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = Checkpoint(tmp_path / "c.npz")
-    SGD(0.02, n_steps=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
+    SGD(0.02, max_iter=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
     before = (tmp_path / "c.npz").read_bytes()
 
     def full(descriptor: int) -> None:
@@ -290,6 +290,6 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StorageError, match=r"No space left on device; what was saved before is untouched"):
-        SGD(0.02, n_steps=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
+        SGD(0.02, max_iter=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
     assert (tmp_path / "c.npz").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["c.npz"]

@@ -103,8 +103,8 @@ PLACES = [
     Problem(Product([Grassmann(6, 2), Euclidean(4, 1)]), Pair()),
 ]  # fmt: skip
 SOLVERS = [
-    SGD(1e-3, momentum=0.9, n_steps=60), SGD(1e-3, average=True, n_steps=60), SVRG(1e-3, n_steps=60),
-    SRG(1e-3, n_steps=60, batch_size=3), Adam(1e-2, n_steps=60), Adam(1e-2, amsgrad=True, average=20, n_steps=60),
+    SGD(1e-3, momentum=0.9, max_iter=60), SGD(1e-3, average=True, max_iter=60), SVRG(1e-3, max_iter=60),
+    SRG(1e-3, max_iter=60, batch_size=3), Adam(1e-2, max_iter=60), Adam(1e-2, amsgrad=True, average=20, max_iter=60),
 ]  # fmt: skip
 AVERAGED = [one for one in SOLVERS if one.average is not False]
 
@@ -166,8 +166,8 @@ def test_factors_of_products_have_step_sizes_of_their_own() -> None:
 def test_reduced_variance_leads_to_the_minimum_with_constant_steps(kind: Any, place: Problem) -> None:
     length = {"FLAT": 0.02, "SUBSPACE": 0.01}["FLAT" if place is FLAT else "SUBSPACE"]
     n_steps = 4000 if place is FLAT else 8000
-    found = kind(length, n_steps=n_steps).run(place, random_state=0).point
-    plain = SGD(length, n_steps=n_steps, engine="reference").run(place, random_state=0).point
+    found = kind(length, max_iter=n_steps).run(place, random_state=0).point
+    plain = SGD(length, max_iter=n_steps, engine="reference").run(place, random_state=0).point
     gradients = [place.manifold.norm(x, place.riemannian_gradient(x)) for x in (found, plain)]
     assert gradients[0] < 1e-8
     assert gradients[1] > 1e-2
@@ -205,7 +205,7 @@ def test_averages() -> None:
     apart = [
         np.mean([
             scipy.linalg.subspace_angles(
-                SGD(0.02, n_steps=2000, average=one, engine="reference").run(SUBSPACE, random_state=seed).point, best
+                SGD(0.02, max_iter=2000, average=one, engine="reference").run(SUBSPACE, random_state=seed).point, best
             ).max()
             for seed in range(3)
         ])

@@ -14,7 +14,7 @@ from problems.ranking.rivals import MatrixPerceptron
 from rmopt import Problem
 from rmopt.core import Cost, Graph, InvalidInputError, MissingCapabilityError, RmoptError, WholeCost
 from rmopt.costs import GossipCost, Loss
-from rmopt.engines import CoordinateEngine, ReferenceEngine
+from rmopt.engines import CoordinateReference, ReferenceEngine
 from rmopt.engines.choose import TWINS
 from rmopt.kernels import losses as kernels
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Power
@@ -77,7 +77,7 @@ def test_the_compositions_have_every_compiled_engine() -> None:
         solver = one.solver(0.05, engine="compiled", retraction=one.retraction, **dict(one.options))
         found.add(type(solver.engine(Problem(one.manifold, one.cost))))
         close(one.end("compiled"), one.end("reference"), name)
-    assert found == {*TWINS[ReferenceEngine], *TWINS[CoordinateEngine]}
+    assert found == {*TWINS[ReferenceEngine], *TWINS[CoordinateReference]}
 
 
 @pytest.mark.parametrize("name", COMPOSITIONS)
@@ -166,10 +166,10 @@ TARGET = np.linspace(-1.0, 1.0, 63).reshape(9, 7)
 def test_sgd_takes_any_cost(cost: Cost) -> None:
     manifold = FixedRankEmbedded(9, 7, 3)
     batch = 9 if isinstance(cost, strangers.Residual) else 1
-    solver = SGD(0.1, n_steps=100, sampler=ShuffledEpochs(batch, batch))
+    solver = SGD(0.1, max_iter=100, sampler=ShuffledEpochs(batch, batch))
     start = manifold.random_point(np.random.default_rng(0))
     end = solver.run(Problem(manifold, cost), start, random_state=0).point
-    expected = SGD(0.1, n_steps=100).run(Problem(manifold, WholeCost(cost)), start).point
+    expected = SGD(0.1, max_iter=100).run(Problem(manifold, WholeCost(cost)), start).point
     close(manifold.to_dense(end), manifold.to_dense(expected))
     assert cost.value(end) < 0.1 * cost.value(start)
 
@@ -179,7 +179,7 @@ def test_manifolds_of_pymanopt_run(manifold: Any) -> None:
     start = manifold.random_point(np.random.default_rng(0))
     target = manifold.random_point(np.random.default_rng(1))
     costs = strangers.Whole(target), strangers.by_autograd(target, factors=False)
-    ends = [SGD(0.05, n_steps=50).run(Problem(manifold, cost), start).point for cost in costs]
+    ends = [SGD(0.05, max_iter=50).run(Problem(manifold, cost), start).point for cost in costs]
     close(*ends)
     assert costs[0].value(ends[0]) < costs[0].value(start)
 
@@ -208,8 +208,8 @@ def test_schedules_of_what_is_not_there(name: str) -> None:
     problem = Problem(composition.manifold, composition.cost)
     sampler, said = strangers.Wild(function), set()
     for solver in (
-        SGD(0.05, n_steps=20, sampler=sampler, engine="compiled"),
-        SGD(0.05, n_steps=20, sampler=sampler, engine="reference"),
+        SGD(0.05, max_iter=20, sampler=sampler, engine="compiled"),
+        SGD(0.05, max_iter=20, sampler=sampler, engine="reference"),
     ):
         with pytest.raises(InvalidInputError, match=sentence) as caught:
             solver.run(problem, random_state=0)
@@ -238,7 +238,7 @@ def test_schedules_of_other_solvers(value: int) -> None:
             "terms from {0} to {0}, and there are 40",
         ),
         (
-            MatrixPerceptron(0.1, n_steps=5, sampler=draw(1)),
+            MatrixPerceptron(0.1, max_iter=5, sampler=draw(1)),
             Problem(Euclidean(7, 9), ranking.cost),
             "terms from {0} to {0}, and there are 30",
         ),
@@ -255,7 +255,7 @@ def test_step_sizes_that_are_none(name: str) -> None:
     composition = COMPOSITIONS["bilinear"]
     for rule in (function, strangers.Loose(function)):
         with pytest.raises(InvalidInputError, match=sentence):
-            SGD(rule, n_steps=20).run(Problem(composition.manifold, composition.cost))
+            SGD(rule, max_iter=20).run(Problem(composition.manifold, composition.cost))
 
 
 def test_a_batch_size_does_not_contradict_the_sampler() -> None:
@@ -270,24 +270,24 @@ def test_a_batch_size_does_not_contradict_the_sampler() -> None:
 def test_arguments_of_solvers() -> None:
     sizes = np.int64(5), np.int32(5)
     for n in sizes:
-        assert SGD(0.1, n_steps=n, batch_size=n).n_steps == 5
-        assert CoordinateDescent(n_steps=n).budget(None) == 5  # type: ignore[arg-type]
-        assert Gossip(0.1, n_steps=n).budget(None) == 5  # type: ignore[arg-type]
-        assert ManifoldIdentification(0.1, inner_step_size=0.1, inner_steps=n, n_steps=n).n_steps == 5
+        assert SGD(0.1, max_iter=n, batch_size=n).n_steps == 5
+        assert CoordinateDescent(max_iter=n).budget(None) == 5  # type: ignore[arg-type]
+        assert Gossip(0.1, max_iter=n).budget(None) == 5  # type: ignore[arg-type]
+        assert ManifoldIdentification(0.1, inner_step_size=0.1, inner_steps=n, max_iter=n).n_steps == 5
         assert Uniform(n, n).batch_size == 5
     for wrong in (np.inf, np.nan, "x", True, -1, 2.5, [1]):
         for make in (
-            lambda value: SGD(0.1, n_steps=value), lambda value: SGD(0.1, batch_size=value),
-            lambda value: CoordinateDescent(n_steps=value), lambda value: Gossip(0.1, n_steps=value),
+            lambda value: SGD(0.1, max_iter=value), lambda value: SGD(0.1, batch_size=value),
+            lambda value: CoordinateDescent(max_iter=value), lambda value: Gossip(0.1, max_iter=value),
             lambda value: Uniform(10, value), lambda value: Uniform(value),
-            lambda value: ManifoldIdentification(0.1, inner_step_size=0.1, n_steps=value),
+            lambda value: ManifoldIdentification(0.1, inner_step_size=0.1, max_iter=value),
         ):  # fmt: skip
             with pytest.raises(InvalidInputError):
                 make(wrong)
     for wrong in (np.inf, np.nan, "x", True, -1, [1], 1j):
         for make in (
             lambda value: SGD(value), lambda value: CoordinateDescent(value),
-            lambda value: CoordinateDescent(tol=value), lambda value: Gossip(0.1, n_updates=value),
+            lambda value: CoordinateDescent(tol=value), lambda value: Gossip(0.1, n_epochs=value),
             lambda value: Gossip(0.1, scales=[value]),
             lambda value: ManifoldIdentification(0.1, inner_step_size=value),
         ):  # fmt: skip
@@ -343,7 +343,8 @@ def test_gossip_does_what_its_cost_says() -> None:
         cost = GossipCost(usual.cost.tasks, Graph.path(4), 1.0, manifold)  # type: ignore[attr-defined]
         problem = Problem(Power(manifold, 4), cost)
         found = [
-            one.run(problem, start, random_state=0) for one in (Gossip(0.1, n_steps=30), SGD(0.1, n_steps=30))
+            one.run(problem, start, random_state=0)
+            for one in (Gossip(0.1, max_iter=30), SGD(0.1, max_iter=30))
         ]
         close(*(np.stack(list(result.point)) for result in found))
         ends.append(np.stack(list(found[0].point)))
@@ -360,7 +361,7 @@ def test_subclasses_are_left_to_solvers_that_call_them(role: str) -> None:
     if role == "cost":
         sampler = Uniform(30)
         cases.append(
-            (MatrixPerceptron(0.1, n_steps=5, sampler=sampler), Problem(Euclidean(7, 9), ranking.cost))
+            (MatrixPerceptron(0.1, max_iter=5, sampler=sampler), Problem(Euclidean(7, 9), ranking.cost))
         )
     for solver, problem in cases:
         parts = {"manifold": problem.manifold, "cost": problem.cost}

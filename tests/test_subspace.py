@@ -201,12 +201,12 @@ def test_gossip_on_other_graphs_with_own_clocks_and_a_checkpoint(tmp_path: Path)
     ratings, _ = low_rank()
     for graph in ("ring", "star", "erdos-renyi", [(0, 1), (1, 2), (2, 3), (1, 3)]):
         model = GossipMatrixCompletion(
-            3, 4, lam=0.0, graph=graph, clock="own", n_updates=100, init="independent", random_state=0
+            3, 4, lam=0.0, graph=graph, clock="own", n_epochs=100, init="independent", random_state=0
         ).fit(ratings)
         assert model.disagreement_ < 0.05
         assert model.rmse(ratings) < 0.05
     path = tmp_path / "gossip.npz"
-    saved = GossipMatrixCompletion(3, 4, n_updates=10, checkpoint=path, random_state=0).fit(ratings)
+    saved = GossipMatrixCompletion(3, 4, n_epochs=10, checkpoint=path, random_state=0).fit(ratings)
     assert path.is_file()
     again = clone(saved).fit(ratings)
     assert np.array_equal(again.components_, saved.components_)
@@ -222,7 +222,7 @@ def test_d_lmafit_converges_and_gossip_is_ahead_of_it() -> None:
         errors.append(shares.train_mse(result.point))
     assert errors[0] > 10.0 * errors[1] > 100.0 * errors[2]
     assert problem.cost.gaps(result.point).max() < 1e-3  # type: ignore[attr-defined]
-    ours = gossip(shares.tasks, 2, GossipPlan(1.0, "parallel", n_updates=50, init="independent"), 0)
+    ours = gossip(shares.tasks, 2, GossipPlan(1.0, "parallel", n_epochs=50, init="independent"), 0)
     # 77 updates of each agent against 100.
     assert shares.train_mse(ours.points) < 0.5 * errors[1]
     cost = GossipCost(MatrixCompletion(low_rank()[0], 4, 0.1), Graph.path(4), 0.0, Grassmann(40, 2))
@@ -247,7 +247,7 @@ def test_rtrmc_meets_an_independent_optimum() -> None:
     known, Y, _ = instance(7)
     cost = MatrixCompletion(table(known, Y), 1, 0.1)
     problem = Problem(Grassmann(M, R), cost)
-    ours = RTRMC(R, max_iterations=100, tol=0.0).learn(cost, None, 0)
+    ours = RTRMC(R, max_iter=100, tol=0.0).learn(cost, None, 0)
     rng = np.random.default_rng(0)
 
     def factors(x: np.ndarray) -> float:
@@ -270,7 +270,7 @@ def test_batch_methods_are_measured_stopped_and_gone_on_with(make: Any, tmp_path
 
     def run(budget: int, **options: Any) -> Any:
         problem = Problem(manifold, MatrixCompletion(table(known, Y), 1, 0.1))
-        solver = make(R, max_iterations=budget, tol=1e-9).solver(manifold)
+        solver = make(R, max_iter=budget, tol=1e-9).solver(manifold)
         return solver.run(problem, start, random_state=0, **options)
 
     cost = MatrixCompletion(table(known, Y), 1, 0.1)
@@ -329,7 +329,7 @@ def test_synthetic_entries_are_those_of_a_matrix_of_the_rank_wanted() -> None:
     world = OneProcess()
     shares = low_rank_shares(60, 300, 3, 3, world, condition=10.0, noise=0.0, oversampling=5.0)
     assert sum(part.nnz for part in shares.tasks.parts.values()) == pytest.approx(5 * 3 * 357, abs=3)
-    U = RTRMC(3, max_iterations=100, tol=1e-12).learn(shares.tasks, None, 0)
+    U = RTRMC(3, max_iter=100, tol=1e-12).learn(shares.tasks, None, 0)
     assert shares.test_rmse(U) < 1e-6
     tasks, truth = shared_features_tasks(0)
     assert len(tasks) == 1000
@@ -342,10 +342,10 @@ def test_ml100k() -> None:
     bundle = ml100k(REAL)
     assert bundle.shape == (1682, 943)
     hidden = bundle.held_out(0)
-    model = RCGMC(5, lam=0.01, bias=True, limits=bundle.limits, max_iterations=8).fit(bundle.table(~hidden))
+    model = RCGMC(5, lam=0.01, bias=True, limits=bundle.limits, max_iter=8).fit(bundle.table(~hidden))
     assert model.rmse(bundle.table(hidden)) < 0.95
     shares = shares_of(bundle, hidden, 4, 0.01, OneProcess(), 5)
-    found = gossip(shares.tasks, 5, GossipPlan(n_updates=60), 0)
+    found = gossip(shares.tasks, 5, GossipPlan(n_epochs=60), 0)
     assert shares.test_rmse(found.mean) < 1.0
 
 
@@ -353,7 +353,7 @@ def test_ml100k() -> None:
 def test_rtrmc_on_ml1m_reaches_the_published_level() -> None:
     bundle = ml1m(REAL)
     hidden = bundle.held_out(0)
-    model = RTRMC(10, lam=0.005, limits=bundle.limits, max_iterations=12).fit(bundle.table(~hidden))
+    model = RTRMC(10, lam=0.005, limits=bundle.limits, max_iter=12).fit(bundle.table(~hidden))
     assert model.rmse(bundle.table(hidden)) < 0.872
 
 
@@ -404,7 +404,7 @@ def test_bad_input_is_told_in_a_sentence() -> None:
     ):  # fmt: skip
         with pytest.raises(InvalidInputError):
             GossipMatrixCompletion(2, **{"n_agents": 3, **options}).fit(ratings)
-    model = RTRMC(2, max_iterations=1).fit(ratings)
+    model = RTRMC(2, max_iter=1).fit(ratings)
     for rows, columns in (([40], [0]), ([0], [60]), ([-1], [0]), ([0.5], [1]), ([0, 1], [1])):
         with pytest.raises(InvalidInputError, match=r"rows|columns"):
             model.predict(rows, columns)

@@ -124,7 +124,7 @@ def test_parameters_of_one_kind() -> None:
         (made(GossipMatrixCompletion, graph=3), "graph = 3 must be one of path"),
         (made(GossipMatrixCompletion, checkpoint=3), "checkpoint = 3 must be a path"),
         (made(GossipMatrixCompletion, clock="sun"), "clock = 'sun' is unknown"),
-        (made(RTRMC, max_iterations="x"), "max_iterations = 'x' must be"),
+        (made(RTRMC, max_iter="x"), "max_iterations = 'x' must be"),
     ):
         with pytest.raises(InvalidInputError, match=words):
             model.fit(ratings())
@@ -227,7 +227,7 @@ def test_searches_over_multitask_subspaces() -> None:
 def test_memory_order_does_not_matter() -> None:
     (X, y, tasks), (F, *_) = related(), related("F")
     for solver in ("batch", "gossip"):
-        model = MultitaskSubspace(2, solver=solver, n_agents=2, n_updates=5, random_state=0)
+        model = MultitaskSubspace(2, solver=solver, n_agents=2, n_epochs=5, random_state=0)
         one, other = (model.fit(rows, y, tasks).coef_.copy() for rows in (X, F))
         np.testing.assert_array_equal(one, other)
 

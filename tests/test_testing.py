@@ -147,9 +147,9 @@ def test_every_law_of_solvers_has_one_that_breaks_it() -> None:
 
 
 SOLVERS = [
-    HeavyBall(), GradientDescent(max_iterations=20), ConjugateGradient(max_iterations=20), LBFGS(max_iterations=20),
-    TrustRegions(max_iterations=6), AdaptiveCubics(max_iterations=6), Hybrid(max_iterations=10),
-    SGD(Constant(0.01), n_steps=40),
+    HeavyBall(), GradientDescent(max_iter=20), ConjugateGradient(max_iter=20), LBFGS(max_iter=20),
+    TrustRegions(max_iter=6), AdaptiveCubics(max_iter=6), Hybrid(max_iter=10),
+    SGD(Constant(0.01), max_iter=40),
 ]  # fmt: skip
 
 

@@ -168,7 +168,7 @@ def test_so_many_steps_are_so_many_whatever_the_clock_says() -> None:
         cost = Slow()
         cost.delay = delay
         for stop in (MaxSteps(70), MaxSteps(70) | MaxSteps(90)):
-            ends.append(SGD(0.05, n_steps=10**5).run(Problem(Sphere(4), cost), random_state=0, stop=stop))
+            ends.append(SGD(0.05, max_iter=10**5).run(Problem(Sphere(4), cost), random_state=0, stop=stop))
     assert {end.steps for end in ends} == {70}
     for end in ends[1:]:
         np.testing.assert_array_equal(end.point, ends[0].point)
@@ -261,7 +261,7 @@ def test_a_warm_start_is_not_suspected() -> None:
 
 def test_cubics_on_a_flat_bottom() -> None:
     problem = Problem(Euclidean(3, 1), rmopt.autograd_cost(lambda x: anp.sum(x**4)))
-    result = AdaptiveCubics(tol=0.0, max_iterations=400).run(problem, random_state=1)
+    result = AdaptiveCubics(tol=0.0, max_iter=400).run(problem, random_state=1)
     assert np.abs(result.point).max() < 1e-6
 
 
@@ -280,5 +280,5 @@ def test_decorated_costs_are_pickled_by_their_names() -> None:
 def test_averages_on_products_of_what_has_no_logarithm() -> None:
     place = Product([Sphere(5), Stiefel(5, 2)])
     cost = rmopt.autograd_cost(lambda x, U: anp.sum(x**3) + anp.sum(U**3))
-    result = SGD(0.01, n_steps=50, average=True).run(Problem(place, cost), random_state=0)
+    result = SGD(0.01, max_iter=50, average=True).run(Problem(place, cost), random_state=0)
     assert place.check_point(result.point) is None

@@ -187,6 +187,6 @@ def test_constant_columns_are_divided_by_one() -> None:
     np.testing.assert_array_equal(spread[[1, 2]], 1.0)
     np.testing.assert_array_equal(spread[[0, 3]], X.std(axis=0)[[0, 3]])
     np.testing.assert_allclose((X - middle)[:, 1:3], 0.0, atol=1e-15)
-    model = MultitaskSubspace(2, n_agents=2, n_updates=5, random_state=0)
+    model = MultitaskSubspace(2, n_agents=2, n_epochs=5, random_state=0)
     model.fit(X, X[:, 0] + 1.0, np.arange(30) % 3)
     assert np.isfinite(model.predict(X, np.arange(30) % 3)).all()

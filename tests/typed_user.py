@@ -23,7 +23,7 @@ class Mine(Cost):
 rng = np.random.default_rng(0)
 cost = BilinearSum(rng.random((9, 8)), rng.random((9, 6)), squared, rng.random(9))
 problem = Problem(FixedRankEmbedded(8, 6, 2), cost)
-result: Result = SGD(0.1, n_steps=10).run(problem, random_state=0, recorder=Recorder({"cost": cost.value}))
+result: Result = SGD(0.1, max_iter=10).run(problem, random_state=0, recorder=Recorder({"cost": cost.value}))
 print(result.seconds, check_gradient(problem))
 mine = Problem(Grassmann(5, 2), Mine())
 PymanoptSolver("ConjugateGradient").run(mine)

@@ -91,7 +91,7 @@ from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import SGD
 
 problem = Problem(FixedRankEmbedded(64, 64, 10), TripletSum(X[:1200], X[:1200]))
-solver = SGD(10.0, n_steps=20_000, sampler=ClassTriplets(y[:1200]))
+solver = SGD(10.0, max_iter=20_000, sampler=ClassTriplets(y[:1200]))
 found = solver.run(problem, problem.manifold.identity(), random_state=0)
 print(found)
 

@@ -129,7 +129,7 @@ ends = {
 curves = {}
 for name, cost, steps in (("own terms", CompletionSum(), 20_000), ("BilinearSum", built_in, 400_000)):
     recorder = Recorder({"error": error})
-    ends[f"{name}, SGD"] = SGD(1.0, n_steps=steps).run(
+    ends[f"{name}, SGD"] = SGD(1.0, max_iter=steps).run(
         Problem(manifold, cost), start, random_state=0, recorder=recorder
     )
     curves[name] = recorder.rows

@@ -92,7 +92,7 @@ targets = np.einsum("ij,ij->i", left @ truth.U @ truth.S, right @ truth.V)
 problem = Problem(matrices, BilinearSum(left, right, squared, targets))
 start, ends = matrices.random_point(rng), {}
 for retraction in (SecondOrder(), MetricProjection(), Orthographic()):
-    solver = SGD(0.02, n_steps=30_000, retraction=retraction)
+    solver = SGD(0.02, max_iter=30_000, retraction=retraction)
     found = solver.run(problem, start, random_state=0)
     ends[retraction.name] = matrices.to_dense(found.point)
     print(

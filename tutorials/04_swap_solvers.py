@@ -86,7 +86,7 @@ least = cost.value(answer)
 start = np.eye(d)
 ends = {}
 for name, solver in (
-    ("SGD over samples", SGD(InverseTime(4.0, 0.02), n_steps=3000, batch_size=50)),
+    ("SGD over samples", SGD(InverseTime(4.0, 0.02), max_iter=3000, batch_size=50)),
     ("coordinate descent", CoordinateDescent(30)),
     ("conjugate gradients", ConjugateGradient()),
     ("trust regions", TrustRegions()),

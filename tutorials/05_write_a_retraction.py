@@ -115,7 +115,7 @@ problem = Problem(
 )
 ends = {}
 for retraction in (Factorwise(), FactorwiseSecond()):
-    found = SGD(1.0, n_steps=5000, retraction=retraction).run(problem, random_state=0)
+    found = SGD(1.0, max_iter=5000, retraction=retraction).run(problem, random_state=0)
     ends[retraction.name] = problem.cost.value(found.point)
     print(f"{retraction.name:18} cost {ends[retraction.name]:.1e}")
 try:

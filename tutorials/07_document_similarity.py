@@ -78,7 +78,7 @@ problem = Problem(FixedRankEmbedded(64, 64, 10), TripletSum(X_train, X_train))
 triplets, start = ClassTriplets(y_train), problem.manifold.identity()
 ends = {}
 for retraction in (SecondOrder(), MetricProjection(), Orthographic()):
-    solver = SGD(0.3, n_steps=500, sampler=triplets, retraction=retraction)
+    solver = SGD(0.3, max_iter=500, sampler=triplets, retraction=retraction)
     ends[retraction.name] = problem.manifold.to_dense(solver.run(problem, start, random_state=0).point)
 gap = np.linalg.norm(ends["second-order"] - ends["orthographic"]) / np.linalg.norm(ends["second-order"])
 print(f"second-order and orthographic differ by {gap:.1e} after 500 small steps")
@@ -88,7 +88,7 @@ print(f"second-order and orthographic differ by {gap:.1e} after 500 small steps"
 # metric that does not change when W is scaled: each step turns the column space and multiplies the core.
 
 polar = Problem(PolarPSD(64, 10), problem.cost)
-found = SGD(0.03, n_steps=3000, sampler=triplets).run(polar, polar.manifold.identity(), random_state=0)
+found = SGD(0.03, max_iter=3000, sampler=triplets).run(polar, polar.manifold.identity(), random_state=0)
 print(
     f"polar geometry: eigenvalues from {found.point.eigenvalues()[-1]:.2f} to {found.point.eigenvalues()[0]:.1f}"
 )
@@ -115,7 +115,7 @@ for n_words in (1_000, 10_000, 100_000, 1_000_000):
         FixedRankEmbedded(n_words, n_words, 10), BilinearSum(texts, texts[::-1], logistic, labels)
     )
     point = corpus.manifold.random_point(rng)
-    run = SGD(0.1, n_steps=20_000).run(corpus, point, random_state=0)
+    run = SGD(0.1, max_iter=20_000).run(corpus, point, random_state=0)
     microseconds[n_words] = 1e6 * run.seconds / run.steps
     print(f"{n_words:9,} words: {microseconds[n_words]:5.1f} µs a step")
 
@@ -137,7 +137,7 @@ plt.show()
 #
 # A batch of r triplets has a gradient of rank r. The step is Algorithm 3 of the paper, compiled as well.
 
-batches = SGD(3.0, n_steps=2000, sampler=ClassTriplets(y_train, batch_size=5))
+batches = SGD(3.0, max_iter=2000, sampler=ClassTriplets(y_train, batch_size=5))
 batch_end = batches.run(problem, start, random_state=0)
 print(f"{batch_end.steps} steps of 5 triplets: {type(batches.engine(problem)).__name__}")
 
@@ -156,7 +156,7 @@ rounds = ClassTriplets(y_train, batch_size=11)
 effective_rank = {}
 for inner in ("paper", "gauge"):
     solver = ManifoldIdentification(
-        1.0, inner_step_size=0.3, inner_steps=10, inner=inner, n_steps=100, sampler=rounds
+        1.0, inner_step_size=0.3, inner_steps=10, inner=inner, max_iter=100, sampler=rounds
     )
     try:
         sigma = solver.run(problem, start, random_state=0).point.singular_values()
@@ -178,7 +178,7 @@ from problems.data.sets import digits_labels
 from problems.ranking import LoretaLabelRanker
 
 bundle = digits_labels().scaled()
-ranker = LoretaLabelRanker(rank=8, max_iter=10, random_state=0)
+ranker = LoretaLabelRanker(rank=8, n_epochs=10, random_state=0)
 ranker.fit(bundle.X[bundle.train], bundle.Y[bundle.train])
 ranking_map = ranker.score(bundle.X[bundle.test], bundle.Y[bundle.test])
 labels = ranker.predict(bundle.X[bundle.test])

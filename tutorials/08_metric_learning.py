@@ -25,7 +25,7 @@ bundle = informative_unit_rows(digits().resplit(0, 0.2))
 X, y = bundle.X[bundle.train], bundle.y[bundle.train]
 X_test, y_test = bundle.X[bundle.test], bundle.y[bundle.test]
 
-comet = CometMetric(n_passes=8, loss="hinge", random_state=0).fit(X, y)
+comet = CometMetric(n_epochs=8, loss="hinge", random_state=0).fit(X, y)
 W = comet.get_mahalanobis_matrix()
 print(f"W is {W.shape[0]} × {W.shape[1]}, its least eigenvalue {np.linalg.eigvalsh(W)[0]:.1e}")
 

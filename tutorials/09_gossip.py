@@ -72,7 +72,7 @@ problem = Problem(Power(manifold, 6), cost)
 
 watch = {"cost": cost.value, "distance": lambda point: float(cost.gaps(point).mean())}
 recorder = Recorder(watch, at=[10, 30, 100, 200, 300, 500, 700, 1000])
-result = Gossip(InverseTime(5e-4, 1e-3), n_steps=1000).run(problem, random_state=0, recorder=recorder)
+result = Gossip(InverseTime(5e-4, 1e-3), max_iter=1000).run(problem, random_state=0, recorder=recorder)
 for row in result.history:
     print(f"after {row['step']:4} steps: cost {row['cost']:.1e}, mean distance {row['distance']:.1e}")
 
@@ -94,11 +94,11 @@ plt.show()
 # Plain SGD on the power of the manifold takes the same steps. In parallel, preconditioned and with another
 # retraction fewer rounds do.
 
-again = SGD(InverseTime(5e-4, 1e-3), n_steps=1000).run(problem, random_state=0)
+again = SGD(InverseTime(5e-4, 1e-3), max_iter=1000).run(problem, random_state=0)
 same = max(manifold.dist(a, b) for a, b in zip(result.point, again.point, strict=True))
 print(f"SGD on the power manifold ends {same:.0e} away from it")
 
-preconditioned = Gossip(3.0, n_updates=200, order="parallel", preconditioned=True, retraction=QR())
+preconditioned = Gossip(3.0, n_epochs=200, order="parallel", preconditioned=True, retraction=QR())
 faster = preconditioned.run(problem, random_state=0)
 mean = frechet_mean(manifold, list(faster.point))
 
@@ -116,7 +116,7 @@ start = Power(manifold, 6).random_point(np.random.default_rng(1))
 errors = {}
 for name, base in (("Grassmann", manifold), ("Euclidean", flat)):
     rival = Problem(Power(base, 6), GossipCost(tasks, Graph.path(6), 100.0, base))
-    end = Gossip(InverseTime(5e-4, 1e-3), n_updates=60).run(rival, start, random_state=0).point
+    end = Gossip(InverseTime(5e-4, 1e-3), n_epochs=60).run(rival, start, random_state=0).point
     errors[name] = sum(tasks.residual_sum(part, agent)[0] for agent, part in enumerate(end)) / known.sum()
     print(f"{name}: mean squared error {errors[name]:.1e}")
 

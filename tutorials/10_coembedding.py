@@ -75,14 +75,14 @@ from rmopt import Problem
 from rmopt.costs import Trace
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import PSDFixedRank
-from rmopt.solvers import LBFGS, Exponential, Linear, TrustRegions, RankIncremental
+from rmopt.solvers import LBFGS, Doubling, OneByOne, TrustRegions, RankIncremental
 
 data = np.random.default_rng(0).standard_normal((40, 100))
 problem = Problem(PSDFixedRank(40, 1), MetricRegression(data) + Trace(0.5))
 minimum = closed_form(data, 0.5)[1]
 
 found = {}
-for growth in (Exponential(), Linear()):
+for growth in (Doubling(), OneByOne()):
     found[type(growth).__name__] = result = RankIncremental(growth).run(problem)
     error = result.certificate.objective / minimum - 1
     print(f"{type(growth).__name__:12} {result.steps:3} rounds, error {error:.0e}, {result.stopped_by}")
@@ -91,7 +91,7 @@ for growth in (Exponential(), Linear()):
 # Local optimisers can be exchanged as well: ours, scipy's, pymanopt's.
 
 for inner in (TrustRegions(), LBFGS(), PymanoptSolver("TrustRegions", max_iterations=30)):
-    result = RankIncremental(inner=inner, tol=1e-4, max_rounds=20).run(problem)
+    result = RankIncremental(inner=inner, tol=1e-4, max_iter=20).run(problem)
     print(f"{type(inner).__name__:15} {result.certificate.relative_gap:.0e} certified")
 
 # %%
@@ -169,7 +169,7 @@ assert model.is_global_
 assert hamming > 0.9
 assert np.sum((even - odd) ** 2) > np.sum((even - two) ** 2)
 assert all(abs(result.certificate.objective / minimum - 1) < 1e-6 for result in found.values())
-assert found["Exponential"].steps < found["Linear"].steps / 3
+assert found["Doubling"].steps < found["OneByOne"].steps / 3
 assert optima[1].min() > optima[3].min() > best.certificate.objective * 1.01
 assert np.allclose(optima[best.point.rank], best.certificate.objective, rtol=1e-5)
 assert apart[same].mean() < 0.5 * apart[~same].mean()

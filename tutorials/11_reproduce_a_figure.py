@@ -59,7 +59,7 @@ settings = {
 }
 curves = {}
 for name, options in settings.items():
-    plan = GossipPlan(**options, step_size=1.4, decay=0.1, n_updates=200, init="independent")
+    plan = GossipPlan(**options, step_size=1.4, decay=0.1, n_epochs=200, init="independent")
     recorder = Recorder({"mse": fit, "distance": apart}, first=4, ratio=1.6)
     found = gossip(tasks, r, plan, 0, recorder=recorder)
     curves[name] = found.result.history

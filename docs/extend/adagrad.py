@@ -22,8 +22,8 @@ class Seen:
 class AdaGrad(Solver):
     """Steps of length η‖g‖ / √(‖g₀‖² + … + ‖g‖²) along the negative gradient g (Ward, Wu and Bottou 2020)."""
 
-    def __init__(self, step_size: float, max_iterations: int = 1000, tol: float = 1e-6) -> None:
-        self.step_size, self.max_iterations, self.tol = step_size, max_iterations, tol
+    def __init__(self, step_size: float, max_iter: int = 1000, tol: float = 1e-6) -> None:
+        self.step_size, self.max_iter, self.tol = step_size, max_iter, tol
 
     def _look(self, problem: Any, point: Any, total: float, steps: int) -> Seen:
         cost, ambient = problem.cost.value_and_gradient(point)

@@ -81,7 +81,7 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     beta : float
         Weight of the trace: larger ones give smaller ranks.
     growth : Growth, optional
-        ``Exponential(64)`` unless given.
+        ``Doubling(64)`` unless given.
     max_rank : int, optional
         Where the rank stops to grow.
     tol : float
@@ -273,10 +273,10 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         tol = max(self.tol, PATH_TOL)
         rough = RankIncremental(
             self.growth,
-            inner=LBFGS(20, max_iterations=self.path_iterations),
+            inner=LBFGS(20, max_iter=self.path_iterations),
             tol=tol,
             max_rank=self.max_rank,
-            max_rounds=PATH_ROUNDS,
+            max_iter=PATH_ROUNDS,
         )
 
         def scores(train: Array, test: Array) -> list[float]:

@@ -40,7 +40,7 @@ def local_optima(
 
     def optimum(rank: int, start: int) -> float:
         Y = np.random.default_rng([seed, rank, start]).standard_normal((cost.shape[0], rank))
-        solver = LBFGS(20, max_iterations=5000, tol=tol)
+        solver = LBFGS(20, max_iter=5000, tol=tol)
         value = cost.value(solver.run(Problem(PSDFactors(*Y.shape), cost), Y).point)
         tick()
         return value

@@ -21,7 +21,7 @@ from rmopt.costs import SumOfCosts, Trace
 from rmopt.engines import Certificate, certify
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.manifolds import PSDFactors, PSDFixedRank
-from rmopt.solvers import LBFGS, CertifiedResult, Exponential, Growth, Linear, RankIncremental
+from rmopt.solvers import LBFGS, CertifiedResult, Doubling, Growth, OneByOne, RankIncremental
 
 Array = np.ndarray
 Option = typer.Option
@@ -52,7 +52,7 @@ def _one_shot(cost: SumOfCosts, tol: float, limit: float, seed: int) -> Solution
     """Minimise over all n columns at once, from a random start; it knows no time limit and no certificate."""
     n = cost.shape[0]
     Y = np.random.default_rng([seed, n]).standard_normal((n, n)) / np.sqrt(n)
-    solver = LBFGS(20, max_iterations=20_000, tol=1e-12)
+    solver = LBFGS(20, max_iter=20_000, tol=1e-12)
     result = solver.run(Problem(PSDFactors(*Y.shape), cost), Y)
     Y, iterations, reason = result.point, result.steps, result.stopped_by
     lengths = np.linalg.svd(Y, compute_uv=False)
@@ -83,10 +83,10 @@ def _conic(cost: SumOfCosts, tol: float, limit: float, seed: int, solver: str) -
 
 
 METHODS: dict[str, tuple[str, Solve]] = {
-    "exponential": ("exponential", partial(_rounds, growth=Exponential())),
-    "linear": ("linear (Zhang et al.)", partial(_rounds, growth=Linear())),
-    "journee": ("linear (Journée et al.)", partial(_rounds, growth=Linear(), rescale=False)),
-    "boosting": ("boosting, not local", partial(_rounds, growth=Linear(), inner=None)),
+    "exponential": ("exponential", partial(_rounds, growth=Doubling())),
+    "linear": ("linear (Zhang et al.)", partial(_rounds, growth=OneByOne())),
+    "journee": ("linear (Journée et al.)", partial(_rounds, growth=OneByOne(), rescale=False)),
+    "boosting": ("boosting, not local", partial(_rounds, growth=OneByOne(), inner=None)),
     "one-shot": ("all columns at once", _one_shot),
     "clarabel": ("Clarabel", partial(_conic, solver="CLARABEL")),
     "scs": ("SCS", partial(_conic, solver="SCS")),

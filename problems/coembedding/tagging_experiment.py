@@ -20,11 +20,11 @@ from problems.comparison import Comparison, Settings, averaged
 from problems.data import TagBundle, load
 from rmopt.core.arguments import number, one_of
 from rmopt.experiments import Claim, Outcome, Run
-from rmopt.solvers import Exponential, Linear, RankIncremental, Recorder
+from rmopt.solvers import Doubling, OneByOne, RankIncremental, Recorder
 
 Option = typer.Option
 
-GROWTHS = {"linear": Linear, "exponential": Exponential}
+GROWTHS = {"linear": OneByOne, "exponential": Doubling}
 HEADINGS = {
     "f1": "F1, top 5", "sem": "±", "best_f1": "best F1", "best_rank": "at rank", "near_rank": "within 1 % at rank",
     "gap": "rel. gap", "train_seconds": "train s",

@@ -14,6 +14,7 @@ from rmopt.core import Problem, Retraction
 from rmopt.core.arguments import bounded, flag, named, number, one_of, optional
 from rmopt.costs import LogDetTriplet
 from rmopt.manifolds import PositiveDefinite
+from rmopt.renamed import renamed
 from rmopt.retractions import POSITIVE_DEFINITE_RETRACTIONS
 from rmopt.solvers import Checkpoint, CoordinateDescent, Recorder, Sampler
 from rmopt.solvers.coordinate_descent import ORDERS
@@ -23,6 +24,7 @@ Array = np.ndarray
 INITS = ("scaled", "identity")
 
 
+@renamed(n_passes="n_epochs")
 @dataclass(eq=False, repr=False)
 class CometMetric(TripletLearner):
     """A metric learned by block coordinate descent over positive definite matrices (Atzmon et al. 2015).
@@ -33,7 +35,7 @@ class CometMetric(TripletLearner):
 
     Parameters
     ----------
-    n_passes : float
+    n_epochs : float
         The budget, in steps over the number of features.
     alpha, beta : float
         Weights of the barrier and of ‖W‖²/2, relative to the mean loss; β must be positive.
@@ -82,13 +84,13 @@ class CometMetric(TripletLearner):
     --------
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
-    >>> metric = CometMetric(n_passes=3, random_state=0).fit(X[:500] / 16, y[:500])
+    >>> metric = CometMetric(n_epochs=3, random_state=0).fit(X[:500] / 16, y[:500])
     >>> metric.transform(X[:2] / 16).shape
     (2, 64)
     """
 
     ranks_by = "similarity"
-    n_passes: Annotated[float, bounded(number, least=0, most=1e9)] = 8.0
+    n_epochs: Annotated[float, bounded(number, least=0, most=1e9)] = 8.0
     _: KW_ONLY
     alpha: Annotated[float, bounded(number, least=0)] = 1e-4
     beta: Annotated[float, bounded(number, least=0)] = 1e-5
@@ -133,7 +135,7 @@ class CometMetric(TripletLearner):
     def solver(self) -> CoordinateDescent:
         """Return the solver."""
         return CoordinateDescent(
-            self.n_passes,
+            self.n_epochs,
             step_size=self.step_size,
             order=self.order,
             retraction=named("retraction", self.retraction, POSITIVE_DEFINITE_RETRACTIONS, Retraction),

@@ -92,7 +92,7 @@ def metric(
     rankings = RANKINGS if rank_by == "auto" else (rank_by,)
 
     def trainee(name: str, parameters: Settings) -> Trainee:
-        known, given = chosen[name].estimator.get_params(), {"n_passes": passes, "random_state": run.seed}
+        known, given = chosen[name].estimator.get_params(), {"n_epochs": passes, "random_state": run.seed}
         of_run = {key: value for key, value in given.items() if key in known}
         return Trainee(chosen[name].made(**parameters, **of_run), count, run.seed)
 
@@ -196,7 +196,7 @@ def _watched(
         found = _measured(W, X_some, y_some, rank_by, (1, DEPTH)).precision_at
         return {"precision_at_1": found[1], "precision_at_10": found[DEPTH], "cost": cost.value(W)}
 
-    passes = int(np.ceil(metric.n_passes))
+    passes = int(np.ceil(metric.n_epochs))
     recorder = Recorder({"test": measure}, at=[d * number for number in range(1, passes + 1)])
     return metric.learn(X, drawn, trainee.seed, recorder), recorder.rows
 

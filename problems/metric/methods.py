@@ -57,7 +57,7 @@ METHODS: dict[str, Method] = {
     "comet-hinge": Method("COMET, hinge", CometMetric(loss="hinge", tol=0.0), COMET_GRID),
     "comet-sparse": Method("COMET, sparse", CometMetric(sparsity=1e-5, tol=0.0), SPARSE_GRID),
     "lego": Method("LEGO", LegoMetric(), crossed(step_size=(0.1, 1.0, 10.0, 100.0, 1000.0))),
-    "boost": Method("BoostMetric", BoostMetric(), crossed(n_learners=(25, 50, 100, 200))),
+    "boost": Method("BoostMetric", BoostMetric(), crossed(max_iter=(25, 50, 100, 200))),
     "hdsl": Method("HDSL", HdslMetric(), crossed(scale=(100.0, 1000.0, 10_000.0))),
 } | {name: Method(name.upper(), OutsideMetric(name)) for name in OUTSIDE}
 

@@ -22,6 +22,7 @@ from rmopt.costs.log_det import DENSE_SHARE
 from rmopt.costs.rows import as_rows
 from rmopt.engines.log_det import samples_of
 from rmopt.manifolds import Euclidean
+from rmopt.renamed import renamed
 from rmopt.solvers import ShuffledEpochs
 
 Array = np.ndarray
@@ -84,10 +85,11 @@ class LegoMetric(TripletLearner):
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
         d = X.shape[1]
         sampler = ShuffledEpochs(triplets)
-        solver = Lego(self.step_size, n_steps=int(self.n_epochs) * len(triplets), sampler=sampler)
+        solver = Lego(self.step_size, max_iter=int(self.n_epochs) * len(triplets), sampler=sampler)
         return solver.run(Problem(Euclidean(d, d), TripletSum(X, X)), np.eye(d), random_state=seed).point
 
 
+@renamed(n_learners="max_iter")
 @dataclass(eq=False, repr=False)
 class BoostMetric(TripletLearner):
     """A metric as a sum of rank-one matrices found by boosting (Shen et al. 2012).
@@ -98,7 +100,7 @@ class BoostMetric(TripletLearner):
 
     Parameters
     ----------
-    n_learners : int
+    max_iter : int
         The most weak learners.
     penalty : float
         v, the price of the trace, and the least eigenvalue that is worth a learner.
@@ -107,7 +109,7 @@ class BoostMetric(TripletLearner):
     random_state : int, RandomState or None
     """
 
-    n_learners: Annotated[int, count] = 100
+    max_iter: Annotated[int, count] = 100
     _: KW_ONLY
     penalty: Annotated[float, bounded(number, above=0)] = 1e-7
     n_triplets: int | None = None
@@ -122,7 +124,7 @@ class BoostMetric(TripletLearner):
         (n_rows, d), penalty = rows.shape, float(self.penalty)
         q, p, n = triplets.T
         scores, W, start = np.zeros(len(q)), np.zeros((d, d)), np.ones(d)
-        for _ in range(self.n_learners):
+        for _ in range(self.max_iter):
             weights = np.exp(scores.min() - scores)
             weights /= weights.sum()
             value, vector = _leading(rows, _spread(weights, q, p, n, n_rows), start)
@@ -174,6 +176,7 @@ def _weight(weights: Array, gain: Array, penalty: float) -> float:
     return high if slope(high) > 0.0 else float(brentq(slope, 0.0, high))
 
 
+@renamed(n_iterations="max_iter")
 @dataclass(eq=False, repr=False)
 class HdslMetric(TripletLearner):
     """Sparse 2 × 2 bases added by Frank–Wolfe (HDSL: Liu, Bellet and Sha 2015).
@@ -188,7 +191,7 @@ class HdslMetric(TripletLearner):
     ----------
     scale : float
         λ, the size of the bases.
-    n_iterations : int
+    max_iter : int
         Number of bases added; stopping early keeps few features active.
     n_triplets : int or None
         Triplets that `fit` draws; None: 20 for each row.
@@ -198,7 +201,7 @@ class HdslMetric(TripletLearner):
     ranks_by = "similarity"
     scale: Annotated[float, bounded(number, above=0)] = 1000.0
     _: KW_ONLY
-    n_iterations: Annotated[int, kept_count] = 8000
+    max_iter: Annotated[int, kept_count] = 8000
     n_triplets: int | None = None
     random_state: Any = None
 
@@ -208,13 +211,13 @@ class HdslMetric(TripletLearner):
         if d < 2:
             raise InvalidInputError(f"HDSL moves pairs of features: it needs 2 features or more, got {d}.")
         samples = samples_of(rows, triplets, bool(rows.nnz > DENSE_SHARE * rows.shape[0] * d))
-        draws = candidates(d, self.n_iterations, seed)
+        draws = candidates(d, self.max_iter, seed)
         return kernels.frank_wolfe(samples, d, draws, float(self.scale), RENEW_EVERY)
 
 
-def candidates(d: int, n_iterations: int, seed: int) -> Array:
+def candidates(d: int, max_iter: int, seed: int) -> Array:
     """Return the features that HDSL seeks i among: one row an iteration."""
-    return np.random.default_rng(seed).integers(d, size=(n_iterations, min(N_CANDIDATES, d)))
+    return np.random.default_rng(seed).integers(d, size=(max_iter, min(N_CANDIDATES, d)))
 
 
 @dataclass(eq=False, repr=False)

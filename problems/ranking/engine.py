@@ -11,7 +11,7 @@ from problems.ranking import kernels
 from problems.ranking.cost import LabelRanking, WarpRanking
 from rmopt.core import Problem, Retraction
 from rmopt.engines import GaugedEngine, GaugedState, register
-from rmopt.engines.base import Runs
+from rmopt.engines.base import Supports
 from rmopt.engines.bilinear import rows_of
 from rmopt.kernels.terms import Rows
 from rmopt.manifolds import FixedRankEmbedded
@@ -36,7 +36,7 @@ class RankingEngine(GaugedEngine):
     Costs O(nnz·k + k² + L k) a step with L labels; with `WarpRanking` O(nnz·k + k²) and k for every label drawn.
     """
 
-    runs: ClassVar[Runs] = {
+    supports: ClassVar[Supports] = {
         "cost": (LabelRanking, WarpRanking),
         "manifold": (FixedRankEmbedded,),
         "retraction": (SecondOrder, MetricProjection, Orthographic),

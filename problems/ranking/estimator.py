@@ -18,6 +18,7 @@ from problems.ranking.training import INITS, SAMPLINGS, epochs, ranking_cost, st
 from rmopt.core import InvalidInputError, Problem, PSDPoint, StorageError
 from rmopt.core.arguments import bounded, integer, one_of, optional
 from rmopt.manifolds import FixedRankEmbedded
+from rmopt.renamed import renamed
 from rmopt.solvers import Recorder
 
 Array = np.ndarray
@@ -51,6 +52,7 @@ class LabelScores(SavedMatrix):
         return found
 
 
+@renamed(max_iter="n_epochs")
 @dataclass(eq=False, repr=False)
 class LoretaLabelRanker(Loreta):
     """A low-rank ranking of labels, for examples with several labels out of many.
@@ -79,7 +81,7 @@ class LoretaLabelRanker(Loreta):
     init : {"zero", "identity", "gaussian"}
         The start: the first 2·rank subgradients from the zero matrix, a zero-padded identity, or a product of two
         random matrices (§7.2.1).
-    max_iter : int
+    n_epochs : int
         Passes over the rows.
     sampling : {"warp", "exact"}
         "exact": the paper's loss, which compares with the best-scored wrong label; that label is often a true one
@@ -105,7 +107,7 @@ class LoretaLabelRanker(Loreta):
     rank: Annotated[int | None, optional(integer, 1)] = None
     _: KW_ONLY
     init: Annotated[str, bounded(one_of, INITS)] = "zero"
-    max_iter: Annotated[int, count] = 10
+    n_epochs: Annotated[int, count] = 10
     sampling: Annotated[str, bounded(one_of, SAMPLINGS)] = "warp"
     top_k: Annotated[int | None, optional(integer, 1)] = None
 
@@ -129,7 +131,7 @@ class LoretaLabelRanker(Loreta):
         self
         """
         seed = begin(self)
-        return self._learn(X, Y, self.max_iter, seed, afresh=not self._continues())
+        return self._learn(X, Y, self.n_epochs, seed, afresh=not self._continues())
 
     def partial_fit(self, X: Any, Y: Any) -> Self:
         """Go on learning by one pass over a batch of examples.

@@ -88,7 +88,7 @@ def ranking(
 
     def model_of(one: Settings, parameters: Settings) -> Any:
         about = {name: one[name] for name in ("rank", "init") if one[name]}
-        return chosen[one["method"]].made(parameters, max_iter=epochs, random_state=one["seed"], **about)
+        return chosen[one["method"]].made(parameters, n_epochs=epochs, random_state=one["seed"], **about)
 
     def label_of(one: Settings) -> str:
         return f"{chosen[one['method']].label}, {one['init']}".removesuffix(", ")

@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 from rmopt.kernels.lifted import REFUSED, make_scratch, step
-from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED, NOT_FINITE, STEP_REFUSED
+from rmopt.kernels.outcomes import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED
 from rmopt.kernels.vectors import dot, gather, product, row_products, scatter, square, trace
 
 EXACT, WARP = range(2)
@@ -42,7 +42,7 @@ def run(kind, sampling, factors, counters, X, Y, terms, start, probe_every, grow
     counts, size = counters.counts, counters.size
     for t in range(start, terms.rows.shape[0]):
         if counts[1] >= probe_every:
-            return t, CHECKPOINT_DUE
+            return t, PROBE_DUE
         row = terms.rows[t]
         x_start, x_stop = X.indptr[row], X.indptr[row + 1]
         own = Y.indices[Y.indptr[row] : Y.indptr[row + 1]]
@@ -73,7 +73,7 @@ def run(kind, sampling, factors, counters, X, Y, terms, start, probe_every, grow
         size[1] += 2.0 * dot(scratch.v, scratch.h) + x_square * dot(scratch.h, scratch.h)
         # cond(AᵀA) ≤ trace(AᵀA) trace(H_A): large means that H_A is losing digits.
         if size[0] * trace(factors.H_A) > growth_limit or size[1] * trace(factors.H_B) > growth_limit:
-            return t + 1, CHECKPOINT_DUE
+            return t + 1, PROBE_DUE
     return terms.rows.shape[0], FINISHED
 
 

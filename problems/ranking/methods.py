@@ -29,13 +29,13 @@ class LabelLearner(Learner):
     Parameters
     ----------
     solver : callable
-        Maps (step_size, n_steps=…, sampler=…) to the solver.
+        Maps (step_size, max_iter=…, sampler=…) to the solver.
     step_size : float
         The step size, or bound C of passive–aggressive steps.
     sampling : {"exact", "warp"}
     full_rank : bool
         Whether W has all its L n numbers, starts at zero, and has no rank.
-    rank, init, max_iter, random_state
+    rank, init, n_epochs, random_state
         See `LoretaLabelRanker`.
     """
 
@@ -45,12 +45,12 @@ class LabelLearner(Learner):
     full_rank: bool = False
     rank: int = 10
     init: str = "zero"
-    max_iter: int = 5
+    n_epochs: int = 5
     random_state: int = 0
 
     def parts(self, X: Any, Y: Any) -> tuple[Solver, Problem, Any]:
         cost = ranking_cost(X, Y, self.sampling)
-        solver = self.solver(self.step_size, n_steps=self.max_iter * cost.n_terms, sampler=epochs(cost))
+        solver = self.solver(self.step_size, max_iter=self.n_epochs * cost.n_terms, sampler=epochs(cost))
         if self.full_rank:
             return solver, Problem(Euclidean(*cost.shape), cost), np.zeros(cost.shape)
         manifold = FixedRankEmbedded(*cost.shape, self.rank)

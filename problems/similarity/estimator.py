@@ -29,11 +29,13 @@ from rmopt.core.arguments import bounded, flag, integer, number, one_of, optiona
 from rmopt.costs import TripletSum
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
+from rmopt.renamed import renamed
 from rmopt.solvers import Recorder, Sampler, ShuffledEpochs
 
 Array = np.ndarray
 
 
+@renamed(n_triplets="max_iter")
 @dataclass(eq=False, repr=False)
 class LoretaSimilarity(Embedder, Loreta):
     """A low-rank bilinear similarity of documents, learned from their classes or from triplets.
@@ -64,7 +66,7 @@ class LoretaSimilarity(Embedder, Loreta):
     psd : bool
         Learn a positive semidefinite W (LORETA-1-PSD, Algorithm 5): the similarity is symmetric, an inner product
         of embeddings.
-    n_triplets : int
+    max_iter : int
         Number of steps; each looks at one triplet.
     loss : {"hinge", "squared_hinge", "logistic"} or Loss
         The loss of the score difference of positive and negative.
@@ -96,7 +98,7 @@ class LoretaSimilarity(Embedder, Loreta):
     --------
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
-    >>> model = LoretaSimilarity(rank=10, n_triplets=20_000, random_state=0).fit(X / 16, y)
+    >>> model = LoretaSimilarity(rank=10, max_iter=20_000, random_state=0).fit(X / 16, y)
     >>> model.similarity(X[:2] / 16, X[:5] / 16).shape
     (2, 5)
     """
@@ -106,7 +108,7 @@ class LoretaSimilarity(Embedder, Loreta):
     rank: Annotated[int | None, optional(integer, 1)] = None
     _: KW_ONLY
     psd: Annotated[bool, flag] = False
-    n_triplets: Annotated[int, count] = 100_000
+    max_iter: Annotated[int, count] = 100_000
     loss: Annotated[Any, loss_named] = "hinge"
     init: Annotated[str, bounded(one_of, INITS)] = "identity"
     early_stopping: Annotated[bool, flag] = False
@@ -133,11 +135,11 @@ class LoretaSimilarity(Embedder, Loreta):
             X, y, *held_out = self._hold_out(X, y, seed)
         self.classes_ = np.unique(y)
         return self._learn(
-            X, ClassTriplets(y), self.n_triplets, seed, afresh=not self._continues(), held_out=held_out
+            X, ClassTriplets(y), self.max_iter, seed, afresh=not self._continues(), held_out=held_out
         )
 
     def fit_triplets(self, X: Any, triplets: Any) -> Self:
-        """Learn from given triplets, in shuffled epochs, for `n_triplets` steps.
+        """Learn from given triplets, in shuffled epochs, for `max_iter` steps.
 
         Parameters
         ----------
@@ -152,16 +154,17 @@ class LoretaSimilarity(Embedder, Loreta):
         seed = begin(self)
         X = admit(self, X, reset=not self._continues())
         sampler = ShuffledEpochs(checked_triplets(triplets, X.shape[0], X.shape[0]))
-        return self._learn(X, sampler, self.n_triplets, seed, afresh=not self._continues())
+        return self._learn(X, sampler, self.max_iter, seed, afresh=not self._continues())
 
-    def partial_fit(self, X: Any, y: Any, n_triplets: int | None = None) -> Self:
+    @renamed(n_triplets="max_iter")
+    def partial_fit(self, X: Any, y: Any, max_iter: int | None = None) -> Self:
         """Go on learning from a batch of labelled rows.
 
         Parameters
         ----------
         X : array or sparse matrix, shape (n_samples, n_features)
         y : array, shape (n_samples,)
-        n_triplets : int, optional
+        max_iter : int, optional
             Number of steps on this batch; ten per row unless given.
 
         Returns
@@ -170,7 +173,7 @@ class LoretaSimilarity(Embedder, Loreta):
         """
         seed, first = begin(self), not hasattr(self, "model_")
         X, y = labelled(self, X, y, reset=first, ensure_min_samples=3)
-        steps = 10 * X.shape[0] if n_triplets is None else count("n_triplets", n_triplets)
+        steps = 10 * X.shape[0] if max_iter is None else count("max_iter", max_iter)
         labels = np.unique(y)
         before = labels if first else getattr(self, "classes_", labels)
         if (before.dtype.kind in "biuf") != (labels.dtype.kind in "biuf"):

@@ -107,7 +107,7 @@ def similarity(
         kind = chosen[one["method"]]
         about = {
             "rank": one["rank"],
-            "n_triplets": one["triplets"],
+            "max_iter": one["triplets"],
             "init": one["init"],
             "random_state": one["seed"],
         }

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from rmopt.kernels.terms import difference_room, gather_term, right_vector
+from rmopt.kernels.terms import difference_workspace, gather_term, right_vector
 from rmopt.kernels.vectors import dot, scatter, square
 
 FACTORED, PASSIVE_AGGRESSIVE = range(2)
@@ -20,7 +20,7 @@ def run(method, A, B, left, right, terms, updates):
     """
     k = A.shape[1]
     a, b, g = np.empty(k), np.empty(k), np.empty(k)
-    indices, values = difference_room(right)
+    indices, values = difference_workspace(right)
     for t in range(terms.left.shape[0]):
         gather_term(A, B, left, right, terms, t, a, b)
         loss = 1.0 - dot(a, b)

@@ -43,14 +43,14 @@ class SimilarityLearner(Learner):
     manifold : callable
         Maps (features, rank) to the manifold.
     solver : callable
-        Maps (step_size, n_steps=…, sampler=…) to the solver.
+        Maps (step_size, max_iter=…, sampler=…) to the solver.
     step_size : float
         The step size, or bound C of passive–aggressive steps.
     metric : bool
         Whether documents are ranked by minus the distance (q − d)ᵀ W (q − d) instead of qᵀ W d.
     choices : dict or None
         What the solver is also told: retraction and engine, where it has a choice.
-    rank, n_triplets, init, random_state
+    rank, max_iter, init, random_state
         See `LoretaSimilarity`; a method of full rank starts at the identity.
     """
 
@@ -60,7 +60,7 @@ class SimilarityLearner(Learner):
     metric: bool = False
     choices: dict[str, Any] | None = None
     rank: int = 10
-    n_triplets: int = 100_000
+    max_iter: int = 100_000
     init: str = "identity"
     random_state: int = 0
 
@@ -72,7 +72,7 @@ class SimilarityLearner(Learner):
     def parts(self, X: Any, y: Array) -> tuple[ScheduledSolver, Problem, Any]:
         manifold: Any = self.manifold(X.shape[1], self.rank)
         sampler = ClassTriplets(y)
-        solver = self.solver(self.step_size, n_steps=self.n_triplets, sampler=sampler, **self.choices or {})
+        solver = self.solver(self.step_size, max_iter=self.max_iter, sampler=sampler, **self.choices or {})
         start = (
             np.eye(*manifold.shape)
             if self.full_rank
@@ -170,7 +170,7 @@ class Bench:
                 return evaluate_retrieval(scores, self.y_test, queries=self.curve_queries, ks=()).map
 
             ours["checkpoint"] = how.pop("checkpoint", None)
-            ours["recorder"] = Recorder({"map": measure}, first=max(1, model.n_triplets // 256), **how)
+            ours["recorder"] = Recorder({"map": measure}, first=max(1, model.max_iter // 256), **how)
         try:
             training = trained(model, self.X, self.y, **ours)
         except DivergedError:

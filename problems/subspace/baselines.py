@@ -13,6 +13,7 @@ from rmopt.core import MissingCapabilityError, Parts, Problem
 from rmopt.core.arguments import integer, number
 from rmopt.costs import GossipCost
 from rmopt.linalg import gram_functions
+from rmopt.renamed import renamed
 from rmopt.solvers import Solver
 
 Array = np.ndarray
@@ -23,7 +24,7 @@ def alt_min(
     lam: float,
     *,
     tol: float = 1e-8,
-    max_iterations: int = 2000,
+    max_iter: int = 2000,
     smoothing: float = 1e-8,
 ) -> tuple[Array, list[float]]:
     """Minimise ½ Σ_t ‖X_t a_t − y_t‖² + λ ‖A‖₊² over all a_t, where ‖A‖₊ is the trace norm, a little smoothed.
@@ -40,7 +41,7 @@ def alt_min(
         λ, positive.
     tol : float
         Stop when the objective changes by less than this, relative.
-    max_iterations : int
+    max_iter : int
     smoothing : float
         ε, relative to the mean squared singular value after the first iteration.
 
@@ -62,7 +63,7 @@ def alt_min(
     m = grams.shape[1]
     root, eps = np.eye(m) / np.sqrt(m), None
     history: list[float] = []
-    for _ in range(max_iterations):
+    for _ in range(max_iter):
         # a = D^½ b with (D^½ XᵀX D^½ + 2λ I) b = D^½ Xᵀy: no inverse of D, which loses rank.
         b = np.linalg.solve(root @ grams @ root + 2.0 * lam * np.eye(m), (rights @ root)[..., None])[..., 0]
         A = root @ b.T
@@ -95,6 +96,7 @@ class LMaFitState:
         return self.steps * len(self.tracked)
 
 
+@renamed(n_steps="max_iter")
 class DLMaFit(Solver):
     """LMaFit with dynamic average consensus (Ling, Xu, Yin and Wen 2012; in one place: Wen, Yin and Zhang 2012).
 
@@ -106,15 +108,15 @@ class DLMaFit(Solver):
 
     Parameters
     ----------
-    n_steps : int
+    max_iter : int
         The budget; at every step each agent sends its factor to all its neighbours.
     """
 
-    def __init__(self, n_steps: int = 400) -> None:
-        self.n_steps = integer("n_steps", n_steps)
+    def __init__(self, max_iter: int = 400) -> None:
+        self.max_iter = integer("max_iter", max_iter)
 
     def budget(self, problem: Problem) -> int:
-        return self.n_steps
+        return self.max_iter
 
     def check_every(self, problem: Problem) -> None:
         """Return None: only the budget ends a run."""

@@ -24,6 +24,7 @@ from rmopt.core.arguments import Checked, bounded, flag, integer, number, option
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.engines.threads import one_blas_thread
 from rmopt.manifolds import Grassmann
+from rmopt.renamed import renamed
 from rmopt.solvers import ConjugateGradient, GradientSolver, Recorder, StrongWolfe, TrustRegions
 
 Array = np.ndarray
@@ -299,6 +300,7 @@ def _unit(values: Array) -> float:
     return 1.0 if 1e-30 < largest < 1e30 or largest == 0.0 else 2.0 ** int(np.log2(largest))
 
 
+@renamed(n_updates="n_epochs")
 @dataclass(eq=False, repr=False)
 class GossipMatrixCompletion(CompletionEstimator):
     """Agents that each hold some columns complete them by a common subspace (Mishra et al. 2019).
@@ -321,7 +323,7 @@ class GossipMatrixCompletion(CompletionEstimator):
     variant : {"stochastic", "parallel", "precon-stochastic", "precon-parallel"}
     graph : {"path", "ring", "grid", "star", "complete", "erdos-renyi"}, Graph or list of edges
         Who talks to whom.
-    n_updates : float
+    n_epochs : float
         How often each edge is expected to be taken.
     step_size, decay : float
         Step sizes go from a to a / (1 + decay), in units of one over an agent's largest curvature.
@@ -365,7 +367,7 @@ class GossipMatrixCompletion(CompletionEstimator):
     _: KW_ONLY
     variant: str = "stochastic"
     graph: Any = "path"
-    n_updates: float = 200.0
+    n_epochs: float = 200.0
     step_size: float = 1.0
     decay: float = 1.0
     clock: str = "shared"
@@ -395,6 +397,7 @@ class GossipMatrixCompletion(CompletionEstimator):
         return found.mean
 
 
+@renamed(max_iterations="max_iter")
 @dataclass(eq=False, repr=False)
 class BatchCompletion(CompletionEstimator):
     """Matrix completion by one batch solver that sees all columns.
@@ -412,7 +415,7 @@ class BatchCompletion(CompletionEstimator):
         Predictions are clipped to them.
     random_state : int, RandomState or None
         Of the start of the truncated SVD; equal integers give equal bits.
-    max_iterations : int
+    max_iter : int
     tol : float
         Stop when the gradient is this short, relative to its length at the start.
 
@@ -435,13 +438,13 @@ class BatchCompletion(CompletionEstimator):
     >>> # Of rank 3 once the mean is subtracted.
     >>> truth = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 60))
     >>> known = sp.csc_array(truth * (rng.random((40, 60)) < 0.6))
-    >>> model = RTRMC(rank=3, lam=0.0, max_iterations=60, random_state=0).fit(known)
+    >>> model = RTRMC(rank=3, lam=0.0, max_iter=60, random_state=0).fit(known)
     >>> bool(np.abs(model.predict(5, range(60)) - truth[5]).max() < 1e-5)
     True
     """
 
     _: KW_ONLY
-    max_iterations: Annotated[int, bounded(integer, 1)] = 15
+    max_iter: Annotated[int, bounded(integer, 1)] = 15
     tol: Annotated[float, bounded(number, least=0)] = 1e-6
 
     def learn(self, tasks: MatrixCompletion, start: Array | None, seed: int) -> Array:
@@ -461,7 +464,7 @@ class RTRMC(BatchCompletion):
 
     def solver(self, manifold: Grassmann) -> GradientSolver:
         radius = manifold.typical_dist / 8.0
-        return TrustRegions(max_iterations=self.max_iterations, tol=self.tol, first_radius=radius)
+        return TrustRegions(max_iter=self.max_iter, tol=self.tol, first_radius=radius)
 
 
 class RCGMC(BatchCompletion):
@@ -469,7 +472,7 @@ class RCGMC(BatchCompletion):
 
     def solver(self, manifold: Grassmann) -> GradientSolver:
         steps = StrongWolfe(flatness=0.3)
-        return ConjugateGradient("hybrid", steps, max_iterations=self.max_iterations, tol=self.tol)
+        return ConjugateGradient("hybrid", steps, max_iter=self.max_iter, tol=self.tol)
 
 
 for kind in (RTRMC, RCGMC):

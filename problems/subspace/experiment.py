@@ -112,7 +112,7 @@ def completion(
             as_graph(graph, count)
         one_of("--clock", clock, ("shared", "own"))
         plan = GossipPlan(
-            number_or_auto(rho, "--rho"), graph=graph, step_size=step_size, decay=decay, n_updates=updates,
+            number_or_auto(rho, "--rho"), graph=graph, step_size=step_size, decay=decay, n_epochs=updates,
             clock=clock, init="independent",
         )  # fmt: skip
         if case and (ranks or hidden or splits > 1 or len(counts) > 1):

@@ -91,7 +91,7 @@ def _d_lmafit(shares: Shares, plan: GossipPlan, one: Settings, recorder: Recorde
     start = power.random_point(generator(one["seed"], Stream.START))
     problem = Problem(power, GossipCost(tasks, graph, 0.0, manifold))
     # An agent in the middle of a path moves twice as often as edges are taken.
-    solver = DLMaFit(round(2 * plan.n_updates))
+    solver = DLMaFit(round(2 * plan.n_epochs))
     result = solver.run(problem, start, random_state=one["seed"], recorder=recorder)
     mean = frechet_mean(manifold, list(result.point), tol=1e-9)
     return Trained(mean, result.point, result.seconds, result.updates)
@@ -99,7 +99,7 @@ def _d_lmafit(shares: Shares, plan: GossipPlan, one: Settings, recorder: Recorde
 
 def _batch(shares: Shares, _: GossipPlan, one: Settings, *__: Any, estimator: Any) -> Trained:
     tasks = _all_here(shares, estimator.__name__)
-    solver = estimator(one["rank"], max_iterations=one["iterations"])
+    solver = estimator(one["rank"], max_iter=one["iterations"])
     # Compiled passes are loaded before the clock starts.
     tasks.hessian(*2 * (Grassmann(tasks.n_rows, one["rank"]).random_point(np.random.default_rng(0)),))
     begun = perf_counter()
@@ -131,7 +131,7 @@ class CompletionRuns:
         self.run, self.world, self.plan = run, world, plan
         self.last: dict[str, Trained] = {}
         self.settings = {
-            "graph": plan.graph, "updates": plan.n_updates, "rho": plan.rho, "clock": plan.clock,
+            "graph": plan.graph, "updates": plan.n_epochs, "rho": plan.rho, "clock": plan.clock,
             "step_size": plan.step_size, "decay": plan.decay, "iterations": iterations, "processes": world.size,
         }  # fmt: skip
         # Several processes go on from their checkpoints alone, of which all have the same.
@@ -210,7 +210,7 @@ class CompletionRuns:
             return float(np.mean([manifold.dist(bases[i], bases[j]) for i, j in edges]))
 
         metrics = {"train_mse": shares.train_mse, "gap": gap} if one["split"] == 0 else {}
-        steps = max(1.0, plan.n_updates * len(edges))
+        steps = max(1.0, plan.n_epochs * len(edges))
         # Dense at the start.
         at = sorted({round(step) for step in np.geomspace(max(1.0, steps / 200), steps, MEASURED)})
         recorder = Recorder(metrics, at=at, progress=self.run.progress, description=method.label)

@@ -15,6 +15,7 @@ from rmopt.core import InvalidInputError, Problem
 from rmopt.core.arguments import Checked, array, bounded, flag, integer, number, one_of
 from rmopt.engines.threads import one_blas_thread
 from rmopt.manifolds import Grassmann
+from rmopt.renamed import renamed
 from rmopt.solvers import Recorder, TrustRegions
 
 Array = np.ndarray
@@ -61,6 +62,7 @@ class Prepared:
         return coef, self.levels - np.einsum("ij,ij->i", coef, self.means * self.spread + self.middle)
 
 
+@renamed(n_updates="n_epochs", max_iterations="max_iter")
 @dataclass(eq=False, repr=False)
 class MultitaskSubspace(Checked, RegressorMixin, BaseEstimator):
     """Linear regressions of several tasks, whose coefficients U w_t share an r-dimensional subspace.
@@ -85,13 +87,13 @@ class MultitaskSubspace(Checked, RegressorMixin, BaseEstimator):
         Of "gossip", as all up to `clock`; see `GossipMatrixCompletion`.
     variant : {"stochastic", "parallel", "precon-stochastic", "precon-parallel"}
     graph : str, Graph or list of edges
-    n_updates, step_size, decay : float
+    n_epochs, step_size, decay : float
     clock : {"shared", "own"}
     scale : {"standard", "none"}
         "standard": subtract the mean of each feature over all examples, and divide by its standard deviation.
     centre : {"tasks", "none"}
         "tasks": subtract each task's mean from its examples and labels, which fits an intercept for each.
-    max_iterations : int
+    max_iter : int
         Of "batch".
     random_state : int, RandomState or None
     verbose : bool
@@ -140,13 +142,13 @@ class MultitaskSubspace(Checked, RegressorMixin, BaseEstimator):
     rho: float | str = "auto"
     variant: str = "stochastic"
     graph: Any = "path"
-    n_updates: float = 200.0
+    n_epochs: float = 200.0
     step_size: float = 1.0
     decay: float = 1.0
     clock: str = "shared"
     scale: Annotated[str, bounded(one_of, SCALES)] = "standard"
     centre: Annotated[str, bounded(one_of, CENTRES)] = "tasks"
-    max_iterations: Annotated[int, bounded(integer, 1)] = 100
+    max_iter: Annotated[int, bounded(integer, 1)] = 100
     random_state: Annotated[Any, seedable] = None
     verbose: Annotated[bool, flag] = False
 
@@ -203,7 +205,7 @@ class MultitaskSubspace(Checked, RegressorMixin, BaseEstimator):
         ridge = 2.0 * max(cost.lam, 1e-6) * np.eye(cost.n_rows)
         alone = np.linalg.solve(grams + ridge, rights[..., None])[..., 0]
         start = np.linalg.svd(alone.T, full_matrices=True)[0][:, : self.rank].copy()
-        solver = TrustRegions(max_iterations=self.max_iterations)
+        solver = TrustRegions(max_iter=self.max_iter)
         return solver.run(Problem(Grassmann(*start.shape), cost), start, random_state=seed).point
 
     def predict(self, X: Any, tasks: Any = None) -> Array:

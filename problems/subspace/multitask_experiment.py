@@ -89,12 +89,12 @@ def multitask(
             names = chosen_from(VARIANTS, methods or "stochastic,parallel", "--methods")
             wanted = 1e3 if weight == "auto" else weight
             plan = GossipPlan(
-                wanted, graph=graph, step_size=step_size, decay=decay, n_updates=updates, init="independent"
+                wanted, graph=graph, step_size=step_size, decay=decay, n_epochs=updates, init="independent"
             )
             return _shared_features(run, plan, list(names), agents)
         chosen = chosen_from(LABELS, methods or "stochastic,precon-stochastic,batch,alt-min", "--methods")
         shared = {
-            "lam": lam, "n_agents": agents, "rho": weight, "graph": graph, "n_updates": updates,
+            "lam": lam, "n_agents": agents, "rho": weight, "graph": graph, "n_epochs": updates,
             "step_size": step_size, "decay": decay, "scale": scale, "centre": centre,
         }  # fmt: skip
         bundle = load(data, data_home, TaskBundle)
@@ -221,7 +221,7 @@ def _shared_features(run: Run, plan: GossipPlan, methods: list[str], n_agents: i
     def gap(points: Parts) -> float:
         return float(np.mean([manifold.dist(points[i], points[j]) for i, j in edges]))
 
-    at = [round(step) for step in np.geomspace(5, max(6.0, plan.n_updates * len(edges)), 16)]
+    at = [round(step) for step in np.geomspace(5, max(6.0, plan.n_epochs * len(edges)), 16)]
     rows: list[dict[str, Any]] = []
     traces = {}
     for label, variant in ((LABELS[name], name) for name in methods):
@@ -238,7 +238,7 @@ def _shared_features(run: Run, plan: GossipPlan, methods: list[str], n_agents: i
     return Outcome(
         data="case6",
         parameters={
-            "agents": n_agents, "rho": plan.rho, "graph": plan.graph, "updates": plan.n_updates,
+            "agents": n_agents, "rho": plan.rho, "graph": plan.graph, "updates": plan.n_epochs,
             "step_size": plan.step_size, "decay": plan.decay,
         },
         rows=rows,

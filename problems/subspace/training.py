@@ -17,6 +17,7 @@ from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost
 from rmopt.engines import OneProcess, World
 from rmopt.manifolds import Euclidean, Grassmann, Power, frechet_mean
+from rmopt.renamed import renamed
 from rmopt.retractions import GRASSMANN_RETRACTIONS
 from rmopt.solvers import Checkpoint, Constant, Gossip, InverseTime, Recorder, Result, SharedCheckpoint
 from rmopt.solvers.checkpoint import Saving
@@ -50,6 +51,7 @@ def _graph(name: str, value: Any) -> Any:
     return value if listed else instance(name, value, (Graph, list, tuple), wanted)
 
 
+@renamed(n_updates="n_epochs")
 @dataclass(frozen=True)
 class GossipPlan(Checked):
     """How agents gossip.
@@ -66,7 +68,7 @@ class GossipPlan(Checked):
         a, in units of one over an agent's largest curvature at the start, which it finds from its own data.
     decay : float
         The step sizes of the last step are a / (1 + decay); in between a / (1 + b k).
-    n_updates : float
+    n_epochs : float
         How often each edge is expected to be taken.
     clock : {"shared", "own"}
         "own": each agent counts its own updates.
@@ -82,7 +84,7 @@ class GossipPlan(Checked):
     graph: Annotated[Any, _graph] = "path"
     step_size: Annotated[float, bounded(number, above=0)] = 1.0
     decay: Annotated[float, bounded(number, least=0)] = 1.0
-    n_updates: Annotated[float, bounded(number, least=0, most=1e9)] = 200.0
+    n_epochs: Annotated[float, bounded(number, least=0, most=1e9)] = 200.0
     clock: Annotated[str, bounded(one_of, CLOCKS)] = "shared"
     retraction: Annotated[str, bounded(one_of, GRASSMANN_RETRACTIONS)] = "exponential"
     init: Annotated[str, bounded(one_of, ("common", "independent"))] = "common"
@@ -179,7 +181,7 @@ def gossip(
         problem = Problem(Power(base, n), GossipCost(tasks, graph, cost.rho, base))
         planned = partial(
             Gossip,
-            n_updates=plan.n_updates,
+            n_epochs=plan.n_epochs,
             **VARIANTS[plan.variant],
             clock=plan.clock,
             scales=scales,
@@ -188,7 +190,7 @@ def gossip(
         )
         budget = planned(step_size=1.0).budget(problem)
         # An agent's own clock counts its updates, two for each edge where it has two neighbours.
-        steps = budget if plan.clock == "shared" else plan.n_updates * graph.degrees.mean()
+        steps = budget if plan.clock == "shared" else plan.n_epochs * graph.degrees.mean()
         saving: Saving | None = None
         if checkpoint is not None and world.size == 1:
             saving = Checkpoint(checkpoint)

@@ -10,7 +10,7 @@ from rmopt.core.ambient import Array
 from rmopt.core.manifold import Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
-from rmopt.engines import choose_block_engine, choose_engine
+from rmopt.engines import choose_coordinate_engine, choose_engine
 from rmopt.engines.base import Engine
 from rmopt.engines.coordinate import GREEDY
 from rmopt.kernels.row_column import EXACT, FIXED
@@ -86,7 +86,7 @@ def check_block_engine(
         ("line search", EXACT, 0.99, 20),
     ):
         reference, tried = (
-            choose_block_engine(problem, retraction, kind, search) for kind in ("reference", "compiled")
+            choose_coordinate_engine(problem, retraction, kind, search) for kind in ("reference", "compiled")
         )
         run = _Run(manifold, reference, tried, start, schedule, np.full(steps, wanted), leg)
         kind = type(tried).__name__

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.errors import InvalidInputError
+from rmopt.renamed import first_attribute, first_name
 
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)})
 # What there is to see of things that pickle does not take apart.
@@ -67,7 +68,8 @@ def fingerprints(thing: Any, name: str, apart: tuple[str, ...] = ()) -> dict[str
     state = thing.__getstate__() if _own_word(thing) is None and not isinstance(thing, type) else None
     if not isinstance(state, dict):
         return {name: fingerprint(thing, name)}
-    found = {name: f"{type(thing).__name__} {fingerprint(type(thing), name)}"}
+    kind = type(thing)
+    found = {name: f"{first_name(kind.__module__, kind.__name__)[1]} {fingerprint(kind, name)}"}
     for key, value in _lasting(thing, state):
         if key not in apart:
             short = type(value) in _PLAIN and len(repr(value)) <= 40
@@ -184,7 +186,7 @@ class _Walk:
 
     def _class(self, made: type) -> Iterator[Any]:
         if _is_installed(made.__module__) and "<locals>" not in made.__qualname__:
-            yield from ("class", made.__module__, made.__qualname__)
+            yield from ("class", *first_name(made.__module__, made.__qualname__))
             return
         yield from ("class", made.__name__, *map(self.digest, made.__bases__))
         for key, value in sorted(vars(made).items()):
@@ -198,7 +200,7 @@ class _Walk:
         code, module = function.__code__, function.__module__
         installed = _is_installed(module)
         if installed:
-            yield from (module, function.__qualname__)
+            yield from first_name(module, function.__qualname__)
             if "<locals>" not in function.__qualname__:
                 return
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
@@ -240,12 +242,13 @@ def _own_word(thing: Any) -> Any:
 
 def _lasting(owner: Any, state: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
     """Return the attributes of an object, sorted, without texts and what `functools.cached_property` keeps."""
-    return [
-        (key, state[key])
-        for key in sorted(state, key=str)
+    found = {
+        first_attribute(owner, key): value
+        for key, value in state.items()
         if key not in ("__doc__", "__wrapped__")
         and not isinstance(getattr(type(owner), str(key), None), functools.cached_property)
-    ]
+    }
+    return sorted(found.items(), key=lambda item: str(item[0]))
 
 
 def _is_filled(cell: types.CellType) -> bool:

@@ -257,14 +257,14 @@ class FixedRankManifold(Manifold):
         return dense(self.embed_point(point))
 
 
-def checked_rank(k: Any, shape: tuple[int, int]) -> int:
+def checked_rank(rank: Any, shape: tuple[int, int]) -> int:
     """Return the rank of matrices of a shape as an int, or say which there are."""
-    whole = isinstance(k, Integral) and not isinstance(k, bool)
-    if whole and not 1 <= k <= min(shape):
+    whole = isinstance(rank, Integral) and not isinstance(rank, bool)
+    if whole and not 1 <= rank <= min(shape):
         raise InvalidInputError(
-            f"rank k = {k} is out of range for {shape[0]} × {shape[1]} matrices; choose 1 to {min(shape)}."
+            f"rank = {rank} is out of range for {shape[0]} × {shape[1]} matrices; choose 1 to {min(shape)}."
         )
-    return integer("rank k", k, 1)
+    return integer("rank", rank, 1)
 
 
 @runtime_checkable

@@ -2,26 +2,27 @@
 
 from rmopt.engines.base import Engine
 from rmopt.engines.bilinear import BatchEngine, BilinearEngine, SymmetricBilinearEngine
-from rmopt.engines.blocked import BlockedEngine
 from rmopt.engines.certificate import Certificate, certify
-from rmopt.engines.choose import ENGINES, choose_block_engine, choose_engine, register
-from rmopt.engines.coordinate import GREEDY, BlockEngine, CoordinateEngine
+from rmopt.engines.choose import ENGINES, choose_coordinate_engine, choose_engine, register
+from rmopt.engines.coordinate import GREEDY, CoordinateDescentEngine, CoordinateReference
+from rmopt.engines.deferred import DeferredEngine
 from rmopt.engines.gauged import GaugedEngine, GaugedState
 from rmopt.engines.gossip import GossipEngine, GossipState
 from rmopt.engines.log_det import LogDetEngine
 from rmopt.engines.rank_incremental import RankEngine, RankState
 from rmopt.engines.reference import ReferenceEngine
 from rmopt.engines.world import MPIWorld, OneProcess, World
+from rmopt.renamed import former_names
 
 __all__ = [
     "ENGINES",
     "GREEDY",
     "BatchEngine",
     "BilinearEngine",
-    "BlockEngine",
-    "BlockedEngine",
     "Certificate",
-    "CoordinateEngine",
+    "CoordinateDescentEngine",
+    "CoordinateReference",
+    "DeferredEngine",
     "Engine",
     "GaugedEngine",
     "GaugedState",
@@ -36,7 +37,15 @@ __all__ = [
     "SymmetricBilinearEngine",
     "World",
     "certify",
-    "choose_block_engine",
+    "choose_coordinate_engine",
     "choose_engine",
     "register",
 ]
+
+__getattr__ = former_names(
+    __name__,
+    BlockEngine="CoordinateDescentEngine",
+    BlockedEngine="DeferredEngine",
+    CoordinateEngine="CoordinateReference",
+    choose_block_engine="choose_coordinate_engine",
+)

@@ -14,10 +14,12 @@ from rmopt.core.errors import DivergedError, InvalidInputError
 from rmopt.core.points import packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
+from rmopt.renamed import former_names, renamed
 
-Runs = Mapping[str, tuple[type, ...]]
+Supports = Mapping[str, tuple[type, ...]]
 
 
+@renamed(runs="supports")
 class Engine(ABC):
     """Runs the steps of a solver.
 
@@ -26,12 +28,12 @@ class Engine(ABC):
 
     Attributes
     ----------
-    runs : mapping
+    supports : mapping
         Of a compiled engine: by role ("cost", "manifold", "loss", "retraction") the classes whose methods its loop
         stands for. A subclass of them may override what the loop does, and is left to the reference engine.
     """
 
-    runs: ClassVar[Runs] = {}
+    supports: ClassVar[Supports] = {}
 
     @classmethod
     def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
@@ -136,3 +138,6 @@ def checked(
                 f"the schedule names {what} from {low} to {high}{there}; they count from 0."
             )
     return schedule.astype(np.int64, copy=False)
+
+
+__getattr__ = former_names(__name__, Runs="Supports")

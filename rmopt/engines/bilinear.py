@@ -18,11 +18,11 @@ from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.costs.bilinear import Bilinear, BilinearSum, TripletSum
 from rmopt.costs.losses import Loss, as_compiled
-from rmopt.engines.base import Runs
+from rmopt.engines.base import Supports
 from rmopt.engines.gauged import SYMMETRIC, Gauge, GaugedEngine, GaugedState
 from rmopt.kernels import batch_sgd, bilinear_sgd
 from rmopt.kernels.losses import loop_with_slope
-from rmopt.kernels.terms import Rows, Terms
+from rmopt.kernels.terms import Rows, StepRows
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import MetricProjection, Orthographic, SecondOrder, SecondOrderPSD
 
@@ -38,7 +38,7 @@ BILINEAR = {
 class BilinearEngine(GaugedEngine):
     """The same steps as `ReferenceEngine`, in O(nnz·k + k²) each."""
 
-    runs: ClassVar[Runs] = BILINEAR
+    supports: ClassVar[Supports] = BILINEAR
 
     manifold: FixedRankEmbedded
     cost: Bilinear
@@ -47,11 +47,11 @@ class BilinearEngine(GaugedEngine):
     def __post_init__(self) -> None:
         object.__setattr__(self, "_rows", rows_of(self.cost.left, self.cost.right))
 
-    def terms(self, schedule: Array, etas: Array) -> Terms:
-        return Terms(*self.cost.resolve(schedule.ravel()), etas)
+    def terms(self, schedule: Array, etas: Array) -> StepRows:
+        return StepRows(*self.cost.resolve(schedule.ravel()), etas)
 
     def loop(
-        self, state: GaugedState, terms: Terms, position: int, probe_every: int, growth_limit: float
+        self, state: GaugedState, terms: StepRows, position: int, probe_every: int, growth_limit: float
     ) -> tuple[int, int]:
         loop, code = loop_of(bilinear_sgd, self.cost.loss)
         kernel = self.retraction.kernel
@@ -65,7 +65,7 @@ class BilinearEngine(GaugedEngine):
 class SymmetricBilinearEngine(BilinearEngine):
     """`BilinearEngine` on positive semidefinite matrices, for `SecondOrderPSD`."""
 
-    runs = BILINEAR | {"manifold": (PSDFixedRank,), "retraction": (SecondOrderPSD,)}
+    supports = BILINEAR | {"manifold": (PSDFixedRank,), "retraction": (SecondOrderPSD,)}
     gauge: ClassVar[Gauge] = SYMMETRIC
 
     manifold: PSDFixedRank  # type: ignore[assignment]
@@ -79,7 +79,7 @@ class BatchEngine(BilinearEngine):
     Algorithm 3, needs O((n + m)(k + r)²)).
     """
 
-    runs = BILINEAR | {"retraction": (SecondOrder,)}
+    supports = BILINEAR | {"retraction": (SecondOrder,)}
 
     @classmethod
     def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
@@ -89,7 +89,7 @@ class BatchEngine(BilinearEngine):
         return f"a step looks at {how} terms, and the compiled kernel at no more than k = {k}"
 
     def loop(
-        self, state: GaugedState, terms: Terms, position: int, probe_every: int, growth_limit: float
+        self, state: GaugedState, terms: StepRows, position: int, probe_every: int, growth_limit: float
     ) -> tuple[int, int]:
         loop, code = loop_of(batch_sgd, self.cost.loss)
         return loop(

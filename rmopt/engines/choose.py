@@ -12,19 +12,20 @@ from rmopt.core.problem import Problem
 from rmopt.core.retraction import HasVelocity, Retraction
 from rmopt.engines.base import Engine, unlike
 from rmopt.engines.bilinear import BatchEngine, BilinearEngine, SymmetricBilinearEngine
-from rmopt.engines.blocked import BlockedEngine
-from rmopt.engines.coordinate import BlockEngine, CoordinateEngine
+from rmopt.engines.coordinate import CoordinateDescentEngine, CoordinateReference
+from rmopt.engines.deferred import DeferredEngine
 from rmopt.engines.log_det import LogDetEngine
 from rmopt.engines.reference import ReferenceEngine
 from rmopt.kernels.row_column import EXACT, FIXED
+from rmopt.renamed import former_names
 from rmopt.retractions import Additive
 
 ENGINES = ("auto", "compiled", "reference")
 
 # The compiled twins of each reference, tried in this order.
 TWINS: dict[type[Engine], list[type[Engine]]] = {
-    ReferenceEngine: [BatchEngine, BlockedEngine, BilinearEngine, SymmetricBilinearEngine],
-    CoordinateEngine: [LogDetEngine],
+    ReferenceEngine: [BatchEngine, DeferredEngine, BilinearEngine, SymmetricBilinearEngine],
+    CoordinateReference: [LogDetEngine],
 }
 
 
@@ -34,7 +35,7 @@ def register(engine: type[Engine]) -> type[Engine]:
     Parameters
     ----------
     engine : class
-        With `runs`, and made from (manifold, cost, retraction, batch_size).
+        With `supports`, and made from (manifold, cost, retraction, batch_size).
     """
     TWINS[ReferenceEngine].append(engine)
     return engine
@@ -66,9 +67,9 @@ def choose_engine(
     return _choice(ReferenceEngine, problem, as_sum(problem.cost), retraction, engine, batch_size)
 
 
-def choose_block_engine(
+def choose_coordinate_engine(
     problem: Problem, retraction: Retraction | None = None, engine: str = "auto", search: int = EXACT
-) -> BlockEngine:
+) -> CoordinateDescentEngine:
     """Return the engine of coordinate descent for a problem.
 
     Parameters
@@ -101,7 +102,10 @@ def choose_block_engine(
         raise MissingCapabilityError(
             f"{retraction} has no `velocity`, which a line search needs; give a fixed step size or add the method."
         )
-    return cast(BlockEngine, _choice(CoordinateEngine, problem, problem.cost, retraction, engine, search))
+    return cast(
+        CoordinateDescentEngine,
+        _choice(CoordinateReference, problem, problem.cost, retraction, engine, search),
+    )
 
 
 def _choice(
@@ -127,12 +131,15 @@ def _compiled(
         "cost": cost, "manifold": problem.manifold, "loss": getattr(cost, "loss", None), "retraction": retraction
     }  # fmt: skip
     for role, part in parts.items():
-        kinds = dict.fromkeys(kind for engine in engines for kind in engine.runs.get(role, ()))
+        kinds = dict.fromkeys(kind for engine in engines for kind in engine.supports.get(role, ()))
         reason = unlike(role, part, kinds) if kinds else None
         if reason is not None:
             return reason
-        engines = [one for one in engines if type(part) in one.runs.get(role, (type(part),))]
+        engines = [one for one in engines if type(part) in one.supports.get(role, (type(part),))]
     reasons = [one.refuses(problem, retraction, how) for one in engines]
     return next(
         (one for one, reason in zip(engines, reasons, strict=True) if reason is None), str(reasons[0])
     )
+
+
+__getattr__ = former_names(__name__, choose_block_engine="choose_coordinate_engine")

@@ -17,12 +17,13 @@ from rmopt.core.retraction import Retraction
 from rmopt.core.row_column import RowColumn
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.kernels.row_column import BEYOND, CLIP, EXACT, FIXED
+from rmopt.renamed import former_names
 
 # In a schedule: the block with the longest gradient.
 GREEDY = -1
 
 
-class BlockEngine(Engine):
+class CoordinateDescentEngine(Engine):
     """An engine whose steps move one block, and which remembers the gradient of each block.
 
     A schedule holds numbers of blocks, or `GREEDY`; `etas` hold what the search of the step length makes of them.
@@ -56,7 +57,7 @@ class CoordinateState:
 
 
 @dataclass(frozen=True)
-class CoordinateEngine(BlockEngine):
+class CoordinateReference(CoordinateDescentEngine):
     """Gradient of one block, a search along it, retraction.
 
     A block of the gradient is `block_of` the Euclidean one, projected onto the tangent space; its length is that of
@@ -172,3 +173,8 @@ class CoordinateEngine(BlockEngine):
 
     def gradients_of(self, state: CoordinateState) -> tuple[Array, Array]:
         return state.lengths, state.scales
+
+
+__getattr__ = former_names(
+    __name__, BlockEngine="CoordinateDescentEngine", CoordinateEngine="CoordinateReference"
+)

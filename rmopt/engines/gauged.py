@@ -21,7 +21,7 @@ from rmopt.engines.base import Engine, checked, diverged
 from rmopt.engines.reference import ReferenceEngine, ReferenceState
 from rmopt.kernels.lifted import Factors
 from rmopt.kernels.lifted_psd import SymmetricFactors
-from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED, STEP_REFUSED, Counters
+from rmopt.kernels.outcomes import FINISHED, PROBE_DUE, STEP_REFUSED, Counters
 from rmopt.linalg import factor_product, symmetric
 
 # Columns are padded with zeros to a multiple of this, so that vector loops have no remainder.
@@ -200,9 +200,9 @@ class GaugedEngine(Engine):
         position : int
             Number of the first step within the terms.
         probe_every : int
-            Steps after which the loop ends with `CHECKPOINT_DUE`.
+            Steps after which the loop ends with `PROBE_DUE`.
         growth_limit : float
-            The largest trace(AᵀA) · trace((AᵀA)⁻¹) before it ends with `CHECKPOINT_DUE`.
+            The largest trace(AᵀA) · trace((AᵀA)⁻¹) before it ends with `PROBE_DUE`.
 
         Returns
         -------
@@ -226,7 +226,7 @@ class GaugedEngine(Engine):
             if reason == FINISHED:
                 hint(refused, position)
                 return state
-            if reason == CHECKPOINT_DUE:
+            if reason == PROBE_DUE:
                 state = self._look_after(state)
             elif reason == STEP_REFUSED:
                 state = self._step_by_reference(state, schedule[position], etas[position])

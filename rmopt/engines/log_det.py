@@ -14,10 +14,10 @@ from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.costs.log_det import LogDetTriplet
 from rmopt.costs.losses import Loss
-from rmopt.engines.base import Runs, diverged
-from rmopt.engines.coordinate import GREEDY, BlockEngine, blocks_of
+from rmopt.engines.base import Supports, diverged
+from rmopt.engines.coordinate import GREEDY, CoordinateDescentEngine, blocks_of
 from rmopt.kernels import log_det, pending
-from rmopt.kernels.log_det import Metric, Samples, Terms
+from rmopt.kernels.log_det import Metric, Samples, Weights
 from rmopt.kernels.outcomes import FINISHED, NOT_FINITE, STEP_REFUSED
 from rmopt.kernels.pending import Changing
 from rmopt.kernels.terms import Rows
@@ -44,8 +44,8 @@ class MetricState:
 
 
 @dataclass(frozen=True)
-class LogDetEngine(BlockEngine):
-    """Steps of `CoordinateEngine` on `LogDetTriplet`, compiled: O(nnz(X) + d²) and the triplets of feature k.
+class LogDetEngine(CoordinateDescentEngine):
+    """Steps of `CoordinateReference` on `LogDetTriplet`, compiled: O(nnz(X) + d²) and the triplets of feature k.
 
     Scores and inverses are kept up to date. Every step tests one entry of W W⁻¹, and now and then a random vector
     and some triplets are tried; where they are off, the inverse is made anew by a Cholesky factorisation.
@@ -60,7 +60,7 @@ class LogDetEngine(BlockEngine):
         `FIXED`, `FRACTION` or `EXACT` of `rmopt.kernels.row_column`.
     """
 
-    runs: ClassVar[Runs] = {
+    supports: ClassVar[Supports] = {
         "cost": (LogDetTriplet,),
         "manifold": (PositiveDefinite,),
         "loss": (Loss,),
@@ -72,7 +72,7 @@ class LogDetEngine(BlockEngine):
     retraction: Retraction
     search: int
     samples: Samples = field(init=False, repr=False)
-    terms: Terms = field(init=False, repr=False)
+    weights: Weights = field(init=False, repr=False)
 
     @classmethod
     def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
@@ -83,8 +83,8 @@ class LogDetEngine(BlockEngine):
         cost = self.cost
         object.__setattr__(self, "samples", samples_of(cost.rows, cost.triplets, cost.is_dense))
         assert cost.loss.code is not None
-        terms = Terms(cost.loss.code, cost.alpha, cost.beta, cost.kappa, cost.sparsity)
-        object.__setattr__(self, "terms", terms)
+        weights = Weights(cost.loss.code, cost.alpha, cost.beta, cost.kappa, cost.sparsity)
+        object.__setattr__(self, "weights", weights)
 
     @np.errstate(all="ignore")
     def load(self, point: Array) -> MetricState:
@@ -115,7 +115,7 @@ class LogDetEngine(BlockEngine):
     def _run(self, state: MetricState, blocks: Array, etas: Array, position: int, first: int) -> int:
         while True:
             position, reason = log_det.run(
-                state.metric, self.samples, self.terms, self.retraction.kernel, self.search, blocks, etas,
+                state.metric, self.samples, self.weights, self.retraction.kernel, self.search, blocks, etas,
                 position, PROBE_EVERY,
             )  # fmt: skip
             state.steps = first + position

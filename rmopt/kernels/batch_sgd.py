@@ -10,7 +10,7 @@ from numba import njit
 
 from rmopt.kernels.lifted import OK, REFUSED
 from rmopt.kernels.losses import slope
-from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED, NOT_FINITE, STEP_REFUSED
+from rmopt.kernels.outcomes import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED
 from rmopt.kernels.terms import gather_row, gather_term
 from rmopt.kernels.vectors import dot, invert, product, scatter, trace
 
@@ -35,7 +35,7 @@ def _run(code, factors, counters, left, right, terms, batch, start, probe_every,
     counts, size = counters.counts, counters.size
     for t in range(start, terms.etas.shape[0]):
         if counts[1] >= probe_every:
-            return t, CHECKPOINT_DUE
+            return t, PROBE_DUE
         r = 0
         for term in range(t * batch, (t + 1) * batch):
             gather_term(A, B, left, right, terms, term, U[r], V[r])
@@ -73,7 +73,7 @@ def _run(code, factors, counters, left, right, terms, batch, start, probe_every,
                 _scatter_row(B, right, terms.minus[term], -H[i])
         # cond(AᵀA) ≤ trace(AᵀA) trace(H_A): large means that H_A is losing digits.
         if size[0] * trace(factors.H_A) > growth_limit or size[1] * trace(factors.H_B) > growth_limit:
-            return t + 1, CHECKPOINT_DUE
+            return t + 1, PROBE_DUE
     return terms.etas.shape[0], FINISHED
 
 

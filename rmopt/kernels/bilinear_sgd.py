@@ -13,8 +13,8 @@ from numba import njit
 from rmopt.kernels import lifted_psd
 from rmopt.kernels.lifted import REFUSED, make_scratch, score, step
 from rmopt.kernels.losses import slope
-from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED, NOT_FINITE, STEP_REFUSED
-from rmopt.kernels.terms import difference_room, gather_term, right_vector
+from rmopt.kernels.outcomes import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED
+from rmopt.kernels.terms import difference_workspace, gather_term, right_vector
 from rmopt.kernels.vectors import dot, scatter, sparse_dot, square, trace, transposed_product
 
 
@@ -39,7 +39,7 @@ def _run(
     """Do the steps from `start` on; return (number of the next step, why the loop ended).
 
     It ends when all terms are used (`FINISHED`), when the gauge should be looked at
-    (`CHECKPOINT_DUE`), before a step that is ill-conditioned in this gauge (`STEP_REFUSED`), or
+    (`PROBE_DUE`), before a step that is ill-conditioned in this gauge (`STEP_REFUSED`), or
     before a step whose score is not finite (`NOT_FINITE`).
 
     Of `kind` and `symmetric`, the retractions of `Factors` and of `SymmetricFactors`, one is None; so are `products`,
@@ -51,11 +51,11 @@ def _run(
         A = B = factors.Y
     scratch = make_scratch(A.shape[1])
     if left is not None:
-        room_indices, room_values = difference_room(right)
+        spare_indices, spare_values = difference_workspace(right)
     counts, size = counters.counts, counters.size
     for t in range(start, terms.left.shape[0]):
         if counts[1] >= probe_every:
-            return t, CHECKPOINT_DUE
+            return t, PROBE_DUE
         if left is not None:
             gather_term(A, B, left, right, terms, t, scratch.u, scratch.v)
         if products is not None:
@@ -70,7 +70,7 @@ def _run(
             continue
         if left is not None:
             # Most triplets end above; only an update needs the difference as one sparse vector.
-            q_indices, q_values, q_start, q_stop = right_vector(right, terms, t, room_indices, room_values)
+            q_indices, q_values, q_start, q_stop = right_vector(right, terms, t, spare_indices, spare_values)
             p_start, p_stop = left.indptr[terms.left[t]], left.indptr[terms.left[t] + 1]
             p_square = square(left.values, p_start, p_stop)
             q_square = square(q_values, q_start, q_stop)
@@ -106,7 +106,7 @@ def _run(
             size[0] += lifted_psd.gram_growth(scratch, scale, p_square, q_square, pq)
             outgrown = size[0] * trace(factors.H) > growth_limit
         if outgrown:
-            return t + 1, CHECKPOINT_DUE
+            return t + 1, PROBE_DUE
     return terms.left.shape[0], FINISHED
 
 

@@ -8,7 +8,7 @@ from numba import njit
 
 from rmopt.kernels import pending, vectors
 from rmopt.kernels.losses import slope
-from rmopt.kernels.outcomes import CHECKPOINT_DUE, FINISHED, NOT_FINITE, STEP_REFUSED
+from rmopt.kernels.outcomes import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED
 from rmopt.kernels.row_column import Line, extra, schur_along, schur_at, step_length
 from rmopt.kernels.terms import Rows
 from rmopt.kernels.vectors import dot
@@ -34,7 +34,7 @@ class Samples(NamedTuple):
     negative: np.ndarray
 
 
-class Terms(NamedTuple):
+class Weights(NamedTuple):
     """The weights of the cost."""
 
     loss: int
@@ -153,39 +153,39 @@ def _move_inverse(inverse, schur, w, Vu, u, k, eta, shrink, corner, next_schur):
 
 
 @njit(cache=True, nogil=True)
-def run(metric, samples, terms, retraction, search, blocks, wanted, position, probe_every):
+def run(metric, samples, weights, retraction, search, blocks, wanted, position, probe_every):
     """Do one step for each of the blocks from `position` on; return (number of the next step, why the loop ended).
 
     `metric` is changed in place. `retraction` and `search` are codes of `rmopt.kernels.row_column`, `blocks` (int64)
     the row and column of each step, `wanted` what `step_length` makes of the search. The loop ends with
-    `CHECKPOINT_DUE` after `probe_every` steps, and with `STEP_REFUSED` before one that finds the inverse drifted.
+    `PROBE_DUE` after `probe_every` steps, and with `STEP_REFUSED` before one that finds the inverse drifted.
     """
     d, N, T = metric.W.shape[0], samples.first_of.shape[0] - 1, samples.query.shape[0]
     W = metric.W
     x, c, r = np.zeros(N), np.empty(N), np.empty(N)
     g, u, w, Vu = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
-    w_barrier, Vu_barrier = (np.empty(d), np.empty(d)) if terms.kappa > 0.0 else (w, Vu)
+    w_barrier, Vu_barrier = (np.empty(d), np.empty(d)) if weights.kappa > 0.0 else (w, Vu)
     stamp, places = np.zeros(T, dtype=np.int8), np.empty(T + 1, dtype=np.int64)
     z, b, e_weight = np.empty(T), np.empty(T), np.empty(T)
     for step in range(position, blocks.shape[0]):
         if metric.counts[1] >= probe_every:
-            return step, CHECKPOINT_DUE
+            return step, PROBE_DUE
         k = blocks[step]
         # The inverse.
         pending.column(metric.cone, k, w)
         if has_drifted(W[k], w, 1.0, 1.0) and metric.counts[1] > 0:
             return step, STEP_REFUSED
-        if terms.kappa > 0.0:
+        if weights.kappa > 0.0:
             pending.column(metric.barrier, k, w_barrier)
         # The gradient.
         x[:] = 0.0
         column_of(samples, k, x)
         touched = places[: _touched(samples, k, x, stamp, places)]
-        _pull(samples, metric.scores, terms.loss, x, touched, c)
+        _pull(samples, metric.scores, weights.loss, x, touched, c)
         transposed_product(samples, c, g)
         loss_square = 0.25 * dot(g, g)
         for j in range(d):
-            g[j] = 0.5 * g[j] - terms.alpha * w_barrier[j] + terms.beta * W[k, j]
+            g[j] = 0.5 * g[j] - weights.alpha * w_barrier[j] + weights.beta * W[k, j]
         length = sqrt(dot(g, g))
         if not isfinite(length):
             return step, NOT_FINITE
@@ -199,13 +199,13 @@ def run(metric, samples, terms, retraction, search, blocks, wanted, position, pr
         metric.residuals[k] = length
         metric.sizes[k] = (
             sqrt(loss_square)
-            + terms.alpha * sqrt(dot(w_barrier, w_barrier))
-            + terms.beta * sqrt(dot(W[k], W[k]))
+            + weights.alpha * sqrt(dot(w_barrier, w_barrier))
+            + weights.beta * sqrt(dot(W[k], W[k]))
         )
         metric.counts[1] += 1
         if length == 0.0:
             continue
-        if terms.kappa > 0.0:
+        if weights.kappa > 0.0:
             pending.apply(metric.barrier, u, Vu_barrier)
         cross, square = dot(W[k], u), dot(u, u)
         u[k] = -0.5 * g[k]
@@ -219,9 +219,9 @@ def run(metric, samples, terms, retraction, search, blocks, wanted, position, pr
             e_weight[at] = x[q] * (x[p] - x[n])
         m = touched.shape[0]
         cone = schur_along(w, Vu, u, k)
-        barrier = schur_along(w_barrier, Vu_barrier, u, k) if terms.kappa > 0.0 else cone
+        barrier = schur_along(w_barrier, Vu_barrier, u, k) if weights.kappa > 0.0 else cone
         line = Line(
-            retraction, terms.loss, z[:m], b[:m], e_weight[:m], terms.alpha, terms.beta, barrier, cone,
+            retraction, weights.loss, z[:m], b[:m], e_weight[:m], weights.alpha, weights.beta, barrier, cone,
             cross, square, W[k, k], u[k],
         )  # fmt: skip
         eta = step_length(search, line, wanted[step])
@@ -232,15 +232,15 @@ def run(metric, samples, terms, retraction, search, blocks, wanted, position, pr
             continue
         # The move.
         corner, shrink = W[k, k] + 2.0 * eta * u[k] + e, 1.0
-        if terms.sparsity > 0.0:
+        if weights.sparsity > 0.0:
             off = 0.0
             for j in range(d):
                 off += (W[k, j] + eta * u[j]) ** 2 if j != k else 0.0
-            shrink = max(0.0, 1.0 - eta * terms.sparsity / sqrt(off)) if off > 0.0 else 1.0
+            shrink = max(0.0, 1.0 - eta * weights.sparsity / sqrt(off)) if off > 0.0 else 1.0
         _move_inverse(metric.cone, cone, w, Vu, u, k, eta, shrink, corner, schur_at(cone, eta, e))
-        if terms.kappa > 0.0:
+        if weights.kappa > 0.0:
             _move_inverse(
-                metric.barrier, barrier, w_barrier, Vu_barrier, u, k, eta, shrink, corner + terms.kappa,
+                metric.barrier, barrier, w_barrier, Vu_barrier, u, k, eta, shrink, corner + weights.kappa,
                 schur_at(barrier, eta, e),
             )  # fmt: skip
         if shrink == 1.0:

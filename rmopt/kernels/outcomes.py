@@ -6,7 +6,7 @@ import numpy as np
 
 # All terms are used; the gauge should be looked at; the next step is ill-conditioned in this gauge;
 # the score of the next step is not finite.
-FINISHED, CHECKPOINT_DUE, STEP_REFUSED, NOT_FINITE = range(4)
+FINISHED, PROBE_DUE, STEP_REFUSED, NOT_FINITE = range(4)
 
 
 class Counters(NamedTuple):

@@ -20,7 +20,7 @@ class Rows(NamedTuple):
     values: np.ndarray
 
 
-class Terms(NamedTuple):
+class StepRows(NamedTuple):
     """What the steps of a run look at: arrays with one entry per term.
 
     `minus` holds −1 where the right vector is a single row; `targets` the y of φ(z, y);
@@ -52,8 +52,8 @@ def gather_term(A, B, left, right, terms, t, u, v):
 
 
 @njit(cache=True, nogil=True)
-def difference_room(rows):
-    """Return room for the difference of any two rows: indices and values."""
+def difference_workspace(rows):
+    """Return space for the difference of any two rows: indices and values."""
     width = 0
     for i in range(rows.indptr.shape[0] - 1):
         width = max(width, rows.indptr[i + 1] - rows.indptr[i])
@@ -64,7 +64,7 @@ def difference_room(rows):
 def right_vector(right, terms, t, indices, values):
     """Return q of term t as one sparse vector: (indices, values, start, stop).
 
-    `indices` and `values` are room for a difference, from `difference_room`.
+    `indices` and `values` are space for a difference, from `difference_workspace`.
     """
     plus, minus = terms.plus[t], terms.minus[t]
     start, stop = right.indptr[plus], right.indptr[plus + 1]

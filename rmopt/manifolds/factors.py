@@ -15,6 +15,7 @@ from rmopt.core.psd import PSDFactor, PSDPoint
 from rmopt.linalg import factor_product, symmetric
 from rmopt.manifolds.euclidean import Euclidean
 from rmopt.manifolds.product import Product
+from rmopt.renamed import renamed
 
 
 class PSDFactors(Euclidean):
@@ -28,7 +29,7 @@ class PSDFactors(Euclidean):
 
     Parameters
     ----------
-    n, k : int
+    n, rank : int
         Numbers of rows and columns of the factors.
 
     Examples
@@ -45,9 +46,10 @@ class PSDFactors(Euclidean):
 
     point_type: ClassVar[type] = PSDFactor
 
-    def __init__(self, n: int, k: int) -> None:
-        super().__init__(n, k)
-        self.rank, self.sizes = k, (n, n)
+    @renamed(k="rank")
+    def __init__(self, n: int, rank: int) -> None:
+        super().__init__(n, rank)
+        self.rank, self.sizes = rank, (n, n)
 
     def __repr__(self) -> str:
         return f"PSDFactors({self.shape[0]}, {self.rank})"
@@ -88,15 +90,16 @@ class FixedRankFactors(Product):
     ----------
     n, m : int
         Numbers of rows and columns of the matrices.
-    k : int
+    rank : int
         The rank.
     """
 
     point_type: ClassVar[type] = LowRankFactors
 
-    def __init__(self, n: int, m: int, k: int) -> None:
-        super().__init__([Euclidean(n, k), Euclidean(m, k)])
-        self.rank = checked_rank(k, (n, m))
+    @renamed(k="rank")
+    def __init__(self, n: int, m: int, rank: int) -> None:
+        super().__init__([Euclidean(n, rank), Euclidean(m, rank)])
+        self.rank = checked_rank(rank, (n, m))
         self.sizes = n, m
 
     def __repr__(self) -> str:

@@ -14,6 +14,7 @@ from rmopt.core.manifold import FixedRankManifold, checked_rank
 from rmopt.core.matrices import real_matrix
 from rmopt.core.retraction import Retraction
 from rmopt.linalg import factor_product, leave_span, truncated_svd_of_product
+from rmopt.renamed import renamed
 from rmopt.retractions.fixed_rank import FIXED_RANK_RETRACTIONS, SecondOrder
 
 
@@ -28,7 +29,7 @@ class FixedRankEmbedded(FixedRankManifold):
     ----------
     n, m : int
         Numbers of rows and columns.
-    k : int
+    rank : int
         The rank, from 1 to min(n, m).
     retraction : Retraction or str, optional
         The default retraction; `SecondOrder` unless given.
@@ -43,9 +44,10 @@ class FixedRankEmbedded(FixedRankManifold):
     default_retraction: Retraction = SecondOrder()
     retractions = FIXED_RANK_RETRACTIONS
 
-    def __init__(self, n: int, m: int, k: int, retraction: Retraction | str | None = None) -> None:
+    @renamed(k="rank")
+    def __init__(self, n: int, m: int, rank: int, retraction: Retraction | str | None = None) -> None:
         self.shape = (integer("n", n, 1), integer("m", m, 1))
-        self.rank = checked_rank(k, self.shape)
+        self.rank = checked_rank(rank, self.shape)
         self.default_retraction = self.fitting(retraction)
 
     def __repr__(self) -> str:
@@ -211,6 +213,6 @@ class FixedRankEmbedded(FixedRankManifold):
         if not sigma[-1] > 1e-15 * sigma[0]:
             rank = int(np.sum(sigma > 1e-15 * sigma[0]))
             raise InvalidInputError(
-                f"{what} has rank {rank} to machine precision, not {self.rank}; choose k = {max(rank, 1)}."
+                f"{what} has rank {rank} to machine precision, not {self.rank}; choose rank = {max(rank, 1)}."
             )
         return point

@@ -9,15 +9,17 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import instance, integer, number, numbers, sequence, shown
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.manifold import Manifold
+from rmopt.renamed import renamed
 
 
+@renamed(max_iterations="max_iter")
 def frechet_mean(
     manifold: Manifold,
     points: Sequence[Any],
     weights: Array | None = None,
     *,
     tol: float = 1e-12,
-    max_iterations: int = 200,
+    max_iter: int = 200,
 ) -> Any:
     """Return the point with the least weighted sum of squared distances to some points, near the first.
 
@@ -32,7 +34,7 @@ def frechet_mean(
         Not negative; equal unless given.
     tol : float
         Stop when the mean logarithm is this short, relative to the manifold's `typical_dist`.
-    max_iterations : int
+    max_iter : int
 
     Raises
     ------
@@ -41,7 +43,7 @@ def frechet_mean(
     MissingCapabilityError
         When the manifold has no logarithm.
     """
-    tol, max_iterations = number("tol", tol, least=0), integer("max_iterations", max_iterations)
+    tol, max_iter = number("tol", tol, least=0), integer("max_iter", max_iter)
     instance("manifold", manifold, Manifold, "a Manifold of rmopt")
     points = sequence("points", points)
     if not points:
@@ -64,7 +66,7 @@ def frechet_mean(
 
     mean, step = points[int(np.argmax(shares > 0.0))], 1.0
     direction, length = pull(mean)
-    for _ in range(max_iterations):
+    for _ in range(max_iter):
         if length <= tol * manifold.typical_dist:
             break
         moved = manifold.exp(mean, direction * step)

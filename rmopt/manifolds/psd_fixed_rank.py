@@ -13,6 +13,7 @@ from rmopt.core.matrices import real_matrix
 from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import Retraction
 from rmopt.linalg import leave_span, symmetric
+from rmopt.renamed import renamed
 from rmopt.retractions.fixed_rank import PSD_RETRACTIONS, PolarFactors, SecondOrderPSD
 
 
@@ -28,9 +29,10 @@ class PSDMatrices(FixedRankManifold):
     retractions = PSD_RETRACTIONS | {"polar": PolarFactors()}
     default_retraction: Retraction = SecondOrderPSD()
 
-    def __init__(self, n: int, k: int, retraction: Retraction | str | None = None) -> None:
+    @renamed(k="rank")
+    def __init__(self, n: int, rank: int, retraction: Retraction | str | None = None) -> None:
         self.shape = (integer("n", n, 1),) * 2
-        self.rank = checked_rank(k, self.shape)
+        self.rank = checked_rank(rank, self.shape)
         self.default_retraction = self.fitting(retraction)
 
     def __repr__(self) -> str:
@@ -134,7 +136,7 @@ class PSDMatrices(FixedRankManifold):
             rank = int(np.sum(values > 1e-15 * abs(values[0])))
             raise InvalidInputError(
                 f"{what} has {rank} positive eigenvalues to machine precision, not {self.rank}; "
-                f"choose k = {max(rank, 1)}."
+                f"choose rank = {max(rank, 1)}."
             )
         return point
 
@@ -148,7 +150,7 @@ class PSDFixedRank(PSDMatrices):
     ----------
     n : int
         Number of rows and columns.
-    k : int
+    rank : int
         The rank, from 1 to n.
     retraction : Retraction or str, optional
         The default retraction; `SecondOrderPSD` unless given.
@@ -194,7 +196,7 @@ class PolarPSD(PSDMatrices):
     ----------
     n : int
         Number of rows and columns.
-    k : int
+    rank : int
         The rank, from 1 to n.
     weight : float
         λ, between 0 and 1: large values move mainly the column space.
@@ -209,11 +211,12 @@ class PolarPSD(PSDMatrices):
 
     default_retraction = PolarFactors()
 
+    @renamed(k="rank")
     def __init__(
-        self, n: int, k: int, weight: float = 0.5, retraction: Retraction | str | None = None
+        self, n: int, rank: int, weight: float = 0.5, retraction: Retraction | str | None = None
     ) -> None:
         self.weight = number("weight", weight, above=0, below=1)
-        super().__init__(n, k, retraction)
+        super().__init__(n, rank, retraction)
 
     def with_rank(self, k: int) -> Self:
         return type(self)(self.shape[0], k, self.weight, self.default_retraction)

@@ -1,8 +1,6 @@
 """Solvers and what they are made of: directions, step lengths, stopping criteria, samplers, checkpoints."""
 
-import warnings
-from typing import Any
-
+from rmopt.renamed import former_names
 from rmopt.solvers.augmented_lagrangian import AugmentedLagrangian, ConstrainedResult
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.checkpoint import Checkpoint, SharedCheckpoint
@@ -10,7 +8,7 @@ from rmopt.solvers.coordinate_descent import CoordinateDescent
 from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
 from rmopt.solvers.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
 from rmopt.solvers.gossip import Gossip, Matchings
-from rmopt.solvers.growth import Exponential, Growth, Linear
+from rmopt.solvers.growth import Doubling, Growth, OneByOne
 from rmopt.solvers.hybrid import Hybrid
 from rmopt.solvers.identification import ManifoldIdentification
 from rmopt.solvers.levenberg_marquardt import LevenbergMarquardt
@@ -78,9 +76,9 @@ __all__ = [
     "Curve",
     "Cyclic",
     "Direction",
+    "Doubling",
     "Exact",
     "ExactLineSearch",
-    "Exponential",
     "FractionOfBound",
     "FromDraw",
     "FromFunction",
@@ -97,7 +95,6 @@ __all__ = [
     "Iterate",
     "LevenbergMarquardt",
     "LineSearchSolver",
-    "Linear",
     "ManifoldIdentification",
     "Matchings",
     "MaxEvaluations",
@@ -105,6 +102,7 @@ __all__ = [
     "MaxSteps",
     "Move",
     "NotFinite",
+    "OneByOne",
     "Oracle",
     "QuasiNewton",
     "RankIncremental",
@@ -128,18 +126,11 @@ __all__ = [
     "Uniform",
 ]
 
-# Names of version 0.1.
-_RENAMED = {"NewtonCG": TrustRegions, "FactorSolver": GradientSolver}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _RENAMED:
-        new = _RENAMED[name]
-        warnings.warn(
-            f"rmopt.solvers.{name} is now {new.__name__}, which runs on every manifold; on factors of positive "
-            "semidefinite matrices take rmopt.manifolds.PSDFactors.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return new
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# NewtonCG and FactorSolver are of version 0.1.
+__getattr__ = former_names(
+    __name__,
+    Exponential="Doubling",
+    Linear="OneByOne",
+    NewtonCG="TrustRegions",
+    FactorSolver="GradientSolver",
+)

@@ -14,6 +14,7 @@ from rmopt.core.errors import InvalidInputError
 from rmopt.core.identity import fingerprint
 from rmopt.core.problem import Problem
 from rmopt.costs.constraints import AugmentedCost, ConstrainedProblem
+from rmopt.renamed import renamed
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.line_search import LBFGS
@@ -68,6 +69,7 @@ class Round(NamedTuple):
     updates: int = 0
 
 
+@renamed(max_iterations="max_iter")
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class AugmentedLagrangian(CheckedValue, Solver):
     """Minimise with a penalty of violations by another solver, correct multipliers, and again (Liu and Boumal 2020).
@@ -79,7 +81,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
     ----------
     inner : GradientSolver
         What minimises; `LBFGS` unless given.
-    max_iterations : int
+    max_iter : int
         Runs of the inner solver.
     tol : float
         Stop when the gradient of the Lagrangian is at most this long, relative to that of the cost at the start.
@@ -109,7 +111,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
     inner: Annotated[GradientSolver, bounded(instance, GradientSolver, "such as LBFGS()")] = field(
         default=LBFGS()
     )
-    max_iterations: Annotated[int, integer] = 60
+    max_iter: Annotated[int, integer] = 60
     tol: Annotated[float, bounded(number, above=0)] = 1e-6
     max_violation: Annotated[float, bounded(number, above=0)] = 1e-6
     penalty: Annotated[float, bounded(number, above=0)] = 1.0

@@ -25,6 +25,7 @@ from rmopt.core.points import arrays_of, packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.engines.threads import one_blas_thread
+from rmopt.renamed import renamed
 from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder
@@ -106,6 +107,7 @@ def _as_divergence(error: ValueError, step: int) -> ValueError | DivergedError:
     )
 
 
+@renamed(max_iterations="max_iter")
 class Solver(ABC):
     """What every solver is: a value with parameters, whose runs are sequences of states.
 
@@ -115,19 +117,19 @@ class Solver(ABC):
 
     Attributes
     ----------
-    max_iterations : int
+    max_iter : int
         The budget, unless `budget` says otherwise.
     keeps_constraints : bool
         Whether it looks at those of a `ConstrainedProblem`.
     not_identity : tuple of str
-        The attributes that may differ between a run and its continuation from a checkpoint: those of the budget, and
-        of where it runs. All others are part of what the checkpoint belongs to.
+        The attributes that may differ between a run and its continuation from a checkpoint: those of the budget, by
+        all their names, and of where it runs. All others are part of what the checkpoint belongs to.
     """
 
-    max_iterations: int = 1000
+    max_iter: int = 1000
     keeps_constraints: ClassVar[bool] = False
     not_identity: ClassVar[tuple[str, ...]] = (
-        "n_steps", "n_passes", "n_updates", "_n_steps", "max_iterations", "world",
+        "max_iter", "n_epochs", "world", "max_iterations", "n_steps", "n_passes", "n_updates", "_n_steps",
     )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -178,7 +180,7 @@ class Solver(ABC):
 
     def budget(self, problem: Problem) -> int:
         """Return the number of steps after which a run ends in any case."""
-        return self.max_iterations
+        return self.max_iter
 
     def start(self, problem: Problem, rng: np.random.Generator) -> Any:
         """Return the initial point of a run that is given none: a random one."""

@@ -9,8 +9,9 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number, one_of, optional
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
-from rmopt.engines.choose import ENGINES, choose_block_engine
-from rmopt.engines.coordinate import BlockEngine
+from rmopt.engines.choose import ENGINES, choose_coordinate_engine
+from rmopt.engines.coordinate import CoordinateDescentEngine
+from rmopt.renamed import renamed
 from rmopt.solvers.samplers import Cyclic, GaussSouthwell, Sampler, ShuffledEpochs, Uniform, as_order
 from rmopt.solvers.scheduled import Schedule, ScheduledSolver
 from rmopt.solvers.step_sizes import ExactLineSearch, StepSize, as_step_size, watched
@@ -24,6 +25,7 @@ ORDERS: dict[str, Callable[[int], Sampler]] = {
 }
 
 
+@renamed(n_passes="n_epochs", n_steps="max_iter", _n_steps="_max_iter")
 class CoordinateDescent(ScheduledSolver):
     """The gradient of one block, a search along it, retraction; again and again.
 
@@ -32,7 +34,7 @@ class CoordinateDescent(ScheduledSolver):
 
     Parameters
     ----------
-    n_passes : float
+    n_epochs : float
         The budget, in steps over the number of blocks.
     step_size : StepSize, float or callable
         `ExactLineSearch`, `FractionOfBound`, or fixed step sizes, which end short of the boundary.
@@ -47,35 +49,35 @@ class CoordinateDescent(ScheduledSolver):
         residual is the length of the gradient relative to that of its parts; with the hinge it need not vanish.
     engine : {"auto", "compiled", "reference"}
         "auto" takes the compiled engine where there is one.
-    n_steps : int, optional
-        The budget in steps, instead of `n_passes`.
+    max_iter : int, optional
+        The budget in steps, instead of `n_epochs`.
     """
 
     def __init__(
         self,
-        n_passes: float = 8.0,
+        n_epochs: float = 8.0,
         *,
         step_size: StepSize | float | Callable[[Array], Array] | None = None,
         order: str | Sampler | Callable[..., Any] = "uniform",
         retraction: Retraction | None = None,
         tol: float = 0.0,
         engine: str = "auto",
-        n_steps: int | None = None,
+        max_iter: int | None = None,
     ) -> None:
-        number("n_passes", n_passes, least=0, most=1e12)
-        self.n_passes, self.tol = n_passes, number("tol", tol, least=0)
+        number("n_epochs", n_epochs, least=0, most=1e12)
+        self.n_epochs, self.tol = n_epochs, number("tol", tol, least=0)
         self.order, self.engine_name = as_order(order, ORDERS), one_of("engine", engine, ENGINES)
         self.step_size = ExactLineSearch() if step_size is None else as_step_size(step_size, searches=True)
         self.retraction = retraction
-        self._n_steps = optional(integer)("n_steps", n_steps)
+        self._max_iter = optional(integer)("max_iter", max_iter)
 
-    def engine(self, problem: Problem) -> BlockEngine:
-        return choose_block_engine(problem, self.retraction, self.engine_name, self.step_size.search)
+    def engine(self, problem: Problem) -> CoordinateDescentEngine:
+        return choose_coordinate_engine(problem, self.retraction, self.engine_name, self.step_size.search)
 
     def budget(self, problem: Problem) -> int:
-        if self._n_steps is not None:
-            return self._n_steps
-        return round(self.n_passes * problem.manifold.n_blocks)  # type: ignore[attr-defined]
+        if self._max_iter is not None:
+            return self._max_iter
+        return round(self.n_epochs * problem.manifold.n_blocks)  # type: ignore[attr-defined]
 
     def sampler_for(self, problem: Problem) -> Sampler:
         n_blocks: int = problem.manifold.n_blocks  # type: ignore[attr-defined]
@@ -89,6 +91,6 @@ class CoordinateDescent(ScheduledSolver):
         return problem.manifold.n_blocks if self.tol > 0.0 else None  # type: ignore[attr-defined]
 
     def finished(self, work: Schedule, state: Any) -> str | None:
-        assert isinstance(work.engine, BlockEngine)
+        assert isinstance(work.engine, CoordinateDescentEngine)
         residual = work.engine.residual(state)
         return Converged(f"an optimality residual of {residual:.1e}") if residual <= self.tol else None

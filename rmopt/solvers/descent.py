@@ -17,6 +17,7 @@ from rmopt.core.errors import DivergedError, InvalidInputError, RmoptError
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import Transport, as_transport
+from rmopt.renamed import renamed
 from rmopt.solvers.base import Result, Solver, broke_down
 from rmopt.solvers.stop import Converged
 
@@ -239,13 +240,14 @@ _FLOATS = (float, np.float64)
 DIFFERENCE = 1e-6
 
 
+@renamed(max_iterations="max_iter")
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class GradientSolver(CheckedValue, Solver):
     """A solver that looks at the whole cost and gradient in each step.
 
     Parameters
     ----------
-    max_iterations : int
+    max_iter : int
     tol : float
         Stop when the gradient is at most this long, relative to the first one.
     gradient_norm : float, optional
@@ -256,7 +258,7 @@ class GradientSolver(CheckedValue, Solver):
 
     not_identity = (*Solver.not_identity, "tol", "gradient_norm")
 
-    max_iterations: Annotated[int, integer] = 1000
+    max_iter: Annotated[int, integer] = 1000
     tol: Annotated[float, bounded(number, least=0)] = 1e-6
     gradient_norm: Annotated[float | None, optional(number, least=0)] = None
     retraction: Retraction | str | None = None

@@ -18,6 +18,7 @@ from rmopt.engines.base import Engine
 from rmopt.engines.gossip import GossipEngine
 from rmopt.engines.world import OneProcess, World
 from rmopt.manifolds import Power
+from rmopt.renamed import renamed
 from rmopt.solvers.samplers import Sampler, Uniform, as_order
 from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.step_sizes import StepSize, as_step_size, watched
@@ -50,6 +51,7 @@ ORDERS: dict[str, Callable[[Graph], Sampler]] = {
 }
 
 
+@renamed(n_updates="n_epochs", n_steps="max_iter", _n_steps="_max_iter")
 class Gossip(ScheduledSolver):
     """Riemannian gossip (Mishra et al. 2019, Algorithm 1 and its variants) for a `GossipCost` on a `Power` manifold.
 
@@ -60,7 +62,7 @@ class Gossip(ScheduledSolver):
     ----------
     step_size : float, StepSize or callable
         Of the number of the step, or of an agent's own updates with ``clock="own"``.
-    n_updates : float
+    n_epochs : float
         The budget: how often each edge is expected to be taken. An agent moves that often for each neighbour.
     order : {"stochastic", "parallel"}, Sampler or callable
         "stochastic": one random edge a step. "parallel": a random matching, on a path the odd or the even edges.
@@ -72,8 +74,8 @@ class Gossip(ScheduledSolver):
         A factor of the step sizes of each agent.
     retraction : Retraction, optional
         The manifold's default retraction unless given.
-    n_steps : int, optional
-        The budget in steps, instead of `n_updates`.
+    max_iter : int, optional
+        The budget in steps, instead of `n_epochs`.
     world : World, optional
         Where the agents are; `rmopt.engines.MPIWorld` spreads them over processes. Each process then runs the same
         solver, with the same `random_state`.
@@ -83,18 +85,18 @@ class Gossip(ScheduledSolver):
         self,
         step_size: float | StepSize | Callable[[Array], Array],
         *,
-        n_updates: float = 200.0,
+        n_epochs: float = 200.0,
         order: str | Sampler | Callable[..., Any] = "stochastic",
         preconditioned: bool = False,
         clock: str = "shared",
         scales: Array | None = None,
         retraction: Retraction | None = None,
-        n_steps: int | None = None,
+        max_iter: int | None = None,
         world: World | None = None,
     ) -> None:
-        self.step_size, self.n_updates = (
+        self.step_size, self.n_epochs = (
             as_step_size(step_size),
-            number("n_updates", n_updates, least=0, most=1e12),
+            number("n_epochs", n_epochs, least=0, most=1e12),
         )
         self.order, self.clock = as_order(order, ORDERS), one_of("clock", clock, CLOCKS)
         self.preconditioned, self.retraction = flag("preconditioned", preconditioned), retraction
@@ -104,7 +106,7 @@ class Gossip(ScheduledSolver):
             else np.array([number("scales", one, above=0) for one in np.atleast_1d(scales)])
         )
         self.world = OneProcess() if world is None else instance("world", world, World, "a World")
-        self._n_steps = optional(integer)("n_steps", n_steps)
+        self._max_iter = optional(integer)("max_iter", max_iter)
 
     def engine(self, problem: Problem) -> Engine:
         """Return the engine that does the steps.
@@ -137,11 +139,11 @@ class Gossip(ScheduledSolver):
         )
 
     def budget(self, problem: Problem) -> int:
-        if self._n_steps is not None:
-            return self._n_steps
+        if self._max_iter is not None:
+            return self._max_iter
         graph: Graph = problem.cost.graph  # type: ignore[attr-defined]
         rounds = len(graph.matchings) if self.order == "parallel" else len(graph.edges)
-        return round(self.n_updates * rounds)
+        return round(self.n_epochs * rounds)
 
     def sampler_for(self, problem: Problem) -> Sampler:
         graph: Graph = problem.cost.graph  # type: ignore[attr-defined]

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from rmopt.core.arguments import integer
 from rmopt.engines.rank_incremental import Growth as Growth
+from rmopt.renamed import former_names
 
 
 @dataclass(frozen=True)
-class Exponential:
+class Doubling:
     """Twice as many as the round before: 1, 2, 4, … (Mirzazadeh et al. 2015, Algorithm 1).
 
     Parameters
@@ -37,7 +38,7 @@ class Exponential:
 
 
 @dataclass(frozen=True)
-class Linear:
+class OneByOne:
     """Always as many: one by default (Journée et al. 2010; Zhang et al. 2012).
 
     Parameters
@@ -57,3 +58,6 @@ class Linear:
     def after(self, added: int) -> int:
         """Return the number for the next round."""
         return self.columns
+
+
+__getattr__ = former_names(__name__, Exponential="Doubling", Linear="OneByOne")

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 from rmopt.core.arguments import bounded, integer, number
+from rmopt.renamed import renamed
 from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
 from rmopt.solvers.line_search import LBFGS
 from rmopt.solvers.trust_regions import TrustRegions
 
 
+@renamed(max_iterations="max_iter")
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Hybrid(GradientSolver):
     """`LBFGS` from afar, `TrustRegions` when it is near; trust regions alone where the cost has a preconditioner.
@@ -20,7 +22,7 @@ class Hybrid(GradientSolver):
 
     Parameters
     ----------
-    max_iterations : int
+    max_iter : int
     tol : float
         Stop when the gradient is at most this long, relative to the first one.
     gradient_norm : float, optional

@@ -17,11 +17,13 @@ from rmopt.engines.base import Engine
 from rmopt.engines.bilinear import BILINEAR
 from rmopt.engines.identification import INNER_FORMS, IdentificationEngine
 from rmopt.manifolds import FixedRankEmbedded
+from rmopt.renamed import renamed
 from rmopt.solvers.samplers import Sampler, as_sampler
 from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.step_sizes import StepSize, as_step_size, watched
 
 
+@renamed(n_steps="max_iter")
 class ManifoldIdentification(ScheduledSolver):
     """Rounds of one LORETA-1 step and some steps on the k × k matrix between the factors.
 
@@ -40,7 +42,7 @@ class ManifoldIdentification(ScheduledSolver):
         Inner steps in a round.
     inner : {"paper", "gauge"}
         The form of the inner steps.
-    n_steps : int
+    max_iter : int
         The budget, in rounds of 1 + `inner_steps` terms.
     sampler : Sampler or callable, optional
         Draws 1 + `inner_steps` terms a round; uniform with replacement unless given.
@@ -53,14 +55,14 @@ class ManifoldIdentification(ScheduledSolver):
         inner_step_size: float,
         inner_steps: int = 10,
         inner: str = "gauge",
-        n_steps: int = 1000,
+        max_iter: int = 1000,
         sampler: Sampler | Callable[..., Any] | None = None,
     ) -> None:
         self.step_size = as_step_size(step_size)
         self.inner_step_size = number("inner_step_size", inner_step_size, above=0)
         self.inner_steps = integer("inner_steps", inner_steps, 1)
         self.inner = one_of("inner", inner, INNER_FORMS)
-        self.n_steps, self.sampler = integer("n_steps", n_steps), sampler
+        self.max_iter, self.sampler = integer("max_iter", max_iter), sampler
 
     def engine(self, problem: Problem) -> Engine:
         cost, manifold = problem.cost, problem.manifold

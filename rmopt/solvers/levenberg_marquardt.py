@@ -19,7 +19,7 @@ class LevenbergMarquardt(TrustRegions):
 
     Parameters
     ----------
-    max_iterations, tol, gradient_norm : optional
+    max_iter, tol, gradient_norm : optional
         As in `TrustRegions`.
     retraction, transport, max_inner, first_radius : optional
         As in `TrustRegions`.

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from rmopt.core.arguments import bounded, instance
+from rmopt.renamed import renamed
 from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
 from rmopt.solvers.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
 from rmopt.solvers.step_lengths import Backtracking, BarzilaiBorwein, Curve, StepLength
 
 
+@renamed(max_iterations="max_iter")
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class LineSearchSolver(GradientSolver):
     """A direction, a step length along it, and again.
@@ -19,7 +21,7 @@ class LineSearchSolver(GradientSolver):
     ----------
     direction : Direction
     step_length : StepLength
-    max_iterations : int
+    max_iter : int
     tol : float
         Stop when the gradient is at most this long, relative to the first one.
     gradient_norm : float, optional

@@ -18,9 +18,10 @@ from rmopt.engines.certificate import Certificate, checked_lower_bound
 from rmopt.engines.rank_incremental import Growth, Inner, RankEngine, RankState, point_of
 from rmopt.manifolds.factors import PSDFactors
 from rmopt.manifolds.psd_fixed_rank import PSDMatrices
+from rmopt.renamed import renamed
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.descent import GradientSolver
-from rmopt.solvers.growth import Exponential
+from rmopt.solvers.growth import Doubling
 from rmopt.solvers.line_search import LBFGS
 from rmopt.solvers.stop import Converged
 from rmopt.solvers.trust_regions import TrustRegions
@@ -62,6 +63,7 @@ class Rounds(NamedTuple):
     first_step: int
 
 
+@renamed(max_iterations="max_iter", max_rounds="max_iter")
 class RankIncremental(Solver):
     """ILA: local optimisation of a factor that grows until a certificate says that the minimum is global.
 
@@ -70,21 +72,21 @@ class RankIncremental(Solver):
 
     Each round adds leading eigenvectors of −∇f, found by Lanczos iterations, scales old and new columns, minimises
     locally, and drops columns that vanished. `growth`, `rescale` and `inner` give the strategies that the paper
-    compares: ``RankIncremental(Linear())`` is Zhang et al. (2012), with ``rescale=False`` Journée et al. (2010), and
-    with ``inner=None`` boosting without local optimisation.
+    compares: ``RankIncremental(OneByOne())`` is Zhang et al. (2012), with ``rescale=False`` Journée et al. (2010),
+    and with ``inner=None`` boosting without local optimisation.
 
     Parameters
     ----------
     growth : Growth
-        `Exponential()` or `Linear()`, or anything with their two methods. ``Exponential(64)`` unless given: where
+        `Doubling()` or `OneByOne()`, or anything with their two methods. ``Doubling(64)`` unless given: where
         columns are few, local optimisation is hard and soon out of date.
     inner : "auto", Solver or None
         The local optimiser: anything with ``run(problem, initial_point, random_state=…)`` on matrices of one rank.
-        "auto" is ``TrustRegions(max_iterations=20)``, so that a round which lacks columns ends soon, or `LBFGS` where
+        "auto" is ``TrustRegions(max_iter=20)``, so that a round which lacks columns ends soon, or `LBFGS` where
         the cost has no second derivatives. None: only new columns and their scale.
     tol : float
         The relative gap at which the minimum counts as global.
-    max_rounds : int
+    max_iter : int
     max_rank : int, optional
         Where the rank stops to grow; the size of W unless given.
     rescale : bool
@@ -108,7 +110,7 @@ class RankIncremental(Solver):
         *,
         inner: Any = "auto",
         tol: float = 1e-6,
-        max_rounds: int = 1000,
+        max_iter: int = 1000,
         max_rank: int | None = None,
         rescale: bool = True,
     ) -> None:
@@ -118,11 +120,11 @@ class RankIncremental(Solver):
                 f"inner = {shown(inner)} must be a solver, for example TrustRegions(), LBFGS() or "
                 "PymanoptSolver('ConjugateGradient'); or None."
             )
-        self.growth = Exponential(64) if growth is None else growth
+        self.growth = Doubling(64) if growth is None else growth
         if not all(callable(getattr(self.growth, name, None)) for name in ("first", "after")):
-            raise InvalidInputError(f"growth = {shown(growth)} is unknown; choose Exponential() or Linear().")
+            raise InvalidInputError(f"growth = {shown(growth)} is unknown; choose Doubling() or OneByOne().")
         self.inner, self.rescale = inner, flag("rescale", rescale)
-        self.tol, self.max_iterations = number("tol", tol, least=0), integer("max_rounds", max_rounds)
+        self.tol, self.max_iter = number("tol", tol, least=0), integer("max_iter", max_iter)
         self.max_rank = None if max_rank is None else integer("max_rank", max_rank, 1)
 
     def engine(self, problem: Problem) -> RankEngine:
@@ -154,7 +156,7 @@ class RankIncremental(Solver):
             nowhere = np.zeros((manifold.shape[0], 1))
             try:
                 cost.hessian(nowhere, nowhere)
-                solver = TrustRegions(max_iterations=20)
+                solver = TrustRegions(max_iter=20)
             except MissingCapabilityError:
                 solver = LBFGS(20)
 

@@ -14,6 +14,7 @@ from rmopt.core.identity import fingerprint, fingerprints
 from rmopt.core.problem import Problem
 from rmopt.core.streams import generator
 from rmopt.engines.base import Engine, diverged
+from rmopt.renamed import renamed
 from rmopt.solvers.base import Solver
 from rmopt.solvers.samplers import Sampler
 from rmopt.solvers.step_sizes import StepSize
@@ -49,16 +50,9 @@ class Schedule:
         )
 
 
+@renamed(n_steps="max_iter")
 class ScheduledSolver(Solver):
-    """A solver that follows a schedule of terms and a rule of step sizes.
-
-    Attributes
-    ----------
-    n_steps : int
-        The budget, unless `budget` says otherwise.
-    """
-
-    n_steps: int
+    """A solver that follows a schedule of terms and a rule of step sizes."""
 
     @abstractmethod
     def engine(self, problem: Problem) -> Engine:
@@ -71,9 +65,6 @@ class ScheduledSolver(Solver):
     @abstractmethod
     def step_size_rule(self) -> StepSize:
         """Return the rule of the step sizes."""
-
-    def budget(self, problem: Problem) -> int:
-        return self.n_steps
 
     def check_every(self, problem: Problem) -> int | None:
         """Return None: only the budget and a criterion end the run."""

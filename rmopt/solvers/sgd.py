@@ -14,11 +14,13 @@ from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine
 from rmopt.engines.choose import ENGINES, choose_engine
 from rmopt.engines.directed import Adaptive, DirectedEngine, Momentum, Plain, StepRule, VarianceReduced
+from rmopt.renamed import renamed
 from rmopt.solvers.samplers import Sampler, as_sampler, batch_size_of
 from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.step_sizes import StepSize, as_step_size, watched
 
 
+@renamed(n_steps="max_iter")
 class SGD(ScheduledSolver):
     """Gradient of a few terms, projection onto the tangent space, retraction; again and again.
 
@@ -32,7 +34,7 @@ class SGD(ScheduledSolver):
     ----------
     step_size : float, StepSize or callable
         A number is a constant step size; a function maps an int array of step numbers to step sizes.
-    n_steps : int
+    max_iter : int
         The budget.
     batch_size : int, optional
         Terms per step: those of the sampler, otherwise 1, unless given.
@@ -52,7 +54,7 @@ class SGD(ScheduledSolver):
         self,
         step_size: float | StepSize | Callable[[Array], Array],
         *,
-        n_steps: int = 10_000,
+        max_iter: int = 10_000,
         batch_size: int | None = None,
         sampler: Sampler | Callable[..., Any] | None = None,
         retraction: Retraction | None = None,
@@ -62,7 +64,7 @@ class SGD(ScheduledSolver):
     ) -> None:
         self.momentum = number("momentum", momentum, least=0, below=1)
         self.average = average if isinstance(average, bool) else integer("average", average)
-        self.step_size, self.n_steps = as_step_size(step_size), integer("n_steps", n_steps)
+        self.step_size, self.max_iter = as_step_size(step_size), integer("max_iter", max_iter)
         self.sampler, self.batch_size = sampler, batch_size_of(sampler, batch_size)
         self.retraction, self.engine_name = retraction, one_of("engine", engine, ENGINES)
 
@@ -108,7 +110,7 @@ class Adam(SGD):
     amsgrad : bool
         Divide by the largest mean of the squares so far: with falling step sizes it converges where Adam may not.
     **options : object
-        ``n_steps``, ``batch_size``, ``sampler``, ``retraction`` and ``average``, as in `SGD`.
+        ``max_iter``, ``batch_size``, ``sampler``, ``retraction`` and ``average``, as in `SGD`.
     """
 
     def __init__(
@@ -150,7 +152,7 @@ class SVRG(SGD):
     period : int, optional
         Steps between whole gradients; unless given, those of one pass over the terms.
     **options : object
-        ``n_steps``, ``batch_size``, ``sampler``, ``retraction`` and ``average``, as in `SGD`.
+        ``max_iter``, ``batch_size``, ``sampler``, ``retraction`` and ``average``, as in `SGD`.
 
     Raises
     ------
@@ -193,7 +195,7 @@ class SRG(SVRG):
     period : int, optional
         Steps between whole gradients; unless given, those of one pass over the terms.
     **options : object
-        ``n_steps``, ``batch_size``, ``sampler``, ``retraction`` and ``average``, as in `SGD`.
+        ``max_iter``, ``batch_size``, ``sampler``, ``retraction`` and ``average``, as in `SGD`.
 
     Raises
     ------

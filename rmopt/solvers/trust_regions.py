@@ -12,6 +12,7 @@ import scipy.linalg
 import scipy.optimize
 
 from rmopt.core.arguments import bounded, integer, number, optional
+from rmopt.renamed import renamed
 from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
 
 Map = Callable[[Any], Any]
@@ -22,6 +23,7 @@ ACCEPTED = 0.05
 ROUNDING = 1e3 * np.finfo(float).eps
 
 
+@renamed(max_iterations="max_iter")
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ModelSolver(GradientSolver):
     """Steps to the minimum of a quadratic model within bounds; the bounds follow how well the model predicts.
@@ -31,7 +33,7 @@ class ModelSolver(GradientSolver):
     differences of gradients stand for them; `Result.counts` then has gradients for all products.
     """
 
-    max_iterations: Annotated[int, integer] = 200
+    max_iter: Annotated[int, integer] = 200
     max_inner: Annotated[int, bounded(integer, 1)] = 500
 
     @property
@@ -105,6 +107,7 @@ class ModelSolver(GradientSolver):
         """Return the bound after a step that brought this ratio of what the model promised."""
 
 
+@renamed(max_iterations="max_iter")
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class TrustRegions(ModelSolver):
     """Newton steps, solved inexactly by conjugate gradients within a trust region (Absil, Baker and Gallivan 2007).
@@ -114,7 +117,7 @@ class TrustRegions(ModelSolver):
 
     Parameters
     ----------
-    max_iterations : int
+    max_iter : int
     tol : float
         Stop when the gradient is at most this long, relative to the first one.
     gradient_norm : float, optional
@@ -215,6 +218,7 @@ class TrustRegions(ModelSolver):
         return step, promised, ss**0.5, radius
 
 
+@renamed(max_iterations="max_iter")
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class AdaptiveCubics(ModelSolver):
     """Adaptive regularisation with cubics: Newton steps with a penalty on their cube (Agarwal et al. 2021).
@@ -223,7 +227,7 @@ class AdaptiveCubics(ModelSolver):
 
     Parameters
     ----------
-    max_iterations : int
+    max_iter : int
     tol : float
         Stop when the gradient is at most this long, relative to the first one.
     gradient_norm : float, optional

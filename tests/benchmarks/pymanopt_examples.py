@@ -135,7 +135,7 @@ class Nearest(Cost):
 
 def packing(start: Array) -> Array:
     problem = rmopt.Problem(Oblique(*start.shape), Nearest())
-    return ConjugateGradient(gradient_norm=1e-8, max_iterations=100_000).run(problem, start).point
+    return ConjugateGradient(gradient_norm=1e-8, max_iter=100_000).run(problem, start).point
 
 
 def their_packing(start: Array) -> Array:

@@ -23,10 +23,10 @@ pytestmark = pytest.mark.slow
 
 TOL, LIMIT, REPEATS = 1e-6, 6.0, 3
 OURS = {
-    "GradientDescent": lambda: GradientDescent(max_iterations=100_000),
-    "ConjugateGradient": lambda: ConjugateGradient(max_iterations=100_000),
-    "LBFGS": lambda: LBFGS(max_iterations=100_000),
-    "TrustRegions": lambda: TrustRegions(max_iterations=10_000),
+    "GradientDescent": lambda: GradientDescent(max_iter=100_000),
+    "ConjugateGradient": lambda: ConjugateGradient(max_iter=100_000),
+    "LBFGS": lambda: LBFGS(max_iter=100_000),
+    "TrustRegions": lambda: TrustRegions(max_iter=10_000),
 }
 THEIRS = ("ConjugateGradient", "SteepestDescent", "TrustRegions")
 

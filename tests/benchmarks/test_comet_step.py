@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 from problems.triplets import ClassTriplets
 from rmopt import Problem
 from rmopt.costs import LogDetTriplet, hinge, logistic
-from rmopt.engines import choose_block_engine
+from rmopt.engines import choose_coordinate_engine
 from rmopt.kernels import log_det
 from rmopt.kernels.row_column import EXACT
 from rmopt.manifolds import PositiveDefinite
@@ -80,7 +80,7 @@ def step(name: str, loss: Any) -> list[dict[str, Any]]:
     X, triplets = make()
     cost = LogDetTriplet(X, triplets, loss, alpha=1e-4 * len(triplets), beta=1e-5 * len(triplets))
     d, count = cost.n_blocks, cost.rows.shape[0]
-    engine = choose_block_engine(Problem(PositiveDefinite(d), cost), Additive(), "compiled", EXACT)
+    engine = choose_coordinate_engine(Problem(PositiveDefinite(d), cost), Additive(), "compiled", EXACT)
     rng = np.random.default_rng(1)
     schedule, etas = rng.integers(d, size=(STEPS, 1)), np.full(STEPS, 0.99)
     x, out, u, moved, V = (rng.standard_normal(n) for n in (count, count, d, d, (d, d)))

@@ -70,7 +70,7 @@ def pymanopt_cg(whole: Any) -> tuple[float, float]:
         return SV * s, np.einsum("ij,ij->j", u, SV), (STU * s).T
 
     problem = pymanopt.Problem(manifold, cost, euclidean_gradient=gradient)
-    optimizer = ConjugateGradient(max_iterations=60, min_gradient_norm=1e-4, verbosity=0)
+    optimizer = ConjugateGradient(max_iter=60, min_gradient_norm=1e-4, verbosity=0)
     begun = time.perf_counter()
     found = optimizer.run(problem, initial_point=manifold.random_point())
     seconds = time.perf_counter() - begun
@@ -96,7 +96,7 @@ def complete(size: int, slow_peer: bool) -> list[dict[str, Any]]:
     found = [{"method": "one fused pass", "seconds": floor}]
     with threadpool_limits(1, user_api="blas"):
         for make in (RTRMC, RCGMC):
-            model = make(RANK, max_iterations=100, tol=2e-6)
+            model = make(RANK, max_iter=100, tol=2e-6)
 
             def run(model: Any = model) -> np.ndarray:
                 return model.learn(MatrixCompletion({0: whole}, 1), None, 0)

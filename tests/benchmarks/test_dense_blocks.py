@@ -16,7 +16,7 @@ from step_times import median_seconds
 from threadpoolctl import threadpool_limits
 
 from rmopt.costs import BilinearSum, absolute
-from rmopt.engines import BilinearEngine, BlockedEngine
+from rmopt.engines import BilinearEngine, DeferredEngine
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import SecondOrder
 
@@ -51,7 +51,7 @@ def dense_steps(n: int, k: int, steps: int) -> list[dict[str, Any]]:
         peak = 2e9 / median_seconds(lambda: square @ square, 7)
         memory = median_seconds(lambda: memory_bound(A, B, left[0], right[0]), 100)
         times = {}
-        for kind in (BlockedEngine, BilinearEngine):
+        for kind in (DeferredEngine, BilinearEngine):
             engine = kind(manifold, cost, SecondOrder())
             state = engine.advance(engine.load(start), schedule[:200], etas[:200])
             times[kind] = median_seconds(partial(engine.advance, state, schedule, etas), 5) / steps

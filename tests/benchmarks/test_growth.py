@@ -24,7 +24,7 @@ from problems.coembedding import CoembeddingClassifier
 from problems.triplets import ClassTriplets
 from rmopt import Problem
 from rmopt.costs import LogDetTriplet, hinge
-from rmopt.engines import choose_block_engine
+from rmopt.engines import choose_coordinate_engine
 from rmopt.kernels.row_column import EXACT
 from rmopt.manifolds import Grassmann, PositiveDefinite
 from rmopt.retractions import Additive
@@ -75,7 +75,7 @@ def comet(d: int, n_triplets: int) -> list[dict[str, Any]]:
     X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
     triplets = ClassTriplets(rng.integers(50, size=3000)).draw(rng, 0, n_triplets)
     cost = LogDetTriplet(sp.csr_array(X), triplets, hinge, alpha=1e-4 * n_triplets, beta=1e-5 * n_triplets)
-    engine = choose_block_engine(Problem(PositiveDefinite(d), cost), Additive(), "compiled", EXACT)
+    engine = choose_coordinate_engine(Problem(PositiveDefinite(d), cost), Additive(), "compiled", EXACT)
     schedule, etas = rng.integers(d, size=(40, 1)), np.full(40, 0.99)
     with threadpool_limits(1):
         state = [engine.advance(engine.load(cost.best_multiple_of_identity()), schedule, etas)]

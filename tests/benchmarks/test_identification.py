@@ -46,14 +46,14 @@ def forms() -> list[dict[str, Any]]:
     n_rounds = TRIPLETS // (1 + INNER)
     rows = [
         {"form": "LORETA-1", "steps": steps, "step size": 10.0}
-        | outcome(bench, SGD(10.0, n_steps=steps, sampler=ClassTriplets(bench.y)))
+        | outcome(bench, SGD(10.0, max_iter=steps, sampler=ClassTriplets(bench.y)))
         for steps in (TRIPLETS, n_rounds)
     ]
     for step_size, n_steps in ((10.0, n_rounds), (1.0, 60), (1.0, 200)):
         for form in ("paper", "gauge"):
             for inner_step_size in (0.01, 0.03, 0.3):
                 solver = ManifoldIdentification(
-                    step_size, inner_step_size=inner_step_size, inner_steps=INNER, inner=form, n_steps=n_steps,
+                    step_size, inner_step_size=inner_step_size, inner_steps=INNER, inner=form, max_iter=n_steps,
                     sampler=rounds,
                 )  # fmt: skip
                 row = {"form": form, "steps": n_steps, "step size": step_size, "inner": inner_step_size}

@@ -67,7 +67,7 @@ def newsgroups() -> list[dict[str, Any]]:
     )
     rows = [{"method": "cosine", "mAP": evaluate_retrieval(cosine_scores(test), truth).map}]
     for psd in (False, True):
-        model = LoretaSimilarity(rank=30, psd=psd, step_size=10.0, n_triplets=600_000, random_state=0)
+        model = LoretaSimilarity(rank=30, psd=psd, step_size=10.0, max_iter=600_000, random_state=0)
         seconds, _ = median(partial(model.fit, X, y))
         rows.append(
             {

@@ -11,7 +11,7 @@ from rmopt.core import DivergedError
 from rmopt.costs import LOSSES, BilinearSum, TripletSum, absolute, squared
 from rmopt.costs.bilinear import Bilinear
 from rmopt.costs.losses import Loss
-from rmopt.engines import BilinearEngine, BlockedEngine, ReferenceEngine, choose_engine
+from rmopt.engines import BilinearEngine, DeferredEngine, ReferenceEngine, choose_engine
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, SecondOrder
 from rmopt.solvers import SGD
@@ -54,7 +54,7 @@ def test_blocks_follow_the_reference(
     rng = np.random.default_rng([n, b])
     cost, manifold = make_cost(rng, kind, loss, n, m), FixedRankEmbedded(n, m, k)
     start, schedule, etas = manifold.random_point(rng), draw(rng, cost, 200), np.full(200, 0.1)
-    blocks = BlockedEngine(manifold, cost, retraction, block_size=b)
+    blocks = DeferredEngine(manifold, cost, retraction, block_size=b)
     ends = []
     for engine in (blocks, ReferenceEngine(manifold, cost, retraction)):
         state = engine.advance(engine.load(start), schedule, etas)
@@ -72,7 +72,7 @@ def test_splits_keep_every_bit_even_through_pack(kind: str, cuts: tuple[int, ...
     rng = np.random.default_rng(3)
     n, m = 300, 211
     cost, manifold = make_cost(rng, kind, absolute, n, m), FixedRankEmbedded(n, m, 13)
-    engine = BlockedEngine(manifold, cost, SecondOrder())
+    engine = DeferredEngine(manifold, cost, SecondOrder())
     start, schedule, etas = manifold.random_point(rng), draw(rng, cost, 200), np.full(200, 0.1)
     whole = engine.advance(engine.load(start), schedule, etas)
     state = engine.load(start)
@@ -94,7 +94,10 @@ def test_ill_conditioned_starts_close_blocks_early() -> None:
     U, V = (np.linalg.qr(rng.standard_normal((width, 5)))[0] for width in (60, 45))
     start = manifold.from_factors(U * np.logspace(0, -6, 5), V)
     schedule, etas = draw(rng, cost, 3000), np.full(3000, 0.3)
-    blocks, loop = BlockedEngine(manifold, cost, SecondOrder()), BilinearEngine(manifold, cost, SecondOrder())
+    blocks, loop = (
+        DeferredEngine(manifold, cost, SecondOrder()),
+        BilinearEngine(manifold, cost, SecondOrder()),
+    )
     state = blocks.advance(blocks.load(start), schedule, etas)
     assert state.renewals > 0
     expected = loop.dump(loop.advance(loop.load(start), schedule, etas))
@@ -108,13 +111,13 @@ def test_wide_dense_rows_are_done_in_blocks() -> None:
     rng = np.random.default_rng(5)
     X = rng.standard_normal((30, 150))
     sparse = np.where(rng.random((30, 150)) < 0.3, X, 0.0)
-    for rows, expected in ((X, BlockedEngine), (sparse, BilinearEngine), (X[:, :60], BilinearEngine)):
+    for rows, expected in ((X, DeferredEngine), (sparse, BilinearEngine), (X[:, :60], BilinearEngine)):
         n = rows.shape[1]
         engine = choose_engine(Problem(FixedRankEmbedded(n, n, 3), BilinearSum(rows, rows)))
         assert type(engine) is expected
     y = np.arange(30) % 3
-    model = LoretaSimilarity(rank=3, n_triplets=300, random_state=0).fit(X, y)
-    again = LoretaSimilarity(rank=3, n_triplets=300, random_state=0, engine="reference").fit(X, y)
+    model = LoretaSimilarity(rank=3, max_iter=300, random_state=0).fit(X, y)
+    again = LoretaSimilarity(rank=3, max_iter=300, random_state=0, engine="reference").fit(X, y)
     assert relative(model.similarity(X, X), again.similarity(X, X)) < 1e-10
 
 
@@ -128,14 +131,15 @@ def test_losses_of_the_users_own_and_divergence() -> None:
     manifold = FixedRankEmbedded(150, 140, 3)
     problem = Problem(manifold, make_cost(rng, "pairs", pinball, 150, 140))
     ends = [
-        SGD(0.05, n_steps=300, engine=name).run(problem, random_state=1) for name in ("compiled", "reference")
+        SGD(0.05, max_iter=300, engine=name).run(problem, random_state=1)
+        for name in ("compiled", "reference")
     ]
     assert relative(manifold.to_dense(ends[0].point), manifold.to_dense(ends[1].point)) < 1e-10
     wild = Problem(manifold, make_cost(rng, "pairs", squared, 150, 140))
     steps = []
     for name in ("compiled", "reference"):
         with pytest.raises(DivergedError) as caught:
-            SGD(1e3, n_steps=2000, engine=name).run(wild, random_state=1)
+            SGD(1e3, max_iter=2000, engine=name).run(wild, random_state=1)
         steps.append(caught.value.step)
     # Overflow is noticed in the score here, and in the length of the gradient there.
     assert abs(steps[0] - steps[1]) <= 5

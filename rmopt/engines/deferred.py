@@ -16,7 +16,8 @@ from rmopt.engines.gauged import GaugedState, padded
 from rmopt.kernels import bilinear_sgd
 from rmopt.kernels.bilinear_sgd import Products
 from rmopt.kernels.outcomes import FINISHED
-from rmopt.kernels.terms import Terms
+from rmopt.kernels.terms import StepRows
+from rmopt.renamed import former_names
 
 # Larger blocks spend more on Gram matrices, smaller ones more on reading A and B.
 BLOCK = 32
@@ -54,7 +55,7 @@ class OpenBlock:
 
 
 @dataclass
-class BlockedState(GaugedState):
+class DeferredState(GaugedState):
     """Factors, counters, and the block of steps that is not finished."""
 
     block: Any = None
@@ -74,7 +75,7 @@ class Side(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BlockedEngine(BilinearEngine):
+class DeferredEngine(BilinearEngine):
     """The steps of `BilinearEngine` for dense examples, exact, at the speed of matrix products.
 
     A block of b known examples is done in sequence with products of their Gram matrices; A and B are read and
@@ -113,12 +114,12 @@ class BlockedEngine(BilinearEngine):
         ]
         object.__setattr__(self, "_sides", sides)
 
-    def load(self, point: LowRankPoint) -> BlockedState:
+    def load(self, point: LowRankPoint) -> DeferredState:
         factors = self.gauge.factors_of(point)
         block = OpenBlock.empty(self.block_size, factors.C.shape[0])
-        return BlockedState(factors, self.gauge.fresh_counters(factors), block=block)
+        return DeferredState(factors, self.gauge.fresh_counters(factors), block=block)
 
-    def dump(self, state: BlockedState) -> LowRankPoint:  # type: ignore[override]
+    def dump(self, state: DeferredState) -> LowRankPoint:  # type: ignore[override]
         A, B = state.factors.A.copy(), state.factors.B.copy()
         for number in range(2):
             self._lay_out(state.block, number)
@@ -126,7 +127,7 @@ class BlockedEngine(BilinearEngine):
         return self.gauge.point_of(state.factors._replace(A=A, B=B), self.manifold.rank)
 
     def loop(  # type: ignore[override]
-        self, state: BlockedState, terms: Terms, position: int, probe_every: int, growth_limit: float
+        self, state: DeferredState, terms: StepRows, position: int, probe_every: int, growth_limit: float
     ) -> tuple[int, int]:
         """Do steps from `position` on (see `GaugedEngine.loop`); a block is closed when full or interrupted."""
         run, code = loop_of(bilinear_sgd, self.cost.loss)
@@ -140,7 +141,7 @@ class BlockedEngine(BilinearEngine):
             block.minus[here] = terms.minus[part]
             targets, etas = np.zeros(stop), np.zeros(stop)
             targets[here], etas[here] = terms.targets[part], terms.etas[part]
-            known = Terms(block.left[:stop], block.plus[:stop], block.minus[:stop], targets, etas)
+            known = StepRows(block.left[:stop], block.plus[:stop], block.minus[:stop], targets, etas)
             end, reason = run(
                 self.retraction.kernel, None, code, state.factors, state.counters, None, None, known,
                 self._products(state), first, probe_every, growth_limit,
@@ -164,7 +165,7 @@ class BlockedEngine(BilinearEngine):
                 side.rows[i] -= side.examples[block.minus[i]]
         return side
 
-    def _products(self, state: BlockedState) -> Products:
+    def _products(self, state: DeferredState) -> Products:
         # One side after the other: together they do not fit into the caches.
         for number, tall in enumerate((state.factors.A, state.factors.B)):
             side = self._lay_out(state.block, number)
@@ -178,3 +179,6 @@ class BlockedEngine(BilinearEngine):
         # scipy's BLAS would add in place, but its threads and numpy's get in each other's way.
         for side, tall, moves in zip(self._sides, (A, B), (block.G, block.H), strict=True):
             tall += np.matmul(side.rows.T, moves, out=side.change)
+
+
+__getattr__ = former_names(__name__, BlockedEngine="DeferredEngine", BlockedState="DeferredState")

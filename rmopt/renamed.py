@@ -1,0 +1,166 @@
+"""Names of earlier versions: they work for one version more, with a `FutureWarning` that says the new one.
+
+There is a way for each thing that may be renamed: `renamed` for the parameters of a class, `former_names` for what a
+module holds, `MODULES` for modules. Pickles with old names are read. What a checkpoint belongs to is written with the
+first name that a thing had, so that files of both versions are of one run.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+# Modules that went elsewhere: the old name, and the new one.
+MODULES: dict[str, str] = {
+    "rmopt.engines.blocked": "rmopt.engines.deferred",
+}
+
+# Of classes and functions that were renamed: module and name, and the first ones.
+_FIRST: dict[tuple[str, str], tuple[str, str]] = {}
+
+
+def renamed(**names: str) -> Callable[[T], T]:
+    """Return a decorator of a class or a function whose parameters have new names, ``@renamed(n_steps="max_iter")``.
+
+    The old names are still taken as keywords; of a class also by ``set_params``, in pickles, as attributes of objects
+    and in the bodies of subclasses. On a dataclass it stands above `dataclass`, and again on each dataclass that
+    inherits from it. Where the attributes of a class keep their names its ``__init__`` is decorated.
+    """
+
+    def present(given: Mapping[str, Any], whose: str, warns: bool = True) -> dict[str, Any]:
+        """Return what was given, by new names."""
+        for old in sorted(names.keys() & given.keys()):
+            if names[old] in given:
+                raise TypeError(f"{whose} got both {names[old]} and {old}, as it was called before.")
+            if warns:
+                _warn(f"{old} of {whose}", names[old])
+        return {names.get(name, name): value for name, value in given.items()}
+
+    def taking(function: Any, whose: str) -> Any:
+        @functools.wraps(function)
+        def called(*args: Any, **parameters: Any) -> Any:
+            return function(*args, **present(parameters, whose))
+
+        return called
+
+    def decorated(thing: Any) -> Any:
+        if not isinstance(thing, type):
+            return taking(thing, thing.__qualname__.removesuffix(".__init__"))
+        cls: Any = thing
+        own, setstate = vars(cls).get("__init_subclass__"), getattr(cls, "__setstate__", None)
+
+        def __setstate__(self: Any, state: Any) -> None:  # noqa: N807
+            state = present(state, cls.__name__, warns=False) if isinstance(state, dict) else state
+            vars(self).update(state) if setstate is None else setstate(self, state)
+
+        def __init_subclass__(kind: Any, **options: Any) -> None:  # noqa: N807
+            for old in sorted(names.keys() & vars(kind).keys()):
+                _warn(f"{old} of {kind.__name__}", names[old])
+                setattr(kind, names[old], vars(kind)[old])
+                delattr(kind, old)
+            known = vars(kind).get("__annotations__", {})
+            kind.__annotations__ = {names.get(name, name): value for name, value in known.items()}
+            (super(cls, kind).__init_subclass__ if own is None else own.__get__(None, kind))(**options)
+
+        for name in ("__init__", "set_params"):
+            method = getattr(cls, name, None)
+            if method is not getattr(object, name, None):
+                setattr(cls, name, taking(method, cls.__name__))
+        cls.__setstate__ = __setstate__
+        cls.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[arg-type]
+        for old, new in names.items():
+            setattr(cls, old, _Former(old, new))
+        cls._former = {**names, **getattr(cls, "_former", {})}
+        return cls
+
+    return decorated
+
+
+class _Former:
+    """An attribute by its old name."""
+
+    def __init__(self, old: str, new: str) -> None:
+        self.old, self.new = old, new
+
+    def __get__(self, owner: Any, kind: type) -> Any:
+        if owner is None:
+            return self
+        _warn(f"{self.old} of {kind.__name__}", self.new)
+        return getattr(owner, self.new)
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        _warn(f"{self.old} of {type(owner).__name__}", self.new)
+        object.__setattr__(owner, self.new, value)
+
+
+def former_names(module: str, **names: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module whose contents have new names.
+
+    Parameters
+    ----------
+    module : str
+        Its ``__name__``.
+    **names : str
+        By the old name the new one, as ``module:name`` where it went elsewhere.
+    """
+    places = {}
+    for old, target in names.items():
+        home, _, new = target.rpartition(":")
+        places[old] = place = (home or module, new)
+        _FIRST.setdefault(place, (module, old))
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        if name not in places:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        home, new = places[name]
+        _warn(f"{module}.{name}", f"{home}.{new}")
+        return getattr(importlib.import_module(home), new)
+
+    return __getattr__
+
+
+def first_name(module: str, name: str) -> tuple[str, str]:
+    """Return the module and the name that a class or a function had first."""
+    module, name = _FIRST.get((module, name), (module, name))
+    return next((old for old, new in MODULES.items() if new == module), module), name
+
+
+def first_attribute(owner: Any, name: Any) -> Any:
+    """Return the name that an attribute had first."""
+    former: Mapping[str, str] = getattr(type(owner), "_former", {})
+    return next((old for old, new in former.items() if new == name), name)
+
+
+class _Moved:
+    """Finds and loads modules by their old names."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        return ModuleSpec(name, self) if name in MODULES else None  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        _warn(spec.name, MODULES[spec.name])
+        module = importlib.import_module(MODULES[spec.name])
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module back what it is called; it has been run already."""
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state
+
+
+def _warn(old: str, new: str) -> None:
+    warnings.warn(
+        f"{old} is now {new}; the old name goes with the next version.", FutureWarning, stacklevel=3
+    )
+
+
+sys.meta_path.append(_Moved())

@@ -1,0 +1,129 @@
+"""Names of the version before: they warn, they work, and what was saved with them is read."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from sklearn.base import BaseEstimator, clone
+from sklearn.model_selection import ParameterGrid
+
+from rmopt import renamed
+from rmopt.core.identity import fingerprint, fingerprints
+from rmopt.engines import ReferenceEngine
+from rmopt.renamed import former_names
+from rmopt.solvers import Doubling
+
+SAID = "the old name goes with the next version"
+
+
+@renamed.renamed(n_rounds="max_iter")
+@dataclass
+class Value:
+    """A dataclass with a parameter that had another name."""
+
+    rate: float = 0.5
+    max_iter: int = 10
+
+
+class Inherited(Value):
+    """One more."""
+
+
+@renamed.renamed(n_rounds="max_iter")
+class Estimator(BaseEstimator):
+    """An estimator as scikit-learn wants it."""
+
+    def __init__(self, rate: float = 0.5, max_iter: int = 10) -> None:
+        self.rate, self.max_iter = rate, max_iter
+
+
+@pytest.mark.parametrize("kind", [Value, Inherited, Estimator])
+def test_old_keywords_and_attributes_warn_and_work(kind: Any) -> None:
+    with pytest.warns(FutureWarning, match=f"n_rounds of .* is now max_iter; {SAID}"):
+        made = kind(n_rounds=3)
+    assert vars(made) == {"rate": 0.5, "max_iter": 3}
+    with pytest.warns(FutureWarning, match=SAID):
+        assert made.n_rounds == 3
+    with pytest.warns(FutureWarning, match=SAID):
+        made.n_rounds = 4
+    assert made.max_iter == 4
+    assert kind(0.1, 2).max_iter == 2
+    with pytest.raises(TypeError, match="both max_iter and n_rounds"):
+        kind(max_iter=1, n_rounds=1)
+
+
+def test_an_old_pickle_is_read_without_the_old_attribute() -> None:
+    for kind in (Value, Estimator):
+        made = kind.__new__(kind)
+        made.__setstate__({"rate": 0.5, "n_rounds": 7})
+        assert vars(made) == {"rate": 0.5, "max_iter": 7}
+        assert vars(pickle.loads(pickle.dumps(made))) == vars(made)
+
+
+def test_scikit_learn_sees_the_new_names_only() -> None:
+    model = Estimator(max_iter=5)
+    assert model.get_params() == {"rate": 0.5, "max_iter": 5}
+    assert clone(model).max_iter == 5
+    for parameters in ParameterGrid({"n_rounds": [1, 2]}):
+        with pytest.warns(FutureWarning, match=SAID):
+            assert clone(model).set_params(**parameters).max_iter == parameters["n_rounds"]
+
+
+def test_a_subclass_that_speaks_of_the_old_name_is_understood() -> None:
+    with pytest.warns(FutureWarning, match="n_rounds of Longer is now max_iter"):
+
+        @dataclass
+        class Longer(Value):
+            n_rounds: int = 99  # type: ignore[misc]
+
+    assert Longer().max_iter == 99
+    assert Longer(max_iter=3).max_iter == 3
+
+
+def test_modules_answer_to_old_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = former_names("here", Old="rmopt.solvers.growth:Doubling")
+    with pytest.warns(FutureWarning, match=r"here\.Old is now rmopt\.solvers\.growth\.Doubling"):
+        assert ask("Old") is Doubling
+    with pytest.raises(AttributeError, match="module 'here' has no attribute 'Missing'"):
+        ask("Missing")
+    monkeypatch.setitem(renamed.MODULES, "rmopt.nowhere", "rmopt.solvers.growth")
+    with pytest.warns(FutureWarning, match=r"rmopt\.nowhere is now rmopt\.solvers\.growth"):
+        module = importlib.import_module("rmopt.nowhere")
+    monkeypatch.delitem(sys.modules, "rmopt.nowhere")
+    assert module is sys.modules["rmopt.solvers.growth"]
+    assert module.__name__ == module.__spec__.name == "rmopt.solvers.growth"
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new"),
+    [
+        ("rmopt.solvers", "Linear", "OneByOne"),
+        ("rmopt.engines", "BlockEngine", "CoordinateDescentEngine"),
+        ("rmopt.engines.blocked", "BlockedEngine", "DeferredEngine"),
+        ("rmopt.engines.choose", "choose_block_engine", "choose_coordinate_engine"),
+    ],
+)
+def test_what_moved_is_found_where_it_was(module: str, old: str, new: str) -> None:
+    sys.modules.pop("rmopt.engines.blocked", None)
+    with pytest.warns(FutureWarning, match="is now rmopt"):
+        assert getattr(importlib.import_module(module), old).__name__ == new
+
+
+def test_an_engine_that_names_its_parts_as_before_is_asked_for_them() -> None:
+    with pytest.warns(FutureWarning, match="runs of Mine is now supports"):
+
+        class Mine(ReferenceEngine):
+            runs = {"cost": (int,)}  # noqa: RUF012
+
+    assert Mine.supports == {"cost": (int,)}
+
+
+def test_what_was_renamed_is_the_same_run() -> None:
+    """The digest of a growth as the version before found it, and attributes by their first names."""
+    assert fingerprint(Doubling(8)) == "69f72cae109f9c5f99f11ce3"
+    assert set(fingerprints(Value(), "solver")) == {"solver", "solver.rate", "solver.n_rounds"}
