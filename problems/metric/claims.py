@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from problems.cells import Cell
+from problems.comparison import Difference, above
 from rmopt.experiments import Claim
 
-Results = Mapping[str, list[dict[str, Any]]]
+Results = Mapping[str, Sequence[Cell]]
+
+OURS = ("comet", "comet-hinge", "comet-sparse")
+# Figure 2 has every k up to 50.
+DEPTHS = (1, 5, 10, 20, 50)
 
 EARLIEST, LATEST = 6, 8
 # A precision has settled that is within this share of the last one.
@@ -17,17 +24,28 @@ LEVEL = 0.005
 
 
 def metric_claims(results: Results, labels: Mapping[str, str]) -> list[Claim]:
-    """Return the paper's claims with the verdict of the numbers."""
-    whole = {
-        name: np.array([cell["precision"] for cell in found])
-        for name, found in results.items()
-        if all(cell["precision"] is not None for cell in found)
+    """Return the paper's claims with the verdict of the numbers; COMET is held against a user's methods too."""
+    ours = [name for name in OURS if name in results and results[name][0]["precision"] is not None]
+    made = [
+        above(f"COMET is above {labels[name]}", _gaps(results[ours[0]], results[name]), name)
+        for name in results
+        if ours and name not in OURS
+    ]
+    return made + [_settles(results[name], labels[name]) for name in ours if name != "comet-sparse"]
+
+
+def _gaps(ours: Sequence[Cell], theirs: Sequence[Cell]) -> dict[str, Difference]:
+    """Return the differences of precision at some depths of those that were measured."""
+    deepest = len(ours[0]["precision"])
+    return {
+        f"P@{depth}": Difference.of(ours, theirs, partial(_precision, depth))
+        for depth in DEPTHS
+        if depth <= deepest
     }
-    ours = [name for name in ("comet", "comet-hinge") if name in whole]
-    rivals = [name for name in whole if not name.startswith("comet")]
-    made = [_above(whole[ours[0]], whole[rival], labels[ours[0]], labels[rival]) for rival in rivals if ours]
-    settled = [_settles(results[name], labels[name]) for name in ours]
-    return [*made, *settled]
+
+
+def _precision(depth: int, cell: Cell) -> float | None:
+    return None if cell["precision"] is None else float(cell["precision"][depth - 1])
 
 
 def band(curves: Any) -> tuple[Any, Any]:
@@ -36,25 +54,12 @@ def band(curves: Any) -> tuple[Any, Any]:
     return mean, curves.std(axis=0, ddof=1) / count**0.5 if count > 1 else np.zeros_like(mean)
 
 
-def _above(ours: Any, theirs: Any, our_label: str, label: str) -> Claim:
-    claim = f"{our_label} is at or above {label} for every k"
-    gaps, spread = band(ours - theirs)
-    worst = int(np.argmin(gaps))
-    depth = min(10, len(gaps))
-    return Claim(
-        claim,
-        bool((gaps >= 0).all()),
-        f"above at {int((gaps >= 0).sum())} of {len(gaps)} depths; P@{depth} {gaps[depth - 1]:+.3f} ± "
-        f"{spread[depth - 1]:.3f}, least {gaps[worst]:+.3f} ± {spread[worst]:.3f} at k = {worst + 1}",
-    )
-
-
 def _settles(found: list[dict[str, Any]], label: str) -> Claim:
     claim = f"the precision of {label} settles within {EARLIEST} to {LATEST} passes"
     curves = np.array([cell["curve"] for cell in found])
     passes = curves[0, :, 0]
     if passes[-1] < 2 * LATEST:
-        return Claim(claim, None, f"needs --passes {2 * LATEST}, to see what comes after")
+        return Claim(claim, None, f"needs --passes {2 * LATEST}")
     mean, spread = band(curves[:, :, 2])
     near = np.abs(mean - mean[-1]) <= np.maximum(spread[-1], LEVEL * mean[-1])
     first = passes[len(near) - int(np.argmin(near[::-1]))] if not near.all() else passes[0]

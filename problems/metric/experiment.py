@@ -1,37 +1,39 @@
-"""The experiment ``rmopt run metric``: COMET beside its rivals (Atzmon et al. 2015, section 5)."""
+"""The experiment ``rmopt run metric``: COMET beside other metrics (Atzmon et al. 2015, section 5)."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from sklearn.model_selection import StratifiedKFold
 
-from problems.cells import Cell, check_options, chosen_from, mean_and_sem
+from problems.cells import Cell, mean_and_sem
 from problems.comparison import Comparison, Settings
 from problems.data import ClassBundle, load
 from problems.data.text import informative_unit_rows
 from problems.evaluation import Retrieval, evaluate_retrieval, matrix_scores
+from problems.methods import chosen_methods
 from problems.metric.claims import metric_claims
 from problems.metric.comet import CometMetric
 from problems.metric.figure import draw_convergence, draw_precision
-from problems.metric.methods import METHODS, USUAL, Trainee, defaults
+from problems.metric.methods import MEASURED_BY, METHODS, USUAL, Trainee, scores_of
 from problems.metric.rivals import OutsideMetric, metric_learn
+from problems.options import Folds, Jobs, OwnMethods, Resume, Seeds, Select, check_options, methods_option
 from rmopt.core import DivergedError
 from rmopt.core.arguments import number, one_of
+from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run
 from rmopt.solvers import Recorder
 
 Array = np.ndarray
 Option = typer.Option
 
-SELECTIONS = ("none", "first", "each")
 RANKINGS = ("similarity", "distance")
 TEST_FRACTION = 0.2
 DEEPEST = 50
@@ -39,24 +41,26 @@ DEEPEST = 50
 DEPTH = 10
 # Enough test rows for a curve; tables measure all.
 MOST_QUERIES = 2000
+HEADINGS = {
+    "precision_at_1": "P@1", "sem_at_1": "± s.e.m.", "precision_at_10": "P@10", "sem_at_10": "±",
+    "precision_at_50": "P@50", "train_seconds": "train s",
+}  # fmt: skip
 
 
 def metric(
     run: Run,
     *,
-    data: Annotated[str, Option(help="Data set; `rmopt list` names them.")] = "digits",
+    data: Annotated[str, Option(help="Data set; `rmopt list` names them.")] = "scipy-docs",
     data_home: Annotated[Path | None, Option(help="Folder that holds the data sets.")] = None,
-    features: Annotated[int, Option(help="Features to keep, by information gain; 0: all.")] = 0,
+    features: Annotated[int, Option(help="Features to keep, by information gain; 0: all.")] = 100,
     rows: Annotated[int, Option(help="Rows to keep, with the shares of the classes; 0: all.")] = 0,
-    methods: Annotated[str, Option(help=f"Any of {', '.join(METHODS)}.")] = ",".join(USUAL),
     triplets: Annotated[int, Option(help="Training triplets, the same for all methods; 0: 20 a row.")] = 0,
     passes: Annotated[float, Option(help="Coordinate steps of COMET, over the number of features.")] = 8.0,
-    splits: Annotated[int, Option(help="Random 80/20 splits.")] = 5,
-    select: Annotated[
-        str,
-        Option(help="Parameters by cross-validation: none, first (on the first split) or each (two layers)."),
-    ] = "none",
-    folds: Annotated[int, Option(help="Folds of the cross-validation inside the training part.")] = 5,
+    seeds: Seeds = 3,
+    methods: Annotated[str, methods_option(METHODS)] = ",".join(USUAL),
+    method: OwnMethods = None,
+    select: Select = "none",
+    folds: Folds = 5,
     rank_by: Annotated[
         str,
         Option(
@@ -64,116 +68,119 @@ def metric(
             "without it what a method's cost speaks of."
         ),
     ] = "auto",
-    resume: Annotated[bool, Option("--resume", help="Go on from the results in the --out folder.")] = False,
+    n_jobs: Jobs = 1,
+    resume: Resume = False,
 ) -> Outcome:
     """Learn a metric: COMET beside LEGO, BoostMetric, HDSL and the plain Euclidean distance.
 
     Triplets (query, similar, dissimilar) are drawn from the classes of the training part; each test row then ranks
     the others, and the share of its class among the first k is measured (Atzmon et al. 2015, section 5).
     """
-    chosen = chosen_from(METHODS, methods, "--methods")
-    check_options(locals(), features=0, rows=0, triplets=0, splits=1, folds=2)
+    chosen = chosen_methods(METHODS, methods, method, "metric", MEASURED_BY)
+    check_options(locals(), features=0, rows=0, triplets=0, seeds=1, folds=2)
     number("--passes", passes, above=0)
-    one_of("--select", select, SELECTIONS)
     one_of("--rank-by", rank_by, ("auto", *RANKINGS))
     bundle = _thinned(load(data, data_home, ClassBundle), rows)
-    if any(isinstance(method.estimator, OutsideMetric) for method in chosen.values()):
+    if any(isinstance(one.estimator, OutsideMetric) for one in chosen.values()):
         metric_learn()
-    parts = [informative_unit_rows(bundle.resplit(split, TEST_FRACTION), features) for split in range(splits)]
-    n_train, n_features = int(parts[0].train.sum()), parts[0].X.shape[1]
+    # Without more features than there are, all are kept.
+    features = features if features < bundle.X.shape[1] else 0
+    comparison = Comparison(
+        run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), features=features, triplets=triplets,
+        passes=passes,
+    )  # fmt: skip
+    parts = {
+        seed: informative_unit_rows(bundle.resplit(seed, TEST_FRACTION), features)
+        for seed in comparison.seeds
+    }
+    first = parts[run.seed]
+    n_train, n_features = int(first.train.sum()), first.X.shape[1]
     count = triplets or 20 * n_train
     run.say(
-        f"{bundle.name} ({bundle.source}): {n_train:,} training, {int(parts[0].test.sum()):,} test rows, {splits} "
-        f"splits; {n_features:,} features, {bundle.n_classes} classes, {count:,} triplets"
-    )
-    comparison = Comparison(
-        run, resume, data=data, features=features, rows=rows, triplets=count, seed=run.seed
+        f"{bundle.name} ({bundle.source}): {n_train:,} training, {int(first.test.sum()):,} test rows, {seeds} "
+        f"random split{'s' * (seeds > 1)}; {n_features:,} features, {bundle.n_classes} classes, {count:,} triplets"
     )
     rankings = RANKINGS if rank_by == "auto" else (rank_by,)
+    labels = {name: one.label for name, one in chosen.items()}
 
-    def trainee(name: str, parameters: Settings) -> Trainee:
-        known, given = chosen[name].estimator.get_params(), {"n_epochs": passes, "random_state": run.seed}
-        of_run = {key: value for key, value in given.items() if key in known}
-        return Trainee(chosen[name].made(**parameters, **of_run), count, run.seed)
+    def trainee(one: Settings, parameters: Settings) -> Trainee:
+        kind, about = chosen[one["method"]], {"random_state": one["seed"]}
+        if isinstance(kind.estimator, CometMetric):
+            about["n_epochs"] = passes
+        return Trainee(kind.made(parameters, **about), count, one["seed"])
 
-    def selected(one: Settings) -> Cell:
+    def choose(one: Settings) -> Cell:
         """Return the parameters and the ranking with the best precision on held-out parts of the training part."""
-        part, method = parts[one["split"]], chosen[one["select"]]
-        grid = method.grid or [{}]
-        values = [{f"metric__{name}": value for name, value in point.items()} for point in grid]
-        cv = StratifiedKFold(folds, shuffle=True, random_state=run.seed)
+        part, kind = parts[one["seed"]], chosen[one["method"]]
+        values = [{f"metric__{name}": value for name, value in point.items()} for point in kind.grid]
         best, ranking = comparison.search(
-            method.label, trainee(one["select"], {}), values, part.X[part.train], part.y[part.train], cv,
-            {ranking: partial(_held_out, ranking) for ranking in one["rankings"]},
+            kind.label, trainee(one, {}), values, part.X[part.train], part.y[part.train],
+            StratifiedKFold(folds, shuffle=True, random_state=one["seed"]),
+            {ranking: partial(_held_out, ranking) for ranking in rankings},
         )  # fmt: skip
-        return {"parameters": grid[values.index(best)], "rank_by": ranking}
+        return {"parameters": kind.grid[values.index(best)], "rank_by": ranking}
 
     def train(one: Settings) -> Cell:
-        return _trained(parts[one["split"]], trainee(one["method"], one["parameters"]), one["rank_by"])
+        return _trained(parts[one["seed"]], trainee(one, one["parameters"]), one["rank_by"])
 
-    used: dict[tuple[str, int], Settings] = {}
-    for split in range(splits):
-        for name, method in chosen.items():
-            if select == "none" or not method.estimator.learns:
-                ranking = method.estimator.ranks_by if rank_by == "auto" else rank_by
-                used[name, split] = {"parameters": defaults(method), "rank_by": ranking}
-            elif select == "first" and split > 0:
-                used[name, split] = used[name, 0]
-            else:
-                about = {"select": name, "split": split, "rankings": list(rankings), "passes": passes}
-                about |= {"folds": folds, "grid": method.grid}
-                found = used[name, split] = comparison.cell(about, selected)
-                values = [f"{key} = {value:g}" for key, value in found["parameters"].items()]
-                run.say(
-                    f"{method.label}, split {split}: {', '.join(values) or 'no parameters'}, "
-                    f"ranked by {found['rank_by']} ({folds}-fold)"
-                )
-    settings = [
-        used[name, split] | {"method": name, "split": split, "passes": passes}
-        for split in range(splits)
-        for name in chosen
+    models = [
+        {
+            "method": name,
+            "code": fingerprint(one.estimator),
+            "rank_by": getattr(one.estimator, "ranks_by", "distance") if rank_by == "auto" else rank_by,
+        }
+        for name, one in chosen.items()
     ]
-    results = comparison.results(settings, train, by=("method",))
-    labels = {name: method.label for name, method in chosen.items()}
+    models = comparison.selected(
+        models,
+        chosen,
+        select,
+        choose,
+        lambda one: labels[one["method"]],
+        folds=folds,
+        rankings=list(rankings),
+    )
+    results = comparison.results(models, train, by=("method",))
     run.draw("precision.png", draw_precision, results, labels, bundle.name, size=(6.4, 4.4))
     if any(cell["curve"] for found in results.values() for cell in found):
         run.draw("convergence.png", draw_convergence, results, labels, bundle.name, size=(9.0, 4.0))
     return Outcome(
         data=bundle.name,
         parameters={
-            "features": n_features, "rows": rows, "triplets": count, "passes": passes, "splits": splits,
+            "features": n_features, "rows": rows, "triplets": count, "passes": passes, "seeds": seeds,
             "select": select, "folds": folds, "rank_by": rank_by,
-            "used": {name: [used[name, split] for split in range(splits)] for name in chosen},
+            "used": {
+                name: [
+                    {key: one[key] for key in ("parameters", "rank_by")} for one in models if one["method"] == name
+                ]
+                for name in chosen
+            },
         },
         rows=[_row(labels[name], found) for name, found in results.items()],
-        headings={
-            "precision_at_1": "P@1", "sem_at_1": "± s.e.m.", "precision_at_10": "P@10", "sem_at_10": "±",
-            "precision_at_50": "P@50", "train_seconds": "train s",
-        },
+        headings=HEADINGS,
         claims=metric_claims(results, labels),
     )  # fmt: skip
 
 
 def _trained(part: ClassBundle, trainee: Trainee, rank_by: str) -> Cell:
-    """Return what a method measures on the test part; for COMET also after each pass.
-
-    Test rows are ranked by "similarity", qᵀWp, or by "distance", (q − p)ᵀW(q − p).
-    """
+    """Return what a method measures on the test part; for COMET also after each pass."""
     X, y, X_test, y_test = part.X[part.train], part.y[part.train], part.X[part.test], part.y[part.test]
     curve: list[list[float]] = []
-    begun = time.perf_counter()
+    begun = perf_counter()
     try:
         if isinstance(trainee.metric, CometMetric):
             W, rows = _watched(trainee, X, y, X_test, y_test, rank_by)
             seconds = float(rows[-1]["seconds"])
             names = ("precision_at_1", "precision_at_10", "cost")
             curve = [[row["step"] / X.shape[1], *(row[name] for name in names)] for row in rows]
+            scores = matrix_scores(W, X_test, distance=rank_by == "distance")
         else:
-            W = trainee.fit(X, y).metric.get_mahalanobis_matrix()
-            seconds = time.perf_counter() - begun
+            trainee.fit(X, y)
+            seconds = perf_counter() - begun
+            scores = scores_of(trainee.metric, X_test, rank_by)
     except DivergedError:
         return {"precision": None, "map": None, "seconds": None, "curve": []}
-    found = _measured(W, X_test, y_test, rank_by, range(1, min(DEEPEST, len(y_test) - 1) + 1))
+    found = evaluate_retrieval(scores, y_test, ks=range(1, min(DEEPEST, len(y_test) - 1) + 1))
     return {
         "precision": list(found.precision_at.values()),
         "map": found.map,
@@ -202,7 +209,7 @@ def _watched(
 
 
 def _held_out(rank_by: str, fitted: Trainee, X: Any, y: Array) -> float:
-    return _measured(fitted.metric.get_mahalanobis_matrix(), X, y, rank_by, (DEPTH,)).precision_at[DEPTH]
+    return evaluate_retrieval(scores_of(fitted.metric, X, rank_by), y, ks=(DEPTH,)).precision_at[DEPTH]
 
 
 def _measured(W: Array, X: Any, y: Array, rank_by: str, ks: Sequence[int]) -> Retrieval:
@@ -216,7 +223,7 @@ def _row(label: str, found: list[dict[str, Any]]) -> dict[str, Any]:
         there = whole and all(len(cell["precision"]) >= k for cell in found)
         mean, sem = mean_and_sem(cell["precision"][k - 1] for cell in found) if there else (None, None)
         row[f"precision_at_{k}"] = mean
-        if k < 50:
+        if k < DEEPEST and len(found) > 1:
             row[f"sem_at_{k}"] = sem
     row["map"] = mean_and_sem(cell["map"] for cell in found)[0] if whole else None
     row["train_seconds"] = float(np.median([cell["seconds"] for cell in found])) if whole else None

@@ -7,7 +7,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from problems.comparison import Method, Settings, crossed
+from problems.comparison import crossed
+from problems.evaluation import ScoreBlock, matrix_scores
+from problems.methods import Method
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
 from problems.metric.base import MahalanobisMetric, TripletLearner
 from problems.metric.rivals import OUTSIDE, OutsideMetric
@@ -42,10 +44,21 @@ class Trainee(BaseEstimator):
         return self
 
 
-def defaults(method: Method) -> Settings:
-    """Return the parameters of a method without cross-validation, of those that this would choose."""
-    names = method.grid[0] if method.grid else {}
-    return {name: getattr(method.estimator, name) for name in names}
+# What a metric must have one of, beside `fit`; the first that it has is used.
+MEASURED_BY = ("get_mahalanobis_matrix", "transform")
+
+
+def scores_of(metric: Any, X: Any, rank_by: str) -> ScoreBlock:
+    """Return the scores of rows by "similarity", qᵀWp, or by "distance", minus (q - p)ᵀW(q - p).
+
+    A metric without a matrix W is one of embeddings, ``transform(X)``.
+    """
+    if hasattr(metric, "get_mahalanobis_matrix"):
+        W, rows = np.asarray(metric.get_mahalanobis_matrix(), dtype=float), X
+    else:
+        rows = metric.transform(X)
+        W = np.eye(rows.shape[1])
+    return matrix_scores(W, rows, distance=rank_by == "distance")
 
 
 COMET_GRID = crossed(alpha=(3e-5, 1e-4, 3e-4), beta=(1e-6, 1e-5, 1e-4))
@@ -59,7 +72,7 @@ METHODS: dict[str, Method] = {
     "lego": Method("LEGO", LegoMetric(), crossed(step_size=(0.1, 1.0, 10.0, 100.0, 1000.0))),
     "boost": Method("BoostMetric", BoostMetric(), crossed(max_iter=(25, 50, 100, 200))),
     "hdsl": Method("HDSL", HdslMetric(), crossed(scale=(100.0, 1000.0, 10_000.0))),
-} | {name: Method(name.upper(), OutsideMetric(name)) for name in OUTSIDE}
+} | {name: Method(name.upper(), OutsideMetric(name), [{}]) for name in OUTSIDE}
 
 # What is compared unless asked otherwise.
 USUAL = ("euclidean", "comet", "comet-hinge", "lego", "boost", "hdsl")

@@ -87,8 +87,10 @@ def ranking(
     parts = {seed: (bundle if published else bundle.resplit(seed)).scaled() for seed in comparison.seeds}
 
     def model_of(one: Settings, parameters: Settings) -> Any:
-        about = {name: one[name] for name in ("rank", "init") if one[name]}
-        return chosen[one["method"]].made(parameters, n_epochs=epochs, random_state=one["seed"], **about)
+        kind, about = chosen[one["method"]], {name: one[name] for name in ("rank", "init") if one[name]}
+        if isinstance(kind.estimator, LabelLearner):
+            about["n_epochs"] = epochs
+        return kind.made(parameters, random_state=one["seed"], **about)
 
     def label_of(one: Settings) -> str:
         return f"{chosen[one['method']].label}, {one['init']}".removesuffix(", ")

@@ -105,12 +105,9 @@ def similarity(
 
     def model_of(one: Settings) -> Any:
         kind = chosen[one["method"]]
-        about = {
-            "rank": one["rank"],
-            "max_iter": one["triplets"],
-            "init": one["init"],
-            "random_state": one["seed"],
-        }
+        about = {"rank": one["rank"], "random_state": one["seed"]}
+        if isinstance(kind.estimator, SimilarityLearner):
+            about |= {"max_iter": one["triplets"], "init": one["init"]}
         made = kind.made(one["parameters"], **about)
         if _has_choices(kind):
             made.set_params(choices={name: one[name] for name in ("retraction", "engine")})
@@ -128,8 +125,8 @@ def similarity(
             description=label_of(one),
         )
         if isinstance(model, SimilarityLearner) and found["map"] is not None and one["seed"] == run.seed:
-            kind, about = "metric" if model.metric else "similarity", {"updates": found["updates"]}
-            save_point(run.path(f"{stem}.npz"), kind, model.point_, about)
+            form = "metric" if model.metric else "similarity"
+            save_point(run.path(f"{stem}.npz"), form, model.point_, {"updates": found["updates"]})
         # What the cell tells need not be trained again.
         saved.unlink(missing_ok=True)
         return found | {"features": bench.n_features}
