@@ -382,3 +382,26 @@ def above(claim: str, gaps: Mapping[str, Difference], needs: str) -> Claim:
     held = False if "below" in verdicts else None if "level" in verdicts else True
     once = "" if next(iter(gaps.values())).sem is not None else "; one seed: try --seeds 5"
     return Claim(claim, held, f"{shown}{once}")
+
+
+def near(claim: str, gaps: Mapping[str, tuple[Difference, float]], numbers: str, needs: str) -> Claim:
+    """Return the claim that a model is not behind another by more than a tolerance, in all of some settings.
+
+    Parameters
+    ----------
+    claim : str
+    gaps : mapping
+        From settings to the difference, higher being better, and its tolerance.
+    numbers : str
+        Shown beside the differences.
+    needs : str
+        What is missing where there are no settings.
+    """
+    if not gaps:
+        return Claim(claim, None, f"needs {needs}")
+    if not all(np.isfinite(gap.mean) for gap, _ in gaps.values()):
+        return Claim(claim, None, "a model diverged")
+    shown = "; ".join(f"{name}{': ' * bool(name)}{gap}" for name, (gap, _) in gaps.items())
+    surely = all(gap.mean - gap.margin >= -most for gap, most in gaps.values())
+    never = any(gap.mean + gap.margin < -most for gap, most in gaps.values())
+    return Claim(claim, True if surely else False if never else None, f"{numbers}; {shown}")

@@ -9,17 +9,38 @@ import numpy as np
 import typer
 from threadpoolctl import threadpool_limits
 
-from problems.cells import Cell, check_options, chosen_from, positive_numbers
+from problems.cells import Cell
 from problems.coembedding.claims import optima_claims, table_claims
 from problems.coembedding.cost import MultilabelCoembedding
 from problems.coembedding.figure import draw_optima, draw_scores
-from problems.coembedding.methods import MEASURES, METHODS, PRINTED, SCORERS
+from problems.coembedding.methods import (
+    MEASURES,
+    METHODS,
+    PRINTED,
+    SCORERS,
+    Coembedding,
+    Searched,
+    indicators,
+    measures,
+)  # fmt: skip
 from problems.coembedding.optima import local_optima
 from problems.coembedding.training import BETAS, checked_betas, minimise
-from problems.comparison import Comparison, Settings, averaged, crossed
+from problems.comparison import Comparison, Settings, averaged, trained
 from problems.data import MultilabelBundle, load
+from problems.methods import chosen_methods
+from problems.options import (
+    Folds,
+    Jobs,
+    OwnMethods,
+    Resume,
+    Seeds,
+    check_options,
+    methods_option,
+    positive_numbers,
+)  # fmt: skip
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import number, one_of
+from rmopt.core.identity import fingerprint
 from rmopt.costs import Trace
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.solvers import RankIncremental
@@ -37,20 +58,20 @@ GRID = ",".join(f"{beta:g}" for beta in BETAS)
 def coembedding(
     run: Run,
     *,
-    data: Annotated[
-        str, Option(help="digits-labels, emotions, scene, bibtex, enron or delicious.")
-    ] = "digits-labels",
+    data: Annotated[str, Option(help="Multi-label data set; `rmopt list` names them.")] = "digits-labels",
     data_home: Annotated[Path | None, Option(help="Folder that holds the data sets.")] = None,
-    methods: Annotated[str, Option(help=f"Any of {', '.join(METHODS)}.")] = ",".join(METHODS),
-    splits: Annotated[int, Option(help="Random splits.")] = 3,
     rows: Annotated[int, Option(help="Training rows; 0: 1,000, or two thirds of the smaller sets.")] = 0,
     betas: Annotated[str, Option(help="Weights of the trace, with commas between.")] = GRID,
-    folds: Annotated[int, Option(help="Folds of the cross-validation of the weight.")] = 5,
+    seeds: Seeds = 3,
+    methods: Annotated[str, methods_option(METHODS)] = ",".join(METHODS),
+    method: OwnMethods = None,
+    folds: Folds = 5,
     select_by: Annotated[str, Option(help=f"What it maximises: {', '.join(SCORERS)}.")] = "f1_micro",
     starts: Annotated[int, Option(help="Random starts for the picture of local optima; 0: none.")] = 200,
     optima_rows: Annotated[int, Option(help="Training rows in that picture; 0: all.")] = 200,
     optima_beta: Annotated[float, Option(help="Weight of the trace in that picture.")] = 1.0,
-    resume: Annotated[bool, Option("--resume", help="Go on from the results in the --out folder.")] = False,
+    n_jobs: Jobs = 1,
+    resume: Resume = False,
 ) -> Outcome:
     """Classify with several labels: co-embedding beside binary relevance, label ranking and chains.
 
@@ -58,43 +79,49 @@ def coembedding(
     certificate says that the embedding is the global minimum. A second part starts local optimisation of factors with
     d columns from many random places, and looks at how the spread of the optima shrinks as d grows.
     """
-    chosen = chosen_from(METHODS, methods, "--methods")
+    chosen = chosen_methods(METHODS, methods, method, "coembedding", ("predict",))
     weights = checked_betas(positive_numbers(betas, "--betas"))
-    check_options(locals(), splits=1, rows=0, folds=2, starts=0, optima_rows=0)
+    check_options(locals(), seeds=1, rows=0, folds=2, starts=0, optima_rows=0)
     one_of("--select-by", select_by, SCORERS)
     number("--optima-beta", optima_beta, above=0)
     bundle = load(data, data_home, MultilabelBundle)
     n, n_train = bundle.X.shape[0], _training_rows(bundle, rows)
     run.say(
         f"{bundle.name} ({bundle.source}): {n_train:,} of {n:,} rows for training, {bundle.X.shape[1]:,} features, "
-        f"{bundle.Y.shape[1]} labels, {splits} split{'s' * (splits > 1)}"
+        f"{bundle.Y.shape[1]} labels, {seeds} random split{'s' * (seeds > 1)}"
     )
-    parts = [bundle.with_training_rows(n_train, run.seed + split) for split in range(splits)]
+    about = {"rows": n_train, "folds": folds, "select_by": select_by}
+    comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), **about)
+    parts = {seed: bundle.with_training_rows(n_train, seed) for seed in comparison.seeds}
 
     def train(one: Settings) -> Cell:
-        part, seed = parts[one["split"]], run.seed + one["split"]
-        return chosen[one["method"]].trained(part, weights, folds, select_by, seed)
+        kind, part, about = chosen[one["method"]], parts[one["seed"]], {"random_state": one["seed"]}
+        if isinstance(kind.estimator, Coembedding | Searched):
+            about |= {"cv": folds, "scoring": select_by, "betas": weights}
+        X, Y, model = part.X, part.Y.toarray().astype(int), kind.made(**about)
+        seconds = trained(model, X[part.train], Y[part.train]).seconds
+        found = measures(Y[part.test], indicators(model.predict(X[part.test])))
+        return found | {"seconds": seconds, "chosen": getattr(model, "chosen_", {})}
 
-    comparison = Comparison(
-        run, resume, data=bundle.name, seed=run.seed, rows=n_train, folds=folds, select_by=select_by
-    )
-    settings = [
-        one | ({"betas": weights} if chosen[one["method"]].make is None else {})
-        for one in crossed(split=range(splits), method=chosen)
+    models = [
+        {"method": name, "code": fingerprint(kind.estimator)}
+        | ({"betas": weights} if "betas" in kind.estimator.get_params() else {})
+        for name, kind in chosen.items()
     ]
-    results = comparison.results(settings, train, by=("method",))
-    table = [_row(name, found, bundle.name) for name, found in results.items()]
+    results = comparison.results(models, train, by=("method",))
+    labels = {name: kind.label for name, kind in chosen.items()}
+    table = [_row(name, labels[name], found, bundle.name) for name, found in results.items()]
     run.draw("scores.png", draw_scores, table, bundle.name, size=(9.0, 3.6))
-    claims = table_claims(results, bundle.name)
+    claims = table_claims(results, labels, bundle.name)
     if starts:
-        claims += _optima(run, parts[0].scaled(), starts, optima_rows, optima_beta)
-    ours = results.get("ila", [])
+        claims += _optima(run, parts[run.seed].scaled(), starts, optima_rows, optima_beta)
     return Outcome(
         data=bundle.name,
-        parameters={
-            "rows": n_train, "splits": splits, "betas": weights, "folds": folds, "select_by": select_by,
-            "starts": starts, "optima_rows": optima_rows, "optima_beta": optima_beta,
-            "used": {key: [cell[key] for cell in ours] for key in ("beta", "rank", "gap", "fit_seconds") if ours},
+        parameters=about
+        | {
+            "seeds": seeds, "betas": weights, "starts": starts, "optima_rows": optima_rows,
+            "optima_beta": optima_beta,
+            "used": {labels[name]: [cell["chosen"] for cell in found] for name, found in results.items()},
         },
         rows=table,
         headings=HEADINGS,
@@ -110,11 +137,11 @@ def _training_rows(bundle: MultilabelBundle, rows: int) -> int:
     return wanted
 
 
-def _row(name: str, found: list[Cell], data: str) -> Cell:
-    method, numbers = METHODS[name], averaged(found, **{measure: f"{measure}_sem" for measure in MEASURES})
-    printed = PRINTED.get(data, {}).get(method.column, ())
+def _row(name: str, label: str, found: list[Cell], data: str) -> Cell:
+    numbers = averaged(found, **{measure: f"{measure}_sem" for measure in MEASURES})
+    printed = PRINTED.get(data, {}).get(name, ())
     numbers |= {f"{measure}_paper": level for measure, level in zip(MEASURES, printed, strict=False)}
-    return {"method": method.label} | {key: numbers[key] for key in HEADINGS if key in numbers}
+    return {"method": label} | {key: numbers[key] for key in HEADINGS if key in numbers}
 
 
 def _optima(run: Run, part: MultilabelBundle, starts: int, rows: int, beta: float) -> list[Claim]:

@@ -20,7 +20,7 @@ def draw_scores(figure: Figure, rows: Sequence[Mapping[str, Any]], title: str) -
     places = np.arange(len(rows))[::-1]
     panels = figure.subplots(1, len(NAMES), sharey=True, squeeze=False)[0]
     for axes, (measure, name) in zip(panels, NAMES.items(), strict=True):
-        errors = [row[f"{measure}_sem"] or 0.0 for row in rows]
+        errors = [row.get(f"{measure}_sem") or 0.0 for row in rows]
         axes.errorbar(
             [row[measure] for row in rows], places, xerr=errors, fmt="o", color=COLOURS[0], capsize=3, label="here"
         )  # fmt: skip
