@@ -13,6 +13,8 @@ import numpy as np
 from rmopt.core import StorageError
 from rmopt.core.files import reading, write_atomically
 
+# What a result depends on, and what was found.
+Settings = dict[str, Any]
 Cell = dict[str, Any]
 
 

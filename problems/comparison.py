@@ -32,8 +32,8 @@ import numpy as np
 from scipy.special import stdtrit
 from sklearn.base import BaseEstimator
 
-from problems.cells import Cell, Cells, mean_and_sem
-from problems.methods import Method, Settings
+from problems.cells import Cell, Cells, Settings, mean_and_sem
+from problems.methods import Method
 from problems.options import Selection
 from rmopt.core import DivergedError, InvalidInputError, Problem
 from rmopt.core.arguments import integer

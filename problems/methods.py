@@ -19,11 +19,10 @@ from typing import Any
 
 from sklearn.base import clone
 
+from problems.cells import Settings
 from problems.options import chosen_from
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import shown
-
-Settings = dict[str, Any]
 
 GROUP = "rmopt.methods"
 
@@ -92,7 +91,7 @@ def chosen_methods(
     InvalidInputError
         When a name is not known, or names something that cannot take part.
     """
-    registered = {
+    registered: dict[str, Any] = {
         entry.name.removeprefix(f"{experiment}."): entry.value
         for entry in entry_points(group=GROUP)
         if entry.name.startswith(f"{experiment}.")

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 from threadpoolctl import threadpool_limits
 
-from problems.cells import Cell
+from problems.cells import Cell, Settings
 from problems.coembedding.claims import optima_claims, table_claims
 from problems.coembedding.cost import MultilabelCoembedding
 from problems.coembedding.figure import draw_optima, draw_scores
@@ -25,7 +25,7 @@ from problems.coembedding.methods import (
 )  # fmt: skip
 from problems.coembedding.optima import local_optima
 from problems.coembedding.training import BETAS, checked_betas, minimise
-from problems.comparison import Comparison, Settings, averaged, trained
+from problems.comparison import Comparison, averaged, trained
 from problems.data import MultilabelBundle, load
 from problems.methods import chosen_methods
 from problems.options import (

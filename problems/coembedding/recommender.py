@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Self
 
@@ -20,6 +21,28 @@ from rmopt.core.streams import seed_of
 from rmopt.engines.threads import one_blas_thread
 
 Array = np.ndarray
+
+
+def posts_f1(pairs: Array, tags: Array, predict: Callable[[Array], Array]) -> float:
+    """Return the F1 measure of predicted tags: precision and recall are averaged over the posts.
+
+    Parameters
+    ----------
+    pairs : array, shape (N, 2)
+        User and item of each tag; a post is a pair with all its tags.
+    tags : array, shape (N,)
+    predict : callable
+        Maps different pairs to the tags of each, shape (n_posts, n_tags).
+    """
+    posts, which = np.unique(pairs, axis=0, return_inverse=True)
+    precision, recall = [], []
+    for post, names in enumerate(predict(posts)):
+        true = set(tags[which.ravel() == post].tolist())
+        hits = len(true & set(names.tolist()))
+        precision.append(hits / len(names))
+        recall.append(hits / len(true))
+    p, r = float(np.mean(precision)), float(np.mean(recall))
+    return 2.0 * p * r / (p + r) if p + r > 0.0 else 0.0
 
 
 @dataclass(eq=False, repr=False)
@@ -96,16 +119,7 @@ class TagModel(Checked, BaseEstimator):
             raise InvalidInputError(
                 f"y must have one tag for each row, at least one, got shapes {numbers.shape}, {y.shape}."
             )
-        pairs, which = np.unique(numbers, axis=0, return_inverse=True)
-        predicted = self._best(self.scores(*pairs.T))
-        precision, recall = [], []
-        for post, names in enumerate(predicted):
-            true = set(y[which.ravel() == post].tolist())
-            hits = len(true & set(names.tolist()))
-            precision.append(hits / len(names))
-            recall.append(hits / len(true))
-        p, r = float(np.mean(precision)), float(np.mean(recall))
-        return 2.0 * p * r / (p + r) if p + r > 0.0 else 0.0
+        return posts_f1(numbers, y, lambda pairs: self._best(self.scores(*pairs.T)))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

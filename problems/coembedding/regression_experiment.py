@@ -11,10 +11,11 @@ import numpy as np
 import typer
 from threadpoolctl import threadpool_limits
 
-from problems.cells import Cell, check_options, chosen_from, whole_numbers
+from problems.cells import Cell, Settings
 from problems.coembedding.figure import draw_curves
 from problems.coembedding.regression import MetricRegression, closed_form
-from problems.comparison import Comparison, Settings, crossed
+from problems.comparison import Comparison, crossed
+from problems.options import Resume, check_options, chosen_from, methods_option, whole_numbers
 from rmopt.core import InvalidInputError, Problem
 from rmopt.core.arguments import number
 from rmopt.costs import SumOfCosts, Trace
@@ -99,13 +100,21 @@ def metric_regression(
     sizes: Annotated[str, Option(help="Numbers of features n.")] = "10,50,100,200",
     samples: Annotated[str, Option(help="Numbers of samples t.")] = "250,1000,2000",
     beta: Annotated[float, Option(help="Weight of the trace.")] = 0.5,
-    methods: Annotated[str, Option(help=f"Any of {', '.join(METHODS)}.")] = "exponential,linear",
+    methods: Annotated[str, methods_option(METHODS)] = "exponential,linear",
     tol: Annotated[float, Option(help="Relative certified gap at which a method is done.")] = 1e-5,
     time_limit: Annotated[
         float, Option(help="Seconds after which a method that grows ends with its round.")
     ] = 600.0,
-    repeats: Annotated[int, Option(help="Runs of each, of which the median time counts.")] = 1,
-    resume: Annotated[bool, Option("--resume", help="Go on from the results in the --out folder.")] = False,
+    seeds: Annotated[
+        int,
+        Option(
+            "--seeds",
+            "--repeats",
+            min=1,
+            help="Runs of each with samples of their own; the median time counts.",
+        ),
+    ] = 1,
+    resume: Resume = False,
 ) -> Outcome:
     """Compare growing a factor exponentially, linearly and not at all, on a problem with a known minimum.
 
@@ -116,46 +125,48 @@ def metric_regression(
     numbers, counts = whole_numbers(sizes, "--sizes"), whole_numbers(samples, "--samples")
     for option, value in (("--beta", beta), ("--tol", tol), ("--time-limit", time_limit)):
         number(option, value, above=0)
-    check_options(locals(), repeats=1)
+    check_options(locals(), seeds=1)
     # Libraries are loaded before the clock starts.
     for _, solve in chosen.values():
         solve(MetricRegression(np.eye(3)) + Trace(beta), tol, time_limit, run.seed)
 
     # Methods of one size stand together.
     @lru_cache(maxsize=1)
-    def samples_of(n: int, t: int) -> Array:
-        return np.random.default_rng([run.seed, n, t]).standard_normal((n, t))
+    def samples_of(n: int, t: int, seed: int) -> Array:
+        return np.random.default_rng([seed, n, t]).standard_normal((n, t))
 
     def train(one: Settings) -> Cell:
-        cost = MetricRegression(samples_of(one["n"], one["t"])) + Trace(beta)
-        solve, seconds = chosen[one["method"]][1], []
-        for _ in range(repeats):
-            begun = perf_counter()
-            rounds, rank, found, ended = solve(cost, tol, time_limit, run.seed)
-            seconds.append(perf_counter() - begun)
+        samples = samples_of(one["n"], one["t"], one["seed"])
+        cost = MetricRegression(samples) + Trace(beta)
+        begun = perf_counter()
+        rounds, rank, found, ended = chosen[one["method"]][1](cost, tol, time_limit, one["seed"])
+        seconds = perf_counter() - begun
         return {
             "rounds": rounds, "rank": rank, "objective": found.objective, "gap": found.relative_gap, "ended": ended,
-            "seconds": float(np.median(seconds)),
+            "seconds": seconds, "relative_error": found.objective / closed_form(samples, beta)[1] - 1.0,
         }  # fmt: skip
 
-    comparison = Comparison(run, resume, beta=beta, tol=tol, limit=time_limit, repeats=repeats, seed=run.seed)
+    # Times are told apart only where one model is trained at a time.
+    comparison = Comparison(run, resume, seeds=seeds, beta=beta, tol=tol, limit=time_limit)
     settings = crossed(t=counts, n=numbers, method=chosen)
     with threadpool_limits(1, user_api="blas"):
         results = comparison.results(settings, train, ("t", "n", "method"), "solutions")
-        minima = {(t, n): closed_form(samples_of(n, t), beta)[1] for t in counts for n in numbers}
     rows: list[Cell] = []
     curves: Curves = {}
-    for (t, n, name), (cell,) in results.items():
-        label = chosen[name][0]
+    cut_off: set[tuple[str, float]] = set()
+    for (t, n, name), cells in results.items():
+        label, seconds = chosen[name][0], float(np.median([cell["seconds"] for cell in cells]))
         rows.append(
             {
-                "method": label, "t": t, "n": n, "rank": cell["rank"], "rounds": cell["rounds"],
-                "relative_error": cell["objective"] / minima[t, n] - 1.0, "gap": cell["gap"],
-                "train_seconds": cell["seconds"],
+                "method": label, "t": t, "n": n, "rank": max(cell["rank"] for cell in cells),
+                "rounds": max(cell["rounds"] for cell in cells),
+                "relative_error": max(cell["relative_error"] for cell in cells),
+                "gap": max(cell["gap"] for cell in cells), "train_seconds": seconds,
             }
         )  # fmt: skip
-        curves.setdefault(f"t = {t:,}", {}).setdefault(label, []).append((n, cell["seconds"]))
-    cut_off = {(f"t = {t:,}", n) for (t, n, _), (cell,) in results.items() if cell["ended"] == LATE}
+        curves.setdefault(f"t = {t:,}", {}).setdefault(label, []).append((n, seconds))
+        if any(cell["ended"] == LATE for cell in cells):
+            cut_off.add((f"t = {t:,}", n))
     title = f"β = {beta:g}" + f", cut off after {time_limit:g} s" * bool(cut_off)
     run.draw(
         "times.png", draw_curves, curves, "n, number of features", "seconds", title, True, size=(9.0, 3.8)
@@ -164,7 +175,7 @@ def metric_regression(
         data="standard normal",
         parameters={
             "sizes": numbers, "samples": counts, "beta": beta, "tol": tol, "time_limit": time_limit,
-            "repeats": repeats,
+            "seeds": seeds,
         },
         rows=rows,
         headings=HEADINGS,

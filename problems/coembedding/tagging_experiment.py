@@ -11,14 +11,25 @@ import numpy as np
 import typer
 from threadpoolctl import threadpool_limits
 
-from problems.cells import Cell, check_options, mean_and_sem, positive_numbers
+from problems.cells import Cell, Settings
 from problems.coembedding.cost import TagRanking
 from problems.coembedding.figure import draw_curves
-from problems.coembedding.recommender import PairwiseInteractionTags, TagRecommender
+from problems.coembedding.recommender import PairwiseInteractionTags, TagModel, TagRecommender, posts_f1
 from problems.coembedding.training import checked_betas, minimise
-from problems.comparison import Comparison, Settings, averaged
+from problems.comparison import Comparison, Difference, averaged, near
 from problems.data import TagBundle, load
+from problems.methods import Method, chosen_methods
+from problems.options import (
+    Jobs,
+    OwnMethods,
+    Resume,
+    Seeds,
+    check_options,
+    methods_option,
+    positive_numbers,
+)  # fmt: skip
 from rmopt.core.arguments import number, one_of
+from rmopt.core.identity import fingerprint
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.solvers import Doubling, OneByOne, RankIncremental, Recorder
 
@@ -29,22 +40,31 @@ HEADINGS = {
     "f1": "F1, top 5", "sem": "±", "best_f1": "best F1", "best_rank": "at rank", "near_rank": "within 1 % at rank",
     "gap": "rel. gap", "train_seconds": "train s",
 }  # fmt: skip
+METHODS: dict[str, Method] = {
+    "ila": Method("ILA", TagRecommender()),
+    "pitf": Method("Pairwise interactions", PairwiseInteractionTags()),
+}
 # An objective this close to the minimum counts as there (Figure 5).
 NEAR = 0.01
+# Tags that are recommended.
+TOP = 5
 
 
 def tagging(
     run: Run,
     *,
-    data: Annotated[str, Option(help="toy-tags or ml10m-tags.")] = "toy-tags",
+    data: Annotated[str, Option(help="Tags of users and items; `rmopt list` names data sets.")] = "toy-tags",
     data_home: Annotated[Path | None, Option(help="Folder that holds the data sets.")] = None,
     betas: Annotated[str, Option(help="Weights of the trace, with commas between.")] = "0.1,1,10,100",
     growth: Annotated[str, Option(help="Columns of each round: linear or exponential.")] = "linear",
     columns: Annotated[int, Option(help="Columns of the first round.")] = 4,
     tol: Annotated[float, Option(help="Relative gap to the global minimum.")] = 1e-2,
-    splits: Annotated[int, Option(help="How often one post of each user is held out.")] = 3,
-    factors: Annotated[int, Option(help="Rank of the pairwise-interaction model; 0: leave it out.")] = 64,
-    resume: Annotated[bool, Option("--resume", help="Go on from the results in the --out folder.")] = False,
+    rank: Annotated[int, Option("--rank", "--factors", help="Rank of pairwise interactions.")] = 64,
+    seeds: Seeds = 3,
+    methods: Annotated[str, methods_option(METHODS)] = ",".join(METHODS),
+    method: OwnMethods = None,
+    n_jobs: Jobs = 1,
+    resume: Resume = False,
 ) -> Outcome:
     """Recommend tags: users, items and tags in one space, beside the pairwise-interaction factor model.
 
@@ -52,42 +72,56 @@ def tagging(
     grows towards that of the global minimum.
     """
     weights = checked_betas(positive_numbers(betas, "--betas"))
+    chosen = chosen_methods(METHODS, methods, method, "tagging", ("predict",))
     one_of("--growth", growth, GROWTHS)
-    check_options(locals(), columns=1, splits=1, factors=0)
+    check_options(locals(), columns=1, seeds=1, rank=1)
     number("--tol", tol, above=0)
     bundle = load(data, data_home, TagBundle)
     users, items, tags = bundle.counts
     run.say(
         f"{bundle.name} ({bundle.source}): {users} users, {items} items, {tags} tags, {len(bundle.triples):,} "
-        f"triples in {bundle.posts().max() + 1:,} posts; {splits} split{'s' * (splits > 1)}"
+        f"triples in {bundle.posts().max() + 1:,} posts; {seeds} random split{'s' * (seeds > 1)}"
     )
-    models: dict[str, Settings] = {
-        f"ILA, β = {beta:g}": {"beta": beta, "growth": growth, "columns": columns, "tol": tol}
-        for beta in weights
-    }
-    if factors:
-        models[f"Pairwise interactions, k = {factors}"] = {"factors": factors}
-    settings = [model | {"split": split} for split in range(splits) for model in models.values()]
-    comparison = Comparison(run, resume, data=bundle.name, seed=run.seed)
+    models: list[Settings] = []
+    for name, kind in chosen.items():
+        one: Settings = {
+            "method": name,
+            "code": fingerprint(kind.estimator),
+            "rank": rank * kind.ranked,
+            "beta": 0.0,
+        }
+        embeds = isinstance(kind.estimator, TagRecommender)
+        grown = {"growth": growth, "columns": columns, "tol": tol}
+        models += [one | grown | {"beta": beta} for beta in weights] if embeds else [one]
+
+    def train(one: Settings) -> Cell:
+        model = chosen[one["method"]].made(rank=one["rank"], random_state=one["seed"])
+        return _trained(bundle, model, one)
+
+    comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle))
     with threadpool_limits(1, user_api="blas"):
-        by_split = comparison.results(settings, lambda one: _trained(bundle, one), by=("split",))
-    found = dict(zip(models, zip(*by_split.values(), strict=True), strict=True))
-    rows = [_row(name, cells) for name, cells in found.items()]
-    curves = {name: cells[0]["curve"] for name, cells in found.items() if cells[0]["curve"]}
-    panels = {
-        "F1 of the five best tags (test)": {
-            name: [(row["rank"], row["f1"]) for row in curve[1:]] for name, curve in curves.items()
-        },
-        "objective / last objective": {
-            name: [(row["rank"], row["objective"] / curve[-1]["objective"]) for row in curve[1:]]
-            for name, curve in curves.items()
-        },
+        results = comparison.results(models, train, by=("method", "beta", "rank"))
+    found = {
+        chosen[name].label + f", β = {beta:g}" * bool(beta) + f", k = {width}" * bool(width): cells
+        for (name, beta, width), cells in results.items()
     }
-    run.draw("ranks.png", draw_curves, panels, "rank", "", f"{bundle.name}, first split", size=(9.0, 4.0))
+    rows = [_row(label, cells) for label, cells in found.items()]
+    curves = {label: cells[0]["curve"] for label, cells in found.items() if cells[0]["curve"]}
+    if curves:
+        panels = {
+            "F1 of the five best tags (test)": {
+                label: [(row["rank"], row["f1"]) for row in curve[1:]] for label, curve in curves.items()
+            },
+            "objective / last objective": {
+                label: [(row["rank"], row["objective"] / curve[-1]["objective"]) for row in curve[1:]]
+                for label, curve in curves.items()
+            },
+        }
+        run.draw("ranks.png", draw_curves, panels, "rank", "", f"{bundle.name}, first split", size=(9.0, 4.0))
     return Outcome(
         data=bundle.name,
         parameters={
-            "betas": weights, "growth": growth, "columns": columns, "tol": tol, "splits": splits, "factors": factors,
+            "betas": weights, "growth": growth, "columns": columns, "tol": tol, "seeds": seeds, "rank": rank,
         },
         rows=rows,
         headings=HEADINGS,
@@ -95,20 +129,22 @@ def tagging(
     )  # fmt: skip
 
 
-def _trained(bundle: TagBundle, one: Settings) -> Cell:
+def _trained(bundle: TagBundle, model: Any, one: Settings) -> Cell:
     """Return the F1 of a model, and of a co-embedding what was seen while its rank grew."""
-    embeds, seed = "beta" in one, one["seed"] + one["split"]
-    test = bundle.held_out(seed)
+    test = bundle.held_out(one["seed"])
     train, held = bundle.triples[~test], bundle.triples[test]
-    model: Any = TagRecommender() if embeds else PairwiseInteractionTags(one["factors"], random_state=seed)
-    # Names are numbers already; users and items of the held-out posts may have no other post.
-    model.users_, model.items_, model.tags_ = (np.arange(count) for count in bundle.counts)
+    if isinstance(model, TagModel):
+        # Names are numbers already; users and items of the held-out posts may have no other post.
+        model.users_, model.items_, model.tags_ = (np.arange(count) for count in bundle.counts)
     begun = perf_counter()
-    if not embeds:
-        model.learn(train, bundle.counts)
+    if not isinstance(model, TagRecommender):
+        if isinstance(model, TagModel):
+            model.learn(train, bundle.counts)
+        else:
+            model.fit(train[:, :2], train[:, 2])
         seconds = perf_counter() - begun
-        f1 = model.score(held[:, :2], held[:, 2])
-        return {"f1": f1, "rank": one["factors"], "gap": None, "seconds": seconds, "curve": []}
+        f1 = posts_f1(held[:, :2], held[:, 2], lambda pairs: np.asarray(model.predict(pairs))[:, :TOP])
+        return {"f1": f1, "rank": one["rank"] or None, "gap": None, "seconds": seconds, "curve": []}
 
     def f1_at(point: Any) -> float:
         model.embed(point.factor(), bundle.counts)
@@ -145,7 +181,9 @@ def _seen(cell: Cell) -> Cell:
 
 
 def _claims(rows: Sequence[Cell], found: Mapping[str, Sequence[Cell]]) -> list[Claim]:
-    ours, rivals = ([row for row in rows if ("gap" in row) is embeds] for embeds in (True, False))
+    ours, others = ([row for row in rows if ("gap" in row) is embeds] for embeds in (True, False))
+    if not ours:
+        return []
     ranks = ", ".join(f"{row['near_rank']:.0f} of {row['rank']:.0f} ({row['method']})" for row in ours)
     order = [row["rank"] for row in ours]
     made = [
@@ -158,14 +196,10 @@ def _claims(rows: Sequence[Cell], found: Mapping[str, Sequence[Cell]]) -> list[C
     if len(order) > 1:
         falls, numbers = bool((np.diff(order) <= 0).all()), ", ".join(f"{last:.0f}" for last in order)
         made.append(Claim("the optimal rank falls as β grows", falls, numbers))
-    if rivals:
-        best, rival = max(ours, key=lambda row: row["f1"])["method"], rivals[0]["method"]
-        gap, spread = mean_and_sem(a["f1"] - b["f1"] for a, b in zip(found[best], found[rival], strict=True))
+    best = max(ours, key=lambda row: row["f1"])["method"]
+    for other in (row["method"] for row in others):
+        gap = Difference.of(found[best], found[other], "f1")
         made.append(
-            Claim(
-                "F1 is near to the state of the art, here pairwise interactions (within 0.02)",
-                gap >= -0.02,
-                f"{best}: {gap:+.3f} ± {spread or 0.0:.3f} by split",
-            )
+            near(f"F1 is near to that of {other} (within 0.02)", {"by split": (gap, 0.02)}, best, "others")
         )
     return made

@@ -123,7 +123,7 @@ def scipy_parameters() -> MultilabelBundle:
     counts = Counter(name for one in documents.values() for name in set(one.parameters))
     names = [name for name, count in counts.most_common() if count >= RAREST]
     Y = np.array([[float(name in one.parameters) for name in names] for one in documents.values()])
-    kept = np.flatnonzero(Y.any(axis=1))
-    X = _word_counts([text for text, has in zip(documents, Y.any(axis=1), strict=True) if has])
+    kept, texts = np.flatnonzero(Y.any(axis=1)), list(documents)
+    X = _word_counts([texts[number] for number in kept])
     test = np.random.default_rng(SPLIT_SEED).random(len(kept)) < TEST_FRACTION
     return MultilabelBundle("scipy-parameters", f"scipy {version('scipy')}", X, csr_array(Y[kept]), test)

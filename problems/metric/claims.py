@@ -54,7 +54,7 @@ def band(curves: Any) -> tuple[Any, Any]:
     return mean, curves.std(axis=0, ddof=1) / count**0.5 if count > 1 else np.zeros_like(mean)
 
 
-def _settles(found: list[dict[str, Any]], label: str) -> Claim:
+def _settles(found: Sequence[Cell], label: str) -> Claim:
     claim = f"the precision of {label} settles within {EARLIEST} to {LATEST} passes"
     curves = np.array([cell["curve"] for cell in found])
     passes = curves[0, :, 0]

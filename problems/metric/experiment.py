@@ -13,8 +13,8 @@ import numpy as np
 import typer
 from sklearn.model_selection import StratifiedKFold
 
-from problems.cells import Cell, mean_and_sem
-from problems.comparison import Comparison, Settings
+from problems.cells import Cell, Settings, mean_and_sem
+from problems.comparison import Comparison
 from problems.data import ClassBundle, load
 from problems.data.text import informative_unit_rows
 from problems.evaluation import Retrieval, evaluate_retrieval, matrix_scores

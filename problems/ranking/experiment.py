@@ -10,8 +10,8 @@ import numpy as np
 import typer
 from sklearn.model_selection import KFold
 
-from problems.cells import Cell
-from problems.comparison import Comparison, Settings, averaged, crossed, trained
+from problems.cells import Cell, Settings
+from problems.comparison import Comparison, averaged, crossed, trained
 from problems.data import MultilabelBundle, load
 from problems.methods import chosen_methods
 from problems.options import (

@@ -31,7 +31,7 @@ def similarity_claims(results: Results, labels: Mapping[Any, str]) -> list[Claim
     ours = found.get("loreta", {})
     if not ours:
         return []
-    labels = {key[0]: label for key, label in reversed(labels.items())}
+    labels = {key[0]: label for key, label in reversed(list(labels.items()))}
     made = [
         above(f"LORETA is above {labels[name]}", _gaps(ours, found[name], "map"), name)
         for name in found

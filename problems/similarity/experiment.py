@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from problems.arrays import save_point
-from problems.cells import Cell
-from problems.comparison import Comparison, Settings, averaged
+from problems.cells import Cell, Settings
+from problems.comparison import Comparison, averaged
 from problems.data import ClassBundle, load
 from problems.methods import Method, chosen_methods
 from problems.options import (
@@ -94,7 +94,7 @@ def similarity(
     sizes = _step_sizes(chosen, steps)
     if compare and not any(_has_choices(one) for one in chosen.values()):
         raise InvalidInputError(f"--compare {compare!r} needs loreta among --methods.")
-    bundle = load(data, data_home)
+    bundle = load(data, data_home, ClassBundle)
     published, seeds = seeds == 0, max(1, seeds)
     widths = whole_numbers(full_features, "--full-features", 2) if full_features else []
 

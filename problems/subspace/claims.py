@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from problems.cells import Cell
+from problems.comparison import Difference, above, near
+from problems.methods import Method
+from problems.subspace.training import VARIANTS
 from rmopt.experiments import Claim
 
+Trace = Sequence[Sequence[float]]
 Traces = Mapping[str, Any]
+
+# Which method of a case is said to be ahead of the others.
+AHEAD = {3: "precon-stochastic", 4: "stochastic"}
+# From this weight on agents have no time to learn.
+ONLY_AGREEMENT = 1e9
 
 # Synthetic entries have noise of standard deviation 1e-6.
 NOISE_LEVEL = 1e-12
@@ -19,15 +30,19 @@ FIRST_COMPARED = 25.0
 LEVEL = 0.03
 
 
-def case_claims(case: int, traces: Traces) -> list[Claim]:
-    """Return the claims about a synthetic case."""
-    settled = [label for label in traces if case == 1 or ("Gossip" in label and "Euclid" not in label)]
-    made = [_settled(label, traces[label][-1], learns="1e+10" not in label) for label in settled]
-    if case == 3 and len(traces) > 1:
-        made.append(_ahead(traces, "Precon Stochastic Gossip", "Stochastic Gossip"))
-    if case == 4 and "Stochastic Gossip" in traces:
+def case_claims(case: int, traces: Mapping[Any, Trace], labels: Mapping[Any, str]) -> list[Claim]:
+    """Return the claims about a synthetic case, by method, number of agents, rank and weight."""
+    made = [
+        _settled(labels[key], trace[-1], learns=key[-1] < ONLY_AGREEMENT)
+        for key, trace in traces.items()
+        if key[0] in VARIANTS
+    ]
+    ours = next((key for key in traces if key[0] == AHEAD.get(case)), None)
+    if ours is not None:
         made += [
-            _ahead(traces, "Stochastic Gossip", rival) for rival in traces if rival != "Stochastic Gossip"
+            _ahead(traces[ours], theirs, labels[ours], labels[key])
+            for key, theirs in traces.items()
+            if key != ours
         ]
     return made
 
@@ -44,41 +59,54 @@ def _settled(label: str, end: Sequence[float], learns: bool) -> Claim:
     )
 
 
-def _ahead(traces: Traces, ours: str, theirs: str) -> Claim:
+def _ahead(ours: Trace, theirs: Trace, label: str, other_label: str) -> Claim:
     """Compare errors at the updates that both traces reached."""
-    claim = f"{ours} is ahead of {theirs} per update, from {FIRST_COMPARED:.0f} updates on"
-    if ours not in traces or theirs not in traces:
-        return Claim(claim, None, "one of them did not run")
-    (x, mine, _), (z, other, _) = (np.array(traces[label]).T for label in (ours, theirs))
+    (x, mine, _), (z, other, _) = (np.array(trace).T for trace in (ours, theirs))
     at = np.geomspace(FIRST_COMPARED, min(x[-1], z[-1]), 4)
     a, b = (
         np.exp(np.interp(at, updates, np.log(np.maximum(errors, 1e-34))))
         for updates, errors in ((x, mine), (z, other))
     )
     numbers = (f"{u:.0f} updates: {p:.1e} against {q:.1e}" for u, p, q in zip(at, a, b, strict=True))
+    claim = f"{label} is ahead of {other_label} per update, from {FIRST_COMPARED:.0f} updates on"
     return Claim(claim, bool((a <= b).all()), "; ".join(numbers))
 
 
-def table_claims(found: Mapping[tuple[str, int, int], list[dict[str, Any]]]) -> list[Claim]:
+def table_claims(
+    found: Mapping[tuple[str, int, int, Any], Sequence[Cell]], methods: Mapping[str, Method]
+) -> list[Claim]:
     """Return the claims of Tables 2 and 3: gossip is comparable to the batch method, and falls off with agents."""
-    errors = {key: float(np.mean([cell["test_rmse"] for cell in cells])) for key, cells in found.items()}
     made = []
-    for rank in sorted({rank for _, _, rank in errors}):
-        batch = [error for (name, _, r), error in errors.items() if name == "rtrmc" and r == rank]
-        for name in dict.fromkeys(name for name, _, r in errors if r == rank and "stochastic" in name):
-            by_agents = dict(
-                sorted((n, error) for (other, n, r), error in errors.items() if (other, r) == (name, rank))
+    ours = [key for key in found if key[0] in VARIANTS]
+    for name, rank in dict.fromkeys((name, rank) for name, _, rank, _ in ours):
+        label = f"rank {rank}: {methods[name].label}"
+        by_agents = {n: cells for (other, n, r, _), cells in found.items() if (other, r) == (name, rank)}
+        for other, batch in ((key[0], cells) for key, cells in found.items() if key[2] == rank):
+            if methods[other].estimator.decentral:
+                continue
+            gaps = {f"N = {n}": Difference.of(batch, cells, "test_rmse") for n, cells in by_agents.items()}
+            theirs = f"{methods[other].label} {_mean(batch):.3f}"
+            if methods[other].estimator.batch:
+                most = {n: (gap, LEVEL * _mean(batch)) for n, gap in gaps.items()}
+                made.append(
+                    near(f"{label} is within {LEVEL:.0%} of {methods[other].label}", most, theirs, other)
+                )
+            else:
+                made.append(above(f"{label} has a smaller error than {methods[other].label}", gaps, other))
+        counts = sorted(by_agents)
+        if len(counts) > 1:
+            harder = {
+                f"{more} over {n}": Difference.of(by_agents[more], by_agents[n], "test_rmse")
+                for n, more in pairwise(counts)
+            }
+            made.append(
+                above(f"{label}: the more agents, the larger the error", harder, "two numbers of agents")
             )
-            listed = ", ".join(f"N = {n}: {error:.3f}" for n, error in by_agents.items())
-            values = list(by_agents.values())
-            if batch:
-                claim = f"rank {rank}: {name} gossip is within {LEVEL:.0%} of RTRMC"
-                near = max(values) <= (1.0 + LEVEL) * batch[0]
-                made.append(Claim(claim, near, f"RTRMC {batch[0]:.3f}; {listed}"))
-            if len(values) > 1:
-                harder = bool(np.all(np.diff(values) > 0.0))
-                made.append(Claim(f"rank {rank}: the more agents, the harder ({name})", harder, listed))
     return made
+
+
+def _mean(cells: Sequence[Cell]) -> float:
+    return float(np.mean([cell["test_rmse"] for cell in cells]))
 
 
 def shared_features_claims(traces: Traces) -> list[Claim]:
@@ -97,22 +125,32 @@ def shared_features_claims(traces: Traces) -> list[Claim]:
 PRINTED = {"parkinsons": {3: 0.345, 5: 0.339, 7: 0.342, 9: 0.341}}
 
 
-def multitask_claims(found: Mapping[tuple[str, int], list[dict[str, Any]]], data: str) -> list[Claim]:
+def multitask_claims(
+    found: Mapping[tuple[str, int], Sequence[Cell]], labels: Mapping[str, str], data: str
+) -> list[Claim]:
     """Return the claims of Table 4: gossip is as good as Alt-Min at every rank, and at the printed level."""
-    errors = {key: float(np.mean([cell["nmse"] for cell in cells])) for key, cells in found.items()}
-    ours = {rank: error for (name, rank), error in errors.items() if name == "stochastic"}
-    rival, printed = errors.get(("alt-min", 0)), PRINTED.get(data, {})
+    ours = {rank: cells for (name, rank), cells in found.items() if name == "stochastic"}
     made = []
-    if ours and rival is not None:
-        claim = f"Stochastic Gossip is within {LEVEL:.0%} of Alt-Min at every rank"
-        listed = ", ".join(f"r = {rank}: {error:.3f}" for rank, error in ours.items())
-        near = max(ours.values()) <= (1.0 + LEVEL) * rival
-        made.append(Claim(claim, near, f"Alt-Min {rival:.3f}; {listed}"))
-    both = {rank: (ours[rank], error) for rank, error in printed.items() if rank in ours}
-    if both:
-        level = all(abs(error / value - 1.0) <= LEVEL for error, value in both.values())
+    for name in dict.fromkeys(name for name, _ in found if name not in (*VARIANTS, "batch")):
+        theirs = {rank: found.get((name, rank), found.get((name, 0), ())) for rank in ours}
+        gaps = {rank: Difference.of(theirs[rank], cells, _nmse) for rank, cells in ours.items()}
+        claim = f"{labels['stochastic']} is within {LEVEL:.0%} of {labels[name]}" if ours else ""
+        most = {f"rank {rank}": (gap, LEVEL * _level(theirs[rank])) for rank, gap in gaps.items()}
+        if most:
+            made.append(near(claim, most, f"{labels[name]} {_level(next(iter(theirs.values()))):.3f}", name))
+    printed = {rank: value for rank, value in PRINTED.get(data, {}).items() if rank in ours}
+    if printed:
+        level = all(abs(_level(ours[rank]) / value - 1.0) <= LEVEL for rank, value in printed.items())
         listed = ", ".join(
-            f"r = {rank}: {error:.3f}, printed {value:.3f}" for rank, (error, value) in both.items()
+            f"r = {rank}: {_level(ours[rank]):.3f}, printed {value:.3f}" for rank, value in printed.items()
         )
         made.append(Claim(f"the errors of Table 4, to {LEVEL:.0%}", level, listed))
     return made
+
+
+def _nmse(cell: Cell) -> float:
+    return float(cell["nmse"])
+
+
+def _level(cells: Sequence[Cell]) -> float:
+    return float(np.mean([cell["nmse"] for cell in cells]))

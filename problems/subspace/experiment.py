@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from threadpoolctl import threadpool_limits
 
-from problems.cells import Cell, check_options, chosen_from, mean_and_sem, number_or_auto, whole_numbers
-from problems.comparison import Settings, averaged, crossed
+from problems.cells import Cell, Settings, mean_and_sem
+from problems.comparison import averaged
 from problems.data import Ratings, load
+from problems.methods import Method, chosen_methods
+from problems.options import (
+    Folds,
+    Jobs,
+    OwnMethods,
+    Resume,
+    Seeds,
+    Select,
+    Selection,
+    check_options,
+    number_or_auto,
+    whole_numbers,
+)  # fmt: skip
 from problems.subspace.claims import case_claims, table_claims
 from problems.subspace.figure import draw_completed, draw_errors, draw_traces
-from problems.subspace.methods import METHODS, CompletionRuns
+from problems.subspace.methods import METHODS, Completion, CompletionRuns
 from problems.subspace.shares import OVERSAMPLING, Shares, low_rank_shares, shares_of
 from problems.subspace.training import VARIANTS, GossipPlan
 from rmopt.core import InvalidInputError, as_graph
 from rmopt.core.arguments import integer, number, one_of
+from rmopt.core.identity import fingerprint
 from rmopt.engines import MPIWorld, OneProcess, World
 from rmopt.experiments import Outcome, Run
 
@@ -55,13 +71,16 @@ CASES = {
 def completion(
     run: Run,
     *,
-    data: Annotated[str, Option(help="Known entries: picture, ml100k or ml1m.")] = "picture",
+    data: Annotated[
+        str, Option(help="Known entries of a matrix, such as ratings; `rmopt list` names data sets.")
+    ] = "picture",
     data_home: Annotated[Path | None, Option(help="Folder that holds the data sets.")] = None,
     case: Annotated[int, Option(help="A synthetic case of the paper, 1 to 4, instead of data; 5: ml1m.")] = 0,
     scale: Annotated[float, Option(help="Size of a synthetic case; 1: as in the paper.")] = 0.1,
-    methods: Annotated[str, Option(help=f"Any of {', '.join(METHODS)}; empty: the usual ones.")] = "",
     agents: Annotated[str, Option(help="Numbers of agents, or mpi: as many as mpiexec started.")] = "6",
-    ranks: Annotated[str, Option(help="Ranks of the subspace; not with --case.")] = "",
+    rank: Annotated[
+        str, Option("--rank", "--ranks", help="Rank, or several with commas between; not with --case.")
+    ] = "",
     rho: Annotated[str, Option(help="Weight of the agreement: a number, or auto.")] = "auto",
     graph: Annotated[str, Option(help="path, ring, grid, star, complete or erdos-renyi.")] = "path",
     lam: Annotated[float, Option(help="Draws entries that are not known to 0; cases: 0.")] = 0.005,
@@ -73,12 +92,13 @@ def completion(
     hidden: Annotated[
         float, Option(help="Share of the entries that is held out; 0: the usual one; not with --case.")
     ] = 0.0,
-    splits: Annotated[int, Option(help="Random splits; not with --case.")] = 1,
-    select: Annotated[
-        bool, Option("--select", help="Step sizes by cross-validation on the first split.")
-    ] = False,
-    folds: Annotated[int, Option(help="Folds of the cross-validation.")] = 5,
-    resume: Annotated[bool, Option("--resume", help="Go on from the results in the --out folder.")] = False,
+    seeds: Seeds = 1,
+    methods: Annotated[str, Option(help=f"Any of {', '.join(METHODS)}; empty: the usual ones.")] = "",
+    method: OwnMethods = None,
+    select: Select = "none",
+    folds: Folds = 5,
+    n_jobs: Jobs = 1,
+    resume: Resume = False,
 ) -> Outcome:
     """Complete a matrix whose columns belong to different agents: gossip, and batch solvers beside it.
 
@@ -91,7 +111,7 @@ def completion(
     # Several BLAS threads would stand in the way of other processes, and of the compiled passes.
     with world.guard(), threadpool_limits(1, user_api="blas"):
         integer("--case", case, 0, 5)
-        check_options(locals(), splits=1, iterations=1, folds=2)
+        check_options(locals(), seeds=1, iterations=1, folds=2)
         for option, value in (("--scale", scale), ("--updates", updates), ("--step-size", step_size)):
             number(option, value, above=0)
         number("--decay", decay, least=0)
@@ -102,7 +122,14 @@ def completion(
         usual = CASES[case].methods if case else DEFAULT_METHODS
         # Several processes gossip, and do nothing else.
         usual = tuple(name for name in usual if world.size == 1 or name in VARIANTS)
-        chosen = list(chosen_from(METHODS, methods or ",".join(usual), "--methods"))
+        chosen = chosen_methods(
+            METHODS, methods or ",".join(usual), method, "completion", ("predict", "train")
+        )
+        given = {"step_size": step_size, "decay": decay, "max_iter": iterations}
+        chosen = {
+            name: replace(one, estimator=one.made(**given)) if isinstance(one.estimator, Completion) else one
+            for name, one in chosen.items()
+        }
         if agents == "mpi" and world.size < 2:
             raise InvalidInputError(
                 "--agents mpi needs two or more processes: mpiexec -n 6 rmopt run completion --agents mpi"
@@ -111,138 +138,154 @@ def completion(
         for count in counts:
             as_graph(graph, count)
         one_of("--clock", clock, ("shared", "own"))
+        weight = number_or_auto(rho, "--rho")
         plan = GossipPlan(
-            number_or_auto(rho, "--rho"), graph=graph, step_size=step_size, decay=decay, n_epochs=updates,
-            clock=clock, init="independent",
+            weight, graph=graph, step_size=step_size, decay=decay, n_epochs=updates, clock=clock,
+            init="independent",
         )  # fmt: skip
-        if case and (ranks or hidden or splits > 1 or len(counts) > 1):
+        if case and (rank or hidden or seeds > 1 or len(counts) > 1):
             raise InvalidInputError(
-                f"--case {case} has one rank, one split and its own test entries; leave out --ranks, --hidden and "
-                "--splits, and give one number of --agents."
+                f"--case {case} has one rank, one split and its own test entries; leave out --rank, --hidden and "
+                "--seeds, and give one number of --agents."
             )
-        wanted = whole_numbers(ranks or ("20" if data == "picture" else "10"), "--ranks")
-        runs, folds = CompletionRuns(run, world, plan, iterations, resume), folds if select else 0
+        ranks = whole_numbers(rank or ("20" if data == "picture" else "10"), "--rank")
         if case:
-            outcome = _case(runs, case, scale, chosen, counts[0], rho != "auto", folds)
-        else:
-            bundle = load(data, data_home, Ratings)
-            share = hidden or (0.6 if data == "picture" else 0.2)
-            outcome = _table(runs, bundle, chosen, counts, wanted, lam, share, splits, folds)
-        runs.finish()
-        return outcome
+            return _case(run, world, plan, chosen, case, scale, counts, rho != "auto", select, folds, resume)
+        bundle = load(data, data_home, Ratings)
+        share = hidden or (0.6 if data == "picture" else 0.2)
+        runs = CompletionRuns(
+            run, world, plan, chosen, seeds=seeds, n_jobs=n_jobs, resume=resume, data=fingerprint(bundle), lam=lam,
+            hidden=share,
+        )  # fmt: skip
+        return _table(runs, bundle, counts, ranks, select, folds)
 
 
 def _row(found: list[Cell]) -> dict[str, Any]:
     row = found[0] | averaged(found, test_rmse="sem")
-    return {key: row[key] for key in HEADINGS}
+    return {key: row[key] for key in HEADINGS if key in row}
 
 
 def _case(
-    runs: CompletionRuns, number: int, scale: float, methods: list[str], agents: int, fixed: bool, folds: int
+    run: Run,
+    world: World,
+    plan: GossipPlan,
+    chosen: dict[str, Method],
+    number: int,
+    scale: float,
+    counts: list[int],
+    fixed: bool,
+    select: Selection,
+    folds: int,
+    resume: bool,
 ) -> Outcome:
     """Train on a synthetic case, at its own weights or at a fixed one, and keep the traces."""
-    case, run = CASES[number], runs.run
+    case, (agents,) = CASES[number], counts
     if scale > 1.0:
         raise InvalidInputError(f"--scale {scale:g} must be above 0 and at most 1.")
     m, n = (max(20, round(size * scale)) for size in (case.m, case.n))
-    rhos = (float(runs.plan.rho),) if fixed else case.rhos
+    rhos = (float(plan.rho),) if fixed else case.rhos
     run.say(
         f"case {number}: {case.about}; {m:,} × {n:,} of rank {RANK}, oversampling {OVERSAMPLING:g}, {agents} agents"
     )
-    shares = low_rank_shares(m, n, RANK, agents, runs.world, condition=case.condition, seed=run.seed)
-    models = crossed(case=[number], m=[m], n=[n], agents=[agents], rank=[RANK], method=methods, rho=rhos)
-    found = {
-        METHODS[name].label + (f", ρ = {rho:g}" if len(rhos) > 1 else ""): cells
-        for (name, rho), cells in runs.results(
-            models, 1, folds, lambda one: shares, ("method", "rho")
-        ).items()
+    runs = CompletionRuns(run, world, plan, chosen, seeds=1, n_jobs=1, resume=resume, case=number, m=m, n=n)
+    shares = low_rank_shares(m, n, RANK, agents, world, condition=case.condition, seed=run.seed)
+    found = runs.results([RANK], counts, rhos, select, folds, lambda one: shares)
+    labels = {
+        key: runs.methods[key[0]].label + (f", ρ = {key[-1]:g}" if len(rhos) > 1 else "") for key in found
     }
     # A batch solver has no trace.
-    traces = {label: cell["trace"] for label, (cell,) in found.items() if cell["trace"]}
-    if runs.world.rank == 0 and traces:
-        run.draw("traces.png", draw_traces, traces, f"case {number}: {case.about}", size=(9.0, 4.0))
-    rows = [{"method": label} | _row(cells) for label, cells in found.items()]
-    for row in rows:
-        del row["sem"]
+    traces = {key: cell["trace"] for key, (cell,) in found.items() if cell["trace"]}
+    if world.rank == 0 and traces:
+        shown = {labels[key]: trace for key, trace in traces.items()}
+        run.draw("traces.png", draw_traces, shown, f"case {number}: {case.about}", size=(9.0, 4.0))
+    runs.finish()
     return Outcome(
         data=f"case {number}, {m:,} × {n:,}",
         parameters=runs.settings
-        | {"case": number, "scale": scale, "rank": RANK, "agents": agents}
-        | {"used": {label: cell["used"] for label, (cell,) in found.items()}},
-        rows=rows,
+        | {"scale": scale, "rank": RANK, "agents": agents}
+        | {"used": {labels[key]: cell["used"] for key, (cell,) in found.items()}},
+        rows=[{"method": labels[key]} | _row(cells) for key, cells in found.items()],
         headings=HEADINGS,
-        claims=case_claims(number, traces),
+        claims=case_claims(number, traces, labels),
     )
 
 
 def _table(
     runs: CompletionRuns,
     bundle: Ratings,
-    methods: list[str],
     counts: list[int],
     ranks: list[int],
-    lam: float,
-    hidden: float,
-    splits: int,
+    select: Selection,
     folds: int,
 ) -> Outcome:
-    """Train every method for every number of agents and every rank, on every split."""
-    run, world = runs.run, runs.world
-    masks = [bundle.held_out(seed, hidden) for seed in range(run.seed, run.seed + splits)]
+    """Train every method for every number of agents and every rank, with every seed."""
+    run, world, hidden, lam = runs.run, runs.world, runs.settings["hidden"], runs.settings["lam"]
+    seeds = len(runs.comparison.seeds)
     run.say(
         f"{bundle.name} ({bundle.source}): {bundle.shape[0]:,} × {bundle.shape[1]:,}, "
-        f"{len(bundle.values):,} entries, {hidden:.0%} held out, {splits} split{'s' * (splits > 1)}"
+        f"{len(bundle.values):,} entries, {hidden:.0%} held out, {seeds} random split{'s' * (seeds > 1)}"
     )
 
-    def shares_at(one: Settings) -> Shares:
-        return shares_of(bundle, masks[one["split"]], one["agents"], lam, world, one["rank"])
+    # Models of one seed share it.
+    @lru_cache(maxsize=1)
+    def held_out(seed: int) -> Any:
+        return bundle.held_out(seed, hidden)
 
-    models = [
-        {"data": bundle.name, "lam": lam, "hidden": hidden, "rho": runs.plan.rho} | one
-        for one in crossed(rank=ranks, method=methods, agents=counts)
-        if METHODS[one["method"]].decentral or one["agents"] == counts[0]
-    ]
-    found = runs.results(models, splits, folds, shares_at, ("method", "agents", "rank"))
-    labels = {key: f"{METHODS[key[0]].label}, N = {key[1]}, r = {key[2]}" for key in found}
+    def shares_at(one: Settings) -> Shares:
+        return shares_of(bundle, held_out(one["seed"]), one["agents"], lam, world, one["rank"])
+
+    found = runs.results(ranks, counts, [runs.plan.rho], select, folds, shares_at)
+    labels = {key: runs.label(dict(zip(("method", "agents", "rank"), key, strict=False))) for key in found}
     # A batch solver has no trace.
     traces = {labels[key]: cells[0]["trace"] for key, cells in found.items() if cells[0]["trace"]}
     if world.rank == 0:
-        across = "rank" if len(ranks) > 1 else "number of agents"
-        run.draw("errors.png", draw_errors, _curves(found), bundle.name, across, size=(6.4, 4.4))
+        if max(len(ranks), len(counts)) > 1:
+            across = "rank" if len(ranks) > 1 else "number of agents"
+            run.draw(
+                "errors.png", draw_errors, _curves(runs.methods, found), bundle.name, across, size=(6.4, 4.4)
+            )
         if traces:
             run.draw("traces.png", draw_traces, traces, bundle.name, size=(9.0, 4.0))
         if bundle.name == "picture" and runs.last and world.size == 1:
-            first: Settings = {"split": 0, "agents": counts[0]}
+            first: Settings = {"seed": run.seed, "agents": counts[0]}
             tables = {
-                name: shares_at(first | {"rank": trained.mean.shape[1]}).completed(trained.mean)
-                for name, trained in runs.last.items()
+                runs.methods[name].label: shares_at(first | {"rank": mean.shape[1]}).completed(mean)
+                for name, mean in runs.last.items()
             }
-            run.draw("picture.png", draw_completed, bundle, masks[0], tables, size=(9.0, 6.4))
+            run.draw("picture.png", draw_completed, bundle, held_out(run.seed), tables, size=(9.0, 6.4))
+    runs.finish()
     return Outcome(
         data=bundle.name,
         parameters=runs.settings
-        | {"lam": lam, "hidden": hidden, "splits": splits, "folds": folds, "agents": counts, "ranks": ranks}
+        | {"seeds": seeds, "select": select, "folds": folds, "agents": counts, "ranks": ranks}
         | {"used": {labels[key]: [cell["used"] for cell in cells] for key, cells in found.items()}},
         rows=[
-            {"method": METHODS[name].label, "agents": n if METHODS[name].decentral else None, "rank": rank}
+            {
+                "method": runs.methods[name].label,
+                "agents": n if runs.methods[name].estimator.decentral else None,
+                "rank": rank,
+            }
             | _row(cells)
-            for (name, n, rank), cells in found.items()
+            for (name, n, rank, _), cells in found.items()
         ],
         headings=HEADINGS,
-        claims=table_claims(found) if world.size == 1 else [],
+        claims=table_claims(found, runs.methods) if world.size == 1 else [],
     )
 
 
-def _curves(found: dict[Any, list[Cell]]) -> dict[str, list[tuple[float, float, float | None]]]:
+def _curves(
+    methods: Mapping[str, Method], found: dict[Any, list[Cell]]
+) -> dict[str, list[tuple[float, float, float | None]]]:
     """Return for each method its errors by rank, or by number of agents where there is one rank."""
-    ranks = {rank for _, _, rank in found}
-    counts = sorted({n for _, n, _ in found})
+    ranks = {rank for _, _, rank, _ in found}
+    counts = sorted({n for _, n, _, _ in found})
     curves: dict[str, list[tuple[float, float, float | None]]] = {}
-    for (name, n, rank), cells in found.items():
-        method = METHODS[name]
-        label = method.label + (f", N = {n}" if len(ranks) > 1 and method.decentral else "")
+    for (name, n, rank, _), cells in found.items():
+        method = methods[name]
+        decentral = method.estimator.decentral
+        label = method.label + (f", N = {n}" if len(ranks) > 1 and decentral else "")
         point = mean_and_sem(cell["test_rmse"] for cell in cells)
         # A batch solver has no agents: a level.
-        places = [rank] if len(ranks) > 1 else [n] if method.decentral else counts
+        places = [rank] if len(ranks) > 1 else [n] if decentral else counts
         curves.setdefault(label, []).extend((place, *point) for place in places)
     return curves

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
-from problems.cells import Cell
-from problems.comparison import Comparison, Settings
+from problems.cells import Cell, Settings
+from problems.comparison import Comparison, crossed
+from problems.methods import Method
+from problems.options import Selection
 from problems.subspace.baselines import DLMaFit
-from problems.subspace.cost import MatrixCompletion
 from problems.subspace.estimators import RCGMC, RTRMC
 from problems.subspace.shares import Shares
 from problems.subspace.training import VARIANTS, GossipPlan, gossip
 from rmopt.core import MissingCapabilityError, Parts, Problem, RmoptError, as_graph
+from rmopt.core.identity import fingerprint
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost
 from rmopt.engines import World
@@ -39,104 +43,217 @@ STEPS = (
 
 @dataclass(frozen=True)
 class Trained:
-    """What a method found: the subspace that predicts, each agent's own, and how long it took."""
+    """What a method found, how it does on held-out entries and on training ones, and how long it took.
 
-    mean: Array
-    points: Parts
+    Where it found subspaces, `mean` is the one that predicts, and `points` are the agents' own.
+    """
+
+    test_rmse: float
+    train_mse: float
     seconds: float
+    mean: Array | None = None
+    points: Parts | None = None
     updates: int = 0
     rho: float | None = None
     bytes: int = 0
 
 
-@dataclass(frozen=True)
-class Method:
-    """A method by name: how it trains; do agents keep their data to themselves; do step sizes of a plan move them.
+class Completion(BaseEstimator):
+    """A way to complete a matrix that agents share."""
 
-    It is given the agents' shares, the plan, settings, and a recorder, whose metrics take matrices that are not
-    orthonormal where the Euclidean rival trains; and where to save.
+    # Whether each agent keeps its data to itself.
+    decentral = True
+    # Whether it minimises what gossip does, with all data in one place.
+    batch = False
+
+    @abstractmethod
+    def train(
+        self, shares: Shares, plan: GossipPlan, one: Settings, recorder: Recorder, saved: Path | None = None
+    ) -> Trained:
+        """Complete the matrix of the agents' shares.
+
+        A recorder's metrics take matrices that are not orthonormal where the Euclidean formulation trains. The state
+        is saved in a file, if any.
+        """
+
+
+@dataclass(eq=False, repr=False)
+class Gossip(Completion):
+    """Gossip of neighbours on Grassmann, or with matrices of no constraint.
+
+    Parameters
+    ----------
+    variant : str
+        See `GossipPlan`.
+    flat : bool
+        The Euclidean formulation.
+    step_size, decay : float
+        See `GossipPlan`.
     """
 
-    label: str
-    train: Callable[..., Trained]
-    decentral: bool = True
-    gossips: bool = True
+    variant: str = "stochastic"
+    flat: bool = False
+    step_size: float = 1.0
+    decay: float = 1.0
+
+    def train(
+        self, shares: Shares, plan: GossipPlan, one: Settings, recorder: Recorder, saved: Path | None = None
+    ) -> Trained:
+        plan = replace(plan, variant=self.variant, step_size=self.step_size, decay=self.decay)
+        if self.flat:
+            _all_here(shares, "the Euclidean formulation")
+            plan = replace(plan, clock="shared")
+        found = gossip(
+            shares.tasks, one["rank"], plan, one["seed"], recorder=recorder, checkpoint=saved,
+            world=shares.world, flat=self.flat,
+        )  # fmt: skip
+        result = found.result
+        return Trained(
+            shares.test_rmse(found.mean), shares.train_mse(found.points), result.seconds, found.mean, found.points,
+            result.updates, found.rho, found.bytes,
+        )  # fmt: skip
 
 
-def _gossip(
-    shares: Shares,
-    plan: GossipPlan,
-    one: Settings,
-    recorder: Recorder,
-    checkpoint: Path | None = None,
-    variant: str = "stochastic",
-    flat: bool = False,
-) -> Trained:
-    plan = replace(plan, variant=variant)
-    if flat:
-        _all_here(shares, "euclidean")
-        plan = replace(plan, clock="shared")
-    found = gossip(
-        shares.tasks, one["rank"], plan, one["seed"], recorder=recorder, checkpoint=checkpoint,
-        world=shares.world, flat=flat,
-    )  # fmt: skip
-    result = found.result
-    return Trained(found.mean, found.points, result.seconds, result.updates, found.rho, found.bytes)
+class DecentralLMaFit(Completion):
+    """D-LMaFit; it has no step size."""
+
+    def train(
+        self, shares: Shares, plan: GossipPlan, one: Settings, recorder: Recorder, saved: Path | None = None
+    ) -> Trained:
+        _all_here(shares, "D-LMaFit")
+        tasks = shares.tasks
+        manifold, graph = Grassmann(tasks.n_rows, one["rank"]), as_graph(plan.graph, tasks.n_terms)
+        power = Power(manifold, tasks.n_terms)
+        start = power.random_point(generator(one["seed"], Stream.START))
+        problem = Problem(power, GossipCost(tasks, graph, 0.0, manifold))
+        # An agent in the middle of a path moves twice as often as edges are taken.
+        solver = DLMaFit(round(2 * plan.n_epochs))
+        result = solver.run(problem, start, random_state=one["seed"], recorder=recorder)
+        mean = frechet_mean(manifold, list(result.point), tol=1e-9)
+        return Trained(
+            shares.test_rmse(mean),
+            shares.train_mse(result.point),
+            result.seconds,
+            mean,
+            result.point,
+            result.updates,
+        )
 
 
-def _d_lmafit(shares: Shares, plan: GossipPlan, one: Settings, recorder: Recorder, _: Path) -> Trained:
-    tasks = _all_here(shares, "d-lmafit")
-    manifold, graph = Grassmann(tasks.n_rows, one["rank"]), as_graph(plan.graph, tasks.n_terms)
-    power = Power(manifold, tasks.n_terms)
-    start = power.random_point(generator(one["seed"], Stream.START))
-    problem = Problem(power, GossipCost(tasks, graph, 0.0, manifold))
-    # An agent in the middle of a path moves twice as often as edges are taken.
-    solver = DLMaFit(round(2 * plan.n_epochs))
-    result = solver.run(problem, start, random_state=one["seed"], recorder=recorder)
-    mean = frechet_mean(manifold, list(result.point), tol=1e-9)
-    return Trained(mean, result.point, result.seconds, result.updates)
+@dataclass(eq=False, repr=False)
+class Batch(Completion):
+    """A batch solver, which sees all entries.
+
+    Parameters
+    ----------
+    estimator : BatchCompletion
+        Its rank and its random numbers are the experiment's.
+    max_iter : int
+    """
+
+    estimator: Any
+    max_iter: int = 15
+    decentral = False
+    batch = True
+
+    def train(
+        self, shares: Shares, plan: GossipPlan, one: Settings, recorder: Recorder, saved: Path | None = None
+    ) -> Trained:
+        _all_here(shares, type(self.estimator).__name__)
+        tasks = shares.tasks
+        # Compiled passes are loaded before the clock starts.
+        tasks.hessian(*2 * (Grassmann(tasks.n_rows, one["rank"]).random_point(np.random.default_rng(0)),))
+        solver = type(self.estimator)(one["rank"], max_iter=self.max_iter)
+        begun = perf_counter()
+        U = solver.learn(tasks, None, one["seed"])
+        seconds, points = perf_counter() - begun, Parts([U] * tasks.n_terms)
+        return Trained(shares.test_rmse(U), shares.train_mse(points), seconds, U, points)
 
 
-def _batch(shares: Shares, _: GossipPlan, one: Settings, *__: Any, estimator: Any) -> Trained:
-    tasks = _all_here(shares, estimator.__name__)
-    solver = estimator(one["rank"], max_iter=one["iterations"])
-    # Compiled passes are loaded before the clock starts.
-    tasks.hessian(*2 * (Grassmann(tasks.n_rows, one["rank"]).random_point(np.random.default_rng(0)),))
-    begun = perf_counter()
-    U = solver.learn(tasks, None, one["seed"])
-    return Trained(U, Parts([U] * tasks.n_terms), perf_counter() - begun)
+@dataclass(eq=False, repr=False)
+class Brought(Completion):
+    """A user's estimator, ``fit(pairs, values)`` and ``predict(pairs)``, which sees all entries.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Pairs are numbers of a row and a column, shape (N, 2).
+    """
+
+    estimator: Any
+    decentral = False
+
+    def train(
+        self, shares: Shares, plan: GossipPlan, one: Settings, recorder: Recorder, saved: Path | None = None
+    ) -> Trained:
+        _all_here(shares, type(self.estimator).__name__)
+        about = {"rank": one["rank"], "random_state": one["seed"]}
+        model = Method("", self.estimator).made(**about)
+        begun = perf_counter()
+        model.fit(*shares.pairs(held_out=False))
+        seconds = perf_counter() - begun
+        test, train = (shares.error(model.predict, held_out) for held_out in (True, False))
+        return Trained(test**0.5, train, seconds)
 
 
-def _all_here(shares: Shares, name: str) -> MatrixCompletion:
+def _all_here(shares: Shares, name: str) -> None:
     if shares.world.size > 1:
         raise MissingCapabilityError(f"{name} runs in one process; with --agents mpi choose gossip methods.")
-    return shares.tasks
 
 
-METHODS = {
-    name: Method(f"{name.replace('-', ' ').title()} Gossip", partial(_gossip, variant=name))
-    for name in VARIANTS
+_GRID = [{"step_size": step_size, "decay": decay} for step_size, decay in STEPS]
+
+METHODS: dict[str, Method] = {
+    name: Method(f"{name.replace('-', ' ').title()} Gossip", Gossip(name), _GRID) for name in VARIANTS
 } | {
-    "euclidean": Method("Euclidean Gossip", partial(_gossip, flat=True)),
-    "d-lmafit": Method("D-LMaFit", _d_lmafit, gossips=False),
-    "rtrmc": Method("RTRMC (batch)", partial(_batch, estimator=RTRMC), decentral=False, gossips=False),
-    "rcg": Method("Riemannian CG (batch)", partial(_batch, estimator=RCGMC), decentral=False, gossips=False),
+    "euclidean": Method("Euclidean Gossip", Gossip(flat=True), _GRID),
+    "d-lmafit": Method("D-LMaFit", DecentralLMaFit()),
+    "rtrmc": Method("RTRMC (batch)", Batch(RTRMC())),
+    "rcg": Method("Riemannian CG (batch)", Batch(RCGMC())),
 }
 
 
 class CompletionRuns:
-    """The models of one run of the experiment; `last` has what was trained on the first split, by method."""
+    """The models of one run of the experiment; `last` has the subspaces of the first seed, by method.
 
-    def __init__(self, run: Run, world: World, plan: GossipPlan, iterations: int, resume: bool) -> None:
+    Parameters
+    ----------
+    run : Run
+    world : World
+    plan : GossipPlan
+    methods : mapping
+        By name; a user's estimators among them.
+    seeds, n_jobs, resume
+        See `Comparison`.
+    **about
+        What all results depend on, beside the plan.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        world: World,
+        plan: GossipPlan,
+        methods: Mapping[str, Method],
+        *,
+        seeds: int,
+        n_jobs: int,
+        resume: bool,
+        **about: Any,
+    ) -> None:
         self.run, self.world, self.plan = run, world, plan
-        self.last: dict[str, Trained] = {}
-        self.settings = {
-            "graph": plan.graph, "updates": plan.n_epochs, "rho": plan.rho, "clock": plan.clock,
-            "step_size": plan.step_size, "decay": plan.decay, "iterations": iterations, "processes": world.size,
+        self.methods = {
+            name: method if isinstance(method.estimator, Completion)
+            else replace(method, estimator=Brought(method.estimator))
+            for name, method in methods.items()
         }  # fmt: skip
+        self.last: dict[str, Array] = {}
+        self.settings = {
+            "graph": plan.graph, "updates": plan.n_epochs, "clock": plan.clock, "processes": world.size
+        } | about  # fmt: skip
         # Several processes go on from their checkpoints alone, of which all have the same.
         kept = resume if world.size == 1 else None
-        self._comparison = Comparison(run, kept, **self.settings, seed=run.seed)
+        self.comparison = Comparison(run, kept, seeds=seeds, n_jobs=n_jobs, **self.settings)
         if not resume:
             self._remove_checkpoints()
             # Nobody saves before all have tidied up.
@@ -147,91 +264,93 @@ class CompletionRuns:
         self.world.least(0)
         self._remove_checkpoints()
 
-    def _remove_checkpoints(self, but: Path | None = None) -> None:
-        for old in set(self.run.out.glob("checkpoint-*.npz")) - {but}:
+    def _remove_checkpoints(self) -> None:
+        for old in self.run.out.glob("checkpoint-*.npz"):
             old.unlink(missing_ok=True)
 
     def results(
         self,
-        models: Sequence[Settings],
-        splits: int,
+        ranks: Sequence[int],
+        counts: Sequence[int],
+        rhos: Sequence[float | str],
+        select: Selection,
         folds: int,
         shares_at: Callable[[Settings], Shares],
-        by: Sequence[str],
     ) -> dict[Any, list[Cell]]:
-        """Return what is measured of models on some splits, listed by some of their settings.
+        """Return what is measured of models, listed by method, number of agents, rank and weight.
 
-        A model's settings are its method, rank, number of agents and weight, and what its entries depend on. Where
-        there are folds, step sizes come from cross-validation on the first split.
+        A central method is trained once for all numbers of agents. Step sizes come from cross-validation, or are
+        those of the plan.
         """
-        settings = []
-        for model in models:
-            method, steps = METHODS[model["method"]], {}
-            if folds and method.gossips:
-                # A function to itself: what is trained stays in the settings.
-                steps = self._comparison.cell(
-                    model | {"folds": folds}, lambda one: self._selected(one, shares_at(one | {"split": 0}))
-                )
-                self.run.say(
-                    f"{method.label}, {model['agents']} agents, rank {model['rank']}: step size "
-                    f"{steps['step_size']:g}, decay {steps['decay']:g}"
-                )
-            settings += [model | steps | {"split": split} for split in range(splits)]
-        return self._comparison.results(settings, lambda one: self._trained(one, shares_at(one)), by)
+        models = [
+            one | {"code": fingerprint(self.methods[one["method"]].estimator)}
+            for one in crossed(rank=ranks, method=self.methods, agents=counts, rho=rhos)
+            if self.methods[one["method"]].estimator.decentral or one["agents"] == counts[0]
+        ]
+        models = self.comparison.selected(
+            models,
+            self.methods,
+            select,
+            lambda one: self._selected(one, shares_at(one)),
+            self.label,
+            folds=folds,
+        )
+        by = ("method", "agents", "rank", "rho")
+        return self.comparison.results(models, lambda one: self._trained(one, shares_at(one)), by)
 
-    def _plan(self, one: Settings) -> GossipPlan:
-        return replace(self.plan, rho=one["rho"], step_size=one["step_size"], decay=one["decay"])
+    def label(self, one: Settings) -> str:
+        """Return what a model is called, with its number of agents and its rank."""
+        return f"{self.methods[one['method']].label}, N = {one['agents']}, r = {one['rank']}"
 
     def _selected(self, one: Settings, shares: Shares) -> Cell:
         """Return the step size and decay with the least error on held-out training entries, to 1 %."""
         parts = [shares.fold(fold, one["folds"], one["seed"]) for fold in range(one["folds"])]
-
-        train, errors = METHODS[one["method"]].train, {}
-        for step_size, decay in STEPS:
-            plan = self._plan(one | {"step_size": step_size, "decay": decay})
+        method, plan = self.methods[one["method"]], replace(self.plan, rho=one["rho"])
+        errors: list[float] = []
+        for values in method.grid:
             try:
-                found = [part.test_rmse(train(part, plan, one, Recorder()).mean) for part in parts]
-                errors[step_size, decay] = float(np.mean(found))
+                model = method.made(values)
+                found = [model.train(part, plan, one, Recorder()).test_rmse for part in parts]
+                errors.append(float(np.mean(found)))
             except RmoptError:
                 # A step size that diverges on some fold is out.
-                errors[step_size, decay] = float("inf")
-        best = min(errors.values())
+                errors.append(float("inf"))
+        best = [one for one, error in zip(method.grid, errors, strict=True) if error <= 1.01 * min(errors)]
         # Of plans that end alike, the one that begins fastest.
-        step_size, decay = max(steps for steps, error in errors.items() if error <= 1.01 * best)
-        return {"step_size": step_size, "decay": decay}
+        return {"parameters": max(best, key=itemgetter("step_size", "decay"))}
 
     def _trained(self, one: Settings, shares: Shares) -> Cell:
-        """Train a model, and return what is measured of it; on the first split also its trace."""
-        method, n, plan = METHODS[one["method"]], one["agents"], self._plan(one)
+        """Train a model, and return what is measured of it; with the first seed also its trace."""
+        method, n, plan = self.methods[one["method"]], one["agents"], replace(self.plan, rho=one["rho"])
         manifold, edges = Grassmann(shares.tasks.n_rows, one["rank"]), as_graph(plan.graph, n).edges
 
         def gap(points: Parts) -> float:
             bases = [np.linalg.qr(point)[0] for point in points]
             return float(np.mean([manifold.dist(bases[i], bases[j]) for i, j in edges]))
 
-        metrics = {"train_mse": shares.train_mse, "gap": gap} if one["split"] == 0 else {}
+        first = one["seed"] == self.run.seed
+        metrics = {"train_mse": shares.train_mse, "gap": gap} if first else {}
         steps = max(1.0, plan.n_epochs * len(edges))
         # Dense at the start.
         at = sorted({round(step) for step in np.geomspace(max(1.0, steps / 200), steps, MEASURED)})
         recorder = Recorder(metrics, at=at, progress=self.run.progress, description=method.label)
-        own = dict(one.items() - self._comparison.about.items())
-        stem = "-".join(str(own[key]) for key in sorted(own.keys() - {"data", "hidden"}))
-        saved = self.run.path(f"checkpoint-{stem}.npz")
+        stem = "-".join(str(one[key]) for key in ("method", "agents", "rank", "rho", "seed"))
+        saved = self.run.path(f"checkpoint-{''.join(c if c.isalnum() else '-' for c in stem)}.npz")
+        trained = method.made(one["parameters"]).train(shares, plan, one, recorder, saved)
         if self.world.size == 1:
-            # The results of other models are kept already.
-            self._remove_checkpoints(but=saved)
-        trained = method.train(shares, plan, one, recorder, saved)
-        if one["split"] == 0:
-            self.last[one["method"]] = trained
-        used = {"rho": trained.rho, "step_size": plan.step_size, "decay": plan.decay}
+            # What the cell tells need not be trained again.
+            saved.unlink(missing_ok=True)
+        if first and trained.mean is not None:
+            self.last[one["method"]] = trained.mean
+        between = method.estimator.decentral and trained.points is not None
         return {
-            "test_rmse": shares.test_rmse(trained.mean),
-            "train_mse": shares.train_mse(trained.points),
-            "disagreement": gap(trained.points) if method.decentral else None,
+            "test_rmse": trained.test_rmse,
+            "train_mse": trained.train_mse,
+            "disagreement": gap(trained.points) if between else None,
             "updates": trained.updates / n if trained.updates else None,
             "seconds": trained.seconds,
             # What "auto" and cross-validation came to.
-            "used": None if trained.rho is None else used,
+            "used": None if trained.rho is None else {"rho": trained.rho, **one["parameters"]},
             "kilobytes_sent": trained.bytes / 1e3 or None,
             "trace": [[row["updates"] / n, row["train_mse"], row["gap"]] for row in recorder.rows],
         }

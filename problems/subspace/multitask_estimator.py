@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Self
 
@@ -9,10 +10,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from problems.door import admit, begin, column_of_names, finite, in_range, positions, seedable, seen
+from problems.subspace.baselines import alt_min
 from problems.subspace.cost import MultitaskFeatures
 from problems.subspace.training import GossipPlan, gossip
 from rmopt.core import InvalidInputError, Problem
-from rmopt.core.arguments import Checked, array, bounded, flag, integer, number, one_of
+from rmopt.core.arguments import Checked, array, bounded, check_parameters, flag, integer, number, one_of
 from rmopt.engines.threads import one_blas_thread
 from rmopt.manifolds import Grassmann
 from rmopt.renamed import renamed
@@ -62,9 +64,93 @@ class Prepared:
         return coef, self.levels - np.einsum("ij,ij->i", coef, self.means * self.spread + self.middle)
 
 
+class TaskRegressions(Checked, RegressorMixin, BaseEstimator):
+    """Linear regressions of several tasks; a subclass has `scale`, `centre`, and `learn`.
+
+    `fit`, `predict` and `score` need the task of each example besides X and y.
+    """
+
+    # What scikit-learn's metadata routing hands on, unless asked otherwise.
+    __metadata_request__fit: ClassVar = {"tasks": True}
+    __metadata_request__predict: ClassVar = {"tasks": True}
+    __metadata_request__score: ClassVar = {"tasks": True}
+
+    scale: str
+    centre: str
+    coef_: Array
+    intercept_: Array
+
+    @abstractmethod
+    def learn(self, prepared: Prepared) -> None:
+        """Set `coef_` and `intercept_`, from examples without their means and in their scale."""
+
+    @one_blas_thread()
+    def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
+        """Fit the regressions.
+
+        Parameters
+        ----------
+        X : array, shape (n_samples, n_features)
+        y : array, shape (n_samples,)
+        tasks : array, shape (n_samples,)
+            The name or number of each example's task.
+
+        Returns
+        -------
+        self
+        """
+        check_parameters(self, self._parameters)
+        X, y = admit(self, X, y, sparse=False, y_numeric=True, order="C")
+        in_range(X)
+        y = np.asarray(y, dtype=np.float64)
+        self.tasks_, which = np.unique(self._checked_tasks(tasks, len(y)), return_inverse=True)
+        self.learn(Prepared(X, y, which, len(self.tasks_), self.scale, self.centre))
+        return self
+
+    def predict(self, X: Any, tasks: Any = None) -> Array:
+        """Return the predictions of examples of tasks that `fit` saw.
+
+        Parameters
+        ----------
+        X : array, shape (n_samples, n_features)
+        tasks : array, shape (n_samples,)
+        """
+        X = seen(self, X, sparse=False)
+        tasks = self._checked_tasks(tasks, len(X))
+        which = positions("task", self.tasks_, tasks)
+        with np.errstate(all="ignore"):
+            return finite(np.einsum("ij,ij->i", X, self.coef_[which]) + self.intercept_[which])
+
+    def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
+        """Return 1 minus the normalised mean squared error, averaged over the tasks: higher is better."""
+        from sklearn.metrics import r2_score
+
+        predicted, tasks = self.predict(X, tasks), np.asarray(tasks)
+        _, y = admit(self, X, y, sparse=False, y_numeric=True, reset=False)
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+
+        def one(part: Array) -> float:
+            return r2_score(
+                y[part], predicted[part], sample_weight=None if weights is None else weights[part]
+            )
+
+        with np.errstate(all="ignore"):
+            return float(finite(np.array([one(tasks == name) for name in np.unique(tasks)])).mean())
+
+    @staticmethod
+    def _checked_tasks(tasks: Any, count: int) -> Array:
+        names = array("tasks", tasks)
+        if tasks is None or names.shape != (count,):
+            raise InvalidInputError(
+                f"tasks must name one task for each of {count} examples, got shape {names.shape}; in searches and "
+                "cross-validation, scikit-learn's metadata routing hands it on."
+            )
+        return column_of_names("tasks", names)
+
+
 @renamed(n_updates="n_epochs", max_iterations="max_iter")
 @dataclass(eq=False, repr=False)
-class MultitaskSubspace(Checked, RegressorMixin, BaseEstimator):
+class MultitaskSubspace(TaskRegressions):
     """Linear regressions of several tasks, whose coefficients U w_t share an r-dimensional subspace.
 
     Mishra et al. 2019, equation 14; the tasks belong to agents who gossip about the subspace, or are in one place.
@@ -125,11 +211,6 @@ class MultitaskSubspace(Checked, RegressorMixin, BaseEstimator):
     True
     """
 
-    # What scikit-learn's metadata routing hands on, unless asked otherwise.
-    __metadata_request__fit: ClassVar = {"tasks": True}
-    __metadata_request__predict: ClassVar = {"tasks": True}
-    __metadata_request__score: ClassVar = {"tasks": True}
-
     _parameters: ClassVar = {
         name: check for name, check in GossipPlan._parameters.items() if name not in ("retraction", "init")
     }
@@ -152,31 +233,12 @@ class MultitaskSubspace(Checked, RegressorMixin, BaseEstimator):
     random_state: Annotated[Any, seedable] = None
     verbose: Annotated[bool, flag] = False
 
-    @one_blas_thread()
-    def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
-        """Fit the regressions.
-
-        Parameters
-        ----------
-        X : array, shape (n_samples, n_features)
-        y : array, shape (n_samples,)
-        tasks : array, shape (n_samples,)
-            The name or number of each example's task.
-
-        Returns
-        -------
-        self
-        """
-        seed = begin(self)
-        X, y = admit(self, X, y, sparse=False, y_numeric=True, order="C")
-        in_range(X)
-        if self.rank >= X.shape[1]:
+    def learn(self, prepared: Prepared) -> None:
+        seed, n_features = begin(self), self.n_features_in_
+        if self.rank >= n_features:
             raise InvalidInputError(
-                f"rank = {self.rank} must be an integer from 1 to below the number of features, {X.shape[1]}."
+                f"rank = {self.rank} must be an integer from 1 to below the number of features, {n_features}."
             )
-        y = np.asarray(y, dtype=np.float64)
-        self.tasks_, which = np.unique(self._checked_tasks(tasks, len(y)), return_inverse=True)
-        prepared = Prepared(X, y, which, len(self.tasks_), self.scale, self.centre)
         gossips = self.solver == "gossip"
         cost = MultitaskFeatures(prepared.parts, self.n_agents if gossips else 1, self.lam)
         self.components_ = self._gossiped(cost, seed) if gossips else self._batch(cost, seed)
@@ -189,7 +251,6 @@ class MultitaskSubspace(Checked, RegressorMixin, BaseEstimator):
         if gossips:
             own = [regressions(basis) for basis in self.agents_]
             self.agents_coef_, self.agents_intercept_ = (np.array(part) for part in zip(*own, strict=True))
-        return self
 
     def _gossiped(self, cost: MultitaskFeatures, seed: int) -> Array:
         recorder = Recorder(progress=self.verbose, description="gossip")
@@ -208,42 +269,45 @@ class MultitaskSubspace(Checked, RegressorMixin, BaseEstimator):
         solver = TrustRegions(max_iter=self.max_iter)
         return solver.run(Problem(Grassmann(*start.shape), cost), start, random_state=seed).point
 
-    def predict(self, X: Any, tasks: Any = None) -> Array:
-        """Return the predictions of examples of tasks that `fit` saw.
 
-        Parameters
-        ----------
-        X : array, shape (n_samples, n_features)
-        tasks : array, shape (n_samples,)
-        """
-        X = seen(self, X, sparse=False)
-        tasks = self._checked_tasks(tasks, len(X))
-        which = positions("task", self.tasks_, tasks)
-        with np.errstate(all="ignore"):
-            return finite(np.einsum("ij,ij->i", X, self.coef_[which]) + self.intercept_[which])
+@dataclass(eq=False, repr=False)
+class AltMin(TaskRegressions):
+    """Linear regressions of several tasks whose coefficients A have a small trace norm, all data in one place.
 
-    def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
-        """Return 1 minus the normalised mean squared error, averaged over the tasks: higher is better."""
-        from sklearn.metrics import r2_score
+    Minimises ½ Σ_t ‖X_t a_t - y_t‖² + λ ‖A‖₊² over all a_t at once (Argyriou, Evgeniou and Pontil 2008): the convex
+    counterpart of `MultitaskSubspace`, by `alt_min`.
 
-        predicted, tasks = self.predict(X, tasks), np.asarray(tasks)
-        _, y = admit(self, X, y, sparse=False, y_numeric=True, reset=False)
-        weights = None if sample_weight is None else np.asarray(sample_weight)
+    Parameters
+    ----------
+    trace_lam : float
+        λ.
+    scale, centre
+        See `MultitaskSubspace`.
 
-        def one(part: Array) -> float:
-            return r2_score(
-                y[part], predicted[part], sample_weight=None if weights is None else weights[part]
-            )
+    Attributes
+    ----------
+    coef_ : array, shape (n_tasks, n_features)
+        Coefficients of the features as they were given.
+    intercept_ : array, shape (n_tasks,)
+    tasks_ : array
+        The names of the tasks, sorted.
 
-        with np.errstate(all="ignore"):
-            return float(finite(np.array([one(tasks == name) for name in np.unique(tasks)])).mean())
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X, tasks = rng.standard_normal((300, 8)), np.repeat(np.arange(10), 30)
+    >>> coef = rng.standard_normal((10, 2)) @ rng.standard_normal((2, 8))
+    >>> y = np.einsum("ij,ij->i", X, coef[tasks])
+    >>> AltMin(1e-3).fit(X, y, tasks=tasks).score(X, y, tasks=tasks) > 0.999
+    True
+    """
 
-    @staticmethod
-    def _checked_tasks(tasks: Any, count: int) -> Array:
-        names = array("tasks", tasks)
-        if tasks is None or names.shape != (count,):
-            raise InvalidInputError(
-                f"tasks must name one task for each of {count} examples, got shape {names.shape}; in searches and "
-                "cross-validation, scikit-learn's metadata routing hands it on."
-            )
-        return column_of_names("tasks", names)
+    trace_lam: Annotated[float, bounded(number, above=0)] = 0.1
+    _: KW_ONLY
+    scale: Annotated[str, bounded(one_of, SCALES)] = "standard"
+    centre: Annotated[str, bounded(one_of, CENTRES)] = "tasks"
+
+    def learn(self, prepared: Prepared) -> None:
+        A, _ = alt_min(prepared.parts, self.trace_lam)
+        self.coef_, self.intercept_ = prepared.regressions(A.T)

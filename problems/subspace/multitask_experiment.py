@@ -11,17 +11,28 @@ import numpy as np
 import typer
 from threadpoolctl import threadpool_limits
 
-from problems.cells import Cell, check_options, chosen_from, mean_and_sem, number_or_auto, whole_numbers
-from problems.comparison import Comparison, Settings, averaged, crossed
+from problems.cells import Cell, Settings, mean_and_sem
+from problems.comparison import Comparison, averaged
 from problems.data import TaskBundle, load
-from problems.subspace.baselines import alt_min
+from problems.methods import Method, chosen_methods
+from problems.options import (
+    Jobs,
+    OwnMethods,
+    Resume,
+    Seeds,
+    check_options,
+    chosen_from,
+    number_or_auto,
+    whole_numbers,
+)  # fmt: skip
 from problems.subspace.claims import multitask_claims, shared_features_claims
 from problems.subspace.cost import MultitaskFeatures
 from problems.subspace.figure import draw_errors, draw_traces
-from problems.subspace.multitask_estimator import CENTRES, SCALES, MultitaskSubspace, Prepared
+from problems.subspace.multitask_estimator import CENTRES, SCALES, AltMin, MultitaskSubspace
 from problems.subspace.training import VARIANTS, GossipPlan, gossip
-from rmopt.core import Parts, as_graph
+from rmopt.core import InvalidInputError, Parts, as_graph
 from rmopt.core.arguments import integer, number, one_of
+from rmopt.core.identity import fingerprint
 from rmopt.core.streams import Stream, generator
 from rmopt.experiments import Outcome, Run
 from rmopt.manifolds import Grassmann
@@ -30,9 +41,13 @@ from rmopt.solvers import Recorder
 Array = np.ndarray
 Option = typer.Option
 
-LABELS = {name: f"{name.replace('-', ' ').title()} Gossip" for name in VARIANTS} | {
-    "batch": "Trust regions (batch)", "alt-min": "Alt-Min (batch)",
-}  # fmt: skip
+METHODS: dict[str, Method] = {
+    name: Method(f"{name.replace('-', ' ').title()} Gossip", MultitaskSubspace(variant=name))
+    for name in VARIANTS
+} | {
+    "batch": Method("Trust regions (batch)", MultitaskSubspace(solver="batch")),
+    "alt-min": Method("Alt-Min (batch)", AltMin()),
+}
 HEADINGS = {
     "nmse": "NMSE",
     "sem": "± s.e.m.",
@@ -49,11 +64,14 @@ N_TASKS, N_FEATURES, EXAMPLES, CASE_RANK, NOISE = 1000, 100, (10, 50), 5, 1e-6
 def multitask(
     run: Run,
     *,
-    data: Annotated[str, Option(help="case6: the paper's synthetic case; or parkinsons.")] = "case6",
+    data: Annotated[
+        str, Option(help="case6, the paper's synthetic case, or related regressions, e.g. parkinsons.")
+    ] = "case6",
     data_home: Annotated[Path | None, Option(help="Folder that holds the data sets.")] = None,
-    methods: Annotated[str, Option(help=f"Any of {', '.join(LABELS)}; case6: gossip only.")] = "",
     agents: Annotated[int, Option(help="Number of agents.")] = 6,
-    ranks: Annotated[str, Option(help="Ranks of the subspace; case6: 5.")] = "3,5,7,9",
+    rank: Annotated[
+        str, Option("--rank", "--ranks", help="Rank, or several with commas between; case6: 5.")
+    ] = "3,5,7,9",
     rho: Annotated[str, Option(help="Weight of the agreement: a number, or auto; case6: 1000.")] = "auto",
     graph: Annotated[str, Option(help="path, ring, grid, star, complete or erdos-renyi.")] = "path",
     lam: Annotated[float, Option(help="Weight of the squared coefficients; case6: 0.")] = 0.1,
@@ -67,15 +85,20 @@ def multitask(
     centre: Annotated[
         str, Option(help="none, or tasks: subtract each task's means; not for case6.")
     ] = "none",
-    splits: Annotated[int, Option(help="Random 80/20 splits within each task; not for case6.")] = 3,
-    resume: Annotated[bool, Option("--resume", help="Go on from the results in the --out folder.")] = False,
+    seeds: Seeds = 3,
+    methods: Annotated[
+        str, Option(help=f"Any of {', '.join(METHODS)}; case6: gossip only; empty: the usual ones.")
+    ] = "",
+    method: OwnMethods = None,
+    n_jobs: Jobs = 1,
+    resume: Resume = False,
 ) -> Outcome:
     """Learn features that regressions share: gossip between agents beside Alt-Min and the batch optimum.
 
-    The error of a task is its mean squared error on the test part over the variance of all its labels; the table also
-    has it over the variance of the test labels alone.
+    Examples of each task are divided at random, 80 % for training. The error of a task is its mean squared error on
+    the test part over the variance of all its labels; the table also has it over that of the test labels alone.
     """
-    check_options(locals(), splits=1)
+    check_options(locals(), seeds=1)
     as_graph(graph, integer("--agents", agents, 1))
     for option, value in (("--updates", updates), ("--step-size", step_size), ("--trace-lam", trace_lam)):
         number(option, value, above=0)
@@ -83,92 +106,83 @@ def multitask(
         number(option, value, least=0)
     one_of("--scale", scale, SCALES)
     one_of("--centre", centre, CENTRES)
-    weight, widths = number_or_auto(rho, "--rho"), whole_numbers(ranks, "--ranks")
+    weight, ranks = number_or_auto(rho, "--rho"), whole_numbers(rank, "--rank")
     with threadpool_limits(1, user_api="blas"):
         if data == "case6":
-            names = chosen_from(VARIANTS, methods or "stochastic,parallel", "--methods")
+            gossips = {name: METHODS[name] for name in VARIANTS}
+            chosen = chosen_from(gossips, methods or "stochastic,parallel", "--methods")
+            if method:
+                raise InvalidInputError(
+                    "case6 follows the subspaces of agents; compare a --method of your own with --data parkinsons."
+                )
             wanted = 1e3 if weight == "auto" else weight
             plan = GossipPlan(
                 wanted, graph=graph, step_size=step_size, decay=decay, n_epochs=updates, init="independent"
             )
-            return _shared_features(run, plan, list(names), agents)
-        chosen = chosen_from(LABELS, methods or "stochastic,precon-stochastic,batch,alt-min", "--methods")
-        shared = {
+            return _shared_features(run, plan, chosen, agents)
+        usual = "stochastic,precon-stochastic,batch,alt-min"
+        chosen = chosen_methods(METHODS, methods or usual, method, "multitask", ("predict",))
+        about: Settings = {
             "lam": lam, "n_agents": agents, "rho": weight, "graph": graph, "n_epochs": updates,
-            "step_size": step_size, "decay": decay, "scale": scale, "centre": centre,
+            "step_size": step_size, "decay": decay, "scale": scale, "centre": centre, "trace_lam": trace_lam,
         }  # fmt: skip
         bundle = load(data, data_home, TaskBundle)
-        about = shared | {"trace_lam": trace_lam}
-        comparison = Comparison(run, resume, data=bundle.name, seed=run.seed, **about)
-        return _table(comparison, bundle, list(chosen), widths, splits, about)
+        comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), **about)
+        return _table(comparison, bundle, chosen, ranks, about)
 
 
 def _table(
-    comparison: Comparison,
-    bundle: TaskBundle,
-    methods: list[str],
-    ranks: list[int],
-    splits: int,
-    about: Settings,
+    comparison: Comparison, bundle: TaskBundle, chosen: dict[str, Method], ranks: list[int], about: Settings
 ) -> Outcome:
-    """Train every method at every rank, on every split."""
-    shared = {name: value for name, value in about.items() if name != "trace_lam"}
+    """Train every method at every rank, with every seed."""
+    seeds = len(comparison.seeds)
     comparison.run.say(
         f"{bundle.name} ({bundle.source}): {len(bundle.y):,} examples of {int(bundle.task.max()) + 1} tasks, "
-        f"{bundle.X.shape[1]} features, {splits} split{'s' * (splits > 1)}"
+        f"{bundle.X.shape[1]} features, {seeds} random split{'s' * (seeds > 1)}"
     )
 
     def train(one: Settings) -> Cell:
-        name, test = one["method"], bundle.held_out(one["seed"] + one["split"])
-        own, begun = [], perf_counter()
-        if name == "alt-min":
-            predicted = _alt_min(bundle, test, one)
-        else:
-            solver: Settings = {"solver": "batch"} if name == "batch" else {"variant": name}
-            model = MultitaskSubspace(one["rank"], random_state=one["seed"], **solver, **shared)
-            model.fit(bundle.X[~test], bundle.y[~test], bundle.task[~test])
-            predicted = model.predict(bundle.X[test], bundle.task[test])
+        kind, test = chosen[one["method"]], bundle.held_out(one["seed"])
+        # Of the options, a user's method takes its rank alone.
+        ours = about if isinstance(kind.estimator, MultitaskSubspace | AltMin) else {}
+        model = kind.made(random_state=one["seed"], rank=one["rank"], **ours)
+        begun = perf_counter()
+        model.fit(bundle.X[~test], bundle.y[~test], bundle.task[~test])
+        predicted = np.asarray(model.predict(bundle.X[test], bundle.task[test]), dtype=float)
         seconds = perf_counter() - begun
-        if name in VARIANTS:
-            own = _by_agents(bundle, test, model)
+        own = _by_agents(bundle, test, model) if hasattr(model, "agents_coef_") else []
         return _errors(bundle, test, predicted) | {
             "agents_best": min(own, default=None), "agents_worst": max(own, default=None), "seconds": seconds,
         }  # fmt: skip
 
-    models = crossed(rank=ranks, method=[name for name in methods if name != "alt-min"])
-    # Alt-Min has no rank: a level.
-    models += crossed(rank=[0], method=[name for name in methods if name == "alt-min"])
-    settings = [model | {"split": split} for model in models for split in range(splits)]
-    found = comparison.results(settings, train, ("method", "rank"))
+    # A method without a rank is a level.
+    models = [
+        {"method": name, "rank": width, "code": fingerprint(kind.estimator)}
+        for width in [*ranks, 0]
+        for name, kind in chosen.items()
+        if kind.ranked == bool(width)
+    ]
+    found = comparison.results(models, train, ("method", "rank"))
     curves: dict[str, Any] = {}
-    for (name, rank), results in found.items():
+    for (name, width), results in found.items():
         point = mean_and_sem(cell["nmse"] for cell in results)
-        curves.setdefault(LABELS[name], []).extend((at, *point) for at in ([rank] if rank else ranks))
-    comparison.run.draw(
-        "errors.png", draw_errors, curves, bundle.name, "rank", "normalised mean squared error (test)",
-        size=(6.4, 4.4),
-    )  # fmt: skip
+        curves.setdefault(chosen[name].label, []).extend((at, *point) for at in ([width] if width else ranks))
+    if len(ranks) > 1:
+        comparison.run.draw(
+            "errors.png", draw_errors, curves, bundle.name, "rank", "normalised mean squared error (test)",
+            size=(6.4, 4.4),
+        )  # fmt: skip
     return Outcome(
         data=bundle.name,
-        parameters=about | {"splits": splits, "ranks": ranks},
+        parameters=about | {"seeds": seeds, "ranks": ranks},
         rows=[
-            {"method": LABELS[name], "rank": rank or None}
+            {"method": chosen[name].label, "rank": width or None}
             | averaged(results, nmse="sem", nmse_test=None, agents_best=None, agents_worst=None)
-            for (name, rank), results in found.items()
+            for (name, width), results in found.items()
         ],
         headings=HEADINGS,
-        claims=multitask_claims(found, bundle.name),
+        claims=multitask_claims(found, {name: kind.label for name, kind in chosen.items()}, bundle.name),
     )
-
-
-def _alt_min(bundle: TaskBundle, test: Array, one: Settings) -> Array:
-    """Return the predictions of Alt-Min, with features and labels as the other methods see them."""
-    train, which, n_tasks = ~test, bundle.task[test], int(bundle.task.max()) + 1
-    prepared = Prepared(
-        bundle.X[train], bundle.y[train], bundle.task[train], n_tasks, one["scale"], one["centre"]
-    )
-    A, _ = alt_min(prepared.parts, one["trace_lam"])
-    return np.einsum("ij,ij->i", prepared.rows(bundle.X[test], which), A.T[which]) + prepared.levels[which]
 
 
 def _by_agents(bundle: TaskBundle, test: Array, model: MultitaskSubspace) -> list[float]:
@@ -208,7 +222,7 @@ def shared_features_tasks(seed: int) -> tuple[list[tuple[Array, Array]], Array]:
     return tasks, U
 
 
-def _shared_features(run: Run, plan: GossipPlan, methods: list[str], n_agents: int) -> Outcome:
+def _shared_features(run: Run, plan: GossipPlan, chosen: dict[str, Method], n_agents: int) -> Outcome:
     """Train on Case 6, and follow the agents on their way to the true subspace."""
     tasks, truth = shared_features_tasks(run.seed)
     cost, manifold = MultitaskFeatures(tasks, n_agents), Grassmann(*truth.shape)
@@ -224,7 +238,7 @@ def _shared_features(run: Run, plan: GossipPlan, methods: list[str], n_agents: i
     at = [round(step) for step in np.geomspace(5, max(6.0, plan.n_epochs * len(edges)), 16)]
     rows: list[dict[str, Any]] = []
     traces = {}
-    for label, variant in ((LABELS[name], name) for name in methods):
+    for variant, label in ((name, method.label) for name, method in chosen.items()):
         recorder = Recorder({"off": off, "gap": gap}, at=at, progress=run.progress, description=label)
         found = gossip(cost, CASE_RANK, replace(plan, variant=variant), run.seed, recorder=recorder)
         traces[label] = [[row["updates"] / n_agents, row["off"], row["gap"]] for row in recorder.rows]

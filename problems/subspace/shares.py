@@ -59,6 +59,27 @@ class Shares:
         total, count = self.world.total([total, count])
         return float(np.sqrt(total / count))
 
+    def pairs(self, held_out: bool) -> tuple[Array, Array]:
+        """Return numbers of row and column, shape (N, 2), of held-out or training entries here, and their values."""
+        pairs, values, start = [], [], 0
+        for agent in self.tasks.here:
+            part, offset = (self.test[agent], 0.0) if held_out else (self.tasks.parts[agent], self.mean)
+            pairs.append(np.column_stack([part.indices, columns_of(part) + start]))
+            values.append(part.data + offset)
+            start += part.shape[1]
+        return np.concatenate(pairs).astype(np.int64), np.concatenate(values)
+
+    def error(self, predict: Any, held_out: bool) -> float:
+        """Return the mean squared error of a function of pairs on held-out or training entries."""
+        pairs, values = self.pairs(held_out)
+        found = np.asarray(predict(pairs), dtype=float)
+        if found.shape != values.shape or not np.isfinite(found).all():
+            raise InvalidInputError(
+                f"predict(pairs) must return {len(values)} finite numbers, one for each pair; it returned "
+                f"{found.dtype} of shape {found.shape}."
+            )
+        return float(np.mean((self._clipped(found) - values) ** 2))
+
     def completed(self, basis: Array) -> Array:
         """Return the whole table that a basis predicts, where all agents are here."""
         W = np.concatenate([self.tasks.weights(basis, agent) for agent in self.tasks.here])

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,9 +71,10 @@ class Column:
 
 
 def cells_of(rows: Sequence[Row], headings: Mapping[str, str] | None = None) -> list[Column]:
-    """Return the columns of rows, in the order of the longest row, with headings and formatted cells."""
+    """Return the columns of rows that have any value, in the order of the longest row, with headings."""
     longest_first = sorted(rows, key=len, reverse=True)
-    keys = dict.fromkeys(key for row in longest_first for key in row)
+    found = dict.fromkeys(key for row in longest_first for key in row)
+    keys = [key for key in found if any(row.get(key) is not None for row in rows)] or list(found)
     return [_column(rows, key, (headings or {}).get(key, heading_of(key))) for key in keys]
 
 
@@ -110,7 +111,13 @@ def _shared_decimals(values: Sequence[float]) -> int | None:
     sizes = [abs(value) for value in values if isinstance(value, float) and value != 0]
     if not sizes or max(sizes) >= LARGE or max(sizes) < SMALL or max(sizes) / min(sizes) > LARGEST_SPREAD:
         return None
-    return max(0, 4 - math.ceil(math.log10(max(sizes))))
+    most = max(0, 4 - math.ceil(math.log10(max(sizes))))
+    # As few as tell the same: 27.5 and 32.0.
+    return next(few for few in range(most + 1) if few == most or all(map(_ends_at(few), sizes)))
+
+
+def _ends_at(decimals: int) -> Callable[[float], bool]:
+    return lambda value: round(value, decimals) == value
 
 
 def _format(value: float, decimals: int | None, is_duration: bool) -> str:
