@@ -29,6 +29,7 @@ from rmopt.manifolds import (
     FixedRankEmbedded,
     FixedRankFactors,
     Grassmann,
+    Hyperbolic,
     Oblique,
     PolarPSD,
     PositiveDefinite,
@@ -36,6 +37,7 @@ from rmopt.manifolds import (
     Product,
     PSDFactors,
     PSDFixedRank,
+    Simplex,
     SpecialOrthogonal,
     Sphere,
     Stiefel,
@@ -71,6 +73,7 @@ from rmopt.solvers import (
     StrongWolfe,
     TrustRegions,
 )
+from rmopt.solvers.descent import is_extrinsic
 from rmopt.solvers.directions import RULES
 
 Array = np.ndarray
@@ -387,6 +390,71 @@ def test_every_transport(transport: Any, solver: str) -> None:
         assert by_solver.converged
         assert abs(gap(by_solver, place)) < 1e-9
         same_bits(by_solver, KINDS[solver]().run(there, random_state=0))
+
+
+class Projecting(ByProjection):
+    """A projection of one's own, of which the library knows nothing."""
+
+
+class Watched(Backtracking):
+    """Armijo's rule, which notes how far directions lie outside of the tangent space."""
+
+    def __call__(self, curve: Any, guess: float, memory: Any) -> Any:
+        manifold, point, direction = curve.work.manifold, curve.start.point, curve.direction
+        inside = manifold.to_tangent_space(point, direction)
+        outside = manifold.norm(point, inside - direction) / manifold.norm(point, direction)
+        # Gradients become a millionth as long as they were, and keep their rounding errors.
+        assert outside < 1e-7
+        return super().__call__(curve, guess, memory)
+
+
+FLAT = (
+    Sphere(6),
+    Oblique(4, 5),
+    Stiefel(6, 2),
+    SpecialOrthogonal(3, 4),
+    Grassmann(6, 2),
+    Product([Sphere(4), Stiefel(5, 2)]),
+)
+
+
+@each_row("manifold", FLAT)
+def test_vectors_may_stay_in_a_space_of_arrays(manifold: Any) -> None:
+    rng = np.random.default_rng(1)
+    start, end = manifold.random_point(rng), manifold.random_point(rng)
+    moved, beside = manifold.random_tangent_vector(start, rng), manifold.random_tangent_vector(end, rng)
+    carry = manifold.default_transport.on(manifold)
+    assert is_extrinsic(manifold, manifold.default_transport)
+    carried = carry(start, end, moved)
+    assert manifold.inner_product(end, moved, beside) == pytest.approx(
+        manifold.inner_product(end, carried, beside), abs=1e-14
+    )
+    assert not is_extrinsic(manifold, Projecting())
+    assert not is_extrinsic(manifold, Isometric())
+
+
+@each_row(
+    "manifold",
+    (Hyperbolic(4), Simplex(4), PositiveDefinite(3), FixedRankEmbedded(5, 4, 2), FixedRankFactors(5, 4, 2)),
+)
+def test_vectors_stay_nowhere_else(manifold: Any) -> None:
+    assert not any(is_extrinsic(one, ByProjection()) for one in (manifold, Product([Sphere(3), manifold])))
+
+
+@each_row(
+    "place, direction",
+    itertools.product(
+        ("sphere", "stiefel", "grassmann qr", "oblique", "rotations"),
+        (Conjugate(), QuasiNewton(), SteepestDescent()),
+    ),
+)
+def test_vectors_that_stay_lead_as_far(place: str, direction: Any) -> None:
+    problem = PLACES[place][0]
+    stayed = LineSearchSolver(direction, Watched()).run(problem, random_state=0)
+    moved = LineSearchSolver(direction, Watched(), transport=Projecting()).run(problem, random_state=0)
+    assert stayed.converged
+    assert abs(gap(stayed, place)) < 1e-9
+    assert stayed.steps <= 1.3 * moved.steps + 5
 
 
 def test_transports_are_values() -> None:

@@ -30,7 +30,7 @@ class Ambient(Protocol):
 
     @property
     def T(self) -> Any:
-        """The transposed operator."""
+        """The transposed operator; the same object where that is known to be symmetric."""
 
     def __matmul__(self, other: Any) -> Any:
         """Return G @ other for an (m, j) array; an (n, j) array."""
@@ -104,7 +104,11 @@ class Operator(Linear, ABC):
         return other + -self
 
     def __mul__(self, scalar: float) -> Any:
-        return Actions(self.shape, lambda X: (self @ X) * scalar, lambda X: (self.T @ X) * scalar)
+        def scaled(operator: Any) -> Action:
+            return lambda X: (operator @ X) * scalar
+
+        apply, turned = scaled(self), self.T
+        return Actions(self.shape, apply, apply if turned is self else scaled(turned))
 
     def __truediv__(self, scalar: float) -> Any:
         return self * (1.0 / scalar)
@@ -169,7 +173,8 @@ class Sum(Operator):
 
     @property
     def T(self) -> Sum:
-        return Sum(*(term.T for term in self.terms))
+        turned = [term.T for term in self.terms]
+        return self if all(a is b for a, b in zip(turned, self.terms, strict=True)) else Sum(*turned)
 
     def __matmul__(self, other: Array) -> Array:
         first, *rest = (term @ other for term in self.terms)
@@ -192,7 +197,8 @@ class Actions(Operator):
     apply : callable
         Maps an (m, j) array X to G @ X.
     apply_transposed : callable
-        Maps an (n, j) array X to G.T @ X.
+        Maps an (n, j) array X to G.T @ X; of a symmetric matrix the same function, so that it is called once where
+        both products are wanted.
     """
 
     def __init__(self, shape: tuple[int, ...], apply: Action, apply_transposed: Action) -> None:
@@ -204,6 +210,8 @@ class Actions(Operator):
 
     @property
     def T(self) -> Actions:
+        if self._apply == self._apply_transposed:
+            return self
         return Actions(self._shape[::-1], self._apply_transposed, self._apply)
 
     def __matmul__(self, other: Array) -> Array:

@@ -70,9 +70,9 @@ class FixedRankEmbedded(FixedRankManifold):
 
     def projection(self, point: LowRankPoint, ambient: Ambient) -> LowRankTangent:
         """Return P_U Z P_V + P_U⊥ Z P_V + P_U Z P_V⊥, from the actions Z V and Zᵀ U alone."""
-        ZV = np.asarray(ambient @ point.V)
-        ZtU = np.asarray(ambient.T @ point.U)
-        return LowRankTangent(point.U.T @ ZV, leave_span(point.U, ZV), leave_span(point.V, ZtU))
+        ZV, ZtU = np.asarray(ambient @ point.V), np.asarray(ambient.T @ point.U)
+        M = point.U.T @ ZV
+        return LowRankTangent(M, ZV - point.U @ M, leave_span(point.V, ZtU))
 
     def to_tangent_space(self, point: LowRankPoint, vector: LowRankTangent) -> LowRankTangent:
         return LowRankTangent(vector.M, leave_span(point.U, vector.Up), leave_span(point.V, vector.Vp))

@@ -49,8 +49,18 @@ class PSDMatrices(FixedRankManifold):
 
     def projection(self, point: PSDPoint, ambient: Ambient) -> PSDTangent:
         """Return the projection of the symmetric part of Z, from the actions Z Q and Zᵀ Q alone."""
-        ZQ = _symmetric_action(ambient, point.Q)
-        return PSDTangent(symmetric(point.Q.T @ ZQ), leave_span(point.Q, ZQ))
+        return self._of_action(point, _symmetric_action(ambient, point.Q))
+
+    def transport(self, point_a: PSDPoint, point_b: PSDPoint, tangent_vector_a: PSDTangent) -> PSDTangent:
+        """Project the embedded vector; without forming its factors this takes half of the time."""
+        Q, M, Qp = point_a.Q, tangent_vector_a.M, tangent_vector_a.Qp
+        inside = Q.T @ point_b.Q
+        return self._of_action(point_b, Q @ (M @ inside + Qp.T @ point_b.Q) + Qp @ inside)
+
+    @staticmethod
+    def _of_action(point: PSDPoint, ZQ: Array) -> PSDTangent:
+        M = point.Q.T @ ZQ
+        return PSDTangent(symmetric(M), ZQ - point.Q @ M)
 
     def to_tangent_space(self, point: PSDPoint, vector: PSDTangent) -> PSDTangent:
         return PSDTangent(symmetric(vector.M), leave_span(point.Q, vector.Qp))
@@ -246,4 +256,5 @@ class PolarPSD(PSDMatrices):
 
 def _symmetric_action(ambient: Ambient, X: Array) -> Array:
     """Return what the symmetric part of an ambient operator makes of X."""
-    return 0.5 * (np.asarray(ambient @ X) + np.asarray(ambient.T @ X))
+    turned, image = ambient.T, np.asarray(ambient @ X)
+    return image if turned is ambient else 0.5 * (image + np.asarray(turned @ X))

@@ -14,9 +14,12 @@ import numpy as np
 from rmopt.core.arguments import CheckedValue, bounded, integer, number, optional
 from rmopt.core.cost import Cost
 from rmopt.core.errors import DivergedError, InvalidInputError, RmoptError
+from rmopt.core.manifold import Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
-from rmopt.core.transport import Transport, as_transport
+from rmopt.core.transport import ByManifold, ByProjection, Transport, as_transport
+from rmopt.manifolds.arrays import ArrayManifold
+from rmopt.manifolds.product import ByFactors, Product
 from rmopt.renamed import renamed
 from rmopt.solvers.base import Result, Solver, broke_down
 from rmopt.solvers.stop import Converged
@@ -71,6 +74,23 @@ def counts_of(state: Iterate) -> dict[str, int]:
     return dict(zip(COUNTED, state.counts, strict=True))
 
 
+def is_extrinsic(manifold: Manifold, transport: Transport) -> bool:
+    """Return whether vectors are carried by projection in a space of arrays, whose inner product is the metric."""
+    kind, way = type(manifold), type(transport)
+    if isinstance(manifold, Product):
+        carried = (
+            (one, one.default_transport if way is ByFactors else transport) for one in manifold.factors
+        )
+        return kind.inner_product is Product.inner_product and all(is_extrinsic(*pair) for pair in carried)
+    if not isinstance(manifold, ArrayManifold) or kind.inner_product is not ArrayManifold.inner_product:
+        return False
+    return way is ByProjection or (way is ByManifold and kind.transport is ArrayManifold.transport)
+
+
+def _stay(start: Any, end: Any, vector: Any) -> Any:
+    return vector
+
+
 class Oracle:
     """A problem as solvers of whole gradients ask it: by point, without checks, and counted.
 
@@ -88,6 +108,9 @@ class Oracle:
         Those of the problem, and the manifold's inner product.
     carry : callable
         From a start, an end and a tangent vector at the start to one at the end.
+    is_extrinsic : bool
+        Whether `carry` leaves vectors as they are, in a space of arrays around the manifold: with tangent vectors
+        they have the inner products of their projections, and what is made of them is projected when it is used.
     counts : list of int
         Costs, gradients, Hessian products and retractions so far.
     """
@@ -96,10 +119,14 @@ class Oracle:
         manifold, cost = problem.manifold, problem.cost
         self.problem, self.manifold, self.cost = problem, manifold, cost
         self._retraction = manifold.fitting(retraction)
+        self._preconditions = type(cost).preconditioner_at is not Cost.preconditioner_at or hasattr(
+            cost, "precondition"
+        )
         chosen = manifold.default_transport if transport is None else transport
+        # Preconditioners want vectors of the tangent space.
+        self.is_extrinsic = not self._preconditions and is_extrinsic(manifold, chosen)
         self.bends = problem.lacks_hessian() is None
-        # From start, end and a tangent vector at the start to one at the end.
-        self.carry = chosen.on(manifold)
+        self.carry = _stay if self.is_extrinsic else chosen.on(manifold)
         self.fused = type(cost).value_and_gradient is not Cost.value_and_gradient
         self.inner = manifold.inner_product
         self.counts = [0, 0, 0, 0]
@@ -176,6 +203,8 @@ class Oracle:
 
     def preconditioner(self, point: Any) -> Callable[[Any], Any] | None:
         """Return the cost's preconditioner at a point as a function of tangent vectors, or None."""
+        if not self._preconditions:
+            return None
         for known, found in self._preconditioners:
             if known is point:
                 return found

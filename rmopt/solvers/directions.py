@@ -58,7 +58,7 @@ class Move:
         self._steepest = steepest
 
     def carried(self, vector: Any) -> Any:
-        """Return a tangent vector at the start as one at the end."""
+        """Return a tangent vector at the start for use at the end; the direction made of it is projected at last."""
         return self.work.carry(self.start.point, self.point, vector)
 
     def inner(self, a: Any, b: Any) -> float:
@@ -132,7 +132,7 @@ class Direction(ABC):
 
     @abstractmethod
     def __call__(self, work: Oracle, state: Iterate, downhill: Any) -> Any:
-        """Return the direction.
+        """Return the direction, or in a space of arrays what is projected to it (see `Oracle`).
 
         Parameters
         ----------

@@ -13,8 +13,8 @@ from pymanopt.manifolds.fixed_rank import _FixedRankPoint
 from scipy.sparse.linalg import svds
 
 from rmopt import Problem
-from rmopt.core import Cost, Factored, LowRankPoint, Parts
-from rmopt.core.ambient import Sum
+from rmopt.core import Cost, LowRankPoint, Parts
+from rmopt.core.ambient import Actions
 from rmopt.manifolds import (
     Euclidean,
     FixedRankEmbedded,
@@ -193,12 +193,24 @@ def completion(n: int) -> Standard:
     def matrix(entries: Array) -> Any:
         return sp.csr_array((entries, columns, indptr), shape=(n, n))
 
-    def entries(A: Array, B: Array) -> Array:
-        return np.einsum("ik,ik->i", A[rows], B[columns])
+    def entries(A: Array, S: Array, B: Array) -> Array:
+        return np.einsum("ik,ik->i", (A @ S)[rows], B[columns])
 
     return _low_rank(
         f"5 completion {n}", (n, n, r), _start(matrix(values * (n * n / count)), r), entries, matrix, values
     )
+
+
+def remembered(data: Array) -> Callable[[Array], Array]:
+    """Return the product with an array, which is kept until another one comes: cost and gradient share it."""
+    last: list[Any] = [None, None]
+
+    def times(factor: Array) -> Array:
+        if last[0] is not factor:
+            last[:] = factor, data @ factor
+        return last[1]
+
+    return times
 
 
 def sensing() -> Standard:
@@ -210,11 +222,14 @@ def sensing() -> Standard:
     y = np.einsum("ik,ik->i", X @ L, Z @ R) + 0.1 * rng.standard_normal(count)
     scale = 1.0 / np.sqrt(count)
 
-    def measured(A: Array, B: Array) -> Array:
-        return scale * np.einsum("ik,ik->i", X @ A, Z @ B)
+    by_x, by_z = remembered(X), remembered(Z)
+
+    def measured(A: Array, S: Array, B: Array) -> Array:
+        return scale * np.einsum("ik,ik->i", by_x(A) @ S, by_z(B))
 
     def spread(residual: Array) -> Any:
-        return Factored(X.T * (scale * residual), Z.T)
+        weights = (scale * residual)[:, None]
+        return Actions((n, m), lambda B: X.T @ (weights * by_z(B)), lambda A: Z.T @ (weights * by_x(A)))
 
     U, s, Vt = np.linalg.svd(X.T @ (y[:, None] * Z) / count, full_matrices=False)
     start = LowRankPoint(np.ascontiguousarray(U[:, :r]), np.diag(s[:r]), np.ascontiguousarray(Vt[:r].T))
@@ -235,19 +250,20 @@ def _low_rank(
     """Return ½ |measurements of W less targets|² on matrices of low rank."""
 
     def both(p: LowRankPoint) -> tuple[float, Any]:
-        residual = measured(p.U @ p.S, p.V) - targets
+        residual = measured(p.U, p.S, p.V) - targets
         return 0.5 * float(residual @ residual), spread(residual)
 
     def bend(p: LowRankPoint, D: Any) -> Any:
-        return spread(measured(D.left, D.right))
+        return spread(measured(D.left, np.eye(D.left.shape[1]), D.right))
 
     def cost(u: Array, s: Array, vt: Array) -> float:
-        residual = measured(u * s, vt.T) - targets
+        residual = measured(u, np.diag(s), vt.T) - targets
         return 0.5 * float(residual @ residual)
 
     def gradient(u: Array, s: Array, vt: Array) -> tuple[Array, Array, Array]:
-        G = spread(measured(u * s, vt.T) - targets)
-        GV, GtU = np.asarray(G @ vt.T), np.asarray(G.T @ u)
+        V = vt.T
+        G = spread(measured(u, np.diag(s), V) - targets)
+        GV, GtU = np.asarray(G @ V), np.asarray(G.T @ u)
         return GV * s, np.einsum("ik,ik->k", u, GV), (GtU * s).T
 
     there = _FixedRankPoint(start.U, np.diag(start.S).copy(), start.V.T)
@@ -363,7 +379,11 @@ def positive_semidefinite(rank: int) -> Standard:
 
     def both(p: Any) -> tuple[float, Any]:
         QS = p.Q @ p.S
-        return 0.25 * float(np.sum((QS @ p.Q.T - A) ** 2)), Sum(Factored(0.5 * QS, p.Q), -0.5 * A)
+
+        def action(X: Array) -> Array:
+            return 0.5 * (QS @ (p.Q.T @ X) - A @ X)
+
+        return 0.25 * float(np.sum((QS @ p.Q.T - A) ** 2)), Actions((n, n), action, action)
 
     manifold = PSDFixedRank(n, rank)
     peer = Peer(foreign.PSDFixedRank(n, rank), lambda Y: of_factor(Y)[0], lambda Y: of_factor(Y)[1], bend, Y0)
