@@ -313,6 +313,8 @@ def averaged(found: Sequence[Cell], **measures: str | None) -> Cell:
         values = [cell[measure] for cell in found if cell[measure] is not None]
         there = values and (error is None or len(values) == len(found))
         row[measure], sem = mean_and_sem(values) if there else (None, None)
+        if there and all(isinstance(value, int) for value in values) and row[measure].is_integer():
+            row[measure] = int(row[measure])
         if error is not None and len(found) > 1:
             row[error] = sem
     seconds = [cell["seconds"] for cell in found if cell["seconds"] is not None]

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,13 +111,7 @@ def _shared_decimals(values: Sequence[float]) -> int | None:
     sizes = [abs(value) for value in values if isinstance(value, float) and value != 0]
     if not sizes or max(sizes) >= LARGE or max(sizes) < SMALL or max(sizes) / min(sizes) > LARGEST_SPREAD:
         return None
-    most = max(0, 4 - math.ceil(math.log10(max(sizes))))
-    # As few as tell the same: 27.5 and 32.0.
-    return next(few for few in range(most + 1) if few == most or all(map(_ends_at(few), sizes)))
-
-
-def _ends_at(decimals: int) -> Callable[[float], bool]:
-    return lambda value: round(value, decimals) == value
+    return max(0, 4 - math.ceil(math.log10(max(sizes))))
 
 
 def _format(value: float, decimals: int | None, is_duration: bool) -> str:
