@@ -17,6 +17,7 @@ from problems.door import engine_name, file_path, seedable, step_rule
 from rmopt.core import InvalidInputError, Problem, Retraction
 from rmopt.core.arguments import Checked, bounded, flag, integer, named, optional
 from rmopt.core.files import reading
+from rmopt.renamed import renamed
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
 from rmopt.solvers import SGD, Checkpoint, Recorder, Result, Sampler
 
@@ -78,15 +79,16 @@ class LoretaRun(Checked):
     verbose: Annotated[bool, flag] = False
 
 
+@renamed(n_steps_="n_iter_")
 class Loreta(LoretaRun, BaseEstimator):
     """An estimator that learns a matrix of fixed rank by LORETA-1 and stands, when fitted, where `model_` is."""
 
     _model: ClassVar[type[SavedMatrix]]
     # What a file tells beside the matrix, and which attribute it becomes.
-    _counts: ClassVar[dict[str, str]] = {"steps": "n_steps_", "updates": "n_updates_"}
+    _counts: ClassVar[dict[str, str]] = {"steps": "n_iter_", "updates": "n_updates_"}
 
     model_: Any
-    n_steps_: int
+    n_iter_: int
     n_updates_: int
     n_features_in_: int
 
@@ -138,7 +140,7 @@ class Loreta(LoretaRun, BaseEstimator):
         stop: Any = None,
     ) -> Result:
         """Go on from what was learned, or `afresh` from a start, and keep the end."""
-        done, moved = (0, 0) if afresh else (self.n_steps_, self.n_updates_)
+        done, moved = (0, 0) if afresh else (self.n_iter_, self.n_updates_)
         result = solver.run(
             problem,
             start() if afresh else self.model_.point,
@@ -148,6 +150,6 @@ class Loreta(LoretaRun, BaseEstimator):
             stop=stop,
             first_step=done,
         )
-        self.n_steps_, self.n_updates_ = done + result.steps, moved + result.updates
+        self.n_iter_, self.n_updates_ = done + result.steps, moved + result.updates
         self.model_ = self._model(result.point)
         return result

@@ -272,19 +272,19 @@ def parts() -> list[Part]:
     """Return the table; paths are in the working folder."""
     squared = LOSSES["squared"]
     descent = {
-        "max_iterations": 10, "tol": 1e-4, "gradient_norm": None, "retraction": None, "transport": None,
+        "max_iter": 10, "tol": 1e-4, "gradient_norm": None, "retraction": None, "transport": None,
     }  # fmt: skip
     fixed = lambda cost: FixedRankEmbedded(*cost.shape, 2)  # noqa: E731
     cone = lambda cost: PSDFixedRank(cost.shape[0], 2)  # noqa: E731
     return [
         Part("Euclidean", Euclidean, {"n": 3, "m": 2}, visit),
-        Part("FixedRankEmbedded", FixedRankEmbedded, {"n": 6, "m": 5, "k": 2, "retraction": None}, visit),
-        Part("PSDFixedRank", PSDFixedRank, {"n": 6, "k": 2, "retraction": None}, visit),
-        Part("PolarPSD", PolarPSD, {"n": 6, "k": 2, "weight": 0.5, "retraction": None}, visit),
+        Part("FixedRankEmbedded", FixedRankEmbedded, {"n": 6, "m": 5, "rank": 2, "retraction": None}, visit),
+        Part("PSDFixedRank", PSDFixedRank, {"n": 6, "rank": 2, "retraction": None}, visit),
+        Part("PolarPSD", PolarPSD, {"n": 6, "rank": 2, "weight": 0.5, "retraction": None}, visit),
         Part("Grassmann", Grassmann, {"m": 6, "r": 2, "retraction": None}, visit),
         Part("PositiveDefinite", PositiveDefinite, {"d": 4, "retraction": None}, visit),
-        Part("PSDFactors", PSDFactors, {"n": 6, "k": 2}, visit),
-        Part("FixedRankFactors", FixedRankFactors, {"n": 6, "m": 5, "k": 2}, visit),
+        Part("PSDFactors", PSDFactors, {"n": 6, "rank": 2}, visit),
+        Part("FixedRankFactors", FixedRankFactors, {"n": 6, "m": 5, "rank": 2}, visit),
         Part(
             "Sphere",
             lambda n, retraction: Sphere(n, retraction=retraction),
@@ -310,7 +310,7 @@ def parts() -> list[Part]:
                 "points": [Grassmann(5, 2).random_point(1), Grassmann(5, 2).random_point(2)],
                 "weights": None,
                 "tol": 1e-9,
-                "max_iterations": 50,
+                "max_iter": 50,
             },
         ),
         Part("Graph", Graph, {"n": 3, "edges": [[0, 1], [1, 2]], "name": "mine"}),
@@ -320,7 +320,7 @@ def parts() -> list[Part]:
             AugmentedLagrangian,
             {
                 "inner": LBFGS(max_iter=20),
-                "max_iterations": 3,
+                "max_iter": 3,
                 "tol": 1e-3,
                 "max_violation": 1e-3,
                 "penalty": 1.0,
@@ -342,7 +342,7 @@ def parts() -> list[Part]:
                 "betas": (0.9, 0.99),
                 "eps": 1e-8,
                 "amsgrad": True,
-                "n_steps": 30,
+                "max_iter": 30,
                 "average": 5,
             },
             runs(bilinear),
@@ -350,7 +350,7 @@ def parts() -> list[Part]:
         Part(
             "SRG",
             SRG,
-            {"step_size": 0.001, "period": 5, "n_steps": 30, "batch_size": 2, "average": True},
+            {"step_size": 0.001, "period": 5, "max_iter": 30, "batch_size": 2, "average": True},
             runs(bilinear),
         ),
         Part(
@@ -358,7 +358,7 @@ def parts() -> list[Part]:
             SGD,
             {
                 "step_size": 0.01,
-                "n_steps": 30,
+                "max_iter": 30,
                 "batch_size": None,
                 "sampler": None,
                 "retraction": None,
@@ -381,20 +381,20 @@ def parts() -> list[Part]:
         Part(
             "CoordinateDescent",
             CoordinateDescent,
-            {"n_passes": 1, "step_size": None, "order": "uniform", "retraction": None, "engine": "auto"},
+            {"n_epochs": 1, "step_size": None, "order": "uniform", "retraction": None, "engine": "auto"},
             runs(metric),
         ),
         Part(
             "Gossip",
             Gossip,
-            {"step_size": 0.01, "n_updates": 5, "order": "stochastic", "preconditioned": False},
+            {"step_size": 0.01, "n_epochs": 5, "order": "stochastic", "preconditioned": False},
             runs(gossiping),
         ),
-        Part("DLMaFit", DLMaFit, {"n_steps": 5}),
+        Part("DLMaFit", DLMaFit, {"max_iter": 5}),
         Part(
             "ManifoldIdentification",
             ManifoldIdentification,
-            {"step_size": 0.01, "inner_step_size": 0.01, "inner_steps": 2, "inner": "gauge", "n_steps": 20},
+            {"step_size": 0.01, "inner_step_size": 0.01, "inner_steps": 2, "inner": "gauge", "max_iter": 20},
             runs(bilinear),
         ),
         Part(
@@ -404,7 +404,7 @@ def parts() -> list[Part]:
                 "growth": None,
                 "inner": "auto",
                 "tol": 1e-4,
-                "max_rounds": 5,
+                "max_iter": 5,
                 "max_rank": None,
                 "rescale": True,
             },
@@ -413,19 +413,19 @@ def parts() -> list[Part]:
         Part(
             "LBFGS",
             LBFGS,
-            {"memory": 5, "step_length": None, "max_iterations": 20, "tol": 1e-4, "gradient_norm": None},
+            {"memory": 5, "step_length": None, "max_iter": 20, "tol": 1e-4, "gradient_norm": None},
             runs(convex),
         ),
         Part(
             "TrustRegions",
             TrustRegions,
-            {"max_iterations": 20, "tol": 1e-4, "gradient_norm": None, "max_inner": 50},
+            {"max_iter": 20, "tol": 1e-4, "gradient_norm": None, "max_inner": 50},
             runs(convex),
         ),
         Part(
             "Hybrid",
             Hybrid,
-            {"max_iterations": 20, "tol": 1e-4, "gradient_norm": None, "switch": 1e-2},
+            {"max_iter": 20, "tol": 1e-4, "gradient_norm": None, "switch": 1e-2},
             runs(convex),
         ),
         Part(
@@ -669,7 +669,7 @@ def combinations(seed: int, count: int) -> Iterator[Case]:
         lambda _: ManifoldIdentification(0.01, inner_step_size=0.01, max_iter=10),
         lambda _: PymanoptSolver("ConjugateGradient", max_iterations=5),
         lambda _: PymanoptSolver("TrustRegions", max_iterations=3),
-        lambda _: PymanoptSolver(pymanopt.optimizers.NelderMead(max_iter=5)),
+        lambda _: PymanoptSolver(pymanopt.optimizers.NelderMead(max_iterations=5)),
     ]  # fmt: skip
     draw = random.Random(seed)
     for number in range(count):

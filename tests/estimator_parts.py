@@ -81,7 +81,7 @@ PARTS: dict[str, Part] = {
     for part in (
         Part(
             problems.similarity.LoretaSimilarity,
-            {"rank": 2, "n_triplets": 30, "random_state": 0},
+            {"rank": 2, "max_iter": 30, "random_state": 0},
             _SAMPLES,
             {
                 "transform": (X,),
@@ -94,15 +94,15 @@ PARTS: dict[str, Part] = {
         ),
         Part(
             problems.ranking.LoretaLabelRanker,
-            {"rank": 2, "max_iter": 2, "random_state": 0},
+            {"rank": 2, "n_epochs": 2, "random_state": 0},
             {"X": X, "Y": TABLE},
             {"decision_function": (X,), "predict": (X,), "score": (X, TABLE), "partial_fit": (X, TABLE)},
         ),
-        Part(problems.metric.CometMetric, {"n_passes": 2, "random_state": 0}, _SAMPLES, _METRIC),
+        Part(problems.metric.CometMetric, {"n_epochs": 2, "random_state": 0}, _SAMPLES, _METRIC),
         Part(problems.metric.EuclideanMetric, {}, _SAMPLES, _METRIC),
         Part(problems.metric.LegoMetric, {"n_triplets": 30, "random_state": 0}, _SAMPLES, _METRIC),
-        Part(problems.metric.BoostMetric, {"n_learners": 3, "random_state": 0}, _SAMPLES, _METRIC),
-        Part(problems.metric.HdslMetric, {"n_iterations": 20, "random_state": 0}, _SAMPLES, _METRIC),
+        Part(problems.metric.BoostMetric, {"max_iter": 3, "random_state": 0}, _SAMPLES, _METRIC),
+        Part(problems.metric.HdslMetric, {"max_iter": 20, "random_state": 0}, _SAMPLES, _METRIC),
         Part(OutsideMetric, {}, _SAMPLES),
         Part(problems.coembedding.CoembeddingClassifier, {"tol": 0.1}, {"X": X, "Y": TABLE}, _COEMBEDDING),
         Part(
@@ -142,14 +142,14 @@ PARTS: dict[str, Part] = {
         ),
         Part(
             problems.subspace.GossipMatrixCompletion,
-            {"rank": 2, "n_agents": 2, "n_updates": 5, "random_state": 0},
+            {"rank": 2, "n_agents": 2, "n_epochs": 5, "random_state": 0},
             {"ratings": RATINGS},
             {"predict": _ENTRIES, "rmse": (RATINGS,), "score": (RATINGS,)},
         ),
         *(
             Part(
                 kind,
-                {"rank": 2, "max_iterations": 2, "random_state": 0},
+                {"rank": 2, "max_iter": 2, "random_state": 0},
                 {"ratings": RATINGS},
                 {"predict": _ENTRIES, "rmse": (RATINGS,), "score": (RATINGS,)},
             )
@@ -157,7 +157,7 @@ PARTS: dict[str, Part] = {
         ),
         Part(
             problems.subspace.MultitaskSubspace,
-            {"rank": 2, "n_agents": 2, "n_updates": 5, "random_state": 0},
+            {"rank": 2, "n_agents": 2, "n_epochs": 5, "random_state": 0},
             {"X": X, "y": X[:, 0], "tasks": LABELS},
             {"predict": (X, LABELS), "score": (X, X[:, 0], LABELS)},
         ),

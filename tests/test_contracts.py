@@ -448,7 +448,7 @@ class Rayleigh(Cost):
     "solver",
     [
         PymanoptSolver("NelderMead", max_iterations=15),
-        PymanoptSolver(ParticleSwarm(verbosity=0, max_iter=15, population_size=10)),
+        PymanoptSolver(ParticleSwarm(verbosity=0, max_iterations=15, population_size=10)),
     ],
 )
 def test_pymanopt_solvers_without_derivatives(solver: PymanoptSolver) -> None:
@@ -603,7 +603,7 @@ def damaged() -> sp.csr_array:
         (lambda: BilinearSum(np.eye(2), np.eye(2), "hing"), r"loss = 'hing' is unknown.*'hinge'"),
         (lambda: BilinearSum(np.eye(2), np.eye(2), 3), r"loss = 3 must be a name"),
         (lambda: LogDetTriplet(*FEW, alpha="x"), r"alpha = 'x' must be a number"),
-        (lambda: frechet_mean(FLAT, [np.ones((6, 2))], max_iter=2.5), r"max_iterations = 2.5"),
+        (lambda: frechet_mean(FLAT, [np.ones((6, 2))], max_iter=2.5), r"max_iter = 2.5"),
         (lambda: LOW.from_factors("x", np.ones((4, 2))), r"A must be an array of finite numbers .*, got 'x'"),
         (lambda: LOW.from_matrix(None), r"matrix must be an array .*, got None"),
         (lambda: LOW.from_matrix(sp.csr_array(np.eye(3))), r"must be a matrix of shape \(6, 4\), got shape \(3, 3\)"),

@@ -294,11 +294,11 @@ def test_refusals_name_cause_and_cure() -> None:
         choose_coordinate_engine(problem_of(LogDetTriplet(X, triplets, mine)), Additive(), "compiled")
     CoordinateDescent(1).run(problem_of(LogDetTriplet(X, triplets, mine)))
     for arguments in (
-        {"n_passes": -1},
+        {"n_epochs": -1},
         {"tol": -1.0},
         {"order": "backwards"},
         {"engine": "fast"},
-        {"n_steps": -1},
+        {"max_iter": -1},
     ):
         with pytest.raises(InvalidInputError, match=next(iter(arguments))):
             CoordinateDescent(**arguments)

@@ -936,8 +936,8 @@ class SearchedTuple(NamedTuple):
 class RandomSearch(Solver):
     """Random steps; those that lower the cost are taken, and make the next ones longer."""
 
-    def __init__(self, kind: Any, max_iterations: int = 120) -> None:
-        self.kind, self.max_iterations = kind, max_iterations
+    def __init__(self, kind: Any, max_iter: int = 120) -> None:
+        self.kind, self.max_iter = kind, max_iter
 
     def prepare(self, problem: Problem, seed: int, first_step: int) -> Any:
         return problem, seed

@@ -120,7 +120,9 @@ def public(module: str) -> Iterator[tuple[str, Any]]:
         if inspect.isclass(thing):
             own = vars(thing).items()
             yield from (
-                (f"{path}.{key}", value) for key, value in own if key[0] != "_" and inspect.isfunction(value)
+                (f"{path}.{key}", value)
+                for key, value in own
+                if key[0] != "_" and inspect.isfunction(value) and not value.__module__.startswith("sklearn")
             )
 
 

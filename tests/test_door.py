@@ -190,4 +190,4 @@ def test_a_stranger_s_class_in_place_of_the_estimator_s_works() -> None:
         def score(self, X: Any, y: Any) -> float:
             return 2.0 * super().score(X, y)
 
-    assert Quiet(2, n_triplets=50, random_state=0).fit(X, LABELS).score(X, LABELS) > 0.5
+    assert Quiet(2, max_iter=50, random_state=0).fit(X, LABELS).score(X, LABELS) > 0.5

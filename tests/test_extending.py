@@ -134,10 +134,10 @@ def test_the_solvers_of_the_page_find_the_minimum(kind: str, manifold: Any) -> N
     assert len(result.history) == result.steps + 1
 
 
-def solver_of(kind: str, max_iterations: int = 1000) -> Solver:
+def solver_of(kind: str, max_iter: int = 1000) -> Solver:
     if kind == "adagrad":
-        return example("adagrad")["AdaGrad"](3.0, max_iterations)
-    return LineSearchSolver(example("momentum")["Momentum"](0.5), StrongWolfe(), max_iter=max_iterations)
+        return example("adagrad")["AdaGrad"](3.0, max_iter)
+    return LineSearchSolver(example("momentum")["Momentum"](0.5), StrongWolfe(), max_iter=max_iter)
 
 
 def test_momentum_of_share_0_is_steepest_descent_and_more_of_it_saves_steps() -> None:
@@ -181,7 +181,7 @@ def test_another_share_is_another_run(tmp_path: Path) -> None:
             if name == "momentum":
                 solver = LineSearchSolver(solver, StrongWolfe(), max_iter=5)
             else:
-                solver.max_iterations = 5
+                solver.max_iter = 5
             if share == other:
                 solver.run(problem, random_state=0, checkpoint=file)
             else:

@@ -45,7 +45,7 @@ def similarity(folder: Path) -> tuple[Path, Callable[[], Any]]:
 
     def read() -> Any:
         model = LoretaSimilarity.load(path)
-        return model.model_.point, model.n_steps_, model.n_updates_
+        return model.model_.point, model.n_iter_, model.n_updates_
 
     return path, read
 

@@ -286,7 +286,7 @@ def test_bad_input() -> None:
         GossipCost(agent_sums(1)["completion"], Graph.path(1), 1.0, manifold)
     with pytest.raises(MissingCapabilityError, match="needs a GossipCost on Power"):
         Gossip(0.1).run(Problem(Grassmann(tasks.n_rows, 2), tasks))
-    for options in ({"n_updates": -1}, {"n_steps": -1}, {"order": "odd"}, {"clock": "sun"}):
+    for options in ({"n_epochs": -1}, {"max_iter": -1}, {"order": "odd"}, {"clock": "sun"}):
         with pytest.raises(InvalidInputError):
             Gossip(0.1, **options)  # type: ignore[arg-type]
     for scales, sentence in (

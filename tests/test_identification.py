@@ -145,7 +145,7 @@ def test_bad_input_is_named() -> None:
     for options, message in (
         ({"inner": "svd"}, "inner = 'svd' is unknown; choose one of paper, gauge"),
         ({"inner_steps": 0}, "inner_steps = 0 must be a positive integer"),
-        ({"n_steps": -1}, "n_steps = -1 must be an integer of at least 0"),
+        ({"max_iter": -1}, "max_iter = -1 must be an integer of at least 0"),
         ({"inner_step_size": 0.0}, "inner_step_size = 0.0 must be a positive number"),
     ):
         with pytest.raises(InvalidInputError, match=message):

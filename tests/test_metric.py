@@ -189,17 +189,17 @@ def test_metrics_learn_from_given_triplets(digits: Any) -> None:
 
 def test_comet_parameters_change_what_is_learned(digits: Any) -> None:
     X, y = digits
-    base: dict[str, Any] = {"n_passes": 1, "random_state": 0, "n_triplets": 300}
+    base: dict[str, Any] = {"n_epochs": 1, "random_state": 0, "n_triplets": 300}
     plain = CometMetric(**base).fit(X, y).get_mahalanobis_matrix()
     for change in (
         {"alpha": 1e-2}, {"beta": 1e-2}, {"kappa": 0.1}, {"sparsity": 1e-4}, {"loss": "hinge"}, {"order": "cyclic"},
         {"init": "identity"}, {"retraction": "schur-exponential"}, {"step_size": 1e-3}, {"n_triplets": 200},
-        {"random_state": 1}, {"n_passes": 2},
+        {"random_state": 1}, {"n_epochs": 2},
     ):  # fmt: skip
         changed = CometMetric(**(base | change)).fit(X, y)
         assert not np.allclose(changed.get_mahalanobis_matrix(), plain), change
-    early = CometMetric(**(base | {"tol": 1e9, "n_passes": 3})).fit(X, y)
-    assert (early.n_steps_, changed.n_steps_) == (64, 128)
+    early = CometMetric(**(base | {"tol": 1e9, "n_epochs": 3})).fit(X, y)
+    assert (early.n_iter_, changed.n_iter_) == (64, 128)
     assert "residual" in early.stopped_by_
 
 
@@ -220,7 +220,7 @@ def test_comet_refuses_bad_parameters(digits: Any) -> None:
 def test_comet_resumes(digits: Any, tmp_path: Path) -> None:
     X, y = digits
     checkpoint = tmp_path / "comet.npz"
-    settings: dict[str, Any] = {"n_passes": 2, "random_state": 0}
+    settings: dict[str, Any] = {"n_epochs": 2, "random_state": 0}
     whole = CometMetric(**settings).fit(X, y)
     first = CometMetric(checkpoint=checkpoint, **settings).fit(X, y)
     again = CometMetric(checkpoint=checkpoint, **settings).fit(X, y)

@@ -36,7 +36,7 @@ world = MPIWorld() if sys.argv[1] == "mpi" else OneProcess()
 shares = low_rank_shares(40, 240, 2, 6, world, seed=3)
 out = {}
 for variant in ("stochastic", "precon-parallel"):
-    plan = GossipPlan(variant=variant, graph="ring", n_updates=30, init="independent")
+    plan = GossipPlan(variant=variant, graph="ring", n_epochs=30, init="independent")
     found = gossip(shares.tasks, 2, plan, 1, world=world)
     out[variant] = [point.tolist() for point in found.points]
     out[variant + " traffic"] = [found.messages, found.bytes, found.result.steps]

@@ -322,7 +322,7 @@ def test_both_geometries_carry_it() -> None:
         (lambda: RankIncremental(inner="newtown"), "inner = 'newtown'"),
         (lambda: Doubling(factor=1), "factor = 1"),
         (lambda: OneByOne(0), "columns = 0"),
-        (lambda: TrustRegions(max_iter=-1), "max_iterations = -1"),
+        (lambda: TrustRegions(max_iter=-1), "max_iter = -1"),
         (lambda: LBFGS(tol=-1.0), "tol = -1.0"),
         (lambda: MetricRegression(np.array([[np.nan]])), "finite"),
         (lambda: Pairs([0], [3], 3), "from 0 to 2"),

@@ -244,8 +244,8 @@ def test_save_load_partial_fit_and_warm_start(tmp_path: Path) -> None:
     loaded = LoretaLabelRanker.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
     assert loaded.rank == 6
-    assert model.fit(X, Y).n_steps_ == 4 * len(X)
-    assert loaded.partial_fit(X[:100], Y[:100]).n_steps_ == 2 * len(X) + 100
+    assert model.fit(X, Y).n_iter_ == 4 * len(X)
+    assert loaded.partial_fit(X[:100], Y[:100]).n_iter_ == 2 * len(X) + 100
     with pytest.raises(InvalidInputError, match="Y has 3 labels, and the model was fitted with 14"):
         loaded.partial_fit(X, Y[:, :3])
 
@@ -273,7 +273,7 @@ def test_bad_input_is_named_before_work_starts() -> None:
     X, Y = multilabel_digits()
     for options, message in (
         ({"sampling": "top"}, "sampling = 'top' is unknown; choose one of exact, warp"),
-        ({"max_iter": 0}, "max_iter = 0 must be a positive integer"),
+        ({"n_epochs": 0}, "n_epochs = 0 must be a positive integer"),
         ({"retraction": "qr"}, "retraction = 'qr' is unknown"),
         ({"rank": 15}, "rank = 15 is out of range for 14 × 64 matrices; choose 1 to 14"),
         ({"top_k": 15}, "top_k = 15 must be an integer of at least 1 and at most 14"),

@@ -8,15 +8,30 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import ParameterGrid
 
+from problems.metric import CometMetric
+from problems.ranking import LoretaLabelRanker
+from problems.similarity import LoretaSimilarity
+from problems.subspace import RTRMC, MultitaskSubspace
 from rmopt import renamed
 from rmopt.core.identity import fingerprint, fingerprints
 from rmopt.engines import ReferenceEngine
+from rmopt.manifolds import FixedRankEmbedded, Sphere, frechet_mean
 from rmopt.renamed import former_names
-from rmopt.solvers import Doubling
+from rmopt.solvers import (
+    LBFGS,
+    SGD,
+    AugmentedLagrangian,
+    CoordinateDescent,
+    Doubling,
+    Gossip,
+    RankIncremental,
+    TrustRegions,
+)
 
 SAID = "the old name goes with the next version"
 
@@ -83,6 +98,37 @@ def test_a_subclass_that_speaks_of_the_old_name_is_understood() -> None:
 
     assert Longer().max_iter == 99
     assert Longer(max_iter=3).max_iter == 3
+
+
+def test_functions_and_constructors_take_old_keywords() -> None:
+    with pytest.warns(FutureWarning, match=r"k of FixedRankEmbedded is now rank"):
+        assert FixedRankEmbedded(5, 4, k=2).rank == 2
+    with pytest.warns(FutureWarning, match=r"max_iterations of frechet_mean is now max_iter"):
+        assert frechet_mean(Sphere(3), [np.eye(3)[0]], max_iterations=3)[0] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("make", "old", "new"),
+    [
+        (lambda: SGD(0.1, n_steps=7), "n_steps", "max_iter"),
+        (lambda: CoordinateDescent(n_passes=7), "n_passes", "n_epochs"),
+        (lambda: Gossip(0.1, n_updates=7), "n_updates", "n_epochs"),
+        (lambda: RankIncremental(max_rounds=7), "max_rounds", "max_iter"),
+        (lambda: LBFGS(max_iterations=7), "max_iterations", "max_iter"),
+        (lambda: TrustRegions(max_iterations=7), "max_iterations", "max_iter"),
+        (lambda: AugmentedLagrangian(max_iterations=7), "max_iterations", "max_iter"),
+        (lambda: CometMetric(n_passes=7), "n_passes", "n_epochs"),
+        (lambda: RTRMC(2, max_iterations=7), "max_iterations", "max_iter"),
+        (lambda: MultitaskSubspace(2, n_updates=7), "n_updates", "n_epochs"),
+        (lambda: LoretaSimilarity(2, n_triplets=7), "n_triplets", "max_iter"),
+        (lambda: LoretaLabelRanker(2, max_iter=7), "max_iter", "n_epochs"),
+    ],
+)
+def test_budgets_of_solvers_and_estimators_by_their_old_names(make: Any, old: str, new: str) -> None:
+    with pytest.warns(FutureWarning, match=f"{old} of .* is now {new}"):
+        made = make()
+    assert getattr(made, new) == 7
+    assert pickle.loads(pickle.dumps(made)).__dict__.keys() == vars(made).keys()
 
 
 def test_modules_answer_to_old_names(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
 
 
 def quick(**changes: object) -> LoretaSimilarity:
-    return LoretaSimilarity(**{"rank": 8, "n_triplets": 4000, "random_state": 0, **changes})
+    return LoretaSimilarity(**{"rank": 8, "max_iter": 4000, "random_state": 0, **changes})
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
@@ -39,8 +39,8 @@ def test_scikit_learn_contract(estimator: LoretaSimilarity, check: object) -> No
 
 def test_learning_beats_the_start_and_sparse_equals_dense(digits: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = digits
-    dense = quick(n_triplets=30_000).fit(X[:1000], y[:1000])
-    sparse = quick(n_triplets=30_000).fit(sp.csr_matrix(X[:1000]), y[:1000])
+    dense = quick(max_iter=30_000).fit(X[:1000], y[:1000])
+    sparse = quick(max_iter=30_000).fit(sp.csr_matrix(X[:1000]), y[:1000])
     np.testing.assert_array_equal(dense.model_.point.U, sparse.model_.point.U)
     start = BilinearSimilarity(FixedRankEmbedded(64, 64, 8).identity())
     untrained = quick()
@@ -68,9 +68,9 @@ def test_equal_seeds_give_equal_bits_and_others_do_not(digits: tuple[np.ndarray,
 
 def test_warm_start_goes_on_where_the_fit_ended(digits: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = digits
-    whole = quick(n_triplets=4000).fit(X, y)
-    halves = quick(n_triplets=2000, warm_start=True).fit(X, y).fit(X, y)
-    assert halves.n_steps_ == whole.n_steps_ == 4000
+    whole = quick(max_iter=4000).fit(X, y)
+    halves = quick(max_iter=2000, warm_start=True).fit(X, y).fit(X, y)
+    assert halves.n_iter_ == whole.n_iter_ == 4000
     assert halves.n_updates_ == whole.n_updates_
     np.testing.assert_allclose(
         halves.similarity(X[:5], X[:5]), whole.similarity(X[:5], X[:5]), rtol=1e-9, atol=1e-9
@@ -81,17 +81,17 @@ def test_partial_fit_goes_on_and_gathers_classes(digits: tuple[np.ndarray, np.nd
     X, y = digits
     model = quick()
     model.partial_fit(X[y < 5], y[y < 5])
-    steps = model.n_steps_
+    steps = model.n_iter_
     assert steps == 10 * np.sum(y < 5)
     model.partial_fit(X[y >= 5], y[y >= 5], max_iter=500)
-    assert model.n_steps_ == steps + 500
+    assert model.n_iter_ == steps + 500
     np.testing.assert_array_equal(model.classes_, np.arange(10))
 
 
 def test_fit_triplets_sees_every_triplet(digits: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = digits
     triplets = ClassTriplets(y).draw(np.random.default_rng(0), 0, 3000)
-    model = quick(n_triplets=30_000).fit_triplets(X, triplets)
+    model = quick(max_iter=30_000).fit_triplets(X, triplets)
     query, positive, negative = triplets.T
     scores = model.transform_queries(X)[query] * (model.transform(X)[positive] - model.transform(X)[negative])
     assert np.mean(scores.sum(axis=1) > 0) > 0.9
@@ -99,8 +99,8 @@ def test_fit_triplets_sees_every_triplet(digits: tuple[np.ndarray, np.ndarray]) 
 
 def test_early_stopping_stops_and_says_so(digits: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = digits
-    model = quick(n_triplets=100_000, early_stopping=True, tol=0.02, n_iter_no_change=3).fit(X, y)
-    assert model.n_steps_ < 100_000
+    model = quick(max_iter=100_000, early_stopping=True, tol=0.02, n_iter_no_change=3).fit(X, y)
+    assert model.n_iter_ < 100_000
     assert [row["step"] for row in model.history_][:3] == [0, 5000, 10_000]
 
 
@@ -133,8 +133,8 @@ def test_swapping_the_retraction_changes_the_path(
 ) -> None:
     X, y = digits
     here = quick(retraction=retraction, step_size=0.1).fit(X, y).similarity(X[:3], X[:3])
-    reference = quick(retraction=retraction, engine="reference", n_triplets=300).fit(X, y)
-    compiled = quick(retraction=retraction, engine="compiled", n_triplets=300).fit(X, y)
+    reference = quick(retraction=retraction, engine="reference", max_iter=300).fit(X, y)
+    compiled = quick(retraction=retraction, engine="compiled", max_iter=300).fit(X, y)
     np.testing.assert_allclose(
         reference.similarity(X[:3], X[:3]), compiled.similarity(X[:3], X[:3]), rtol=1e-9, atol=1e-10
     )
@@ -149,7 +149,7 @@ def test_swapping_the_retraction_changes_the_path(
         ({"rank": 0}, r"rank = 0 must be a positive integer"),
         ({"step_size": -1.0}, r"step_size = -1.0 must be a positive number"),
         ({"step_size": "big"}, r"step_size = 'big' must be a positive number"),
-        ({"n_triplets": 0}, r"n_triplets = 0 must be a positive integer"),
+        ({"max_iter": 0}, r"max_iter = 0 must be a positive integer"),
         ({"loss": "huge"}, r"loss = 'huge' is unknown; choose one of hinge"),
         ({"retraction": "none"}, r"retraction = 'none' is unknown; choose one of second-order"),
         ({"engine": "gpu"}, r"engine = 'gpu' is unknown"),

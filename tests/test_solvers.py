@@ -216,7 +216,7 @@ def test_bad_input_is_named() -> None:
             Problem(FixedRankEmbedded(4, 4, 2), TripletSum(rows, rows))
         ),
         r"has no total value": lambda: TripletSum(rows, rows).value(FixedRankEmbedded(4, 4, 2).identity()),
-        r"n_steps = -1 must be an integer": lambda: SGD(0.1, max_iter=-1),
+        r"max_iter = -1 must be an integer": lambda: SGD(0.1, max_iter=-1),
         r"random_state = 'x' must be": lambda: SGD(0.1).run(PROBLEM, random_state="x"),  # type: ignore[arg-type]
         r"ratio = 1.0 must be a number above 1": lambda: Recorder(ratio=1.0),
         r"must be FromPymanopt|initial point is not on": lambda: SGD(0.1).run(PROBLEM, np.eye(3)),

@@ -192,7 +192,7 @@ def test_samplers_and_step_sizes_of_ones_own_are_followed() -> None:
     ):
         ends = []
         for engine in ("compiled", "reference"):
-            solver = SGD(**{"step_size": 0.05, "n_steps": 25, "engine": engine} | options)
+            solver = SGD(**{"step_size": 0.05, "max_iter": 25, "engine": engine} | options)
             result = solver.run(Problem(composition.manifold, composition.cost), random_state=3)
             ends.append(composition.manifold.to_dense(result.point))
         close(*ends)
@@ -270,10 +270,10 @@ def test_a_batch_size_does_not_contradict_the_sampler() -> None:
 def test_arguments_of_solvers() -> None:
     sizes = np.int64(5), np.int32(5)
     for n in sizes:
-        assert SGD(0.1, max_iter=n, batch_size=n).n_steps == 5
+        assert SGD(0.1, max_iter=n, batch_size=n).max_iter == 5
         assert CoordinateDescent(max_iter=n).budget(None) == 5  # type: ignore[arg-type]
         assert Gossip(0.1, max_iter=n).budget(None) == 5  # type: ignore[arg-type]
-        assert ManifoldIdentification(0.1, inner_step_size=0.1, inner_steps=n, max_iter=n).n_steps == 5
+        assert ManifoldIdentification(0.1, inner_step_size=0.1, inner_steps=n, max_iter=n).max_iter == 5
         assert Uniform(n, n).batch_size == 5
     for wrong in (np.inf, np.nan, "x", True, -1, 2.5, [1]):
         for make in (

@@ -161,7 +161,7 @@ def test_estimators_complete_a_matrix(make: Any) -> None:
     ratings, truth = low_rank()
     options = {} if make is not GossipMatrixCompletion else {"n_agents": 3, "variant": "parallel"}
     if make is not GossipMatrixCompletion:
-        options = {"max_iterations": 60, "tol": 1e-9}
+        options = {"max_iter": 60, "tol": 1e-9}
     # The mean is subtracted, so a matrix of rank 2 becomes one of rank 3.
     model = make(rank=3, lam=0.0, random_state=0, **options).fit(ratings)
     rows, columns = np.divmod(np.arange(truth.size), truth.shape[1])

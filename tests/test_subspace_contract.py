@@ -39,7 +39,7 @@ def ratings(m: int = 20, n: int = 30, share: float = 0.6) -> sp.csc_array:
 
 
 def made(kind: Any, **options: Any) -> Any:
-    few = {"n_agents": 2, "n_updates": 20} if kind is GossipMatrixCompletion else {}
+    few = {"n_agents": 2, "n_epochs": 20} if kind is GossipMatrixCompletion else {}
     return kind(2, random_state=0, **few, **options)
 
 
@@ -124,7 +124,7 @@ def test_parameters_of_one_kind() -> None:
         (made(GossipMatrixCompletion, graph=3), "graph = 3 must be one of path"),
         (made(GossipMatrixCompletion, checkpoint=3), "checkpoint = 3 must be a path"),
         (made(GossipMatrixCompletion, clock="sun"), "clock = 'sun' is unknown"),
-        (made(RTRMC, max_iter="x"), "max_iterations = 'x' must be"),
+        (made(RTRMC, max_iter="x"), "max_iter = 'x' must be"),
     ):
         with pytest.raises(InvalidInputError, match=words):
             model.fit(ratings())

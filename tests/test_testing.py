@@ -49,7 +49,7 @@ class Ball(NamedTuple):
 class HeavyBall(Solver):
     """A solver as a stranger writes it: gradient descent with momentum, and a little noise."""
 
-    max_iterations = 12
+    max_iter = 12
 
     def __init__(self, length: float = 0.02) -> None:
         self.length = length
@@ -120,7 +120,7 @@ class Unstoppable(HeavyBall):
 class Restless(HeavyBall):
     """It does not begin where it is told to."""
 
-    max_iterations = 3
+    max_iter = 3
 
     def begin(self, work: Any, point: Any) -> Ball:
         return super().begin(work, point + 1.5)

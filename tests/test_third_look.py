@@ -200,7 +200,7 @@ class Leak(Solver):
     """It keeps the gradients of its first run."""
 
     def __init__(self) -> None:
-        self.max_iterations, self._kept = 20, {}
+        self.max_iter, self._kept = 20, {}
 
     def begin(self, work: Any, point: Any) -> Place:
         return Place(point, 0, 0)

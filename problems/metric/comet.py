@@ -24,7 +24,7 @@ Array = np.ndarray
 INITS = ("scaled", "identity")
 
 
-@renamed(n_passes="n_epochs")
+@renamed(n_passes="n_epochs", n_steps_="n_iter_")
 @dataclass(eq=False, repr=False)
 class CometMetric(TripletLearner):
     """A metric learned by block coordinate descent over positive definite matrices (Atzmon et al. 2015).
@@ -74,7 +74,7 @@ class CometMetric(TripletLearner):
         W.
     classes_ : array
         The classes seen by `fit`.
-    n_features_in_, n_steps_ : int
+    n_features_in_, n_iter_ : int
     stopped_by_ : str
         Why the run ended: the budget, or a small optimality residual.
     history_ : list of dict
@@ -120,7 +120,7 @@ class CometMetric(TripletLearner):
             recorder=recorder,
             checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),
         )
-        self.n_steps_, self.history_, self.stopped_by_ = result.steps, result.history, result.stopped_by
+        self.n_iter_, self.history_, self.stopped_by_ = result.steps, result.history, result.stopped_by
         return result.point
 
     def problem(self, X: Any, triplets: Array) -> Problem:

@@ -97,7 +97,7 @@ class LoretaLabelRanker(Loreta):
     n_labels_, n_features_in_ : int
     top_k_ : int
         Labels that `predict` gives to each row.
-    n_steps_, n_updates_ : int
+    n_iter_, n_updates_ : int
         Steps done, and how many of them moved W.
     """
 

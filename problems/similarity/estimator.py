@@ -89,7 +89,7 @@ class LoretaSimilarity(Embedder, Loreta):
     classes_ : array
         The classes seen by `fit`.
     n_features_in_ : int
-    n_steps_, n_updates_ : int
+    n_iter_, n_updates_ : int
         Steps done, and how many of them moved the point.
     history_ : list of dict
         Measurements of early stopping.
@@ -249,7 +249,7 @@ class LoretaSimilarity(Embedder, Loreta):
         )
         recorder, stop = Recorder(progress=self.verbose), None
         if held_out is not None:
-            done = 0 if afresh else self.n_steps_
+            done = 0 if afresh else self.n_iter_
             recorder = Recorder(
                 {"map": lambda point: _map_of(BilinearSimilarity(point), *held_out)},
                 at=done + np.linspace(0, n_steps, 21)[1:].astype(int),

@@ -61,9 +61,9 @@ def comet(passes: float) -> list[dict[str, Any]]:
     above = peak[0] - before
     return [
         {
-            "steps": int(metric.n_steps_),
+            "steps": int(metric.n_iter_),
             "seconds": seconds,
-            "a step with its share of the start, ms": 1e3 * seconds / metric.n_steps_,
+            "a step with its share of the start, ms": 1e3 * seconds / metric.n_iter_,
             "peak above data and libraries, MB": above,
             "in d² doubles": above / square,
         }

@@ -92,7 +92,7 @@ def methods(unit: float, steps: int) -> dict[str, list[tuple[Any, float]]]:
     sizes = [unit * share for share in (0.03, 0.1, 0.3)]
     falling = [InverseTime(a, b) for a in (sizes[-1], unit) for b in (1e-3, 1e-2)]
     falling += [Cosine(a, MOST * steps) for a in (sizes[-1], unit)]
-    budget = {"n_steps": MOST * steps, "batch_size": BATCH}
+    budget = {"max_iter": MOST * steps, "batch_size": BATCH}
     return {
         "SGD": [(SGD(rule, engine="reference", **budget), BATCH) for rule in falling],
         "SGD, averaged": [(SGD(eta, average=5 * steps, **budget), BATCH) for eta in sizes],

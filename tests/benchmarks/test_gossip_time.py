@@ -110,7 +110,7 @@ from rmopt.engines import MPIWorld
 with threadpool_limits(1):
     world = MPIWorld()
     shares = low_rank_shares(5000, 50000, 5, 6, world, condition=500.0)
-    plan = GossipPlan(1e3, "parallel", n_updates=30, init="independent")
+    plan = GossipPlan(1e3, "parallel", n_epochs=30, init="independent")
     found = gossip(shares.tasks, 5, plan, 0, world=world)
     if world.rank == 0:
         print(json.dumps([found.result.seconds, found.bytes]))

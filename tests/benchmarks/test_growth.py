@@ -138,7 +138,7 @@ m, columns, agents, steps, mpi = map(int, sys.argv[1:])
 with threadpool_limits(1):
     world = MPIWorld() if mpi else OneProcess()
     shares = low_rank_shares(m, columns, 5, agents, world)
-    plan = GossipPlan(1e3, "parallel", n_updates=steps, init="independent", step_size=1e-5)
+    plan = GossipPlan(1e3, "parallel", n_epochs=steps, init="independent", step_size=1e-5)
     found = gossip(shares.tasks, 5, plan, 0, world=world)
     entries = int(world.total([sum(part.nnz for part in shares.tasks.parts.values())])[0])
     if world.rank == 0:
