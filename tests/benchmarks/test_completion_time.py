@@ -70,7 +70,7 @@ def pymanopt_cg(whole: Any) -> tuple[float, float]:
         return SV * s, np.einsum("ij,ij->j", u, SV), (STU * s).T
 
     problem = pymanopt.Problem(manifold, cost, euclidean_gradient=gradient)
-    optimizer = ConjugateGradient(max_iter=60, min_gradient_norm=1e-4, verbosity=0)
+    optimizer = ConjugateGradient(max_iterations=60, min_gradient_norm=1e-4, verbosity=0)
     begun = time.perf_counter()
     found = optimizer.run(problem, initial_point=manifold.random_point())
     seconds = time.perf_counter() - begun
