@@ -158,7 +158,7 @@ from problems.subspace.shares import low_rank_shares
 from rmopt.engines import MPIWorld, OneProcess
 world = MPIWorld() if sys.argv[1] == "mpi" else OneProcess()
 shares = low_rank_shares(100, 300, 3, 6, world, noise=0.0)
-found = gossip(shares.tasks, 3, GossipPlan(100.0, "parallel", n_updates=30), 0, world=world)
+found = gossip(shares.tasks, 3, GossipPlan(100.0, "parallel", n_epochs=30), 0, world=world)
 if world.rank == 0:
     np.save(sys.argv[2], np.array([part for part in found.points]))
     print(f"{found.messages} messages, {found.bytes:,} bytes between processes")

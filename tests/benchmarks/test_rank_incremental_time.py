@@ -52,7 +52,9 @@ def pymanopt_trust_regions(X: np.ndarray) -> float:
         Z = R @ Y
         return anp.sum((target - Z @ Z.T) ** 2) + BETA * anp.sum(Y**2)
 
-    solver = pymanopt.optimizers.TrustRegions(verbosity=0, max_iterations=500, min_gradient_norm=1e-6, max_time=100)
+    solver = pymanopt.optimizers.TrustRegions(
+        verbosity=0, max_iterations=500, min_gradient_norm=1e-6, max_time=100
+    )
     start = np.random.default_rng(0).standard_normal((len(X), len(X)))
     return float(solver.run(pymanopt.Problem(manifold, cost), initial_point=start).cost)
 
