@@ -319,6 +319,30 @@ def test_list_shows_a_broken_plug_in_with_its_error(call: Any) -> None:
     assert max(map(len, called.out.splitlines())) <= 80
 
 
+def test_what_the_source_describes_is_listed_without_an_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "slow_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('imported')")
+    (package / "runs.py").write_text(
+        'def plain(run):\n    """Run at once.\n\n    And more.\n    """\n\n'
+        "made = plain\n\ndef silent(run):\n    pass\n"
+    )
+    (package / "wrong.py").write_text("def plain(run:\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def listed(value: str) -> tuple[str | None, str | None]:
+        entry = rmopt.cli.plugins.describe(EntryPoint("x", value, "rmopt.experiments"))
+        return entry["description"], entry["error"]
+
+    assert listed("slow_package.runs:plain") == ("Run at once.", None)
+    # What only an import can tell is imported.
+    for value in ("runs:made", "runs:silent", "runs:none", "none:plain"):
+        assert listed(f"slow_package.{value}") == ("", "RuntimeError: imported")
+    assert (listed("slow_package.wrong:plain")[1] or "").startswith("SyntaxError: ")
+
+
 def test_list_for_scripts(call: Any) -> None:
     called = call("list", "--json", "--out", "here")
     content = json.loads(called.out)
