@@ -21,6 +21,7 @@ from rmopt.core.retraction import Retraction
 from rmopt.costs import LOSSES, BilinearSum, LogDetTriplet, TripletSum
 from rmopt.linalg import symmetric
 from rmopt.manifolds import (
+    Elliptope,
     Euclidean,
     FixedRankEmbedded,
     Grassmann,
@@ -35,14 +36,14 @@ from rmopt.manifolds import (
     SpecialOrthogonal,
     Sphere,
     Stiefel,
+    SymmetricPositiveDefinite,
 )
+from rmopt.manifolds.spd_metrics import METRICS
 from rmopt.retractions import (
     FIXED_RANK_RETRACTIONS,
-    FRAME_RETRACTIONS,
     GRASSMANN_RETRACTIONS,
     POSITIVE_DEFINITE_RETRACTIONS,
     PSD_RETRACTIONS,
-    SPHERE_RETRACTIONS,
     Additive,
     PolarFactors,
     SecondOrderPSD,
@@ -138,7 +139,7 @@ def psd_instances() -> list[Instance]:
 
 
 def positive_definite_instances() -> list[Instance]:
-    """Return instances of `PositiveDefinite`: one and many features, one that never occurs, uneven eigenvalues."""
+    """Return instances of positive definite matrices: one and many features, batches, every metric, uneven values."""
     every, made = list(POSITIVE_DEFINITE_RETRACTIONS.values()), []
     compiled = [retraction for retraction in every if retraction.kernel is not None]
     cases: list[tuple[int, float, dict[str, dict[str, float]]]] = [
@@ -155,7 +156,19 @@ def positive_definite_instances() -> list[Instance]:
         turn = np.linalg.qr(rng.standard_normal((8, 8)))[0]
         return symmetric((turn * np.geomspace(1.0, 1e-3, 8)) @ turn.T)
 
-    return [*made, Instance("positive-definite-spread", PositiveDefinite(8), every, point=steep)]
+    def beyond(rng: np.random.Generator) -> np.ndarray:
+        # Singular matrices are at a distance of some roots of the least eigenvalue.
+        return 10.0 * steep(rng) + 0.1 * np.eye(8)
+
+    made.append(Instance("positive-definite-spread", PositiveDefinite(8), every, point=steep))
+    for metric in METRICS:
+        made += [_unnamed(SymmetricPositiveDefinite(d, k, metric)) for d, k in ((1, 1), (4, 1), (3, 4))]
+    for metric, point in (
+        ("affine-invariant", steep), ("log-euclidean", steep), ("bures-wasserstein", beyond),
+    ):  # fmt: skip
+        whole = SymmetricPositiveDefinite(8, metric=metric)
+        made.append(Instance(f"{metric}-spread", whole, list(whole.retractions.values()), point=point))
+    return made
 
 
 def flat_instances() -> list[Instance]:
@@ -164,29 +177,34 @@ def flat_instances() -> list[Instance]:
 
 
 def sphere_instances() -> list[Instance]:
-    """Return instances of `Sphere` and `Oblique`: a circle, vectors, matrices, arrays with three axes, one column."""
+    """Return spheres and products of them: a circle, vectors, matrices, one column, and the quotient `Elliptope`."""
     spheres: list[Manifold] = [Sphere(*shape) for shape in ((2,), (9,), (4, 3), (2, 3, 2))]
     spheres += [Oblique(n, m) for n, m in ((5, 4), (2, 3), (4, 1))]
-    return [_unnamed(manifold, SPHERE_RETRACTIONS) for manifold in spheres]
+    spheres += [Elliptope(n, k) for n, k in ((9, 3), (4, 4), (5, 2))]
+    return [_unnamed(manifold) for manifold in spheres]
 
 
 def frame_instances() -> list[Instance]:
-    """Return instances of `Stiefel` and `SpecialOrthogonal`: tall, square, one column, batches."""
-    frames: list[Manifold] = [Stiefel(*sizes) for sizes in ((9, 3), (5, 4), (3, 3), (6, 1), (5, 2, 3))]
+    """Return instances of `Stiefel` in both metrics and `SpecialOrthogonal`: tall, square, one column, batches."""
+    frames: list[Manifold] = [
+        Stiefel(n, p, k, metric=metric)
+        for metric in ("euclidean", "canonical")
+        for n, p, k in ((9, 3, 1), (5, 4, 1), (3, 3, 1), (6, 1, 1), (5, 2, 3))
+    ]
     frames += [SpecialOrthogonal(n, k) for n, k in ((2, 1), (3, 1), (3, 4), (5, 1), (4, 3))]
-    return [_unnamed(manifold, FRAME_RETRACTIONS) for manifold in frames]
+    return [_unnamed(manifold) for manifold in frames]
 
 
-def _unnamed(manifold: Manifold, retractions: dict[str, Retraction]) -> Instance:
-    """Return an instance whose name is made of the manifold's: stiefel-9-3 for Stiefel(9, 3)."""
-    name = "-".join(re.findall(r"\w+", repr(manifold).lower().replace("k=", "")))
-    return Instance(name, manifold, list(retractions.values()))
+def _unnamed(manifold: Manifold) -> Instance:
+    """Return an instance with all retractions, named after the manifold: stiefel-9-3 for Stiefel(9, 3)."""
+    name = "-".join(re.findall(r"\w+", re.sub(r"\w+=", "", repr(manifold).lower())))
+    return Instance(name, manifold, list(manifold.retractions.values()))
 
 
 def curved_instances() -> list[Instance]:
     """Return instances of `Hyperbolic` and `Simplex`: a line, one point, some columns."""
     manifolds = [Hyperbolic(1), Hyperbolic(4), Hyperbolic(3, 5), Simplex(2), Simplex(5), Simplex(4, 3)]
-    return [_unnamed(manifold, dict(manifold.retractions)) for manifold in manifolds]
+    return [_unnamed(manifold) for manifold in manifolds]
 
 
 def grassmann_instances() -> list[Instance]:

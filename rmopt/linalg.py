@@ -1,21 +1,28 @@
 """Small dense linear algebra: thin factorisations of sums and products of tall matrices."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 
 __all__ = [
+    "cayley",
     "cosine",
+    "exp_differences",
     "factor_product",
     "gram_functions",
+    "horizontal",
     "leading_eigh",
     "leave_span",
+    "lyapunov",
     "orthonormalised",
     "positive_qr",
     "rank_one_pinv_update",
     "rotation",
+    "rotation_log",
     "sine",
+    "skew_form",
     "symmetric",
     "truncated_svd_of_product",
     "versine",
@@ -141,6 +148,58 @@ def rank_one_pinv_update(A: Array, A_pinv: Array, c: Array, d: Array) -> Array:
     return A_pinv + growth
 
 
+def lyapunov(W: Array, right: Array) -> Array:
+    """Return the symmetric L with L W + W L = R, for a positive definite W and a symmetric R.
+
+    Parameters
+    ----------
+    W, right : array, shape (..., d, d)
+    """
+    values, basis = np.linalg.eigh(W)
+    inner = (basis.mT @ right @ basis) / (values[..., :, None] + values[..., None, :])
+    return symmetric(basis @ inner @ basis.mT)
+
+
+def exp_differences(x: Array, order: int = 1) -> Array:
+    """Return the divided differences of the exponential between all pairs of numbers, or all triples.
+
+    They are the derivatives of the matrix exponential at a matrix with these eigenvalues (Higham 2008, chapter 3).
+    Each is exact to rounding, also for equal and for close numbers.
+
+    Parameters
+    ----------
+    x : array, shape (..., d)
+    order : 1 or 2
+
+    Returns
+    -------
+    array, shape (..., d, d) or (..., d, d, d)
+    """
+    if order == 1:
+        return _exp_difference(x[..., :, None], x[..., None, :])
+    triple = np.broadcast_arrays(x[..., :, None, None], x[..., None, :, None], x[..., None, None, :])
+    low, middle, high = np.sort(np.stack(triple), axis=0)
+    mean, wide = (low + middle + high) / 3.0, high - low > 1.0
+    parts = [np.where(wide, 0.0, one - mean) for one in (low, middle, high)]
+    # Close ones: the series, whose terms are complete homogeneous polynomials of the deviations from the mean.
+    powers, total = [np.ones_like(mean) for _ in parts], np.full_like(mean, 0.5)
+    factorial = 2.0
+    for n in range(1, 18):
+        below: Any = 0.0
+        for i, part in enumerate(parts):
+            below = powers[i] = below + part * powers[i]
+        factorial *= n + 2
+        total += powers[-1] / factorial
+    apart = (_exp_difference(middle, high) - _exp_difference(low, middle)) / np.where(wide, high - low, 1.0)
+    return np.where(wide, apart, np.exp(mean) * total)
+
+
+def _exp_difference(a: Array, b: Array) -> Array:
+    half = 0.5 * (a - b)
+    growth = np.divide(np.sinh(half), half, out=np.ones_like(half), where=half != 0.0)
+    return np.exp(0.5 * (a + b)) * growth
+
+
 def gram_functions(X: Array, *functions: Callable[[Array], Array]) -> list[Array]:
     """Return the k × k matrices f(XᵀX) for functions of the squared singular values of a tall X.
 
@@ -155,6 +214,21 @@ def gram_functions(X: Array, *functions: Callable[[Array], Array]) -> list[Array
     squares, V = np.linalg.eigh(X.mT @ X)
     squares = np.maximum(squares, 0.0)
     return [(V * function(squares)[..., None, :]) @ V.mT for function in functions]
+
+
+def horizontal(Y: Array, xi: Array) -> Array:
+    """Return the part of ξ that moves YYᵀ: ξ − Y Ω, with Ω YᵀY + YᵀY Ω = Yᵀξ − ξᵀY (Absil et al. 2009).
+
+    Parameters
+    ----------
+    Y, xi : array, shape (n, k)
+    """
+    skew = Y.T @ xi
+    values, vectors = np.linalg.eigh(Y.T @ Y)
+    turned = vectors.T @ (skew - skew.T) @ vectors
+    sums = values[:, None] + values
+    turned = np.divide(turned, sums, out=np.zeros_like(turned), where=sums > 1e-15 * values[-1])
+    return xi - Y @ (vectors @ turned @ vectors.T)
 
 
 def cosine(squares: Array) -> Array:
@@ -196,6 +270,59 @@ def rotation(skew: Array) -> Array:
     """
     even, odd = gram_functions(skew, cosine, sine)
     return even + skew @ odd
+
+
+def rotation_log(Q: Array) -> Array:
+    """Return the skew-symmetric logarithm of a rotation, from planes that it turns; exact at all angles.
+
+    Parameters
+    ----------
+    Q : array, shape (n, n)
+        Orthogonal, with determinant 1.
+    """
+    turned, planes = scipy.linalg.schur(Q)
+    below, cosines = np.diagonal(turned, -1), np.diagonal(turned)
+    angles = np.diag(np.where(below != 0.0, np.arctan2(below, cosines[:-1]), 0.0), -1)
+    # Half turns are pairs of −1 that may stand apart.
+    alone = np.append(below == 0.0, True) & np.append(True, below == 0.0) & (cosines < 0.0)
+    (halves,) = np.nonzero(alone)
+    angles[halves[1::2], halves[::2]] = np.pi
+    return planes @ (angles - angles.T) @ planes.T
+
+
+def cayley(skew: Array) -> Array:
+    """Return the rotation (I − K/2)⁻¹ (I + K/2), which is the exponential to second order.
+
+    Parameters
+    ----------
+    skew : array, shape (..., n, n)
+    """
+    identity, half = np.eye(skew.shape[-1]), 0.5 * skew
+    return np.linalg.solve(identity - half, identity + half)
+
+
+def skew_form(X: Array, xi: Array) -> tuple[Array, Array]:
+    """Return F = [X Q] and a skew-symmetric K with ξ = F K[:, :p], for a tangent vector ξ of frames at X.
+
+    What of ξ is orthogonal to X is Q R; where it has not full rank, rows of R are rounding, and their columns of Q
+    arbitrary.
+
+    Parameters
+    ----------
+    X : array, shape (..., n, p)
+        With orthonormal columns.
+    xi : array, shape (..., n, p)
+        With a skew-symmetric Xᵀξ.
+
+    Returns
+    -------
+    F : array, shape (..., n, p + min(n, p))
+    K : array, shape (..., p + min(n, p), p + min(n, p))
+    """
+    turn = X.mT @ xi
+    Q, R = np.linalg.qr(xi - X @ turn)
+    zero = np.zeros((*R.shape[:-2], R.shape[-2], R.shape[-2]))
+    return np.concatenate([X, Q], axis=-1), np.block([[turn, -R.mT], [R, zero]])
 
 
 def orthonormalised(U: Array) -> Array:

@@ -36,16 +36,16 @@ PAGES = Path(__file__).parents[1] / "docs" / "extend"
 
 RETRACTION = """
 from rmopt.checks import check_retraction
-from rmopt.catalogue import grassmann_instances
-from rmopt.retractions import Cayley
+from rmopt.catalogue import sphere_instances
+from rmopt.retractions import Stereographic
 found = [
     check
-    for one in grassmann_instances()
+    for one in sphere_instances()
     for retraction in one.retractions
-    if retraction == Cayley()
+    if retraction == Stereographic()
     for check in check_retraction(retraction, one.manifold)
 ]
-assert sum(check.name == "order 2" for check in found) == 3
+assert sum(check.name == "order 2" for check in found) == len(sphere_instances())
 assert all(found), found
 """
 

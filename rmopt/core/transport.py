@@ -94,7 +94,8 @@ class Isometric(Transport):
 class OfRetraction(Transport):
     """The derivative of the manifold's default retraction, by central differences.
 
-    The tangent vector that leads from the start to the end is the manifold's logarithm, so that it needs one.
+    The tangent vector that leads from the start to the end is the manifold's logarithm. Where that is not known it is
+    found step by step; between points so far apart that it is not, vectors are projected.
 
     Parameters
     ----------
@@ -109,11 +110,30 @@ class OfRetraction(Transport):
         length = manifold.norm(start, vector)
         if not length > 0.0:
             return manifold.zero_vector(end)
-        along, h = manifold.log(start, end), self.step / length
+        along = manifold.log(start, end) if manifold.knows("log") else _towards(manifold, start, end)
+        if along is None:
+            return ByProjection()(manifold, start, end, vector)
+        h = self.step / length
         ahead, behind = (
             manifold.embed_point(manifold.retraction(start, along + vector * sign)) for sign in (h, -h)
         )
         return manifold.projection(end, (ahead - behind) * (0.5 / h))
+
+
+def _towards(manifold: Any, start: Any, end: Any) -> Any:
+    """Return the tangent vector that the default retraction takes to the end, or None: the points are far apart."""
+    goal, along = manifold.embed_point(end), manifold.zero_vector(start)
+    for _ in range(100):
+        missing = goal - manifold.embed_point(manifold.retraction(start, along))
+        step = manifold.projection(start, missing)
+        along = along + step
+        length = manifold.norm(start, along)
+        # As exact as the difference is.
+        if manifold.norm(start, step) <= 1e-8 * length:
+            return along
+        if not length < 100.0 * manifold.typical_dist:
+            break
+    return None
 
 
 TRANSPORTS: dict[str, Transport] = {

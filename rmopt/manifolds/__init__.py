@@ -2,6 +2,7 @@
 
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.manifolds.curved import Hyperbolic, Simplex
+from rmopt.manifolds.elliptope import Elliptope
 from rmopt.manifolds.euclidean import Euclidean
 from rmopt.manifolds.factors import FixedRankFactors, PSDFactors
 from rmopt.manifolds.fixed_rank_embedded import FixedRankEmbedded
@@ -12,9 +13,11 @@ from rmopt.manifolds.product import Power, Product
 from rmopt.manifolds.psd_fixed_rank import PolarPSD, PSDFixedRank
 from rmopt.manifolds.sphere import Oblique, Sphere
 from rmopt.manifolds.stiefel import SpecialOrthogonal, Stiefel
+from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
 
 __all__ = [
     "ArrayManifold",
+    "Elliptope",
     "Euclidean",
     "FixedRankEmbedded",
     "FixedRankFactors",
@@ -31,5 +34,6 @@ __all__ = [
     "SpecialOrthogonal",
     "Sphere",
     "Stiefel",
+    "SymmetricPositiveDefinite",
     "frechet_mean",
 ]

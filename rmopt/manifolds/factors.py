@@ -12,7 +12,7 @@ from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import checked_rank
 from rmopt.core.product import LowRankFactors, Parts
 from rmopt.core.psd import PSDFactor, PSDPoint
-from rmopt.linalg import factor_product, symmetric
+from rmopt.linalg import factor_product, horizontal, symmetric
 from rmopt.manifolds.euclidean import Euclidean
 from rmopt.manifolds.product import Product
 from rmopt.renamed import renamed
@@ -60,12 +60,7 @@ class PSDFactors(Euclidean):
 
     def horizontal(self, point: Array, vector: Array) -> Array:
         """Return the part of ξ that moves YYᵀ: ξ − Y Ω, with Ω YᵀY + YᵀY Ω = Yᵀξ − ξᵀY (Absil et al. 2009)."""
-        gram, skew = point.T @ point, point.T @ vector
-        values, vectors = np.linalg.eigh(gram)
-        turned = vectors.T @ (skew - skew.T) @ vectors
-        sums = values[:, None] + values
-        turned = np.divide(turned, sums, out=np.zeros_like(turned), where=sums > 1e-15 * values[-1])
-        return vector - point @ (vectors @ turned @ vectors.T)
+        return horizontal(point, vector)
 
     def point_of(self, point: Array) -> PSDPoint:
         """Return W as a point of `PSDFixedRank`; its rank may be smaller than k."""

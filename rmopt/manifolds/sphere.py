@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -15,47 +16,17 @@ from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.retractions.arrays import SPHERE_RETRACTIONS, Normalisation
 
 
-class Sphere(ArrayManifold):
-    """The arrays of some shape whose Frobenius norm is 1: vectors, matrices or more.
-
-    Tangent vectors at X are the arrays ξ of the same shape with ⟨X, ξ⟩ = 0.
-
-    Parameters
-    ----------
-    *shape : int
-        ``Sphere(n)`` holds vectors, ``Sphere(n, m)`` matrices.
-    retraction : Retraction or str, optional
-        The default retraction; `Normalisation` unless given.
-
-    Raises
-    ------
-    InvalidInputError
-        For fewer than two entries.
-    """
+class UnitLength(ArrayManifold):
+    """Arrays that have length 1, or whose parts have, by inner products that a subclass tells."""
 
     default_retraction: Retraction = Normalisation()
     # Parallel transport takes longer, and saves no iterations.
     default_transport: Transport = ByProjection()
     retractions = SPHERE_RETRACTIONS
 
-    def __init__(self, *shape: int, retraction: Retraction | str | None = None) -> None:
-        self.shape = tuple(integer("a size", size, 1) for size in shape)
-        if self.dim < 1:
-            raise InvalidInputError(f"{self} has no directions to go; let vectors have two or more entries.")
-        self.default_retraction = self.fitting(retraction)
-
-    @property
-    def dim(self) -> int:
-        return int(np.prod(self.shape)) - 1
-
-    @property
-    def typical_dist(self) -> float:
-        """Scale of the manifold: its diameter."""
-        return float(np.pi)
-
+    @abstractmethod
     def products(self, a: Array, b: Array) -> Any:
-        """Return the inner product of two arrays; on a product of spheres a row of them."""
-        return np.vdot(a, b)
+        """Return the inner product of two arrays; on a product of spheres an array of them."""
 
     def normalised(self, array: Array) -> Array:
         """Divide an array by its length, in place, and return it."""
@@ -75,12 +46,59 @@ class Sphere(ArrayManifold):
         bend = tangent_vector * self.products(point, dense(euclidean_gradient))
         return self.projection(point, np.subtract(dense(euclidean_hessian), bend, out=bend))
 
-    # Geodesics
-
     def exp(self, point: Array, tangent_vector: Array) -> Array:
         """Follow the great circle."""
         angle = self.products(tangent_vector, tangent_vector) ** 0.5
         return self.normalised(point * np.cos(angle) + tangent_vector * np.sinc(angle / np.pi))
+
+    # Points
+
+    def refusal(self, point: Array) -> str | None:
+        error = float(np.abs(self.products(point, point) ** 0.5 - 1.0).max())
+        return f"its length differs from 1 by {error:.1e}; divide by it" if error > 1e-10 else None
+
+    def random_point(self, rng: np.random.Generator | None = None) -> Array:
+        """Return a uniformly distributed point."""
+        return self.normalised(np.random.default_rng(rng).standard_normal(self.shape))
+
+
+class Sphere(UnitLength):
+    """The arrays of some shape whose Frobenius norm is 1: vectors, matrices or more.
+
+    Tangent vectors at X are the arrays ξ of the same shape with ⟨X, ξ⟩ = 0.
+
+    Parameters
+    ----------
+    *shape : int
+        ``Sphere(n)`` holds vectors, ``Sphere(n, m)`` matrices.
+    retraction : Retraction or str, optional
+        The default retraction; `Normalisation` unless given.
+
+    Raises
+    ------
+    InvalidInputError
+        For fewer than two entries.
+    """
+
+    def __init__(self, *shape: int, retraction: Retraction | str | None = None) -> None:
+        self.shape = tuple(integer("a size", size, 1) for size in shape)
+        if self.dim < 1:
+            raise InvalidInputError(f"{self} has no directions to go; let vectors have two or more entries.")
+        self.default_retraction = self.fitting(retraction)
+
+    @property
+    def dim(self) -> int:
+        return int(np.prod(self.shape)) - 1
+
+    @property
+    def typical_dist(self) -> float:
+        """Scale of the manifold: its diameter."""
+        return float(np.pi)
+
+    def products(self, a: Array, b: Array) -> Any:
+        return np.vdot(a, b)
+
+    # Geodesics
 
     def log(self, point_a: Array, point_b: Array) -> Array:
         """Return the initial velocity of the shortest great circle; between opposite points one of many."""
@@ -107,16 +125,6 @@ class Sphere(ArrayManifold):
     def _angles(self, point_a: Array, point_b: Array) -> Any:
         apart, middle = point_a - point_b, point_a + point_b
         return 2.0 * np.arctan2(self.products(apart, apart) ** 0.5, self.products(middle, middle) ** 0.5)
-
-    # Points
-
-    def refusal(self, point: Array) -> str | None:
-        error = float(np.abs(self.products(point, point) ** 0.5 - 1.0).max())
-        return f"its length differs from 1 by {error:.1e}; divide by it" if error > 1e-10 else None
-
-    def random_point(self, rng: np.random.Generator | None = None) -> Array:
-        """Return a uniformly distributed point."""
-        return self.normalised(np.random.default_rng(rng).standard_normal(self.shape))
 
 
 class Oblique(Sphere):

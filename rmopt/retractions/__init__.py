@@ -1,10 +1,13 @@
 """Ways to move from a point along a tangent vector."""
 
 from rmopt.retractions.arrays import (
+    CANONICAL_RETRACTIONS,
     FRAME_RETRACTIONS,
     HYPERBOLIC_RETRACTIONS,
     SIMPLEX_RETRACTIONS,
     SPHERE_RETRACTIONS,
+    CanonicalCayley,
+    Cayley,
     FrameQR,
     MultiplicativeWeights,
     Normalisation,
@@ -24,12 +27,14 @@ from rmopt.retractions.positive_definite import (
     POSITIVE_DEFINITE_RETRACTIONS,
     Additive,
     AffineExponential,
+    Congruence,
     SchurExponential,
     SecondOrderPD,
 )
 from rmopt.retractions.product import Componentwise
 
 __all__ = [
+    "CANONICAL_RETRACTIONS",
     "FIXED_RANK_RETRACTIONS",
     "FRAME_RETRACTIONS",
     "GRASSMANN_RETRACTIONS",
@@ -41,7 +46,10 @@ __all__ = [
     "SPHERE_RETRACTIONS",
     "Additive",
     "AffineExponential",
+    "CanonicalCayley",
+    "Cayley",
     "Componentwise",
+    "Congruence",
     "Exponential",
     "FrameQR",
     "MetricProjection",

@@ -8,6 +8,7 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.retraction import Retraction
+from rmopt.linalg import cayley, orthonormalised, skew_form
 from rmopt.retractions.grassmann import QR, Exponential, Polar
 
 
@@ -28,6 +29,28 @@ class FrameQR(QR):
     """`QR` for frames: where the columns themselves count, and not only what they span, it is of first order."""
 
     order = 1
+
+
+class Cayley(Retraction):
+    """R(ξ) = (I − W/2)⁻¹ (I + W/2) X with the skew-symmetric W of rank 2p and ξ = W X (Wen and Yin 2013).
+
+    It is that of the canonical metric, as `CanonicalCayley` of second order. No rotation is ever by π: X and −X are
+    never joined.
+    """
+
+    order = 1
+    name = "cayley"
+    point_type = np.ndarray
+
+    def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
+        frame, core = skew_form(point, t * tangent)
+        return orthonormalised(frame @ cayley(core)[..., : point.shape[-1]])
+
+
+class CanonicalCayley(Cayley):
+    """`Cayley` where the metric of frames is the canonical one: there it is of second order."""
+
+    order = 2
 
 
 class MultiplicativeWeights(Retraction):
@@ -51,5 +74,8 @@ SIMPLEX_RETRACTIONS: dict[str, Retraction] = {
     retraction.name: retraction for retraction in (MultiplicativeWeights(), Exponential())
 }
 FRAME_RETRACTIONS: dict[str, Retraction] = {
-    retraction.name: retraction for retraction in (Polar(), FrameQR(), Exponential())
+    retraction.name: retraction for retraction in (Polar(), FrameQR(), Exponential(), Cayley())
+}
+CANONICAL_RETRACTIONS: dict[str, Retraction] = {
+    retraction.name: retraction for retraction in (CanonicalCayley(), FrameQR(), Exponential())
 }

@@ -16,7 +16,7 @@ from rmopt.core.manifold import HasStepBound
 from rmopt.core.retraction import Retraction
 from rmopt.core.row_column import RowColumn
 from rmopt.kernels import row_column
-from rmopt.linalg import symmetric
+from rmopt.linalg import lyapunov, symmetric
 
 
 class Additive(Retraction):
@@ -89,6 +89,21 @@ class SecondOrderPD(Retraction):
         return symmetric(tangent + t * (tangent @ _solve(point, tangent)))
 
 
+class Congruence(Retraction):
+    """R(ξ) = (I + L) W (I + L) with L W + W L = ξ: the geodesics of the Bures–Wasserstein metric.
+
+    Where these meet a singular matrix and end, it goes on behind.
+    """
+
+    order = 2
+    name = "congruence"
+    point_type = np.ndarray
+
+    def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
+        moved = t * lyapunov(point, tangent) + np.eye(point.shape[-1])
+        return symmetric(moved @ point @ moved)
+
+
 class SchurExponential(Retraction):
     """Moves a row and column linearly and its Schur complement multiplicatively.
 
@@ -150,6 +165,8 @@ class SchurExponential(Retraction):
 
 
 def _solve(point: Array, tangent: Array) -> Array:
+    if point.ndim > 2:
+        return np.linalg.solve(point, tangent)
     return cho_solve(cho_factor(point), tangent)
 
 

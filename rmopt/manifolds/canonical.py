@@ -1,0 +1,107 @@
+"""The canonical metric of frames, ‖ξ‖² − ½ ‖Xᵀξ‖²: what differs from the metric of the space around."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.core.errors import MissingCapabilityError
+from rmopt.linalg import cayley, rotation, rotation_log, skew_form, symmetric
+
+# Steps towards a geodesic: three for near points, some dozens at 0.8 π.
+MAX_STEPS = 500
+
+
+def gradient(X: Array, G: Array) -> Array:
+    """Return the gradient for a Euclidean one: G − X GᵀX.
+
+    Parameters
+    ----------
+    X, G : array, shape (..., n, p)
+    """
+    return G - X @ (G.mT @ X)
+
+
+def hessian(X: Array, G: Array, H: Array, xi: Array) -> Array:
+    """Return the derivative of the gradient along ξ (Edelman, Arias and Smith 1998, section 2.4.5).
+
+    Parameters
+    ----------
+    X, G, H, xi : array, shape (..., n, p)
+        A point, the Euclidean gradient, its derivative along a tangent vector, and this vector.
+    """
+    bent = symmetric(X.mT @ G)
+    outside = xi - X @ (X.mT @ xi)
+    return gradient(X, H + 0.5 * (X @ (xi.mT @ G) + G @ (xi.mT @ X)) - outside @ bent)
+
+
+def log(X: Array, Y: Array) -> Array:
+    """Return the initial velocity of a geodesic from X to Y (Zimmermann 2017; Zimmermann and Hüper 2022, section 3).
+
+    In the space of X and Y a rotation that leads from X to Y is wanted whose logarithm is [[A, −Bᵀ], [B, 0]]. It is
+    free in how it turns what is orthogonal to X, by which the last block C is brought to zero.
+
+    Parameters
+    ----------
+    X, Y : array, shape (n, p)
+
+    Raises
+    ------
+    MissingCapabilityError
+        When C stays: the points are far apart. And for square matrices of which one is no rotation of the other.
+    """
+    n, p = X.shape
+    M = X.T @ Y
+    Q = np.linalg.qr(np.hstack([X, Y - X @ M]))[0][:, p:]
+    V = np.vstack([M, Q.T @ Y])
+    V = np.hstack([V, np.linalg.qr(V, mode="complete")[0][:, p:]])
+    # The nearest to the identity in its last block, for a start.
+    left, _, right = np.linalg.svd(V[p:, p:])
+    V[:, p:] = V[:, p:] @ right.T
+    if np.linalg.det(V) * np.linalg.det(left) < 0.0:
+        if n == p:
+            raise MissingCapabilityError(
+                "no geodesic leads from one point to the other: one of the square matrices has determinant 1, "
+                "the other −1. Take points of the same determinant."
+            )
+        V[:, -1] *= -1.0
+    V[:, p:] = V[:, p:] @ left.T
+    for _ in range(MAX_STEPS):
+        generator = rotation_log(V)
+        B, C = generator[p:, :p], generator[p:, p:]
+        if np.linalg.norm(C) <= 1e-13:
+            return X @ generator[:p, :p] + Q @ B
+        # To third order in B the block C moves by S Γ + Γ S with S = BBᵀ/12 − I/2, which far off is no guide.
+        squares, vectors = np.linalg.eigh(B @ B.T)
+        pull = np.maximum(0.5 - squares / 12.0, 0.02)
+        turn = vectors @ ((vectors.T @ C @ vectors) / (pull[:, None] + pull)) @ vectors.T
+        V[:, p:] = V[:, p:] @ rotation(0.5 * (turn.T - turn))
+    raise MissingCapabilityError(
+        f"no geodesic was found between two frames in {MAX_STEPS} steps: they are about π or more apart. Use a "
+        "solver that needs no logarithm, or points that are closer."
+    )
+
+
+def transport(X: Array, Y: Array, xi: Array) -> Array:
+    """Carry a tangent vector from X to Y by the rotation of all space that is the Cayley transform between them.
+
+    Parameters
+    ----------
+    X, Y, xi : array, shape (..., n, p)
+
+    Raises
+    ------
+    MissingCapabilityError
+        When none leads from X to Y, as to −X, or to a square matrix of another determinant.
+    """
+    M, identity = X.mT @ Y, np.eye(X.shape[-1])
+    try:
+        inverse = np.linalg.inv(identity + M)
+    except np.linalg.LinAlgError:
+        raise MissingCapabilityError(
+            "no Cayley transform leads from one point to the other, for I + XᵀY is singular: they are too far apart. "
+            "Take shorter steps, or transport='projection'."
+        ) from None
+    turn = X @ (inverse.mT @ (M - M.mT) @ inverse) + (Y - X @ M) @ inverse
+    frame, core = skew_form(X, 2.0 * turn)
+    return xi + frame @ ((cayley(core) - np.eye(core.shape[-1])) @ (frame.mT @ xi))

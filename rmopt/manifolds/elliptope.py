@@ -1,0 +1,78 @@
+"""Correlation matrices of low rank, by factors with rows of length 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Ambient, Array
+from rmopt.core.arguments import integer
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.retraction import Retraction
+from rmopt.linalg import horizontal
+from rmopt.manifolds.sphere import UnitLength
+
+
+class Elliptope(UnitLength):
+    """The n × n correlation matrices W = YYᵀ of rank k, as in max-cut, by n × k factors Y with rows of length 1.
+
+    Y stands for the same W as Y O for every orthogonal O. A tangent vector is a horizontal array ξ: its rows are
+    orthogonal to those of Y, and Yᵀξ is symmetric, so that no part of it turns Y alone; the metric is tr(ξᵀη)
+    (Journée et al. 2010; Grubišić and Pietersz 2007). Geodesics are great circles in each row; of distances no closed
+    form is known. A cost must be a function of YYᵀ: parts of a gradient that turn Y are dropped.
+
+    Where the solution has a smaller rank than k, as that of a relaxation has, the quotient has a corner there. Runs
+    end there all the same; on the spheres without the quotient, ``Oblique(k, n)`` for Yᵀ, each step takes less time.
+
+    Parameters
+    ----------
+    n, k : int
+        Numbers of rows and columns of the factors, 2 ≤ k ≤ n.
+    retraction : Retraction or str, optional
+        The default retraction; `Normalisation` unless given.
+
+    Raises
+    ------
+    InvalidInputError
+        For one column or more columns than rows.
+
+    Examples
+    --------
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.solvers import TrustRegions
+    >>> target = np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.9], [0.1, 0.9, 1.0]])
+    >>> @autograd_cost
+    ... def error(Y):
+    ...     return ((Y @ Y.T - target) ** 2).sum()
+    >>> result = TrustRegions(tol=1e-9).run(Problem(Elliptope(3, 2), error), random_state=0)
+    >>> nearest = result.point @ result.point.T
+    >>> result.converged, round(float(np.linalg.eigvalsh(nearest)[0]), 10) == 0.0
+    (True, True)
+    """
+
+    def __init__(self, n: int, k: int, retraction: Retraction | str | None = None) -> None:
+        self.shape = (integer("n", n, 1), integer("k", k, 1))
+        if not 2 <= k <= n:
+            raise InvalidInputError(f"Elliptope needs 2 ≤ k ≤ n, got n = {n}, k = {k}; choose another k.")
+        self.default_retraction = self.fitting(retraction)
+
+    @property
+    def dim(self) -> int:
+        n, k = self.shape
+        return n * (k - 1) - k * (k - 1) // 2
+
+    def products(self, a: Array, b: Array) -> Any:
+        return np.einsum("ij,ij->i", a, b)[:, None]
+
+    def projection(self, point: Array, ambient: Ambient) -> Array:
+        return horizontal(point, super().projection(point, ambient))
+
+    def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
+        """Carry a tangent vector by projection, turned as the end is turned against the start."""
+        left, _, right = np.linalg.svd(point_a.T @ point_b)
+        return self.projection(point_b, tangent_vector_a @ (left @ right))
+
+    def to_dense(self, point: Array) -> Array:
+        """Return W as an n × n array; for small matrices and tests."""
+        return point @ point.T

@@ -1,0 +1,224 @@
+"""Three metrics of positive definite matrices: against pymanopt, scipy's matrix functions, and closed forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pymanopt.manifolds as foreign
+import pytest
+import scipy.linalg
+from tabled import each_row
+
+from rmopt import InvalidInputError, Problem
+from rmopt.checks import check_hessian
+from rmopt.core import Cost
+from rmopt.linalg import exp_differences, symmetric
+from rmopt.manifolds import PositiveDefinite, SymmetricPositiveDefinite, frechet_mean
+from rmopt.solvers import LBFGS, TrustRegions
+
+Array = np.ndarray
+METRICS = ("affine-invariant", "log-euclidean", "bures-wasserstein")
+EVERY = [SymmetricPositiveDefinite(d, k, metric) for metric in METRICS for d, k in ((1, 1), (4, 1), (3, 5))]
+
+
+def drawn(
+    manifold: Any, length: float = 0.3, seed: int = 0
+) -> tuple[Array, Array, Array, np.random.Generator]:
+    rng = np.random.default_rng(seed)
+    x, y = (manifold.random_point(rng) for _ in range(2))
+    return x, y, length * manifold.random_tangent_vector(x, rng), rng
+
+
+@each_row("k", [1, 4])
+def test_the_affine_invariant_metric_is_that_of_pymanopt(k: int) -> None:
+    ours, theirs = SymmetricPositiveDefinite(5, k), foreign.SymmetricPositiveDefinite(5, k=k)
+    A, B, a, rng = drawn(ours)
+    b = ours.random_tangent_vector(A, rng)
+    G, H = symmetric(rng.standard_normal((2, *ours.shape)))
+    assert ours.dim == theirs.dim
+    for method, arguments in {
+        "exp": (A, a), "log": (A, B), "dist": (A, B), "inner_product": (A, a, b), "retraction": (A, a),
+        "euclidean_to_riemannian_gradient": (A, G), "euclidean_to_riemannian_hessian": (A, G, H, a),
+    }.items():  # fmt: skip
+        found, wanted = (getattr(manifold, method)(*arguments) for manifold in (ours, theirs))
+        np.testing.assert_allclose(found, wanted, atol=1e-12, err_msg=method)
+
+
+def test_rows_and_columns_are_of_the_same_geometry() -> None:
+    whole, blocks = SymmetricPositiveDefinite(5), PositiveDefinite(5)
+    A, B, a, _ = drawn(whole)
+    for method, arguments in {"exp": (A, a), "log": (A, B), "dist": (A, B), "transport": (A, B, a)}.items():
+        np.testing.assert_array_equal(getattr(whole, method)(*arguments), getattr(blocks, method)(*arguments))
+
+
+def test_the_log_euclidean_metric_is_that_of_the_logarithm() -> None:
+    manifold = SymmetricPositiveDefinite(4, metric="log-euclidean")
+    A, B, xi, rng = drawn(manifold)
+    eta = manifold.random_tangent_vector(A, rng)
+    S = scipy.linalg.logm(A)
+
+    def slope(vector: Array) -> Array:
+        """Return the derivative of the logarithm, by solving for what the exponential takes to the vector."""
+        basis = np.eye(16).reshape(16, 4, 4)
+        images = np.array([scipy.linalg.expm_frechet(S, one, compute_expm=False).ravel() for one in basis])
+        return np.linalg.solve(images.T, vector.ravel()).reshape(4, 4)
+
+    np.testing.assert_allclose(manifold.inner_product(A, xi, eta), np.vdot(slope(xi), slope(eta)), rtol=1e-12)
+    np.testing.assert_allclose(manifold.exp(A, xi), scipy.linalg.expm(S + slope(xi)), atol=1e-13)
+    apart = scipy.linalg.logm(B) - S
+    np.testing.assert_allclose(slope(manifold.log(A, B)), apart, atol=1e-12)
+    np.testing.assert_allclose(manifold.dist(A, B), np.linalg.norm(apart), rtol=1e-12)
+
+
+def test_the_bures_wasserstein_distance_is_that_of_normal_distributions() -> None:
+    manifold = SymmetricPositiveDefinite(4, metric="bures-wasserstein")
+    A, B, xi, rng = drawn(manifold)
+    root = scipy.linalg.sqrtm(A)
+    square = np.trace(A + B) - 2.0 * np.trace(scipy.linalg.sqrtm(root @ B @ root))
+    np.testing.assert_allclose(manifold.dist(A, B) ** 2, square, rtol=1e-10)
+    L = scipy.linalg.solve_continuous_lyapunov(A, xi)
+    eta = manifold.random_tangent_vector(A, rng)
+    np.testing.assert_allclose(manifold.inner_product(A, xi, eta), 0.5 * np.vdot(L, eta), rtol=1e-12)
+    # The length of the curve between them, by many chords.
+    v, times = manifold.log(A, B), np.linspace(0.0, 1.0, 200)
+    points = [manifold.exp(A, t * v) for t in times]
+    length = sum(
+        manifold.norm(symmetric(0.5 * (one + other)), other - one)
+        for one, other in zip(points, points[1:], strict=False)
+    )
+    np.testing.assert_allclose(length, manifold.dist(A, B), rtol=1e-4)
+
+
+def test_geodesics_of_optimal_transport_end_at_singular_matrices_and_say_so() -> None:
+    manifold = SymmetricPositiveDefinite(2, metric="bures-wasserstein")
+    # (1 − t)² I: at t = 1 it is zero, and goes on growing.
+    shrink = -2.0 * np.eye(2)
+    np.testing.assert_allclose(manifold.exp(np.eye(2), 0.9 * shrink), 0.01 * np.eye(2), rtol=1e-12)
+    with pytest.raises(
+        InvalidInputError, match=r"singular matrix after 0\.5 of the tangent vector.*congruence"
+    ):
+        manifold.exp(np.eye(2), 2.0 * shrink)
+    np.testing.assert_allclose(manifold.retraction(np.eye(2), 1.5 * shrink), 0.25 * np.eye(2), rtol=1e-12)
+    for metric in METRICS[:2]:
+        far = SymmetricPositiveDefinite(2, metric=metric).exp(np.eye(2), 2.0 * shrink)
+        np.testing.assert_allclose(far, np.exp(-4.0) * np.eye(2), rtol=1e-12)
+
+
+@each_row("manifold", EVERY)
+def test_transport_keeps_lengths_and_angles(manifold: Any) -> None:
+    A, B, a, rng = drawn(manifold)
+    b = manifold.random_tangent_vector(A, rng)
+    moved = [manifold.transport(A, B, vector) for vector in (a, b)]
+    np.testing.assert_allclose(manifold.inner_product(B, *moved), manifold.inner_product(A, a, b), atol=1e-13)
+    if manifold.metric != "bures-wasserstein":
+        # Parallel: the velocity of a geodesic stays one.
+        back = -manifold.transport(A, B, manifold.log(A, B))
+        np.testing.assert_allclose(back, manifold.log(B, A), atol=1e-12)
+
+
+@each_row("metric", METRICS)
+def test_batches_are_many_single_matrices(metric: str) -> None:
+    batch, single = SymmetricPositiveDefinite(3, 5, metric), SymmetricPositiveDefinite(3, metric=metric)
+    A, B, a, rng = drawn(batch)
+    G, H = rng.standard_normal((2, *batch.shape))
+    rows = range(5)
+    for method, arguments in {
+        "exp": (A, a), "log": (A, B), "transport": (A, B, a), "pair_mean": (A, B), "retraction": (A, a),
+        "euclidean_to_riemannian_gradient": (A, G), "euclidean_to_riemannian_hessian": (A, G, H, a),
+    }.items():  # fmt: skip
+        wanted = [getattr(single, method)(*(argument[i] for argument in arguments)) for i in rows]
+        np.testing.assert_allclose(getattr(batch, method)(*arguments), wanted, atol=1e-12, err_msg=method)
+    np.testing.assert_allclose(batch.dist(A, B), np.linalg.norm([single.dist(A[i], B[i]) for i in rows]))
+    np.testing.assert_allclose(
+        batch.inner_product(A, a, B), sum(single.inner_product(A[i], a[i], B[i]) for i in rows)
+    )
+
+
+class Curved(Cost):
+    """A function of every entry, with a Hessian that is not constant."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.A, self.B = np.random.default_rng(4).standard_normal((2, *shape))
+
+    def value(self, point: Array) -> float:
+        return float(np.vdot(self.A, point) + np.vdot(self.B, point**3) / 6.0)
+
+    def gradient(self, point: Array) -> Array:
+        return self.A + 0.5 * self.B * point**2
+
+    def hessian(self, point: Array, direction: Array) -> Array:
+        return self.B * point * direction
+
+
+@each_row("manifold", EVERY)
+def test_hessians_are_second_derivatives(manifold: Any) -> None:
+    for seed in range(3):
+        checks = check_hessian(Problem(manifold, Curved(manifold.shape)), seed)
+        assert all(checks), checks
+
+
+class ToTarget(Cost):
+    """tr(T⁻¹W) − log det W, least at T."""
+
+    T = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.2], [0.0, 0.2, 0.5]])
+
+    def value(self, point: Array) -> float:
+        return float(np.trace(np.linalg.solve(self.T, point)) - np.linalg.slogdet(point)[1])
+
+    def gradient(self, point: Array) -> Array:
+        return np.linalg.inv(self.T) - np.linalg.inv(point)
+
+    def hessian(self, point: Array, direction: Array) -> Array:
+        inverse = np.linalg.inv(point)
+        return inverse @ direction @ inverse
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_solvers_find_the_minimum_with_every_metric_and_retraction(metric: str) -> None:
+    manifold = SymmetricPositiveDefinite(3, metric=metric)
+    for retraction in manifold.retractions:
+        for solver in (TrustRegions(tol=1e-10), LBFGS(tol=1e-8)):
+            result = solver.run(Problem(manifold.using(retraction), ToTarget()), random_state=0)
+            np.testing.assert_allclose(result.point, ToTarget.T, atol=1e-6)
+
+
+def test_means_are_those_of_their_metric() -> None:
+    rng = np.random.default_rng(5)
+    points = [SymmetricPositiveDefinite(3).random_point(rng) for _ in range(6)]
+    logarithms = np.mean([scipy.linalg.logm(point) for point in points], axis=0)
+    found = frechet_mean(SymmetricPositiveDefinite(3, metric="log-euclidean"), points)
+    np.testing.assert_allclose(found, scipy.linalg.expm(logarithms), atol=1e-8)
+    # The barycentre of Agueh and Carlier (2011) is where these roots average to it.
+    mean = frechet_mean(SymmetricPositiveDefinite(3, metric="bures-wasserstein"), points)
+    root = scipy.linalg.sqrtm(mean)
+    roots = np.mean([scipy.linalg.sqrtm(root @ point @ root) for point in points], axis=0)
+    np.testing.assert_allclose(mean, roots, atol=1e-7)
+
+
+@pytest.mark.parametrize("gap", [0.0, 1e-9, 1e-3, 0.9, 1.1, 30.0])
+def test_divided_differences_are_exact_at_every_gap(gap: float) -> None:
+    x = np.array([0.3, 0.3 + gap, 0.3 - 0.4 * gap])
+    once, twice = exp_differences(x), exp_differences(x, order=2)
+    for i in range(3):
+        for j in range(3):
+            for k in range(3):
+                # Opitz: the corners of exponentials of bidiagonal matrices.
+                corner = scipy.linalg.expm(np.diag(x[[i, j, k]]) + np.diag(np.ones(2), 1))
+                np.testing.assert_allclose(once[i, j], corner[0, 1], rtol=1e-12)
+                np.testing.assert_allclose(twice[i, j, k], corner[0, 2], rtol=1e-11)
+
+
+def test_bad_sizes_points_and_metrics_are_named() -> None:
+    with pytest.raises(InvalidInputError, match="metric = 'flat'"):
+        SymmetricPositiveDefinite(3, metric="flat")
+    with pytest.raises(InvalidInputError, match="k = 0"):
+        SymmetricPositiveDefinite(3, k=0)
+    with pytest.raises(InvalidInputError, match="retraction"):
+        SymmetricPositiveDefinite(3, metric="log-euclidean", retraction="congruence")
+    manifold = SymmetricPositiveDefinite(2, 2)
+    two = np.array([np.eye(2), [[1.0, 2.0], [2.0, 1.0]]])
+    assert "least eigenvalue is -1" in str(manifold.check_point(two))
+    for metric in METRICS:
+        with pytest.raises(InvalidInputError, match="not positive definite"):
+            SymmetricPositiveDefinite(2, metric=metric).log(two[1], two[0])
