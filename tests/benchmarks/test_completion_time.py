@@ -155,9 +155,9 @@ def movielens(share: float) -> list[dict[str, Any]]:
     train, test = bundle.table(~hidden), bundle.table(hidden)
     rows = []
     for make, lam, options in (
-        (RTRMC, 0.005, {"max_iterations": 12}),
-        (RCGMC, 0.005, {"max_iterations": 20}),
-        (RCGMC, 0.03, {"max_iterations": 6, "bias": True}),
+        (RTRMC, 0.005, {"max_iter": 12}),
+        (RCGMC, 0.005, {"max_iter": 20}),
+        (RCGMC, 0.03, {"max_iter": 6, "bias": True}),
     ):
         model = make(10, lam=lam, limits=bundle.limits, random_state=0, **options)
         seconds, _ = median(partial(model.fit, train))
@@ -165,7 +165,7 @@ def movielens(share: float) -> list[dict[str, Any]]:
             {
                 "held out": f"{share:.0%}",
                 "method": make.__name__ + (", with effects" if "bias" in options else ""),
-                "iterations": options["max_iterations"],
+                "iterations": options["max_iter"],
                 "seconds": seconds,
                 "RMSE": f"{model.rmse(test):.4f}",
             }

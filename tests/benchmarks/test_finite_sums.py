@@ -92,7 +92,7 @@ def methods(unit: float, steps: int) -> dict[str, list[tuple[Any, float]]]:
     sizes = [unit * share for share in (0.03, 0.1, 0.3)]
     falling = [InverseTime(a, b) for a in (sizes[-1], unit) for b in (1e-3, 1e-2)]
     falling += [Cosine(a, MOST * steps) for a in (sizes[-1], unit)]
-    budget = {"n_steps": MOST * steps, "batch_size": BATCH}
+    budget = {"max_iter": MOST * steps, "batch_size": BATCH}
     return {
         "SGD": [(SGD(rule, engine="reference", **budget), BATCH) for rule in falling],
         "SGD, averaged": [(SGD(eta, average=5 * steps, **budget), BATCH) for eta in sizes],
@@ -117,6 +117,8 @@ def compared(name: str) -> list[dict[str, Any]]:
     start = problem.manifold.random_point(np.random.default_rng(5))
     above = problem.value(start) - best
 
+    # Steps that are too long lead beyond the largest number.
+    @np.errstate(all="ignore")
     def reached(solver: Any, width: float) -> tuple[float, float]:
         recorder = Recorder({"gap": lambda x: (problem.value(x) - best) / above}, at=range(0, 10**6, 20))
         try:
