@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -259,25 +259,23 @@ class DirectedEngine(Engine):
     @np.errstate(all="ignore")
     def advance(self, state: DirectedState, schedule: Array, etas: Array) -> DirectedState:
         schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
-        look, manifold = self._look, self.manifold
+        look, manifold, rule = self._look, self.manifold, self.rule
+        point, memory, average, averaged, steps, updates = vars(state).values()
         for terms, eta in zip(schedule, etas, strict=True):
-            direction, memory = self.rule.direction(look, state.point, terms, state.memory, state.steps)
-            length = manifold.norm(state.point, direction)
+            direction, memory = rule.direction(look, point, terms, memory, steps)
+            length = manifold.norm(point, direction)
             if not np.isfinite(length):
-                raise diverged(state.steps, eta)
-            state = replace(state, memory=memory, steps=state.steps + 1)
+                raise diverged(steps, eta)
+            steps += 1
             if length > 0.0:
-                point = self.retraction(manifold, state.point, direction, -eta)
-                memory = self.rule.carried(look, state.point, point, memory)
-                state = replace(state, point=point, memory=memory, updates=state.updates + 1)
-            if self._towards is not None and state.steps > (self.average_from or 0):
-                aside, count = self._towards(state.average, state.point), state.averaged + 1
+                start, point = point, self.retraction(manifold, point, direction, -eta)
+                memory, updates = rule.carried(look, start, point, memory), updates + 1
+            if self._towards is not None and steps > (self.average_from or 0):
+                averaged += 1
+                aside = self._towards(average, point) * (1.0 / averaged)
                 # The first point is their mean.
-                average = (
-                    state.point if count == 1 else manifold.retraction(state.average, aside * (1.0 / count))
-                )
-                state = replace(state, average=average, averaged=count)
-        return state
+                average = point if averaged == 1 else manifold.retraction(average, aside)
+        return DirectedState(point, memory, average, averaged, steps, updates)
 
     def dump(self, state: DirectedState) -> Any:
         return state.average if state.averaged else state.point

@@ -14,7 +14,7 @@ from rmopt.engines.coordinate import CoordinateDescentEngine
 from rmopt.renamed import renamed
 from rmopt.solvers.samplers import Cyclic, GaussSouthwell, Sampler, ShuffledEpochs, Uniform, as_order
 from rmopt.solvers.scheduled import Schedule, ScheduledSolver
-from rmopt.solvers.step_sizes import ExactLineSearch, StepSize, as_step_size, watched
+from rmopt.solvers.step_sizes import ExactLineSearch, StepSize, as_step_size
 from rmopt.solvers.stop import Converged
 
 ORDERS: dict[str, Callable[[int], Sampler]] = {
@@ -82,9 +82,6 @@ class CoordinateDescent(ScheduledSolver):
     def sampler_for(self, problem: Problem) -> Sampler:
         n_blocks: int = problem.manifold.n_blocks  # type: ignore[attr-defined]
         return ORDERS[self.order](n_blocks) if isinstance(self.order, str) else self.order
-
-    def step_size_rule(self) -> StepSize:
-        return watched(self.step_size)
 
     def check_every(self, problem: Problem) -> int | None:
         """Return the number of steps of a pass, after which the residual is looked at."""

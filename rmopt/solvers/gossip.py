@@ -21,7 +21,7 @@ from rmopt.manifolds import Power
 from rmopt.renamed import renamed
 from rmopt.solvers.samplers import Sampler, Uniform, as_order
 from rmopt.solvers.scheduled import ScheduledSolver
-from rmopt.solvers.step_sizes import StepSize, as_step_size, watched
+from rmopt.solvers.step_sizes import StepSize, as_step_size
 
 CLOCKS = ("shared", "own")
 
@@ -148,6 +148,3 @@ class Gossip(ScheduledSolver):
     def sampler_for(self, problem: Problem) -> Sampler:
         graph: Graph = problem.cost.graph  # type: ignore[attr-defined]
         return ORDERS[self.order](graph) if isinstance(self.order, str) else self.order
-
-    def step_size_rule(self) -> StepSize:
-        return watched(self.step_size)

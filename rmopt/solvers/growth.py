@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from rmopt.core.arguments import integer
+from rmopt.core.arguments import CheckedValue, bounded, integer
 from rmopt.engines.rank_incremental import Growth as Growth
 from rmopt.renamed import former_names
 
 
 @dataclass(frozen=True)
-class Doubling:
+class Doubling(CheckedValue):
     """Twice as many as the round before: 1, 2, 4, … (Mirzazadeh et al. 2015, Algorithm 1).
 
     Parameters
@@ -21,12 +22,8 @@ class Doubling:
         From round to round.
     """
 
-    columns: int = 1
-    factor: int = 2
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", integer("columns", self.columns, 1))
-        object.__setattr__(self, "factor", integer("factor", self.factor, 2))
+    columns: Annotated[int, bounded(integer, 1)] = 1
+    factor: Annotated[int, bounded(integer, 2)] = 2
 
     def first(self) -> int:
         """Return the number for the first round."""
@@ -38,7 +35,7 @@ class Doubling:
 
 
 @dataclass(frozen=True)
-class OneByOne:
+class OneByOne(CheckedValue):
     """Always as many: one by default (Journée et al. 2010; Zhang et al. 2012).
 
     Parameters
@@ -46,10 +43,7 @@ class OneByOne:
     columns : int
     """
 
-    columns: int = 1
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", integer("columns", self.columns, 1))
+    columns: Annotated[int, bounded(integer, 1)] = 1
 
     def first(self) -> int:
         """Return the number for the first round."""

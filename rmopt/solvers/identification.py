@@ -20,7 +20,7 @@ from rmopt.manifolds import FixedRankEmbedded
 from rmopt.renamed import renamed
 from rmopt.solvers.samplers import Sampler, as_sampler
 from rmopt.solvers.scheduled import ScheduledSolver
-from rmopt.solvers.step_sizes import StepSize, as_step_size, watched
+from rmopt.solvers.step_sizes import StepSize, as_step_size
 
 
 @renamed(n_steps="max_iter")
@@ -84,6 +84,3 @@ class ManifoldIdentification(ScheduledSolver):
     def sampler_for(self, problem: Problem) -> Sampler:
         drawn = None if isinstance(self.sampler, Sampler) else 1 + self.inner_steps
         return as_sampler(self.sampler, problem.cost, drawn)
-
-    def step_size_rule(self) -> StepSize:
-        return watched(self.step_size)

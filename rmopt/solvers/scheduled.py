@@ -17,7 +17,7 @@ from rmopt.engines.base import Engine, diverged
 from rmopt.renamed import renamed
 from rmopt.solvers.base import Solver
 from rmopt.solvers.samplers import Sampler
-from rmopt.solvers.step_sizes import StepSize
+from rmopt.solvers.step_sizes import StepSize, watched
 
 
 @dataclass
@@ -52,7 +52,14 @@ class Schedule:
 
 @renamed(n_steps="max_iter")
 class ScheduledSolver(Solver):
-    """A solver that follows a schedule of terms and a rule of step sizes."""
+    """A solver that follows a schedule of terms and a rule of step sizes.
+
+    Attributes
+    ----------
+    step_size : StepSize
+    """
+
+    step_size: StepSize
 
     @abstractmethod
     def engine(self, problem: Problem) -> Engine:
@@ -62,9 +69,9 @@ class ScheduledSolver(Solver):
     def sampler_for(self, problem: Problem) -> Sampler:
         """Return the sampler of the schedule."""
 
-    @abstractmethod
     def step_size_rule(self) -> StepSize:
-        """Return the rule of the step sizes."""
+        """Return the rule of the step sizes: `step_size`, checked where they are drawn."""
+        return watched(self.step_size)
 
     def check_every(self, problem: Problem) -> int | None:
         """Return None: only the budget and a criterion end the run."""

@@ -17,7 +17,7 @@ from rmopt.engines.directed import Adaptive, DirectedEngine, Momentum, Plain, St
 from rmopt.renamed import renamed
 from rmopt.solvers.samplers import Sampler, as_sampler, batch_size_of
 from rmopt.solvers.scheduled import ScheduledSolver
-from rmopt.solvers.step_sizes import StepSize, as_step_size, watched
+from rmopt.solvers.step_sizes import StepSize, as_step_size
 
 
 @renamed(n_steps="max_iter")
@@ -88,9 +88,6 @@ class SGD(ScheduledSolver):
 
     def sampler_for(self, problem: Problem) -> Sampler:
         return as_sampler(self.sampler, problem.cost, self.batch_size)
-
-    def step_size_rule(self) -> StepSize:
-        return watched(self.step_size)
 
 
 class Adam(SGD):

@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import callable_of, integer, number, shown
+from rmopt.core.arguments import CheckedValue, bounded, callable_of, integer, number, shown
 from rmopt.core.errors import InvalidInputError
 from rmopt.kernels.row_column import EXACT, FIXED, FRACTION
 
@@ -36,15 +36,21 @@ class StepSize(ABC):
         return f"{type(self).__name__}()"
 
 
-def _hold(rule: StepSize, *names: str, **bounds: float) -> None:
-    """Hold the numbers of a rule to bounds, and keep them as floats."""
-    for name in names:
-        held = number(f"{type(rule).__name__}: {name}", getattr(rule, name), **bounds)
-        object.__setattr__(rule, name, held)
+class _Checked(CheckedValue, StepSize):
+    """A rule whose numbers are checked when it is made."""
+
+    def __post_init__(self) -> None:
+        for name, check in self._parameters.items():
+            held = check(f"{type(self).__name__}: {name}", getattr(self, name))
+            object.__setattr__(self, name, held)
+
+
+_Positive = Annotated[float, bounded(number, above=0)]
+_Share = Annotated[float, bounded(number, above=0, below=1)]
 
 
 @dataclass(frozen=True)
-class Constant(StepSize):
+class Constant(_Checked):
     """The step size a at every step.
 
     Attributes
@@ -52,18 +58,14 @@ class Constant(StepSize):
     a : float
     """
 
-    a: float
-
-    def __post_init__(self) -> None:
-        _hold(self, "a", above=0)
+    a: _Positive
 
     def __call__(self, t: Array) -> Array:
-        """Return a for every step."""
         return np.full(len(t), self.a)
 
 
 @dataclass(frozen=True)
-class InverseTime(StepSize):
+class InverseTime(_Checked):
     """The step size a / (1 + b t).
 
     Attributes
@@ -71,19 +73,15 @@ class InverseTime(StepSize):
     a, b : float
     """
 
-    a: float
-    b: float
-
-    def __post_init__(self) -> None:
-        _hold(self, "a", "b", above=0)
+    a: _Positive
+    b: _Positive
 
     def __call__(self, t: Array) -> Array:
-        """Return a / (1 + b t)."""
         return self.a / (1.0 + self.b * np.asarray(t, dtype=float))
 
 
 @dataclass(frozen=True)
-class InverseSqrt(StepSize):
+class InverseSqrt(_Checked):
     """The step size a / √(t + 1).
 
     Attributes
@@ -91,18 +89,14 @@ class InverseSqrt(StepSize):
     a : float
     """
 
-    a: float
-
-    def __post_init__(self) -> None:
-        _hold(self, "a", above=0)
+    a: _Positive
 
     def __call__(self, t: Array) -> Array:
-        """Return a / √(t + 1)."""
         return self.a / np.sqrt(np.asarray(t, dtype=float) + 1.0)
 
 
 @dataclass(frozen=True)
-class Cosine(StepSize):
+class Cosine(_Checked):
     """Half a cosine from a to `end` over some steps, after a straight rise (Loshchilov and Hutter 2017).
 
     Attributes
@@ -116,18 +110,16 @@ class Cosine(StepSize):
     end : float
     """
 
-    a: float
-    n_steps: int
+    a: _Positive
+    n_steps: Annotated[int, bounded(integer, 1)]
     warm_up: int = 0
-    end: float = 0.0
+    end: Annotated[float, bounded(number, least=0)] = 0.0
 
     def __post_init__(self) -> None:
-        _hold(self, "a", above=0)
-        _hold(self, "end", least=0)
-        integer("Cosine: warm_up", self.warm_up, 0, integer("Cosine: n_steps", self.n_steps, 1) - 1)
+        super().__post_init__()
+        integer("Cosine: warm_up", self.warm_up, 0, self.n_steps - 1)
 
     def __call__(self, t: Array) -> Array:
-        """Return the rise, or the falling cosine."""
         t = np.asarray(t, dtype=float)
         share = np.clip((t - self.warm_up) / (self.n_steps - self.warm_up), 0.0, 1.0)
         falling = self.end + 0.5 * (self.a - self.end) * (1.0 + np.cos(np.pi * share))
@@ -135,7 +127,7 @@ class Cosine(StepSize):
 
 
 @dataclass(frozen=True)
-class ExactLineSearch(StepSize):
+class ExactLineSearch(_Checked):
     """The minimiser along the block's gradient, at most the share `limit` of the way to the boundary.
 
     For block solvers on manifolds with a step bound.
@@ -145,19 +137,15 @@ class ExactLineSearch(StepSize):
     limit : float
     """
 
-    limit: float = 0.99
+    limit: _Share = 0.99
     search: ClassVar[int] = EXACT
 
-    def __post_init__(self) -> None:
-        _hold(self, "limit", above=0, below=1)
-
     def __call__(self, t: Array) -> Array:
-        """Return the limit for every step."""
         return np.full(len(t), self.limit)
 
 
 @dataclass(frozen=True)
-class FractionOfBound(StepSize):
+class FractionOfBound(_Checked):
     """A share of the way to the boundary; an exact search where the retraction has no boundary.
 
     For block solvers on manifolds with a step bound.
@@ -168,14 +156,10 @@ class FractionOfBound(StepSize):
         Between 0 and 1.
     """
 
-    fraction: float = 0.5
+    fraction: _Share = 0.5
     search: ClassVar[int] = FRACTION
 
-    def __post_init__(self) -> None:
-        _hold(self, "fraction", above=0, below=1)
-
     def __call__(self, t: Array) -> Array:
-        """Return the fraction for every step."""
         return np.full(len(t), self.fraction)
 
 

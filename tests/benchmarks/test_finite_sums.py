@@ -117,6 +117,8 @@ def compared(name: str) -> list[dict[str, Any]]:
     start = problem.manifold.random_point(np.random.default_rng(5))
     above = problem.value(start) - best
 
+    # Steps that are too long lead beyond the largest number.
+    @np.errstate(all="ignore")
     def reached(solver: Any, width: float) -> tuple[float, float]:
         recorder = Recorder({"gap": lambda x: (problem.value(x) - best) / above}, at=range(0, 10**6, 20))
         try:
