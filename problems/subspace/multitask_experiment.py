@@ -94,6 +94,8 @@ def multitask(
 ) -> Outcome:
     """Learn features that regressions share: gossip between agents beside Alt-Min and the batch optimum.
 
+    Without --data it runs on case6, the paper's synthetic case.
+
     Examples of each task are divided at random, 80 % for training. The error of a task is its mean squared error on
     the test part over the variance of all its labels; the table also has it over that of the test labels alone.
     """
