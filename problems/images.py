@@ -1,11 +1,9 @@
 """What is now in `problems.data`: the names of version 0.1."""
 
-from problems.data.moved import moved
+from rmopt.renamed import former_names
 
-__getattr__ = moved(
+__getattr__ = former_names(
     __name__,
-    {
-        "caltech101": "problems.data.sets:caltech101",
-        "mnist": "problems.data.sets:mnist",
-    },
+    caltech101="problems.data.sets:caltech101",
+    mnist="problems.data.sets:mnist",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import typer
@@ -14,6 +15,16 @@ T = TypeVar("T")
 
 Option = typer.Option
 
+# An experiment adds the kind of bundle that it takes: ``data: Annotated[Data, ClassBundle] = "digits"``.
+Data = Annotated[
+    str,
+    Option(
+        metavar="NAME|FILE",
+        help="A registered data set (rmopt data lists them), or a file or folder of your own (rmopt data FILE says "
+        "what it holds).",
+    ),
+]
+DataHome = Annotated[Path | None, Option(help="Folder that holds the registered data sets.")]
 OwnMethods = Annotated[
     list[str] | None,
     Option(

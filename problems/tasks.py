@@ -1,11 +1,9 @@
 """What is now in `problems.data`: the names of version 0.1."""
 
-from problems.data.moved import moved
+from rmopt.renamed import former_names
 
-__getattr__ = moved(
+__getattr__ = former_names(
     __name__,
-    {
-        "TaskBundle": "problems.data.bundles:TaskBundle",
-        "parkinsons": "problems.data.sets:parkinsons",
-    },
+    TaskBundle="problems.data.bundles:TaskBundle",
+    parkinsons="problems.data.sets:parkinsons",
 )

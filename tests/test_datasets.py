@@ -197,7 +197,8 @@ class TestLoad:
 
     def test_unknown_name_gets_the_list_and_a_close_match(self) -> None:
         with pytest.raises(
-            InvalidInputError, match=r"no data set 'digit'; known .*digits, .*news20.*mean 'digits'"
+            InvalidInputError,
+            match=r"no data set 'digit', nor a file .*; known .*digits, .*news20.*mean 'digits'",
         ):
             load("digit")
 
@@ -320,7 +321,7 @@ class TestNewsgroups:
 )  # fmt: skip
 def test_names_of_version_0_1_work_with_a_warning(old: str, new: str) -> None:
     (module, name), (home, now) = old.split("."), new.split(".")
-    with pytest.warns(FutureWarning, match=f"problems.{old} is now problems.data.{new}"):
+    with pytest.warns(FutureWarning, match=f"problems.{old} is now problems.data.{new};"):
         found = getattr(importlib.import_module(f"problems.{module}"), name)
     assert found is getattr(importlib.import_module(f"problems.data.{home}"), now)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

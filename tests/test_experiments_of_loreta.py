@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from problems.similarity.ranks import similarity_ranks
 from tabled import each_row
 
 from problems.cells import Cells, mean_and_sem, whole_numbers
@@ -17,7 +18,6 @@ from problems.ranking.claims import ranking_claims
 from problems.ranking.methods import METHODS as RANKING_METHODS
 from problems.similarity.claims import rank_claims
 from problems.similarity.methods import METHODS
-from problems.similarity.ranks import similarity_ranks
 from rmopt import InvalidInputError
 from rmopt.cli import main
 from rmopt.core import StorageError

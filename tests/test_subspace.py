@@ -303,7 +303,11 @@ def test_the_picture_hides_whole_pixels() -> None:
     assert again.nnz == (~hidden).sum()
 
 
-def test_ratings_as_grouplens_publishes_them(tmp_path: Path) -> None:
+def test_ratings_as_grouplens_publishes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_network(*_: object) -> None:
+        raise OSError("no route")
+
+    monkeypatch.setattr("pooch.retrieve", no_network)
     for folder, file, line in (
         ("ml-1m", "ratings.dat", "{}::{}::{}::978300760\n"),
         ("ml-100k", "u.data", "{}\t{}\t{}\t88\n"),

@@ -19,6 +19,10 @@ from problems.data.tags import numbered, post_core
 from rmopt.core import InvalidInputError, StorageError
 
 
+def no_network(*_: object) -> None:
+    raise OSError("no route")
+
+
 def plain_tags(triples: Array, counts: tuple[int, int, int], Q: Array) -> float:
     """Equation 14 as it stands, with the logistic loss."""
     n_users, n_items, n_tags = counts
@@ -126,7 +130,7 @@ def test_bundles_of_tags_are_checked() -> None:
     assert (held != bundle.held_out(4)).any()
 
 
-def test_tags_of_movies_from_the_published_text(tmp_path: Path) -> None:
+def test_tags_of_movies_from_the_published_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [
         f"{user}::{item}::{tag} ::12"
         for user in range(16)
@@ -144,7 +148,8 @@ def test_tags_of_movies_from_the_published_text(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="no post core"):
         ml10m_tags(tmp_path)
     (tmp_path / "tags.dat").unlink()
-    with pytest.raises(StorageError, match=r"neither ml10m_tags\.npz nor tags\.dat"):
+    monkeypatch.setattr("pooch.retrieve", no_network)
+    with pytest.raises(StorageError, match=r"no route.*ml10m_tags\.npz or tags\.dat"):
         ml10m_tags(tmp_path)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from problems.similarity.ranks import similarity_ranks
 from tabled import each_row
 
-from problems.similarity.ranks import similarity_ranks
 from problems.subspace.multitask_estimator import MultitaskSubspace, centre_and_scale
 from rmopt.cli import main
 from rmopt.cli.output import OutputFolder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -29,6 +28,8 @@ from problems.comparison import Comparison, averaged, trained
 from problems.data import MultilabelBundle, load
 from problems.methods import chosen_methods
 from problems.options import (
+    Data,
+    DataHome,
     Folds,
     Jobs,
     OwnMethods,
@@ -58,8 +59,8 @@ GRID = ",".join(f"{beta:g}" for beta in BETAS)
 def coembedding(
     run: Run,
     *,
-    data: Annotated[str, Option(help="Multi-label data set; `rmopt list` names them.")] = "digits-labels",
-    data_home: Annotated[Path | None, Option(help="Folder that holds the data sets.")] = None,
+    data: Annotated[Data, MultilabelBundle] = "digits-labels",
+    data_home: DataHome = None,
     rows: Annotated[int, Option(help="Training rows; 0: 1,000, or two thirds of the smaller sets.")] = 0,
     betas: Annotated[str, Option(help="Weights of the trace, with commas between.")] = GRID,
     seeds: Seeds = 3,

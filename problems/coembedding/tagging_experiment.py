@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
 
@@ -20,6 +19,8 @@ from problems.comparison import Comparison, Difference, averaged, near
 from problems.data import TagBundle, load
 from problems.methods import Method, chosen_methods
 from problems.options import (
+    Data,
+    DataHome,
     Jobs,
     OwnMethods,
     Resume,
@@ -53,8 +54,8 @@ TOP = 5
 def tagging(
     run: Run,
     *,
-    data: Annotated[str, Option(help="Tags of users and items; `rmopt list` names data sets.")] = "toy-tags",
-    data_home: Annotated[Path | None, Option(help="Folder that holds the data sets.")] = None,
+    data: Annotated[Data, TagBundle] = "toy-tags",
+    data_home: DataHome = None,
     betas: Annotated[str, Option(help="Weights of the trace, with commas between.")] = "0.1,1,10,100",
     growth: Annotated[str, Option(help="Columns of each round: linear or exponential.")] = "linear",
     columns: Annotated[int, Option(help="Columns of the first round.")] = 4,

@@ -1,6 +1,7 @@
 """Data: what a data set is, those of the papers by name, and text prepared as the papers have it."""
 
 from problems.data.bundles import Bundle, ClassBundle, MultilabelBundle, Ratings, TagBundle, TaskBundle
+from problems.data.formats import read_texts
 from problems.data.registry import data_folder, load
 
 __all__ = [
@@ -12,4 +13,5 @@ __all__ = [
     "TaskBundle",
     "data_folder",
     "load",
+    "read_texts",
 ]

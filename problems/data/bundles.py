@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,12 +22,14 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """What a loader returns: its registered name, what was read, and data; a subclass says what is wrong.
+    """What a loader returns: its name, what was read, and data; a subclass says what is wrong or odd.
 
     Attributes
     ----------
     name, source : str
-        The registered name, and what was read.
+        The registered name or that of the file, and what was read.
+    notes : tuple of str
+        What was noticed when it was read.
 
     Raises
     ------
@@ -36,7 +39,10 @@ class Bundle:
 
     name: str
     source: str
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
     _what: ClassVar[str] = "data set"
+    # What the data are, in a line of `rmopt data`.
+    holds: ClassVar[str]
 
     def __post_init__(self) -> None:
         if flaw := self._flaw():
@@ -48,11 +54,43 @@ class Bundle:
     def _flaw(self) -> str | None:
         """Return what is wrong, or None."""
 
+    @abstractmethod
+    def summary(self) -> dict[str, Any]:
+        """Return shapes, densities and ranges by name."""
 
-class Split(Bundle):
-    """Samples of which some are held out, at least one, and not all."""
+    def odd(self) -> list[str]:
+        """Return what can be used and may not be meant, a sentence each."""
+        return list(self.notes)
+
+
+@dataclass(frozen=True, eq=False)
+class Samples(Bundle):
+    """Rows of features, whose names may be known."""
 
     X: Any
+    feature_names: tuple[str, ...] | None = field(default=None, kw_only=True)
+
+    def summary(self) -> dict[str, Any]:
+        n, m = self.X.shape
+        stored = self.X.nnz if issparse(self.X) else int(np.count_nonzero(self.X))
+        return {
+            "samples": n,
+            "features": m,
+            "density": round(stored / (n * m), 6),
+            "sparse": issparse(self.X),
+        }
+
+    def odd(self) -> list[str]:
+        high, low = self.X.max(axis=0), self.X.min(axis=0)
+        high, low = (one.toarray().ravel() if issparse(one) else one for one in (high, low))
+        constant = np.flatnonzero(high == low)
+        names = constant if self.feature_names is None else [self.feature_names[n] for n in constant]
+        return super().odd() + some("feature", "constant", names)
+
+
+class Split(Samples):
+    """Samples of which some are held out, at least one, and not all."""
+
     test: NDArray[np.bool_]
 
     @property
@@ -63,6 +101,9 @@ class Split(Bundle):
     def _flaw_of_split(self) -> str | None:
         empty = self.test.shape != (self.X.shape[0],) or self.test.all() or not self.test.any()
         return "the split leaves no training or no test samples" if empty else None
+
+    def summary(self) -> dict[str, Any]:
+        return super().summary() | {"held out": int(self.test.sum())}
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +120,8 @@ class ClassBundle(Split):
         Labels 0 .. n_classes - 1, at least two of them, every one with a sample.
     test : ndarray of bool, shape (n_samples,)
         True for the held-out samples; neither part is empty.
+    notes, feature_names, class_names, sample_names : tuple of str, optional
+        What was noticed, and what columns, labels and rows stand for.
 
     Raises
     ------
@@ -86,9 +129,21 @@ class ClassBundle(Split):
         When a part is not as described above.
     """
 
+    holds = "samples of classes"
     X: Any
     y: NDArray[np.int64]
     test: NDArray[np.bool_]
+    class_names: tuple[str, ...] | None = field(default=None, kw_only=True)
+    sample_names: tuple[str, ...] | None = field(default=None, kw_only=True)
+
+    def summary(self) -> dict[str, Any]:
+        sizes = np.bincount(self.y)
+        return super().summary() | {"classes": self.n_classes, "class sizes": spread(sizes)}
+
+    def odd(self) -> list[str]:
+        lonely = np.flatnonzero(np.bincount(self.y) == 1)
+        names = lonely if self.class_names is None else [self.class_names[n] for n in lonely]
+        return super().odd() + some("class", "of one sample, which no split can hold out", names)
 
     @property
     def n_classes(self) -> int:
@@ -150,6 +205,8 @@ class MultilabelBundle(Split):
         Ones where a label is true.
     test : ndarray of bool, shape (n_samples,)
         True for the held-out samples; neither part is empty.
+    notes, feature_names, label_names : tuple of str, optional
+        What was noticed, and what columns stand for.
 
     Raises
     ------
@@ -157,9 +214,22 @@ class MultilabelBundle(Split):
         When a part is not as described above.
     """
 
+    holds = "samples with several labels"
     X: Any
     Y: Any
     test: NDArray[np.bool_]
+    label_names: tuple[str, ...] | None = field(default=None, kw_only=True)
+
+    def summary(self) -> dict[str, Any]:
+        n_labels, count = self.Y.shape[1], self.Y.nnz / self.Y.shape[0]
+        return super().summary() | {"labels": n_labels, "labels a sample": round(count, 3)}
+
+    def odd(self) -> list[str]:
+        counts, bare = self.Y.sum(axis=0), int((self.Y.sum(axis=1) == 0).sum())
+        unused = np.flatnonzero(counts == 0)
+        names = unused if self.label_names is None else [self.label_names[n] for n in unused]
+        said = super().odd() + some("label", "without a sample", names)
+        return said + ([f"{bare:,} sample{'s have' if bare > 1 else ' has'} no label."] if bare else [])
 
     def _flaw(self) -> str | None:
         n_samples = self.X.shape[0]
@@ -215,6 +285,10 @@ class Ratings(Bundle):
         The least and the largest value that an entry can have.
     units : int array, shape (N,), optional
         Entries of one unit are held out together, as the colours of a pixel; each on its own unless given.
+    row_names, column_names : array, optional
+        The items and the users that rows and columns stand for; their numbers unless given.
+    notes : tuple of str
+        What was noticed.
 
     Raises
     ------
@@ -223,12 +297,33 @@ class Ratings(Bundle):
     """
 
     _what = "ratings"
+    holds = "ratings: known entries of a matrix"
     rows: NDArray[np.int32]
     columns: NDArray[np.int32]
     values: NDArray[np.float64]
     shape: tuple[int, int]
     limits: tuple[float, float]
     units: NDArray[Any] | None = None
+    row_names: NDArray[Any] | None = field(default=None, kw_only=True)
+    column_names: NDArray[Any] | None = field(default=None, kw_only=True)
+
+    def summary(self) -> dict[str, Any]:
+        (m, n), known = self.shape, len(self.values)
+        low, high = float(self.values.min()), float(self.values.max())
+        return {
+            "rows (items)": m, "columns (users)": n, "entries": known, "density": round(known / (m * n), 6),
+            "lowest": low, "highest": high, "mean": round(float(self.values.mean()), 6),
+        }  # fmt: skip
+
+    def odd(self) -> list[str]:
+        said = super().odd()
+        if self.values.min() == self.values.max():
+            said.append(f"All entries are {self.values[0]:g}, so that there is nothing to learn from them.")
+        for what, numbers, size in zip(("row", "column"), (self.rows, self.columns), self.shape, strict=True):
+            few = int((np.bincount(numbers, minlength=size) < 2).sum())
+            if few:
+                said.append(f"{few:,} of {size:,} {what}s have fewer than two entries.")
+        return said
 
     def _flaw(self) -> str | None:
         lengths, (low, high) = {len(self.rows), len(self.columns), len(self.values)}, self.limits
@@ -261,14 +356,15 @@ class Ratings(Bundle):
             return rng.random(len(self.values)) < fraction
         return (rng.random(int(self.units.max()) + 1) < fraction)[self.units]
 
-    def table(self, chosen: NDArray[np.bool_]) -> sp.csc_array:
-        """Return some of the entries as a sparse array by columns."""
-        parts = (self.values[chosen], (self.rows[chosen], self.columns[chosen]))
+    def table(self, chosen: NDArray[np.bool_] | None = None) -> sp.csc_array:
+        """Return the entries as a sparse array by columns, or those that a mask chooses."""
+        which = slice(None) if chosen is None else chosen
+        parts = (self.values[which], (self.rows[which], self.columns[which]))
         return sp.csc_array(sp.coo_array(parts, shape=self.shape))
 
 
 @dataclass(frozen=True, eq=False)
-class TaskBundle(Bundle):
+class TaskBundle(Samples):
     """Examples of several regression tasks.
 
     Attributes
@@ -279,6 +375,8 @@ class TaskBundle(Bundle):
     y : array, shape (N,)
     task : int array, shape (N,)
         0 .. n_tasks − 1, each with at least two examples.
+    notes, feature_names, task_names : tuple of str, optional
+        What was noticed, and what columns and tasks stand for.
 
     Raises
     ------
@@ -287,9 +385,15 @@ class TaskBundle(Bundle):
     """
 
     _what = "tasks"
+    holds = "related regressions"
     X: NDArray[np.float64]
     y: NDArray[np.float64]
     task: NDArray[np.int64]
+    task_names: tuple[str, ...] | None = field(default=None, kw_only=True)
+
+    def summary(self) -> dict[str, Any]:
+        about = {"tasks": int(self.task.max()) + 1, "samples a task": spread(np.bincount(self.task))}
+        return super().summary() | about | {"target": f"{self.y.min():g} to {self.y.max():g}"}
 
     def _flaw(self) -> str | None:
         if self.X.ndim != 2 or not len(self.X) == len(self.y) == len(self.task) or len(self.y) == 0:
@@ -322,6 +426,10 @@ class TagBundle(Bundle):
     triples : int array, shape (N, 3)
         Numbers of user, item and tag, each from 0 without holes; no triple twice.
     tag_names : tuple of str
+    user_names, item_names : array, optional
+        What the numbers stand for.
+    notes : tuple of str
+        What was noticed.
 
     Raises
     ------
@@ -330,8 +438,16 @@ class TagBundle(Bundle):
     """
 
     _what = "tags"
+    holds = "tags that users gave to items"
     triples: NDArray[np.int64]
     tag_names: tuple[str, ...]
+    user_names: NDArray[Any] | None = field(default=None, kw_only=True)
+    item_names: NDArray[Any] | None = field(default=None, kw_only=True)
+
+    def summary(self) -> dict[str, Any]:
+        users, items, tags = self.counts
+        posts = int(self.posts().max()) + 1
+        return {"users": users, "items": items, "tags": tags, "posts": posts, "triples": len(self.triples)}
 
     def _flaw(self) -> str | None:
         triples = self.triples
@@ -373,3 +489,21 @@ def stratified(groups: NDArray[np.int64], share: float, seed: int, spared: int =
         members = rng.permutation(np.flatnonzero(groups == group))
         mask[members[: min(max(round(share * len(members)), spared), len(members) - spared)]] = True
     return mask
+
+
+def spread(sizes: Array) -> str:
+    """Return the least and the largest of some sizes."""
+    return f"{sizes.min():,} to {sizes.max():,}"
+
+
+def some(what: str, how: str, names: Sequence[Any] | Array) -> list[str]:
+    """Return a sentence that counts what is odd and names the first few, or none."""
+    if not len(names):
+        return []
+    first = ", ".join(str(name) for name in names[:5]) + (", …" if len(names) > 5 else "")
+    many = (
+        f"{len(names):,} {what}{'es' if what.endswith('s') else 's'} are"
+        if len(names) > 1
+        else f"1 {what} is"
+    )
+    return [f"{many} {how}: {first}."]

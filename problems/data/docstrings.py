@@ -15,7 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from problems.data.bundles import ClassBundle, MultilabelBundle, stratified
-from problems.data.registry import loader
+from problems.data.registry import Source, loader
 
 __all__ = ["Document", "scipy_docs", "scipy_documents", "scipy_parameters"]
 
@@ -100,7 +100,7 @@ def _word_counts(texts: list[str]) -> csr_array:
     return X
 
 
-@loader()
+@loader(Source(origin="scipy"))
 def scipy_docs() -> ClassBundle:
     """Load the words of scipy's documentation: about 1600 functions and classes of 13 subpackages, 6000 terms.
 
@@ -113,7 +113,7 @@ def scipy_docs() -> ClassBundle:
     return ClassBundle("scipy-docs", f"scipy {version('scipy')}", X, y.astype(np.int64), test)
 
 
-@loader()
+@loader(Source(origin="scipy"))
 def scipy_parameters() -> MultilabelBundle:
     """Load what scipy's functions do, and as labels how their parameters are called: about 1200 functions, 100 names.
 

@@ -43,3 +43,20 @@ def read_text_table(path: Path, separator: str, **options: Any) -> Any:
         if not table.size or not np.isfinite(table).all():
             raise ValueError("it must hold finite numbers, and at least one row")
         return table
+
+
+def read_arff(path: Path, n_labels: int) -> tuple[Any, Any]:
+    """Return the features and the labels, which are the last columns, of an ARFF file, dense or sparse."""
+    with reading(path):
+        head, _, body = path.read_text(encoding="utf-8").lower().partition("@data")
+        lines = [line for line in body.splitlines() if line.strip()]
+        if lines[0].startswith("{"):
+            cells = [line.strip("{} ").replace(",", " ").split() for line in lines]
+            numbers = np.array([cell for row in cells for cell in row], dtype=np.float64).reshape(-1, 2)
+            rows = np.repeat(np.arange(len(cells)), [len(row) // 2 for row in cells])
+            shape = len(lines), head.count("@attribute ")
+            table = csr_array((numbers[:, 1], (rows, numbers[:, 0].astype(np.int32))), shape=shape)
+            table.sum_duplicates()
+        else:
+            table = np.loadtxt(lines, delimiter=",", ndmin=2)
+    return table[:, :-n_labels], csr_array(table[:, -n_labels:])

@@ -2,13 +2,17 @@
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, TypeVar
 
 from problems.data.bundles import Bundle
+from problems.data.formats import Table, read_file, read_frame
+from problems.data.roles import bundle_of
 from rmopt.core.errors import InvalidInputError, StorageError
 from rmopt.core.files import reading
 
@@ -17,38 +21,64 @@ __all__ = ["data_folder", "load"]
 B = TypeVar("B", bound=Bundle)
 
 
-def load(name: str, data_home: Path | str | None = None, kind: type[B] = Bundle) -> B:  # type: ignore[assignment]
-    """Load a data set by the name it has in the entry-point group ``rmopt.datasets``.
-
-    A package adds a data set by registering a function ``(data_home) -> Bundle`` in that group.
+def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle, **columns: Any) -> B:  # type: ignore[assignment]
+    """Load a registered data set, or a file, a folder or a frame of your own.
 
     Parameters
     ----------
-    name : str
-        For example ``"digits"``, ``"news20"`` or ``"news20-full"``.
+    data : str, path or frame
+        A name of the entry-point group ``rmopt.datasets``, such as ``"digits"``; a file with the suffix .csv, .tsv,
+        .npz, .svmlight, .svm, .libsvm, .mtx or .parquet; a folder whose subfolders hold the texts of a class; or a
+        frame of pandas or polars, or a dict of columns. A registered name goes before a file; ``./name`` is a file.
+        What columns mean may follow a file: ``"ratings.csv::user=uid,item=movie,rating=stars"``.
     data_home : path, optional
-        Handed to the loader; see `data_folder`.
+        For registered data sets, see `data_folder`.
     kind : type
-        What the loader must return: any `Bundle`, unless given.
+        What is needed: any `Bundle`, unless given.
+    **columns : str or list of str
+        What columns mean, where their names do not say it: ``user``, ``item`` and ``rating`` (and ``time``) or
+        ``tag``; ``label`` (one column of classes, or several labels), ``task``, ``test``, ``features``, ``text``,
+        ``drop``. For files of text also ``header`` ("yes" or "no") and ``encoding``.
+
+    Returns
+    -------
+    Bundle
+        Of the kind that is needed.
 
     Raises
     ------
     InvalidInputError
-        When no data set has this name, it is of another kind, or the registered loader is broken.
+        When there is no such data set, it is of another kind, the loader is broken, or data cannot be used.
     StorageError
-        When the files can neither be read nor fetched.
+        When files can neither be read nor fetched.
+
+    Examples
+    --------
+    >>> columns = {"who": ["ann", "ann", "bob"], "film": ["Alien", "Brazil", "Alien"], "stars": [5, 3, 4]}
+    >>> ratings = load(columns, user="who")
+    >>> ratings.shape, ratings.column_names.tolist()
+    ((2, 2), ['ann', 'bob'])
     """
-    registered = {entry.name: entry for entry in entry_points(group="rmopt.datasets")}
-    if name not in registered:
-        close = get_close_matches(str(name), registered, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        known = ", ".join(sorted(registered)) or "none; install rmopt with pip to register its own"
-        raise InvalidInputError(f"there is no data set {name!r}; known data sets: {known}.{hint}")
+    if not isinstance(data, str | os.PathLike):
+        if not isinstance(data, Mapping) and not hasattr(data, "columns"):
+            raise InvalidInputError(
+                f"data must be a name, a path, a frame or a dict of columns, got {type(data).__name__}."
+            )
+        return bundle_of(read_frame(data), columns, kind)
+    known = {entry.name: entry for entry in entry_points(group="rmopt.datasets")}
+    name, said = str(data), dict(columns)
+    if name not in known or isinstance(data, os.PathLike):
+        table, said = own_table(name, said, known)
+        return bundle_of(table, said, kind)
+    if columns:
+        raise InvalidInputError(
+            f"the registered data set {name!r} has no columns to name; leave out {list(columns)}."
+        )
     try:
-        read = registered[name].load()
+        read = known[name].load()
     except (ImportError, AttributeError) as error:
         raise InvalidInputError(
-            f"the data set {name!r} is registered as {registered[name].value}, which cannot be imported "
+            f"the data set {name!r} is registered as {known[name].value}, which cannot be imported "
             f"({error}); repair or uninstall the package that registers it."
         ) from error
     bundle = read(data_home)
@@ -58,6 +88,30 @@ def load(name: str, data_home: Path | str | None = None, kind: type[B] = Bundle)
             f"{kind.__name__}."
         )
     return bundle
+
+
+def own_table(text: str, said: dict[str, Any], known: Collection[str] = ()) -> tuple[Table, dict[str, Any]]:
+    """Read the file that a text names, and return what its columns are said to mean, in the text or beside it."""
+    name, _, about = text.partition("::") if not Path(text).exists() else (text, "", "")
+    for part in filter(None, about.split(",")):
+        role, sign, column = part.partition("=")
+        if not sign or role.strip() in said:
+            raise InvalidInputError(
+                f"{part!r} in {text!r} must be such as user=COLUMN, each once, with commas between; where names hold "
+                "commas or equals signs, take problems.data.load from Python."
+            )
+        said[role.strip()] = column.strip()
+    path = Path(name).expanduser()
+    if not path.exists():
+        close = get_close_matches(name, known, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        sets = ", ".join(sorted(known)) or "none; install rmopt with pip to register its own"
+        raise InvalidInputError(
+            f"there is no data set {name!r}, nor a file or folder of that name in {Path.cwd()}; known data sets: "
+            f"{sets}.{hint}"
+        )
+    options = {option: str(said.pop(option)) for option in ("header", "encoding") if option in said}
+    return read_file(path, **options), said
 
 
 def data_folder(data_home: Path | str | None = None) -> Path:
@@ -86,22 +140,62 @@ def data_folder(data_home: Path | str | None = None) -> Path:
     return Path(pooch.os_cache("rmopt"))
 
 
+@dataclass(frozen=True)
+class Source:
+    """Where a data set comes from.
+
+    Attributes
+    ----------
+    files : tuple of str
+        In the data folder; the first that is there is read, and with none nothing needs to be.
+    origin : str
+        The address of the public source, or what the data are made of.
+    downloads : tuple of (str, str)
+        Addresses and checksums, which pooch compares, of what makes the last of the files.
+    advice : str
+        How to bring the files, where they cannot be fetched.
+    """
+
+    files: tuple[str, ...] = ()
+    origin: str = ""
+    downloads: tuple[tuple[str, str], ...] = ()
+    advice: str = ""
+
+    def there(self, data_home: Path | str | None = None) -> Path | None:
+        """Return the file that is read, or None."""
+        folder = data_folder(data_home)
+        return next((folder / file for file in self.files if (folder / file).is_file()), None)
+
+    def fetch(self, folder: Path) -> Path:
+        """Download, compare and unpack; return the file to read."""
+        import pooch
+
+        for address, digest in self.downloads:
+            unpack = pooch.Unzip([self.files[-1]], extract_dir=".") if address.endswith(".zip") else None
+            pooch.retrieve(address, digest, address.rpartition("/")[2], folder, unpack)
+        return folder / self.files[-1]
+
+
 def loader(
-    *files: str, advice: str = "", title: str = "", fetch: Callable[[Path], Any] | None = None
+    source: Source, fetch: Callable[[Path], Any] | None = None
 ) -> Callable[[Callable[..., B]], Callable[..., B]]:
     """Make a loader, which takes the data folder, of a function that reads a file, or of one that needs none.
 
-    The first of the files that is there is read. Where there is none, `fetch` makes the data from the folder and may
-    fail with an OSError, in which `title` names them; without it `advice` says what to do.
+    Where no file of the source is there it is fetched: by `fetch`, which makes the data, or as the source says.
     """
+    files, can_fetch = source.files, fetch is not None or bool(source.downloads)
     where, missing = "Nothing is read; a folder that is given must exist all the same.", ""
     if files:
         where = f"A folder with ``{'`` or ``'.join(files)}``; see `problems.data.data_folder`."
-        none = (
-            "damaged, or there is neither a file nor a network connection" if fetch else "missing or damaged"
+        gone = (
+            "damaged, or there is neither a file nor a network connection"
+            if can_fetch
+            else "missing or damaged"
         )
-        missing = f"\nStorageError\n    When the file is {none}."
-    elsewhere = "or pass as --data-home (or set RMOPT_DATA_HOME to) a folder that holds"
+        missing = f"\nStorageError\n    When the file is {gone}."
+    elsewhere = (
+        f"or pass as --data-home (or set RMOPT_DATA_HOME to) a folder that holds {' or '.join(files)}."
+    )
 
     def made(read: Callable[..., B]) -> Callable[..., B]:
         def load_it(data_home: Path | str | None = None) -> B:
@@ -109,20 +203,21 @@ def loader(
                 if data_home is not None:
                     data_folder(data_home)
                 return read()
-            folder = data_folder(data_home)
-            path = next((folder / file for file in files if (folder / file).is_file()), None)
-            if path is not None:
-                with reading(path):
-                    return read(path)
-            if fetch is None:
-                them = f"{files[0]} is not" if len(files) == 1 else f"neither {' nor '.join(files)} is"
-                raise StorageError(f"{them} in {folder}; {advice}, {elsewhere} it.")
+            path, folder = source.there(data_home), data_folder(data_home)
+            if path is None and not can_fetch:
+                raise StorageError(f"{files[0]} is not in {folder}; {source.advice}, {elsewhere}")
             try:
-                return fetch(folder)
-            except OSError as error:
+                if path is None and fetch is not None:
+                    return fetch(folder)
+                path = path or source.fetch(folder)
+            # pooch raises a ValueError where a checksum differs.
+            except (OSError, ValueError) as error:
                 raise StorageError(
-                    f"{title} could not be fetched ({error}); connect to the network once, {elsewhere} {files[0]}."
+                    f"the data of {source.origin} could not be fetched ({shorten(str(error), 160)}); connect to the "
+                    f"network once, {elsewhere}"
                 ) from error
+            with reading(path):
+                return read(path)
 
         load_it.__module__, load_it.__name__ = read.__module__, read.__name__
         load_it.__qualname__ = read.__name__
@@ -138,6 +233,7 @@ Raises
 InvalidInputError
     When `data_home` is not a folder.{missing}
 """
+        vars(load_it)["source"] = source
         return load_it
 
     return made

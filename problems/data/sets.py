@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse, vstack
 
 from problems.data.bundles import ClassBundle, MultilabelBundle, Ratings, TagBundle, TaskBundle, stratified
-from problems.data.files import read_table, read_text_table
-from problems.data.registry import loader
+from problems.data.files import read_arff, read_table, read_text_table
+from problems.data.registry import Source, loader
 from problems.data.tags import numbered, post_core
 from rmopt.core.errors import StorageError
 from rmopt.core.files import Layout, read_arrays, save_arrays
@@ -35,13 +35,15 @@ CALTECH_CLASSES, CALTECH_IMAGES = 50, 65
 BACKGROUND = "BACKGROUND_Google"
 _LABELS: Layout = {"y": (int, ("n",)), "class_names": (str, ("classes",))}
 PICTURE = "china.jpg"
-ML10M_FILE, ML10M_TEXT = "ml10m_tags.npz", "tags.dat"
+GROUPLENS = "https://files.grouplens.org/datasets/movielens"
+MULAN = "https://raw.githubusercontent.com/tsoumakas/mulan/43f6389095ad71984264db4387a8074b22bc7d4a/data/multi-label"
+ML10M_FILE, ML10M_TEXT = "ml10m_tags.npz", "ml-10M100K/tags.dat"
 # The level of the post core that is nearest in size to the data of the ECML/PKDD challenge 2009.
 ML10M_CORE = 15
 PARKINSONS_FILE, PARKINSONS_TEXT = "parkinsons_telemonitoring.npz", "parkinsons_updrs.data"
 
 
-@loader()
+@loader(Source(origin="scikit-learn"))
 def digits() -> ClassBundle:
     """Load the 1797 handwritten digits of scikit-learn: 64 pixel values in [0, 1], 10 classes.
 
@@ -102,7 +104,8 @@ def _newsgroups(
         return ClassBundle(name, "scikit-learn", X, y, is_test)
 
     read.__name__, read.__doc__ = name.replace("-", "_"), about
-    return loader(published, own, title="20 Newsgroups", fetch=fetch)(read)
+    # scikit-learn compares its own checksum.
+    return loader(Source((published, own), "http://qwone.com/~jason/20Newsgroups/"), fetch)(read)
 
 
 news20 = _newsgroups(
@@ -127,7 +130,13 @@ news20_full = _newsgroups(
 )
 
 
-@loader(CALTECH_FILE, advice="there is no public source to fetch it from; make it")
+@loader(
+    Source(
+        (CALTECH_FILE,),
+        "https://data.caltech.edu/records/mzrjq-6wc02",
+        advice="make it of the images: visual words",
+    )
+)
 def caltech101(path: Path) -> ClassBundle:
     """Load 3219 images of Caltech-101 as counts of 1000 visual words: 50 classes, at most 65 images each.
 
@@ -146,32 +155,35 @@ def caltech101(path: Path) -> ClassBundle:
     return ClassBundle("caltech101", CALTECH_FILE, csr_array(X[np.concatenate(members)]), labels, test)
 
 
-def _fetch_mnist(folder: Path) -> ClassBundle:
-    from sklearn.datasets import fetch_openml
-
-    X, y = fetch_openml(
-        "mnist_784", version=1, as_frame=False, return_X_y=True, data_home=folder, parser="liac-arff"
+@loader(
+    Source(
+        (MNIST_FILE,),
+        "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz",
+        (
+            (
+                "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz",
+                "sha256:731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1",
+            ),
+        ),
     )
-    return _images("OpenML", X, y, 60_000)
-
-
-@loader(MNIST_FILE, title="MNIST", fetch=_fetch_mnist)
+)
 def mnist(path: Path) -> ClassBundle:
     """Load the 70000 handwritten digits of MNIST: 784 pixel values in [0, 1], 10000 images held out.
 
-    Read from ``mnist.npz`` in the data folder, else fetched by scikit-learn from OpenML.
+    Read from ``mnist.npz`` in the data folder, else fetched as Keras has it.
     """
-    X, y, n_train = read_arrays(path, {"X": (float, None), "y": (int, ("n",)), "n_train": (int, ())}).values()
-    return _images(MNIST_FILE, X.reshape(len(y), -1), y, int(n_train))
+    parts = {f"{name}_{part}": (float, None) for part in ("train", "test") for name in "xy"}
+    found = read_arrays(path, {"X": (float, None), "y": (int, ("n",)), "n_train": (int, ())}, parts)
+    if "X" in found:
+        X, y, n_train = found["X"], found["y"], int(found["n_train"])
+    else:
+        X, y = (np.concatenate([found[f"{name}_train"], found[f"{name}_test"]]) for name in "xy")
+        n_train = len(found["y_train"])
+    test = np.arange(len(y)) >= n_train
+    return ClassBundle("mnist", MNIST_FILE, X.reshape(len(y), -1) / 255.0, y.astype(np.int64), test)
 
 
-def _images(source: str, X: Any, y: Any, n_train: int) -> ClassBundle:
-    return ClassBundle(
-        "mnist", source, X.astype(np.float64) / 255.0, y.astype(np.int64), np.arange(len(y)) >= n_train
-    )
-
-
-@loader()
+@loader(Source(origin="scikit-learn"))
 def digits_labels() -> MultilabelBundle:
     """Load the handwritten digits of scikit-learn with 16 labels, 4 for each: digit, parity, size, loops.
 
@@ -186,29 +198,56 @@ def digits_labels() -> MultilabelBundle:
     return MultilabelBundle("digits-labels", bundle.source, bundle.X, csr_array(Y.astype(float)), bundle.test)
 
 
-def _published(name: str, what: str) -> Callable[..., MultilabelBundle]:
-    """Return the loader of a data set that is read from ``name.npz``."""
+def _mulan(name: str, n_labels: int, what: str, *digests: str) -> Callable[..., MultilabelBundle]:
+    """Return the loader of a set of Mulan: of ``name.npz``, or of the files for training and for tests."""
 
     def read(path: Path) -> MultilabelBundle:
-        X, Y = read_table(path, "X", ones=True), csr_array(read_table(path, "Y", ones=True))
-        n_train = int(read_arrays(path, {"n_train": (int, ())})["n_train"])
+        if path.suffix == ".npz":
+            X, Y = read_table(path, "X", ones=True), csr_array(read_table(path, "Y", ones=True))
+            n_train = int(read_arrays(path, {"n_train": (int, ())})["n_train"])
+        else:
+            parts = [read_arff(path.with_name(f"{name}-{part}.arff"), n_labels) for part in ("train", "test")]
+            join = vstack if issparse(parts[0][0]) else np.vstack
+            X, Y, n_train = join([X for X, _ in parts]), vstack([Y for _, Y in parts]), parts[0][0].shape[0]
         return MultilabelBundle(name, path.name, X, Y, np.arange(X.shape[0]) >= n_train)
 
     read.__name__, read.__doc__ = name, f"Load {what}."
-    return loader(f"{name}.npz", advice="it is a file with X, Y (arrays or CSR parts) and n_train")(read)
+    addresses = (f"{MULAN}/{name}/{name}-{part}.arff" for part in ("test", "train"))
+    downloads = tuple((address, f"sha256:{one}") for address, one in zip(addresses, digests, strict=True))
+    return loader(
+        Source((f"{name}.npz", f"{name}-train.arff"), "https://github.com/tsoumakas/mulan", downloads)
+    )(read)
 
 
-delicious = _published(
-    "delicious",
+delicious = _mulan(
+    "delicious", 983,
     "Delicious: 16105 web pages, 500 words, 983 tags (19 a page), the first 12920 pages for training",
-)
-bibtex = _published("bibtex", "Bibtex: 7395 references, 1836 words, 159 tags")
-enron = _published("enron", "Enron: 1702 letters, 1001 words, 53 labels")
-emotions = _published("emotions", "Emotions: 593 pieces of music, 72 features, 6 labels")
-scene = _published("scene", "Scene: 2407 images, 294 features, 6 labels")
+    "2dfb01723a819914b0ca83361177ed413ce3f2169851d9f228d4692915d63944",
+    "030186cdb542ebdd32052fcdbb1ebe30115b3a22518c1b4b198c45eb827aebe1",
+)  # fmt: skip
+bibtex = _mulan(
+    "bibtex", 159, "Bibtex: 7395 references, 1836 words, 159 tags",
+    "9b03329cde64d3f994bdf7fbbac3f3b10fe185c311cb9ae725475f59c7f3f922",
+    "8dcc9de6e0b2cebaec8c1f4fac78431adeeb73cfd3ab879b530a66d366e59174",
+)  # fmt: skip
+enron = _mulan(
+    "enron", 53, "Enron: 1702 letters, 1001 words, 53 labels",
+    "2f3aad54a8f54caaab4ab01246fe9dd385ba944a2633028f52747b57eac5474e",
+    "2988cefc1cdf7a8004a20ef84615cc8fa1b5d7434c16687283b41454e2d9d194",
+)  # fmt: skip
+emotions = _mulan(
+    "emotions", 6, "Emotions: 593 pieces of music, 72 features, 6 labels",
+    "f13d4b746b7b5c8eb484bd751d6ac463d4560dff998a93516a5c1fe35daf6c8f",
+    "bbe704106c79bb8fb99c1d1d2e9bde081d6a2daeb01f100862f11fd91a3c1f98",
+)  # fmt: skip
+scene = _mulan(
+    "scene", 6, "Scene: 2407 images, 294 features, 6 labels",
+    "ea38d20296b3ff7e220f477a3b802a9bcb2d768881fe6ee163efbc97ea527a42",
+    "b53ba93bdf412de922e3960389bcee24744fa3e872ce610511fc1d750888b64d",
+)  # fmt: skip
 
 
-def _movielens(name: str, what: str, published: str, separator: str) -> Callable[..., Ratings]:
+def _movielens(name: str, what: str, published: str, separator: str, digest: str) -> Callable[..., Ratings]:
     """Return the loader of ratings that are read from ``name.npz``, or from a file as GroupLens publishes it."""
 
     def read(path: Path) -> Ratings:
@@ -219,28 +258,29 @@ def _movielens(name: str, what: str, published: str, separator: str) -> Callable
         else:
             users, films, values = read_text_table(path, separator, usecols=(0, 1, 2)).T
         # Films without ratings are left out: the numbers become 0, 1, 2, …
-        (_, rows), (_, columns) = (np.unique(ids, return_inverse=True) for ids in (films, users))
-        shape = int(rows.max()) + 1, int(columns.max()) + 1
-        source = path.name if stored else published
+        (known, rows), (users, columns) = (np.unique(ids, return_inverse=True) for ids in (films, users))
+        shape, source = (len(known), len(users)), path.name if stored else published
         return Ratings(
-            name, source, rows.astype(np.int32), columns.astype(np.int32), values, shape, (1.0, 5.0)
-        )
+            name, source, rows.astype(np.int32), columns.astype(np.int32), values, shape, (1.0, 5.0),
+            row_names=known.astype(np.int64), column_names=users.astype(np.int64),
+        )  # fmt: skip
 
     read.__name__, read.__doc__ = name, f"Load {what} ratings from 1 to 5."
-    archive = f"{Path(published).parent}.zip"
-    advice = f"unpack {archive} from https://grouplens.org/datasets/movielens/ there"
-    return loader(f"{name}.npz", published, advice=advice)(read)
+    address = f"{GROUPLENS}/{Path(published).parent}.zip"
+    return loader(Source((f"{name}.npz", published), address, ((address, digest),)))(read)
 
 
 ml100k = _movielens(
-    "ml100k", "MovieLens-100K: 1682 films (rows), 943 users (columns), 100000", "ml-100k/u.data", "\t"
-)
+    "ml100k", "MovieLens-100K: 1682 films (rows), 943 users (columns), 100000", "ml-100k/u.data", "\t",
+    "sha256:50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229",
+)  # fmt: skip
 ml1m = _movielens(
-    "ml1m", "MovieLens-1M: 3706 rated films (rows), 6040 users (columns), 1000209", "ml-1m/ratings.dat", "::"
-)
+    "ml1m", "MovieLens-1M: 3706 rated films (rows), 6040 users (columns), 1000209", "ml-1m/ratings.dat", "::",
+    "sha256:a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20",
+)  # fmt: skip
 
 
-@loader()
+@loader(Source(origin="scikit-learn"))
 def picture() -> Ratings:
     """Load a photograph of scikit-learn's: 427 rows, its 640 columns in red, green and blue, from 0 to 1."""
     from sklearn.datasets import load_sample_image
@@ -257,9 +297,11 @@ def picture() -> Ratings:
 
 
 @loader(
-    PARKINSONS_FILE,
-    PARKINSONS_TEXT,
-    advice="put the latter there from https://archive.ics.uci.edu/dataset/189",
+    Source(
+        (PARKINSONS_FILE, PARKINSONS_TEXT),
+        "https://archive.ics.uci.edu/dataset/189",
+        advice=f"put {PARKINSONS_TEXT} there from https://archive.ics.uci.edu/dataset/189",
+    )
 )
 def parkinsons(path: Path) -> TaskBundle:
     """Load Parkinsons telemonitoring: 42 patients (tasks), 5875 recordings, 19 features, the label total_UPDRS.
@@ -278,9 +320,11 @@ def parkinsons(path: Path) -> TaskBundle:
 
 
 @loader(
-    ML10M_FILE,
-    ML10M_TEXT,
-    advice="put the latter there from https://files.grouplens.org/datasets/movielens/ml-10m.zip",
+    Source(
+        (ML10M_FILE, "tags.dat", ML10M_TEXT),
+        f"{GROUPLENS}/ml-10m.zip",
+        ((f"{GROUPLENS}/ml-10m.zip", "md5:ce571fd55effeba0271552578f2648bd"),),
+    )
 )
 def ml10m_tags(path: Path) -> TagBundle:
     """Load the tags of MovieLens-10M in lower case, and of them the post core at level 15: 107 users, 162 movies."""
@@ -307,7 +351,7 @@ def _text_columns(path: Path) -> tuple[Array, Array, list[str]]:
     return users, movies, [row[2] for row in rows]
 
 
-@loader()
+@loader(Source(origin="made up"))
 def toy_tags() -> TagBundle:
     """Make tags of 40 users and 60 items: each has a place in the plane, and tags come from the nearest of 50."""
     rng = np.random.default_rng(0)

@@ -164,7 +164,8 @@ def informative_unit_rows(bundle: ClassBundle, n_features: int = 0) -> ClassBund
     Parameters
     ----------
     bundle : ClassBundle
-        A sparse X holds counts (`prepare_text`); the columns of a dense one are only chosen and its rows scaled.
+        A sparse X holds counts (`prepare_text`); the columns of a dense one are only chosen and its rows scaled. One
+        with negative numbers holds measurements, which are neither there nor not: its columns stay as they are.
     n_features : int
         Columns to keep, by information gain on the training part; 0: all.
 
@@ -176,7 +177,14 @@ def informative_unit_rows(bundle: ClassBundle, n_features: int = 0) -> ClassBund
     wanted = bundle.X.shape[1] if n_features == 0 else n_features
     if issparse(bundle.X):
         return prepare_text(bundle, wanted)
-    chosen = bundle.X[:, select_terms(bundle.X, bundle.y, bundle.train, wanted)]
+    chosen = bundle.X
+    if chosen.min() >= 0:
+        chosen = chosen[:, select_terms(chosen, bundle.y, bundle.train, wanted)]
+    elif wanted < chosen.shape[1]:
+        raise InvalidInputError(
+            f"{bundle.name} has negative features, among which information gain cannot choose {wanted}; take all, or "
+            "choose columns of a file by features=FIRST+SECOND."
+        )
     lengths = np.linalg.norm(chosen, axis=1, keepdims=True)
     return replace(bundle, X=chosen / np.where(lengths > 0, lengths, 1.0))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
 
@@ -24,7 +23,18 @@ from problems.metric.comet import CometMetric
 from problems.metric.figure import draw_convergence, draw_precision
 from problems.metric.methods import MEASURED_BY, METHODS, USUAL, Trainee, scores_of
 from problems.metric.rivals import OutsideMetric, metric_learn
-from problems.options import Folds, Jobs, OwnMethods, Resume, Seeds, Select, check_options, methods_option
+from problems.options import (
+    Data,
+    DataHome,
+    Folds,
+    Jobs,
+    OwnMethods,
+    Resume,
+    Seeds,
+    Select,
+    check_options,
+    methods_option,
+)
 from rmopt.core import DivergedError
 from rmopt.core.arguments import number, one_of
 from rmopt.core.identity import fingerprint
@@ -50,8 +60,8 @@ HEADINGS = {
 def metric(
     run: Run,
     *,
-    data: Annotated[str, Option(help="Data set; `rmopt list` names them.")] = "scipy-docs",
-    data_home: Annotated[Path | None, Option(help="Folder that holds the data sets.")] = None,
+    data: Annotated[Data, ClassBundle] = "scipy-docs",
+    data_home: DataHome = None,
     features: Annotated[int, Option(help="Features to keep, by information gain; 0: all.")] = 100,
     rows: Annotated[int, Option(help="Rows to keep, with the shares of the classes; 0: all.")] = 0,
     triplets: Annotated[int, Option(help="Training triplets, the same for all methods; 0: 20 a row.")] = 0,

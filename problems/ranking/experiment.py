@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from operator import itemgetter
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -15,6 +14,8 @@ from problems.comparison import Comparison, averaged, crossed, trained
 from problems.data import MultilabelBundle, load
 from problems.methods import chosen_methods
 from problems.options import (
+    Data,
+    DataHome,
     Folds,
     Jobs,
     OwnMethods,
@@ -47,8 +48,8 @@ CURVE_ROWS = 500
 def ranking(
     run: Run,
     *,
-    data: Annotated[str, Option(help="Multi-label data set; `rmopt list` names them.")] = "scipy-parameters",
-    data_home: Annotated[Path | None, Option(help="Folder that holds the data sets.")] = None,
+    data: Annotated[Data, MultilabelBundle] = "scipy-parameters",
+    data_home: DataHome = None,
     rank: Rank = "10,20,40",
     epochs: Annotated[int, Option(help="Passes over the training rows.")] = 10,
     seeds: SeedsOrPublished = 5,

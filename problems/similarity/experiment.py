@@ -15,6 +15,8 @@ from problems.comparison import Comparison, averaged
 from problems.data import ClassBundle, load
 from problems.methods import Method, chosen_methods
 from problems.options import (
+    Data,
+    DataHome,
     Folds,
     Jobs,
     OwnMethods,
@@ -47,8 +49,8 @@ HEADINGS = {
 def similarity(
     run: Run,
     *,
-    data: Annotated[str, Option(help="Data set; `rmopt list` names them.")] = "scipy-docs",
-    data_home: Annotated[Path | None, Option(help="Folder that holds the data sets.")] = None,
+    data: Annotated[Data, ClassBundle] = "scipy-docs",
+    data_home: DataHome = None,
     features: Annotated[int, Option(help="Features to keep, by information gain; 0: all.")] = 0,
     rank: Rank = "20",
     budget: Annotated[

@@ -16,7 +16,8 @@ from sklearn.base import BaseEstimator
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
-from problems.door import array_of, begin, file_path, seedable
+from problems.data import Ratings
+from problems.door import array_of, begin, file_path, positions, seedable
 from problems.subspace.cost import KnownEntries, MatrixCompletion, columns_of, known_entries, predictions
 from problems.subspace.training import GossipPlan, gossip
 from rmopt.core import InvalidInputError, Problem
@@ -93,8 +94,9 @@ class EntryKFold(BaseCrossValidator):
 
 
 def table_of(ratings: Any, values: Any, shape: Any) -> KnownEntries:
-    """Return known entries, given as a sparse matrix, or as pairs and values."""
+    """Return known entries, given as a sparse matrix, as a bundle, or as pairs and values."""
     if values is None:
+        ratings = ratings.table() if isinstance(ratings, Ratings) else ratings
         if shape is not None:
             raise InvalidInputError(f"shape = {shape} belongs to pairs and values; a matrix has its own.")
         return known_entries(ratings)
@@ -153,8 +155,9 @@ def _limits(name: str, value: Any) -> tuple[float, float]:
 class CompletionEstimator(Checked, BaseEstimator):
     """A matrix as mean + effects of row and column + u_i · w_j; a subclass finds the span of U in `learn`.
 
-    Known entries are given as a sparse matrix, ``fit(ratings)``, or as pairs of a row and a column with a value for
-    each, ``fit(pairs, values)``. scikit-learn's cross-validation and searches split the pairs (see `EntryKFold`).
+    Known entries are given as a sparse matrix or a bundle, ``fit(ratings)``, or as pairs of a row and a column with a
+    value for each, ``fit(pairs, values)``. scikit-learn's cross-validation and searches split the pairs (see
+    `EntryKFold`).
     """
 
     # What scikit-learn's metadata routing hands on, unless asked otherwise.
@@ -186,8 +189,9 @@ class CompletionEstimator(Checked, BaseEstimator):
 
         Parameters
         ----------
-        ratings : sparse array, shape (m, n), or int array, shape (N, 2)
-            The known entries; stored zeros are known. Or pairs of a row and a column.
+        ratings : sparse array, shape (m, n), or int array, shape (N, 2), or Ratings
+            The known entries; stored zeros are known. Or pairs of a row and a column. Or a bundle of `problems.data`,
+            whose names `recommend` knows.
         y : array, shape (N,), optional
             The values at the pairs.
         shape : (int, int), optional
@@ -237,6 +241,14 @@ class CompletionEstimator(Checked, BaseEstimator):
         self.components_, self.weights_, self.mean_ = basis, W * unit, self.mean_ * unit
         self.row_effects_, self.column_effects_ = self.row_effects_ * unit, self.column_effects_ * unit
         self.n_features_in_ = table.shape[1] if y is None else 2
+        self.known_ = sp.csc_array(
+            (np.ones(table.nnz, bool), table.indices, table.indptr), table.shape, copy=True
+        )
+        self.row_names_, self.column_names_ = (np.arange(size) for size in table.shape)
+        if isinstance(ratings, Ratings) and ratings.row_names is not None:
+            self.row_names_ = ratings.row_names
+        if isinstance(ratings, Ratings) and ratings.column_names is not None:
+            self.column_names_ = ratings.column_names
         return self
 
     def _fit_effects(self, values: Array, rows: Array, columns: Array) -> None:
@@ -267,6 +279,35 @@ class CompletionEstimator(Checked, BaseEstimator):
         found = predictions(self.components_, self.weights_, rows, columns)
         found += self.mean_ + self.row_effects_[rows] + self.column_effects_[columns]
         return found if self.limits is None else np.clip(found, *self.limits)
+
+    def recommend(self, column: Any, n: int = 10) -> list[tuple[Any, float]]:
+        """Return the rows with the highest predictions in a column, without those that are known there.
+
+        Where rows are items and columns users, these are the items that a user may like best.
+
+        Parameters
+        ----------
+        column : int or str
+            Its name where `fit` got a bundle with names, else its number.
+        n : int
+            How many; fewer where fewer are not known.
+
+        Returns
+        -------
+        list of (name, float)
+            Rows, by their names or numbers, and predictions, the highest first.
+
+        Raises
+        ------
+        InvalidInputError
+            When `fit` did not see the column.
+        """
+        check_is_fitted(self, "components_")
+        n, number = integer("n", n, 1), int(positions("column", self.column_names_, np.array([column]))[0])
+        found = self.predict(np.arange(len(self.components_)), number)
+        found[self.known_.indices[self.known_.indptr[number] : self.known_.indptr[number + 1]]] = -np.inf
+        best = np.argsort(-found, kind="stable")[:n]
+        return [(self.row_names_[row].item(), float(found[row])) for row in best if found[row] > -np.inf]
 
     def rmse(self, ratings: Any, y: Any = None) -> float:
         """Return the root mean square error of the predictions of known entries, given as in `fit`."""
@@ -341,6 +382,8 @@ class GossipMatrixCompletion(CompletionEstimator):
     ----------
     components_, weights_, mean_, row_effects_, column_effects_
         As of `RTRMC`; the basis is that of the Fréchet mean of the agents' subspaces.
+    known_, row_names_, column_names_
+        As of `RTRMC`.
     agents_ : Parts
         Each agent's basis.
     rho_ : float
@@ -429,6 +472,10 @@ class BatchCompletion(CompletionEstimator):
         Of the known entries.
     row_effects_, column_effects_ : array, shape (m,) and (n,)
         Zero without `bias`.
+    row_names_, column_names_ : array, shape (m,) and (n,)
+        What rows and columns stand for; their numbers where `fit` got no names.
+    known_ : sparse array, shape (m, n)
+        True where an entry is known; `recommend` leaves these out.
     n_iter_ : int
 
     Examples

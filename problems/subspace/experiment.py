@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +15,8 @@ from problems.comparison import averaged
 from problems.data import Ratings, load
 from problems.methods import Method, chosen_methods
 from problems.options import (
+    Data,
+    DataHome,
     Folds,
     Jobs,
     OwnMethods,
@@ -71,10 +72,8 @@ CASES = {
 def completion(
     run: Run,
     *,
-    data: Annotated[
-        str, Option(help="Known entries of a matrix, such as ratings; `rmopt list` names data sets.")
-    ] = "picture",
-    data_home: Annotated[Path | None, Option(help="Folder that holds the data sets.")] = None,
+    data: Annotated[Data, Ratings] = "picture",
+    data_home: DataHome = None,
     case: Annotated[int, Option(help="A synthetic case of the paper, 1 to 4, instead of data; 5: ml1m.")] = 0,
     scale: Annotated[float, Option(help="Size of a synthetic case; 1: as in the paper.")] = 0.1,
     agents: Annotated[str, Option(help="Numbers of agents, or mpi: as many as mpiexec started.")] = "6",

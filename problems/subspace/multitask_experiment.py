@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
 
@@ -16,6 +15,8 @@ from problems.comparison import Comparison, averaged
 from problems.data import TaskBundle, load
 from problems.methods import Method, chosen_methods
 from problems.options import (
+    Data,
+    DataHome,
     Jobs,
     OwnMethods,
     Resume,
@@ -64,10 +65,8 @@ N_TASKS, N_FEATURES, EXAMPLES, CASE_RANK, NOISE = 1000, 100, (10, 50), 5, 1e-6
 def multitask(
     run: Run,
     *,
-    data: Annotated[
-        str, Option(help="case6, the paper's synthetic case, or related regressions, e.g. parkinsons.")
-    ] = "case6",
-    data_home: Annotated[Path | None, Option(help="Folder that holds the data sets.")] = None,
+    data: Annotated[Data, TaskBundle] = "case6",
+    data_home: DataHome = None,
     agents: Annotated[int, Option(help="Number of agents.")] = 6,
     rank: Annotated[
         str, Option("--rank", "--ranks", help="Rank, or several with commas between; case6: 5.")
@@ -94,6 +93,8 @@ def multitask(
     resume: Resume = False,
 ) -> Outcome:
     """Learn features that regressions share: gossip between agents beside Alt-Min and the batch optimum.
+
+    Without --data it runs on case6, the paper's synthetic case.
 
     Examples of each task are divided at random, 80 % for training. The error of a task is its mean squared error on
     the test part over the variance of all its labels; the table also has it over that of the test labels alone.

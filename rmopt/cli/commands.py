@@ -1,10 +1,11 @@
-"""The commands of ``rmopt``: list, run and check. Experiments and data sets are found through entry points."""
+"""The commands of ``rmopt``: list, run, check and data. Experiments and data sets are found through entry points."""
 
 from typing import Annotated
 
 import typer
 
 from rmopt.cli.check import check
+from rmopt.cli.data import data
 from rmopt.cli.plugins import listing
 from rmopt.cli.run import run
 
@@ -25,6 +26,7 @@ app.command(
     },
 )(run)
 app.command("check")(check)
+app.command("data")(data)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,125 @@
+"""What ``rmopt data`` says: which data sets there are, what one holds, and which experiments take it."""
+
+from __future__ import annotations
+
+import shlex
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from problems.data.bundles import Bundle
+from problems.data.formats import Table, parsed
+from problems.data.registry import load, own_table
+from problems.data.roles import bundle_of
+from rmopt.core.errors import InvalidInputError
+
+MANY = 50
+
+
+def describe(what: str, data_home: Path | None = None) -> dict[str, Any]:
+    """Return what a data set, a file or a folder holds, as JSON knows it.
+
+    Parameters
+    ----------
+    what : str
+        As `problems.data.load` takes it.
+    data_home : Path, optional
+        Of registered data sets.
+
+    Returns
+    -------
+    dict
+        ``name``, ``source``, ``holds``, ``columns``, ``summary``, ``odd``, ``experiments`` (commands by name), and
+        ``problem``: why it cannot be used, or None.
+    """
+    columns: list[dict[str, Any]] = []
+    found: dict[str, Any] = {
+        "name": what,
+        "source": what,
+        "holds": None,
+        "summary": {},
+        "odd": [],
+        "experiments": {},
+    }
+    problem = None
+    try:
+        if what in {entry.name for entry in entry_points(group="rmopt.datasets")}:
+            bundle: Bundle = load(what, data_home)
+        else:
+            table, said = own_table(what, {})
+            columns = _columns(table)
+            found |= {"name": table.name, "source": table.source, "odd": table.notes}
+            bundle = bundle_of(table, said, Bundle)
+        found |= {
+            "name": bundle.name, "source": bundle.source, "holds": bundle.holds, "summary": bundle.summary(),
+            "odd": bundle.odd(), "experiments": _takers(bundle, what),
+        }  # fmt: skip
+    except InvalidInputError as error:
+        if not columns:
+            raise
+        problem = str(error)
+    return found | {"columns": columns, "problem": problem}
+
+
+def _columns(table: Table) -> list[dict[str, Any]]:
+    """Return the names of columns, what they hold, and how many values are missing; of many columns the first."""
+    found = []
+    for name, column in list(table.columns.items())[:MANY]:
+        numbers, missing = parsed(column)
+        there = column[~missing] if numbers is None else numbers[~missing]
+        different = len(set(there.tolist()))
+        holds = "text" if numbers is None else "numbers"
+        if len(there) and numbers is not None:
+            holds = f"{there.min():g} to {there.max():g}"
+        example = str(next(iter(column[~missing].tolist()), ""))[:30]
+        found.append(
+            {
+                "name": name,
+                "holds": holds,
+                "different": different,
+                "missing": int(missing.sum()),
+                "first": example,
+            }
+        )
+    if len(table.columns) > MANY:
+        found.append({"name": f"… {len(table.columns) - MANY} more"} | dict.fromkeys(list(found[0])[1:]))
+    return found
+
+
+def _takers(bundle: Bundle, what: str) -> dict[str, str]:
+    """Return the command of each experiment whose option ``data`` is declared for this kind of bundle."""
+    found = {}
+    for entry in sorted(entry_points(group="rmopt.experiments"), key=lambda entry: entry.name):
+        try:
+            hints = get_type_hints(entry.load(), include_extras=True)
+        except Exception:  # rmopt list says what is wrong with it
+            continue
+        kinds = getattr(hints.get("data"), "__metadata__", ())
+        if any(isinstance(kind, type) and isinstance(bundle, kind) for kind in kinds):
+            found[entry.name] = f"rmopt run {entry.name} --data {shlex.quote(what)}"
+    return found
+
+
+def listing(data_home: Path | None = None) -> list[dict[str, str]]:
+    """Return the registered data sets: name, description, source, and whether they are there.
+
+    Parameters
+    ----------
+    data_home : Path, optional
+        Their folder.
+    """
+    found = []
+    for entry in sorted(entry_points(group="rmopt.datasets"), key=lambda entry: entry.name):
+        try:
+            loader = entry.load()
+        except Exception as error:
+            found.append({"name": entry.name, "source": "", "there": f"cannot be loaded: {error}"})
+            continue
+        source = getattr(loader, "source", None)
+        there, origin = "", ""
+        if source is not None:
+            path, origin = source.there(data_home) if source.files else None, source.origin
+            there = str(path) if path else "to be brought" if source.advice else "fetched when first used"
+            there = there if source.files else "built in"
+        found.append({"name": entry.name, "source": origin, "there": there})
+    return found

@@ -1,0 +1,321 @@
+"""Files, folders and frames that a user brings, each read into columns by name, or into a whole table of features."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from problems.data.files import read_table
+from rmopt.core.errors import InvalidInputError, StorageError
+from rmopt.core.files import read_arrays, reading
+
+__all__ = ["Table", "read_texts"]
+
+Array = np.ndarray
+
+MISSING = {"", "na", "n/a", "<na>", "nan", "nat", "null", "none", "?"}
+DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+
+
+@dataclass
+class Table:
+    """What was read, before it is known what it means.
+
+    Attributes
+    ----------
+    name, source : str
+        The name of the file, and its path.
+    columns : dict of array
+        One value for each row; numbers, or text.
+    X, Y : array or csr_array, optional
+        All features, or all labels, where the format has them in one piece.
+    names : dict of str
+        What the columns of X and Y stand for, and their rows: ``feature_names``, ``label_names``, ``sample_names``.
+    notes : list of str
+        What was noticed.
+    """
+
+    name: str
+    source: str
+    columns: dict[str, Array]
+    X: Any = None
+    Y: Any = None
+    names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def parsed(column: Array) -> tuple[Array | None, Array]:
+    """Return a column as float64, NaN where it is missing, or None where it holds text; and where it is missing."""
+    if column.dtype.kind in "biuf":
+        numbers = column.astype(np.float64)
+        return numbers, np.isnan(numbers)
+    try:
+        numbers = np.array(column.tolist(), dtype=np.float64)
+        return numbers, np.isnan(numbers)
+    except (TypeError, ValueError):
+        pass  # text, or a word for what is missing
+    words = ["" if value is None else str(value).strip() for value in column.tolist()]
+    missing = np.array([word.lower() in MISSING for word in words], dtype=bool)
+    try:
+        return np.array(np.where(missing, "nan", words), dtype=np.float64), missing
+    except ValueError:
+        return None, missing
+
+
+def read_file(path: Path, **options: str) -> Table:
+    """Read a file by its suffix, or a folder of texts.
+
+    Parameters
+    ----------
+    path : Path
+    **options : str
+        Of files of text: ``header``, "yes" or "no", found out unless given, and ``encoding``, which folders have too.
+    """
+    read = _texts if path.is_dir() else READERS.get(path.suffix.lower())
+    if read is None:
+        raise InvalidInputError(
+            f"{path} has the suffix {path.suffix or '(none)'}, which is none of {', '.join(READERS)}, nor is it a "
+            "folder of texts; rename or convert it."
+        )
+    allowed = {_delimited: {"header", "encoding"}, _texts: {"encoding"}}.get(read, set())
+    if set(options) - allowed:
+        foreign = " and no ".join(sorted(set(options) - allowed))
+        raise InvalidInputError(f"{path} has no {foreign} that could be said; leave it out.")
+    return read(path, **options)
+
+
+def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
+    """Read text with a separator: that of which the first line has most."""
+    notes: list[str] = []
+    with (
+        _decoded(path, encoding),
+        path.open(encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="") as stream,
+    ):
+        first = stream.readline()
+        counts = Counter(letter for letter in first if letter in SEPARATORS)
+        separator = "\t" if path.suffix.lower() == ".tsv" else max(SEPARATORS, key=lambda one: counts[one])
+        if separator != "," and path.suffix.lower() != ".tsv":
+            notes.append(f"Its columns are separated by {SEPARATORS[separator]}.")
+        stream.seek(0)
+        lines = csv.reader(stream, delimiter=separator)
+        try:
+            rows = [row for row in lines if row]
+        except csv.Error as error:
+            raise InvalidInputError(
+                f"line {lines.line_num} of {path} is not text in columns ({error})."
+            ) from None
+    if not rows:
+        raise InvalidInputError(f"{path} is empty.")
+    names = [name.strip() for name in rows[0]]
+    numeric = all(parsed(np.array([name], dtype=object))[0] is not None for name in names)
+    if header not in ("", "yes", "no"):
+        raise InvalidInputError(f"header = {header!r} must be yes or no.")
+    if numeric and not header:
+        raise InvalidInputError(
+            f"the first line of {path} holds only numbers ({', '.join(names[:4])} …) and no names of columns; add "
+            "such a line, or say header=no, and the columns are called 1, 2, 3 …; with header=yes it names them."
+        )
+    rows = rows if header == "no" else rows[1:]
+    if header == "no":
+        names = [str(number + 1) for number in range(len(names))]
+    if not rows:
+        raise InvalidInputError(f"{path} has a header and no rows.")
+    odd = next((number for number, row in enumerate(rows) if len(row) != len(names)), None)
+    if odd is not None:
+        raise InvalidInputError(
+            f"row {odd + 1} of {path} has {len(rows[odd])} fields between {SEPARATORS[separator]}, and the header "
+            f"{len(names)}; put fields that contain a separator (a decimal comma?) in quotes, or repair the row."
+        )
+    table = Table(path.name, str(path), {}, notes=notes)
+    for name, words in zip(names, zip(*rows, strict=True), strict=True):
+        _add(table, name, np.array(words, dtype=object))
+    return table
+
+
+def _add(table: Table, name: str, column: Array) -> None:
+    """Add a column; one without a name that counts the rows is left out, and decimal commas become points."""
+    if not name:
+        numbers, _ = parsed(column)
+        if numbers is not None and (np.diff(numbers) == 1).all():
+            table.notes.append("A column without a name counts the rows; it is left out.")
+            return
+        name = f"column {len(table.columns) + 1}"
+    if name in table.columns:
+        raise InvalidInputError(f"{table.source} has two columns called {name!r}; rename one.")
+    words = column.tolist() if column.dtype == object else []
+    if any(isinstance(word, str) and DECIMAL_COMMA.fullmatch(word.strip()) for word in words[:100]):
+        points = np.array([str(word).replace(",", ".") for word in words], dtype=object)
+        if parsed(points)[0] is not None:
+            table.notes.append(f"The numbers of {name} have decimal commas.")
+            column = points
+    table.columns[name] = column
+
+
+@contextmanager
+def _decoded(path: Path, encoding: str) -> Iterator[None]:
+    """Turn bytes that are no text in an encoding, or a file that cannot be opened, into a sentence."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(
+            f"{path} is not {encoding} text (byte 0x{error.object[error.start]:02x}); save it as UTF-8, or say its "
+            "encoding, for example encoding=latin-1."
+        ) from None
+    except LookupError as error:
+        raise InvalidInputError(
+            f"{error}; give one that Python knows, for example encoding=latin-1."
+        ) from None
+    except OSError as error:
+        raise StorageError(
+            f"{path} cannot be read ({error.strerror}); check the path and its rights."
+        ) from error
+
+
+def read_texts(folder: Path | str, encoding: str = "utf-8") -> tuple[list[str], list[str], list[str]]:
+    """Read a folder whose subfolders are classes, and their files texts.
+
+    Parameters
+    ----------
+    folder : path
+        Such as ``mail/spam/1.txt``, ``mail/ham/2.txt``. Hidden files are left out.
+    encoding : str
+        Of the files.
+
+    Returns
+    -------
+    texts : list of str
+    classes : list of str
+        The name of each text's subfolder.
+    names : list of str
+        Of the files, as ``spam/1.txt``.
+
+    Raises
+    ------
+    InvalidInputError
+        When there are no subfolders with files, or a file is not text in this encoding.
+    """
+    root, texts, classes, names = Path(folder), [], [], []
+    for path in sorted(root.glob("*/*")):
+        if path.is_file() and not path.name.startswith(".") and not path.parent.name.startswith("."):
+            with _decoded(path, encoding):
+                texts.append(path.read_text(encoding=encoding))
+            classes.append(path.parent.name)
+            names.append(f"{path.parent.name}/{path.name}")
+    if not texts:
+        raise InvalidInputError(
+            f"the folder {root} has no subfolders with files; put each text into the subfolder of its class."
+        )
+    return texts, classes, names
+
+
+def _texts(path: Path, encoding: str = "utf-8") -> Table:
+    texts, classes, names = read_texts(path, encoding)
+    columns = {"label": np.array(classes, dtype=object)}
+    table = Table(f"{path.resolve().name}/", str(path), columns, names={"sample_names": tuple(names)})
+    count_terms(table, texts)
+    return table
+
+
+def count_terms(table: Table, texts: list[str]) -> None:
+    """Make the terms of texts the features; they are only counted, since weights belong to a training part."""
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    counter = CountVectorizer(dtype=np.float64)
+    try:
+        table.X = csr_array(counter.fit_transform(texts))
+    except ValueError as error:
+        raise InvalidInputError(f"the texts of {table.source} hold no words ({error}).") from None
+    table.names["feature_names"] = tuple(counter.get_feature_names_out().tolist())
+    empty = int((np.diff(table.X.indptr) == 0).sum())
+    if empty:
+        table.notes.append(f"{empty:,} text{'s hold' if empty > 1 else ' holds'} no words.")
+
+
+def _npz(path: Path) -> Table:
+    """Read the keys X (or its CSR parts), Y, the names of their columns, n_train, and columns under any name."""
+    arrays = read_arrays(path)
+    whole = {one: read_table(path, one, ones=True) for one in "XY" if {one, f"{one}_indices"} & set(arrays)}
+    parts = {f"{one}{part}" for one in whole for part in ("", "_data", "_indices", "_indptr", "_shape")}
+    n = (
+        whole["X"].shape[0]
+        if "X" in whole
+        else max((len(a) for a in arrays.values() if a.ndim == 1), default=0)
+    )
+    names: dict[str, tuple[str, ...]] = {}
+    for name in {"feature_names", "label_names", "class_names"} & set(arrays):
+        names[name] = tuple(map(str, arrays.pop(name).ravel().tolist()))
+    columns = {name: array for name, array in arrays.items() if array.shape == (n,) and name not in parts}
+    if "n_train" in arrays:
+        columns["test"] = np.arange(n) >= int(arrays["n_train"])
+    left = sorted(set(arrays) - set(columns) - parts - {"n_train", "about"})
+    notes = [f"Not used, of another length: {', '.join(left)}."] if left else []
+    return Table(path.name, str(path), columns, whole.get("X"), whole.get("Y"), names, notes)
+
+
+def _svmlight(path: Path) -> Table:
+    from sklearn.datasets import load_svmlight_file
+
+    with reading(path), path.open(encoding="utf-8") as lines:
+        firsts = [line.split("#")[0].split()[0] for line in lines if line.split("#")[0].split()]
+    several = any("," in first or ":" in first for first in firsts)
+    with reading(path):
+        X, labels = load_svmlight_file(str(path), multilabel=several)
+    X = csr_array(X)
+    if not several:
+        return Table(path.name, str(path), {"label": labels}, X)
+    known, numbers = np.unique(np.concatenate([*labels, []]), return_inverse=True)
+    starts = np.cumsum([0, *(len(one) for one in labels)])
+    Y = csr_array((np.ones(len(numbers)), numbers, starts), shape=(X.shape[0], len(known)))
+    return Table(path.name, str(path), {}, X, Y, {"label_names": tuple(f"{one:g}" for one in known)})
+
+
+def _mtx(path: Path) -> Table:
+    from scipy.io import mmread
+
+    with reading(path):
+        known = mmread(path)
+    if isinstance(known, np.ndarray):
+        raise InvalidInputError(f"{path} holds a whole matrix; save its known entries in coordinate format.")
+    # Rows and columns have the numbers of the file, from 1.
+    columns = {"item": known.row + 1, "user": known.col + 1, "rating": known.data}
+    return Table(path.name, str(path), columns)
+
+
+def _parquet(path: Path) -> Table:
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise InvalidInputError(
+            f"{path} needs pyarrow; python -m pip install pyarrow, or save it as .csv."
+        ) from None
+    with reading(path):
+        return read_frame(parquet.read_table(path).to_pydict(), path.name, str(path))
+
+
+def read_frame(frame: Any, name: str = "frame", source: str = "memory") -> Table:
+    """Return the columns of a frame of pandas or polars, or of a mapping."""
+    table = Table(name, source, {})
+    for key in frame if isinstance(frame, dict) else frame.columns:
+        column = np.asarray(frame[key])
+        if column.ndim != 1 or not len(column):
+            raise InvalidInputError(
+                f"the column {key!r} of the {name} must be one-dimensional and not empty."
+            )
+        _add(table, str(key), column if column.dtype.kind in "biuf" else column.astype(object))
+    return table
+
+
+READERS: dict[str, Callable[..., Table]] = {
+    ".csv": _delimited, ".tsv": _delimited, ".npz": _npz, ".svmlight": _svmlight, ".svm": _svmlight,
+    ".libsvm": _svmlight, ".mtx": _mtx, ".parquet": _parquet,
+}  # fmt: skip

@@ -1,0 +1,360 @@
+"""What the columns of a table mean, said or guessed from their names, and the bundle that follows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from problems.data.bundles import (
+    Bundle,
+    ClassBundle,
+    MultilabelBundle,
+    Ratings,
+    TagBundle,
+    TaskBundle,
+    stratified,
+)
+from problems.data.formats import Table, count_terms, parsed
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.matrices import sound
+
+Array = np.ndarray
+Said = Mapping[str, str | Sequence[str]]
+Roles = dict[str, list[str]]
+
+# Names of columns, without case and signs, by what they mean.
+KNOWN = {
+    "user": ("user", "userid", "uid", "username", "customer", "customerid", "member", "memberid", "reader"),
+    "item": (
+        "item", "itemid", "iid", "movie", "movieid", "film", "filmid", "product", "productid", "book", "bookid",
+        "isbn", "song", "songid", "track", "trackid", "artist", "artistid", "asin",
+    ),
+    "rating": ("rating", "ratings", "stars", "score", "bookrating", "overall"),
+    "time": ("time", "timestamp", "unixtime", "date", "datetime", "ratedat"),
+    "tag": ("tag", "tags", "tagname", "keyword"),
+    "task": ("task", "taskid", "tasks"),
+    "label": ("label", "labels", "class", "classes", "target", "y", "category", "species", "topic"),
+    "text": ("text", "texts", "body", "document", "message", "content"),
+    "test": ("test", "istest", "split", "subset"),
+}  # fmt: skip
+LABEL_PREFIXES = ("label_", "label:", "labels_", "class_", "target_", "y_", "tag_", "tag:")
+YES, NO = {"1", "1.0", "true", "yes", "test"}, {"0", "0.0", "false", "no", "train", "training"}
+TEST_FRACTION, SPLIT_SEED = 0.3, 0
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of data: the bundles that it may give, the columns that it needs and may have, and who makes it."""
+
+    bundles: tuple[type[Bundle], ...]
+    needs: tuple[str, ...]
+    may: tuple[str, ...]
+    make: Callable[[Table, Roles], Bundle]
+
+
+def bundle_of(table: Table, said: Said, kind: type[Any]) -> Any:
+    """Return the bundle that a table makes, of the kind that is wanted.
+
+    Raises
+    ------
+    InvalidInputError
+        When it is not clear which columns mean what, or the data cannot be used.
+    """
+    unknown = set(said) - {role for one in KINDS for role in one.needs + one.may}
+    if unknown:
+        raise InvalidInputError(
+            f"{', '.join(sorted(unknown))} is nothing that a column can be said to mean; say "
+            f"{', '.join(sorted({role for one in KINDS for role in one.needs + one.may}))}, header or encoding."
+        )
+    given = {role: _chosen(table, role, names) for role, names in said.items()}
+    wanted = [one for one in KINDS if any(issubclass(bundle, kind) for bundle in one.bundles)]
+    able = [one for one in wanted if set(given) <= {*one.needs, *one.may}]
+    for one in able:
+        roles = _roles(table, one, given)
+        if roles is not None:
+            found = one.make(table, roles)
+            if isinstance(found, kind):
+                return found
+            raise InvalidInputError(
+                f"{table.source} holds {found.holds}, and {kind.holds} are needed; several labels are said as "
+                "label=first+second or, by what their names begin with, as label=topic_*."
+            )
+    # Three columns of ratings need no names.
+    if Ratings in {bundle for one in able for bundle in one.bundles} and kind is Ratings and not given:
+        first = list(table.columns)
+        names = [parsed(table.columns[name])[0] for name in first[:2]]
+        if len(first) in (3, 4) and all(one is None or (one == np.round(one)).all() for one in names):
+            roles = dict(zip(("user", "item", "rating", "time"), ([name] for name in first), strict=False))
+            table.notes.append(
+                f"Its columns were taken for {', '.join(roles)}, in this order: {', '.join(first)}."
+            )
+            return ratings(table, roles)
+    wanted = able or wanted
+    needs = "; or ".join(" and ".join(one.needs) for one in wanted)
+    raise InvalidInputError(
+        f"it is not clear what the columns of {table.source} mean: {_listed(table.columns)}; say which is {needs}, "
+        f"as in {table.name}::{','.join(f'{role}=COLUMN' for role in wanted[0].needs)}."
+    )
+
+
+def _listed(names: Mapping[str, Any]) -> str:
+    """Return the names of columns with their first values; of many the first."""
+    shown = [f"{name} ({str(column[0])[:20]})" for name, column in list(names.items())[:12]]
+    return ", ".join(shown) + (f", … {len(names) - 12} more" if len(names) > 12 else "") or "it has none"
+
+
+def _chosen(table: Table, role: str, names: str | Sequence[str]) -> list[str]:
+    """Return the columns that are said: one, several with + between, or all that begin as a name with a *."""
+    if isinstance(names, str):
+        names = [names] if names in table.columns else names.split("+")
+    found: list[str] = []
+    for name in map(str, names):
+        if name in table.columns:
+            found.append(name)
+        elif name.endswith("*") and (some := [one for one in table.columns if one.startswith(name[:-1])]):
+            found += some
+        else:
+            near = get_close_matches(name, table.columns, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            raise InvalidInputError(
+                f"{role}={name}: {table.source} has no such column, but {_listed(table.columns)}{hint}"
+            )
+    return found
+
+
+def _roles(table: Table, kind: Kind, given: Roles) -> Roles | None:
+    """Return the columns of each role, said or guessed; None where one that is needed is not found."""
+    roles, unclear = dict(given), ""
+    taken = {name for names in given.values() for name in names}
+    for role in (*kind.needs, *kind.may):
+        if role in roles or (role == "label" and table.Y is not None):
+            continue
+        free = {name: re.sub(r"[^a-z0-9]", "", name.lower()) for name in table.columns if name not in taken}
+        found = [name for name, plain in free.items() if plain in KNOWN.get(role, ())]
+        # A column that is called test may be one of measurements.
+        found = [name for name in found if role != "test" or _says_yes_or_no(table, name)]
+        if len(found) > 1:
+            unclear = (
+                f"{table.source} has several columns that may be the {role}: {', '.join(found)}; say "
+                f"{role}={found[0]}, or another."
+            )
+        if role == "label" and not found and kind.bundles != (TaskBundle,):
+            several = ([name for name in free if name.lower().startswith(one)] for one in LABEL_PREFIXES)
+            found = next((names for names in several if len(names) > 1), [])
+        if found:
+            roles[role] = found
+            taken |= set(found)
+        elif role in kind.needs:
+            return None
+    if unclear:
+        raise InvalidInputError(unclear)
+    return roles
+
+
+def _says_yes_or_no(table: Table, name: str) -> bool:
+    return {str(one).strip().lower() for one in table.columns[name].tolist()} <= YES | NO
+
+
+def _numbers(table: Table, names: Sequence[str], remedy: str) -> Array:
+    """Return columns as a table of finite numbers, or say which hold text, are incomplete or are too large."""
+    found = {name: parsed(table.columns[name]) for name in names}
+    text = [name for name, (numbers, _) in found.items() if numbers is None]
+    if text:
+        column = table.columns[text[0]]
+        example = next(
+            (one for one in column.tolist() if parsed(np.array([one], dtype=object))[0] is None), ""
+        )
+        more = f", and so {'do' if len(text) > 2 else 'does'} {', '.join(text[1:6])}" if len(text) > 1 else ""
+        raise InvalidInputError(
+            f"the column {text[0]} of {table.source} holds text, for example {str(example)[:30]!r}{more}; {remedy}."
+        )
+    gaps = {name: int(missing.sum()) for name, (_, missing) in found.items() if missing.any()}
+    if gaps:
+        listed = ", ".join(f"{name} ({count:,})" for name, count in list(gaps.items())[:6])
+        raise InvalidInputError(
+            f"{table.source} has gaps, of so many rows: {listed}{', …' * (len(gaps) > 6)}; fill them, or leave out "
+            "these rows or columns."
+        )
+    values = np.column_stack([numbers for numbers, _ in found.values() if numbers is not None])
+    infinite = [name for name, whole in zip(names, np.isfinite(values).all(axis=0), strict=True) if not whole]
+    if infinite:
+        raise InvalidInputError(
+            f"the column {infinite[0]} of {table.source} holds infinite values; repair it."
+        )
+    return values
+
+
+def _known(table: Table, name: str) -> tuple[Array, Array]:
+    """Return the different names in a column, sorted, whole numbers as such, and the number of each row's name."""
+    column = table.columns[name]
+    numbers, missing = parsed(column)
+    if missing.any():
+        raise InvalidInputError(
+            f"the column {name} of {table.source} has gaps in {int(missing.sum()):,} of {len(missing):,} rows, the "
+            f"first in row {int(np.argmax(missing)) + 1}; leave out these rows."
+        )
+    words = column.tolist()
+    # Names such as 007 stay as they are.
+    if numbers is not None and all(
+        str(word).strip() == f"{number:.0f}" for word, number in zip(words, numbers, strict=True)
+    ):
+        values: Array = numbers.astype(np.int64)
+    elif numbers is not None and column.dtype.kind in "biuf":
+        values = numbers.astype(np.int64) if (numbers == np.round(numbers)).all() else numbers
+    else:
+        values = np.array([str(word).strip() for word in words])
+    known, numbered = np.unique(values, return_inverse=True)
+    return known, numbered.ravel()
+
+
+def ratings(table: Table, roles: Roles) -> Ratings:
+    """Return ratings; of several for one user and item the newest, or the only value."""
+    (users, columns), (items, rows) = (_known(table, roles[role][0]) for role in ("user", "item"))
+    values = _numbers(
+        table, roles["rating"], "say which column holds the ratings as numbers, as rating=COLUMN"
+    )[:, 0]
+    unused = [name for name in table.columns if [name] not in list(roles.values())]
+    if unused:
+        table.notes.append(f"Not used: {', '.join(unused[:6])}{', …' * (len(unused) > 6)}.")
+    cell = rows.astype(np.int64) * len(users) + columns
+    order = np.arange(len(cell))
+    if len(np.unique(cell)) < len(cell):
+        # Sorted by time, so that the last of each pair is the newest.
+        order = np.argsort(_times(table, roles["time"][0]), kind="stable") if "time" in roles else order
+        _, last = np.unique(cell[order][::-1], return_index=True)
+        kept = order[::-1][last]
+        differ = np.flatnonzero(values != values[kept][np.searchsorted(cell[kept], cell)])
+        again = len(cell) - len(kept)
+        if len(differ) and "time" not in roles:
+            n = differ[0]
+            raise InvalidInputError(
+                f"{table.source} has {again:,} rating{'s' * (again > 1)} of an item by a user who rated it already, "
+                f"for example user {users[columns[n]]} and item {items[rows[n]]} with other values; leave one of "
+                "each, or say time=COLUMN, and the newest is taken."
+            )
+        how = "the newest of each was kept" if "time" in roles else "all with the same value"
+        table.notes.append(f"{again:,} rating{'s' * (again > 1)} came again for a user and an item: {how}.")
+        rows, columns, values = rows[np.sort(kept)], columns[np.sort(kept)], values[np.sort(kept)]
+    return Ratings(
+        table.name, table.source, rows.astype(np.int32), columns.astype(np.int32), values,
+        (len(items), len(users)), (float(values.min()), float(values.max())),
+        row_names=items, column_names=users, notes=tuple(table.notes),
+    )  # fmt: skip
+
+
+def _times(table: Table, name: str) -> Array:
+    """Return what sorts by time: numbers, or dates that begin with the year."""
+    numbers, missing = parsed(table.columns[name])
+    words = np.array([str(one) for one in table.columns[name].tolist()])
+    if missing.any() or (numbers is None and not all(re.match(r"\d{4}-\d\d-\d\d", word) for word in words)):
+        raise InvalidInputError(
+            f"the column {name} of {table.source} must hold times: numbers, or dates such as 2024-12-31, all there."
+        )
+    return words if numbers is None else numbers
+
+
+def tags(table: Table, roles: Roles) -> TagBundle:
+    """Return tags, each of a user for an item once."""
+    names, numbers = zip(*(_known(table, roles[role][0]) for role in ("user", "item", "tag")), strict=True)
+    triples = np.column_stack(numbers).astype(np.int64)
+    kept = np.unique(triples, axis=0)
+    if len(kept) < len(triples):
+        table.notes.append(f"{len(triples) - len(kept):,} tags came twice; one of each was kept.")
+    return TagBundle(
+        table.name, table.source, kept, tuple(map(str, names[2])), user_names=names[0], item_names=names[1],
+        notes=tuple(table.notes),
+    )  # fmt: skip
+
+
+def _features(table: Table, roles: Roles) -> tuple[Any, tuple[str, ...] | None]:
+    """Return the features and their names: a whole table, the terms of texts, or all other columns."""
+    if "text" in roles:
+        count_terms(
+            table, ["" if one is None else str(one) for one in table.columns[roles["text"][0]].tolist()]
+        )
+    if table.X is not None:
+        if not issparse(table.X):
+            return np.ascontiguousarray(table.X, dtype=np.float64), table.names.get("feature_names")
+        X = csr_array(sound("X", table.X), dtype=np.float64)
+        X.sum_duplicates()
+        X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+        return X, table.names.get("feature_names")
+    others = {name for role, names in roles.items() if role != "features" for name in names}
+    chosen = roles.get("features") or [name for name in table.columns if name not in others]
+    if not chosen:
+        raise InvalidInputError(f"{table.source} has no columns of features, only {_listed(table.columns)}.")
+    X = _numbers(table, chosen, "turn it into numbers, or leave it out by drop=COLUMN")
+    return np.ascontiguousarray(X), tuple(chosen)
+
+
+def _held_out(table: Table, roles: Roles, groups: Array) -> Array:
+    """Return the split that a column says, or the same fraction of each group at random."""
+    if "test" not in roles:
+        return stratified(groups, TEST_FRACTION, SPLIT_SEED)
+    return _flags(table, roles["test"][0], "says which rows are held out by 1 and 0, or test and train")
+
+
+def samples(table: Table, roles: Roles) -> Bundle:
+    """Return samples of classes, or with several labels where there are several columns of them."""
+    X, names = _features(table, roles)
+    about: dict[str, Any] = {"feature_names": names}
+    if table.Y is not None or len(roles["label"]) > 1:
+        Y, labels = table.Y, table.names.get("label_names")
+        if Y is None:
+            labels = tuple(roles["label"])
+            Y = np.column_stack([_flags(table, name, "marks a label by 1 and 0") for name in labels])
+        Y = csr_array(Y, dtype=np.float64)
+        Y.eliminate_zeros()
+        test = _held_out(table, roles, np.zeros(X.shape[0], dtype=np.int64))
+        return MultilabelBundle(
+            table.name, table.source, X, Y, test, label_names=labels, notes=tuple(table.notes), **about
+        )
+    known, y = _known(table, roles["label"][0])
+    if known.dtype.kind == "f" or (len(known) > 20 and 2 * len(known) > len(y)):
+        raise InvalidInputError(
+            f"the column {roles['label'][0]} of {table.source} has {len(known):,} different values in {len(y):,} "
+            f"rows, such as {known[0]} and {known[-1]}: no classes; say which column holds them, as label=COLUMN."
+        )
+    names_of_classes = table.names.get("class_names")
+    if names_of_classes is None or not np.array_equal(known, np.arange(len(names_of_classes))):
+        names_of_classes = tuple(map(str, known))
+    return ClassBundle(
+        table.name, table.source, X, y.astype(np.int64), _held_out(table, roles, y),
+        class_names=names_of_classes, sample_names=table.names.get("sample_names"), notes=tuple(table.notes),
+        **about,
+    )  # fmt: skip
+
+
+def _flags(table: Table, name: str, must: str) -> Array:
+    """Return where a column says yes; other words than yes and no are refused."""
+    words = [str(one).strip().lower() for one in table.columns[name].tolist()]
+    strange = next((word for word in words if word not in YES | NO), None)
+    if strange is not None:
+        raise InvalidInputError(f"the column {name} of {table.source} {must}, not by {strange!r}.")
+    return np.array([word in YES for word in words])
+
+
+def tasks(table: Table, roles: Roles) -> TaskBundle:
+    """Return related regressions."""
+    known, task = _known(table, roles["task"][0])
+    y = _numbers(table, roles["label"], "say which column holds the target, as label=COLUMN")[:, 0]
+    X, names = _features(table, roles)
+    return TaskBundle(
+        table.name, table.source, X.toarray() if issparse(X) else X, y, task.astype(np.int64), feature_names=names,
+        task_names=tuple(map(str, known)), notes=tuple(table.notes),
+    )  # fmt: skip
+
+
+# The first that a table has all columns for is taken.
+KINDS = (
+    Kind((Ratings,), ("user", "item", "rating"), ("time",), ratings),
+    Kind((TagBundle,), ("user", "item", "tag"), (), tags),
+    Kind((TaskBundle,), ("task", "label"), ("features", "drop"), tasks),
+    Kind((ClassBundle, MultilabelBundle), ("label",), ("test", "text", "features", "drop"), samples),
+)

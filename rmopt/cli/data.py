@@ -1,0 +1,101 @@
+"""``rmopt data``: what a file of one's own holds, and which data sets there are; a plug-in reads them."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rmopt.cli.failures import UNUSABLE_INPUT, told_in_a_sentence
+from rmopt.cli.plugins import registered
+from rmopt.cli.signature import Json, path
+from rmopt.core.errors import InvalidInputError
+
+# Functions `describe(what, data_home)` and `listing(data_home)`.
+GROUP = "rmopt.data"
+
+
+def data(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="[FILE]",
+            help="A file, a folder of texts or the name of a data set; after a file may stand what its columns mean: "
+            "ratings.csv::user=uid,item=movie,rating=stars.",
+        ),
+    ] = "",
+    data_home: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", parser=path, help="Folder that holds the data sets.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Say what a file of your own holds, or list data sets.
+
+    A file, a folder or a data set is shown with what is odd in it, and with the experiments that take it.
+    """
+    with told_in_a_sentence():
+        functions = {entry.name: entry for entry in registered(GROUP)}
+        if not {"describe", "listing"} <= set(functions):
+            raise InvalidInputError("no package reads data; install rmopt with pip, which registers its own.")
+        found = (
+            functions["describe"].load()(what, data_home)
+            if what
+            else {"datasets": functions["listing"].load()(data_home)}
+        )
+        if json:
+            from rmopt.cli.result import as_json, plain
+
+            typer.echo(as_json(plain(found, "data")))
+        elif what:
+            _show(found)
+        else:
+            _print(
+                ([entry["name"], entry["there"], entry["source"]] for entry in found["datasets"]),
+                "name",
+                "there",
+                "source",
+            )
+    if found.get("problem"):
+        raise typer.Exit(UNUSABLE_INPUT)
+
+
+def _show(found: dict[str, Any]) -> None:
+    typer.echo(f"{found['source']}: {found['holds'] or 'cannot be used yet'}\n")
+    if found["columns"]:
+        keys = list(found["columns"][0])
+        _print(([_text(column[key]) for key in keys] for column in found["columns"]), *keys)
+        typer.echo()
+    _print([name, _text(value)] for name, value in found["summary"].items())
+    for sentence in found["odd"]:
+        typer.echo(f"- {sentence}")
+    if found["problem"]:
+        typer.echo(f"\nIt cannot be used: {found['problem']}")
+    elif found["experiments"]:
+        typer.echo("\nExperiments that take it:")
+        for command in found["experiments"].values():
+            typer.echo(f"  {command}")
+    else:
+        typer.echo("\nNo experiment takes it.")
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return (
+        ("yes" if value else "no")
+        if isinstance(value, bool)
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )
+
+
+def _print(rows: Iterable[list[str]], *headings: str) -> None:
+    """Print columns side by side, as wide as they are."""
+    lines = [*([list(headings)] if headings else []), *rows]
+    if lines:
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        for line in lines:
+            typer.echo(
+                "  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip()
+            )

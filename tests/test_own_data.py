@@ -1,0 +1,565 @@
+"""Files, folders and frames that a user brings: what is read, what is guessed, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import threading
+import zipfile
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.io import mmwrite
+from sklearn.datasets import dump_svmlight_file, load_iris
+from tabled import each_row
+from typer.testing import CliRunner
+
+from problems.data import (
+    Bundle,
+    ClassBundle,
+    MultilabelBundle,
+    Ratings,
+    TagBundle,
+    TaskBundle,
+    load,
+    read_texts,
+)
+from problems.data.registry import Source, loader
+from problems.data.sets import ml100k
+from problems.data.text import informative_unit_rows
+from problems.similarity import LoretaSimilarity
+from problems.subspace import RTRMC
+from rmopt.cli.commands import app
+from rmopt.core import InvalidInputError, StorageError
+
+RATINGS = "user,item,rating,time\nann,Alien,5,1\nann,Brazil,2,2\nbob,Alien,3,3\ncy,Casablanca,4,4\n"
+WHOLE = [[5.0, 3.0, 0.0], [2.0, 0.0, 0.0], [0.0, 0.0, 4.0]]
+
+
+def measured(rows: int = 12, last: str = "label", values: str = "ab") -> str:
+    lines = [f"{n},{n * n % 7},{values[n % len(values)]}" for n in range(rows)]
+    return "\n".join([f"height,width,{last}", *lines]) + "\n"
+
+
+def written(folder: Path, name: str, content: str | bytes) -> str:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return str(path)
+
+
+def dense(found: Any) -> Any:
+    return found.toarray() if sp.issparse(found) else found
+
+
+class TestRatings:
+    @each_row(
+        ("name", "content", "said"),
+        [
+            ("r.csv", RATINGS, {}),
+            ("r.tsv", RATINGS.replace(",", "\t"), {}),
+            ("r.csv", RATINGS.replace(",", ";"), {}),
+            ("r.csv", "\ufeff" + RATINGS, {}),
+            ("r.csv", RATINGS.replace("\n", "\r\n"), {}),
+            ("r.csv", RATINGS.replace("\n", "\n\n"), {}),
+            ("r.csv", RATINGS.replace("user,item", "User ID,movie_id").replace("rating", "Stars"), {}),
+            ("r.csv", RATINGS.partition("\n")[2], {"header": "no", "user": "1", "item": "2", "rating": "3"}),
+            ("r.csv", RATINGS.replace("user", "a").replace("item", "b"), {"user": "a", "item": "b"}),
+            ("r.csv", RATINGS + "ann,Alien,5,9\n", {}),
+            ("r.csv", RATINGS + "ann,Alien,1,0\n", {}),
+        ],
+    )
+    def test_of_text(self, tmp_path: Path, name: str, content: str, said: dict[str, str]) -> None:
+        found = load(written(tmp_path, name, content), kind=Ratings, **said)
+        assert found.table().toarray().tolist() == WHOLE
+        assert found.row_names is not None
+        assert found.row_names.tolist() == ["Alien", "Brazil", "Casablanca"]
+        assert found.column_names is not None
+        assert found.column_names.tolist() == ["ann", "bob", "cy"]
+        assert found.limits == (2.0, 5.0)
+
+    def test_what_columns_mean_can_follow_the_file(self, tmp_path: Path) -> None:
+        path = written(tmp_path, "r.csv", RATINGS.replace("user", "who").replace("rating", "how"))
+        found = load(f"{path}::user=who,rating=how", kind=Ratings)
+        assert found.table().toarray().tolist() == WHOLE
+        assert found.notes == ()
+
+    def test_three_columns_are_taken_in_order_where_ratings_are_needed(self, tmp_path: Path) -> None:
+        path = written(tmp_path, "r.csv", RATINGS.replace("user,item,rating,time", "a,b,c,d"))
+        assert load(path, kind=Ratings).table().toarray().tolist() == WHOLE
+        assert (
+            "taken for user, item, rating, time, in this order: a, b, c, d"
+            in load(path, kind=Ratings).notes[0]
+        )
+        with pytest.raises(
+            InvalidInputError, match=r"not clear .* a \(ann\), b \(Alien\).*::user=COLUMN,item=COLUMN"
+        ):
+            load(path)
+        # Measurements are no names.
+        with pytest.raises(InvalidInputError, match="not clear"):
+            load(written(tmp_path, "m.csv", "a,b,c\n0.5,1,2\n0.7,3,4\n"), kind=Ratings)
+
+    def test_ids_are_numbers_only_where_they_are_spelled_so(self, tmp_path: Path) -> None:
+        found = load(written(tmp_path, "r.csv", "user,item,rating\n7,007,1\n8,7,2\n"), kind=Ratings)
+        assert found.column_names is not None
+        assert found.row_names is not None
+        assert found.column_names.tolist() == [7, 8]
+        assert found.row_names.tolist() == ["007", "7"]
+
+    def test_matrix_market_keeps_its_numbers(self, tmp_path: Path) -> None:
+        known = sp.coo_array(([5.0, 2.0, 3.0, 4.0], ([0, 1, 0, 4], [0, 0, 1, 3])), shape=(6, 5))
+        mmwrite(tmp_path / "r.mtx", known)
+        found = load(tmp_path / "r.mtx", kind=Ratings)
+        assert found.table().toarray().tolist() == WHOLE
+        assert found.row_names is not None
+        assert found.row_names.tolist() == [1, 2, 5]
+        mmwrite(tmp_path / "whole.mtx", np.eye(3))
+        with pytest.raises(InvalidInputError, match="coordinate format"):
+            load(tmp_path / "whole.mtx")
+
+    def test_arrays_and_mappings(self, tmp_path: Path) -> None:
+        columns = {"user": [1, 1, 2, 3], "item": [1, 2, 1, 3], "rating": [5, 2, 3, 4]}
+        np.savez(tmp_path / "r.npz", **columns)
+        for given in (tmp_path / "r.npz", columns):
+            assert load(given, kind=Ratings).table().toarray().tolist() == WHOLE
+
+    @each_row(
+        ("content", "says"),
+        [
+            ("", "r.csv is empty"),
+            ("\n\n", "is empty"),
+            ("user,item,rating\n", "has a header and no rows"),
+            ("1,2,3\n1,3,4\n", "only numbers .*header=no"),
+            (
+                "user,item,rating\nann,Alien,4,5\n",
+                "row 1 of .* 4 fields between commas, and the header 3.*decimal comma",
+            ),
+            ("user,item,rating\nann,,4\n", "column item of .* gaps in 1 of 1 rows, the first in row 1"),
+            ("user,item,rating\nann,Alien,\nbob,Alien,NA\n", r"gaps, of so many rows: rating \(2\)"),
+            ("user,item,rating\nann,Alien,good\n", "column rating of .* holds text, for example 'good'"),
+            ("user,item,rating\nann,Alien,inf\n", "rating of .* infinite"),
+            (
+                "user,item,rating\nann,Alien,4\nann,Alien,5\n",
+                "1 rating of an item .* user ann and item Alien .*time=",
+            ),
+            ("user,user,rating\nann,Alien,4\n", "two columns called 'user'"),
+            (
+                "user,item,rating\nJosé,Alien,4\n".encode("latin-1"),
+                "not utf-8 text .byte 0xe9.*encoding=latin-1",
+            ),
+            (
+                "user,item,stars,score\nann,Alien,4,5\n",
+                "several columns that may be the rating: stars, score; say",
+            ),
+            (b"\x00\x01\x02", "not clear|not text|header and no rows"),
+        ],
+    )
+    def test_what_is_refused(self, tmp_path: Path, content: str | bytes, says: str) -> None:
+        with pytest.raises(InvalidInputError, match=says):
+            load(written(tmp_path, "r.csv", content), kind=Ratings)
+
+    @each_row(
+        ("said", "says"),
+        [
+            ({"user": "usr"}, r"user=usr: .* no such column, but user .*did you mean 'user'"),
+            ({"colour": "user"}, "colour is nothing that a column can be said to mean"),
+            ({"encoding": "klingon"}, "unknown encoding: klingon"),
+            ({"header": "maybe"}, "header = 'maybe' must be yes or no"),
+            ({"label": "rating"}, "not clear|holds"),
+        ],
+    )
+    def test_what_is_said_wrongly(self, tmp_path: Path, said: dict[str, str], says: str) -> None:
+        with pytest.raises(InvalidInputError, match=says):
+            load(written(tmp_path, "r.csv", RATINGS), kind=Ratings, **said)
+
+    def test_words_behind_a_file_are_checked(self, tmp_path: Path) -> None:
+        path = written(tmp_path, "r.csv", RATINGS)
+        for words in ("user", "user=user,user=item"):
+            with pytest.raises(InvalidInputError, match="must be such as user=COLUMN, each once"):
+                load(f"{path}::{words}")
+        with pytest.raises(InvalidInputError, match="has no header that could be said"):
+            load(tmp_path, header="no", label="x") if not (tmp_path / "x.npz").touch() else None
+
+    def test_what_is_odd_is_said(self, tmp_path: Path) -> None:
+        found = load(written(tmp_path, "r.csv", "user;item;rating;title\na;x;1,5;A\na;y;1,5;B\na;x;1,5;A\n"))
+        assert found.odd() == [
+            "Its columns are separated by semicolons.",
+            "The numbers of rating have decimal commas.",
+            "Not used: title.",
+            "1 rating came again for a user and an item: all with the same value.",
+            "All entries are 1.5, so that there is nothing to learn from them.",
+            "2 of 2 rows have fewer than two entries.",
+        ]
+
+
+class TestSamples:
+    def test_classes_of_text_equal_those_of_the_array(self, tmp_path: Path) -> None:
+        X, y = load_iris(return_X_y=True)
+        names = np.array(["setosa", "versicolor", "virginica"])[y]
+        lines = [",".join([*map(repr, row.tolist()), name]) for row, name in zip(X, names, strict=True)]
+        found = load(written(tmp_path, "iris.csv", "\n".join(["a,b,c,d,species", *lines])), kind=ClassBundle)
+        assert np.array_equal(found.X, X)
+        assert np.array_equal(found.y, y)
+        assert found.feature_names == ("a", "b", "c", "d")
+        assert found.class_names == ("setosa", "versicolor", "virginica")
+        assert np.bincount(found.y[found.test]).tolist() == [15, 15, 15]
+        dump_svmlight_file(X, y + 5, str(tmp_path / "iris.svm"))
+        sparse = load(tmp_path / "iris.svm", kind=ClassBundle)
+        np.testing.assert_allclose(dense(sparse.X), X)
+        assert np.array_equal(sparse.y, y)
+        np.savez(tmp_path / "iris.npz", X=X, y=names, n_train=100, feature_names=list("abcd"))
+        assert np.array_equal(load(tmp_path / "iris.npz").y, y)
+        assert load(tmp_path / "iris.npz").test.sum() == 50
+
+    def test_several_labels(self, tmp_path: Path) -> None:
+        rows = [[n, n % 2, n % 3 == 0] for n in range(9)]
+        text = "size,topic_a,topic_b\n" + "".join(f"{n},{int(a)},{int(b)}\n" for n, a, b in rows)
+        expected = [[a, b] for _, a, b in rows]
+        path = written(tmp_path, "m.csv", text)
+        for said in ("topic_*", "topic_a+topic_b", ["topic_a", "topic_b"]):
+            found = load(path, label=said)
+            assert isinstance(found, MultilabelBundle)
+            assert found.Y.toarray().tolist() == expected
+            assert found.label_names == ("topic_a", "topic_b")
+        assert (
+            load(written(tmp_path, "g.csv", text.replace("topic", "label"))).Y.toarray().tolist() == expected
+        )
+        Y = sp.csr_array(np.array(expected, dtype=float))
+        X = np.arange(1.0, 10.0)[:, None]
+        dump_svmlight_file(X, Y, str(tmp_path / "m.libsvm"), multilabel=True)
+        found = load(tmp_path / "m.libsvm")
+        assert found.Y.toarray().tolist() == expected
+        assert "3 samples have no label." in found.odd()
+
+    def test_tasks_and_tags(self, tmp_path: Path) -> None:
+        found = load(written(tmp_path, "t.csv", measured(last="task", values="uv").replace("width", "y")))
+        assert isinstance(found, TaskBundle)
+        assert found.task_names == ("u", "v")
+        assert found.feature_names == ("height",)
+        assert found.y.tolist() == [n * n % 7 for n in range(12)]
+        found = load(written(tmp_path, "g.csv", "userId,movieId,tag\n1,9,fun\n1,9,fun\n2,9,sad\n"))
+        assert isinstance(found, TagBundle)
+        assert found.tag_names == ("fun", "sad")
+        assert found.odd() == ["1 tags came twice; one of each was kept."]
+
+    def test_columns_that_say_the_split_and_columns_that_are_left_out(self, tmp_path: Path) -> None:
+        lines = [f"{n},name {n},{'ab'[n % 2]},{'test' if n > 6 else 'train'}" for n in range(10)]
+        path = written(tmp_path, "c.csv", "\n".join(["size,name,label,split", *lines]))
+        with pytest.raises(
+            InvalidInputError, match=r"column name of .* holds text, for example 'name 0'; .*drop=COLUMN"
+        ):
+            load(path)
+        for said in ({"drop": "name"}, {"features": "size"}):
+            found = load(path, kind=ClassBundle, **said)
+            assert found.test.tolist() == [n > 6 for n in range(10)]
+            assert found.X.tolist() == [[float(n)] for n in range(10)]
+
+    def test_an_index_without_a_name_is_no_feature(self, tmp_path: Path) -> None:
+        lines = [f"{n},{n * n % 7},{'ab'[n % 2]}" for n in range(10)]
+        found = load(written(tmp_path, "c.csv", "\n".join([",size,label", *lines])), kind=ClassBundle)
+        assert found.feature_names == ("size",)
+        assert "counts the rows" in found.odd()[0]
+
+    def test_what_is_odd_is_said(self, tmp_path: Path) -> None:
+        text = measured().replace("height", "constant") + "3,1,c\n"
+        text = "\n".join(
+            [text.splitlines()[0], *("3," + line.partition(",")[2] for line in text.splitlines()[1:])]
+        )
+        assert load(written(tmp_path, "c.csv", text)).odd() == [
+            "1 feature is constant: constant.",
+            "1 class is of one sample, which no split can hold out: c.",
+        ]
+
+    @each_row(
+        ("content", "kind", "says"),
+        [
+            (measured(values="a"), Bundle, "all samples have one label"),
+            (measured(last="what"), Bundle, "not clear what .* height .0., width .0., what .a.; say"),
+            (measured().replace("3,2,b", "3,,b"), Bundle, r"gaps, of so many rows: width \(1\)"),
+            (measured().replace("3,2,b", "3,-inf,b"), Bundle, "width of .* infinite"),
+            ("label\na\nb\n", Bundle, "no columns of features"),
+            (
+                measured(),
+                MultilabelBundle,
+                r"holds samples of classes, and samples with several labels are needed",
+            ),
+            (measured(), Ratings, "not clear|holds text"),
+            (measured(60).replace("label", "width2").replace("width,", "label,"), Bundle, "holds text"),
+            (
+                "x,y\n" + "".join(f"{n},{n / 7}\n" for n in range(30)),
+                Bundle,
+                "30 different values in 30 rows.*no classes",
+            ),
+            (
+                "a,label_p,label_q\n1,0,1\n2,2,0\n",
+                Bundle,
+                "label_q|label_p of .* marks a label by 1 and 0, not by '2'",
+            ),
+        ],
+    )
+    def test_what_is_refused(self, tmp_path: Path, content: str, kind: Any, says: str) -> None:
+        with pytest.raises(InvalidInputError, match=says):
+            load(written(tmp_path, "c.csv", content), kind=kind)
+
+    @each_row(
+        ("name", "content", "says"),
+        [
+            ("c.svm", b"what is this\n", "damaged"), ("c.mtx", b"%%MatrixMarket nonsense\n", "damaged"),
+            ("c.npz", b"PK\x03\x04", "damaged"), ("c.parquet", b"PAR1", "damaged"),
+        ],
+    )  # fmt: skip
+    def test_damaged_files(self, tmp_path: Path, name: str, content: bytes, says: str) -> None:
+        if name == "c.parquet":
+            pytest.importorskip("pyarrow")
+        with pytest.raises(StorageError, match=says):
+            load(written(tmp_path, name, content))
+
+    def test_unknown_files_and_names(self, tmp_path: Path) -> None:
+        for name in ("absent.csv", str(tmp_path / "absent")):
+            with pytest.raises(
+                InvalidInputError, match=f"no data set '{name}', nor a file or folder of that name"
+            ):
+                load(name)
+        with pytest.raises(InvalidInputError, match=r"suffix \.json, which is none of \.csv"):
+            load(written(tmp_path, "a.json", "{}"))
+        with pytest.raises(InvalidInputError, match="a name, a path, a frame or a dict of columns, got int"):
+            load(3)
+        with pytest.raises(InvalidInputError, match="'digits' has no columns to name"):
+            load("digits", label="x")
+
+
+class TestFrames:
+    def test_pandas_and_parquet(self, tmp_path: Path) -> None:
+        pandas = pytest.importorskip("pandas")
+        frame = pandas.DataFrame({"size": range(8), "kind": pandas.Categorical(list("aabbaabb"))})
+        found = load(frame, kind=ClassBundle, label="kind")
+        assert found.feature_names == ("size",)
+        assert found.class_names == ("a", "b")
+        gaps = frame.assign(size=[1, None, *range(6)])
+        with pytest.raises(InvalidInputError, match=r"gaps, of so many rows: size \(1\)"):
+            load(gaps, label="kind")
+        with pytest.raises(InvalidInputError, match="holds text, for example '2024-01-0"):
+            load(frame.assign(when=pandas.to_datetime("2024-01-02")), label="kind")
+        pytest.importorskip("pyarrow")
+        frame.to_parquet(tmp_path / "f.parquet")
+        stored = load(tmp_path / "f.parquet", kind=ClassBundle, label="kind")
+        assert np.array_equal(stored.X, found.X)
+        assert stored.feature_names == found.feature_names
+
+    def test_polars(self) -> None:
+        polars = pytest.importorskip("polars")
+        frame = polars.DataFrame({"size": range(8), "label": list("aabbaabb")})
+        found = load(frame, kind=ClassBundle)
+        assert found.X.ravel().tolist() == list(range(8))
+        assert found.class_names == ("a", "b")
+
+    def test_parquet_without_pyarrow_is_a_sentence(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+        with pytest.raises(InvalidInputError, match="pip install pyarrow"):
+            load(written(tmp_path, "f.parquet", b""))
+
+
+@pytest.fixture
+def letters(tmp_path: Path) -> Path:
+    """Twenty texts of two classes, in each of which most words are its own."""
+    rng = np.random.default_rng(0)
+    words = {"fruit": ["apple", "pear", "plum"], "space": ["rocket", "orbit", "moon"]}
+    for name, own in words.items():
+        for number in range(10):
+            text = " ".join([*rng.choice(own, 6), *rng.choice(["the", "a", "of"], 4)])
+            written(tmp_path / "letters", f"{name}/{number}.txt", text)
+    return tmp_path / "letters"
+
+
+class TestTexts:
+    def test_a_folder_by_classes(self, letters: Path) -> None:
+        written(letters, "fruit/.hidden", b"\xff")
+        texts, classes, names = read_texts(letters)
+        assert len(texts) == 20
+        assert names[0] == "fruit/0.txt"
+        found = load(letters, kind=ClassBundle)
+        assert found.class_names == ("fruit", "space")
+        assert [found.class_names[n] for n in found.y] == classes
+        assert found.sample_names == tuple(names)
+        assert found.feature_names is not None
+        apples = found.X.toarray()[:, found.feature_names.index("apple")]
+        assert apples.tolist() == [text.split().count("apple") for text in texts]
+
+    def test_similar_documents(self, letters: Path) -> None:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.pipeline import make_pipeline
+
+        texts, classes, _ = read_texts(letters)
+        model = make_pipeline(TfidfVectorizer(), LoretaSimilarity(rank=2, max_iter=2000, random_state=0))
+        model.fit(texts, classes)
+        terms, similarity = model[:-1], model[-1]
+        scores = similarity.similarity(terms.transform(["moon of the orbit"]), terms.transform(texts))[0]
+        assert {classes[n] for n in np.argsort(-scores)[:5]} == {"space"}
+
+    def test_a_column_of_texts(self, letters: Path, tmp_path: Path) -> None:
+        texts, classes, _ = read_texts(letters)
+        found = load({"text": texts, "label": classes}, kind=ClassBundle)
+        assert np.array_equal(found.X.toarray(), load(letters).X.toarray())
+
+    def test_other_encodings_and_empty_folders(self, letters: Path, tmp_path: Path) -> None:
+        written(letters, "fruit/x.txt", "açaí".encode("latin-1"))
+        with pytest.raises(InvalidInputError, match=r"x\.txt is not utf-8 text .*encoding=latin-1"):
+            load(letters)
+        assert "açaí" in load(f"{letters}::encoding=latin-1").feature_names
+        (tmp_path / "bare").mkdir()
+        with pytest.raises(InvalidInputError, match="no subfolders with files"):
+            load(tmp_path / "bare")
+
+
+def test_recommendations_have_names_and_leave_out_what_is_known() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal((30, 2)) @ rng.standard_normal((2, 40))
+    known = rng.random((30, 40)) < 0.6
+    films, people = [f"film {n}" for n in range(30)], [f"user {n}" for n in range(40)]
+    items, users = np.nonzero(known)
+    ratings = load(
+        {
+            "user": [people[n] for n in users],
+            "item": [films[n] for n in items],
+            "rating": truth[known],
+        },
+        kind=Ratings,
+    )
+    model = RTRMC(3, lam=0.0, max_iter=60, random_state=0).fit(ratings)
+    best = sorted(np.flatnonzero(~known[:, 7]), key=lambda n: -truth[n, 7])
+    found = model.recommend("user 7", 4)
+    assert [name for name, _ in found] == [films[n] for n in best[:4]]
+    np.testing.assert_allclose([value for _, value in found], truth[best[:4], 7], atol=1e-3)
+    assert len(model.recommend("user 7", 100)) == len(best)
+    plain = RTRMC(3, lam=0.0, max_iter=60, random_state=0).fit(sp.csc_array(truth * known))
+    assert [name for name, _ in plain.recommend(7, 4)] == best[:4]
+    for user in ("nobody", 3):
+        with pytest.raises(InvalidInputError, match=f"column {user!r} was not seen by fit"):
+            model.recommend(user)
+
+
+class TestCommand:
+    def says(self, *words: str) -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["data", *words])
+        return done.exit_code, done.output
+
+    def test_a_file(self, tmp_path: Path) -> None:
+        status, said = self.says(written(tmp_path, "r.csv", RATINGS))
+        assert status == 0
+        for line in (
+            "ratings: known entries of a matrix",
+            "entries          4",
+            "rmopt run completion --data ",
+        ):
+            assert line in said
+        assert "rmopt run similarity" not in said
+        status, said = self.says(str(tmp_path / "r.csv"), "--json")
+        found = json.loads(said)
+        assert found["summary"]["density"] == round(4 / 9, 6)
+        assert list(found["experiments"]) == ["completion"]
+        assert [column["name"] for column in found["columns"]] == ["user", "item", "rating", "time"]
+
+    def test_a_file_that_cannot_be_used_is_shown_all_the_same(self, tmp_path: Path) -> None:
+        status, said = self.says(written(tmp_path, "c.csv", "size,name,label\n1,x,a\n,y,b\n"))
+        assert status == 2
+        assert "It cannot be used: the column name of" in said
+        assert [line.split() for line in said.splitlines() if line.startswith("size")] == [
+            ["size", "1", "to", "1", "1", "1", "1"]
+        ]
+
+    @each_row(
+        ("name", "experiments"),
+        [
+            ("digits", ["metric", "similarity"]),
+            ("digits-labels", ["coembedding", "ranking"]),
+            ("toy-tags", ["tagging"]),
+        ],
+    )
+    def test_registered_sets_and_their_experiments(self, name: str, experiments: list[str]) -> None:
+        status, said = self.says(name, "--json")
+        assert status == 0
+        assert list(json.loads(said)["experiments"]) == experiments
+
+    def test_the_list_says_what_is_there(self, tmp_path: Path) -> None:
+        np.savez(tmp_path / "scene.npz", X=np.ones(2))
+        status, said = self.says("--json", "--data-home", str(tmp_path))
+        assert status == 0
+        there = {entry["name"]: entry for entry in json.loads(said)["datasets"]}
+        assert there["scene"]["there"] == str(tmp_path / "scene.npz")
+        assert there["ml1m"] == {
+            "name": "ml1m", "there": "fetched when first used",
+            "source": "https://files.grouplens.org/datasets/movielens/ml-1m.zip",
+        }  # fmt: skip
+        assert there["parkinsons"]["there"] == "to be brought"
+        assert there["digits"]["there"] == "built in"
+        assert "scikit-learn" in self.says()[1]
+
+
+class TestDownloads:
+    @pytest.fixture
+    def server(self, tmp_path: Path) -> Any:
+        (tmp_path / "public").mkdir()
+        handler = partial(SimpleHTTPRequestHandler, directory=tmp_path / "public")
+        handler.log_message = lambda *_: None  # type: ignore[attr-defined]
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        server.server_close()
+
+    def test_archives_are_fetched_compared_and_unpacked(self, tmp_path: Path, server: str) -> None:
+        with zipfile.ZipFile(tmp_path / "public" / "set.zip", "w") as archive:
+            archive.writestr("set/data.txt", "1\n2\n")
+            archive.writestr("set/other.txt", "no")
+        digest = hashlib.sha256((tmp_path / "public" / "set.zip").read_bytes()).hexdigest()
+
+        def read(path: Path) -> Any:
+            values = np.loadtxt(path)
+            return ClassBundle("set", path.name, values[:, None], np.array([0, 1]), np.array([True, False]))
+
+        address = f"{server}/set.zip"
+        load_it = loader(Source(("set.npz", "set/data.txt"), address, ((address, f"sha256:{digest}"),)))(read)
+        home = tmp_path / "home"
+        home.mkdir()
+        assert load_it(home).X.ravel().tolist() == [1.0, 2.0]
+        assert not (home / "set" / "other.txt").exists()
+        (tmp_path / "public" / "set.zip").unlink()
+        assert load_it(home).source == "data.txt"
+
+    def test_what_is_fetched_must_have_its_checksum(self, tmp_path: Path, server: str) -> None:
+        written(tmp_path, "public/u.txt", "1\n")
+        source = Source(("u.txt",), server, ((f"{server}/u.txt", "sha256:" + "0" * 64),))
+        load_it = loader(source)(lambda path: None)  # type: ignore[arg-type,return-value]
+        with pytest.raises(
+            StorageError, match=r"could not be fetched .*hash of downloaded file.*--data-home"
+        ):
+            load_it(tmp_path)
+        assert not (tmp_path / "u.txt").exists()
+
+    def test_without_network_it_is_said_what_to_bring(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def no_network(*_: object) -> None:
+            raise OSError("no route")
+
+        monkeypatch.setattr("pooch.retrieve", no_network)
+        with pytest.raises(StorageError, match=r"no route.*holds ml100k\.npz or ml-100k/u\.data"):
+            ml100k(tmp_path)
+
+
+def test_measurements_below_zero_are_no_counts() -> None:
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    table = load({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "label": ["x", "y"] * 10}, kind=ClassBundle)
+    np.testing.assert_allclose(informative_unit_rows(table).X, X / np.linalg.norm(X, axis=1, keepdims=True))
+    with pytest.raises(
+        InvalidInputError, match=r"negative features.*cannot choose 2.*features=FIRST\+SECOND"
+    ):
+        informative_unit_rows(table, 2)
