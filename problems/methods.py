@@ -61,7 +61,8 @@ class Method:
     @property
     def defaults(self) -> Settings:
         """The parameters without cross-validation, of those that this would choose."""
-        return {name: getattr(self.estimator, name) for name in (self.grid[0] if self.grid else {})}
+        known = self.estimator.get_params()
+        return {name: known[name] for name in (self.grid[0] if self.grid else {})}
 
     @property
     def ranked(self) -> bool:

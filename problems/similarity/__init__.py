@@ -1,6 +1,7 @@
-"""Similarity learning: LORETA (Shalit et al. 2012) and its rivals."""
+"""Similarity learning: LORETA (Shalit et al. 2012), what it is compared with, and the softmax over cosines."""
 
 from problems.online import Lego, Oasis
+from problems.similarity.contrastive import ContrastiveSimilarity
 from problems.similarity.estimator import LoretaSimilarity
 from problems.similarity.model import BilinearSimilarity
 from problems.similarity.rivals import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
@@ -9,6 +10,7 @@ from problems.triplets import ClassTriplets
 __all__ = [
     "BilinearSimilarity",
     "ClassTriplets",
+    "ContrastiveSimilarity",
     "FactoredGradientDescent",
     "Lego",
     "LoretaSimilarity",

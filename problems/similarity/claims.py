@@ -16,7 +16,7 @@ Results = dict[tuple[str, str, int | None, int], list[Cell]]
 
 EARLY = 50_000
 # Methods that LORETA is not held against at the same rank.
-APART = ("loreta", "loreta-psd", "oasis", "lego")
+APART = ("loreta", "loreta-psd", "oasis", "lego", "contrastive")
 
 
 def similarity_claims(results: Results, labels: Mapping[Any, str]) -> list[Claim]:
@@ -37,6 +37,13 @@ def similarity_claims(results: Results, labels: Mapping[Any, str]) -> list[Claim
         for name in found
         if name not in APART
     ]
+    if "contrastive" in found:
+        claim = f"(not in the paper) the {labels['contrastive']} is above {{}}"
+        made += [
+            above(claim.format(labels[name]), _gaps(found["contrastive"], found[name], "map"), name)
+            for name in found
+            if name not in ("contrastive", "oasis", "lego")
+        ]
     if "naive-gd" in found:
         made.append(_unstable(found["naive-gd"]))
     if "loreta-psd" in found:

@@ -58,7 +58,7 @@ def similarity(
     ] = 0,
     triplets: Annotated[int, Option(help="Training triplets for each model.")] = 50_000,
     seeds: SeedsOrPublished = 5,
-    methods: Annotated[str, methods_option(METHODS)] = "cosine,naive-gd,pa,loreta",
+    methods: Annotated[str, methods_option(METHODS)] = "cosine,svm,naive-gd,pa,loreta,contrastive",
     method: OwnMethods = None,
     select: Select = "first",
     folds: Folds = 5,

@@ -8,9 +8,11 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import normalize
+from sklearn.svm import LinearSVC
 
 from problems.cells import Cell
 from problems.comparison import Comparison, Learner, crossed, trained
@@ -20,6 +22,7 @@ from problems.evaluation import ScoreBlock, bilinear_scores, evaluate_retrieval,
 from problems.loreta import loreta_solver
 from problems.methods import Method
 from problems.online import Lego, Oasis
+from problems.similarity.contrastive import ContrastiveSimilarity
 from problems.similarity.model import initial_point
 from problems.similarity.rivals import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
 from problems.triplets import ClassTriplets
@@ -102,6 +105,26 @@ class Cosine(BaseEstimator):
 
     def transform(self, X: Any) -> Any:
         return normalize(X)
+
+
+class ClassScores(BaseEstimator):
+    """Documents by their scores for each class, as a linear classifier has them: what practice would try first.
+
+    Parameters
+    ----------
+    classifier : classifier
+        With `coef_`.
+    """
+
+    def __init__(self, classifier: Any) -> None:
+        self.classifier = classifier
+
+    def fit(self, X: Any, y: Array) -> Self:
+        self.fitted_ = clone(self.classifier).fit(X, y)
+        return self
+
+    def transform(self, X: Any) -> Array:
+        return normalize(X @ self.fitted_.coef_.T)
 
 
 # What a method of similarity must have one of, beside `fit`; the first that it has is used.
@@ -208,8 +231,13 @@ LEGO_GRID = crossed(step_size=(0.01, 0.1, 1.0, 10.0, 100.0))
 LORETA_GRID = crossed(step_size=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0))
 CHOICES = {"retraction": "second-order", "engine": "auto"}
 
+C_GRID = crossed(classifier__C=(0.1, 1.0, 10.0))
+TEMPERATURES = crossed(temperature=(0.2, 0.3, 0.5))
+
 METHODS: dict[str, Method] = {
     "cosine": Method("cosine", Cosine()),
+    "svm": Method("linear SVMs", ClassScores(LinearSVC()), C_GRID),
+    "logistic": Method("logistic regression", ClassScores(LogisticRegression()), C_GRID),
     "naive-gd": Method(
         "naive gradient descent", SimilarityLearner(_general, FactoredGradientDescent, 0.1), RIVAL_GRID
     ),
@@ -224,4 +252,5 @@ METHODS: dict[str, Method] = {
         "LORETA-1", SimilarityLearner(_general, loreta_solver, 10.0, choices=CHOICES), LORETA_GRID
     ),
     "loreta-psd": Method("LORETA-1-PSD", SimilarityLearner(PSDFixedRank, SGD, 10.0), LORETA_GRID),
+    "contrastive": Method("softmax over cosines", ContrastiveSimilarity(), TEMPERATURES),
 }

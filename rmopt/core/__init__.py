@@ -9,6 +9,7 @@ from rmopt.core.cost import (
     HasHessianAction,
     HasPreconditioner,
     HasProximalStep,
+    HasRowGradient,
     WholeCost,
 )
 from rmopt.core.errors import (
@@ -45,6 +46,7 @@ __all__ = [
     "HasHessianAction",
     "HasPreconditioner",
     "HasProximalStep",
+    "HasRowGradient",
     "HasStepBound",
     "HasVelocity",
     "InvalidInputError",

@@ -219,6 +219,14 @@ class HasProximalStep(Protocol):
 
 
 @runtime_checkable
+class HasRowGradient(Protocol):
+    """A sum of terms at a matrix, a few terms of which have a gradient with a few rows that are not zero."""
+
+    def row_gradient(self, point: np.ndarray, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return numbers of rows, each once, and what the gradient of the sum over some terms is there."""
+
+
+@runtime_checkable
 class HasHessianAction(Protocol):
     """A cost that knows its second derivative."""
 

@@ -146,6 +146,43 @@ class Adaptive(StepRule):
         return memory._replace(mean=look.carry(start, end, memory.mean))
 
 
+class Squares(NamedTuple):
+    """The sum of the squares of earlier gradients."""
+
+    squares: Any
+
+
+@dataclass(frozen=True)
+class Accumulating(StepRule):
+    """AdaGrad (Duchi, Hazan and Singer 2011), with squares as in `Adaptive`.
+
+    Attributes
+    ----------
+    eps : float
+        What the sums of squares begin at.
+    """
+
+    eps: float
+
+    def begin(self, look: Look, point: Any) -> Squares:
+        none = _squares(look.manifold, point, look.manifold.zero_vector(point))
+        return Squares(_raised(none, self.eps))
+
+    def direction(
+        self, look: Look, point: Any, terms: Array, memory: Squares, step: int
+    ) -> tuple[Any, Squares]:
+        gradient = look.gradient(point, terms)
+        squares = memory.squares + _squares(look.manifold, point, gradient)
+        return _divided(gradient, squares, 0.0), Squares(squares)
+
+    def carried(self, look: Look, start: Any, end: Any, memory: Squares) -> Squares:
+        return memory
+
+
+def _raised(squares: Any, by: float) -> Any:
+    return Parts([_raised(part, by) for part in squares]) if isinstance(squares, Parts) else squares + by
+
+
 def _squares(manifold: Any, point: Any, vector: Any) -> Any:
     # Subclasses may have another metric, or be quotients, where entries mean nothing.
     if type(manifold) in (Product, Power):

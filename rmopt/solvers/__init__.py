@@ -17,7 +17,7 @@ from rmopt.solvers.rank_incremental import CertifiedResult, RankIncremental
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.samplers import Cyclic, FromDraw, GaussSouthwell, Sampler, ShuffledEpochs, Uniform
 from rmopt.solvers.scheduled import ScheduledSolver
-from rmopt.solvers.sgd import SGD, SRG, SVRG, Adam
+from rmopt.solvers.sgd import SGD, SRG, SVRG, AdaGrad, Adam
 from rmopt.solvers.step_lengths import (
     Backtracking,
     BarzilaiBorwein,
@@ -58,6 +58,7 @@ __all__ = [
     "SGD",
     "SRG",
     "SVRG",
+    "AdaGrad",
     "Adam",
     "AdaptiveCubics",
     "AugmentedLagrangian",

@@ -7,13 +7,23 @@ from typing import Any
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, integer, number, one_of, sequence
-from rmopt.core.cost import as_sum
+from rmopt.core.cost import HasRowGradient, as_sum
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine
 from rmopt.engines.choose import ENGINES, choose_engine
-from rmopt.engines.directed import Adaptive, DirectedEngine, Momentum, Plain, StepRule, VarianceReduced
+from rmopt.engines.directed import (
+    Accumulating,
+    Adaptive,
+    DirectedEngine,
+    Momentum,
+    Plain,
+    StepRule,
+    VarianceReduced,
+)
+from rmopt.engines.rows import RowAdaGrad
+from rmopt.manifolds import Euclidean
 from rmopt.renamed import renamed
 from rmopt.solvers.samplers import Sampler, as_sampler, batch_size_of
 from rmopt.solvers.scheduled import ScheduledSolver
@@ -134,6 +144,58 @@ class Adam(SGD):
 
     def rule(self, problem: Problem) -> StepRule:
         return Adaptive(self.betas, self.eps, self.amsgrad)
+
+
+class AdaGrad(SGD):
+    """Step sizes that fall with the sum of the squares of the gradients (Duchi, Hazan and Singer 2011).
+
+    Squares are those of the lengths in each factor of a product; in a flat space they are those of each entry, so that
+    rows of a matrix that seldom move take long steps. A cost with `row_gradient` (`rmopt.core.HasRowGradient`) on
+    `Euclidean` is asked for the rows that its terms touch, and no other row is looked at.
+
+    Parameters
+    ----------
+    step_size : float, StepSize or callable
+        As in `SGD`; about the length of the first steps, in each entry where the space is flat.
+    eps : float
+        What the sums of squares begin at.
+    **options : object
+        ``max_iter``, ``batch_size``, ``sampler``, ``retraction`` and ``average``, as in `SGD`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Euclidean
+    >>> target = np.arange(6.0).reshape(3, 2)
+    >>> @autograd_cost
+    ... def distance(A):
+    ...     return ((A - target) ** 2).sum()
+    >>> found = AdaGrad(1.0, max_iter=300).run(Problem(Euclidean(3, 2), distance), np.zeros((3, 2)))
+    >>> bool(np.allclose(found.point, target))
+    True
+    """
+
+    def __init__(
+        self,
+        step_size: float | StepSize | Callable[[Array], Array] = 0.05,
+        *,
+        eps: float = 1e-8,
+        **options: Any,
+    ) -> None:
+        super().__init__(step_size, **options)
+        if self.momentum > 0.0:
+            raise InvalidInputError("AdaGrad has no momentum; leave it out, or take Adam.")
+        self.eps = number("eps", eps, above=0)
+
+    def engine(self, problem: Problem) -> Engine:
+        flat = type(problem.manifold) is Euclidean and self.average is False and self.engine_name == "auto"
+        if flat and isinstance(problem.cost, HasRowGradient):
+            return RowAdaGrad(problem.cost, self.batch_size, self.eps)
+        return super().engine(problem)
+
+    def rule(self, problem: Problem) -> StepRule:
+        return Accumulating(self.eps)
 
 
 class SVRG(SGD):

@@ -1,0 +1,160 @@
+"""A similarity of documents that is learned from batches with all their classes, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+
+from problems.door import Embedder, begin, file_path, kept_count, labelled, product, seedable, seen
+from problems.evaluation import bilinear_scores, evaluate_retrieval
+from problems.similarity.cost import ContrastiveSum, DocumentEpochs, unit_rows
+from rmopt.core import Problem
+from rmopt.core.arguments import Checked, bounded, flag, integer, number, optional
+from rmopt.core.streams import Stream, generator
+from rmopt.engines.threads import one_blas_thread
+from rmopt.manifolds import Euclidean
+from rmopt.solvers import AdaGrad, Checkpoint, Cosine, Recorder
+
+Array = np.ndarray
+
+# The length of the first embeddings decides how fast the first steps turn them.
+START = 0.03
+# Passes over the documents, and steps, that small and large collections need.
+LEAST_EPOCHS, LEAST_STEPS = 10, 500
+# The share of entries below which features are words, and that of the words that are left out.
+SPARSE, WORDS = 0.1, 0.3
+
+
+@dataclass(eq=False, repr=False)
+class ContrastiveSimilarity(Checked, Embedder, BaseEstimator):
+    """A similarity of documents: the cosine of linear embeddings, learned from the classes of whole batches.
+
+    Each document of a batch is a query, and the documents of its class are to be found among all others by a softmax
+    over their cosines. It sees all triplets of a batch at once, where `LoretaSimilarity` sees one triplet a step.
+    Not from a paper on low-rank matrices: the loss is that of Khosla et al. (2020), the step AdaGrad's, which touches
+    the rows of the terms that occur in the batch.
+
+    Parameters
+    ----------
+    rank : int
+        Numbers in an embedding.
+    temperature : float
+        What cosines are divided by in the softmax; smaller ones look at the nearest documents.
+    dropout : float or None
+        The share of terms that is left out of a document, anew each time; from 0 to below 1. None: 0.3 where fewer
+        than a tenth of the entries of X are not zero, as with words, and otherwise 0.
+    batch_size : int
+        Documents in a batch; fewer where there are not as many.
+    n_epochs : int or None
+        Passes over the documents. None: 10, or for small collections as many as make 500 batches.
+    step_size : float
+        Of AdaGrad; it falls to zero along a cosine.
+    checkpoint : path or None
+        Save the state there every half minute, and resume from it when the file exists.
+    random_state : int, RandomState or None
+        Equal integers give equal bits.
+    verbose : bool
+        Draw a progress bar on standard error.
+
+    Attributes
+    ----------
+    components_ : array, shape (rank, n_features)
+        The embedding of x is ``components_ @ x``, divided by its length.
+    classes_ : array
+    n_features_in_ : int
+    n_iter_ : int
+        Batches seen.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = ContrastiveSimilarity(rank=10, random_state=0).fit(X[:1200], y[:1200])
+    >>> model.similarity(X[1200:1202], X[:5]).shape
+    (2, 5)
+    >>> bool(model.score(X[1200:], y[1200:]) > 0.8)
+    True
+
+    References
+    ----------
+    Khosla et al., Supervised contrastive learning, NeurIPS 2020.
+    """
+
+    rank: Annotated[int, kept_count] = 30
+    _: KW_ONLY
+    temperature: Annotated[float, bounded(number, above=0)] = 0.3
+    dropout: Annotated[float | None, optional(number, least=0, below=1)] = None
+    batch_size: Annotated[int, bounded(integer, 2)] = 256
+    n_epochs: Annotated[int | None, optional(kept_count)] = None
+    step_size: Annotated[float, bounded(number, above=0)] = 0.05
+    checkpoint: Annotated[Path | str | None, file_path] = None
+    random_state: Annotated[Any, seedable] = None
+    verbose: Annotated[bool, flag] = False
+
+    @one_blas_thread()
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from class labels: rows of one class are similar.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n_samples, n_features)
+        y : array, shape (n_samples,)
+
+        Returns
+        -------
+        self
+        """
+        seed = begin(self)
+        X, y = labelled(self, X, y, ensure_min_samples=3)
+        self.classes_, which = np.unique(y, return_inverse=True)
+        shape = X.shape[1], int(self.rank)
+        dropout = self.dropout
+        if dropout is None:
+            dropout = WORDS * (
+                (X.nnz if issparse(X) else np.count_nonzero(X)) < SPARSE * X.shape[0] * X.shape[1]
+            )
+        start = START * generator(seed, Stream.START).standard_normal(shape)
+        solver = self.solver(X.shape[0])
+        result = solver.run(
+            Problem(Euclidean(*shape), ContrastiveSum(X, which, self.temperature, dropout)),
+            start,
+            random_state=seed,
+            recorder=Recorder(progress=self.verbose),
+            checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),
+        )
+        self.components_, self.n_iter_ = result.point.T.copy(), result.steps
+        return self
+
+    def solver(self, n_documents: int) -> AdaGrad:
+        """Return the solver for so many documents."""
+        size = min(int(self.batch_size), n_documents)
+        per_epoch = n_documents // size
+        epochs = self.n_epochs or max(LEAST_EPOCHS, -(-LEAST_STEPS // per_epoch))
+        steps = int(epochs) * per_epoch
+        rule, sampler = Cosine(float(self.step_size), steps), DocumentEpochs(n_documents, size)
+        return AdaGrad(rule, max_iter=steps, sampler=sampler)
+
+    def transform(self, X: Any) -> Array:
+        """Return the embeddings of documents, shape (n_samples, rank): of length 1, or 0 where no term is known."""
+        return unit_rows(product(seen(self, X, "components_"), self.components_.T))[0]
+
+    def similarity(self, queries: Any, documents: Any) -> Array:
+        """Return the cosines of all pairs, shape (n_queries, n_documents)."""
+        return self.transform(queries) @ self.transform(documents).T
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the mean average precision when each row in turn is the query and ranks the others."""
+        X, y = labelled(self, X, y, reset=False)
+        Z = self.transform(X)
+        return evaluate_retrieval(bilinear_scores(Z, Z), y, ks=()).map
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.target_tags.required = True
+        return tags

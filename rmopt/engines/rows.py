@@ -1,0 +1,62 @@
+"""Steps of AdaGrad on matrices that touch only the rows where a gradient is not zero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.engines.base import Engine, checked, diverged
+
+
+@dataclass(frozen=True)
+class RowState:
+    """A matrix, the sums of the squares of its gradients, and counters."""
+
+    matrix: Array
+    squares: Array
+    steps: int = 0
+    updates: int = 0
+
+
+@dataclass(frozen=True)
+class RowAdaGrad(Engine):
+    """AdaGrad in a flat space, for a cost with `row_gradient`: a step costs what its rows cost.
+
+    Attributes
+    ----------
+    cost : FiniteSum
+        With `row_gradient`.
+    batch_size : int
+        Terms per step.
+    eps : float
+        What the sums of squares begin at.
+    """
+
+    cost: Any
+    batch_size: int
+    eps: float
+
+    def load(self, point: Array) -> RowState:
+        return RowState(point.copy(), np.full(point.shape, self.eps))
+
+    # Overflow is reported once, by the gradient.
+    @np.errstate(all="ignore")
+    def advance(self, state: RowState, schedule: Array, etas: Array) -> RowState:
+        schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
+        matrix, squares, updates = state.matrix, state.squares, state.updates
+        for number, (terms, eta) in enumerate(zip(schedule, etas, strict=True)):
+            rows, gradient = self.cost.row_gradient(matrix, terms)
+            if not np.isfinite(gradient).all():
+                raise diverged(state.steps + number, eta)
+            if gradient.any():
+                of_rows = squares[rows] + gradient * gradient
+                squares[rows] = of_rows
+                matrix[rows] -= eta * gradient / np.sqrt(of_rows)
+                updates += 1
+        return replace(state, steps=state.steps + len(schedule), updates=updates)
+
+    def dump(self, state: RowState) -> Array:
+        return state.matrix.copy()
