@@ -120,8 +120,23 @@ class TestRatings:
         assert found.row_names is not None
         assert found.row_names.tolist() == [1, 2, 5]
         mmwrite(tmp_path / "whole.mtx", np.eye(3))
-        with pytest.raises(InvalidInputError, match="coordinate format"):
+        with pytest.raises(StorageError, match="does not begin with %%MatrixMarket matrix coordinate"):
             load(tmp_path / "whole.mtx")
+        half = np.tril([[0.0, 0, 0], [2, 0, 0], [3, 4, 0]])
+        for whole, symmetry in ((half + half.T, "symmetric"), (half - half.T, "skew-symmetric")):
+            mmwrite(tmp_path / "half.mtx", sp.coo_array(whole), symmetry=symmetry)
+            assert np.array_equal(load(tmp_path / "half.mtx", kind=Ratings).table().toarray(), whole)
+        mmwrite(tmp_path / "ones.mtx", sp.coo_array(np.eye(3)), field="pattern")
+        assert np.array_equal(load(tmp_path / "ones.mtx", kind=Ratings).table().toarray(), np.eye(3))
+
+    @each_row(
+        "entries",
+        ["1 1 5\n2 2 3\n3 1 4\n", "1 1 5\n", "1 1 5\n3 1 4\n", "0 1 5\n2 1 4\n", "1 1 5\n1.5 1 4\n"],
+    )
+    def test_damaged_matrix_market(self, tmp_path: Path, entries: str) -> None:
+        head = "%%MatrixMarket matrix coordinate real general\n% by hand\n2 2 2\n"
+        with pytest.raises(StorageError, match="must hold 2 entries within 2 rows and 2 columns"):
+            load(written(tmp_path, "r.mtx", head + entries))
 
     def test_arrays_and_mappings(self, tmp_path: Path) -> None:
         columns = {"user": [1, 1, 2, 3], "item": [1, 2, 1, 3], "rating": [5, 2, 3, 4]}
@@ -319,6 +334,20 @@ class TestSamples:
             pytest.importorskip("pyarrow")
         with pytest.raises(StorageError, match=says):
             load(written(tmp_path, name, content))
+
+    @each_row(
+        ("content", "says"),
+        [
+            ("# nothing\n", "no rows"),
+            ("inf 1:2\n1 1:3\n", "infinite"),
+            ("nan 1:2\n1 1:3\n", "gaps in 1 of 2 rows"),
+        ],
+    )
+    def test_svmlight_without_samples_or_with_labels_that_are_none(
+        self, tmp_path: Path, content: str, says: str
+    ) -> None:
+        with pytest.raises(InvalidInputError, match=says):
+            load(written(tmp_path, "c.svm", content))
 
     def test_unknown_files_and_names(self, tmp_path: Path) -> None:
         for name in ("absent.csv", str(tmp_path / "absent")):

@@ -280,15 +280,32 @@ def _svmlight(path: Path) -> Table:
 
 
 def _mtx(path: Path) -> Table:
-    from scipy.io import mmread
-
-    with reading(path):
-        known = mmread(path)
-    if isinstance(known, np.ndarray):
-        raise InvalidInputError(f"{path} holds a whole matrix; save its known entries in coordinate format.")
-    # Rows and columns have the numbers of the file, from 1.
-    columns = {"item": known.row + 1, "user": known.col + 1, "rating": known.data}
-    return Table(path.name, str(path), columns)
+    """Read the entries of a matrix in coordinate format; scipy's reader kills the process where a file is damaged."""
+    with reading(path), path.open(encoding="utf-8") as lines:
+        head = lines.readline().lower().split()
+        if head[:3] != ["%%matrixmarket", "matrix", "coordinate"] or "complex" in head:
+            raise ValueError(
+                "its first line does not begin with %%MatrixMarket matrix coordinate, or says complex"
+            )
+        sizes = next(line for line in lines if line.strip() and not line.startswith("%"))
+        m, n, count = map(int, sizes.split())
+        width = 2 if "pattern" in head else 3
+        known = np.loadtxt(lines, ndmin=2, comments="%").reshape(-1, width)
+        row, column = (known[:, side].astype(np.int64) for side in (0, 1))
+        places = np.column_stack([row, column])
+        if (
+            len(known) != count
+            or (places != known[:, :2]).any()
+            or (places < 1).any()
+            or (places > (m, n)).any()
+        ):
+            raise ValueError(f"it must hold {count} entries within {m} rows and {n} columns")
+        values = np.ones(count) if width == 2 else known[:, 2]
+    if "symmetric" in head or "skew-symmetric" in head:
+        below = row != column
+        values = np.concatenate([values, -values[below] if "skew-symmetric" in head else values[below]])
+        row, column = np.concatenate([row, column[below]]), np.concatenate([column, row[below]])
+    return Table(path.name, str(path), {"item": row, "user": column, "rating": values})
 
 
 def _parquet(path: Path) -> Table:

@@ -72,6 +72,8 @@ def bundle_of(table: Table, said: Said, kind: type[Any]) -> Any:
             f"{', '.join(sorted(unknown))} is nothing that a column can be said to mean; say "
             f"{', '.join(sorted({role for one in KINDS for role in one.needs + one.may}))}, header or encoding."
         )
+    if any(not len(column) for column in table.columns.values()) or 0 in np.shape(table.X):
+        raise InvalidInputError(f"{table.source} holds no rows, or no features.")
     given = {role: _chosen(table, role, names) for role, names in said.items()}
     wanted = [one for one in KINDS if any(issubclass(bundle, kind) for bundle in one.bundles)]
     able = [one for one in wanted if set(given) <= {*one.needs, *one.may}]
@@ -199,6 +201,8 @@ def _known(table: Table, name: str) -> tuple[Array, Array]:
             f"the column {name} of {table.source} has gaps in {int(missing.sum()):,} of {len(missing):,} rows, the "
             f"first in row {int(np.argmax(missing)) + 1}; leave out these rows."
         )
+    if numbers is not None and not np.isfinite(numbers).all():
+        raise InvalidInputError(f"the column {name} of {table.source} holds infinite values; repair it.")
     words = column.tolist()
     # Names such as 007 stay as they are.
     if numbers is not None and all(
