@@ -13,10 +13,10 @@ from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine
 from rmopt.engines.choose import ENGINES, choose_engine
-from rmopt.engines.directed import Adaptive, DirectedEngine, Momentum, Plain, StepRule, VarianceReduced
 from rmopt.renamed import renamed
 from rmopt.solvers.samplers import Sampler, as_sampler, batch_size_of
 from rmopt.solvers.scheduled import ScheduledSolver
+from rmopt.solvers.sgd_rules import Adaptive, DirectedEngine, Momentum, Plain, StepRule, VarianceReduced
 from rmopt.solvers.step_sizes import StepSize, as_step_size
 
 
