@@ -37,9 +37,9 @@ from problems.methods import Method
 from problems.options import Selection
 from rmopt.core import DivergedError, InvalidInputError, Problem
 from rmopt.core.arguments import integer
-from rmopt.engines.threads import one_blas_thread
 from rmopt.experiments import Claim, Run
 from rmopt.solvers import Solver
+from rmopt.solvers.threads import one_blas_thread
 
 # Tells how good a fitted estimator is on held-out rows; higher is better.
 Score = Callable[[Any, Any, Any], float]

@@ -1,8 +1,8 @@
 """Names of earlier versions: they work for one version more, with a `FutureWarning` that says the new one.
 
 There is a way for each thing that may be renamed: `renamed` for the parameters of a class, `former_names` for what a
-module holds, `MODULES` for modules. Pickles with old names are read. What a checkpoint belongs to is written with the
-first name that a thing had, so that files of both versions are of one run.
+module holds, `MODULES` and `MERGED` for modules. Pickles with old names are read. What a checkpoint belongs to is
+written with the first name that a thing had, so that files of both versions are of one run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,19 @@ T = TypeVar("T")
 
 # Modules that went elsewhere: the old name, and the new one.
 MODULES: dict[str, str] = {
+    "rmopt.catalogue": "rmopt.checks.catalogue",
+    "rmopt.core.graph": "rmopt.costs.graph",
     "rmopt.engines.blocked": "rmopt.engines.deferred",
+    "rmopt.engines.certificate": "rmopt.solvers.certificate",
+    "rmopt.engines.directed": "rmopt.solvers.sgd_rules",
+    "rmopt.engines.rank_incremental": "rmopt.solvers.rank_rounds",
+    "rmopt.engines.threads": "rmopt.solvers.threads",
+    "rmopt.engines.world": "rmopt.solvers.world",
+}
+# Modules that are part of another one, which was there before.
+MERGED = {
+    "rmopt.engines.gossip": "rmopt.solvers.gossip",
+    "rmopt.engines.identification": "rmopt.solvers.identification",
 }
 
 # Of classes and functions that were renamed: module and name, and the first ones.
@@ -143,11 +155,12 @@ class _Moved:
     """Finds and loads modules by their old names."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        return ModuleSpec(name, self) if name in MODULES else None  # type: ignore[arg-type]
+        return ModuleSpec(name, self) if name in MODULES or name in MERGED else None  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        _warn(spec.name, MODULES[spec.name])
-        module = importlib.import_module(MODULES[spec.name])
+        home = MODULES.get(spec.name) or MERGED[spec.name]
+        _warn(spec.name, home)
+        module = importlib.import_module(home)
         spec.loader_state = module.__spec__
         return module
 

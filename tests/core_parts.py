@@ -21,7 +21,7 @@ from problems.coembedding import LinkPrediction, MetricRegression, MultilabelCoe
 from problems.ranking import LabelRanking, WarpRanking
 from problems.subspace import DLMaFit, MatrixCompletion, MultitaskFeatures
 from rmopt import Problem
-from rmopt.core import Cost, Graph, as_graph
+from rmopt.core import Cost
 from rmopt.core.points import arrays_of
 from rmopt.core.transport import ByProjection, Isometric, OfRetraction
 from rmopt.costs import (
@@ -29,6 +29,7 @@ from rmopt.costs import (
     BilinearSum,
     ConstrainedProblem,
     GossipCost,
+    Graph,
     Grid,
     LogDetTriplet,
     Loss,
@@ -36,6 +37,7 @@ from rmopt.costs import (
     Pairs,
     Trace,
     TripletSum,
+    as_graph,
 )
 from rmopt.interop import PymanoptSolver, from_pymanopt
 from rmopt.manifolds import (

@@ -15,9 +15,9 @@ from problems.ranking import LabelRanking, WarpRanking
 from problems.subspace import DLMaFit
 from problems.subspace.instances import agent_sums
 from rmopt import Problem
-from rmopt.core import Cost, Graph, WholeCost
+from rmopt.core import Cost, WholeCost
 from rmopt.core.points import arrays_of
-from rmopt.costs import BilinearSum, GossipCost, LogDetTriplet, Trace, squared
+from rmopt.costs import BilinearSum, GossipCost, Graph, LogDetTriplet, Trace, squared
 from rmopt.engines import Engine
 from rmopt.engines.base import diverged
 from rmopt.manifolds import FixedRankEmbedded, Grassmann, PositiveDefinite, Power, PSDFixedRank

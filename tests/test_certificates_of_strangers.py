@@ -10,9 +10,8 @@ import pytest
 
 from rmopt import InvalidInputError, Problem
 from rmopt.costs import EmbeddedCost, Trace
-from rmopt.engines import certify
 from rmopt.manifolds import PSDFactors, PSDFixedRank
-from rmopt.solvers import LBFGS, CertifiedResult, RankIncremental, TrustRegions
+from rmopt.solvers import LBFGS, CertifiedResult, RankIncremental, TrustRegions, certify
 
 Array = np.ndarray
 TARGET = np.diag(np.arange(1.0, 9.0))

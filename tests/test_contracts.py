@@ -24,7 +24,6 @@ from rmopt.core import (
     BlockDiagonal,
     Cost,
     Factored,
-    Graph,
     Manifold,
     Operator,
     Parts,
@@ -34,7 +33,7 @@ from rmopt.core import (
     WholeCost,
 )
 from rmopt.core.ambient import dense
-from rmopt.costs import BilinearSum, GossipCost, Grid, LogDetTriplet, Pairs
+from rmopt.costs import BilinearSum, GossipCost, Graph, Grid, LogDetTriplet, Pairs
 from rmopt.interop import PymanoptSolver, from_pymanopt
 from rmopt.manifolds import (
     Euclidean,

@@ -22,10 +22,10 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from rmopt import Problem
 from rmopt.costs import BilinearSum, hinge, squared
-from rmopt.engines.threads import one_blas_thread
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import SGD
+from rmopt.solvers.threads import one_blas_thread
 
 FAMILIES = ("similarity", "metric", "ranking", "subspace", "coembedding")
 # How many threads sum changes the bits of BLAS from some size on, which these data reach.

@@ -36,7 +36,7 @@ PAGES = Path(__file__).parents[1] / "docs" / "extend"
 
 RETRACTION = """
 from rmopt.checks import check_retraction
-from rmopt.catalogue import sphere_instances
+from rmopt.checks.catalogue import sphere_instances
 from rmopt.retractions import Stereographic
 found = [
     check
@@ -50,7 +50,7 @@ assert all(found), found
 """
 
 MANIFOLD = """
-from rmopt.catalogue import flat_instances
+from rmopt.checks.catalogue import flat_instances
 from rmopt.checks import check_manifold, check_retraction
 from rmopt.manifolds import Positive
 (one,) = (one for one in flat_instances() if isinstance(one.manifold, Positive))

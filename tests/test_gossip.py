@@ -10,9 +10,8 @@ import pytest
 
 from problems.subspace.instances import agent_sums
 from rmopt import Problem
-from rmopt.core import AgentSum, DivergedError, Graph, InvalidInputError, MissingCapabilityError, Parts
-from rmopt.costs import GossipCost
-from rmopt.engines import GossipEngine, OneProcess
+from rmopt.core import AgentSum, DivergedError, InvalidInputError, MissingCapabilityError, Parts
+from rmopt.costs import GossipCost, Graph
 from rmopt.manifolds import Euclidean, Grassmann, Power
 from rmopt.retractions import GRASSMANN_RETRACTIONS, Exponential
 from rmopt.solvers import (
@@ -20,8 +19,10 @@ from rmopt.solvers import (
     Checkpoint,
     Constant,
     Gossip,
+    GossipEngine,
     InverseTime,
     Matchings,
+    OneProcess,
     Recorder,
     SharedCheckpoint,
 )

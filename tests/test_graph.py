@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from tabled import each_row
 
-from rmopt.core import GRAPHS, Graph, InvalidInputError, as_graph
+from rmopt.core import InvalidInputError
+from rmopt.costs import GRAPHS, Graph, as_graph
 
 
 @each_row("name", GRAPHS)

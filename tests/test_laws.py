@@ -12,7 +12,6 @@ import pytest
 
 import rmopt.checks
 from rmopt import Problem
-from rmopt.catalogue import fixed_rank_instances, instances
 from rmopt.checks import (
     Check,
     check_block_engine,
@@ -24,6 +23,7 @@ from rmopt.checks import (
     report,
     run_catalogue,
 )
+from rmopt.checks.catalogue import fixed_rank_instances, instances
 from rmopt.core import BlockCost, Cost, Factored, InvalidInputError, LowRankPoint, Retraction
 from rmopt.engines import (
     BatchEngine,

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from rmopt.core import MissingCapabilityError
-from rmopt.engines import MPIWorld
+from rmopt.solvers import MPIWorld
 
 pytest.importorskip("mpi4py", reason="mpi4py is not installed.")
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
@@ -30,7 +30,7 @@ import json, sys
 import numpy as np
 from problems.subspace import GossipPlan, gossip
 from problems.subspace.shares import low_rank_shares
-from rmopt.engines import MPIWorld, OneProcess
+from rmopt.solvers import MPIWorld, OneProcess
 
 world = MPIWorld() if sys.argv[1] == "mpi" else OneProcess()
 shares = low_rank_shares(40, 240, 2, 6, world, seed=3)

@@ -17,8 +17,8 @@ from problems.subspace import (
 )
 from problems.subspace.shares import low_rank_shares
 from rmopt.core import InvalidInputError
-from rmopt.engines import OneProcess
 from rmopt.manifolds import Euclidean, Grassmann
+from rmopt.solvers import OneProcess
 
 REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
 

@@ -15,7 +15,6 @@ import scipy.sparse as sp
 from tabled import each_row
 
 from rmopt import Problem
-from rmopt.catalogue import instances
 from rmopt.checks import (
     Check,
     check_cost,
@@ -27,6 +26,7 @@ from rmopt.checks import (
     check_sampler,
     check_step_size,
 )
+from rmopt.checks.catalogue import instances
 from rmopt.checks.derivatives import COST, HESSIAN
 from rmopt.checks.engine import ENGINE, SAMPLER, STEP_SIZE
 from rmopt.checks.geometry import MANIFOLD, RETRACTION

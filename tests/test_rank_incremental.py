@@ -19,8 +19,6 @@ from rmopt import Problem
 from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, PSDPoint, WholeCost
 from rmopt.core.points import packed, unpacked
 from rmopt.costs import ConvexCost, Grid, Pairs, Trace
-from rmopt.engines import RankEngine, certify
-from rmopt.engines.rank_incremental import point_of
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import Grassmann, PolarPSD, PSDFactors, PSDFixedRank
 from rmopt.solvers import (
@@ -30,10 +28,13 @@ from rmopt.solvers import (
     Doubling,
     Hybrid,
     OneByOne,
+    RankEngine,
     RankIncremental,
     Recorder,
     TrustRegions,
+    certify,
 )
+from rmopt.solvers.rank_rounds import point_of
 
 
 def regression(n: int, t: int, beta: float = 0.5, seed: int = 0) -> tuple[Array, ConvexCost, float]:

@@ -11,11 +11,11 @@ from regression_runs import Array
 
 from problems.coembedding import MultilabelCoembedding, TagRecommender
 from problems.coembedding.training import minimise
-from rmopt.engines.certificate import leading_eigenpairs
 from rmopt.linalg import leading_eigh
 from rmopt.solvers import (
     RankIncremental,
 )
+from rmopt.solvers.certificate import leading_eigenpairs
 
 
 @pytest.mark.parametrize(("p", "k"), [(30, 4), (700, 5), (700, 300)])

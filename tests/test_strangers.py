@@ -12,8 +12,8 @@ from tabled import each_row
 
 from problems.ranking.rivals import MatrixPerceptron
 from rmopt import Problem
-from rmopt.core import Cost, Graph, InvalidInputError, MissingCapabilityError, RmoptError, WholeCost
-from rmopt.costs import GossipCost, Loss
+from rmopt.core import Cost, InvalidInputError, MissingCapabilityError, RmoptError, WholeCost
+from rmopt.costs import GossipCost, Graph, Loss
 from rmopt.engines import CoordinateReference, ReferenceEngine
 from rmopt.engines.choose import TWINS
 from rmopt.kernels import losses as kernels

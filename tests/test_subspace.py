@@ -28,12 +28,11 @@ from problems.subspace.multitask_experiment import shared_features_tasks
 from problems.subspace.shares import low_rank_shares, shares_of
 from problems.subspace.training import GossipPlan, gossip, largest_curvature
 from rmopt import Problem
-from rmopt.core import Graph, InvalidInputError, MissingCapabilityError, StorageError
-from rmopt.costs import GossipCost
-from rmopt.engines import OneProcess
+from rmopt.core import InvalidInputError, MissingCapabilityError, StorageError
+from rmopt.costs import GossipCost, Graph
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import Grassmann, Power
-from rmopt.solvers import Checkpoint, MaxSteps, Recorder
+from rmopt.solvers import Checkpoint, MaxSteps, OneProcess, Recorder
 
 M, N, R = 14, 23, 3
 REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from rmopt import DivergedError, InvalidInputError, Problem, autograd_cost
-from rmopt.catalogue import instances
 from rmopt.checks import check_solver
+from rmopt.checks.catalogue import instances
 from rmopt.checks.solver import SOLVER
 from rmopt.core.cost import as_sum
 from rmopt.engines import ReferenceEngine

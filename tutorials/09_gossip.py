@@ -38,7 +38,7 @@ print(f"error on hidden entries {error:.1e}; neighbours are {model.disagreement_
 # `Grassmann` knows geodesics, and the angles between subspaces at every scale. All agents together are one
 # point of a power of it.
 
-from rmopt.core import Graph
+from rmopt.costs import Graph
 from rmopt.manifolds import Grassmann, Power, frechet_mean
 
 manifold = Grassmann(100, 3)
@@ -155,7 +155,7 @@ import sys
 import numpy as np
 from problems.subspace import GossipPlan, gossip
 from problems.subspace.shares import low_rank_shares
-from rmopt.engines import MPIWorld, OneProcess
+from rmopt.solvers import MPIWorld, OneProcess
 world = MPIWorld() if sys.argv[1] == "mpi" else OneProcess()
 shares = low_rank_shares(100, 300, 3, 6, world, noise=0.0)
 found = gossip(shares.tasks, 3, GossipPlan(100.0, "parallel", n_epochs=30), 0, world=world)

@@ -42,7 +42,7 @@ COST = '''
 import numpy as np
 
 from rmopt import Problem
-from rmopt.catalogue import Instance
+from rmopt.checks.catalogue import Instance
 from rmopt.core import Cost
 from rmopt.manifolds import Grassmann
 from rmopt.retractions import QR

@@ -22,8 +22,8 @@ from problems.coembedding.training import BETAS, checked_betas, minimise
 from problems.door import admit, finite, in_order, in_range, kept_count
 from rmopt.core import InvalidInputError, RmoptError
 from rmopt.core.arguments import check_parameters, integer, optional, shown
-from rmopt.engines.threads import one_blas_thread
 from rmopt.solvers import LBFGS, RankIncremental
+from rmopt.solvers.threads import one_blas_thread
 
 Array = np.ndarray
 

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from problems.coembedding.cost import LinkPrediction, MultilabelCoembedding, TagRanking
 from problems.coembedding.regression import MetricRegression
-from rmopt.catalogue import Instance
+from rmopt.checks.catalogue import Instance
 from rmopt.core import Manifold, Problem, Retraction
 from rmopt.costs import EmbeddedCost, Trace
 from rmopt.manifolds import PolarPSD, PSDFixedRank

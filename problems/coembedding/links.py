@@ -16,7 +16,7 @@ from rmopt.core import InvalidInputError
 from rmopt.core.arguments import bounded, check_parameters, number
 from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
-from rmopt.engines.threads import one_blas_thread
+from rmopt.solvers.threads import one_blas_thread
 
 Array = np.ndarray
 

@@ -18,7 +18,7 @@ from problems.door import array_of, column_of_names, count, kept_count, position
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.arguments import Checked, bounded, check_parameters, number
 from rmopt.core.streams import seed_of
-from rmopt.engines.threads import one_blas_thread
+from rmopt.solvers.threads import one_blas_thread
 
 Array = np.ndarray
 

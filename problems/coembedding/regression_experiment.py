@@ -19,10 +19,18 @@ from problems.options import Resume, check_options, chosen_from, methods_option,
 from rmopt.core import InvalidInputError, Problem
 from rmopt.core.arguments import number
 from rmopt.costs import SumOfCosts, Trace
-from rmopt.engines import Certificate, certify
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.manifolds import PSDFactors, PSDFixedRank
-from rmopt.solvers import LBFGS, CertifiedResult, Doubling, Growth, OneByOne, RankIncremental
+from rmopt.solvers import (
+    LBFGS,
+    Certificate,
+    CertifiedResult,
+    Doubling,
+    Growth,
+    OneByOne,
+    RankIncremental,
+    certify,
+)
 
 Array = np.ndarray
 Option = typer.Option

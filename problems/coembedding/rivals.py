@@ -21,7 +21,7 @@ from problems.coembedding.certified import LabelTables
 from problems.door import admit, array_of, seen
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import Checked, check_parameters, shown
-from rmopt.engines.threads import one_blas_thread
+from rmopt.solvers.threads import one_blas_thread
 
 Array = np.ndarray
 

@@ -27,7 +27,7 @@ from rmopt.core import InvalidInputError
 from rmopt.core.arguments import Checked, array, optional
 from rmopt.core.streams import Stream, generator
 from rmopt.costs.bilinear import checked_triplets
-from rmopt.engines.threads import one_blas_thread
+from rmopt.solvers.threads import one_blas_thread
 
 Array = np.ndarray
 

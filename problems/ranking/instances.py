@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from problems.ranking.cost import LabelRanking
-from rmopt.catalogue import Instance
+from rmopt.checks.catalogue import Instance
 from rmopt.core import Problem
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import FIXED_RANK_RETRACTIONS

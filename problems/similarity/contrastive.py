@@ -17,9 +17,9 @@ from problems.similarity.cost import ContrastiveSum, DocumentEpochs, unit_rows
 from rmopt.core import Problem
 from rmopt.core.arguments import Checked, bounded, flag, integer, number, optional
 from rmopt.core.streams import Stream, generator
-from rmopt.engines.threads import one_blas_thread
 from rmopt.manifolds import Euclidean
 from rmopt.solvers import AdaGrad, Checkpoint, Cosine, Recorder
+from rmopt.solvers.threads import one_blas_thread
 
 Array = np.ndarray
 

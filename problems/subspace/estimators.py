@@ -23,10 +23,10 @@ from problems.subspace.training import GossipPlan, gossip
 from rmopt.core import InvalidInputError, Problem
 from rmopt.core.arguments import Checked, bounded, flag, integer, number, optional, shown
 from rmopt.core.streams import Stream, generator, seed_of
-from rmopt.engines.threads import one_blas_thread
 from rmopt.manifolds import Grassmann
 from rmopt.renamed import renamed
 from rmopt.solvers import ConjugateGradient, GradientSolver, Recorder, StrongWolfe, TrustRegions
+from rmopt.solvers.threads import one_blas_thread
 
 Array = np.ndarray
 

@@ -33,11 +33,12 @@ from problems.subspace.figure import draw_completed, draw_errors, draw_traces
 from problems.subspace.methods import METHODS, Completion, CompletionRuns
 from problems.subspace.shares import OVERSAMPLING, Shares, low_rank_shares, shares_of
 from problems.subspace.training import VARIANTS, GossipPlan
-from rmopt.core import InvalidInputError, as_graph
+from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number, one_of
 from rmopt.core.identity import fingerprint
-from rmopt.engines import MPIWorld, OneProcess, World
+from rmopt.costs import as_graph
 from rmopt.experiments import Outcome, Run
+from rmopt.solvers import MPIWorld, OneProcess, World
 
 Option = typer.Option
 

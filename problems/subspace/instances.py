@@ -6,9 +6,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from problems.subspace.cost import MatrixCompletion, MultitaskFeatures
-from rmopt.catalogue import Instance
-from rmopt.core import AgentSum, Graph, Manifold, Problem
-from rmopt.costs import GossipCost
+from rmopt.checks.catalogue import Instance
+from rmopt.core import AgentSum, Manifold, Problem
+from rmopt.costs import GossipCost, Graph
 from rmopt.manifolds import Euclidean, Grassmann, Power
 from rmopt.retractions import GRASSMANN_RETRACTIONS
 

@@ -21,14 +21,13 @@ from problems.subspace.baselines import DLMaFit
 from problems.subspace.estimators import RCGMC, RTRMC
 from problems.subspace.shares import Shares
 from problems.subspace.training import VARIANTS, GossipPlan, gossip
-from rmopt.core import MissingCapabilityError, Parts, Problem, RmoptError, as_graph
+from rmopt.core import MissingCapabilityError, Parts, Problem, RmoptError
 from rmopt.core.identity import fingerprint
 from rmopt.core.streams import Stream, generator
-from rmopt.costs import GossipCost
-from rmopt.engines import World
+from rmopt.costs import GossipCost, as_graph
 from rmopt.experiments import Run
 from rmopt.manifolds import Grassmann, Power, frechet_mean
-from rmopt.solvers import Recorder
+from rmopt.solvers import Recorder, World
 
 Array = np.ndarray
 

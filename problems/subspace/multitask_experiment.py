@@ -31,10 +31,11 @@ from problems.subspace.cost import MultitaskFeatures
 from problems.subspace.figure import draw_errors, draw_traces
 from problems.subspace.multitask_estimator import CENTRES, SCALES, AltMin, MultitaskSubspace
 from problems.subspace.training import VARIANTS, GossipPlan, gossip
-from rmopt.core import InvalidInputError, Parts, as_graph
+from rmopt.core import InvalidInputError, Parts
 from rmopt.core.arguments import integer, number, one_of
 from rmopt.core.identity import fingerprint
 from rmopt.core.streams import Stream, generator
+from rmopt.costs import as_graph
 from rmopt.experiments import Outcome, Run
 from rmopt.manifolds import Grassmann
 from rmopt.solvers import Recorder

@@ -20,7 +20,7 @@ from problems.subspace.cost import (
 )
 from rmopt.core import InvalidInputError
 from rmopt.core.streams import Stream, generator
-from rmopt.engines import World
+from rmopt.solvers import World
 
 Array = np.ndarray
 

@@ -9,17 +9,26 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from rmopt.core import AgentSum, Graph, InvalidInputError, Parts, Problem, as_graph
+from rmopt.core import AgentSum, InvalidInputError, Parts, Problem
 from rmopt.core.ambient import dense
 from rmopt.core.arguments import Checked, bounded, instance, number, one_of
-from rmopt.core.graph import GRAPHS
 from rmopt.core.streams import Stream, generator
-from rmopt.costs import GossipCost
-from rmopt.engines import OneProcess, World
+from rmopt.costs import GossipCost, Graph, as_graph
+from rmopt.costs.graph import GRAPHS
 from rmopt.manifolds import Euclidean, Grassmann, Power, frechet_mean
 from rmopt.renamed import renamed
 from rmopt.retractions import GRASSMANN_RETRACTIONS
-from rmopt.solvers import Checkpoint, Constant, Gossip, InverseTime, Recorder, Result, SharedCheckpoint
+from rmopt.solvers import (
+    Checkpoint,
+    Constant,
+    Gossip,
+    InverseTime,
+    OneProcess,
+    Recorder,
+    Result,
+    SharedCheckpoint,
+    World,
+)
 from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.gossip import CLOCKS
 

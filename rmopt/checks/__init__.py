@@ -16,7 +16,7 @@ from rmopt.core import BlockCost
 from rmopt.costs import Loss
 
 if TYPE_CHECKING:
-    from rmopt.catalogue import Instance
+    from rmopt.checks.catalogue import Instance
 
 __all__ = [
     "Check",
@@ -41,7 +41,7 @@ KINKED_SLOPE = ("squared_hinge",)
 
 
 def run_catalogue(names: Sequence[str] = (), seed: int = 0) -> Iterator[Check]:
-    """Run all checks over everything registered in `rmopt.catalogue`.
+    """Run all checks over everything registered in `rmopt.checks.catalogue`.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def run_catalogue(names: Sequence[str] = (), seed: int = 0) -> Iterator[Check]:
         Only instances whose name contains one of these; all when empty.
     seed : int
     """
-    from rmopt.catalogue import instances
+    from rmopt.checks.catalogue import instances
 
     for instance in instances():
         if not names or any(name in instance.name for name in names):
@@ -62,7 +62,7 @@ def check_instance(instance: Instance, seed: int = 0) -> Iterator[Check]:
     Parameters
     ----------
     instance : Instance
-        See `rmopt.catalogue`.
+        See `rmopt.checks.catalogue`.
     seed : int
     """
     manifold = instance.manifold

@@ -19,7 +19,6 @@ from rmopt.core.errors import (
     RmoptError,
     StorageError,
 )
-from rmopt.core.graph import GRAPHS, Graph, as_graph
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
 from rmopt.core.manifold import FixedRankManifold, HasBlocks, HasHessian, HasStepBound, Manifold
 from rmopt.core.problem import Problem
@@ -27,9 +26,9 @@ from rmopt.core.product import BlockDiagonal, Parts
 from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import HasVelocity, Retraction
 from rmopt.core.row_column import RowColumn
+from rmopt.renamed import former_names
 
 __all__ = [
-    "GRAPHS",
     "Actions",
     "AgentSum",
     "Ambient",
@@ -40,7 +39,6 @@ __all__ = [
     "Factored",
     "FiniteSum",
     "FixedRankManifold",
-    "Graph",
     "HasBlocks",
     "HasHessian",
     "HasHessianAction",
@@ -65,5 +63,8 @@ __all__ = [
     "StorageError",
     "Sum",
     "WholeCost",
-    "as_graph",
 ]
+
+__getattr__ = former_names(
+    __name__, GRAPHS="rmopt.costs:GRAPHS", Graph="rmopt.costs:Graph", as_graph="rmopt.costs:as_graph"
+)

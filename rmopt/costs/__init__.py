@@ -6,12 +6,14 @@ from rmopt.costs.constraints import AugmentedCost, ConstrainedProblem
 from rmopt.costs.convex import ConvexCost, HasFactorPreconditioner, LocalModel, SumOfCosts, Trace
 from rmopt.costs.embedded import EmbeddedCost, Grid, Pairing, Pairs, PairwiseDistance
 from rmopt.costs.gossip import GossipCost
+from rmopt.costs.graph import GRAPHS, Graph, as_graph
 from rmopt.costs.log_det import LogDetTriplet
 from rmopt.costs.losses import LOSSES, Loss, absolute, hinge, logistic, squared, squared_hinge
 from rmopt.costs.on_factors import OnFactors
 from rmopt.costs.residuals import AutomaticResiduals, ResidualSum
 
 __all__ = [
+    "GRAPHS",
     "LOSSES",
     "AugmentedCost",
     "AutomaticCost",
@@ -22,6 +24,7 @@ __all__ = [
     "ConvexCost",
     "EmbeddedCost",
     "GossipCost",
+    "Graph",
     "Grid",
     "HasFactorPreconditioner",
     "LocalModel",
@@ -36,6 +39,7 @@ __all__ = [
     "Trace",
     "TripletSum",
     "absolute",
+    "as_graph",
     "autograd_cost",
     "hinge",
     "jax_cost",

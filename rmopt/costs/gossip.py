@@ -6,9 +6,9 @@ from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance, number
 from rmopt.core.cost import AgentSum, FiniteSum
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError
-from rmopt.core.graph import Graph
 from rmopt.core.manifold import Manifold
 from rmopt.core.product import BlockDiagonal, Parts
+from rmopt.costs.graph import Graph
 
 
 class GossipCost(FiniteSum):

@@ -2,16 +2,12 @@
 
 from rmopt.engines.base import Engine
 from rmopt.engines.bilinear import BatchEngine, BilinearEngine, SymmetricBilinearEngine
-from rmopt.engines.certificate import Certificate, certify
 from rmopt.engines.choose import ENGINES, choose_coordinate_engine, choose_engine, register
 from rmopt.engines.coordinate import GREEDY, CoordinateDescentEngine, CoordinateReference
 from rmopt.engines.deferred import DeferredEngine
 from rmopt.engines.gauged import GaugedEngine, GaugedState
-from rmopt.engines.gossip import GossipEngine, GossipState
 from rmopt.engines.log_det import LogDetEngine
-from rmopt.engines.rank_incremental import RankEngine, RankState
 from rmopt.engines.reference import ReferenceEngine
-from rmopt.engines.world import MPIWorld, OneProcess, World
 from rmopt.renamed import former_names
 
 __all__ = [
@@ -19,24 +15,15 @@ __all__ = [
     "GREEDY",
     "BatchEngine",
     "BilinearEngine",
-    "Certificate",
     "CoordinateDescentEngine",
     "CoordinateReference",
     "DeferredEngine",
     "Engine",
     "GaugedEngine",
     "GaugedState",
-    "GossipEngine",
-    "GossipState",
     "LogDetEngine",
-    "MPIWorld",
-    "OneProcess",
-    "RankEngine",
-    "RankState",
     "ReferenceEngine",
     "SymmetricBilinearEngine",
-    "World",
-    "certify",
     "choose_coordinate_engine",
     "choose_engine",
     "register",
@@ -48,4 +35,13 @@ __getattr__ = former_names(
     BlockedEngine="DeferredEngine",
     CoordinateEngine="CoordinateReference",
     choose_block_engine="choose_coordinate_engine",
+    Certificate="rmopt.solvers:Certificate",
+    GossipEngine="rmopt.solvers:GossipEngine",
+    GossipState="rmopt.solvers:GossipState",
+    MPIWorld="rmopt.solvers:MPIWorld",
+    OneProcess="rmopt.solvers:OneProcess",
+    RankEngine="rmopt.solvers:RankEngine",
+    RankState="rmopt.solvers:RankState",
+    World="rmopt.solvers:World",
+    certify="rmopt.solvers:certify",
 )

@@ -24,11 +24,11 @@ from rmopt.core.manifold import Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.core.streams import Stream, generator, seed_of
-from rmopt.engines.threads import one_blas_thread
 from rmopt.solvers.base import Result, Solver, StopRule
 from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.stop import Converged
+from rmopt.solvers.threads import one_blas_thread
 
 # From here on isinstance(rmopt manifold, pymanopt manifold) holds, which is all that pymanopt asks for.
 PymanoptManifold.register(Manifold)

@@ -3,17 +3,19 @@
 from rmopt.renamed import former_names
 from rmopt.solvers.augmented_lagrangian import AugmentedLagrangian, ConstrainedResult
 from rmopt.solvers.base import Result, Solver
+from rmopt.solvers.certificate import Certificate, certify
 from rmopt.solvers.checkpoint import Checkpoint, SharedCheckpoint
 from rmopt.solvers.coordinate_descent import CoordinateDescent
 from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
 from rmopt.solvers.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
-from rmopt.solvers.gossip import Gossip, Matchings
+from rmopt.solvers.gossip import Gossip, GossipEngine, GossipState, Matchings
 from rmopt.solvers.growth import Doubling, Growth, OneByOne
 from rmopt.solvers.hybrid import Hybrid
 from rmopt.solvers.identification import ManifoldIdentification
 from rmopt.solvers.levenberg_marquardt import LevenbergMarquardt
 from rmopt.solvers.line_search import LBFGS, ConjugateGradient, GradientDescent, LineSearchSolver
 from rmopt.solvers.rank_incremental import CertifiedResult, RankIncremental
+from rmopt.solvers.rank_rounds import RankEngine, RankState
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.samplers import Cyclic, FromDraw, GaussSouthwell, Sampler, ShuffledEpochs, Uniform
 from rmopt.solvers.scheduled import ScheduledSolver
@@ -52,6 +54,7 @@ from rmopt.solvers.stop import (
     Stop,
 )
 from rmopt.solvers.trust_regions import AdaptiveCubics, TrustRegions
+from rmopt.solvers.world import MPIWorld, OneProcess, World
 
 __all__ = [
     "LBFGS",
@@ -65,6 +68,7 @@ __all__ = [
     "Backtracking",
     "BarzilaiBorwein",
     "Below",
+    "Certificate",
     "CertifiedResult",
     "Checkpoint",
     "Conjugate",
@@ -85,6 +89,8 @@ __all__ = [
     "FromFunction",
     "GaussSouthwell",
     "Gossip",
+    "GossipEngine",
+    "GossipState",
     "GradientDescent",
     "GradientNorm",
     "GradientSolver",
@@ -96,6 +102,7 @@ __all__ = [
     "Iterate",
     "LevenbergMarquardt",
     "LineSearchSolver",
+    "MPIWorld",
     "ManifoldIdentification",
     "Matchings",
     "MaxEvaluations",
@@ -104,9 +111,12 @@ __all__ = [
     "Move",
     "NotFinite",
     "OneByOne",
+    "OneProcess",
     "Oracle",
     "QuasiNewton",
+    "RankEngine",
     "RankIncremental",
+    "RankState",
     "Recorder",
     "Result",
     "Sampler",
@@ -125,6 +135,8 @@ __all__ = [
     "Trial",
     "TrustRegions",
     "Uniform",
+    "World",
+    "certify",
 ]
 
 # NewtonCG and FactorSolver are of version 0.1.

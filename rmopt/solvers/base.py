@@ -24,12 +24,12 @@ from rmopt.core.identity import fingerprint, fingerprints
 from rmopt.core.points import arrays_of, packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator, seed_of
-from rmopt.engines.threads import one_blas_thread
 from rmopt.renamed import renamed
 from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.stop import Converged, Stop, asked
+from rmopt.solvers.threads import one_blas_thread
 
 # How long one uninterrupted piece of work may take, in seconds: the grain of progress and of Ctrl-C.
 PIECE_SECONDS = 0.1

@@ -14,7 +14,7 @@ from rmopt.core.arguments import instance, integer, number
 from rmopt.core.errors import InvalidInputError, StorageError
 from rmopt.core.files import load_arrays, save_arrays
 from rmopt.core.identity import fingerprint
-from rmopt.engines.world import ONE_PROCESS, World
+from rmopt.solvers.world import ONE_PROCESS, World
 
 # Of the files; another number for another layout.
 FORMAT = 2

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from rmopt.core.arguments import CheckedValue, bounded, integer
-from rmopt.engines.rank_incremental import Growth as Growth
 from rmopt.renamed import former_names
+
+
+class Growth(Protocol):
+    """How many columns a round adds at most."""
+
+    def first(self) -> int:
+        """Return the number for the first round."""
+
+    def after(self, added: int) -> int:
+        """Return the number for the next round, when the last one added so many."""
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,15 @@ from rmopt.core.problem import Problem
 from rmopt.core.psd import PSDPoint
 from rmopt.core.streams import Stream, generator
 from rmopt.costs.convex import ConvexCost
-from rmopt.engines.certificate import Certificate, checked_lower_bound
-from rmopt.engines.rank_incremental import Growth, Inner, RankEngine, RankState, point_of
 from rmopt.manifolds.factors import PSDFactors
 from rmopt.manifolds.psd_fixed_rank import PSDMatrices
 from rmopt.renamed import renamed
 from rmopt.solvers.base import Result, Solver
+from rmopt.solvers.certificate import Certificate, checked_lower_bound
 from rmopt.solvers.descent import GradientSolver
-from rmopt.solvers.growth import Doubling
+from rmopt.solvers.growth import Doubling, Growth
 from rmopt.solvers.line_search import LBFGS
+from rmopt.solvers.rank_rounds import Inner, RankEngine, RankState, point_of
 from rmopt.solvers.stop import Converged
 from rmopt.solvers.trust_regions import TrustRegions
 

@@ -13,7 +13,12 @@ from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine
 from rmopt.engines.choose import ENGINES, choose_engine
-from rmopt.engines.directed import (
+from rmopt.engines.rows import RowAdaGrad
+from rmopt.manifolds import Euclidean
+from rmopt.renamed import renamed
+from rmopt.solvers.samplers import Sampler, as_sampler, batch_size_of
+from rmopt.solvers.scheduled import ScheduledSolver
+from rmopt.solvers.sgd_rules import (
     Accumulating,
     Adaptive,
     DirectedEngine,
@@ -22,11 +27,6 @@ from rmopt.engines.directed import (
     StepRule,
     VarianceReduced,
 )
-from rmopt.engines.rows import RowAdaGrad
-from rmopt.manifolds import Euclidean
-from rmopt.renamed import renamed
-from rmopt.solvers.samplers import Sampler, as_sampler, batch_size_of
-from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.step_sizes import StepSize, as_step_size
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rmopt.catalogue import Instance
 from rmopt.checks import (
     Check,
     check_cost,
@@ -18,6 +17,7 @@ from rmopt.checks import (
     check_solver,
     check_step_size,
 )
+from rmopt.checks.catalogue import Instance
 from rmopt.core.arguments import sequence, shown
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.manifold import Manifold

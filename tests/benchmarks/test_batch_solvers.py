@@ -16,8 +16,8 @@ import pytest
 from batch_problems import PROBLEMS, Standard
 from pymanopt import optimizers
 
-from rmopt.engines.threads import one_blas_thread
 from rmopt.solvers import LBFGS, ConjugateGradient, GradientDescent, TrustRegions
+from rmopt.solvers.threads import one_blas_thread
 
 pytestmark = pytest.mark.slow
 

@@ -27,7 +27,7 @@ from problems.data.sets import ml1m
 from problems.subspace import RCGMC, RTRMC
 from problems.subspace.cost import MatrixCompletion, columns_of
 from problems.subspace.shares import low_rank_shares
-from rmopt.engines import OneProcess
+from rmopt.solvers import OneProcess
 
 RANK, WANTED = 5, 1e-6
 

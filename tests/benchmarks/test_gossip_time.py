@@ -21,12 +21,10 @@ from threadpoolctl import threadpool_limits
 from problems.data.sets import ml1m
 from problems.subspace.shares import shares_of
 from rmopt import Problem
-from rmopt.core import Graph
-from rmopt.costs import GossipCost
-from rmopt.engines import OneProcess
+from rmopt.costs import GossipCost, Graph
 from rmopt.manifolds import Grassmann, Power
 from rmopt.retractions import GRASSMANN_RETRACTIONS
-from rmopt.solvers import Gossip
+from rmopt.solvers import Gossip, OneProcess
 
 RANK, AGENTS = 10, 5
 
@@ -106,7 +104,7 @@ import json, sys
 from threadpoolctl import threadpool_limits
 from problems.subspace import GossipPlan, gossip
 from problems.subspace.shares import low_rank_shares
-from rmopt.engines import MPIWorld
+from rmopt.solvers import MPIWorld
 with threadpool_limits(1):
     world = MPIWorld()
     shares = low_rank_shares(5000, 50000, 5, 6, world, condition=500.0)

@@ -15,9 +15,9 @@ import pytest
 from pymanopt_examples import EXAMPLES, Example, Synchronisation, along_tree, certificate, relative_rotations
 
 from rmopt import Problem
-from rmopt.engines.threads import one_blas_thread
 from rmopt.manifolds import SpecialOrthogonal
 from rmopt.solvers import TrustRegions
+from rmopt.solvers.threads import one_blas_thread
 
 Row = dict[str, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -14,8 +14,9 @@ from rmopt.core.arguments import integer
 from rmopt.core.errors import DivergedError
 from rmopt.core.psd import PSDPoint
 from rmopt.costs.convex import ConvexCost
-from rmopt.engines.certificate import Certificate, certify, checked_lower_bound
 from rmopt.linalg import symmetric
+from rmopt.solvers.certificate import Certificate, certify, checked_lower_bound
+from rmopt.solvers.growth import Growth
 
 # Columns of the factor that are shorter than this share of the longest are dropped.
 NEGLIGIBLE = 1e-8
@@ -30,16 +31,6 @@ INEXACTNESS = 1e-2
 IDLE = 1e-2
 # Differences of the objective below this share of it are rounding.
 ROUNDING = 1e-13
-
-
-class Growth(Protocol):
-    """How many columns a round adds at most."""
-
-    def first(self) -> int:
-        """Return the number for the first round."""
-
-    def after(self, added: int) -> int:
-        """Return the number for the next round, when the last one added so many."""
 
 
 # From a factor, a bound on the length of its gradient and a seed to a better factor.
