@@ -119,8 +119,12 @@ def test_resumed_to_the_same_bits_and_divergence_is_said(documents: Any, tmp_pat
     saved = Checkpoint(tmp_path / "run.npz")
     solver.run(problem, start, random_state=5, checkpoint=saved, stop=MaxSteps(11))
     assert np.array_equal(solver.run(problem, start, random_state=5, checkpoint=saved).point, whole)
+    # Cosines know no scale; steps that leave the finite numbers are told.
+    assert np.isfinite(solver.run(problem, 1e200 * start, random_state=5).point).all()
     with pytest.raises(DivergedError):
-        solver.run(problem, np.full((60, 4), 1e200))
+        AdaGrad(1e308, max_iter=24, sampler=DocumentEpochs(40, 8)).run(
+            problem, 1e308 * start / abs(start).max()
+        )
 
 
 def test_it_finds_more_than_the_cosine_and_repeats_its_bits() -> None:

@@ -135,7 +135,8 @@ def test_losses_of_the_users_own_and_divergence() -> None:
         for name in ("compiled", "reference")
     ]
     assert relative(manifold.to_dense(ends[0].point), manifold.to_dense(ends[1].point)) < 1e-10
-    wild = Problem(manifold, make_cost(rng, "pairs", squared, 150, 140))
+    # On other data rounding, which is that of the machine, may make the core singular before it overflows.
+    wild = Problem(manifold, make_cost(np.random.default_rng(6), "pairs", squared, 150, 140))
     steps = []
     for name in ("compiled", "reference"):
         with pytest.raises(DivergedError) as caught:

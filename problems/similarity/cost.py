@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from rmopt.core import FiniteSum, InvalidInputError
 from rmopt.core.arguments import array, number
-from rmopt.costs.bilinear import as_rows
+from rmopt.costs.rows import as_rows
 from rmopt.solvers import ShuffledEpochs
 
 Array = np.ndarray
@@ -118,9 +118,13 @@ class ContrastiveSum(FiniteSum):
 
 def unit_rows(U: Array) -> tuple[Array, Array]:
     """Return rows of unit length and their lengths; a row of zeros stays."""
+    # Squares of very large and very small numbers are no numbers.
+    sizes = np.abs(U).max(axis=1, keepdims=True, initial=0.0)
+    sizes = np.where(sizes > 0.0, sizes, 1.0)
+    U = U / sizes
     lengths = np.linalg.norm(U, axis=1, keepdims=True)
     lengths = np.where(lengths > 0.0, lengths, 1.0)
-    return U / lengths, lengths
+    return U / lengths, lengths * sizes
 
 
 class DocumentEpochs(ShuffledEpochs):

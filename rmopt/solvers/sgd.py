@@ -149,7 +149,7 @@ class Adam(SGD):
 class AdaGrad(SGD):
     """Step sizes that fall with the sum of the squares of the gradients (Duchi, Hazan and Singer 2011).
 
-    Squares are those of the lengths in each factor of a product; in a flat space they are those of each entry, so that
+    Squares are those of the lengths in each factor of a product; in a flat space they are those of each entry, and
     rows of a matrix that seldom move take long steps. A cost with `row_gradient` (`rmopt.core.HasRowGradient`) on
     `Euclidean` is asked for the rows that its terms touch, and no other row is looked at.
 
