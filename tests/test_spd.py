@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -84,8 +85,7 @@ def test_the_bures_wasserstein_distance_is_that_of_normal_distributions() -> Non
     v, times = manifold.log(A, B), np.linspace(0.0, 1.0, 200)
     points = [manifold.exp(A, t * v) for t in times]
     length = sum(
-        manifold.norm(symmetric(0.5 * (one + other)), other - one)
-        for one, other in zip(points, points[1:], strict=False)
+        manifold.norm(symmetric(0.5 * (one + other)), other - one) for one, other in pairwise(points)
     )
     np.testing.assert_allclose(length, manifold.dist(A, B), rtol=1e-4)
 
