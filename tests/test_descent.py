@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -1045,3 +1046,15 @@ def test_recorders_see_each_step(solver: str, tmp_path: Path) -> None:
         KINDS[solver]().run(problem, random_state=0),
         KINDS[solver]().run(problem, random_state=0, recorder=Recorder()),
     )
+
+
+def test_solvers_of_equal_parameters_are_equal() -> None:
+    makers: list[Callable[[], Any]] = [
+        TrustRegions, AdaptiveCubics, LBFGS, GradientDescent, lambda: TrustRegions(tol=1e-3), lambda: LBFGS(3),
+        lambda: LineSearchSolver(Conjugate("hybrid"), StrongWolfe(flatness=0.2)),
+        lambda: LineSearchSolver(Conjugate("hybrid"), StrongWolfe()),
+    ]  # fmt: skip
+    made = [make() for make in makers]
+    for i, make in enumerate(makers):
+        assert [one == make() for one in made] == [i == j for j in range(len(made))]
+        assert hash(made[i]) == hash(make())

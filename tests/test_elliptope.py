@@ -42,13 +42,15 @@ def test_tangent_spaces_are_those_of_pymanopt() -> None:
 def test_turning_a_factor_turns_everything_with_it() -> None:
     manifold, rng = Elliptope(7, 3), np.random.default_rng(1)
     Y, end = (manifold.random_point(rng) for _ in range(2))
-    R, P = (np.linalg.qr(rng.standard_normal((3, 3)))[0] for _ in range(2))
+    turn, other = (np.linalg.qr(rng.standard_normal((3, 3)))[0] for _ in range(2))
     xi = manifold.random_tangent_vector(Y, rng)
     np.testing.assert_allclose(
-        manifold.to_dense(manifold.exp(Y @ R, xi @ R)), manifold.to_dense(manifold.exp(Y, xi))
+        manifold.to_dense(manifold.exp(Y @ turn, xi @ turn)), manifold.to_dense(manifold.exp(Y, xi))
     )
     carried = manifold.transport(Y, end, xi)
-    np.testing.assert_allclose(manifold.transport(Y @ R, end @ P, xi @ R), carried @ P, atol=1e-13)
+    np.testing.assert_allclose(
+        manifold.transport(Y @ turn, end @ other, xi @ turn), carried @ other, atol=1e-13
+    )
     # A geodesic that begins across the turns stays so.
     ahead, behind = (manifold.exp(Y, t * xi) for t in (0.5 + 1e-6, 0.5 - 1e-6))
     velocity = (ahead - behind) / 2e-6

@@ -3,8 +3,10 @@
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+from rmopt.core.values import Value
 
-class Retraction(ABC):
+
+class Retraction(Value, ABC):
     """A map R(point, ξ) onto the manifold with R(0) = point and derivative ξ at 0.
 
     Retractions are values: two of the same class and parameters are equal. `Manifold.retractions` says which are made
@@ -42,12 +44,6 @@ class Retraction(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and vars(self) == vars(other)
-
-    def __hash__(self) -> int:
-        return hash((type(self), tuple(sorted(vars(self).items()))))
 
 
 @runtime_checkable

@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any
 
 from rmopt.core.arguments import instance, number, one_of
+from rmopt.core.values import Value
 
 
-class Transport(ABC):
+class Transport(Value, ABC):
     """A linear map between the tangent spaces at two points, exchangeable as retractions are.
 
     Transports are values: two of the same class and parameters are equal.
@@ -26,12 +27,6 @@ class Transport(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and vars(self) == vars(other)
-
-    def __hash__(self) -> int:
-        return hash((type(self), tuple(sorted(vars(self).items()))))
 
 
 class ByManifold(Transport):

@@ -24,6 +24,7 @@ from rmopt.core.identity import fingerprint, fingerprints
 from rmopt.core.points import arrays_of, packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator, seed_of
+from rmopt.core.values import Value
 from rmopt.renamed import renamed
 from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.interrupts import Interrupts
@@ -108,12 +109,13 @@ def _as_divergence(error: ValueError, step: int) -> ValueError | DivergedError:
 
 
 @renamed(max_iterations="max_iter")
-class Solver(ABC):
+class Solver(Value, ABC):
     """What every solver is: a value with parameters, whose runs are sequences of states.
 
     A solver says how a run begins and how it goes on; `iterate` is the loop, and `run` adds recorder, checkpoint and
     criteria. A state is a dataclass or a named tuple of arrays, points and numbers, so that it can be saved; it has
-    ``steps`` and ``updates``, and the ``point`` unless `point` finds it. `advance` returns a new one.
+    ``steps`` and ``updates``, and the ``point`` unless `point` finds it. `advance` returns a new one. Solvers of the
+    same class and parameters are equal.
 
     Attributes
     ----------

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 from rmopt.core.arguments import integer, one_of
+from rmopt.core.values import Value
 from rmopt.solvers.descent import Iterate, Oracle
 
 
@@ -112,7 +113,7 @@ class Move:
         return self.gradient if precondition is None else precondition(self.gradient)
 
 
-class Direction(ABC):
+class Direction(Value, ABC):
     """Along which tangent vector to go, from the gradient and what is remembered.
 
     A direction that does not lead downhill is replaced by the negative gradient, and what is remembered is begun

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from rmopt.core.arguments import number
 from rmopt.core.errors import MissingCapabilityError
+from rmopt.core.values import Value
 from rmopt.solvers.descent import Iterate, Oracle
 from rmopt.solvers.directions import Move
 
@@ -102,7 +103,7 @@ class Guess(NamedTuple):
     weight: float = 1.0
 
 
-class StepLength(ABC):
+class StepLength(Value, ABC):
     """How far to go along a direction.
 
     What is remembered from step to step is a `Guess`, or a named tuple of numbers of one's own.
