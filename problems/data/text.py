@@ -158,7 +158,9 @@ def prepare_text(bundle: ClassBundle, n_features: int, *, sublinear: bool = Fals
     return replace(bundle, X=tfidf(chosen, bundle.train, sublinear=sublinear))
 
 
-def informative_unit_rows(bundle: ClassBundle, n_features: int = 0) -> ClassBundle:
+def informative_unit_rows(
+    bundle: ClassBundle, n_features: int = 0, *, sublinear: bool = False
+) -> ClassBundle:
     """Return the bundle with its most informative columns and rows of length 1; counts are weighted by tf-idf.
 
     Parameters
@@ -168,6 +170,8 @@ def informative_unit_rows(bundle: ClassBundle, n_features: int = 0) -> ClassBund
         with negative numbers holds measurements, which are neither there nor not: its columns stay as they are.
     n_features : int
         Columns to keep, by information gain on the training part; 0: all.
+    sublinear : bool
+        Of counts; see `tfidf`.
 
     Raises
     ------
@@ -176,7 +180,7 @@ def informative_unit_rows(bundle: ClassBundle, n_features: int = 0) -> ClassBund
     """
     wanted = bundle.X.shape[1] if n_features == 0 else n_features
     if issparse(bundle.X):
-        return prepare_text(bundle, wanted)
+        return prepare_text(bundle, wanted, sublinear=sublinear)
     chosen = bundle.X
     if chosen.min() >= 0:
         chosen = chosen[:, select_terms(chosen, bundle.y, bundle.train, wanted)]

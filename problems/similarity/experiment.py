@@ -52,6 +52,9 @@ def similarity(
     data: Annotated[Data, ClassBundle] = "scipy-docs",
     data_home: DataHome = None,
     features: Annotated[int, Option(help="Features to keep, by information gain; 0: all.")] = 0,
+    sublinear: Annotated[
+        bool, Option("--sublinear", help="Take 1 + log(count) for the counts of words.")
+    ] = False,
     rank: Rank = "20",
     budget: Annotated[
         int, Option(help="Features times rank, the same for all ranks, in the place of --features; 0: none.")
@@ -103,7 +106,7 @@ def similarity(
     # A few are kept: methods of one split and number of features share their data.
     @lru_cache(maxsize=8)
     def bench_of(features: int, seed: int) -> Bench:
-        return Bench(bundle, features, seed, published)
+        return Bench(bundle, features, seed, published, sublinear)
 
     def model_of(one: Settings) -> Any:
         kind = chosen[one["method"]]
@@ -170,7 +173,13 @@ def similarity(
         f"{times}; {bundle.X.shape[1]:,} features, {bundle.n_classes} classes"
     )
     comparison = Comparison(
-        run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), published=published
+        run,
+        resume,
+        seeds=seeds,
+        n_jobs=n_jobs,
+        data=fingerprint(bundle),
+        published=published,
+        sublinear=sublinear,
     )
     # Parameters are chosen at the middle rank.
     models: list[Settings] = []
@@ -198,7 +207,8 @@ def similarity(
     return Outcome(
         data=bundle.name,
         parameters={
-            "features": features, "ranks": ranks, "budget": budget, "triplets": triplets, "published": published,
+            "features": features, "sublinear": sublinear, "ranks": ranks,
+            "budget": budget, "triplets": triplets, "published": published,
             "seeds": seeds, "select": select, "folds": folds, "retraction": retraction, "engine": engine,
             "init": init, "compare": compare, "full_features": widths, "full_triplets": full_triplets or triplets,
             "used": {

@@ -170,10 +170,15 @@ class Bench:
         Seeds a random 65/35 split, and the choice of queries.
     published : bool
         Take the published split instead.
+    sublinear : bool
+        Weigh counts by 1 + log(count).
     """
 
-    def __init__(self, bundle: ClassBundle, features: int, seed: int, published: bool = False) -> None:
-        whole = informative_unit_rows(bundle if published else bundle.resplit(seed), features)
+    def __init__(
+        self, bundle: ClassBundle, features: int, seed: int, published: bool = False, sublinear: bool = False
+    ) -> None:
+        part = bundle if published else bundle.resplit(seed)
+        whole = informative_unit_rows(part, features, sublinear=sublinear)
         self.X, self.y = whole.X[whole.train], whole.y[whole.train]
         self.X_test, self.y_test = whole.X[whole.test], whole.y[whole.test]
         self.seed, self.n_features = seed, int(self.X.shape[1])
