@@ -26,6 +26,7 @@ from rmopt.core.transport import TRANSPORTS, ByManifold, ByProjection, Isometric
 from rmopt.costs import OnFactors
 from rmopt.interop import from_pymanopt
 from rmopt.manifolds import (
+    Elliptope,
     Euclidean,
     FixedRankEmbedded,
     FixedRankFactors,
@@ -415,6 +416,7 @@ FLAT = (
     Stiefel(6, 2),
     SpecialOrthogonal(3, 4),
     Grassmann(6, 2),
+    Elliptope(5, 2),
     Product([Sphere(4), Stiefel(5, 2)]),
 )
 
@@ -436,7 +438,14 @@ def test_vectors_may_stay_in_a_space_of_arrays(manifold: Any) -> None:
 
 @each_row(
     "manifold",
-    (Hyperbolic(4), Simplex(4), PositiveDefinite(3), FixedRankEmbedded(5, 4, 2), FixedRankFactors(5, 4, 2)),
+    (
+        Hyperbolic(4),
+        Simplex(4),
+        Stiefel(4, 2, metric="canonical"),
+        PositiveDefinite(3),
+        FixedRankEmbedded(5, 4, 2),
+        FixedRankFactors(5, 4, 2),
+    ),
 )
 def test_vectors_stay_nowhere_else(manifold: Any) -> None:
     assert not any(is_extrinsic(one, ByProjection()) for one in (manifold, Product([Sphere(3), manifold])))

@@ -27,6 +27,11 @@ class ArrayManifold(Manifold):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(str, self.shape))})"
 
+    @property
+    def has_ambient_metric(self) -> bool:
+        """Whether the inner product is that of the space around; with one of its own it is not, unless said so."""
+        return type(self).inner_product is ArrayManifold.inner_product
+
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
         if tangent_vector_a.flags.fnc:
             # `vdot` copies arrays that are stored by columns.

@@ -61,6 +61,8 @@ class Stiefel(ArrayManifold):
     """
 
     default_retraction: Retraction = Polar()
+    # That of the canonical metric takes longer, and saves no iterations.
+    default_transport: Transport = ByProjection()
     retractions = FRAME_RETRACTIONS
 
     def __init__(
@@ -80,8 +82,6 @@ class Stiefel(ArrayManifold):
             )
         if self._is_canonical:
             self.default_retraction, self.retractions = CanonicalCayley(), CANONICAL_RETRACTIONS
-            # `transport` takes longer, and saves no iterations.
-            self.default_transport: Transport = ByProjection()
         self.default_retraction = self.fitting(retraction)
 
     def __repr__(self) -> str:
@@ -107,6 +107,10 @@ class Stiefel(ArrayManifold):
         return self._is_canonical or method == "exp"
 
     # The tangent space
+
+    @property
+    def has_ambient_metric(self) -> bool:
+        return not self._is_canonical
 
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
         whole = super().inner_product(point, tangent_vector_a, tangent_vector_b)
@@ -219,8 +223,6 @@ class SpecialOrthogonal(Stiefel):
     """
 
     default_retraction: Retraction = Exponential()
-    # Parallel transport takes longer, and saves no iterations.
-    default_transport: Transport = ByProjection()
 
     def __init__(self, n: int, k: int = 1, retraction: Retraction | str | None = None) -> None:
         super().__init__(n, n, k, retraction)

@@ -82,7 +82,7 @@ def is_extrinsic(manifold: Manifold, transport: Transport) -> bool:
             (one, one.default_transport if way is ByFactors else transport) for one in manifold.factors
         )
         return kind.inner_product is Product.inner_product and all(is_extrinsic(*pair) for pair in carried)
-    if not isinstance(manifold, ArrayManifold) or kind.inner_product is not ArrayManifold.inner_product:
+    if not isinstance(manifold, ArrayManifold) or not manifold.has_ambient_metric:
         return False
     return way is ByProjection or (way is ByManifold and kind.transport is ArrayManifold.transport)
 
