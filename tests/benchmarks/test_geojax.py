@@ -142,8 +142,8 @@ def runs() -> list[dict[str, Any]]:
         own(), other()
         mine, (seconds, (_, cost, info)) = median(own), median(other)
         rows.append({
-            "problem": name, "rmopt, ms": 1e3 * mine[0], "GeoJAX, ms": 1e3 * seconds, "GeoJAX / rmopt": seconds / mine[0],
-            "rmopt, steps": mine[1].steps, "GeoJAX, steps": int(info[-1].iter),
+            "problem": name, "rmopt, ms": 1e3 * mine[0], "GeoJAX, ms": 1e3 * seconds,
+            "GeoJAX / rmopt": seconds / mine[0], "rmopt, steps": mine[1].steps, "GeoJAX, steps": int(info[-1].iter),
             "costs apart": abs(mine[1].history[-1]["cost"] - float(cost)),
             "rmopt, gradient": mine[1].history[-1]["gradient_norm"], "GeoJAX, gradient": float(info[-1].gradnorm),
         })  # fmt: skip
