@@ -1088,7 +1088,7 @@ class Elsewhere:
 
 
 @pytest.mark.parametrize(
-    "solver", [TrustRegions(), LBFGS(), SGD(0.3, n_steps=200)], ids=lambda one: type(one).__name__
+    "solver", [TrustRegions(), LBFGS(), SGD(0.3, max_iter=200)], ids=lambda one: type(one).__name__
 )
 def test_gradients_of_another_library_are_read(solver: Any) -> None:
     target = np.arange(1.0, 5.0)

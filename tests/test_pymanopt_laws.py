@@ -135,7 +135,7 @@ SEED = 3
 
 
 def sides(shared: Shared) -> Iterator[tuple[str, Any, bool]]:
-    """Return pymanopt's manifold, ours as pymanopt gets it, and pymanopt's as we get it; and whether vectors are Ω."""
+    """Return pymanopt's manifold, ours as pymanopt gets it, and its own as we get it; and if vectors are Ω."""
     cost = autograd_cost(lambda point: anp.sum(point))
     lie = isinstance(shared.theirs, foreign.SpecialOrthogonalGroup)
     yield "pymanopt", shared.theirs, lie

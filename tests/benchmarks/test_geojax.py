@@ -16,9 +16,9 @@ import pytest
 from timing import median
 
 from rmopt import Problem, jax_cost
-from rmopt.engines.threads import one_blas_thread
 from rmopt.manifolds import SpecialOrthogonal, Sphere, Stiefel, SymmetricPositiveDefinite
 from rmopt.solvers import TrustRegions
+from rmopt.solvers.threads import one_blas_thread
 
 jax = pytest.importorskip("jax")
 geometry = pytest.importorskip("geojax.geometry")
