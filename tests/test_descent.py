@@ -17,7 +17,7 @@ import pytest
 import strangers
 from tabled import each_row
 
-from rmopt import DivergedError, InvalidInputError, Problem
+from rmopt import DivergedError, InvalidInputError, Problem, autograd_cost
 from rmopt.checks import check_hessian
 from rmopt.core import Cost, LowRankPoint, MissingCapabilityError, Parts, PSDPoint
 from rmopt.core.ambient import dense
@@ -47,6 +47,7 @@ from rmopt.manifolds import (
 from rmopt.retractions import SecondOrder
 from rmopt.solvers import (
     LBFGS,
+    SGD,
     AdaptiveCubics,
     Backtracking,
     BarzilaiBorwein,
@@ -1067,3 +1068,51 @@ def test_solvers_of_equal_parameters_are_equal() -> None:
     for i, make in enumerate(makers):
         assert [one == make() for one in made] == [i == j for j in range(len(made))]
         assert hash(made[i]) == hash(make())
+
+
+@pytest.mark.parametrize(
+    "solver", [TrustRegions(), LBFGS(), GradientDescent()], ids=lambda one: type(one).__name__
+)
+def test_gradients_that_vanish_when_squared_are_refused_and_not_taken_for_zero(solver: Any) -> None:
+    manifold, rng = Sphere(5), np.random.default_rng(0)
+    x = manifold.random_point(rng)
+    u = manifold.random_tangent_vector(x, rng)
+    assert manifold.norm(x, 1e-200 * u) == pytest.approx(1e-200, rel=1e-12, abs=0.0)
+    assert manifold.norm(x, 0.0 * u) == 0.0
+    problem = Problem(manifold, 1e-170 * autograd_cost(lambda x: (x * np.arange(5.0)).sum()))
+    with pytest.raises(InvalidInputError, match=r"whose square is zero.*large constant"):
+        solver.run(problem, x)
+
+
+class Elsewhere:
+    """An array of another library, which may refuse to become one of numpy."""
+
+    def __init__(self, numbers: np.ndarray, reason: str | None = None) -> None:
+        self.numbers, self.reason, self.shape = numbers, reason, numbers.shape
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        if self.reason is not None:
+            raise RuntimeError(self.reason)
+        return self.numbers
+
+
+@pytest.mark.parametrize(
+    "solver", [TrustRegions(), LBFGS(), SGD(0.3, max_iter=200)], ids=lambda one: type(one).__name__
+)
+def test_gradients_of_another_library_are_read(solver: Any) -> None:
+    target = np.arange(1.0, 5.0)
+
+    class Alignment(Cost):
+        reason: str | None = None
+
+        def value(self, point: np.ndarray) -> float:
+            return -float(target @ point)
+
+        def gradient(self, point: np.ndarray) -> Any:
+            return Elsewhere(-target, self.reason)
+
+    found = solver.run(Problem(Sphere(4), Alignment()), random_state=0)
+    np.testing.assert_allclose(found.point, target / np.linalg.norm(target), atol=1e-5)
+    Alignment.reason = "call detach() first"
+    with pytest.raises(InvalidInputError, match=r"is no array of numbers: call detach"):
+        solver.run(Problem(Sphere(4), Alignment()), random_state=0)

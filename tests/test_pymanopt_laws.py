@@ -1,8 +1,8 @@
 """What pymanopt's own tests of its manifolds assert, held by ours as well, and by both through the adapters.
 
 The statements are those of pymanopt 2.2.1's tests/manifolds, for every manifold that both have: dimensions, closed
-forms of projections, inner products and distances, what is tangent, where retractions and geodesics end, and what undoes
-what.
+forms of projections, inner products and distances, what is tangent, where retractions and geodesics end, and what
+undoes what.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ Vectors = Callable[[Array, Array], Array]
 class Shared:
     """A manifold of both, with what their tests say of it.
 
-    `off` is zero for points alone, `normal` for tangent vectors alone; `projection` is the closed form of the projection
-    onto the tangent space where the metric is that of the space around, and `dist` that of the distance.
+    `off` is zero for points alone, `normal` for tangent vectors alone; `projection` is the closed form of the
+    projection onto the tangent space where the metric is that of the space around, and `dist` that of the distance.
     """
 
     ours: Any
@@ -110,7 +110,8 @@ SHARED = [
         lambda x, h: h - x * anp.sum(x * h), lambda x, y: float(np.arccos(np.vdot(x, y))), np.pi,
     ),
     Shared(
-        Oblique(6, 5), foreign.Oblique(6, 5), 25, lambda x: np.linalg.norm(x, axis=0) - 1.0, lambda x, u: (x * u).sum(0),
+        Oblique(6, 5), foreign.Oblique(6, 5), 25, lambda x: np.linalg.norm(x, axis=0) - 1.0,
+        lambda x, u: (x * u).sum(0),
         lambda x, h: h - x * anp.sum(x * h, axis=0), lambda x, y: float(np.linalg.norm(np.arccos((x * y).sum(0)))),
         np.pi * 5**0.5,
     ),
@@ -120,7 +121,8 @@ SHARED = [
         lambda x, y: float(np.linalg.norm(scipy.linalg.subspace_angles(x, y))), 3**0.5, is_quotient=True,
     ),
     Shared(
-        Euclidean(5, 4), foreign.Euclidean(5, 4), 20, lambda x: np.zeros(1), lambda x, u: np.zeros(1), lambda x, h: h + 0.0 * x,
+        Euclidean(5, 4), foreign.Euclidean(5, 4), 20, lambda x: np.zeros(1), lambda x, u: np.zeros(1),
+        lambda x, h: h + 0.0 * x,
         lambda x, y: float(np.linalg.norm(x - y)), 20**0.5,
     ),
     Shared(
@@ -133,7 +135,7 @@ SEED = 3
 
 
 def sides(shared: Shared) -> Iterator[tuple[str, Any, bool]]:
-    """Return pymanopt's manifold, ours as pymanopt gets it, and pymanopt's as we get it; and what their vectors are."""
+    """Return pymanopt's manifold, ours as pymanopt gets it, and its own as we get it; and if vectors are Ω."""
     cost = autograd_cost(lambda point: anp.sum(point))
     lie = isinstance(shared.theirs, foreign.SpecialOrthogonalGroup)
     yield "pymanopt", shared.theirs, lie

@@ -235,6 +235,12 @@ def dense(ambient: Any) -> Array:
         return product if isinstance(product, np.ndarray) else product.toarray()
     if hasattr(ambient, "toarray"):
         return ambient.toarray()
+    if hasattr(ambient, "__array__"):
+        # One of another library, such as JAX.
+        try:
+            return np.asarray(ambient)
+        except (RuntimeError, TypeError) as error:
+            raise InvalidInputError(f"{shown(ambient)} is no array of numbers: {error}") from error
     if not hasattr(ambient, "shape"):
         raise InvalidInputError(
             f"{shown(ambient)} is no ambient matrix, for example a gradient; return an array, or an operator with "

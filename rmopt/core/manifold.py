@@ -61,8 +61,12 @@ class Manifold(ABC):
 
     def norm(self, point: Any, tangent_vector: Any) -> float:
         """Return the Riemannian norm of a tangent vector."""
-        # In this order NaN stays NaN.
-        return sqrt(max(self.inner_product(point, tangent_vector, tangent_vector), 0.0))
+        square = self.inner_product(point, tangent_vector, tangent_vector)
+        if square < 1e-290:
+            # The square of a length below 1e-160 is zero, where the length is not.
+            longer = tangent_vector * 1e150
+            return 1e-150 * sqrt(max(self.inner_product(point, longer, longer), 0.0))
+        return sqrt(square)
 
     @abstractmethod
     def projection(self, point: Any, ambient: Ambient) -> Any:

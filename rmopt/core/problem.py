@@ -103,7 +103,7 @@ class Problem:
         Raises
         ------
         InvalidInputError
-            When the cost is no number, or the gradient does not fit the points.
+            When the cost is no number, the gradient does not fit the points, or is so short that its square is zero.
         DivergedError
             When one of them is not finite.
         """
@@ -118,6 +118,11 @@ class Problem:
                 f"the value of {type(self.cost).__name__} at the initial point is {value}, and its gradient has "
                 f"length {length}; start elsewhere, or check that the cost is finite on the manifold.",
                 0,
+            )
+        if 0.0 < length < 1e-140:
+            raise InvalidInputError(
+                f"the gradient of {type(self.cost).__name__} at the initial point has length {length:.1e}, whose "
+                "square is zero in floating point; multiply the cost by a large constant."
             )
         return value, ambient, gradient
 

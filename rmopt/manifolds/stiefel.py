@@ -248,8 +248,11 @@ class SpecialOrthogonal(Stiefel):
 
     def log(self, point_a: Array, point_b: Array) -> Array:
         """Return the initial velocity of the shortest geodesic; where an angle is π, of one of many."""
-        quotients = (point_a.mT @ point_b).reshape(-1, self.n, self.n)
-        return point_a @ np.array([rotation_log(one) for one in quotients]).reshape(self.shape)
+        quotients = point_a.mT @ point_b
+        if self.n == 3:
+            return point_a @ _log_in_space(quotients)
+        each = [rotation_log(one) for one in quotients.reshape(-1, self.n, self.n)]
+        return point_a @ np.array(each).reshape(self.shape)
 
     def dist(self, point_a: Array, point_b: Array) -> float:
         """Return the geodesic distance: the length of the vector of all angles, where each counts twice."""
@@ -275,3 +278,26 @@ class SpecialOrthogonal(Stiefel):
         point = super().random_point(rng)
         point[..., 0] *= np.linalg.det(point)[..., None]
         return orthonormalised(point)
+
+
+def _log_in_space(Q: Array) -> Array:
+    """Return the skew-symmetric logarithms of rotations of ℝ³ by axes and angles, exact at all angles."""
+    skew, cosine = 0.5 * (Q - Q.mT), 0.5 * (np.trace(Q, axis1=-2, axis2=-1) - 1.0)
+    sines = np.stack([skew[..., 2, 1], skew[..., 0, 2], skew[..., 1, 0]], axis=-1)
+    length = np.linalg.norm(sines, axis=-1)
+    angle = np.arctan2(length, cosine)
+    # Towards half turns sines vanish: there the axis is the longest column of (1 − cos) n nᵀ.
+    square = symmetric(Q) - cosine[..., None, None] * np.eye(3)
+    longest = np.argmax(np.diagonal(square, axis1=-2, axis2=-1), axis=-1)
+    column = np.take_along_axis(square, longest[..., None, None], axis=-1)[..., 0]
+    column *= np.where((column * sines).sum(axis=-1) < 0.0, -1.0, 1.0)[..., None]
+    wide = (cosine < 0.0)[..., None]
+    axis, size = (
+        np.where(wide, column, sines),
+        np.where(wide[..., 0], np.linalg.norm(column, axis=-1), length),
+    )
+    x, y, z = np.moveaxis(
+        axis * np.divide(angle, size, out=np.ones_like(size), where=size > 0.0)[..., None], -1, 0
+    )
+    zero = np.zeros_like(x)
+    return np.stack([zero, -z, y, z, zero, -x, -y, x, zero], axis=-1).reshape(Q.shape)

@@ -72,7 +72,8 @@ def keep(request: pytest.FixtureRequest, title: str, rows: list[Row]) -> None:
     table = kept["tables"].setdefault(request.function.__name__, {"parts": {}})
     table["title"] = title
     part = request.node.name.partition("[")[2].rstrip("]") or "all"
-    packages = ("numpy", "scipy", "numba", "pymanopt", "scikit-learn")
+    packages = ["numpy", "scipy", "numba", "pymanopt", "scikit-learn"]
+    packages += [name for name in ("jax", "geojax") if name in sys.modules]
     table["parts"][part] = {
         "rows": rows,
         "date": date.today().isoformat(),
