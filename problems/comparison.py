@@ -34,9 +34,8 @@ from sklearn.base import BaseEstimator
 
 from problems.cells import Cell, Cells, Settings, mean_and_sem
 from problems.methods import Method
-from problems.options import Selection
+from problems.options import Selection, jobs
 from rmopt.core import DivergedError, InvalidInputError, Problem
-from rmopt.core.arguments import integer
 from rmopt.experiments import Claim, Run
 from rmopt.solvers import Solver
 from rmopt.solvers.threads import one_blas_thread
@@ -103,7 +102,8 @@ class Comparison:
     seeds : int
         Repetitions, whose seeds are ``run.seed``, ``run.seed + 1``, and so on.
     n_jobs : int
-        Cells that are computed at a time by joblib: in threads, unless `joblib.parallel_config` says otherwise.
+        Cells that are computed at a time by joblib, -1 for as many as there are cores: in threads, unless
+        `joblib.parallel_config` says otherwise.
     **about
         What all settings have in common.
     """
@@ -113,7 +113,7 @@ class Comparison:
     ) -> None:
         self.run, self.about = run, about
         self.seeds = range(run.seed, run.seed + seeds)
-        self.n_jobs = integer("--n-jobs", n_jobs)
+        self.n_jobs = jobs(n_jobs)
         self._cells = None if resume is None else Cells(run.path("cells.jsonl"), resume)
 
     def cell(self, settings: Settings, train: Callable[[Settings], Cell]) -> Cell:

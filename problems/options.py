@@ -69,9 +69,22 @@ def methods_option(names: Iterable[str]) -> Any:
 
 
 def check_options(given: Mapping[str, Any], **least: int) -> None:
-    """Hold options of an experiment, by name among its ``locals()``, to be integers of at least so much."""
+    """Hold options of an experiment, by name among its ``locals()``, to be integers of at least so much.
+
+    Where it has ``n_jobs`` that is looked at too.
+    """
     for name, lowest in least.items():
         integer(f"--{name.replace('_', '-')}", given[name], lowest)
+    jobs(given.get("n_jobs", 1))
+
+
+def jobs(n_jobs: int) -> int:
+    """Return the number of models that are trained at a time, or refuse the option."""
+    if integer("--n-jobs", n_jobs, -1) == 0:
+        raise InvalidInputError(
+            "--n-jobs = 0 must be a positive integer, or -1 for as many as there are cores."
+        )
+    return n_jobs
 
 
 def whole_numbers(text: str, option: str, least: int = 1) -> list[int]:

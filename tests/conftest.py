@@ -1,10 +1,20 @@
-"""The whole suite runs on all cores where pytest-xdist is installed; named files run in this process."""
+"""The whole suite runs on all cores where pytest-xdist is installed; named files run in this process.
+
+Here is also what tests of several experiments share: the command line in this process, and a run without it.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from rmopt.experiments import Run
 
 # Threads of BLAS that wait for one another on busy cores cost more than they save on small matrices. Set before
 # numpy is imported, and inherited by what tests start; an outer setting wins.
@@ -19,3 +29,27 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     asked = getattr(config.option, "numprocesses", 0) is not None
     if whole and not asked and "PYTEST_XDIST_WORKER" not in os.environ:
         config.option.numprocesses, config.option.dist = "auto", "loadfile"
+
+
+@pytest.fixture
+def rmopt_run(capsys: pytest.CaptureFixture[str]) -> Callable[..., SimpleNamespace]:
+    """``rmopt run``, in this process: what it prints, on standard output and on standard error."""
+    from rmopt.cli import main
+
+    def call(*arguments: str, code: int = 0) -> SimpleNamespace:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(["run", *arguments])
+        said = capsys.readouterr()
+        assert int(ended.value.code or 0) == code, said.err
+        return SimpleNamespace(stdout=said.out, stderr=said.err)
+
+    return call
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """An execution that says nothing and writes into a new folder."""
+    from rmopt.experiments import Run
+
+    return Run("test", 0, tmp_path, quiet=True)

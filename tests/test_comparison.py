@@ -1,4 +1,4 @@
-"""A comparison: its results by settings, the choice of parameters, and the numbers of its rows."""
+"""A comparison: its results by settings and seeds, the choice of parameters, and the numbers of its rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, KFold
 
-from problems.comparison import Comparison, Method, averaged, crossed, wins
+from problems.comparison import Comparison, Difference, above, averaged, crossed, near
+from problems.methods import Method
 from rmopt import InvalidInputError
 from rmopt.core import DivergedError
 from rmopt.experiments import Run
@@ -30,11 +31,6 @@ class Wild(BaseEstimator):
         return self
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    return Run("test", 0, tmp_path, quiet=True)
-
-
 def test_the_choice_is_that_of_grid_search(run: Run) -> None:
     X, y = load_digits(return_X_y=True)
     folds, grid = KFold(4, shuffle=True, random_state=0), crossed(alpha=[1e-2, 1.0, 1e2, 1e4, 1e6])
@@ -44,7 +40,7 @@ def test_the_choice_is_that_of_grid_search(run: Run) -> None:
     assert found == (expected.best_params_, "r2")
 
 
-def test_divergence_and_ties(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_divergence_and_ties(run: Run) -> None:
     X, y, folds = np.zeros((6, 1)), np.zeros(6), KFold(3)
     scoring = {
         "first": lambda model, X, y: np.nan if model.value == 2 else 1.0,
@@ -60,31 +56,100 @@ def test_divergence_and_ties(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         comparison.search("wild", Wild("a"), [{}], X, y, folds, scoring)  # type: ignore[arg-type]
 
 
-def test_results_are_kept_by_their_settings(run: Run) -> None:
-    calls = []
+def test_results_are_kept_by_their_settings(tmp_path: Path) -> None:
+    run, calls = Run("test", 5, tmp_path, quiet=True), []
 
     def train(one: dict[str, Any]) -> dict[str, Any]:
         calls.append(one)
         return {"value": one["a"] * one["b"] + one["seed"]}
 
-    settings = crossed(split=range(2), a=[1, 2], b=[3])
-    found = Comparison(run, False, seed=5).results(settings, train, by=("a", "b"))
-    assert found == {(1, 3): 2 * [{"value": 8}], (2, 3): 2 * [{"value": 11}]}
-    assert calls == [one | {"seed": 5} for one in settings]
-    again = Comparison(run, True, seed=5)
-    assert again.results(settings, train, by=("a",)) == {1: found[1, 3], 2: found[2, 3]}
+    models = crossed(a=[1, 2], b=[3])
+    found = Comparison(run, False, seeds=2, data="d").results(models, train, by=("a", "b"))
+    assert found == {(1, 3): [{"value": 8}, {"value": 9}], (2, 3): [{"value": 11}, {"value": 12}]}
+    assert calls == [one | {"data": "d", "seed": seed} for seed in (5, 6) for one in models]
+    again = Comparison(run, True, seeds=2, data="d")
+    assert again.results(models, train, by=("a",)) == {1: found[1, 3], 2: found[2, 3]}
     assert len(calls) == 4
-    Comparison(run, None, seed=5).cell(settings[0], train)
-    assert len(calls) == 5
+    # More seeds than before: the new ones alone. Settings with a seed of their own are not repeated.
+    more = Comparison(run, True, seeds=3, data="d")
+    assert [cell["value"] for cell in more.results(models, train, by=("a",))[2]] == [11, 12, 13]
+    assert [one["seed"] for one in calls[4:]] == [7, 7]
+    more.results([models[0] | {"seed": 6}], train, by=("a",))
+    assert len(calls) == 6
+    # Other data are another result, and without a file nothing is known.
+    Comparison(run, True, data="e").results(models, train, by=("a",))
+    Comparison(run, None, data="d").cell(models[0] | {"seed": 5}, train)
+    assert len(calls) == 9
 
 
-def test_rows_and_claims() -> None:
+@pytest.mark.parametrize(
+    ("select", "seeds", "values"),
+    [
+        ("none", [], [1.0, 1.0, 1.0]),
+        ("first", [4], [40.0, 40.0, 40.0]),
+        ("each", [4, 5, 6], [40.0, 50.0, 60.0]),
+    ],
+)
+def test_parameters_are_chosen_never_once_or_for_each_seed(
+    select: Any, seeds: list[int], values: list[float], tmp_path: Path
+) -> None:
+    chose = []
+
+    def choose(one: dict[str, Any]) -> dict[str, Any]:
+        chose.append(one["seed"])
+        return {"parameters": {"alpha": 10.0 * one["seed"]}, "rank_by": "distance"}
+
+    methods = {"ridge": Method("Ridge", Ridge(), crossed(alpha=[1.0, 40.0])), "plain": Method("P", Ridge())}
+    comparison = Comparison(Run("test", 4, tmp_path, quiet=True), False, seeds=3)
+    models = crossed(method=methods)
+    found = comparison.selected(models, methods, select, choose, lambda one: one["method"], folds=2)
+    assert chose == seeds
+    # All models of a seed stand together.
+    assert [(one["seed"], one["method"]) for one in found] == [
+        (seed, name) for seed in (4, 5, 6) for name in methods
+    ]
+    assert [one["parameters"]["alpha"] for one in found if one["method"] == "ridge"] == values
+    assert [one["parameters"] for one in found if one["method"] == "plain"] == [{}] * 3
+    assert ("rank_by" in found[0]) is (select != "none")
+
+
+def test_rows() -> None:
     found = [{"map": 0.5, "hit": 1.0, "seconds": 3.0}, {"map": 0.7, "hit": 0.0, "seconds": 1.0}]
     row = averaged(found, map="sem", hit=None)
     assert row == {"map": pytest.approx(0.6), "sem": pytest.approx(0.1), "hit": 0.5, "train_seconds": 2.0}
     lost = averaged([*found, {"map": None, "hit": None, "seconds": None}], map="sem", hit=None)
     assert lost == {"map": None, "sem": None, "hit": 0.5, "train_seconds": 2.0}
-    assert [wins("c", gaps, "a and b").reproduced for gaps in ([1.0], [1.0, -1.0], [np.nan], [])] == [
-        True, False, None, None,
-    ]  # fmt: skip
+    assert "sem" not in averaged(found[:1], map="sem")
     assert Method("ridge", Ridge(), crossed(alpha=[1.0])).made(alpha=2.0).alpha == 2.0
+
+
+def gap(*values: float | None) -> Difference:
+    """Return the difference of two models whose measures differ by these values."""
+    ours = [{"map": None if value is None else 0.5 + value} for value in values]
+    return Difference.of(ours, [{"map": 0.5}] * len(values), "map")
+
+
+def test_claims_say_what_is_sure() -> None:
+    def verdict(**gaps: Difference) -> bool | None:
+        return above("c", gaps, "a and b").reproduced
+
+    sure, open_, lost = gap(0.10, 0.11, 0.12), gap(-0.1, 0.1, 0.2), gap(0.1, None, 0.1)
+    assert verdict(a=sure) is True
+    assert verdict(a=sure, b=open_) is None
+    assert verdict(a=sure, b=open_, c=gap(-0.10, -0.11, -0.12)) is False
+    assert verdict(a=sure, b=lost) is None
+    assert above("c", {"a": lost}, "").numbers == "a model diverged"
+    assert above("c", {}, "a and b").numbers == "needs a and b"
+    # One seed has no standard error; the sign alone counts, and the claim says so.
+    assert above("c", {"": gap(0.1)}, "").numbers == "above, +0.100; one seed: try --seeds 5"
+    assert verdict(a=gap(-0.1)) is False
+
+    def close(one: Difference, most: float) -> bool | None:
+        return near("c", {"": (one, most)}, "n", "").reproduced
+
+    assert close(gap(-0.02, -0.021, -0.022), 0.03) is True
+    assert close(gap(-0.05, -0.051, -0.052), 0.03) is False
+    assert close(gap(-0.04, -0.02, -0.03), 0.03) is None
+    assert close(sure, 0.0) is True
+    assert close(lost, 1.0) is None
+    assert near("c", {}, "n", "others").numbers == "needs others"

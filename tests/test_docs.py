@@ -71,7 +71,7 @@ ELSEWHERE = (
     "--data ",
     "--scale 1",
     "--time-limit",
-    "--splits",
+    "--seeds",
     "--case",
     "--updates",
     "--methods comet",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from tabled import each_row
 
 from problems.coembedding.claims import optima_claims, table_claims
 from problems.coembedding.experiment import coembedding
+from problems.coembedding.methods import METHODS
 from problems.coembedding.regression_experiment import METHODS as STRATEGIES
 from problems.coembedding.regression_experiment import metric_regression
 from problems.coembedding.tagging_experiment import tagging
@@ -19,22 +19,19 @@ from rmopt.core import InvalidInputError
 from rmopt.experiments import Outcome, Run
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    return Run("test", 0, tmp_path, quiet=True)
-
-
 def test_classification_beside_rivals_and_local_optima(run: Run) -> None:
     options: dict[str, Any] = {
-        "splits": 2, "rows": 80, "methods": "ila,br-lr,cc-svm", "betas": "1,5", "folds": 2, "starts": 4,
+        "seeds": 2, "rows": 80, "methods": "ila,br-lr,cc-svm", "betas": "1,5", "folds": 2, "starts": 4,
         "optima_rows": 40,
     }  # fmt: skip
     outcome = coembedding(run, **options)
     assert [row["method"] for row in outcome.rows] == ["ILA", "BR, LR", "CC, SVM"]
     assert all(50.0 < row["hamming"] <= 100.0 for row in outcome.rows)
     used = outcome.parameters["used"]
-    assert len(used["beta"]) == len(used["rank"]) == 2
-    assert max(used["gap"]) <= 1e-4
+    assert list(used) == ["ILA", "BR, LR", "CC, SVM"]
+    assert [one["beta"] in (1.0, 5.0) for one in used["ILA"]] == [True, True]
+    assert max(one["gap"] for one in used["ILA"]) <= 1e-4
+    assert all(len(chosen) == 2 for chosen in used.values())
     assert run.path("scores.png").stat().st_size > 5000
     assert run.path("optima.png").stat().st_size > 5000
     assert len(outcome.claims) == 5
@@ -46,21 +43,22 @@ def test_classification_beside_rivals_and_local_optima(run: Run) -> None:
 
 
 def test_rivals_alone_and_no_random_starts(run: Run) -> None:
-    outcome = coembedding(run, splits=1, rows=60, methods="br-lr", folds=2, starts=0)
+    outcome = coembedding(run, seeds=1, rows=60, methods="br-lr", folds=2, starts=0)
     assert len(outcome.rows) == 1
     assert outcome.claims == []
-    assert outcome.parameters["used"] == {}
+    (chosen,) = outcome.parameters["used"]["BR, LR"]
+    assert chosen
     assert not run.path("optima.png").exists()
     # Rivals choose in the same folds by the same measure: another one is another result.
-    coembedding(run, splits=1, rows=60, methods="br-lr", folds=2, starts=0, select_by="hamming", resume=True)
+    coembedding(run, seeds=1, rows=60, methods="br-lr", folds=2, starts=0, select_by="hamming", resume=True)
     assert len(run.path("cells.jsonl").read_text().splitlines()) == 2
 
 
 def test_selection_by_hamming_score(run: Run) -> None:
     outcome = coembedding(
-        run, splits=1, rows=100, methods="ila", betas="1,1000", folds=2, select_by="hamming", starts=0
+        run, seeds=1, rows=100, methods="ila", betas="1,1000", folds=2, select_by="hamming", starts=0
     )
-    assert outcome.parameters["used"]["beta"] == [1.0]
+    assert [one["beta"] for one in outcome.parameters["used"]["ILA"]] == [1.0]
 
 
 def test_conic_solvers_take_part_where_cvxpy_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +94,7 @@ def test_a_time_limit_ends_a_strategy(run: Run) -> None:
 
 @pytest.mark.parametrize("growth", ["linear", "exponential"])
 def test_tags(run: Run, growth: str) -> None:
-    outcome = tagging(run, betas="30,300", growth=growth, columns=2, tol=0.2, splits=1, factors=4)
+    outcome = tagging(run, betas="30,300", growth=growth, columns=2, tol=0.2, seeds=1, rank=4)
     names = [row["method"] for row in outcome.rows]
     assert names == ["ILA, β = 30", "ILA, β = 300", "Pairwise interactions, k = 4"]
     assert outcome.rows[0]["rank"] > outcome.rows[1]["rank"]
@@ -104,8 +102,9 @@ def test_tags(run: Run, growth: str) -> None:
     assert outcome.rows[0]["best_f1"] >= outcome.rows[0]["f1"]
     assert len(outcome.claims) == 3
     assert run.path("ranks.png").stat().st_size > 5000
-    alone: Outcome = tagging(run, betas="300", growth=growth, columns=2, tol=0.2, splits=1, factors=0)
+    alone: Outcome = tagging(run, betas="300", growth=growth, columns=2, tol=0.2, seeds=1, methods="ila")
     assert len(alone.rows) == len(alone.claims) == 1
+    assert [row["method"] for row in alone.rows] == ["ILA, β = 300"]
 
 
 @each_row(
@@ -124,7 +123,11 @@ def test_tags(run: Run, growth: str) -> None:
         (lambda run: metric_regression(run, methods="slow"), "--methods 'slow'"),
         (lambda run: tagging(run, betas=""), "--betas ''"),
         (lambda run: tagging(run, growth="fast"), "--growth = 'fast'"),
-        (lambda run: tagging(run, splits=0), "--splits = 0"),
+        (lambda run: tagging(run, seeds=0), "--seeds = 0"),
+        (lambda run: tagging(run, rank=0), "--rank = 0"),
+        (lambda run: tagging(run, methods="fpmc"), "--methods 'fpmc'"),
+        (lambda run: coembedding(run, seeds=0), "--seeds = 0"),
+        (lambda run: metric_regression(run, seeds=0), "--seeds = 0"),
         (lambda run: tagging(run, data="digits"), "TagBundle"),
     ],
 )
@@ -136,12 +139,20 @@ def test_bad_options_are_named(run: Run, call: Any, words: str) -> None:
 def test_claims_follow_the_numbers() -> None:
     cell = {"hamming": 80.0, "micro_f1": 66.0, "macro_f1": 64.0}
     better = {name: value + 5.0 for name, value in cell.items()}
-    lost = table_claims({"ila": [cell], "br-lr": [better]}, "none")
-    won = table_claims({"ila": [better], "br-lr": [cell]}, "none")
-    assert [claim.reproduced for claim in lost] == [False] * 3
-    assert [claim.reproduced for claim in won] == [True] * 3
-    assert table_claims({"ila": [cell]}, "scene")[0].reproduced is False
-    assert table_claims({"ila": [better]}, "emotions")[0].reproduced is True
+    labels = {name: METHODS[name].label for name in ("ila", "br-lr")}
+
+    def verdicts(ours: list[Any], theirs: list[Any], data: str = "none") -> list[bool | None]:
+        results = {"ila": ours, **({"br-lr": theirs} if theirs else {})}
+        return [claim.reproduced for claim in table_claims(results, labels, data)]
+
+    assert verdicts([cell], [better]) == [False] * 3
+    assert verdicts([better], [cell]) == [True] * 3
+    # 5 of 85 is 6 %, and 1 of 81 is comparable: a seed each way decides nothing.
+    assert verdicts([cell, better, cell], [better, cell, cell]) == [None] * 3
+    assert verdicts([cell], [{name: value + 0.9 for name, value in cell.items()}]) == [True] * 3
+    assert verdicts([cell], [], "scene") == [False]
+    assert verdicts([better], [], "emotions") == [True]
+    assert table_claims({"br-lr": [cell]}, labels, "scene") == []
     single = optima_claims({1: [1.2, 1.3], 2: [1.1, 1.1], 3: [1.0, 1.0]}, 1.0, 3)
     assert [claim.reproduced for claim in single] == [True, True]
     spread = optima_claims({1: [1.2, 1.3], 2: [1.1, 1.0], 3: [1.0, 1.1]}, 1.0, 3)
@@ -150,6 +161,6 @@ def test_claims_follow_the_numbers() -> None:
 
 
 def test_resumed_results_are_json(run: Run) -> None:
-    coembedding(run, splits=1, rows=60, methods="br-lr", folds=2, starts=0)
+    coembedding(run, seeds=1, rows=60, methods="br-lr", folds=2, starts=0)
     for line in run.path("cells.jsonl").read_text().splitlines():
         assert set(json.loads(line)) == {"settings", "result", "check"}

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from tabled import each_row
 
+from problems.methods import Method
 from problems.subspace.claims import case_claims, multitask_claims, table_claims
-from problems.subspace.methods import METHODS
+from problems.subspace.methods import METHODS, Brought
 from rmopt.cli import main
 
 REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
@@ -80,23 +81,25 @@ def test_cases_take_batch_solvers_too(tmp_path: Path, methods: str) -> None:
 
 def test_selection_takes_what_the_folds_like(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = [
-        "--case", "2", "--scale", "0.01", "--updates", "10", "--agents", "3", "--methods", "stochastic", "--select",
-        "--folds", "2", "--out", str(tmp_path),
+        "--case", "2", "--scale", "0.01", "--updates", "10", "--agents", "3", "--methods", "stochastic",
+        "--select", "first", "--folds", "2", "--out", str(tmp_path),
     ]  # fmt: skip
     assert run("completion", *options) == 0
-    assert "step size" in capsys.readouterr().out
     cells = [json.loads(line) for line in (tmp_path / "cells.jsonl").read_text().splitlines()]
-    chosen = cells[0]["result"]
-    assert cells[1]["settings"]["step_size"] == chosen["step_size"]
-    assert cells[1]["settings"]["decay"] == chosen["decay"]
+    chosen = cells[0]["result"]["parameters"]
+    assert chosen in METHODS["stochastic"].grid
+    said = f"step_size = {chosen['step_size']:g}, decay = {chosen['decay']:g} by cross-validation"
+    assert said in " ".join(capsys.readouterr().out.split())
+    assert cells[1]["settings"]["parameters"] == chosen
     assert result(tmp_path)["parameters"]["used"] == {"Stochastic Gossip": {"rho": 1000.0, **chosen}}
 
 
 def test_the_picture_is_completed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--ranks", "6", "--updates", "8", "--agents", "3", "--out", str(tmp_path)]
+    options = ["--ranks", "3,6", "--updates", "8", "--agents", "3", "--out", str(tmp_path)]
     assert run("completion", *options) == 0
     found = result(tmp_path)
-    errors = {row["method"]: row["test_rmse"] for row in found["rows"]}
+    errors = {row["method"]: row["test_rmse"] for row in found["rows"] if row["rank"] == 6}
+    assert len(errors) == 3
     assert errors["RTRMC (batch)"] < 0.13
     assert max(errors.values()) < 0.3
     for name in ("picture.png", "errors.png", "traces.png"):
@@ -112,12 +115,12 @@ def test_every_method_trains_on_ratings(tmp_path: Path) -> None:
     lines = [f"{j}\t{i}\t{rng.integers(1, 6)}\t0" for i, j in zip(rows, columns, strict=True)]
     (folder / "u.data").write_text("\n".join(lines) + "\n")
     options = [
-        "--data", "ml100k", "--data-home", str(tmp_path), "--methods", ",".join(METHODS), "--ranks", "2,3",
-        "--agents", "2,4", "--updates", "5", "--splits", "2", "--lam", "0", "--quiet", "--out", str(tmp_path / "out"),
+        "--data", "ml100k", "--data-home", str(tmp_path), "--methods", ",".join(METHODS), "--rank", "2,3",
+        "--agents", "2,4", "--updates", "5", "--seeds", "2", "--lam", "0", "--quiet", "--out", str(tmp_path / "out"),
     ]  # fmt: skip
     assert run("completion", *options) == 0
     found = result(tmp_path / "out")
-    decentral = sum(method.decentral for method in METHODS.values())
+    decentral = sum(method.estimator.decentral for method in METHODS.values())
     assert len(found["rows"]) == 2 * (2 * decentral + len(METHODS) - decentral)
     assert all(row["sem"] is not None for row in found["rows"])
     assert {row["rank"] for row in found["rows"]} == {2, 3}
@@ -151,7 +154,7 @@ def test_multitask_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
         "--updates",
         "30",
     ]
-    assert run("multitask", *options, "--splits", "2", "--out", str(tmp_path / "out")) == 0
+    assert run("multitask", *options, "--seeds", "2", "--out", str(tmp_path / "out")) == 0
     rows = result(tmp_path / "out")["rows"]
     assert len(rows) == 7
     assert {row["method"] for row in rows} >= {
@@ -172,14 +175,15 @@ def test_multitask_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
         ("completion", ["--agents", "mpi"], "needs two or more processes: mpiexec"),
         ("completion", ["--case", "4", "--ranks", "3"], "--case 4 has one rank"),
         ("completion", ["--case", "4", "--agents", "3,4"], "--case 4 has one rank"),
+        ("completion", ["--case", "4", "--seeds", "2"], "--case 4 has one rank, one split"),
         ("completion", ["--agents", "1"], "--agents '1'"),
         ("completion", ["--methods", "als"], "als is not known"),
         ("completion", ["--graph", "line"], "graph = 'line' is unknown"),
         ("completion", ["--hidden", "1.5"], "--hidden = 1.5 must be a number of at least 0 and below 1"),
-        ("completion", ["--splits", "0"], "--splits = 0"),
+        ("completion", ["--seeds", "0"], "Invalid value for '--seeds' / '--splits'"),
         ("completion", ["--data", "digits"], "needs one whose loader returns a Ratings"),
         ("multitask", ["--data", "digits"], "needs one whose loader returns a TaskBundle"),
-        ("multitask", ["--splits", "0"], "--splits = 0"),
+        ("multitask", ["--splits", "0"], "Invalid value for '--seeds' / '--splits'"),
         ("multitask", ["--methods", "alt-min"], "alt-min is not known"),
         ("multitask", ["--agents", "1"], "at least two agents"),
     ],
@@ -196,31 +200,53 @@ def test_bad_options(
 def test_claims_say_no_where_the_numbers_do() -> None:
     good = [[0.0, 1.0, 1.0], [50.0, 1e-6, 1e-3], [100.0, 1e-12, 1e-6]]
     bad = [[0.0, 1.0, 1.0], [50.0, 1e-3, 1e-1], [100.0, 1e-4, 1e-1]]
-    ahead = case_claims(4, {"Stochastic Gossip": good, "D-LMaFit": bad})
+    ours, theirs = ("stochastic", 6, 5, 1e3), ("d-lmafit", 6, 5, 1e3)
+    labels = {ours: "Stochastic Gossip", theirs: "D-LMaFit"}
+    ahead = case_claims(4, {ours: good, theirs: bad}, labels)
     assert [claim.reproduced for claim in ahead] == [True, True]
-    behind = case_claims(4, {"Stochastic Gossip": bad, "D-LMaFit": good})
+    assert "Stochastic Gossip is ahead of D-LMaFit" in ahead[1].claim
+    behind = case_claims(4, {ours: bad, theirs: good}, labels)
     assert [claim.reproduced for claim in behind] == [False, False]
-    assert [claim.reproduced for claim in case_claims(1, {"a, ρ = 1000": good, "b, ρ = 1e+10": bad})] == [
-        True,
-        False,
-    ]
+    # With the largest weight agents only agree, and these do not even that.
+    heavy = (*ours[:3], 1e10)
+    found = case_claims(1, {ours: good, heavy: bad}, {ours: "a", heavy: "b"})
+    assert [claim.reproduced for claim in found] == [True, False]
+    agree = [[0.0, 1.0, 1.0], [100.0, 1e-1, 1e-5]]
+    assert case_claims(1, {heavy: agree}, {heavy: "b"})[0].reproduced is True
 
-    def cells(error: float) -> list[dict[str, Any]]:
-        return [{"test_rmse": error, "nmse": error}]
+    def cells(*errors: float) -> list[dict[str, Any]]:
+        return [{"test_rmse": error, "nmse": error} for error in errors]
+
+    def verdicts(found: list[Any]) -> list[bool | None]:
+        return [claim.reproduced for claim in found]
 
     table = {
-        ("stochastic", 5, 3): cells(0.8),
-        ("stochastic", 10, 3): cells(0.85),
-        ("rtrmc", 5, 3): cells(0.81),
+        ("stochastic", 5, 3, 1.0): cells(0.8), ("stochastic", 10, 3, 1.0): cells(0.85),
+        ("rtrmc", 5, 3, 1.0): cells(0.81),
+    }  # fmt: skip
+    assert verdicts(table_claims(table, METHODS)) == [False, True]
+    # Errors that differ from seed to seed by more than they differ at all decide nothing.
+    table = {
+        key: cells(value[0]["nmse"] - 0.1, value[0]["nmse"], value[0]["nmse"] + 0.1)
+        for key, value in table.items()
     }
-    assert [claim.reproduced for claim in table_claims(table)] == [False, True]
+    table["stochastic", 10, 3, 1.0].reverse()
+    assert verdicts(table_claims(table, METHODS)) == [None, None]
+    # A user's method is to have a larger error.
+    brought = METHODS | {"mean": Method("Mean", Brought(None))}
+    table = {("stochastic", 5, 3, 1.0): cells(0.8), ("mean", 5, 3, 1.0): cells(0.81)}
+    assert verdicts(table_claims(table, brought)) == [True]
+    assert table_claims(table, brought)[0].claim == "rank 3: Stochastic Gossip has a smaller error than Mean"
+    assert verdicts(table_claims(table | {("mean", 5, 3, 1.0): cells(0.79)}, brought)) == [False]
+
+    names = {"stochastic": "Stochastic Gossip", "alt-min": "Alt-Min (batch)"}
     tasks = {("stochastic", 3): cells(0.345), ("alt-min", 0): cells(0.3), ("stochastic", 5): cells(0.34)}
-    assert [claim.reproduced for claim in multitask_claims(tasks, "parkinsons")] == [False, True]
+    assert verdicts(multitask_claims(tasks, names, "parkinsons")) == [False, True]
     # What is printed for one data set says nothing of another.
-    assert [claim.reproduced for claim in multitask_claims(tasks, "school")] == [False]
+    assert verdicts(multitask_claims(tasks, names, "school")) == [False]
     # Level means a share of the error, whatever its unit.
     for unit in (1e-3, 1e3):
         level = {("stochastic", 3): cells(1.02 * unit), ("alt-min", 0): cells(unit)}
         above = {("stochastic", 3): cells(1.04 * unit), ("alt-min", 0): cells(unit)}
-        assert multitask_claims(level, "school")[0].reproduced is True
-        assert multitask_claims(above, "school")[0].reproduced is False
+        assert multitask_claims(level, names, "school")[0].reproduced is True
+        assert multitask_claims(above, names, "school")[0].reproduced is False

@@ -1,4 +1,4 @@
-"""`rmopt run similarity-ranks`, `rmopt run ranking` and the methods of `rmopt run similarity`, end to end."""
+"""`rmopt run similarity` with several ranks, `rmopt run ranking`, and the choice of their parameters, end to end."""
 
 from __future__ import annotations
 
@@ -10,190 +10,220 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from problems.similarity.ranks import similarity_ranks
+from sklearn.metrics import average_precision_score, label_ranking_average_precision_score
 from tabled import each_row
 
-from problems.cells import Cells, mean_and_sem, whole_numbers
+from problems.cells import Cells, mean_and_sem
+from problems.data import load
+from problems.options import whole_numbers
 from problems.ranking.claims import ranking_claims
 from problems.ranking.methods import METHODS as RANKING_METHODS
-from problems.similarity.claims import rank_claims
+from problems.similarity.claims import similarity_claims
+from problems.similarity.experiment import similarity
 from problems.similarity.methods import METHODS
 from rmopt import InvalidInputError
-from rmopt.cli import main
 from rmopt.core import StorageError
 from rmopt.experiments import Run
 
 Command = Callable[..., SimpleNamespace]
 
-
-@pytest.fixture
-def rmopt(capsys: pytest.CaptureFixture[str]) -> Command:
-    """The command line, in this process."""
-
-    def call(*arguments: str, code: int = 0) -> SimpleNamespace:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(["run", *arguments])
-        said = capsys.readouterr()
-        assert int(ended.value.code or 0) == code, said.err
-        return SimpleNamespace(stdout=said.out, stderr=said.err)
-
-    return call
-
-
-RANKS = ("similarity-ranks", "--ranks", "4,8", "--budget", "128", "--full-features", "16", "--splits", "2")
-RANKING = ("ranking", "--ranks", "2,4", "--epochs", "1", "--splits", "2", "--no-select")
+DIGITS = ("similarity", "--data", "digits", "--select", "none")
+RANKS = (*DIGITS, "--rank", "4,8", "--budget", "128", "--full-features", "16", "--seeds", "2")
+RANKING = (
+    "ranking",
+    "--data",
+    "digits-labels",
+    "--rank",
+    "2,4",
+    "--epochs",
+    "1",
+    "--seeds",
+    "2",
+    "--select",
+    "none",
+)
 
 
-def test_similarity_ranks_and_its_resumption(tmp_path: Path, rmopt: Command) -> None:
-    options = (*RANKS, "--triplets", "2000", "--out", str(tmp_path))
-    done = rmopt(*options)
+def test_ranks_at_equal_memory_and_their_resumption(tmp_path: Path, rmopt_run: Command) -> None:
+    names = "naive-gd,psd-gd,pa,loreta,loreta-psd,oasis,lego"
+    options = (*RANKS, "--methods", names, "--triplets", "2000", "--out", str(tmp_path))
+    done = rmopt_run(*options)
     assert max(len(line) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80
-    assert "LORETA is above passive-aggressive at every rank" in " ".join(done.stdout.split())
+    assert "LORETA is above passive-aggressive (rank 4: " in " ".join(done.stdout.split())
     result = json.loads((tmp_path / "result.json").read_text())
     rows = result["rows"]
     # Five methods at two ranks, two of full rank.
     assert len(rows) == 12
-    assert all(row["features"] * row["rank"] == 128 for row in rows if row["method"] not in ("OASIS", "LEGO"))
+    ranked = [row for row in rows if row["method"] not in ("OASIS", "LEGO")]
+    assert all(row["features"] * row["rank"] == 128 for row in ranked)
+    assert all((row["features"], row["rank"]) == (16, None) for row in rows if row not in ranked)
     assert all(0.1 < row["map"] < 1 and row["map_sem"] > 0 for row in rows)
-    assert len(result["claims"]) == 8
-    assert (tmp_path / "ranks.png").read_bytes().startswith(b"\x89PNG")
+    # Above each of three, stability, two of the positive semidefinite form, and full rank; a middle rank needs three.
+    assert len(result["claims"]) == 7
+    for picture in ("ranks.png", "learning-curves.png"):
+        assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
     lines = (tmp_path / "cells.jsonl").read_text().splitlines()
     assert len(lines) == 24
     # An interrupted run: half of the cells are missing.
     (tmp_path / "cells.jsonl").write_text("\n".join(lines[:12]) + "\n")
-    rmopt(*options, "--resume")
+    rmopt_run(*options, "--resume")
     again = json.loads((tmp_path / "result.json").read_text())["rows"]
     assert [row["map"] for row in again] == [row["map"] for row in rows]
     assert (tmp_path / "cells.jsonl").read_text().splitlines()[:12] == lines[:12]
 
 
-def test_ranking_and_its_resumption(tmp_path: Path, rmopt: Command) -> None:
-    options = (*RANKING, "--out", str(tmp_path))
-    done = rmopt(*options)
+def test_ranking_and_its_resumption(tmp_path: Path, rmopt_run: Command) -> None:
+    options = (*RANKING, "--inits", "zero,identity,gaussian", "--out", str(tmp_path))
+    done = rmopt_run(*options)
     assert max(len(line) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["rows"][0]["method"] == "label frequency"
     # Three methods with three starts at two ranks, two of full rank, and the frequency.
     assert len(result["rows"]) == 21
+    # Above each of four, and which start is the best at the lowest and at the highest rank.
     assert len(result["claims"]) == 6
     assert (tmp_path / "ranking.png").read_bytes().startswith(b"\x89PNG")
-    again = rmopt(*options, "--resume", "--json")
+    again = rmopt_run(*options, "--resume", "--json")
     assert json.loads(again.stdout)["rows"] == result["rows"]
 
 
-def test_ranking_selects_step_sizes(tmp_path: Path, rmopt: Command) -> None:
+def test_ranking_selects_step_sizes(tmp_path: Path, rmopt_run: Command) -> None:
     options = (
+        *RANKING,
         "--methods",
-        "loreta,pa",
+        "frequency,loreta,pa",
         "--inits",
         "identity",
-        "--ranks",
-        "4",
-        "--epochs",
-        "1",
-        "--splits",
-        "0",
-    )
-    rows = json.loads(rmopt("ranking", *options, "--json", "--out", str(tmp_path)).stdout)["rows"]
-    assert [row["method"] for row in rows] == ["label frequency", "LORETA-1", "passive-aggressive"]
-    assert {"step_size": rows[1]["step_size"]} in RANKING_METHODS["loreta"].grid
-    assert rows[1]["map"] > rows[0]["map"] + 0.1
-    assert rows[1]["map_sem"] is None
-
-
-def test_every_method_of_similarity_runs_by_name(tmp_path: Path, rmopt: Command) -> None:
-    options = (
-        "--methods",
-        ",".join(METHODS),
-        "--triplets",
-        "300",
         "--rank",
         "4",
-        "--json",
-        "--out",
-        str(tmp_path),
+        "--seeds",
+        "1",
     )
-    rows = json.loads(rmopt("similarity", *options).stdout)["rows"]
-    assert [row["method"] for row in rows] == ["cosine", *(method.label for method in METHODS.values())]
+    options += ("--select", "first", "--folds", "2", "--json", "--out", str(tmp_path))
+    result = json.loads(rmopt_run(*options).stdout)
+    rows, used = result["rows"], result["parameters"]["used"]
+    assert [row["method"] for row in rows] == ["label frequency", "LORETA-1", "passive-aggressive"]
+    assert used["frequency"] == [{}]
+    for name in ("loreta", "pa"):
+        (chosen,) = used[f"{name} identity 4"]
+        assert chosen in RANKING_METHODS[name].grid
+    # Another step size than that of a run without cross-validation.
+    assert used["loreta identity 4"] != [RANKING_METHODS["loreta"].defaults]
+    assert rows[1]["map"] > rows[0]["map"] + 0.1
+    assert "map_sem" not in rows[1]
+
+
+def test_every_method_of_similarity_runs_by_name(tmp_path: Path, rmopt_run: Command) -> None:
+    options = ("--methods", ",".join(METHODS), "--triplets", "300", "--rank", "4", "--seeds", "1", "--json")
+    rows = json.loads(rmopt_run(*DIGITS, *options, "--out", str(tmp_path)).stdout)["rows"]
+    assert [row["method"] for row in rows] == [method.label for method in METHODS.values()]
     assert len({row["map"] for row in rows}) == len(rows)
 
 
-def test_similarity_selects_step_sizes_and_keeps_other_settings(tmp_path: Path, rmopt: Command) -> None:
-    options = ("--methods", "loreta,oasis", "--triplets", "500", "--retraction", "orthographic", "--select")
-    result = json.loads(rmopt("similarity", *options, "--json", "--out", str(tmp_path)).stdout)
-    chosen = result["parameters"]["step_sizes"]
-    assert {"step_size": chosen["LORETA-1"]} in METHODS["loreta"].grid
-    assert {"step_size": chosen["OASIS"]} in METHODS["oasis"].grid
-    fixed = ("--step-size", str(chosen["LORETA-1"]), "--steps", f"oasis={chosen['OASIS']}")
-    again = rmopt("similarity", *options[:-1], *fixed, "--json", "--out", str(tmp_path))
-    rows = json.loads(again.stdout)["rows"]
+def test_similarity_selects_step_sizes_and_keeps_other_settings(tmp_path: Path, rmopt_run: Command) -> None:
+    options = (*DIGITS, "--seeds", "1", "--triplets", "500", "--folds", "2", "--json", "--out", str(tmp_path))
+    options += ("--rank", "6", "--methods", "loreta,oasis")
+    curved = ("--retraction", "orthographic")
+    result = json.loads(rmopt_run(*options, *curved, "--select", "first").stdout)
+    chosen = result["parameters"]["used"]
+    assert chosen["LORETA-1"] in METHODS["loreta"].grid
+    assert chosen["OASIS"] in METHODS["oasis"].grid
+    sizes = ",".join(f"{name}={chosen[METHODS[name].label]['step_size']}" for name in ("loreta", "oasis"))
+    # What is given is not chosen, also where the others are.
+    rows = json.loads(rmopt_run(*options, *curved, "--select", "first", "--steps", sizes).stdout)["rows"]
     assert [row["map"] for row in rows] == [row["map"] for row in result["rows"]]
-    plain = rmopt("similarity", *options[:4], *fixed, "--json", "--out", str(tmp_path))
-    assert json.loads(plain.stdout)["rows"][1]["map"] != rows[1]["map"]
+    assert len((tmp_path / "cells.jsonl").read_text().splitlines()) == 2
+    plain = json.loads(rmopt_run(*options, "--steps", sizes).stdout)["rows"]
+    assert plain[0]["map"] != rows[0]["map"]
+    assert plain[1]["map"] == rows[1]["map"]
+
+
+def test_no_seeds_are_the_published_split(tmp_path: Path, rmopt_run: Command) -> None:
+    """The table is that of rows which were split by hand, and says that there was one split."""
+    quick = ("--data", "digits", "--methods", "cosine", "--seeds", "0", "--out", str(tmp_path))
+    said = rmopt_run("similarity", *quick)
+    assert "the published split" in said.stdout
+    result = json.loads((tmp_path / "result.json").read_text())
+    bundle = load("digits")
+    rows = bundle.X[bundle.test] / np.linalg.norm(bundle.X[bundle.test], axis=1, keepdims=True)
+    labels, found = bundle.y[bundle.test], []
+    for number, row in enumerate(rows):
+        others = np.arange(len(rows)) != number
+        found.append(average_precision_score(labels[others] == labels[number], (rows @ row)[others]))
+    assert result["rows"][0]["map"] == pytest.approx(np.mean(found), rel=1e-9)
+    assert "map_sem" not in result["rows"][0]
+    assert result["parameters"]["published"] is True
+    random = json.loads(rmopt_run("similarity", *quick, "--seeds", "1", "--json").stdout)
+    assert random["rows"][0]["map"] != result["rows"][0]["map"]
+
+    quick = ("--methods", "frequency", "--seeds", "0", "--json", "--out", str(tmp_path))
+    result = json.loads(rmopt_run("ranking", "--data", "digits-labels", *quick).stdout)
+    part = load("digits-labels")
+    Y, counts = part.Y.toarray(), part.Y[part.train].sum(axis=0)
+    expected = label_ranking_average_precision_score(Y[part.test], np.tile(counts, (part.test.sum(), 1)))
+    assert result["rows"][0]["map"] == pytest.approx(expected, rel=1e-9)
+    assert result["parameters"]["published"] is True
 
 
 @each_row(
     ("arguments", "sentence"),
     [
-        ((*RANKS, "--methods", "svm"), "--methods 'svm': svm is not known; choose from naive-gd"),
+        ((*RANKS, "--methods", "svm"), "--methods 'svm': svm is not known; choose from cosine, naive-gd"),
         ((*RANKS, "--budget", "1280"), "--budget 1280 gives rank 4 320 features, and digits has 64"),
-        ((*RANKS, "--ranks", "20"), "rank = 20 is out of range"),
-        ((*RANKS, "--ranks", "a"), "--ranks 'a' must be integers of at least 1"),
-        ((*RANKS, "--splits", "0"), "--splits = 0 must be a positive integer"),
+        ((*RANKS, "--rank", "20"), "rank = 20 is out of range"),
+        ((*RANKS, "--rank", "a"), "--rank 'a' must be integers of at least 1"),
+        ((*RANKS, "--full-features", "1"), "--full-features '1' must be integers of at least 2"),
         ((*RANKS, "--data", "digits-labels"), "needs one whose loader returns a ClassBundle"),
         (
             (*RANKING, "--inits", "ones"),
             "--inits 'ones': ones is not known; choose from zero, identity, gaussian",
         ),
-        ((*RANKING, "--ranks", "17"), "rank = 17 is out of range for 16 × 64 matrices"),
+        ((*RANKING, "--rank", "17"), "rank = 17 is out of range for 16 × 64 matrices"),
         ((*RANKING, "--epochs", "0"), "--epochs = 0 must be a positive integer"),
         ((*RANKING, "--methods", ","), "--methods ',': nothing is not known"),
+        ((*RANKING, "--seeds", "-1"), "Invalid value for '--seeds' / '--splits'"),
         (
-            ("similarity", "--steps", "oasis=1"),
-            "must be NAME=VALUE with one of no method (chosen, and without",
+            (*DIGITS, "--steps", "oasis=1"),
+            "must be NAME=VALUE with one of naive-gd, pa, loreta (chosen, and with a step size)",
         ),
-        (("similarity", "--methods", "oasis", "--steps", "oasis=-1"), "and a positive number"),
-        (
-            ("similarity", "--methods", "loreta,oasis", "--steps", "loreta=1"),
-            "with one of oasis (chosen, and",
-        ),
-        (("similarity", "--methods", "pa", "--compare", "rank=2,3"), "needs loreta among --methods"),
-        (
-            ("similarity", "--select", "--compare", "step-size=1,3"),
-            "and no --select of the step sizes it compares",
-        ),
+        ((*DIGITS, "--methods", "cosine", "--steps", "cosine=1"), "with one of no method (chosen, and"),
+        ((*DIGITS, "--methods", "oasis", "--steps", "oasis=-1"), "and a positive number"),
+        ((*DIGITS, "--methods", "oasis", "--steps", "oasis"), "'oasis' must be NAME=VALUE"),
+        ((*DIGITS, "--methods", "pa", "--compare", "init=identity"), "needs loreta among --methods"),
+        ((*DIGITS, "--select", "often"), "'often' is not one of 'none', 'first', 'each'"),
     ],
 )
 def test_bad_options_get_one_sentence(
-    arguments: tuple[str, ...], sentence: str, tmp_path: Path, rmopt: Command
+    arguments: tuple[str, ...], sentence: str, tmp_path: Path, rmopt_run: Command
 ) -> None:
-    done = rmopt(*arguments, "--out", str(tmp_path), code=2)
+    done = rmopt_run(*arguments, "--out", str(tmp_path), code=2)
     assert sentence in " ".join(done.stderr.split())
     assert done.stdout == ""
 
 
 def test_cells_survive_and_refuse_damage(tmp_path: Path) -> None:
-    path, calls = tmp_path / "cells.jsonl", []
-
-    def compute() -> dict:
-        calls.append(1)
-        return {"map": np.float64(0.1) + 0.2}
-
+    path = tmp_path / "cells.jsonl"
     cells = Cells(path, resume=False)
-    first = cells.get({"b": 1, "a": 2}, compute)
-    assert cells.get({"a": 2, "b": 1}, compute) == first == {"map": 0.30000000000000004}
-    assert Cells(path, resume=True).get({"a": 2, "b": 1}, compute) == first
-    assert len(calls) == 1
+    assert cells.known({"b": 1, "a": 2}) is None
+    first = cells.keep({"b": 1, "a": 2}, {"map": np.float64(0.1) + 0.2})
+    assert cells.known({"a": 2, "b": 1}) == first == {"map": 0.30000000000000004}
+    assert Cells(path, resume=True).known({"a": 2, "b": 1}) == first
     whole = path.read_text()
     path.write_text(whole + whole[:20])
     # Half a line at the end, as a killed run leaves it, costs that cell alone.
-    assert Cells(path, resume=True).get({"a": 2, "b": 1}, compute) == first
-    assert len(calls) == 1
+    assert Cells(path, resume=True).known({"a": 2, "b": 1}) == first
     assert path.read_text() == whole
     path.write_text("{]\n" + whole)
     with pytest.raises(StorageError, match=r"line 1 of .* is damaged"):
         Cells(path, resume=True)
+    path.write_text(whole.replace("0.3", "0.4"))
+    with pytest.raises(
+        StorageError, match=r"line 1 of .* is damaged \(it was changed after it was written\)"
+    ):
+        Cells(path, resume=True)
+    # Without --resume the file begins anew.
+    assert Cells(path, resume=False).known({"a": 2, "b": 1}) is None
+    assert path.read_bytes() == b""
     assert mean_and_sem([1.0, 3.0]) == (2.0, 1.0)
     assert mean_and_sem([1.0]) == (1.0, None)
     assert whole_numbers("5, 3,5", "--ranks") == [3, 5]
@@ -201,59 +231,89 @@ def test_cells_survive_and_refuse_damage(tmp_path: Path) -> None:
         whole_numbers("0", "--ranks")
 
 
-def test_a_model_that_diverges_does_not_stop_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_diverges_does_not_stop_the_others(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     wild = dataclasses.replace(METHODS["naive-gd"], estimator=METHODS["naive-gd"].made(step_size=1e3))
     monkeypatch.setitem(METHODS, "naive-gd", wild)
-    outcome = similarity_ranks(
-        Run("similarity-ranks", 0, tmp_path, quiet=True), methods="naive-gd,loreta", ranks="4,8", budget=128,
-        triplets=1000, splits=2,
-    )  # fmt: skip
+    outcome = similarity(
+        run,
+        data="digits",
+        methods="naive-gd,loreta",
+        rank="4,8",
+        budget=128,
+        triplets=1000,
+        seeds=2,
+        select="none",
+    )
     found = {(row["method"], row["rank"]): row["map"] for row in outcome.rows}
     assert found["naive gradient descent", 4] is None
     assert found["LORETA-1", 4] is not None
     verdicts = {claim.claim: claim.reproduced for claim in outcome.claims}
     assert verdicts["naive gradient descent is too unstable to present"] is True
-    assert (tmp_path / "ranks.png").exists()
+    assert verdicts["LORETA is above naive gradient descent"] is None
+    assert run.path("ranks.png").exists()
 
 
-def test_claims_follow_the_numbers() -> None:
-    def cell(value: float) -> list[dict]:
-        return [{"map": value, "curve": [[10, value / 2], [100, value]]}]
+def test_claims_of_similarity_follow_the_numbers() -> None:
+    def cells(value: float | None) -> list[dict]:
+        return [{"map": value, "curve": [] if value is None else [[10, 0.1, value / 2], [100, 0.2, value]]}]
 
-    good = {
-        ("loreta", 10): cell(0.5), ("loreta", 30): cell(0.7), ("loreta", 100): cell(0.6),
-        ("pa", 10): cell(0.4), ("pa", 30): cell(0.5), ("pa", 100): cell(0.5), ("oasis", 1000): cell(0.65),
-        ("loreta-psd", 30): cell(0.71),
+    def verdicts(**changes: float | None) -> dict[str, bool | None]:
+        levels = GOOD | changes
+        results = {}
+        for place, value in levels.items():
+            name, number = place.rsplit("_", 1)
+            full = name in ("oasis", "lego")
+            results[name, "", None if full else int(number), int(number) if full else 0] = cells(value)
+        labels = {key: METHODS[key[0]].label for key in results}
+        return {claim.claim: claim.reproduced for claim in similarity_claims(results, labels)}
+
+    GOOD: dict[str, float | None] = {
+        "loreta_10": 0.5, "loreta_30": 0.7, "loreta_100": 0.6, "pa_10": 0.4, "pa_30": 0.5, "pa_100": 0.5,
+        "oasis_1000": 0.65, "loreta-psd_30": 0.71,
     }  # fmt: skip
-    verdicts = {claim.claim: claim.reproduced for claim in rank_claims(good)}
-    assert list(verdicts.values()) == [True, None, None, None, True, True, True, True]
-    bad = good | {("pa", 10): cell(0.85), ("loreta", 10): cell(0.8), ("oasis", 1000): cell(0.9)}
-    assert [claim.reproduced for claim in rank_claims(bad)] == [
-        False,
-        None,
-        None,
-        None,
-        True,
-        False,
-        False,
-        True,
-    ]
-    lost = good | {("naive-gd", 10): [{"map": None, "curve": []}]}
-    assert [claim.reproduced for claim in rank_claims(lost)][2:4] == [None, True]
-    gone = good | {("loreta", 30): [{"map": None, "curve": []}]}
-    assert [claim.numbers for claim in rank_claims(gone)][5:] == ["a model diverged"] * 3
-    labels = {
-        ("loreta", "identity", 2): cell(0.5), ("loreta", "zero", 2): cell(0.4), ("loreta", "identity", 8): cell(0.5),
-        ("loreta", "zero", 8): cell(0.6), ("pa", "zero", 2): cell(0.3), ("pa", "zero", 8): cell(0.65),
-        ("matrix-perceptron", "zero", 0): cell(0.45),
+    pa = "LORETA is above passive-aggressive"
+    slightly, faster = (
+        "LORETA-PSD is slightly above LORETA",
+        "LORETA-PSD learns faster than LORETA in the first 50,000 triplets",
+    )
+    middle = "a middle rank, here 30, beats the highest with few features and the lowest with all"
+    best = "LORETA at its best rank is above OASIS and LEGO"
+    assert verdicts() == {pa: True, slightly: True, faster: True, middle: True, best: True}
+    assert verdicts(pa_10=0.85, loreta_10=0.8, oasis_1000=0.9) == {
+        pa: False, slightly: True, faster: True, middle: False, best: False,
     }  # fmt: skip
-    assert [claim.reproduced for claim in ranking_claims(labels, 0.55)] == [
-        False,
-        True,
-        None,
-        True,
-        True,
-        False,
-    ]
+    naive = "LORETA is above naive gradient descent"
+    lost = verdicts(**{"naive-gd_10": None})
+    assert lost[naive] is None
+    assert lost["naive gradient descent is too unstable to present"] is True
+    kept = verdicts(**{"naive-gd_10": 0.3})
+    assert kept[naive] is True
+    assert kept["naive gradient descent is too unstable to present"] is False
+    gone = verdicts(loreta_30=None)
+    assert gone == {pa: None, slightly: None, faster: None, middle: None, best: False}
+    assert verdicts(**{"loreta-psd_30": 0.69})[slightly] is False
+
+
+def test_claims_of_ranking_follow_the_numbers() -> None:
+    def cells(value: float) -> list[dict]:
+        return [{"map": value}]
+
+    results = {
+        ("frequency", "", 0): cells(0.55), ("loreta", "identity", 2): cells(0.5), ("loreta", "zero", 2): cells(0.4),
+        ("loreta", "identity", 8): cells(0.5), ("loreta", "zero", 8): cells(0.6), ("pa", "zero", 2): cells(0.3),
+        ("pa", "zero", 8): cells(0.65), ("matrix-perceptron", "", 0): cells(0.45),
+    }  # fmt: skip
+    labels = {name: RANKING_METHODS[name].label for name, _, _ in results}
+    assert {claim.claim: claim.reproduced for claim in ranking_claims(results, labels)} == {
+        "LORETA is above label frequency, each with its best start": False,
+        "LORETA is above passive-aggressive, each with its best start": False,
+        "LORETA is above Matrix Perceptron, each with its best start": True,
+        "the identity start is the best at the lowest rank, 2": True,
+        "the zero start is the best at the highest rank, 8": True,
+    }
+    results["pa", "zero", 8] = cells(0.59)
+    assert ranking_claims(results, labels)[1].reproduced is True
+    # The best start of a rank is not one that diverged.
+    results["loreta", "zero", 8] = [{"map": None}]
+    found = ranking_claims(results, labels)
+    assert [claim.reproduced for claim in found] == [False, False, True, True, None]

@@ -249,16 +249,27 @@ def test_claims_follow_the_numbers() -> None:
 
     settled = [[float(number), 0.5, min(number, 5) / 10, 1.0] for number in range(17)]
     late = [[float(number), 0.5, number / 20, 1.0] for number in range(17)]
-    labels = {"comet": "COMET", "comet-hinge": "COMET, hinge", "lego": "LEGO"}
+    labels = {"comet": "COMET", "comet-hinge": "COMET, hinge", "lego": "LEGO", "own": "Own"}
     results = {"comet": cells(0.5, settled), "comet-hinge": cells(0.4, late), "lego": cells(0.45, [])}
     above, settles, not_settled = metric_claims(results, labels)
     assert above.reproduced
-    assert "above at 20 of 20" in above.numbers
+    # At the depths of 1, 5, 10 and 20 that were measured.
+    assert above.numbers.count("above, +0.050 ± 0.000") == 4
     assert settles.reproduced
     assert "from pass 5 on" in settles.numbers
     assert not_settled.reproduced is False
     results["lego"] = cells(0.6, [])
     assert metric_claims(results, labels)[0].reproduced is False
+    # Below at a single depth is enough.
+    results["lego"] = cells(0.45, [])
+    for cell in results["lego"]:
+        cell["precision"][9] += 0.2
+    assert metric_claims(results, labels)[0].reproduced is False
+    results["own"] = [{"precision": None, "curve": []}] * 3
+    assert [claim.numbers for claim in metric_claims(results, labels) if "Own" in claim.claim] == [
+        "a model diverged"
+    ]
+    del results["own"]
     results["comet"] = cells(0.5, settled[:9])
     assert metric_claims(results, labels)[1].reproduced is None
 
@@ -272,7 +283,20 @@ def test_experiment_runs_and_resumes(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert not ended.value.code, said.err
         return said.out
 
-    command = ["run", "metric", "--rows", "300", "--splits", "2", "--passes", "2", "--triplets", "500"]
+    command = [
+        "run",
+        "metric",
+        "--data",
+        "digits",
+        "--rows",
+        "300",
+        "--seeds",
+        "2",
+        "--passes",
+        "2",
+        "--triplets",
+        "500",
+    ]
     command += [
         "--methods",
         "euclidean,comet,lego",
@@ -300,7 +324,7 @@ def test_experiment_runs_and_resumes(tmp_path: Path, capsys: pytest.CaptureFixtu
     [
         (["--select", "often"], "--select"),
         (["--rank-by", "size"], "--rank-by"),
-        (["--splits", "0"], "--splits = 0"),
+        (["--seeds", "0"], "Invalid value for '--seeds' / '--splits'"),
         (["--methods", "svm"], "svm"),
         (["--data", "delicious"], "MultilabelBundle"),
         (["--rows", "-1"], "--rows"),

@@ -53,9 +53,9 @@ def test_whatever_the_numbers_are(tmp_path: Path) -> None:
     page, texts = written(tmp_path, Outcome("some & data", parameters, rows, claims=claims), [])
     for expected in ("fake on some & data", "a <b>", "mAP", "train s", "0.5000", "–", "1, 2", "a: 1", "3"):
         assert expected in texts
-    assert "reproduced: x < y (1 < 2)" in texts
-    assert "NOT reproduced: z (3)" in texts
-    assert "not tested: w (too few rows)" in texts
+    assert "holds: x < y (1 < 2)" in texts
+    assert "does NOT hold: z (3)" in texts
+    assert "undecided: w (too few rows)" in texts
     assert [page.count(f'<li class="{mark}">') for mark in ("yes", "no", "open")] == [1, 1, 1]
 
 

@@ -40,7 +40,9 @@ def test_headings(key: str, heading: str) -> None:
         ([12345.6, 0.0, 1e-9], "error", ["12,346", "0", "1.000e-09"]),
         ([2e12], "cost", ["2.000e+12"]),
         ([600_000, 7], "updates", ["600,000", "7"]),
-        ([1234.567, 0.0, 3.2e-6], "train_seconds", ["1,234.57", "0.00", "3.200e-06"]),
+        ([1234.567, 0.0, 3.2e-3], "train_seconds", ["1,234.57", "0.00", "0.003200"]),
+        # Less than a clock can tell.
+        ([1234.567, 3.2e-6], "train_seconds", ["1,234.57", "0.00"]),
     ],
 )
 def test_numbers(values: list[float], key: str, expected: list[str]) -> None:

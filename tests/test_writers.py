@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from problems.similarity.ranks import similarity_ranks
 from tabled import each_row
 
+from problems.similarity.experiment import similarity
 from problems.subspace.multitask_estimator import MultitaskSubspace, centre_and_scale
 from rmopt.cli import main
 from rmopt.cli.output import OutputFolder
@@ -141,22 +141,26 @@ def test_no_command_is_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 NONSENSE = {
-    "similarity": "features=-1 rank=0 triplets=0 split=-7 step-size=nan gd-step-size=inf pa-c=-1 steps=pa=1 "
-    "compare=rank=0 compare=step-size=nan data-home= out= data= methods=, init= engine= retraction=",
-    "similarity-ranks": "budget=0 ranks=-1 full-features=1 triplets=0 full-triplets=-1 splits=0 methods=x data-home=",
-    "ranking": "ranks=0 methods=x inits=x epochs=0 splits=-1 data= data-home=",
-    "metric": "features=-1 rows=-1 methods= triplets=-1 passes=nan passes=inf passes=0 splits=0 select=x folds=1 "
-    "rank-by=x",
+    "similarity": "features=-1 rank=0 rank= triplets=0 seeds=-1 steps=loreta=nan steps=naive-gd=inf steps=pa=-1 "
+    "steps=oasis=1 steps=x compare=rank=0 compare=step-size=nan data-home= out= data= methods=, init= engine= "
+    "retraction= budget=-1 full-features=1 full-triplets=-1 select=x folds=1 n-jobs=0 n-jobs=-2 method=x",
+    "ranking": "ranks=0 methods=x inits=x epochs=0 seeds=-1 select=x folds=1 n-jobs=0 method=x: data= data-home=",
+    "metric": "features=-1 rows=-1 methods= triplets=-1 passes=nan passes=inf passes=0 seeds=0 select=x folds=1 "
+    "rank-by=x n-jobs=0 method=:x",
     "completion": "case=-1 case=6 scale=nan scale=0 methods=x agents=1 ranks=0 rho=nan rho=-1 rho= graph=x lam=nan "
-    "lam=-1 updates=inf updates=0 step-size=0 decay=-1 decay=nan clock=x iterations=0 hidden=1 hidden=nan splits=0 "
-    "folds=1",
+    "lam=-1 updates=inf updates=0 step-size=0 decay=-1 decay=nan clock=x iterations=0 hidden=1 hidden=nan seeds=0 "
+    "folds=1 select=x n-jobs=0 method=math:pi",
     "multitask": "methods=x agents=0 rho=inf rho=x graph=x lam=nan trace-lam=0 updates=nan step-size=-1 decay=inf "
-    "scale=x centre=x splits=0 ranks=0",
-    "coembedding": "methods=x splits=0 rows=-1 betas=nan betas=0,1 betas= folds=1 select-by=x starts=-1 "
-    "optima-rows=-1 optima-beta=inf",
-    "metric-regression": "sizes=0 samples=x beta=nan methods= tol=0 tol=inf time-limit=nan repeats=0",
-    "tagging": "betas=-1 growth=x columns=0 tol=nan splits=0 factors=-1 data=x",
+    "scale=x centre=x seeds=0 ranks=0 n-jobs=0 method=math:pi",
+    "coembedding": "methods=x seeds=0 rows=-1 betas=nan betas=0,1 betas= folds=1 select-by=x starts=-1 "
+    "optima-rows=-1 optima-beta=inf n-jobs=0 method=math:pi",
+    "metric-regression": "sizes=0 samples=x beta=nan methods= tol=0 tol=inf time-limit=nan repeats=0 seeds=0",
+    "tagging": "betas=-1 growth=x columns=0 tol=nan seeds=0 factors=-1 rank=0 n-jobs=0 method=math:pi data=x",
 }
+
+
+# Some is found only when a model is built for the data.
+QUICK = {"similarity": ["--data=digits"]}
 
 
 @each_row("experiment", NONSENSE)
@@ -167,7 +171,7 @@ def test_nonsense_is_refused_before_the_work(
     monkeypatch.delenv("RMOPT_DATA_HOME", raising=False)
     for option in NONSENSE[experiment].split():
         with pytest.raises(SystemExit) as ended:
-            main(["run", experiment, "--quiet", f"--{option}"])
+            main(["run", experiment, *QUICK.get(experiment, []), "--quiet", f"--{option}"])
         said = capsys.readouterr().err
         assert ended.value.code == 2, (option, said)
         assert said.startswith("rmopt: ") != said.startswith("Usage: "), (option, said)
@@ -175,8 +179,8 @@ def test_nonsense_is_refused_before_the_work(
 
 
 def test_options_are_checked_where_experiments_are_functions(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="--splits = -1 must be a positive integer"):
-        similarity_ranks(Run("x", 0, tmp_path, quiet=True), splits=-1)
+    with pytest.raises(InvalidInputError, match="--seeds = -1 must be an integer of at least 0"):
+        similarity(Run("x", 0, tmp_path, quiet=True), seeds=-1)
 
 
 @pytest.mark.filterwarnings("error")

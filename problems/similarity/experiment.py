@@ -94,6 +94,7 @@ def similarity(
     """
     check_options(locals(), features=0, budget=0, triplets=1, full_triplets=0, seeds=0, folds=2)
     ranks = whole_numbers(rank, "--rank")
+    widths = whole_numbers(full_features, "--full-features", 2) if full_features else []
     chosen = chosen_methods(METHODS, methods, method, "similarity", MEASURED_BY)
     variants = _variants(compare, {"retraction": retraction, "engine": engine, "init": init})
     sizes = _step_sizes(chosen, steps)
@@ -101,7 +102,6 @@ def similarity(
         raise InvalidInputError(f"--compare {compare!r} needs loreta among --methods.")
     bundle = load(data, data_home, ClassBundle)
     published, seeds = seeds == 0, max(1, seeds)
-    widths = whole_numbers(full_features, "--full-features", 2) if full_features else []
 
     # A few are kept: methods of one split and number of features share their data.
     @lru_cache(maxsize=8)

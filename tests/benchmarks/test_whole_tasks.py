@@ -26,6 +26,9 @@ from problems.metric.rivals import OUTSIDE, OutsideMetric
 from problems.similarity import LoretaSimilarity
 from rmopt.core import MissingCapabilityError
 
+# Digits, the published split, and no cross-validation.
+FIRST = ["--data", "digits", "--rank", "10", "--triplets", "100000", "--seeds", "0", "--select", "none"]
+
 
 def test_commands(measured: Any, tmp_path: Path) -> None:
     """Seconds of a process, caches warm."""
@@ -39,7 +42,10 @@ def commands(folder: Path) -> list[dict[str, Any]]:
         ("import numpy, scipy.sparse, numba", ["-c", "import numpy, scipy.sparse, numba"]),
         ("import rmopt", ["-c", "import rmopt"]),
         ("rmopt list", ["-m", "rmopt.cli", "list"]),
-        ("rmopt run similarity", ["-m", "rmopt.cli", "run", "similarity", "--out", str(folder / "run")]),
+        (
+            "rmopt run similarity",
+            [*["-m", "rmopt.cli", "run", "similarity"], *FIRST, "--out", str(folder / "run")],
+        ),
     ):
         command = [sys.executable, *arguments]
 
