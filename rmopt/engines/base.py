@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.errors import DivergedError, InvalidInputError
+from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.core.points import packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
@@ -73,6 +73,19 @@ class Engine(ABC):
     @abstractmethod
     def dump(self, state: Any) -> Any:
         """Return the point at which a state stands; the state is not changed."""
+
+    def moved(self, state: Any, point: Any) -> Any:
+        """Return a state that goes on from another point, with its counters and what it remembers.
+
+        Raises
+        ------
+        MissingCapabilityError
+            Where what is remembered belongs to the old point alone.
+        """
+        raise MissingCapabilityError(
+            f"{type(self).__name__} cannot go on from another point (it has no `moved`); use a solver whose steps "
+            "remember nothing, such as SGD."
+        )
 
     # A state's arrays to the last bit, and back: pack(state), and unpack(arrays, template) with any state of the run.
     pack, unpack = staticmethod(packed), staticmethod(unpacked)

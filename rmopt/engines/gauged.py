@@ -245,7 +245,7 @@ class GaugedEngine(Engine):
         if condition <= CONDITION_GROWTH * k * k and self.gauge.drift(factors, k) <= DRIFT_LIMIT:
             return state
         try:
-            return self._stand_at(self.gauge.point_of(factors, k), state)
+            return self.moved(state, self.gauge.point_of(factors, k))
         except (InvalidInputError, np.linalg.LinAlgError) as error:
             raise _lost(state.steps, error) from error
 
@@ -256,14 +256,14 @@ class GaugedEngine(Engine):
             moved = reference.advance(
                 ReferenceState(self.dump(state), steps=state.steps), terms[None], np.array([eta])
             )
-            state = self._stand_at(moved.point, state)
+            state = self.moved(state, moved.point)
         except (InvalidInputError, np.linalg.LinAlgError) as error:
             raise _lost(state.steps, error) from error
         state.counters.counts[0] += moved.updates
         state.steps += 1
         return state
 
-    def _stand_at(self, point: Any, state: GaugedState) -> GaugedState:
+    def moved(self, state: GaugedState, point: Any) -> GaugedState:
         factors = self.gauge.factors_of(point)
         counters = self.gauge.fresh_counters(factors)
         counters.counts[0] = state.updates

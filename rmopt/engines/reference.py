@@ -66,3 +66,6 @@ class ReferenceEngine(Engine):
 
     def dump(self, state: ReferenceState) -> Any:
         return state.point
+
+    def moved(self, state: ReferenceState, point: Any) -> ReferenceState:
+        return dataclasses.replace(state, point=point)

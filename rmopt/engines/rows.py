@@ -60,3 +60,6 @@ class RowAdaGrad(Engine):
 
     def dump(self, state: RowState) -> Array:
         return state.matrix.copy()
+
+    def moved(self, state: RowState, point: Array) -> RowState:
+        return replace(state, matrix=point.copy())

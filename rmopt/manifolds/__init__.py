@@ -8,6 +8,7 @@ from rmopt.manifolds.factors import FixedRankFactors, PSDFactors
 from rmopt.manifolds.fixed_rank_embedded import FixedRankEmbedded
 from rmopt.manifolds.frechet import frechet_mean
 from rmopt.manifolds.grassmann import Grassmann
+from rmopt.manifolds.means import projected_mean
 from rmopt.manifolds.positive_definite import PositiveDefinite
 from rmopt.manifolds.product import Power, Product
 from rmopt.manifolds.psd_fixed_rank import PolarPSD, PSDFixedRank
@@ -36,4 +37,5 @@ __all__ = [
     "Stiefel",
     "SymmetricPositiveDefinite",
     "frechet_mean",
+    "projected_mean",
 ]

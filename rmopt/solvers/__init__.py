@@ -14,6 +14,7 @@ from rmopt.solvers.hybrid import Hybrid
 from rmopt.solvers.identification import ManifoldIdentification
 from rmopt.solvers.levenberg_marquardt import LevenbergMarquardt
 from rmopt.solvers.line_search import LBFGS, ConjugateGradient, GradientDescent, LineSearchSolver
+from rmopt.solvers.parallel import Parallel
 from rmopt.solvers.rank_incremental import CertifiedResult, RankIncremental
 from rmopt.solvers.rank_rounds import RankEngine, RankState
 from rmopt.solvers.recorder import Recorder
@@ -113,6 +114,7 @@ __all__ = [
     "OneByOne",
     "OneProcess",
     "Oracle",
+    "Parallel",
     "QuasiNewton",
     "RankEngine",
     "RankIncremental",

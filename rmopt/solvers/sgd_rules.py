@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -316,6 +316,12 @@ class DirectedEngine(Engine):
 
     def dump(self, state: DirectedState) -> Any:
         return state.average if state.averaged else state.point
+
+    def moved(self, state: DirectedState, point: Any) -> DirectedState:
+        if self._towards is not None:
+            return super().moved(state, point)
+        memory = self.rule.carried(self._look, state.point, point, state.memory)
+        return replace(state, point=point, memory=memory)
 
 
 def towards(manifold: Manifold) -> Callable[[Any, Any], Any]:

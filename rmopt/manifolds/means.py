@@ -1,0 +1,155 @@
+"""Means of points: the weighted sum in the space around a manifold, and the nearest point to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from rmopt.core.ambient import Array
+from rmopt.core.arguments import instance, numbers, sequence
+from rmopt.core.errors import InvalidInputError, MissingCapabilityError
+from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.manifold import Manifold
+from rmopt.core.product import Parts
+from rmopt.core.psd import PSDPoint
+from rmopt.linalg import leading_eigh, symmetric, truncated_svd_of_product
+from rmopt.manifolds.euclidean import Euclidean
+from rmopt.manifolds.fixed_rank_embedded import FixedRankEmbedded
+from rmopt.manifolds.grassmann import Grassmann
+from rmopt.manifolds.positive_definite import PositiveDefinite
+from rmopt.manifolds.product import Power, Product
+from rmopt.manifolds.psd_fixed_rank import PSDFixedRank
+from rmopt.manifolds.sphere import Oblique, Sphere
+from rmopt.manifolds.stiefel import SpecialOrthogonal, Stiefel
+
+Points = Sequence[Any]
+
+
+def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> Any:
+    """Return the point of a manifold that is nearest to a weighted sum of points in the space around it.
+
+    It needs no logarithm, and costs a small multiple of a retraction: on matrices of rank k, N points cost a QR
+    factorisation with N k columns. See `frechet_mean` for the mean by distances along the manifold.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        `FixedRankEmbedded`, `PSDFixedRank`, `Grassmann` (the mean of projectors), `Stiefel`, `SpecialOrthogonal`,
+        `Sphere`, `Oblique`, `PositiveDefinite`, `Euclidean`, and products of them.
+    points : sequence of points
+    weights : array, shape (N,), optional
+        With the sum 1; equal unless given. They may be negative: ``[-1, 2]`` goes from the first point to the second
+        one, and on by as much.
+
+    Raises
+    ------
+    InvalidInputError
+        When there are no points, a point is not on the manifold, the weights do not fit, or the sum has no nearest
+        point: it has a lower rank, or is no longer positive definite.
+    MissingCapabilityError
+        On other manifolds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import Sphere, projected_mean
+    >>> projected_mean(Sphere(2), [np.array([1.0, 0.0]), np.array([0.0, 1.0])]).round(3)
+    array([0.707, 0.707])
+    """
+    instance("manifold", manifold, Manifold, "a Manifold of rmopt")
+    points = sequence("points", points)
+    if not points:
+        raise InvalidInputError("projected_mean needs at least one point.")
+    for point in points:
+        if (flaw := manifold.check_point(point)) is not None:
+            raise InvalidInputError(f"a point is not on {manifold}: {flaw}.")
+    count = len(points)
+    shares = np.full(count, 1.0 / count) if weights is None else numbers("weights", weights, (count,))
+    if not abs(shares.sum() - 1.0) < 1e-8:
+        raise InvalidInputError(f"weights have the sum {shares.sum():.3g}; divide them by it.")
+    return mean_on(manifold)(points, shares)
+
+
+def mean_on(manifold: Manifold) -> Callable[[Points, Array], Any]:
+    """Return the function of points and weights that `projected_mean` is on a manifold, without its checks."""
+    if type(manifold) in (Product, Power):
+        each = [mean_on(factor) for factor in manifold.factors]  # type: ignore[attr-defined]
+        return lambda points, weights: Parts(
+            [mean(parts, weights) for mean, parts in zip(each, zip(*points, strict=True), strict=True)]
+        )
+    if type(manifold) not in MEANS:
+        raise MissingCapabilityError(
+            f"the points of {manifold} have no mean here; take one of {', '.join(one.__name__ for one in MEANS)}."
+        )
+    mean = MEANS[type(manifold)]
+    return lambda points, weights: _point(manifold, mean(manifold, points, weights))
+
+
+def _point(manifold: Manifold, found: Any) -> Any:
+    if (flaw := manifold.check_point(found)) is not None:
+        raise InvalidInputError(f"the weighted sum has no nearest point on {manifold}: {flaw}.")
+    return found
+
+
+def _sum(manifold: Any, points: Points, weights: Array) -> Array:
+    # In the order of the points, so that bits do not depend on how a library sums.
+    total = weights[0] * points[0]
+    for weight, point in zip(weights[1:], points[1:], strict=True):
+        total = total + weight * point
+    return np.ascontiguousarray(total)
+
+
+def _fixed_rank(manifold: FixedRankEmbedded, points: Points, weights: Array) -> LowRankPoint:
+    left, right = (np.hstack([getattr(point, side) for point in points]) for side in ("U", "V"))
+    core = scipy.linalg.block_diag(*(weight * point.S for weight, point in zip(weights, points, strict=True)))
+    U, sigma, V = truncated_svd_of_product(left, core, right, manifold.rank)
+    return LowRankPoint(np.ascontiguousarray(U), np.diag(sigma), np.ascontiguousarray(V))
+
+
+def _psd(manifold: PSDFixedRank, points: Points, weights: Array) -> PSDPoint:
+    cores = scipy.linalg.block_diag(
+        *(weight * point.S for weight, point in zip(weights, points, strict=True))
+    )
+    Q, triangle = np.linalg.qr(np.hstack([point.Q for point in points]))
+    values, vectors = leading_eigh(symmetric(triangle @ cores @ triangle.T), manifold.rank)
+    return PSDPoint(np.ascontiguousarray(Q @ vectors), np.diag(values))
+
+
+def _subspace(manifold: Grassmann, points: Points, weights: Array) -> Array:
+    Q, triangle = np.linalg.qr(np.hstack(points))
+    signs = np.repeat(weights, manifold.shape[1])
+    _, vectors = leading_eigh(symmetric((triangle * signs) @ triangle.T), manifold.shape[1])
+    return np.ascontiguousarray(Q @ vectors)
+
+
+def _normalised(manifold: Any, points: Points, weights: Array) -> Array:
+    found: Array = manifold.normalised(_sum(manifold, points, weights))
+    return found
+
+
+def _polar(manifold: Any, points: Points, weights: Array) -> Array:
+    P, _, Qt = np.linalg.svd(_sum(manifold, points, weights), full_matrices=False)
+    return P @ Qt
+
+
+def _rotation(manifold: SpecialOrthogonal, points: Points, weights: Array) -> Array:
+    P, _, Qt = np.linalg.svd(_sum(manifold, points, weights))
+    P[..., :, -1] *= np.linalg.det(P @ Qt)[..., None]
+    return P @ Qt
+
+
+# By class: subclasses may be quotients, or have another space around them.
+MEANS: dict[type, Callable[[Any, Points, Array], Any]] = {
+    FixedRankEmbedded: _fixed_rank,
+    PSDFixedRank: _psd,
+    Grassmann: _subspace,
+    Stiefel: _polar,
+    SpecialOrthogonal: _rotation,
+    Sphere: _normalised,
+    Oblique: _normalised,
+    PositiveDefinite: _sum,
+    Euclidean: _sum,
+}
