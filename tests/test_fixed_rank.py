@@ -9,9 +9,15 @@ import pytest
 import scipy.sparse as sp
 
 from rmopt import InvalidInputError
-from rmopt.core import Factored, LowRankPoint, LowRankTangent, MissingCapabilityError
-from rmopt.manifolds import FixedRankEmbedded
-from rmopt.retractions import FIXED_RANK_RETRACTIONS, MetricProjection, Orthographic
+from rmopt.core import Factored, LowRankPoint, LowRankTangent, MissingCapabilityError, PSDPoint, PSDTangent
+from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
+from rmopt.retractions import (
+    FIXED_RANK_RETRACTIONS,
+    MetricProjection,
+    Orthographic,
+    SecondOrder,
+    SecondOrderPSD,
+)
 
 N, M, K = 14, 11, 4
 MANIFOLD = FixedRankEmbedded(N, M, K)
@@ -56,6 +62,23 @@ def test_orthographic_differs_by_a_normal_vector_and_has_rank_k(rng: np.random.G
     assert np.linalg.matrix_rank(moved) == K
     assert np.linalg.norm(normal) > 1e-3
     assert MANIFOLD.norm(point, MANIFOLD.projection(point, normal)) < 1e-14
+
+
+def test_a_step_off_the_matrices_of_rank_k_is_refused() -> None:
+    U, V, zeros = np.eye(N, K), np.eye(M, K), np.zeros((K, K))
+    point, singular = LowRankPoint(U, np.eye(K), V), LowRankPoint(U, zeros, V)
+    to_zero = LowRankTangent(-np.eye(K), np.zeros((N, K)), np.zeros((M, K)))
+    core = r"met a singular core: the step leaves the matrices of rank 4\. Take a smaller step"
+    for retraction, start in (
+        (MetricProjection(), point), (Orthographic(), point), (SecondOrder(), singular)
+    ):  # fmt: skip
+        with pytest.raises(InvalidInputError, match=core):
+            retraction(MANIFOLD, start, to_zero)
+    flat, tangent = PSDPoint(U, zeros), PSDTangent(np.eye(K), np.zeros((N, K)))
+    with pytest.raises(
+        InvalidInputError, match=r"a singular matrix: .* positive semidefinite matrices of rank 4"
+    ):
+        SecondOrderPSD()(PSDFixedRank(N, K), flat, tangent)
 
 
 @pytest.mark.parametrize("retraction", FIXED_RANK_RETRACTIONS.values(), ids=repr)
