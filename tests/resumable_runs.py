@@ -28,6 +28,7 @@ from rmopt.solvers import (
     Gossip,
     ManifoldIdentification,
     OneByOne,
+    Parallel,
     RankIncremental,
     Recorder,
     Solver,
@@ -162,6 +163,9 @@ CASES = {
     "loreta-dense": Case(dense, lambda n: SGD(0.02, max_iter=n), 1001, 60_000),
     "loreta-batch": Case(
         lambda: bilinear(FIXED), lambda n: SGD(0.02, max_iter=n, batch_size=2), 1500, 15_000
+    ),
+    "loreta-parallel": Case(
+        lambda: bilinear(FIXED), lambda n: Parallel(SGD(0.02, max_iter=n), 2, every=170), 1500, 30_000
     ),
     "loreta-psd": Case(
         lambda: bilinear(PSDFixedRank(30, 4)), lambda n: SGD(0.005, max_iter=n), 2000, 100_000

@@ -125,6 +125,8 @@ def _subspace(manifold: Grassmann, points: Points, weights: Array) -> Array:
     return np.ascontiguousarray(Q @ vectors)
 
 
+# What cannot be normalised is no point, and is told as that.
+@np.errstate(all="ignore")
 def _normalised(manifold: Any, points: Points, weights: Array) -> Array:
     found: Array = manifold.normalised(_sum(manifold, points, weights))
     return found

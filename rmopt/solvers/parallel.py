@@ -66,6 +66,8 @@ class Parallel(ScheduledSolver):
     Stich, Local SGD converges fast and communicates little, ICLR 2019.
     """
 
+    not_identity = (*ScheduledSolver.not_identity, "solver")
+
     def __init__(
         self, solver: ScheduledSolver, workers: int = 2, *, every: int = 20_000, outer_step: float = 1.0
     ) -> None:
@@ -74,6 +76,13 @@ class Parallel(ScheduledSolver):
         self.outer_step = number("outer_step", outer_step, above=0)
         self.max_iter = -(-solver.max_iter // self.workers)
         self.step_size = solver.step_size
+
+    def identity(self, problem: Problem, seed: int, first_step: int) -> dict[str, Any]:
+        # Their own budget may be larger the next time, as that of any solver may.
+        workers = self.solver.identity(problem, seed, first_step)
+        return super().identity(problem, seed, first_step) | {
+            f"workers' {name}": one for name, one in workers.items()
+        }
 
     def engine(self, problem: Problem) -> Engine:
         own = tuple(self.solver.engine(problem) for _ in range(self.workers))
@@ -101,7 +110,8 @@ class EachForItself(Sampler):
         self.stream = sampler.stream
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
-        return np.hstack([self.sampler.draw(own, start, size) for own in rng.spawn(self.workers)])
+        each = rng.spawn(self.workers) if self.workers > 1 else [rng]
+        return np.hstack([self.sampler.draw(own, start, size) for own in each])
 
 
 @dataclass(frozen=True)
@@ -193,6 +203,8 @@ class ParallelEngine(Engine):
     @one_blas_thread()
     def _mean(self, state: ParallelState) -> Any:
         points = [engine.dump(own) for engine, own in zip(self.engines, state.own, strict=True)]
+        if len(points) == 1 and self.outer_step == 1.0:
+            return points[0]
         weights = np.full(len(points), self.outer_step / len(points))
         if self.outer_step == 1.0:
             return self.mean(points, weights)
