@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -173,6 +175,19 @@ def test_the_mean_of_frames_is_where_their_logarithms_cancel() -> None:
     points = [manifold.exp(middle, 0.5 * manifold.random_tangent_vector(middle, rng)) for _ in range(5)]
     mean = frechet_mean(manifold, points)
     assert manifold.norm(mean, sum(manifold.log(mean, point) for point in points)) < 1e-8
+
+
+def test_copies_keep_the_metric() -> None:
+    manifold = Stiefel(5, 2, metric="canonical", retraction="qr")
+    for twin in (copy.copy(manifold), pickle.loads(pickle.dumps(manifold)), manifold.using("qr")):
+        assert (repr(twin), twin.default_retraction) == (repr(manifold), manifold.default_retraction)
+        assert twin.metric == "canonical"
+
+    class Mine(Stiefel):
+        pass
+
+    with pytest.raises(InvalidInputError, match="Mine has the Euclidean metric"):
+        Mine(5, 2, metric="canonical")
 
 
 def test_what_is_not_known_is_said() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar, Self
+
 import numpy as np
 
 from rmopt.core.ambient import Ambient, Array, dense
@@ -60,10 +62,14 @@ class Stiefel(ArrayManifold):
     True
     """
 
+    metric: ClassVar[str] = "euclidean"
     default_retraction: Retraction = Polar()
-    # That of the canonical metric takes longer, and saves no iterations.
-    default_transport: Transport = ByProjection()
     retractions = FRAME_RETRACTIONS
+
+    def __new__(cls, *sizes: Any, metric: str = "euclidean", **options: Any) -> Self:
+        """Make one of the class whose methods are those of the metric."""
+        kind: Any = CanonicalStiefel if cls is Stiefel and metric == "canonical" else cls
+        return super().__new__(kind)
 
     def __init__(
         self,
@@ -71,23 +77,23 @@ class Stiefel(ArrayManifold):
         p: int,
         k: int = 1,
         retraction: Retraction | str | None = None,
+        *,
         metric: str = "euclidean",
     ) -> None:
         self.n, self.p, self.k = integer("n", n, 1), integer("p", p, 1), integer("k", k, 1)
         self.shape = (n, p) if k == 1 else (k, n, p)
-        self.metric = one_of("metric", metric, ("euclidean", "canonical"))
+        if one_of("metric", metric, ("euclidean", "canonical")) == "canonical" != self.metric:
+            raise InvalidInputError(
+                f"{type(self).__name__} has the Euclidean metric; derive it from CanonicalStiefel for the other."
+            )
         if p > n or self.dim < 1:
             raise InvalidInputError(
                 f"{self} is empty, or has no directions to go: it needs p ≤ n and n ≥ 2; choose a larger n."
             )
-        if self._is_canonical:
-            self.default_retraction, self.retractions = CanonicalCayley(), CANONICAL_RETRACTIONS
         self.default_retraction = self.fitting(retraction)
 
     def __repr__(self) -> str:
-        batch = f", k={self.k}" if self.k > 1 else ""
-        metric = ", metric='canonical'" if self._is_canonical else ""
-        return f"{type(self).__name__}({self.n}, {self.p}{batch}{metric})"
+        return f"{type(self).__name__}({self.n}, {self.p}{f', k={self.k}' if self.k > 1 else ''})"
 
     @property
     def dim(self) -> int:
@@ -98,95 +104,24 @@ class Stiefel(ArrayManifold):
         """Scale of the manifold."""
         return float((self.p * self.k) ** 0.5)
 
-    @property
-    def _is_canonical(self) -> bool:
-        return self.metric == "canonical"
-
-    def knows(self, method: str) -> bool:
-        """Return whether one of `exp`, `log`, `dist` and `pair_mean` is known, which is a question of the metric."""
-        return self._is_canonical or method == "exp"
-
-    # The tangent space
-
-    @property
-    def has_ambient_metric(self) -> bool:
-        return not self._is_canonical
-
-    def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
-        whole = super().inner_product(point, tangent_vector_a, tangent_vector_b)
-        if not self._is_canonical:
-            return whole
-        return whole - 0.5 * float(np.vdot(point.mT @ tangent_vector_a, point.mT @ tangent_vector_b))
-
     def projection(self, point: Array, ambient: Ambient) -> Array:
         Z = dense(ambient)
         normal = point @ symmetric(point.mT @ Z)
         return np.subtract(Z, normal, out=normal)
 
-    def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Ambient) -> Array:
-        """Return what is tangent of the Euclidean gradient G, or G − X GᵀX for the canonical metric."""
-        if not self._is_canonical:
-            return self.projection(point, euclidean_gradient)
-        return canonical.gradient(point, dense(euclidean_gradient))
-
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
     ) -> Array:
-        """Return P(H − ξ sym(XᵀG)) for the Euclidean gradient G and its derivative H along ξ.
-
-        That of the canonical metric is that of Edelman, Arias and Smith (1998, section 2.4.5).
-        """
-        G, H = dense(euclidean_gradient), dense(euclidean_hessian)
-        if self._is_canonical:
-            return canonical.hessian(point, G, H, tangent_vector)
-        return self.projection(point, H - tangent_vector @ symmetric(point.mT @ G))
-
-    def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
-        vector = super().random_tangent_vector(point, rng)
-        return vector / self.norm(point, vector) if self._is_canonical else vector
-
-    # Geodesics
+        """Return P(H − ξ sym(XᵀG)) for the Euclidean gradient G and its derivative H along ξ."""
+        bend = symmetric(point.mT @ dense(euclidean_gradient))
+        return self.projection(point, dense(euclidean_hessian) - tangent_vector @ bend)
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
         """Follow the geodesic, by exponentials of skew-symmetric matrices (Zimmermann and Hüper 2022)."""
         frame, core = skew_form(point, tangent_vector)
-        if self._is_canonical:
-            return orthonormalised(frame @ rotation(core)[..., : self.p])
         turn = core[..., : self.p, : self.p].copy()
         core[..., : self.p, : self.p] *= 2.0
         return orthonormalised(frame @ (rotation(core)[..., : self.p] @ rotation(-turn)))
-
-    def log(self, point_a: Array, point_b: Array) -> Array:
-        """Return the initial velocity of a geodesic of the canonical metric.
-
-        Raises
-        ------
-        MissingCapabilityError
-            For the Euclidean metric, and where no geodesic is found between points that are far apart.
-        """
-        if not self._is_canonical:
-            return super().log(point_a, point_b)
-        pairs = zip(*(point.reshape(-1, self.n, self.p) for point in (point_a, point_b)), strict=True)
-        return np.array([canonical.log(*pair) for pair in pairs]).reshape(self.shape)
-
-    def dist(self, point_a: Array, point_b: Array) -> float:
-        """Return the length of that geodesic; errors are those of `log`."""
-        return self.norm(point_a, self.log(point_a, point_b))
-
-    def pair_mean(self, point_a: Array, point_b: Array) -> Array:
-        return self.exp(point_a, 0.5 * self.log(point_a, point_b))
-
-    def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
-        """Carry a tangent vector along: by projection, or for the canonical metric by a Cayley transform.
-
-        Raises
-        ------
-        MissingCapabilityError
-            Where no Cayley transform leads from one point to the other, as to −X.
-        """
-        if not self._is_canonical:
-            return self.projection(point_b, tangent_vector_a)
-        return canonical.transport(point_a, point_b, tangent_vector_a)
 
     # Points
 
@@ -199,6 +134,72 @@ class Stiefel(ArrayManifold):
     def random_point(self, rng: np.random.Generator | None = None) -> Array:
         """Return a uniformly distributed point."""
         return positive_qr(np.random.default_rng(rng).standard_normal(self.shape))
+
+
+class CanonicalStiefel(Stiefel):
+    """`Stiefel` with the canonical metric; it is made by ``Stiefel(n, p, metric="canonical")``."""
+
+    metric = "canonical"
+    default_retraction: Retraction = CanonicalCayley()
+    # `transport` takes longer, and saves no iterations.
+    default_transport: Transport = ByProjection()
+    retractions = CANONICAL_RETRACTIONS
+
+    def __repr__(self) -> str:
+        return f"Stiefel({self.n}, {self.p}{f', k={self.k}' if self.k > 1 else ''}, metric='canonical')"
+
+    def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
+        whole = super().inner_product(point, tangent_vector_a, tangent_vector_b)
+        return whole - 0.5 * float(np.vdot(point.mT @ tangent_vector_a, point.mT @ tangent_vector_b))
+
+    def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Ambient) -> Array:
+        """Return G − X GᵀX for the Euclidean gradient G."""
+        return canonical.gradient(point, dense(euclidean_gradient))
+
+    def euclidean_to_riemannian_hessian(
+        self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
+    ) -> Array:
+        """Return the Hessian of Edelman, Arias and Smith (1998, section 2.4.5)."""
+        return canonical.hessian(point, dense(euclidean_gradient), dense(euclidean_hessian), tangent_vector)
+
+    def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
+        vector = super().random_tangent_vector(point, rng)
+        return vector / self.norm(point, vector)
+
+    # Geodesics
+
+    def exp(self, point: Array, tangent_vector: Array) -> Array:
+        """Follow the geodesic: turn all space at a constant rate."""
+        frame, core = skew_form(point, tangent_vector)
+        return orthonormalised(frame @ rotation(core)[..., : self.p])
+
+    def log(self, point_a: Array, point_b: Array) -> Array:
+        """Return the initial velocity of a geodesic.
+
+        Raises
+        ------
+        MissingCapabilityError
+            Where none is found between points that are far apart.
+        """
+        pairs = zip(*(point.reshape(-1, self.n, self.p) for point in (point_a, point_b)), strict=True)
+        return np.array([canonical.log(*pair) for pair in pairs]).reshape(self.shape)
+
+    def dist(self, point_a: Array, point_b: Array) -> float:
+        """Return the length of that geodesic; errors are those of `log`."""
+        return self.norm(point_a, self.log(point_a, point_b))
+
+    def pair_mean(self, point_a: Array, point_b: Array) -> Array:
+        return self.exp(point_a, 0.5 * self.log(point_a, point_b))
+
+    def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
+        """Carry a tangent vector along by the Cayley transform from one point to the other.
+
+        Raises
+        ------
+        MissingCapabilityError
+            Where no Cayley transform leads there, as to −X.
+        """
+        return canonical.transport(point_a, point_b, tangent_vector_a)
 
 
 class SpecialOrthogonal(Stiefel):
@@ -223,16 +224,14 @@ class SpecialOrthogonal(Stiefel):
     """
 
     default_retraction: Retraction = Exponential()
+    # Parallel transport takes longer, and saves no iterations.
+    default_transport: Transport = ByProjection()
 
     def __init__(self, n: int, k: int = 1, retraction: Retraction | str | None = None) -> None:
         super().__init__(n, n, k, retraction)
 
     def __repr__(self) -> str:
         return f"SpecialOrthogonal({self.n}{f', k={self.k}' if self.k > 1 else ''})"
-
-    def knows(self, method: str) -> bool:
-        """Return whether a method has a closed form: all have."""
-        return ArrayManifold.knows(self, method)
 
     # Geodesics
 
