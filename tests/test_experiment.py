@@ -18,7 +18,8 @@ from problems.similarity import BilinearSimilarity
 
 Command = Callable[..., SimpleNamespace]
 
-DIGITS = ("similarity", "--data", "digits", "--seeds", "1", "--select", "none", "--rank", "6")
+METHODS = ("--methods", "cosine,naive-gd,pa,loreta")
+DIGITS = ("similarity", "--data", "digits", "--seeds", "1", "--select", "none", "--rank", "6", *METHODS)
 
 
 def test_the_default_data_in_a_process_of_their_own(tmp_path: Path) -> None:
@@ -34,7 +35,7 @@ def test_the_default_data_in_a_process_of_their_own(tmp_path: Path) -> None:
         "--out",
         str(tmp_path),
     )
-    command = [sys.executable, "-m", "rmopt.cli", "run", "similarity", *options]
+    command = [sys.executable, "-m", "rmopt.cli", "run", "similarity", *METHODS, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "\x1b" not in done.stdout

@@ -28,7 +28,7 @@ from rmopt.experiments import Run
 Command = Callable[..., SimpleNamespace]
 
 DIGITS = ("similarity", "--data", "digits", "--select", "none")
-RANKS = (*DIGITS, "--rank", "4,8", "--budget", "128", "--full-features", "16", "--seeds", "2")
+RANKS = (*DIGITS, "--rank", "4,8", "--budget", "128", "--seeds", "2")
 RANKING = (
     "ranking",
     "--data",
@@ -46,7 +46,17 @@ RANKING = (
 
 def test_ranks_at_equal_memory_and_their_resumption(tmp_path: Path, rmopt_run: Command) -> None:
     names = "naive-gd,psd-gd,pa,loreta,loreta-psd,oasis,lego"
-    options = (*RANKS, "--methods", names, "--triplets", "2000", "--out", str(tmp_path))
+    options = (
+        *RANKS,
+        "--methods",
+        names,
+        "--full-features",
+        "16",
+        "--triplets",
+        "2000",
+        "--out",
+        str(tmp_path),
+    )
     done = rmopt_run(*options)
     assert max(len(line) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80
     assert "LORETA is above passive-aggressive (rank 4: " in " ".join(done.stdout.split())
@@ -168,11 +178,16 @@ def test_no_seeds_are_the_published_split(tmp_path: Path, rmopt_run: Command) ->
 @each_row(
     ("arguments", "sentence"),
     [
-        ((*RANKS, "--methods", "svm"), "--methods 'svm': svm is not known; choose from cosine, naive-gd"),
+        ((*RANKS, "--methods", "knn"), "--methods 'knn': knn is not known; choose from cosine, "),
         ((*RANKS, "--budget", "1280"), "--budget 1280 gives rank 4 320 features, and digits has 64"),
         ((*RANKS, "--rank", "20"), "rank = 20 is out of range"),
         ((*RANKS, "--rank", "a"), "--rank 'a' must be integers of at least 1"),
+        ((*RANKS, "--features", "10"), "--budget says how many features there are; leave out --features"),
         ((*RANKS, "--full-features", "1"), "--full-features '1' must be integers of at least 2"),
+        (
+            (*RANKS, "--full-features", "16"),
+            "--full-features and --full-triplets need a method of full rank among --methods: oasis, lego.",
+        ),
         ((*RANKS, "--data", "digits-labels"), "needs one whose loader returns a ClassBundle"),
         (
             (*RANKING, "--inits", "ones"),
@@ -184,7 +199,7 @@ def test_no_seeds_are_the_published_split(tmp_path: Path, rmopt_run: Command) ->
         ((*RANKING, "--seeds", "-1"), "Invalid value for '--seeds' / '--splits'"),
         (
             (*DIGITS, "--steps", "oasis=1"),
-            "must be NAME=VALUE with one of naive-gd, pa, loreta (chosen, and with a step size)",
+            "must be NAME=VALUE with one of naive-gd, pa, loreta, contrastive (chosen, and with a step size)",
         ),
         ((*DIGITS, "--methods", "cosine", "--steps", "cosine=1"), "with one of no method (chosen, and"),
         ((*DIGITS, "--methods", "oasis", "--steps", "oasis=-1"), "and a positive number"),

@@ -339,7 +339,7 @@ def test_experiment_refuses(arguments: list[str], message: str, capsys: pytest.C
 
 
 def test_image_sets(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="no public source"):
+    with pytest.raises(StorageError, match="make it of the images"):
         load("caltech101", tmp_path)
     (tmp_path / "caltech101_bow1000_derived.npz").write_bytes(b"broken")
     with pytest.raises(StorageError, match="damaged"):

@@ -2,7 +2,7 @@
 A first run
 ===========
 
-`rmopt run similarity --data digits` learns which handwritten digits are alike, compares four methods, and writes what it
+`rmopt run similarity --data digits` learns which handwritten digits are alike, compares methods, and writes what it
 found into a folder; without `--data` it learns from texts, the documentation of scipy. Here the same is done from
 Python, and the parts are named on the way.
 """
@@ -11,9 +11,9 @@ Python, and the parts are named on the way.
 # The command
 # -----------
 #
-# The run takes some seconds. `--seeds 3` repeats all on three random splits, and `--select none` takes step sizes
-# as they are, in place of cross-validation. `--out` names the folder; without it the command chooses a new one and
-# says which.
+# The run takes some seconds. `--methods` names four methods of those that there are, `--seeds 3` repeats all on three
+# random splits, and `--select none` takes step sizes as they are, in place of cross-validation. `--out` names the
+# folder; without it the command chooses a new one and says which.
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ import tempfile
 from pathlib import Path
 
 folder = Path(tempfile.mkdtemp()) / "digits"
-options = "--data digits --rank 10 --triplets 20000 --seeds 3 --select none".split()
+options = "--data digits --methods cosine,naive-gd,pa,loreta --rank 10 --triplets 20000 --seeds 3 --select none".split()
 command = [sys.executable, "-m", "rmopt.cli", "run", "similarity", *options, "--out", str(folder)]
 print(
     subprocess.run(command, capture_output=True, text=True, check=True).stdout.replace(str(folder), "digits")

@@ -71,6 +71,10 @@ class ContrastiveSimilarity(Checked, Embedder, BaseEstimator):
     n_iter_ : int
         Batches seen.
 
+    References
+    ----------
+    Khosla et al., Supervised contrastive learning, NeurIPS 2020.
+
     Examples
     --------
     >>> from sklearn.datasets import load_digits
@@ -80,10 +84,6 @@ class ContrastiveSimilarity(Checked, Embedder, BaseEstimator):
     (2, 5)
     >>> bool(model.score(X[1200:], y[1200:]) > 0.8)
     True
-
-    References
-    ----------
-    Khosla et al., Supervised contrastive learning, NeurIPS 2020.
     """
 
     rank: Annotated[int, kept_count] = 30

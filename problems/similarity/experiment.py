@@ -100,6 +100,13 @@ def similarity(
     sizes = _step_sizes(chosen, steps)
     if compare and not any(_has_choices(one) for one in chosen.values()):
         raise InvalidInputError(f"--compare {compare!r} needs loreta among --methods.")
+    if budget and features:
+        raise InvalidInputError("--budget says how many features there are; leave out --features.")
+    if (widths or full_triplets) and not any(map(_is_full, chosen.values())):
+        raise InvalidInputError(
+            "--full-features and --full-triplets need a method of full rank among --methods: "
+            f"{', '.join(name for name, one in METHODS.items() if _is_full(one))}."
+        )
     bundle = load(data, data_home, ClassBundle)
     published, seeds = seeds == 0, max(1, seeds)
 
@@ -147,7 +154,7 @@ def similarity(
     places = [_place(bundle, budget, features, width) for width in ranks]
     lines: list[tuple[Settings, list[Settings]]] = []
     for name, kind in chosen.items():
-        full = getattr(kind.estimator, "full_rank", False)
+        full = _is_full(kind)
         own = [{"rank": None, "features": width} for width in widths] if full and widths else places
         own = own if kind.ranked or (full and widths) else [places[0] | {"rank": None}]
         for variant in variants if _has_choices(kind) else [variants[0] | {"variant": ""}]:
@@ -237,6 +244,10 @@ def _place(bundle: ClassBundle, budget: int, features: int, rank: int) -> Settin
             f"{bundle.X.shape[1]}; lower the budget or raise the rank."
         )
     return {"rank": rank, "features": budget // rank}
+
+
+def _is_full(method: Method) -> bool:
+    return getattr(method.estimator, "full_rank", False)
 
 
 def _has_choices(method: Method) -> bool:
