@@ -111,6 +111,6 @@ def apart(loss: str, limit: float, steps: int, off: float = 1e-12) -> float:
 
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "hinge"])
 def test_exact_searches_spread_rounding_and_short_ones_do_not(loss: str) -> None:
-    """The numbers of docs/papers/metric.md: a property of the iteration, not of its arithmetic."""
+    """The numbers of docs/measured/metric.md: a property of the iteration, not of its arithmetic."""
     assert apart(loss, 0.99, 64) > 1e-10
     assert apart(loss, 0.1, 8 * 64) < 1e-10

@@ -113,6 +113,6 @@ print(*claims, sep="\n")
 
 # %%
 # At full size this is `rmopt run completion --case 1 --scale 1 --updates 200 --step-size 1.4 --decay 0.1`,
-# whose numbers are on :doc:`the page of the paper </papers/subspace>`. What should hold:
+# whose numbers are on :doc:`the page of the paper </measured/subspace>`. What should hold:
 
 assert all(claim.reproduced for claim in claims)
