@@ -202,3 +202,11 @@ def test_what_is_not_known_is_said() -> None:
         square.log(np.eye(3), -np.eye(3))
     with pytest.raises(MissingCapabilityError, match="no Cayley transform"):
         square.transport(np.eye(3), -np.eye(3), np.zeros((3, 3)))
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        # Of another determinant: I + XᵀY is singular but for rounding.
+        x = square.random_point(rng)
+        y = square.random_point(rng)
+        y[:, 0] *= -np.sign(np.linalg.det(x @ y))
+        with pytest.raises(MissingCapabilityError, match="no Cayley transform"):
+            square.transport(x, y, square.random_tangent_vector(x, rng))

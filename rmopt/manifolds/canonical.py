@@ -95,13 +95,13 @@ def transport(X: Array, Y: Array, xi: Array) -> Array:
         When none leads from X to Y, as to −X, or to a square matrix of another determinant.
     """
     M, identity = X.mT @ Y, np.eye(X.shape[-1])
-    try:
-        inverse = np.linalg.inv(identity + M)
-    except np.linalg.LinAlgError:
+    # A singular matrix may seem regular by rounding.
+    if not (np.linalg.svd(identity + M, compute_uv=False) > 1e-6).all():
         raise MissingCapabilityError(
             "no Cayley transform leads from one point to the other, for I + XᵀY is singular: they are too far apart. "
             "Take shorter steps, or transport='projection'."
-        ) from None
+        )
+    inverse = np.linalg.inv(identity + M)
     turn = X @ (inverse.mT @ (M - M.mT) @ inverse) + (Y - X @ M) @ inverse
     frame, core = skew_form(X, 2.0 * turn)
     return xi + frame @ ((cayley(core) - np.eye(core.shape[-1])) @ (frame.mT @ xi))
