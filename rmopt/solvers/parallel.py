@@ -45,6 +45,10 @@ class Parallel(ScheduledSolver):
     MissingCapabilityError
         In `run`, on manifolds without `projected_mean`.
 
+    References
+    ----------
+    Stich, Local SGD converges fast and communicates little, ICLR 2019.
+
     Examples
     --------
     >>> import numpy as np
@@ -60,10 +64,6 @@ class Parallel(ScheduledSolver):
     >>> result = Parallel(SGD(0.01, max_iter=40_000), workers=2, every=1000).run(problem, random_state=0)
     >>> result.steps
     20000
-
-    References
-    ----------
-    Stich, Local SGD converges fast and communicates little, ICLR 2019.
     """
 
     not_identity = (*ScheduledSolver.not_identity, "solver")
