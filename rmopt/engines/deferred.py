@@ -15,8 +15,7 @@ from rmopt.engines.bilinear import BilinearEngine, loop_of
 from rmopt.engines.gauged import GaugedState, padded
 from rmopt.kernels import bilinear_sgd
 from rmopt.kernels.bilinear_sgd import Products
-from rmopt.kernels.outcomes import FINISHED
-from rmopt.kernels.terms import StepRows
+from rmopt.kernels.steps import FINISHED, StepRows
 from rmopt.renamed import former_names
 
 # Larger blocks spend more on Gram matrices, smaller ones more on reading A and B.
