@@ -33,7 +33,11 @@ class Bilinear(FiniteSum):
     def _take(self, left: Any, right: Any, names: tuple[str, str]) -> None:
         """Keep the rows as they are given; of one matrix once."""
         first = checked_matrix(left, names[0])
-        self.rows = first, first if right is left else checked_matrix(right, names[1])
+        second = first if right is left else checked_matrix(right, names[1])
+        if sp.issparse(first) and sp.issparse(second):
+            self.left, self.right = first, second
+        else:
+            self.rows = in_fast_form(first), in_fast_form(second)
 
     @cached_property
     def rows(self) -> tuple[Any, Any]:

@@ -44,9 +44,10 @@ def checked_matrix(matrix: Any, name: str) -> Any:
     return rows if values is rows else _in_csr(rows, name)
 
 
-def in_fast_form(rows: sp.csr_array) -> Any:
-    """Return a CSR array as an array where that is multiplied faster."""
-    return rows.toarray() if rows.nnz >= max(DENSE_FROM * rows.shape[0] * rows.shape[1], 1) else rows
+def in_fast_form(rows: Any) -> Any:
+    """Return a CSR array as an array where that is multiplied faster; an array is one already."""
+    is_full = sp.issparse(rows) and rows.nnz >= max(DENSE_FROM * rows.shape[0] * rows.shape[1], 1)
+    return rows.toarray() if is_full else rows
 
 
 def _in_csr(matrix: Any, name: str) -> sp.csr_array:
