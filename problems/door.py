@@ -84,9 +84,10 @@ def step_rule(name: str, value: Any, searches: bool = False) -> Any:
 
 def natural_step_size(rows: Any, share: float, power: int) -> float:
     """Return the share over a power of the mean of ‖x‖²: a step size in the units of the data, if it is a number."""
-    mean_square = float(np.vdot(rows.data, rows.data)) / rows.shape[0]
+    values = rows.data if sp.issparse(rows) else rows
+    mean_square = float(np.vdot(values, values)) / rows.shape[0]
     try:
-        size = share / mean_square**power if rows.data.any() else share
+        size = share / mean_square**power if values.any() else share
     except ArithmeticError:
         size = 0.0
     if not 0.0 < size < np.inf:

@@ -5,7 +5,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from rmopt.kernels import pending
-from rmopt.kernels.terms import difference_workspace, right_vector
+from rmopt.kernels.steps import difference_workspace, right_vector
 from rmopt.kernels.vectors import square, subtract_rows
 
 

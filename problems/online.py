@@ -15,7 +15,7 @@ from rmopt.costs import TripletSum, hinge
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.engines.bilinear import rows_of
 from rmopt.kernels import pending
-from rmopt.kernels.terms import Rows, StepRows
+from rmopt.kernels.steps import Rows, StepRows
 from rmopt.linalg import factor_product
 from rmopt.renamed import renamed
 from rmopt.solvers import Sampler, ScheduledSolver

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
 from problems.similarity import LoretaSimilarity
 from rmopt import Problem
 from rmopt.core import DivergedError
+from rmopt.core.ambient import dense
+from rmopt.core.identity import fingerprint
 from rmopt.costs import LOSSES, BilinearSum, TripletSum, absolute, squared
 from rmopt.costs.bilinear import Bilinear
 from rmopt.costs.losses import Loss
@@ -105,6 +109,32 @@ def test_ill_conditioned_starts_close_blocks_early() -> None:
     split = blocks.advance(blocks.load(start), schedule[:1234], etas[:1234])
     split = blocks.advance(split, schedule[1234:], etas[1234:])
     np.testing.assert_array_equal(split.factors.A, state.factors.A)
+
+
+@pytest.mark.parametrize("kind", ["pairs", "triplets"])
+def test_sums_over_arrays_are_those_over_sparse_rows_and_make_none(kind: str) -> None:
+    rng = np.random.default_rng(8)
+    cost = make_cost(rng, kind, squared, 12, 9)
+    manifold = FixedRankEmbedded(12, 9, 2)
+    point = manifold.random_point(rng)
+    W = manifold.to_dense(point)
+    terms = cost.all_terms()
+    left, plus, minus, targets = cost.resolve(terms)
+    rows = cost.rows[0][left], cost.rows[1][plus] - (minus >= 0)[:, None] * cost.rows[1][minus]
+    gaps = np.einsum("ti,ij,tj->t", rows[0], W, rows[1]) - targets
+    for at in (point, W):
+        assert cost.value(at) == pytest.approx(0.5 * float(gaps @ gaps), rel=1e-12)
+        np.testing.assert_allclose(
+            dense(cost.gradient(at)), rows[0].T @ (rows[1] * gaps[:, None]), atol=1e-12
+        )
+        bent = np.einsum("ti,ij,tj->t", rows[0], W, rows[1])
+        expected = rows[0].T @ (rows[1] * bent[:, None])
+        np.testing.assert_allclose(dense(cost.hessian(at, W)), expected, atol=1e-12)
+    assert "left" not in vars(cost)
+    again = pickle.loads(pickle.dumps(cost))
+    assert again.value(point) == cost.value(point)
+    np.testing.assert_array_equal(again.left.toarray(), cost.rows[0])
+    assert fingerprint(again) == fingerprint(cost)
 
 
 def test_wide_dense_rows_are_done_in_blocks() -> None:

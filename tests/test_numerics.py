@@ -15,7 +15,7 @@ from rmopt.core.errors import DivergedError
 from rmopt.costs import BilinearSum, hinge
 from rmopt.engines.bilinear import SymmetricBilinearEngine
 from rmopt.engines.gauged import GaugedEngine, GaugedState
-from rmopt.kernels.outcomes import FINISHED, STEP_REFUSED
+from rmopt.kernels.steps import FINISHED, STEP_REFUSED
 from rmopt.manifolds import PSDFixedRank
 from rmopt.retractions import SecondOrderPSD
 from rmopt.solvers import SGD, CoordinateDescent, ExactLineSearch

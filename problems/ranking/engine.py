@@ -13,7 +13,7 @@ from rmopt.core import Problem, Retraction
 from rmopt.engines import GaugedEngine, GaugedState, register
 from rmopt.engines.base import Supports
 from rmopt.engines.bilinear import rows_of
-from rmopt.kernels.terms import Rows
+from rmopt.kernels.steps import Rows
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import MetricProjection, Orthographic, SecondOrder
 

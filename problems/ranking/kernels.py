@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 from rmopt.kernels.lifted import REFUSED, make_scratch, step
-from rmopt.kernels.outcomes import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED
+from rmopt.kernels.steps import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED
 from rmopt.kernels.vectors import dot, gather, product, row_products, scatter, square, trace
 
 EXACT, WARP = range(2)

@@ -243,7 +243,7 @@ class LoretaSimilarity(Embedder, Loreta):
         cost = TripletSum(X, X, loss_named("loss", self.loss))
         problem = Problem(manifold, cost)
         # If the rows grow by a factor c, a W that gives the same scores shrinks by c² and its gradient grows by c².
-        step_size = natural_step_size(cost.left, 1.0, 2) if self.step_size is None else self.step_size
+        step_size = natural_step_size(cost.rows[0], 1.0, 2) if self.step_size is None else self.step_size
         solver = loreta_solver(
             step_size, n_steps, sampler, retraction=self.retraction, engine=self.engine, psd=self.psd
         )

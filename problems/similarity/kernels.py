@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from rmopt.kernels.terms import difference_workspace, gather_term, right_vector
+from rmopt.kernels.steps import difference_workspace, gather_term, right_vector
 from rmopt.kernels.vectors import dot, scatter, square
 
 FACTORED, PASSIVE_AGGRESSIVE = range(2)

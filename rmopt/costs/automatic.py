@@ -13,24 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.core.ambient import Array, Operator, dense
+from rmopt.core.ambient import Array
 from rmopt.core.cost import Cost
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint
-from rmopt.core.product import Parts, diagonal_blocks, matrix_shape
+from rmopt.core.product import Parts
 from rmopt.core.psd import PSDPoint
+from rmopt.costs import point_forms as forms
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
 
 __all__ = ["AutomaticCost", "autograd_cost", "jax_cost", "torch_cost"]
 
 _EMPTY = CellType()
-# What a point is made of: an array, a matrix by factors, or parts.
-ARRAY, MATRIX = "array", "matrix"
-Form = Any
-
-# How the arguments of a matrix W = A Bᵀ are written to be differentiated by E and F at 0: W + E Xᵀ + Y Fᵀ.
-A, B, E, X, Y, F = range(6)
-PAIRS = ((A, B), (E, X), (Y, F))
 
 
 class AutomaticCost(Cost):
@@ -114,8 +108,10 @@ class AutomaticCost(Cost):
 
     def evaluated(self, point: Any) -> Any:
         """Return what the function makes of a point, unchecked."""
-        given = [self.backend.given(array) for leaf in _leaves(point) for array in _arrays(leaf)]
-        return self.backend.plain(self._function_of(_form(point))(*given))
+        given = [
+            self.backend.given(array) for leaf in forms.leaves_of(point) for array in forms.leaf_arrays(leaf)
+        ]
+        return self.backend.plain(self._function_of(forms.form_of(point))(*given))
 
     def gradient(self, point: Any) -> Any:
         return self.value_and_gradient(point)[1]
@@ -124,7 +120,7 @@ class AutomaticCost(Cost):
         """Return cost and gradient by one evaluation: an array, an operator, or `Parts` of both."""
         form, _ = self._taken(point)
         slopes = self._differentiated("slopes", form)
-        arguments = _widened(point)
+        arguments = forms.widened(point)
         value, found = slopes(arguments)
         return self._number(value), self._assembled(
             point, form, arguments, found, lambda wide: slopes(wide)[1]
@@ -137,15 +133,21 @@ class AutomaticCost(Cost):
     def hessian_along(self, point: Any) -> Callable[[Any], Any]:
         """Return `hessian` at a point; what depends on the point alone is done once."""
         form, _ = self._taken(point)
-        bent, arguments, starts = self._differentiated("bent", form), _widened(point), _starts(form)
+        bent, arguments, starts = (
+            self._differentiated("bent", form),
+            forms.widened(point),
+            forms.starts_of(form),
+        )
         known: list[Any] = []
 
         def along(direction: Any) -> Any:
-            moves = [(leaf, _move(leaf, block)) for leaf, block in _with_blocks(point, direction)]
-            tangent = [part for leaf, move in moves for part in _as_tangent(leaf, move)]
+            moves = [
+                (leaf, forms.move_of(leaf, block)) for leaf, block in forms.with_blocks(point, direction)
+            ]
+            tangent = [part for leaf, move in moves for part in forms.as_tangent(leaf, move)]
 
             def at(wide: list[Array]) -> list[Array]:
-                if wide is arguments and len(tangent) == len(_places(form)):
+                if wide is arguments and len(tangent) == len(forms.places_of(form)):
                     if not known:
                         known.append(bent(arguments))
                     return known[0](tangent)
@@ -153,11 +155,13 @@ class AutomaticCost(Cost):
                 for start, (leaf, move) in zip(starts, moves, strict=True):
                     if not isinstance(leaf, np.ndarray):
                         # L Rᵀ is a change of E where R stands among the columns of X.
-                        width, (left, right) = wide[start + X].shape[1], move
-                        _look_at(wide, start, np.hstack([wide[start + X], right]), wide[start + Y])
+                        width, (left, right) = wide[start + forms.X].shape[1], move
+                        forms.look_at(
+                            wide, start, np.hstack([wide[start + forms.X], right]), wide[start + forms.Y]
+                        )
                         move = [
                             np.hstack([np.zeros((leaf.shape[0], width)), left]),
-                            np.zeros_like(wide[start + F]),
+                            np.zeros_like(wide[start + forms.F]),
                         ]
                     turned += move
                 return bent(wide)(turned)
@@ -166,9 +170,12 @@ class AutomaticCost(Cost):
 
         return along
 
-    def _taken(self, point: Any) -> tuple[Form, list[Array]]:
+    def _taken(self, point: Any) -> tuple[forms.Form, list[Array]]:
         """Return the form of a point and its arrays; refuse what the function is none of, and look at it once."""
-        form, flat = _form(point), [array for leaf in _leaves(point) for array in _arrays(leaf)]
+        form, flat = (
+            forms.form_of(point),
+            [array for leaf in forms.leaves_of(point) for array in forms.leaf_arrays(leaf)],
+        )
         outside = _outside(self.function)
         if not all(one is other for one, other in zip(outside, self._seen[0], strict=True)):
             # Compiled functions hold what they found outside when they were compiled.
@@ -188,7 +195,7 @@ class AutomaticCost(Cost):
         return form, flat
 
     @cached_property
-    def _probed(self) -> set[Form]:
+    def _probed(self) -> set[forms.Form]:
         return set()
 
     @cached_property
@@ -196,7 +203,7 @@ class AutomaticCost(Cost):
         return [_outside(self.function)]
 
     @cached_property
-    def _compiled(self) -> dict[tuple[str, Form], Any]:
+    def _compiled(self) -> dict[tuple[str, forms.Form], Any]:
         return {}
 
     def _number(self, value: Any) -> float:
@@ -208,38 +215,38 @@ class AutomaticCost(Cost):
             raise InvalidInputError(f"{self._name} returned {value!r}; it must return a real number.")
         return float(value)
 
-    def _function_of(self, form: Form, wide: bool = False) -> Callable[..., Any]:
-        """Return the function of a flat list of arrays: two for each matrix, or the six of `_widened`."""
+    def _function_of(self, form: forms.Form, wide: bool = False) -> Callable[..., Any]:
+        """Return the function of a flat list of arrays: two for each matrix, or the six of `widened`."""
         join = self.backend.beside
 
-        def part(form: Form, flat: Iterator[Any]) -> Any:
-            if form == ARRAY:
+        def part(form: forms.Form, flat: Iterator[Any]) -> Any:
+            if form == forms.ARRAY:
                 return next(flat)
-            if form == MATRIX and not wide:
+            if form == forms.MATRIX and not wide:
                 return next(flat), next(flat)
-            if form == MATRIX:
+            if form == forms.MATRIX:
                 given = [next(flat) for _ in range(6)]
-                pairs = [(given[i], given[j]) for i, j in PAIRS if given[i].shape[1]]
+                pairs = [(given[i], given[j]) for i, j in forms.PAIRS if given[i].shape[1]]
                 return tuple(join(side) for side in zip(*pairs, strict=True))
             return tuple(part(one, flat) for one in form)
 
         def of_flat(*flat: Any) -> Any:
             found = part(form, iter(flat))
-            return self.function(found) if form == ARRAY else self.function(*found)
+            return self.function(found) if form == forms.ARRAY else self.function(*found)
 
         return of_flat
 
-    def _differentiated(self, kind: str, form: Form) -> Any:
+    def _differentiated(self, kind: str, form: forms.Form) -> Any:
         """Return the derivatives of the function of widened arguments; made once, and compiled where that is done."""
         if (kind, form) not in self._compiled:
             function = self._function_of(form, wide=True)
-            self._compiled[kind, form] = getattr(self.backend, kind)(function, _places(form))
+            self._compiled[kind, form] = getattr(self.backend, kind)(function, forms.places_of(form))
         return self._compiled[kind, form]
 
     def _assembled(
         self,
         point: Any,
-        form: Form,
+        form: forms.Form,
         arguments: list[Array],
         found: Sequence[Array],
         again: Callable[..., Any],
@@ -247,7 +254,7 @@ class AutomaticCost(Cost):
         """Return derivatives in the form of a point; `again` finds those by other blocks X and Y."""
         made: list[Any] = []
         place = 0
-        for start, leaf in zip(_starts(form), _leaves(point), strict=True):
+        for start, leaf in zip(forms.starts_of(form), forms.leaves_of(point), strict=True):
             if isinstance(leaf, np.ndarray):
                 made.append(np.asarray(found[place]))
                 place += 1
@@ -255,17 +262,17 @@ class AutomaticCost(Cost):
 
             def act(right: Array, left: Array, start: int = start, place: int = place) -> tuple[Array, Array]:
                 wide = list(arguments)
-                _look_at(wide, start, right, left)
+                forms.look_at(wide, start, right, left)
                 done = again(wide)
                 return done[place][:, : right.shape[1]], done[place + 1]
 
-            right, left = arguments[start + X], arguments[start + Y]
+            right, left = arguments[start + forms.X], arguments[start + forms.Y]
             images = found[place][:, : right.shape[1]], found[place + 1]
-            made.append(Derivative(leaf.shape, act, (right, left), images))
+            made.append(forms.Derivative(leaf.shape, act, (right, left), images))
             place += 2
-        return _gathered(form, iter(made))
+        return forms.gathered(form, iter(made))
 
-    def _probe(self, form: Form, flat: list[Array]) -> None:
+    def _probe(self, form: forms.Form, flat: list[Array]) -> None:
         """Compare the function with wider pairs of factors of the same matrices, once."""
         function = self._function_of(form)
 
@@ -274,21 +281,21 @@ class AutomaticCost(Cost):
 
         value = at(flat)
         if not np.isfinite(value):
-            if MATRIX not in _flat(form):
+            if forms.MATRIX not in forms.kinds_in(form):
                 return
             raise InvalidInputError(f"{self._name} is {value} at the first point; start elsewhere.")
         self.backend.check(function, flat)
         place = 0
-        for leaf in _flat(form):
-            if leaf == ARRAY:
+        for leaf in forms.kinds_in(form):
+            if leaf == forms.ARRAY:
                 place += 1
                 continue
             left, right = flat[place : place + 2]
             k = left.shape[1]
             M = np.eye(k) + 0.5 * np.random.default_rng(0).uniform(size=(k, k)) / k
             others = (
-                (_with_column(left @ M, 0.0), _with_column(np.linalg.solve(M, right.T).T, 1.0)),
-                (_with_column(left, 1.0), _with_column(right, 0.0)),
+                (forms.with_column(left @ M, 0.0), forms.with_column(np.linalg.solve(M, right.T).T, 1.0)),
+                (forms.with_column(left, 1.0), forms.with_column(right, 0.0)),
                 # A value near 0 may be a difference of large ones; a multiple of W shows their scale.
                 (1.5 * left, right),
             )
@@ -302,150 +309,6 @@ class AutomaticCost(Cost):
                         "factors of one matrix. Use A and B only in products such as A @ B.T or sum(A[i] * B[j])."
                     )
             place += 2
-
-
-class Derivative(Operator):
-    """The derivative G by a matrix: its actions on two blocks are known, those on others are found when asked for.
-
-    Parameters
-    ----------
-    shape : (int, int)
-    act : callable
-        From two blocks X and Y to G X and Gᵀ Y.
-    blocks : (array, array)
-        X and Y whose images are known.
-    images : (array, array)
-    """
-
-    def __init__(
-        self, shape: tuple[int, int], act: Callable[..., Any], blocks: tuple[Array, Array], images: Any
-    ) -> None:
-        self._shape, self._act, self._blocks, self._images = shape, act, blocks, images
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self._shape
-
-    @property
-    def T(self) -> Derivative:
-        return Derivative(
-            self._shape[::-1],
-            lambda X, Y: self._act(Y, X)[::-1],
-            self._blocks[::-1],
-            tuple(self._images[::-1]),
-        )
-
-    def __matmul__(self, other: Array) -> Array:
-        if other is self._blocks[0]:
-            return self._images[0]
-        return self._act(np.asarray(other, dtype=float), np.empty((self._shape[0], 0)))[0]
-
-
-def _form(point: Any) -> Form:
-    """Return what a point is made of."""
-    if isinstance(point, Parts):
-        return tuple(_form(part) for part in point)
-    return ARRAY if isinstance(point, np.ndarray) else MATRIX
-
-
-def _flat(form: Form) -> list[str]:
-    return [form] if isinstance(form, str) else [leaf for part in form for leaf in _flat(part)]
-
-
-def _starts(form: Form) -> list[int]:
-    """Return where the arguments of each array and matrix begin in the flat list of `_widened`."""
-    widths = [1 if leaf == ARRAY else 6 for leaf in _flat(form)]
-    return [sum(widths[:i]) for i in range(len(widths))]
-
-
-def _places(form: Form) -> tuple[int, ...]:
-    """Return the places in the list of `_widened` by which is differentiated: arrays, and E and F of matrices."""
-    pairs = zip(_starts(form), _flat(form), strict=True)
-    return tuple(i for start, leaf in pairs for i in ((start,) if leaf == ARRAY else (start + E, start + F)))
-
-
-def _leaves(point: Any) -> list[Any]:
-    return [leaf for part in point for leaf in _leaves(part)] if isinstance(point, Parts) else [point]
-
-
-def _arrays(leaf: Any) -> list[Array]:
-    """Return an array, or the factors A and B of a matrix."""
-    if isinstance(leaf, np.ndarray):
-        return [leaf]
-    W = leaf.as_ambient()
-    return [W.left, W.right]
-
-
-def _widened(point: Any) -> list[Array]:
-    """Return the arrays of a point; of each matrix all six, to look at its row and column space."""
-    found: list[Array] = []
-    for leaf in _leaves(point):
-        found += _arrays(leaf)
-        if not isinstance(leaf, np.ndarray):
-            found += [np.empty(0)] * 4
-            _look_at(found, len(found) - 6, *_bases(leaf))
-    return found
-
-
-def _look_at(arguments: list[Array], start: int, right: Array, left: Array) -> None:
-    """Ask for the actions of the derivative by a matrix on a block X, and of its transposed on Y."""
-    arguments[start + X], arguments[start + Y] = right, left
-    arguments[start + E] = np.zeros((arguments[start + A].shape[0], right.shape[1]))
-    arguments[start + F] = np.zeros((arguments[start + B].shape[0], left.shape[1]))
-
-
-def _with_blocks(point: Any, direction: Any) -> list[tuple[Any, Any]]:
-    """Return the arrays and matrices of a point with their blocks of a direction; None where it is zero."""
-    if not isinstance(point, Parts):
-        return [(point, direction)]
-    if direction is None:
-        return [(leaf, None) for leaf in _leaves(point)]
-    blocks = diagonal_blocks(direction, [matrix_shape(ambient_shape(part)) for part in point])
-    return [pair for i, part in enumerate(point) for pair in _with_blocks(part, blocks.get(i))]
-
-
-def ambient_shape(point: Any) -> tuple[int, ...]:
-    """Return the shape of a point as an ambient matrix."""
-    if not isinstance(point, Parts):
-        return tuple(point.shape)
-    shapes = np.array([matrix_shape(ambient_shape(part)) for part in point])
-    return tuple(shapes.sum(axis=0).tolist())
-
-
-def _move(leaf: Any, block: Any) -> list[Array]:
-    """Return a direction as an array of the leaf's shape, or as L and R with L Rᵀ."""
-    if isinstance(leaf, np.ndarray):
-        return [np.zeros(leaf.shape) if block is None else dense(block).reshape(leaf.shape)]
-    n, m = leaf.shape
-    if block is None:
-        return [np.zeros((n, 0)), np.zeros((m, 0))]
-    return [dense(block.left), dense(block.right)] if hasattr(block, "left") else [dense(block), np.eye(m)]
-
-
-def _as_tangent(leaf: Any, move: list[Array]) -> list[Array]:
-    """Return a direction that is tangent, [E U] [V F]ᵀ, as E and F; nothing where it is another one."""
-    if isinstance(leaf, np.ndarray):
-        return move
-    (left, right), k = move, leaf.rank
-    V, U = _bases(leaf)
-    if not left.shape[1]:
-        return [np.zeros_like(U), np.zeros_like(V)]
-    if left.shape[1] == 2 * k and np.array_equal(right[:, :k], V) and np.array_equal(left[:, k:], U):
-        return [left[:, :k], right[:, k:]]
-    return []
-
-
-def _bases(leaf: LowRankPoint | PSDPoint) -> tuple[Array, Array]:
-    """Return what spans the row space and the column space."""
-    return (leaf.V, leaf.U) if isinstance(leaf, LowRankPoint) else (leaf.Q, leaf.Q)
-
-
-def _gathered(form: Form, made: Iterator[Any]) -> Any:
-    return next(made) if isinstance(form, str) else Parts([_gathered(part, made) for part in form])
-
-
-def _with_column(block: Array, value: float) -> Array:
-    return np.hstack([block, np.full((block.shape[0], 1), value)])
 
 
 def _outside(function: Any) -> tuple[Any, ...]:

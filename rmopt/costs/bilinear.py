@@ -1,6 +1,7 @@
 """Costs that score pairs by a bilinear form: Σ φ(lᵀ W r, y)."""
 
 from abc import abstractmethod
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from rmopt.core.cost import FiniteSum
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.costs.losses import MARGIN_LOSSES, Loss, as_loss, hinge
-from rmopt.costs.rows import as_rows
+from rmopt.costs.rows import as_rows, checked_matrix, in_fast_form
 
 
 class Bilinear(FiniteSum):
@@ -20,14 +21,41 @@ class Bilinear(FiniteSum):
 
     Attributes
     ----------
-    left, right : sparse arrays, shapes (N, n) and (M, m)
-        The rows that terms refer to.
+    left, right : CSR arrays, shapes (N, n) and (M, m)
+        The rows that terms refer to, made when they are asked for where the rows were given as arrays.
     loss : Loss
     """
 
     left: sp.csr_array
     right: sp.csr_array
     loss: Loss
+
+    def _take(self, left: Any, right: Any, names: tuple[str, str]) -> None:
+        """Keep the rows as they are given; of one matrix once."""
+        first = checked_matrix(left, names[0])
+        second = first if right is left else checked_matrix(right, names[1])
+        if sp.issparse(first) and sp.issparse(second):
+            self.left, self.right = first, second
+        else:
+            self.rows = in_fast_form(first), in_fast_form(second)
+
+    @cached_property
+    def rows(self) -> tuple[Any, Any]:
+        """Left and right rows as sums multiply them: arrays where at least half of the numbers are not zero."""
+        left = in_fast_form(self.left)
+        return left, left if self.right is self.left else in_fast_form(self.right)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("left", "right") or "rows" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        left, right = self.rows
+        self.left = as_rows(left, "left")
+        self.right = self.left if right is left else as_rows(right, "right")
+        return vars(self)[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        rows = {"left": self.left, "right": self.right}
+        return {name: value for name, value in vars(self).items() if name != "rows"} | rows
 
     @abstractmethod
     def resolve(self, terms: Array) -> tuple[Array, Array, Array, Array]:
@@ -59,7 +87,8 @@ class Bilinear(FiniteSum):
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of rows and columns of W, (n, m)."""
-        return self.left.shape[1], self.right.shape[1]
+        left, right = self.rows
+        return left.shape[1], right.shape[1]
 
     def value(self, point: LowRankPoint) -> float:
         return float(self.term_values(point, self.all_terms()).sum())
@@ -77,7 +106,7 @@ class Bilinear(FiniteSum):
         """Return Σ φ' l rᵀ over some terms, as an operator of at most that rank."""
         left, right, targets = self.vectors(terms)
         slopes = self.loss.slopes(scores(point, left, right), targets)
-        return Factored(left.T, right.multiply(slopes[:, None]).tocsr().T)
+        return Factored(left.T, _scaled(right, slopes).T)
 
     def hessian(self, point: LowRankPoint, direction: Factored) -> Factored:
         """Return Σ φ'' (lᵀ D r) l rᵀ over all terms for a direction D, best given by factors."""
@@ -87,16 +116,19 @@ class Bilinear(FiniteSum):
             change = np.einsum("ik,ik->i", left @ direction.left, right @ direction.right)
         else:
             change = scores(dense(direction), left, right)
-        return Factored(left.T, right.multiply((curvatures * change)[:, None]).tocsr().T)
+        return Factored(left.T, _scaled(right, curvatures * change).T)
 
-    def vectors(self, terms: Array) -> tuple[sp.csr_array, sp.csr_array, Array]:
-        """Return the left rows, the right rows and the targets of a list of terms, one row per term."""
+    def vectors(self, terms: Array) -> tuple[Any, Any, Array]:
+        """Return the left rows, the right rows and the targets of a list of terms, one row per term.
+
+        Rows are arrays or CSR arrays, as in `rows`.
+        """
         left, plus, minus, targets = self.resolve(np.asarray(terms))
-        right = self.right[plus]
+        lefts, rights = self.rows
+        right = _taken(rights, plus)
         if (minus >= 0).any():
-            subtracted = self.right[np.maximum(minus, 0)].multiply((minus >= 0)[:, None])
-            right = (right - subtracted).tocsr()
-        return self.left[left], right, targets
+            right = right - _scaled(rights[np.maximum(minus, 0)], minus >= 0)
+        return _taken(lefts, left), right, targets
 
 
 class BilinearSum(Bilinear):
@@ -113,12 +145,13 @@ class BilinearSum(Bilinear):
     """
 
     def __init__(self, left: Any, right: Any, loss: Loss = hinge, targets: Any = None) -> None:
-        self.left, self.right, self.loss = as_rows(left, "left"), as_rows(right, "right"), as_loss(loss)
-        n_terms = self.left.shape[0]
-        if self.right.shape[0] != n_terms or n_terms == 0:
+        self._take(left, right, ("left", "right"))
+        self.loss = as_loss(loss)
+        n_terms, n_right = (rows.shape[0] for rows in self.rows)
+        if n_right != n_terms or n_terms == 0:
             raise InvalidInputError(
                 f"BilinearSum pairs the rows of left and right, which have {n_terms} and "
-                f"{self.right.shape[0]} rows; give the same positive number."
+                f"{n_right} rows; give the same positive number."
             )
         self.targets = np.ones(n_terms) if targets is None else numbers("targets", targets, (n_terms,))
         others = self.targets[abs(self.targets) != 1.0]
@@ -131,7 +164,7 @@ class BilinearSum(Bilinear):
     @property
     def n_terms(self) -> int:
         """Number of pairs."""
-        return self.left.shape[0]
+        return int(self.rows[0].shape[0])
 
     def all_terms(self) -> Array:
         return np.arange(self.n_terms)
@@ -161,10 +194,9 @@ class TripletSum(Bilinear):
     term_width = 3
 
     def __init__(self, queries: Any, documents: Any, loss: Loss = hinge, triplets: Any = None) -> None:
-        self.left = as_rows(queries, "queries")
-        self.right = self.left if documents is queries else as_rows(documents, "documents")
+        self._take(queries, documents, ("queries", "documents"))
         self.loss = as_loss(loss)
-        counts = self.left.shape[0], self.right.shape[0]
+        counts = self.rows[0].shape[0], self.rows[1].shape[0]
         self.triplets = None if triplets is None else checked_triplets(triplets, *counts)
 
     @property
@@ -175,7 +207,7 @@ class TripletSum(Bilinear):
     @property
     def term_ranges(self) -> list[tuple[int, int | None]]:
         """Rows of the queries and twice of the documents."""
-        n_queries, n_documents = self.left.shape[0], self.right.shape[0]
+        n_queries, n_documents = (rows.shape[0] for rows in self.rows)
         return [(0, n_queries), (0, n_documents), (0, n_documents)]
 
     def all_terms(self) -> Array:
@@ -193,10 +225,24 @@ class TripletSum(Bilinear):
 
 
 def scores(point: Any, left: Any, right: Any) -> Array:
-    """Return lᵢᵀ W rᵢ for the paired rows of two sparse arrays, at a point that may be an array."""
+    """Return lᵢᵀ W rᵢ for the paired rows of two matrices, at a point that may be an array."""
     if not isinstance(point, np.ndarray):
         return np.asarray(point.bilinear(left, right))
+    if isinstance(right, np.ndarray):
+        return np.einsum("ij,ij->i", left @ point, right)
     return np.asarray(right.multiply(left @ point).sum(axis=1)).ravel()
+
+
+def _taken(rows: Any, places: Array) -> Any:
+    """Return rows by their numbers; all of them in their order as they are."""
+    return rows if np.array_equal(places, np.arange(rows.shape[0])) else rows[places]
+
+
+def _scaled(rows: Any, factors: Array) -> Any:
+    """Return each row times a number."""
+    return (
+        rows * factors[:, None] if isinstance(rows, np.ndarray) else rows.multiply(factors[:, None]).tocsr()
+    )
 
 
 def checked_triplets(triplets: Any, n_queries: int, n_documents: int) -> Array:

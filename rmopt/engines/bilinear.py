@@ -22,7 +22,7 @@ from rmopt.engines.base import Supports
 from rmopt.engines.gauged import SYMMETRIC, Gauge, GaugedEngine, GaugedState
 from rmopt.kernels import batch_sgd, bilinear_sgd
 from rmopt.kernels.losses import loop_with_slope
-from rmopt.kernels.terms import Rows, StepRows
+from rmopt.kernels.steps import Rows, StepRows
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import MetricProjection, Orthographic, SecondOrder, SecondOrderPSD
 

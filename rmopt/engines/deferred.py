@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rmopt.core.ambient import Array
+from rmopt.core.ambient import Array, dense
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
@@ -15,15 +15,14 @@ from rmopt.engines.bilinear import BilinearEngine, loop_of
 from rmopt.engines.gauged import GaugedState, padded
 from rmopt.kernels import bilinear_sgd
 from rmopt.kernels.bilinear_sgd import Products
-from rmopt.kernels.outcomes import FINISHED
-from rmopt.kernels.terms import StepRows
+from rmopt.kernels.steps import FINISHED, StepRows
 from rmopt.renamed import former_names
 
 # Larger blocks spend more on Gram matrices, smaller ones more on reading A and B.
 BLOCK = 32
 
 # Where the loop over stored numbers and the blocks take the same time.
-LEAST_WIDTH, LEAST_SHARE = 128, 0.5
+LEAST_WIDTH = 128
 
 
 @dataclass
@@ -95,22 +94,16 @@ class DeferredEngine(BilinearEngine):
     @classmethod
     def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
         cost: Any = problem.cost
-        suits = all(
-            rows.shape[1] >= LEAST_WIDTH and rows.nnz >= LEAST_SHARE * rows.shape[0] * rows.shape[1]
-            for rows in (cost.left, cost.right)
-        )
+        suits = all(isinstance(rows, np.ndarray) and rows.shape[1] >= LEAST_WIDTH for rows in cost.rows)
         return super().refuses(problem, retraction, how) or (
             None if suits else "the rows are narrow, or mostly zero"
         )
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        left = self.cost.left.toarray()
-        right = left if self.cost.right is self.cost.left else self.cost.right.toarray()
         b, width = self.block_size, padded(np.eye(self.manifold.rank)).shape[1]
         sides = [
             Side(examples, *map(np.empty, ((b, n), (b, width), (b, b), (n, width))))
-            for examples, n in zip((left, right), self.manifold.shape, strict=True)
+            for examples, n in zip(map(dense, self.cost.rows), self.manifold.shape, strict=True)
         ]
         object.__setattr__(self, "_sides", sides)
 

@@ -19,9 +19,8 @@ from rmopt.core.psd import PSDPoint
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.engines.reference import ReferenceEngine, ReferenceState
-from rmopt.kernels.lifted import Factors
-from rmopt.kernels.lifted_psd import SymmetricFactors
-from rmopt.kernels.outcomes import FINISHED, PROBE_DUE, STEP_REFUSED, Counters
+from rmopt.kernels.lifted import Factors, SymmetricFactors
+from rmopt.kernels.steps import FINISHED, PROBE_DUE, STEP_REFUSED, Counters
 from rmopt.linalg import factor_product, symmetric
 
 # Columns are padded with zeros to a multiple of this, so that vector loops have no remainder.
@@ -207,7 +206,7 @@ class GaugedEngine(Engine):
         Returns
         -------
         (int, int)
-            The reason is one of `rmopt.kernels.outcomes`.
+            The reason is one of `rmopt.kernels.steps`.
         """
 
     def load(self, point: Any) -> GaugedState:

@@ -18,9 +18,8 @@ from rmopt.engines.base import Supports, diverged
 from rmopt.engines.coordinate import GREEDY, CoordinateDescentEngine, blocks_of
 from rmopt.kernels import log_det, pending
 from rmopt.kernels.log_det import Metric, Samples, Weights
-from rmopt.kernels.outcomes import FINISHED, NOT_FINITE, STEP_REFUSED
 from rmopt.kernels.pending import Changing
-from rmopt.kernels.terms import Rows
+from rmopt.kernels.steps import FINISHED, NOT_FINITE, STEP_REFUSED, Rows
 from rmopt.manifolds import PositiveDefinite
 from rmopt.retractions import Additive, SchurExponential
 

@@ -10,8 +10,7 @@ from numba import njit
 
 from rmopt.kernels.lifted import OK, REFUSED
 from rmopt.kernels.losses import slope
-from rmopt.kernels.outcomes import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED
-from rmopt.kernels.terms import gather_row, gather_term
+from rmopt.kernels.steps import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED, gather_row, gather_term
 from rmopt.kernels.vectors import dot, invert, product, scatter, trace
 
 # A step with larger entries of S, or a larger inverse of I + αS, is left to the generic retraction.

@@ -10,11 +10,24 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from rmopt.kernels import lifted_psd
-from rmopt.kernels.lifted import REFUSED, make_scratch, score, step
+from rmopt.kernels.lifted import (
+    REFUSED,
+    make_scratch,
+    score,
+    step,
+    symmetric_gram_growth,
+    symmetric_step,
+)
 from rmopt.kernels.losses import slope
-from rmopt.kernels.outcomes import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED
-from rmopt.kernels.terms import difference_workspace, gather_term, right_vector
+from rmopt.kernels.steps import (
+    FINISHED,
+    NOT_FINITE,
+    PROBE_DUE,
+    STEP_REFUSED,
+    difference_workspace,
+    gather_term,
+    right_vector,
+)
 from rmopt.kernels.vectors import dot, scatter, sparse_dot, square, trace, transposed_product
 
 
@@ -82,7 +95,7 @@ def _run(
             status = step(kind, factors, scratch, p_square, q_square, scale)
         if symmetric is not None:
             pq = sparse_dot(left.indices, left.values, p_start, p_stop, q_indices, q_values, q_start, q_stop)
-            status = lifted_psd.step(factors, scratch, p_square, q_square, pq, scale)
+            status = symmetric_step(factors, scratch, p_square, q_square, pq, scale)
         if status == REFUSED:
             counts[1] -= 1
             return t, STEP_REFUSED
@@ -103,7 +116,7 @@ def _run(
                 size[0] * trace(factors.H_A) > growth_limit or size[1] * trace(factors.H_B) > growth_limit
             )
         if symmetric is not None:
-            size[0] += lifted_psd.gram_growth(scratch, scale, p_square, q_square, pq)
+            size[0] += symmetric_gram_growth(scratch, scale, p_square, q_square, pq)
             outgrown = size[0] * trace(factors.H) > growth_limit
         if outgrown:
             return t + 1, PROBE_DUE

@@ -8,9 +8,8 @@ from numba import njit
 
 from rmopt.kernels import pending, vectors
 from rmopt.kernels.losses import slope
-from rmopt.kernels.outcomes import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED
 from rmopt.kernels.row_column import Line, extra, schur_along, schur_at, step_length
-from rmopt.kernels.terms import Rows
+from rmopt.kernels.steps import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED, Rows
 from rmopt.kernels.vectors import dot
 
 # Where W V is off the identity by more than this, or than rounding explains this many times over, the inverse has

@@ -12,7 +12,7 @@ from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
 from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import Retraction
-from rmopt.kernels import lifted, lifted_psd
+from rmopt.kernels import lifted
 from rmopt.linalg import factor_product, symmetric, truncated_svd_of_product
 
 
@@ -96,7 +96,7 @@ class SecondOrderPSD(Retraction):
 
     order = 2
     name = "second-order"
-    kernel = lifted_psd.SECOND_ORDER
+    kernel = lifted.SECOND_ORDER
     point_type = PSDPoint
 
     def __call__(self, manifold: Any, point: PSDPoint, tangent: PSDTangent, t: float = 1.0) -> PSDPoint:

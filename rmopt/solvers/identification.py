@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
-import scipy.sparse as sp
 
-from rmopt.core.ambient import Array
+from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import integer, number, one_of
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.low_rank import LowRankPoint
@@ -75,11 +74,11 @@ class IdentificationEngine(Engine):
         return state
 
     def _outer_step(
-        self, state: IdentificationState, left: sp.csr_array, right: sp.csr_array, target: float, eta: float
+        self, state: IdentificationState, left: Any, right: Any, target: float, eta: float
     ) -> IdentificationState:
         """Do Algorithm 3 for one term. What it makes of A and of B matters here, not only of A Bᵀ."""
         A, B = state.A, state.B
-        p, q = left.toarray()[0], right.toarray()[0]
+        p, q = dense(left)[0], dense(right)[0]
         slope = self._slope((p @ A) @ (q @ B), target, state, eta)
         if slope == 0.0:
             return state
@@ -91,7 +90,7 @@ class IdentificationEngine(Engine):
         return replace(state, A=A + np.outer(p_move, b), B=B + np.outer(q_move, a), updates=state.updates + 1)
 
     def _inner_steps(
-        self, state: IdentificationState, left: sp.csr_array, right: sp.csr_array, targets: Array, eta: float
+        self, state: IdentificationState, left: Any, right: Any, targets: Array, eta: float
     ) -> IdentificationState:
         """Move M from the identity, then share it between the factors by its singular values."""
         A, B = state.A, state.B

@@ -1,6 +1,6 @@
-"""What the steps of bilinear losses look at: rows p and q of sparse matrices.
+"""What the steps of a compiled loop look at, why it ends, and what it counts.
 
-A term is a row p of one sparse matrix and a row q of another, or the difference of two rows
+A term of a bilinear loss is a row p of one sparse matrix and a row q of another, or the difference of two rows
 (a triplet: query, positive, negative).
 """
 
@@ -10,6 +10,21 @@ import numpy as np
 from numba import njit
 
 from rmopt.kernels.vectors import accumulate, gather, subtract_rows
+
+# All terms are used; the gauge should be looked at; the next step is ill-conditioned in this gauge;
+# the score of the next step is not finite.
+FINISHED, PROBE_DUE, STEP_REFUSED, NOT_FINITE = range(4)
+
+
+class Counters(NamedTuple):
+    """Running totals of a state.
+
+    `counts` (int64): updates, steps since the last probe. `size` (float64): traces of the Gram matrices
+    of the factors.
+    """
+
+    counts: np.ndarray
+    size: np.ndarray
 
 
 class Rows(NamedTuple):
