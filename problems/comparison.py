@@ -22,7 +22,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from itertools import product
 from operator import itemgetter
 from time import perf_counter
@@ -154,7 +154,7 @@ class Comparison:
         wholes = [self.about | one for one in settings]
         known = [None if self._cells is None else self._cells.known(whole) for whole in wholes]
         todo = [whole for whole, result in zip(wholes, known, strict=True) if result is None]
-        made = self._made(todo, train)
+        made = self._made(todo, partial(_named, train))
         for whole, result in zip(wholes, known, strict=True):
             if result is not None:
                 yield result
@@ -265,6 +265,37 @@ class Comparison:
                 f"training diverged for every value of the grid {list(grid)}; try smaller values, or scale the rows."
             )
         return grid[int(np.argmax(means[way]))], way
+
+
+def _named(train: Callable[[Settings], Cell], one: Settings) -> Cell:
+    """Return a result; an error says whose it is."""
+    try:
+        return train(one)
+    except InvalidInputError as error:
+        if "method" not in one:
+            raise
+        raise InvalidInputError(f"{one['method']}, seed {one['seed']}: {error}") from error
+
+
+class Kept:
+    """A function whose last results are kept; in another process it begins without any.
+
+    Parameters
+    ----------
+    function : callable
+    count : int
+        Results that are kept.
+    """
+
+    def __init__(self, function: Callable[..., Any], count: int) -> None:
+        self.made_of = function, count
+        self.call = lru_cache(count)(function)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.call(*arguments)
+
+    def __reduce__(self) -> Any:
+        return Kept, self.made_of
 
 
 def shown_value(value: Any) -> str:

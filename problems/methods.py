@@ -3,26 +3,33 @@
 A user's method is named on the command line, ``--method module:Estimator`` or ``--method file.py:Estimator``, or
 registered by a package under the entry-point group ``rmopt.methods`` with a name ``experiment.method``. It is a class
 that is made without arguments, an unfitted estimator, or a `Method`. Where it has parameters ``rank`` or
-``random_state`` the experiment sets them, and it is trained for each rank and each seed.
+``random_state`` the experiment sets them, and it is trained for each rank and each seed. What it returns is
+checked, by `rows_of` where it is a table.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import sys
+import zlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import clone
 
 from problems.cells import Settings
 from problems.options import chosen_from
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import shown
+from rmopt.core.identity import is_installed
 
 GROUP = "rmopt.methods"
 
@@ -92,23 +99,26 @@ def chosen_methods(
     InvalidInputError
         When a name is not known, or names something that cannot take part.
     """
-    registered: dict[str, Any] = {
-        entry.name.removeprefix(f"{experiment}."): entry.value
-        for entry in entry_points(group=GROUP)
-        if entry.name.startswith(f"{experiment}.")
-    }
-    chosen = chosen_from({**registered, **table}, names, "--methods")
-    made = {
-        name: one if isinstance(one, Method) else _brought(f"the registered method {name!r}", one, name, can)
-        for name, one in chosen.items()
-    }
-    for text in own or ():
-        method = _brought(f"--method {text!r}", text, text.rpartition(":")[2].rpartition(".")[2], can)
-        if text in made or method.label in {one.label for one in made.values()}:
+    found = [entry for entry in entry_points(group=GROUP) if entry.name.startswith(f"{experiment}.")]
+    registered = {entry.name.removeprefix(f"{experiment}."): entry.value for entry in found}
+    chosen: dict[str, Any] = chosen_from({**registered, **table}, names, "--methods")
+    times = Counter([*(entry.name.removeprefix(f"{experiment}.") for entry in found), *table])
+    for name in chosen:
+        if times[name] > 1:
             raise InvalidInputError(
-                f"--method {text!r}: there is a method {method.label!r} already; rename it."
+                f"--methods {name!r}: an installed package registers a method {experiment}.{name} under {GROUP!r}, "
+                "and there is one already; uninstall it, or leave the method out."
             )
-        made[text] = method
+    asked = [(name, one, f"the registered method {name!r}", name) for name, one in chosen.items()]
+    asked += [
+        (text, text, f"--method {text!r}", text.rpartition(":")[2].rpartition(".")[2]) for text in own or ()
+    ]
+    made: dict[str, Method] = {}
+    for name, one, what, label in asked:
+        method = one if isinstance(one, Method) else _brought(what, one, label, can)
+        if name in made or method.label in {other.label for other in made.values()}:
+            raise InvalidInputError(f"{what}: there is a method {method.label!r} already; rename it.")
+        made[name] = method
     return made
 
 
@@ -118,7 +128,7 @@ def _brought(what: str, text: str, label: str, can: Sequence[str]) -> Method:
     if not (place and colon and path):
         raise InvalidInputError(f"{what} must be MODULE:ESTIMATOR or FILE.py:ESTIMATOR.")
     try:
-        found = _module(place)
+        found = module = _module(place)
         for attribute in path.split("."):
             found = getattr(found, attribute)
         if isinstance(found, type):
@@ -129,6 +139,8 @@ def _brought(what: str, text: str, label: str, can: Sequence[str]) -> Method:
             f"{what} cannot be made ({type(error).__name__}: {error}); it must name a class that needs no "
             f"arguments, an estimator or a problems.methods.Method in a module that can be imported from here."
         ) from error
+    if not is_installed(module.__name__):
+        _travels(module)
     method = found if isinstance(found, Method) else Method(label, found)
     estimator = method.estimator
     if not all(hasattr(estimator, name) for name in ("fit", "get_params", "set_params")):
@@ -140,7 +152,23 @@ def _brought(what: str, text: str, label: str, can: Sequence[str]) -> Method:
         raise InvalidInputError(
             f"{what}: {type(estimator).__name__} has none of {', '.join(can)}; it is measured by one of them."
         )
+    _check_grid(what, method)
     return method
+
+
+def _check_grid(what: str, method: Method) -> None:
+    """Refuse a grid that is no list of parameters that the estimator has, or that no file can hold."""
+    known = method.estimator.get_params()
+    try:
+        json.dumps(list(method.grid))
+        fits = all(isinstance(one, dict) and known.keys() >= one.keys() for one in method.grid)
+    except TypeError:
+        fits = False
+    if not fits:
+        raise InvalidInputError(
+            f"{what}: its grid {shown(method.grid)} must be a list of dicts from parameters of "
+            f"{type(method.estimator).__name__} ({', '.join(known) or 'it has none'}) to numbers or words."
+        )
 
 
 def _module(place: str) -> Any:
@@ -150,10 +178,43 @@ def _module(place: str) -> Any:
             sys.path.insert(0, here)
         return importlib.import_module(place)
     path = Path(place).expanduser().resolve()
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    # No other module has such a name, whatever the file is called.
+    name = f"{path.stem}_{zlib.crc32(str(path).encode()):08x}"
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise FileNotFoundError(f"there is no file {place}")
-    # Known by its name, so that what is pickled for another process is found.
-    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def _travels(module: Any) -> None:
+    """Let what a module of the user defines be pickled as a whole, for processes that cannot import it."""
+    for pickler in ("cloudpickle", "joblib.externals.cloudpickle"):
+        # joblib's processes use the second one, dask's the first, where it is installed.
+        if importlib.util.find_spec(pickler):
+            importlib.import_module(pickler).register_pickle_by_value(module)
+
+
+def rows_of(name: str, found: Any, n_rows: int, *, columns: int | None = None) -> Any:
+    """Return what a method gave, a row of finite numbers for each row that it was given, or refuse it.
+
+    Parameters
+    ----------
+    name : str
+        Of what it is, such as ``transform(X)``.
+    found : array or sparse array
+    n_rows : int
+    columns : int, optional
+        How many there must be; at least one unless given.
+    """
+    rows: Any = found if issparse(found) else np.asarray(found)
+    values: Any = rows.data if issparse(rows) else rows
+    fits = rows.ndim == 2 and rows.shape == (n_rows, columns or max(1, rows.shape[1]))
+    if not fits or values.dtype.kind not in "biuf" or not np.isfinite(values).all():
+        wanted = f"{n_rows} rows" if columns is None else f"{n_rows} rows and {columns} columns"
+        flaw = f"{rows.dtype} of shape {rows.shape}" + ", with NaN or infinity" * (
+            fits and values.dtype.kind == "f"
+        )
+        raise InvalidInputError(f"{name} must be a table of finite numbers with {wanted}, got {flaw}.")
+    return rows

@@ -52,6 +52,10 @@ class Run:
     quiet: bool = False
     json: bool = False
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A console has locks, which no other process can have.
+        return {name: value for name, value in vars(self).items() if name != "console"}
+
     @cached_property
     def console(self) -> Console:
         """Where text for people goes: standard output, silent under `quiet` and `json`."""

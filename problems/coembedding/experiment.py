@@ -101,7 +101,8 @@ def coembedding(
             about |= {"cv": folds, "scoring": select_by, "betas": weights}
         X, Y, model = part.X, part.Y.toarray().astype(int), kind.made(**about)
         seconds = trained(model, X[part.train], Y[part.train]).seconds
-        found = measures(Y[part.test], indicators(model.predict(X[part.test])))
+        truth = Y[part.test]
+        found = measures(truth, indicators(model.predict(X[part.test]), truth.shape))
         return found | {"seconds": seconds, "chosen": getattr(model, "chosen_", {})}
 
     models = [

@@ -21,7 +21,8 @@ from threadpoolctl import threadpool_limits
 from problems.coembedding.classifier import CoembeddingClassifierCV
 from problems.coembedding.rivals import searched
 from problems.coembedding.training import BETAS
-from problems.methods import Method
+from problems.methods import Method, rows_of
+from rmopt.core import InvalidInputError
 
 Array = np.ndarray
 
@@ -50,9 +51,13 @@ def measures(true: Array, predicted: Array) -> dict[str, float]:
     return {name: 100.0 * measure(true, predicted) for name, measure in MEASURES.items()}
 
 
-def indicators(predicted: Any) -> Array:
-    """Return predicted labels as a table of 0 and 1."""
-    return np.asarray(predicted.toarray() if issparse(predicted) else predicted).astype(int)
+def indicators(predicted: Any, shape: tuple[int, int]) -> Array:
+    """Return predicted labels as a table of 0 and 1, or refuse them."""
+    found = rows_of("predict(X)", predicted, shape[0], columns=shape[1])
+    found = found.toarray() if issparse(found) else found
+    if not np.isin(found, (0, 1)).all():
+        raise InvalidInputError("predict(X) must be 0 where a label does not apply and 1 where it does.")
+    return found.astype(int)
 
 
 def in_threads() -> AbstractContextManager[Any]:

@@ -17,7 +17,7 @@ from problems.coembedding.recommender import PairwiseInteractionTags, TagModel, 
 from problems.coembedding.training import checked_betas, minimise
 from problems.comparison import Comparison, Difference, averaged, near
 from problems.data import TagBundle, load
-from problems.methods import Method, chosen_methods
+from problems.methods import Method, chosen_methods, rows_of
 from problems.options import (
     Data,
     DataHome,
@@ -144,7 +144,11 @@ def _trained(bundle: TagBundle, model: Any, one: Settings) -> Cell:
         else:
             model.fit(train[:, :2], train[:, 2])
         seconds = perf_counter() - begun
-        f1 = posts_f1(held[:, :2], held[:, 2], lambda pairs: np.asarray(model.predict(pairs))[:, :TOP])
+
+        def best(pairs: Any) -> Any:
+            return rows_of("predict(pairs)", model.predict(pairs), len(pairs))[:, :TOP]
+
+        f1 = posts_f1(held[:, :2], held[:, 2], best)
         return {"f1": f1, "rank": one["rank"] or None, "gap": None, "seconds": seconds, "curve": []}
 
     def f1_at(point: Any) -> float:

@@ -9,11 +9,12 @@ from sklearn.base import BaseEstimator
 
 from problems.comparison import crossed
 from problems.evaluation import ScoreBlock, matrix_scores
-from problems.methods import Method
+from problems.methods import Method, rows_of
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
 from problems.metric.base import MahalanobisMetric, TripletLearner
 from problems.metric.rivals import OUTSIDE, OutsideMetric
 from problems.triplets import ClassTriplets
+from rmopt.core.arguments import numbers
 from rmopt.core.streams import Stream, generator
 
 Array = np.ndarray
@@ -54,9 +55,10 @@ def scores_of(metric: Any, X: Any, rank_by: str) -> ScoreBlock:
     A metric without a matrix W is one of embeddings, ``transform(X)``.
     """
     if hasattr(metric, "get_mahalanobis_matrix"):
-        W, rows = np.asarray(metric.get_mahalanobis_matrix(), dtype=float), X
+        shape = X.shape[1], X.shape[1]
+        W, rows = numbers("get_mahalanobis_matrix()", metric.get_mahalanobis_matrix(), shape), X
     else:
-        rows = metric.transform(X)
+        rows = rows_of("transform(X)", metric.transform(X), X.shape[0])
         W = np.eye(rows.shape[1])
     return matrix_scores(W, rows, distance=rank_by == "distance")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +10,7 @@ import typer
 
 from problems.arrays import save_point
 from problems.cells import Cell, Settings
-from problems.comparison import Comparison, averaged
+from problems.comparison import Comparison, Kept, averaged
 from problems.data import ClassBundle, load
 from problems.methods import Method, chosen_methods
 from problems.options import (
@@ -111,9 +110,7 @@ def similarity(
     published, seeds = seeds == 0, max(1, seeds)
 
     # A few are kept: methods of one split and number of features share their data.
-    @lru_cache(maxsize=8)
-    def bench_of(features: int, seed: int) -> Bench:
-        return Bench(bundle, features, seed, published, sublinear)
+    bench_of = Kept(lambda features, seed: Bench(bundle, features, seed, published, sublinear), 8)
 
     def model_of(one: Settings) -> Any:
         kind = chosen[one["method"]]

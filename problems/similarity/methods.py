@@ -20,13 +20,14 @@ from problems.data import ClassBundle
 from problems.data.text import informative_unit_rows
 from problems.evaluation import ScoreBlock, bilinear_scores, evaluate_retrieval, matrix_scores
 from problems.loreta import loreta_solver
-from problems.methods import Method
+from problems.methods import Method, rows_of
 from problems.online import Lego, Oasis
 from problems.similarity.contrastive import ContrastiveSimilarity
 from problems.similarity.model import initial_point
 from problems.similarity.rivals import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
 from problems.triplets import ClassTriplets
 from rmopt.core import DivergedError, Manifold, Problem
+from rmopt.core.arguments import numbers
 from rmopt.costs import TripletSum
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, PolarPSD, PSDFixedRank
 from rmopt.solvers import SGD, Recorder, ScheduledSolver
@@ -138,15 +139,20 @@ def scores_of(model: Any, X: Any) -> ScoreBlock:
     embeddings, ``transform(X)``, by inner products; those of queries may be others, ``transform_queries(X)``.
     """
     has = next(name for name in MEASURED_BY if hasattr(model, name))
+    n, n_features = X.shape
     if has == "scores":
         scores: ScoreBlock = model.scores(X)
         return scores
     if has == "similarity":
-        return lambda rows: np.asarray(model.similarity(X[rows], X), dtype=float)
+        return lambda rows: numbers(
+            "similarity(queries, documents)", model.similarity(X[rows], X), (len(rows), n)
+        )
     if has == "get_mahalanobis_matrix":
-        return matrix_scores(np.asarray(model.get_mahalanobis_matrix(), dtype=float), X, distance=True)
-    documents = model.transform(X)
-    queries = model.transform_queries(X) if has == "transform_queries" else documents
+        W = numbers("get_mahalanobis_matrix()", model.get_mahalanobis_matrix(), (n_features, n_features))
+        return matrix_scores(W, X, distance=True)
+    documents = queries = rows_of("transform(X)", model.transform(X), n)
+    if has == "transform_queries":
+        queries = rows_of("transform_queries(X)", model.transform_queries(X), n, columns=documents.shape[1])
     if issparse(documents):
         return lambda rows: (queries[rows] @ documents.T).toarray()
     return bilinear_scores(queries, documents)

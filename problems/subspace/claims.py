@@ -81,7 +81,7 @@ def table_claims(
     for name, rank in dict.fromkeys((name, rank) for name, _, rank, _ in ours):
         label = f"rank {rank}: {methods[name].label}"
         by_agents = {n: cells for (other, n, r, _), cells in found.items() if (other, r) == (name, rank)}
-        for other, batch in ((key[0], cells) for key, cells in found.items() if key[2] == rank):
+        for other, batch in ((key[0], cells) for key, cells in found.items() if key[2] in (rank, 0)):
             if methods[other].estimator.decentral:
                 continue
             gaps = {f"N = {n}": Difference.of(batch, cells, "test_rmse") for n, cells in by_agents.items()}

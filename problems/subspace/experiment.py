@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Annotated, Any
 
 import typer
 from threadpoolctl import threadpool_limits
 
 from problems.cells import Cell, Settings, mean_and_sem
-from problems.comparison import averaged
+from problems.comparison import Kept, averaged
 from problems.data import Ratings, load
 from problems.methods import Method, chosen_methods
 from problems.options import (
@@ -143,6 +142,8 @@ def completion(
             weight, graph=graph, step_size=step_size, decay=decay, n_epochs=updates, clock=clock,
             init="independent",
         )  # fmt: skip
+        if n_jobs != 1 and (case or world.size > 1):
+            raise InvalidInputError("--case and --agents mpi train one model at a time; leave out --n-jobs.")
         if case and (rank or hidden or seeds > 1 or len(counts) > 1):
             raise InvalidInputError(
                 f"--case {case} has one rank, one split and its own test entries; leave out --rank, --hidden and "
@@ -227,9 +228,7 @@ def _table(
     )
 
     # Models of one seed share it.
-    @lru_cache(maxsize=1)
-    def held_out(seed: int) -> Any:
-        return bundle.held_out(seed, hidden)
+    held_out = Kept(lambda seed: bundle.held_out(seed, hidden), 1)
 
     def shares_at(one: Settings) -> Shares:
         return shares_of(bundle, held_out(one["seed"]), one["agents"], lam, world, one["rank"])
@@ -242,7 +241,12 @@ def _table(
         if max(len(ranks), len(counts)) > 1:
             across = "rank" if len(ranks) > 1 else "number of agents"
             run.draw(
-                "errors.png", draw_errors, _curves(runs.methods, found), bundle.name, across, size=(6.4, 4.4)
+                "errors.png",
+                draw_errors,
+                _curves(runs.methods, found, ranks),
+                bundle.name,
+                across,
+                size=(6.4, 4.4),
             )
         if traces:
             run.draw("traces.png", draw_traces, traces, bundle.name, size=(9.0, 4.0))
@@ -263,7 +267,7 @@ def _table(
             {
                 "method": runs.methods[name].label,
                 "agents": n if runs.methods[name].estimator.decentral else None,
-                "rank": rank,
+                "rank": rank or None,
             }
             | _row(cells)
             for (name, n, rank, _), cells in found.items()
@@ -274,10 +278,9 @@ def _table(
 
 
 def _curves(
-    methods: Mapping[str, Method], found: dict[Any, list[Cell]]
+    methods: Mapping[str, Method], found: dict[Any, list[Cell]], ranks: list[int]
 ) -> dict[str, list[tuple[float, float, float | None]]]:
     """Return for each method its errors by rank, or by number of agents where there is one rank."""
-    ranks = {rank for _, _, rank, _ in found}
     counts = sorted({n for _, n, _, _ in found})
     curves: dict[str, list[tuple[float, float, float | None]]] = {}
     for (name, n, rank, _), cells in found.items():
@@ -285,7 +288,8 @@ def _curves(
         decentral = method.estimator.decentral
         label = method.label + (f", N = {n}" if len(ranks) > 1 and decentral else "")
         point = mean_and_sem(cell["test_rmse"] for cell in cells)
-        # A batch solver has no agents: a level.
-        places = [rank] if len(ranks) > 1 else [n] if decentral else counts
+        # What has no agents, or no rank, is a level.
+        across_ranks = [rank] if rank else ranks
+        places = across_ranks if len(ranks) > 1 else [n] if decentral else counts
         curves.setdefault(label, []).extend((place, *point) for place in places)
     return curves

@@ -65,6 +65,11 @@ class Completion(BaseEstimator):
     # Whether it minimises what gossip does, with all data in one place.
     batch = False
 
+    @property
+    def ranked(self) -> bool:
+        """Whether it is trained for each rank."""
+        return True
+
     @abstractmethod
     def train(
         self, shares: Shares, plan: GossipPlan, one: Settings, recorder: Recorder, saved: Path | None = None
@@ -182,6 +187,11 @@ class Brought(Completion):
     estimator: Any
     decentral = False
 
+    @property
+    def ranked(self) -> bool:
+        """Whether it is trained for each rank."""
+        return Method("", self.estimator).ranked
+
     def train(
         self, shares: Shares, plan: GossipPlan, one: Settings, recorder: Recorder, saved: Path | None = None
     ) -> Trained:
@@ -193,6 +203,12 @@ class Brought(Completion):
         seconds = perf_counter() - begun
         test, train = (shares.error(model.predict, held_out) for held_out in (True, False))
         return Trained(test**0.5, train, seconds)
+
+
+def _wrapped(method: Method) -> Method:
+    """Return a user's method as one of this experiment."""
+    grid = [{f"estimator__{name}": value for name, value in values.items()} for values in method.grid]
+    return replace(method, estimator=Brought(method.estimator), grid=grid)
 
 
 def _all_here(shares: Shares, name: str) -> None:
@@ -243,7 +259,7 @@ class CompletionRuns:
         self.run, self.world, self.plan = run, world, plan
         self.methods = {
             name: method if isinstance(method.estimator, Completion)
-            else replace(method, estimator=Brought(method.estimator))
+            else _wrapped(method)
             for name, method in methods.items()
         }  # fmt: skip
         self.last: dict[str, Array] = {}
@@ -278,13 +294,14 @@ class CompletionRuns:
     ) -> dict[Any, list[Cell]]:
         """Return what is measured of models, listed by method, number of agents, rank and weight.
 
-        A central method is trained once for all numbers of agents. Step sizes come from cross-validation, or are
-        those of the plan.
+        A central method is trained once for all numbers of agents, and one without a rank once for all ranks, as of
+        rank 0. Step sizes come from cross-validation, or are those of the plan.
         """
         models = [
-            one | {"code": fingerprint(self.methods[one["method"]].estimator)}
-            for one in crossed(rank=ranks, method=self.methods, agents=counts, rho=rhos)
-            if self.methods[one["method"]].estimator.decentral or one["agents"] == counts[0]
+            one | {"code": fingerprint(kind)}
+            for one in crossed(rank=[*ranks, 0], method=self.methods, agents=counts, rho=rhos)
+            for kind in [self.methods[one["method"]].estimator]
+            if kind.ranked == bool(one["rank"]) and (kind.decentral or one["agents"] == counts[0])
         ]
         models = self.comparison.selected(
             models,
@@ -299,10 +316,11 @@ class CompletionRuns:
 
     def label(self, one: Settings) -> str:
         """Return what a model is called, with its number of agents and its rank."""
-        return f"{self.methods[one['method']].label}, N = {one['agents']}, r = {one['rank']}"
+        rank = f", r = {one['rank']}" * bool(one["rank"])
+        return f"{self.methods[one['method']].label}, N = {one['agents']}{rank}"
 
     def _selected(self, one: Settings, shares: Shares) -> Cell:
-        """Return the step size and decay with the least error on held-out training entries, to 1 %."""
+        """Return the parameters with the least error on held-out training entries; of gossip to 1 %."""
         parts = [shares.fold(fold, one["folds"], one["seed"]) for fold in range(one["folds"])]
         method, plan = self.methods[one["method"]], replace(self.plan, rho=one["rho"])
         errors: list[float] = []
@@ -314,6 +332,8 @@ class CompletionRuns:
             except RmoptError:
                 # A step size that diverges on some fold is out.
                 errors.append(float("inf"))
+        if not isinstance(method.estimator, Gossip):
+            return {"parameters": method.grid[int(np.argmin(errors))]}
         best = [one for one, error in zip(method.grid, errors, strict=True) if error <= 1.01 * min(errors)]
         # Of plans that end alike, the one that begins fastest.
         return {"parameters": max(best, key=itemgetter("step_size", "decay"))}
@@ -321,9 +341,10 @@ class CompletionRuns:
     def _trained(self, one: Settings, shares: Shares) -> Cell:
         """Train a model, and return what is measured of it; with the first seed also its trace."""
         method, n, plan = self.methods[one["method"]], one["agents"], replace(self.plan, rho=one["rho"])
-        manifold, edges = Grassmann(shares.tasks.n_rows, one["rank"]), as_graph(plan.graph, n).edges
+        edges = as_graph(plan.graph, n).edges
 
         def gap(points: Parts) -> float:
+            manifold = Grassmann(shares.tasks.n_rows, one["rank"])
             bases = [np.linalg.qr(point)[0] for point in points]
             return float(np.mean([manifold.dist(bases[i], bases[j]) for i, j in edges]))
 
@@ -332,7 +353,9 @@ class CompletionRuns:
         steps = max(1.0, plan.n_epochs * len(edges))
         # Dense at the start.
         at = sorted({round(step) for step in np.geomspace(max(1.0, steps / 200), steps, MEASURED)})
-        recorder = Recorder(metrics, at=at, progress=self.run.progress, description=method.label)
+        # Several bars at a time would be drawn over one another.
+        alone = self.run.progress and self.comparison.n_jobs == 1
+        recorder = Recorder(metrics, at=at, progress=alone, description=method.label)
         stem = "-".join(str(one[key]) for key in ("method", "agents", "rank", "rho", "seed"))
         saved = self.run.path(f"checkpoint-{''.join(c if c.isalnum() else '-' for c in stem)}.npz")
         trained = method.made(one["parameters"]).train(shares, plan, one, recorder, saved)
@@ -349,7 +372,7 @@ class CompletionRuns:
             "updates": trained.updates / n if trained.updates else None,
             "seconds": trained.seconds,
             # What "auto" and cross-validation came to.
-            "used": None if trained.rho is None else {"rho": trained.rho, **one["parameters"]},
+            "used": ({} if trained.rho is None else {"rho": trained.rho}) | one["parameters"] or None,
             "kilobytes_sent": trained.bytes / 1e3 or None,
             "trace": [[row["updates"] / n, row["train_mse"], row["gap"]] for row in recorder.rows],
         }

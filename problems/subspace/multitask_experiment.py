@@ -32,7 +32,7 @@ from problems.subspace.figure import draw_errors, draw_traces
 from problems.subspace.multitask_estimator import CENTRES, SCALES, AltMin, MultitaskSubspace
 from problems.subspace.training import VARIANTS, GossipPlan, gossip
 from rmopt.core import InvalidInputError, Parts
-from rmopt.core.arguments import integer, number, one_of
+from rmopt.core.arguments import integer, number, numbers, one_of
 from rmopt.core.identity import fingerprint
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import as_graph
@@ -150,7 +150,8 @@ def _table(
         model = kind.made(random_state=one["seed"], rank=one["rank"], **ours)
         begun = perf_counter()
         model.fit(bundle.X[~test], bundle.y[~test], bundle.task[~test])
-        predicted = np.asarray(model.predict(bundle.X[test], bundle.task[test]), dtype=float)
+        found = model.predict(bundle.X[test], bundle.task[test])
+        predicted = numbers("predict(X, tasks)", found, bundle.y[test].shape)
         seconds = perf_counter() - begun
         own = _by_agents(bundle, test, model) if hasattr(model, "agents_coef_") else []
         return _errors(bundle, test, predicted) | {

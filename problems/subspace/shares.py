@@ -19,6 +19,7 @@ from problems.subspace.cost import (
     shares_out,
 )
 from rmopt.core import InvalidInputError
+from rmopt.core.arguments import numbers
 from rmopt.core.streams import Stream, generator
 from rmopt.solvers import World
 
@@ -72,12 +73,7 @@ class Shares:
     def error(self, predict: Any, held_out: bool) -> float:
         """Return the mean squared error of a function of pairs on held-out or training entries."""
         pairs, values = self.pairs(held_out)
-        found = np.asarray(predict(pairs), dtype=float)
-        if found.shape != values.shape or not np.isfinite(found).all():
-            raise InvalidInputError(
-                f"predict(pairs) must return {len(values)} finite numbers, one for each pair; it returned "
-                f"{found.dtype} of shape {found.shape}."
-            )
+        found = numbers("predict(pairs)", predict(pairs), values.shape)
         return float(np.mean((self._clipped(found) - values) ** 2))
 
     def completed(self, basis: Array) -> Array:

@@ -118,7 +118,7 @@ class _Walk:
             yield from ("compiled", self.digest(thing.py_func), self.digest(options))
         elif isinstance(thing, types.CellType):
             yield self.digest(thing.cell_contents) if _is_filled(thing) else "empty"
-        elif kind is types.ModuleType and not _is_installed(thing.__name__):
+        elif kind is types.ModuleType and not is_installed(thing.__name__):
             # The user's own: its text, for what it does is what a run depends on.
             file = Path(getattr(thing, "__file__", None) or "")
             yield from ("module", file.read_bytes() if file.is_file() else thing.__name__)
@@ -185,7 +185,7 @@ class _Walk:
             yield self.digest(None if part is None else list(part))
 
     def _class(self, made: type) -> Iterator[Any]:
-        if _is_installed(made.__module__) and "<locals>" not in made.__qualname__:
+        if is_installed(made.__module__) and "<locals>" not in made.__qualname__:
             yield from ("class", *first_name(made.__module__, made.__qualname__))
             return
         yield from ("class", made.__name__, *map(self.digest, made.__bases__))
@@ -198,7 +198,7 @@ class _Walk:
     def _function(self, function: types.FunctionType) -> Iterator[Any]:
         """Yield code, defaults, what is enclosed, and the globals that the code names."""
         code, module = function.__code__, function.__module__
-        installed = _is_installed(module)
+        installed = is_installed(module)
         if installed:
             yield from first_name(module, function.__qualname__)
             if "<locals>" not in function.__qualname__:
@@ -219,7 +219,7 @@ class _Walk:
             if name in function.__globals__:
                 value = function.__globals__[name]
                 yield from (name, self.digest(value, f" ({name})"))
-                if isinstance(value, types.ModuleType) and not _is_installed(value.__name__):
+                if isinstance(value, types.ModuleType) and not is_installed(value.__name__):
                     for part in (part for part in names if part in vars(value)):
                         yield from (part, self.digest(vars(value)[part], f" ({name}.{part})"))
             elif not hasattr(builtins, name):
@@ -264,7 +264,7 @@ def _names_in(code: types.CodeType) -> set[str]:
 
 
 @functools.cache
-def _is_installed(module: str | None) -> bool:
+def is_installed(module: str | None) -> bool:
     """Return whether a module is of Python, of an installed package or of this one, and not of the user."""
     if module is None or module == "__main__":
         return False
