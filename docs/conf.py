@@ -27,6 +27,7 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "sphinxcontrib.bibtex",
+    "drawn",
     "error_messages",
     "growth",
     "house",
@@ -72,7 +73,7 @@ html_static_path = ["_static"]
 html_css_files = ["rmopt.css"]
 html_show_sourcelink = False
 # Pages without pages below them.
-html_sidebars = {"concepts": [], "benchmarks": []}
+html_sidebars = {"benchmarks": []}
 html_theme_options = {
     "navbar_persistent": [],
     "navbar_end": ["search-button", "theme-switcher"],

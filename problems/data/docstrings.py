@@ -6,8 +6,8 @@ import ast
 import importlib.util
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -68,7 +68,10 @@ def scipy_documents() -> list[Document]:
     return [one for one in found.values() if counts[one.subpackage] >= FEWEST]
 
 
-def _docstrings() -> Iterator[Document]:
+@cache
+def _docstrings() -> tuple[Document, ...]:
+    """Return every docstring that is long enough; to parse all of scipy takes seconds, once."""
+    found = []
     package = importlib.util.find_spec("scipy")
     (root,) = map(Path, (package and package.submodule_search_locations) or ())
     for file in sorted(root.rglob("*.py")):
@@ -79,7 +82,9 @@ def _docstrings() -> Iterator[Document]:
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
                 text = ast.get_docstring(node) or ""
                 if len(text.split()) >= SHORTEST:
-                    yield Document(f"scipy.{subpackage}.{node.name}", subpackage, text, _parameters(node))
+                    name = f"scipy.{subpackage}.{node.name}"
+                    found.append(Document(name, subpackage, text, _parameters(node)))
+    return tuple(found)
 
 
 def _parameters(node: ast.FunctionDef | ast.ClassDef) -> tuple[str, ...]:
@@ -126,4 +131,6 @@ def scipy_parameters() -> MultilabelBundle:
     kept, texts = np.flatnonzero(Y.any(axis=1)), list(documents)
     X = _word_counts([texts[number] for number in kept])
     test = np.random.default_rng(SPLIT_SEED).random(len(kept)) < TEST_FRACTION
-    return MultilabelBundle("scipy-parameters", f"scipy {version('scipy')}", X, csr_array(Y[kept]), test)
+    return MultilabelBundle(
+        "scipy-parameters", f"scipy {version('scipy')}", X, csr_array(Y[kept]), test, label_names=tuple(names)
+    )
