@@ -93,6 +93,12 @@ PARTS: dict[str, Part] = {
             },
         ),
         Part(
+            problems.similarity.ContrastiveSimilarity,
+            {"rank": 2, "n_epochs": 2, "random_state": 0},
+            _SAMPLES,
+            {"transform": (X,), "similarity": (X, X), "score": (X, LABELS)},
+        ),
+        Part(
             problems.ranking.LoretaLabelRanker,
             {"rank": 2, "n_epochs": 2, "random_state": 0},
             {"X": X, "Y": TABLE},

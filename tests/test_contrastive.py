@@ -123,7 +123,7 @@ def test_resumed_to_the_same_bits_and_divergence_is_said(documents: Any, tmp_pat
     assert np.isfinite(solver.run(problem, 1e200 * start, random_state=5).point).all()
     with pytest.raises(DivergedError):
         AdaGrad(1e308, max_iter=24, sampler=DocumentEpochs(40, 8)).run(
-            problem, 1e308 * start / abs(start).max()
+            problem, 1e308 * (start / abs(start).max())
         )
 
 

@@ -58,6 +58,7 @@ def recipes() -> dict[str, tuple[dict[str, Any], tuple[Any, ...]]]:
     tasks = np.arange(ROWS) % 12
     seed = {"random_state": 0}
     return {
+        "ContrastiveSimilarity": ({"rank": 8, "n_epochs": 3, **seed}, (X, y)),
         "LoretaSimilarity": ({"rank": 8, "max_iter": 2000, **seed}, (X, y)),
         "CometMetric": ({"n_epochs": 1.0, **seed}, (X, y)),
         "BoostMetric": ({"max_iter": 5, **seed}, (X, y)),

@@ -92,7 +92,7 @@ def cells(folder: Path) -> tuple[Path, Callable[[], Any]]:
     path = folder / "cells.jsonl"
     kept = Cells(path, resume=False)
     for number in range(4):
-        kept.get({"number": number}, lambda number=number: {"map": number / 3})
+        kept.keep({"number": number}, {"map": number / 3})
     content = path.read_bytes()
 
     def read() -> Any:
@@ -358,7 +358,7 @@ def test_damaged_cells_are_named_once(tmp_path: Path, line: bytes, words: str) -
     assert str(refused.value).count("choose another folder") == 0
     # Version 0.1 wrote no check.
     path.write_bytes(b'{"settings": {"a": 1}, "result": {"map": 2}}\n')
-    assert Cells(path, resume=True).get({"a": 1}, dict) == {"map": 2}
+    assert Cells(path, resume=True).known({"a": 1}) == {"map": 2}
 
 
 @pytest.mark.parametrize("value", [-5, 6, 10**9])

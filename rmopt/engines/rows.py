@@ -54,7 +54,7 @@ class RowAdaGrad(Engine):
             if gradient.any():
                 of_rows = squares[rows] + gradient * gradient
                 squares[rows] = of_rows
-                matrix[rows] -= eta * gradient / np.sqrt(of_rows)
+                matrix[rows] -= eta * (gradient / np.sqrt(of_rows))
                 updates += 1
         return replace(state, steps=state.steps + len(schedule), updates=updates)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -66,11 +66,6 @@ class Stiefel(ArrayManifold):
     default_retraction: Retraction = Polar()
     retractions = FRAME_RETRACTIONS
 
-    def __new__(cls, *sizes: Any, metric: str = "euclidean", **options: Any) -> Self:
-        """Make one of the class whose methods are those of the metric."""
-        kind: Any = CanonicalStiefel if cls is Stiefel and metric == "canonical" else cls
-        return super().__new__(kind)
-
     def __init__(
         self,
         n: int,
@@ -80,6 +75,9 @@ class Stiefel(ArrayManifold):
         *,
         metric: str = "euclidean",
     ) -> None:
+        if type(self) is Stiefel and metric == "canonical":
+            # The methods of each metric are those of a class.
+            self.__class__ = CanonicalStiefel
         self.n, self.p, self.k = integer("n", n, 1), integer("p", p, 1), integer("k", k, 1)
         self.shape = (n, p) if k == 1 else (k, n, p)
         if one_of("metric", metric, ("euclidean", "canonical")) == "canonical" != self.metric:
