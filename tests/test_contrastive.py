@@ -121,9 +121,10 @@ def test_resumed_to_the_same_bits_and_divergence_is_said(documents: Any, tmp_pat
     assert np.array_equal(solver.run(problem, start, random_state=5, checkpoint=saved).point, whole)
     # Cosines know no scale; steps that leave the finite numbers are told.
     assert np.isfinite(solver.run(problem, 1e200 * start, random_state=5).point).all()
+    engine = solver.engine(problem)
     with pytest.raises(DivergedError):
-        AdaGrad(1e308, max_iter=24, sampler=DocumentEpochs(40, 8)).run(
-            problem, 1e308 * (start / abs(start).max())
+        engine.advance(
+            engine.load(np.full((60, 4), np.inf)), batch(np.random.default_rng(1), 8)[None], np.ones(1)
         )
 
 
