@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from importlib.metadata import EntryPoint, EntryPoints
+from importlib.metadata import EntryPoint, EntryPoints, version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,8 +32,11 @@ from problems.coembedding.tagging_experiment import tagging
 from problems.comparison import Comparison, Difference
 from problems.data import ClassBundle, MultilabelBundle, Ratings, TagBundle, TaskBundle, load
 from problems.methods import chosen_methods
+from problems.metric import methods as metric_methods
 from problems.metric.experiment import metric
+from problems.ranking import methods as ranking_methods
 from problems.ranking.experiment import ranking
+from problems.similarity import methods as similarity_methods
 from problems.similarity.experiment import similarity
 from problems.similarity.methods import METHODS
 from problems.subspace.experiment import completion
@@ -560,3 +566,51 @@ def test_a_comparison_refuses_what_it_cannot_do(tmp_path: Path) -> None:
         Comparison(run, None).cell({"method": "mine", "seed": 2}, fails)
     with pytest.raises(DivergedError, match="gone"):
         Comparison(run, None).cell({"method": "mine", "seed": 0}, fails)
+
+
+PAGE = (Path(__file__).parents[1] / "docs" / "your_method.md").read_text(encoding="utf-8")
+
+
+def test_the_page_says_what_each_experiment_asks() -> None:
+    asked = {name: ("predict",) for name in EXPERIMENTS} | {
+        "similarity": similarity_methods.MEASURED_BY, "ranking": ranking_methods.MEASURED_BY,
+        "metric": metric_methods.MEASURED_BY,
+    }  # fmt: skip
+    said = dict(re.findall(r"^\| `(\w+)` \| `fit\([^|]*\| ([^|]*) \|$", PAGE, flags=re.MULTILINE))
+    assert said.keys() == asked.keys() == EXPERIMENTS.keys()
+    for name, words in asked.items():
+        # `scores` is how the experiment's own methods give them, block by block.
+        assert set(re.findall(r"`(\w+)\(", said[name])) - {"transform"} == set(words) - {
+            "scores",
+            "transform",
+        }, name
+
+
+def test_the_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rmopt_run: Command, data: Path
+) -> None:
+    """The file and the command of the page, on small data, give the rows and the kinds of claims of its table."""
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(re.findall(r"```python\n(from .*?)```", PAGE, flags=re.DOTALL)[0])
+    name, *words = re.findall(r"```sh\nrmopt run (.*?)\n```", PAGE)[0].split()
+    quick = ("--data", str(data / "classes.npz"), "--select", "none", "--seeds", "2", "--triplets", "300")
+    said = rmopt_run(name, *words, *quick, "--rank", "4", "--out", "here").stdout
+    table = re.findall(r"```text\n(.*?)\n\n", PAGE, flags=re.DOTALL)[0]
+    methods = [re.split(r"\s{2,}", line)[0] for line in table.splitlines()[2:]]
+    assert methods == [row["method"] for row in json.loads(Path("here/result.json").read_text())["rows"]]
+    assert "LORETA is above SVMScores" in " ".join(said.split())
+
+
+@pytest.mark.slow
+def test_the_pages_example_with_dask_runs(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason='needs pip install "dask[distributed]"')
+    blocks = re.findall(r"```python\n(from .*?)```", PAGE, flags=re.DOTALL)
+    for name, block in zip(("mine.py", "run.py"), blocks, strict=True):
+        (tmp_path / name).write_text(block, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "run.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    printed = {line.split()[0]: f"{float(line.split()[1]):.4f}" for line in done.stdout.splitlines()[-3:]}
+    # The numbers of the page's table, which threads have made, where scipy's texts are those.
+    table = dict(re.findall(r"^(cosine|LORETA-1|SVMScores) +([\d.]+) ", PAGE, flags=re.MULTILINE))
+    assert printed == table if f"scipy {version('scipy')}" in PAGE else printed.keys() == table.keys()
