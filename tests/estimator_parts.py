@@ -93,10 +93,27 @@ PARTS: dict[str, Part] = {
             },
         ),
         Part(
+            problems.similarity.ContrastiveSimilarity,
+            {"rank": 2, "n_epochs": 2, "random_state": 0},
+            _SAMPLES,
+            {"transform": (X,), "similarity": (X, X), "score": (X, LABELS)},
+        ),
+        Part(
             problems.ranking.LoretaLabelRanker,
             {"rank": 2, "n_epochs": 2, "random_state": 0},
             {"X": X, "Y": TABLE},
             {"decision_function": (X,), "predict": (X,), "score": (X, TABLE), "partial_fit": (X, TABLE)},
+        ),
+        Part(
+            problems.ranking.LowRankLogisticRegression,
+            {"rank": 2, "n_epochs": 2, "random_state": 0},
+            {"X": X, "Y": TABLE},
+            {
+                "decision_function": (X,),
+                "predict_proba": (X,),
+                "predict": (X,),
+                "score": (X, TABLE),
+            },
         ),
         Part(problems.metric.CometMetric, {"n_epochs": 2, "random_state": 0}, _SAMPLES, _METRIC),
         Part(problems.metric.EuclideanMetric, {}, _SAMPLES, _METRIC),

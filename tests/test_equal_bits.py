@@ -59,12 +59,14 @@ def recipes() -> dict[str, tuple[dict[str, Any], tuple[Any, ...]]]:
     seed = {"random_state": 0}
     return {
         "LoretaSimilarity": ({"rank": 8, "max_iter": 2000, **seed}, (X, y)),
+        "ContrastiveSimilarity": ({"rank": 8, "n_epochs": 2, **seed}, (X, y)),
         "CometMetric": ({"n_epochs": 1.0, **seed}, (X, y)),
         "BoostMetric": ({"max_iter": 5, **seed}, (X, y)),
         "HdslMetric": ({"max_iter": 50, **seed}, (X, y)),
         "LegoMetric": ({"n_triplets": 500, **seed}, (X, y)),
         "EuclideanMetric": ({}, (X, y)),
         "LoretaLabelRanker": ({"rank": 8, "max_iter": 1, **seed}, (X, labels)),
+        "LowRankLogisticRegression": ({"rank": 8, "n_epochs": 2, **seed}, (X, labels)),
         "RTRMC": ({"rank": 4, "max_iter": 3, "bias": True, **seed}, (ratings,)),
         "RCGMC": ({"rank": 4, "max_iter": 3, **seed}, (ratings,)),
         "GossipMatrixCompletion": ({"rank": 4, "n_epochs": 3.0, **seed}, (ratings,)),
