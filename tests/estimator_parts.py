@@ -104,6 +104,17 @@ PARTS: dict[str, Part] = {
             {"X": X, "Y": TABLE},
             {"decision_function": (X,), "predict": (X,), "score": (X, TABLE), "partial_fit": (X, TABLE)},
         ),
+        Part(
+            problems.ranking.LowRankLogisticRegression,
+            {"rank": 2, "n_epochs": 2, "random_state": 0},
+            {"X": X, "Y": TABLE},
+            {
+                "decision_function": (X,),
+                "predict_proba": (X,),
+                "predict": (X,),
+                "score": (X, TABLE),
+            },
+        ),
         Part(problems.metric.CometMetric, {"n_epochs": 2, "random_state": 0}, _SAMPLES, _METRIC),
         Part(problems.metric.EuclideanMetric, {}, _SAMPLES, _METRIC),
         Part(problems.metric.LegoMetric, {"n_triplets": 30, "random_state": 0}, _SAMPLES, _METRIC),

@@ -10,6 +10,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import average_precision_score, label_ranking_average_precision_score
 from tabled import each_row
 
@@ -83,18 +85,76 @@ def test_ranks_at_equal_memory_and_their_resumption(tmp_path: Path, rmopt_run: C
 
 
 def test_ranking_and_its_resumption(tmp_path: Path, rmopt_run: Command) -> None:
-    options = (*RANKING, "--inits", "zero,identity,gaussian", "--out", str(tmp_path))
+    names = (
+        "frequency",
+        "low-rank-logistic",
+        "loreta",
+        "loreta-warp",
+        "pa",
+        "matrix-perceptron",
+        "group-perceptron",
+    )
+    options = (
+        *RANKING,
+        "--methods",
+        ",".join(names),
+        "--inits",
+        "zero,identity,gaussian",
+        "--out",
+        str(tmp_path),
+    )
     done = rmopt_run(*options)
     assert max(len(line) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["rows"][0]["method"] == "label frequency"
-    # Three methods with three starts at two ranks, two of full rank, and the frequency.
-    assert len(result["rows"]) == 21
+    # Three methods with three starts at two ranks, one without starts, two of full rank, and the frequency.
+    assert len(result["rows"]) == 23
+    found = {row["method"]: row for row in result["rows"]}["low-rank logistic"]
+    assert 0.5 < found["precision_at_5"] < found["precision_at_3"] < found["precision_at_1"] < 1.0
+    assert 0.5 < found["psp_at_1"] < 1.0
+    assert 0.5 < found["ndcg_at_5"] < 1.0
     # Above each of four, and which start is the best at the lowest and at the highest rank.
     assert len(result["claims"]) == 6
     assert (tmp_path / "ranking.png").read_bytes().startswith(b"\x89PNG")
     again = rmopt_run(*options, "--resume", "--json")
     assert json.loads(again.stdout)["rows"] == result["rows"]
+
+
+def test_baselines_of_ranking_are_scikit_learns_and_tools_may_be_missing(
+    tmp_path: Path, rmopt_run: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("problems.ranking.experiment.find_spec", lambda name: None)
+    names = ("--methods", "ridge,one-vs-rest,omikuji,napkinxc", "--seeds", "0", "--out", str(tmp_path))
+    done = rmopt_run(*RANKING, *names)
+    assert "napkinxc is not installed" in " ".join(done.stdout.split())
+    ridge, separate = json.loads((tmp_path / "result.json").read_text())["rows"]
+    part = load("digits-labels").scaled()
+    X, Y = part.X, part.Y.toarray()
+    peers = (
+        Ridge(1.0, fit_intercept=False)
+        .fit(X[part.train], Y[part.train] - Y[part.train].mean(axis=0))
+        .predict(X)
+        + Y[part.train].mean(axis=0),
+        np.column_stack(
+            [
+                LogisticRegression(C=10.0, solver="liblinear").fit(X[part.train], one).decision_function(X)
+                for one in Y[part.train].T
+            ]
+        ),
+    )
+    for row, scores in zip((ridge, separate), peers, strict=True):
+        expected = label_ranking_average_precision_score(Y[part.test], scores[part.test])
+        assert row["map"] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("package", ["omikuji", "napkinxc"])
+def test_tools_for_many_labels_rank_them(package: str) -> None:
+    pytest.importorskip(package, reason="needs the extra [bench].")
+    part = load("digits-labels").scaled()
+    X, Y = sp.csr_array(part.X), part.Y
+    model = RANKING_METHODS[package].made().fit(X[part.train], Y[part.train])
+    scores = model.decision_function(X[part.test])
+    assert label_ranking_average_precision_score(Y[part.test].toarray(), scores) > 0.9
 
 
 def test_ranking_selects_step_sizes(tmp_path: Path, rmopt_run: Command) -> None:

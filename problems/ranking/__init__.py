@@ -1,18 +1,32 @@
-"""Label ranking: LORETA-1 on the multilabel hinge, WARP sampling, and rivals (Shalit et al. 2012, §7.2)."""
+"""Label ranking: LORETA-1 and its rivals (Shalit et al. 2012, §7.2), and logistic regression of low rank."""
 
 # Adds the compiled engine to those that solvers try.
 import problems.ranking.engine  # noqa: F401
+from problems.ranking.classifier import LowRankLogisticRegression
 from problems.ranking.cost import LabelRanking, WarpRanking
 from problems.ranking.estimator import LoretaLabelRanker
-from problems.ranking.measures import mean_average_precision
+from problems.ranking.logistic import LogisticLabels
+from problems.ranking.measures import (
+    mean_average_precision,
+    ndcg_at,
+    precision_at,
+    propensities,
+    propensity_scored_precision_at,
+)
 from problems.ranking.rivals import GroupPerceptron, MatrixPerceptron, PassiveAggressive
 
 __all__ = [
     "GroupPerceptron",
     "LabelRanking",
+    "LogisticLabels",
     "LoretaLabelRanker",
+    "LowRankLogisticRegression",
     "MatrixPerceptron",
     "PassiveAggressive",
     "WarpRanking",
     "mean_average_precision",
+    "ndcg_at",
+    "precision_at",
+    "propensities",
+    "propensity_scored_precision_at",
 ]

@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 from problems.door import admit, begin, count, finite, natural_step_size, seen
 from problems.loreta import Loreta, SavedMatrix, loreta_solver
 from problems.ranking.cost import indicators, label_scores
-from problems.ranking.measures import mean_average_precision
+from problems.ranking.measures import best_labels, mean_average_precision
 from problems.ranking.training import INITS, SAMPLINGS, epochs, ranking_cost, starting_point
 from rmopt.core import InvalidInputError, Problem, PSDPoint, StorageError
 from rmopt.core.arguments import bounded, integer, one_of, optional
@@ -63,9 +63,9 @@ class LoretaLabelRanker(Loreta):
     Parameters
     ----------
     rank : int or None
-        The rank of W; None: 50, or half the number of labels or features where that is smaller (at least 1).
+        The rank of W; None: 100, or two thirds of the number of labels or features where that is smaller, at least 1.
     step_size : float, StepSize, callable or None
-        The step size, or a rule of them (`rmopt.solvers`). None: 0.1 over the mean of ‖x‖².
+        The step size, or a rule of them (`rmopt.solvers`). None: 0.03 over the mean of ‖x‖².
     retraction : {"second-order", "metric-projection", "orthographic"} or Retraction
         How a step stays on the manifold.
     engine : {"auto", "compiled", "reference"}
@@ -107,7 +107,7 @@ class LoretaLabelRanker(Loreta):
     rank: Annotated[int | None, optional(integer, 1)] = None
     _: KW_ONLY
     init: Annotated[str, bounded(one_of, INITS)] = "zero"
-    n_epochs: Annotated[int, count] = 10
+    n_epochs: Annotated[int, count] = 30
     sampling: Annotated[str, bounded(one_of, SAMPLINGS)] = "warp"
     top_k: Annotated[int | None, optional(integer, 1)] = None
 
@@ -156,7 +156,7 @@ class LoretaLabelRanker(Loreta):
     def predict(self, X: Any) -> Array:
         """Return indicators of the `top_k_` best-scored labels of each row, shape (n_samples, n_labels)."""
         scores = self.decision_function(X)
-        order = np.argsort(-scores, axis=1, kind="stable")[:, : self.top_k_]
+        order = best_labels(scores, self.top_k_)
         chosen = np.zeros(scores.shape, dtype=int)
         np.put_along_axis(chosen, order, 1, axis=1)
         return chosen
@@ -183,10 +183,10 @@ class LoretaLabelRanker(Loreta):
         if n_labels != known:
             raise InvalidInputError(f"Y has {n_labels} labels, and the model was fitted with {known}.")
         optional(integer, 1, n_labels)("top_k", self.top_k)
-        rank = max(1, min(50, n_labels // 2, n // 2)) if self.rank is None else int(self.rank)
+        rank = max(1, min(100, 2 * n_labels // 3, 2 * n // 3)) if self.rank is None else int(self.rank)
         manifold = FixedRankEmbedded(n_labels, n, rank)
         cost = ranking_cost(X, truth, self.sampling)
-        step_size = natural_step_size(cost.X, 0.1, 1) if self.step_size is None else self.step_size
+        step_size = natural_step_size(cost.X, 0.03, 1) if self.step_size is None else self.step_size
         steps = int(n_epochs) * cost.n_terms
         solver = loreta_solver(step_size, steps, epochs(cost), retraction=self.retraction, engine=self.engine)
         first_size = float(solver.step_size(np.zeros(1, dtype=np.int64))[0])

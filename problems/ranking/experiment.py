@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from operator import itemgetter
 from typing import Annotated, Any
 
@@ -30,7 +31,13 @@ from problems.options import (
 )
 from problems.ranking.claims import ranking_claims
 from problems.ranking.figure import draw_ranking
-from problems.ranking.measures import mean_average_precision, precision_at_1
+from problems.ranking.measures import (
+    mean_average_precision,
+    ndcg_at,
+    precision_at,
+    propensities,
+    propensity_scored_precision_at,
+)
 from problems.ranking.methods import MEASURED_BY, METHODS, LabelLearner, scores_of
 from problems.ranking.training import INITS
 from rmopt.core import DivergedError
@@ -41,6 +48,7 @@ from rmopt.solvers import Recorder
 
 Option = typer.Option
 
+MEASURES = ("precision_at_1", "precision_at_3", "precision_at_5", "ndcg_at_5", "psp_at_1")
 # Enough test rows for a curve against time; the table measures all.
 CURVE_ROWS = 500
 
@@ -70,6 +78,13 @@ def ranking(
     """
     widths = whole_numbers(rank, "--rank")
     chosen = chosen_methods(METHODS, methods, method, "ranking", MEASURED_BY)
+    for name, one in list(chosen.items()):
+        package = getattr(one.estimator, "package", None)
+        if package is not None and find_spec(package) is None:
+            run.say(
+                f"{one.label} is left out: {package} is not installed (python -m pip install 'rmopt[bench]')"
+            )
+            del chosen[name]
     starts = list(chosen_from({name: name for name in INITS}, inits, "--inits"))
     check_options(locals(), epochs=1, seeds=0, folds=2)
     bundle = load(data, data_home, MultilabelBundle)
@@ -133,10 +148,12 @@ def ranking(
         },
         rows=[
             {"method": labels[name], "init": init or None, "rank": width or None}
-            | averaged(found, map="map_sem", precision_at_1=None)
+            | averaged(found, map="map_sem", **dict.fromkeys(MEASURES))
             for (name, init, width), found in results.items()
         ],
-        headings={"map_sem": "± s.e.m.", "precision_at_1": "P@1", "train_seconds": "train s"},
+        headings={
+            "map_sem": "± s.e.m.", "ndcg_at_5": "nDCG@5", "psp_at_1": "PSP@1", "train_seconds": "train s",
+        },
         claims=ranking_claims(results, labels),
     )  # fmt: skip
 
@@ -159,11 +176,15 @@ def _trained(part: MultilabelBundle, model: Any, seed: int) -> Cell:
     try:
         training = trained(model, part.X[part.train], part.Y[part.train], **ours)
     except DivergedError:
-        return {"map": None, "precision_at_1": None, "seconds": None, "curve": []}
+        return dict.fromkeys(("map", *MEASURES, "seconds")) | {"curve": []}
     scores = scores_of(model, X)
-    return {
+    ks = [k for k in (1, 3, 5) if k <= Y.shape[1]]
+    rare = propensity_scored_precision_at(scores, Y, propensities(part.Y[part.train]), ks[:1])
+    return dict.fromkeys(MEASURES) | {
         "map": mean_average_precision(scores, Y),
-        "precision_at_1": precision_at_1(scores, Y),
+        **{f"precision_at_{k}": value for k, value in precision_at(scores, Y, ks).items()},
+        **{f"ndcg_at_{k}": value for k, value in ndcg_at(scores, Y, ks[2:]).items()},
+        "psp_at_1": rare[1],
         "seconds": training.seconds,
         "curve": [[row["seconds"], row["map"]] for row in training.history if row["step"] > 0],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from problems.kernels import average_precision
 from problems.ranking.cost import indicators
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import array
+from rmopt.core.arguments import array, integer, numbers, sequence
 
 Array = np.ndarray
 
@@ -38,13 +39,129 @@ def mean_average_precision(scores: Array, Y: Any) -> float:
     return float(np.mean([average_precision(*pair) for pair in zip(ranked, relevant, strict=True)]))
 
 
-def precision_at_1(scores: Array, Y: Any) -> float:
-    """Return the share of rows (those with true labels and with wrong ones) whose best-scored label is true."""
-    truth, scores = _rankable(scores, Y)
-    return float(truth[np.arange(len(truth)), scores.argmax(axis=1)].mean())
+def best_labels(scores: Array, k: int) -> Array:
+    """Return the numbers of the k best-scored labels of each row, best first; equal ones in the order of columns."""
+    return np.argsort(-scores, axis=1, kind="stable")[:, :k]
+
+
+def precision_at(scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5)) -> dict[int, float]:
+    """Return for each k the mean share, over all rows, of true labels among the k best-scored ones.
+
+    Rows without true labels count, as in the extreme classification repository; of equal scores those of the first
+    columns are taken.
+
+    Parameters
+    ----------
+    scores : array, shape (N, L)
+    Y : array or sparse matrix, shape (N, L)
+        What is not zero is a true label.
+    ks : sequence of int
+        From 1 to L.
+
+    Raises
+    ------
+    InvalidInputError
+        For shapes that do not belong together, a k out of range, or a score that is not finite.
+
+    Examples
+    --------
+    >>> precision_at(np.array([[3.0, 2.0, 1.0]]), [[1, 0, 1]], (1, 2))
+    {1: 1.0, 2: 0.5}
+    """
+    hits, _ = _hits(scores, Y, ks)
+    return {k: float(hits[:, :k].mean()) for k in ks}
+
+
+def ndcg_at(scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5)) -> dict[int, float]:
+    """Return for each k the mean normalised discounted cumulative gain of the k best-scored labels.
+
+    A true label at position r gains 1 / log2(r + 1); the sum is divided by that of the best order. Rows without true
+    labels count as 0. It is `sklearn.metrics.ndcg_score` where no scores are equal.
+
+    Parameters
+    ----------
+    scores, Y, ks
+        See `precision_at`.
+    """
+    hits, truth = _hits(scores, Y, ks)
+    gains = 1.0 / np.log2(np.arange(2, hits.shape[1] + 2))
+    counts = np.minimum(truth.sum(axis=1), hits.shape[1])
+    best = np.concatenate([[0.0], np.cumsum(gains)])
+    found = {}
+    for k in ks:
+        ideal = best[np.minimum(counts, k)]
+        found[k] = float(np.mean(hits[:, :k] @ gains[:k] / np.where(ideal > 0.0, ideal, 1.0)))
+    return found
+
+
+def propensities(Y: Any, a: float = 0.55, b: float = 1.5) -> Array:
+    """Return how probable it is that a true label was written down, by how often it was, shape (L,).
+
+    With N rows and a label that N_l of them have, 1 / (1 + C exp(-a log(N_l + b))) with C = (log N - 1)(b + 1)^a.
+
+    Parameters
+    ----------
+    Y : array or sparse matrix, shape (N, L)
+        True labels of the training rows.
+    a, b : float
+        Properties of the data; 0.55 and 1.5 are those of most sets of the extreme classification repository.
+
+    References
+    ----------
+    Jain, Prabhu and Varma, Extreme multi-label loss functions for recommendation, tagging, ranking & other missing
+    label applications, KDD (2016).
+    """
+    table = indicators(Y, Y.shape[0] if hasattr(Y, "shape") else len(Y))
+    counts = np.asarray(table.sum(axis=0)).ravel()
+    factor = (np.log(table.shape[0]) - 1.0) * (b + 1.0) ** a
+    return np.asarray(1.0 / (1.0 + factor * (counts + b) ** -a))
+
+
+def propensity_scored_precision_at(
+    scores: Array, Y: Any, propensities: Array, ks: Sequence[int] = (1, 3, 5)
+) -> dict[int, float]:
+    """Return for each k the precision where rare labels weigh more, as a share of the best that is possible.
+
+    A true label among the k best-scored ones counts as one over its propensity (Jain, Prabhu and Varma 2016).
+
+    Parameters
+    ----------
+    scores, Y, ks
+        See `precision_at`.
+    propensities : array, shape (L,)
+        See `propensities`.
+
+    Raises
+    ------
+    InvalidInputError
+        As `precision_at`, and when no row has a true label.
+    """
+    hits, truth = _hits(scores, Y, ks)
+    if not truth.any():
+        raise InvalidInputError("no row of Y has a true label; nothing can be found.")
+    weights = 1.0 / numbers("propensities", propensities, (truth.shape[1],))
+    found = hits * weights[best_labels(np.asarray(scores), hits.shape[1])]
+    best = -np.sort(truth * -weights, axis=1)
+    return {k: float(found[:, :k].sum() / best[:, :k].sum()) for k in ks}
+
+
+def _hits(scores: Array, Y: Any, ks: Sequence[int]) -> tuple[Array, Array]:
+    """Return whether the best-scored labels of each row are true, as many as are asked for, and what is true."""
+    truth, scores = _checked(scores, Y)
+    most = max(integer("each of ks", k, 1, truth.shape[1]) for k in sequence("ks", ks))
+    return np.take_along_axis(truth, best_labels(scores, most), axis=1), truth
 
 
 def _rankable(scores: Array, Y: Any) -> tuple[Array, Array]:
+    truth, scores = _checked(scores, Y)
+    count = truth.sum(axis=1)
+    rows = (count > 0) & (count < truth.shape[1])
+    if not rows.any():
+        raise InvalidInputError("no row of Y has both true and wrong labels; nothing can be ranked.")
+    return truth[rows], scores[rows]
+
+
+def _checked(scores: Array, Y: Any) -> tuple[Array, Array]:
     scores = array("scores", scores)
     if scores.ndim != 2 or scores.dtype.kind not in "biuf":
         raise InvalidInputError(
@@ -55,8 +172,4 @@ def _rankable(scores: Array, Y: Any) -> tuple[Array, Array]:
         raise InvalidInputError(f"scores and Y must have one shape, got {scores.shape} and {truth.shape}.")
     if not np.isfinite(scores).all():
         raise InvalidInputError("scores hold NaN or infinite values; the model overflowed.")
-    count = truth.sum(axis=1)
-    rows = (count > 0) & (count < truth.shape[1])
-    if not rows.any():
-        raise InvalidInputError("no row of Y has both true and wrong labels; nothing can be ranked.")
-    return truth[rows], scores[rows]
+    return truth, scores

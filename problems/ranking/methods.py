@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
 
 from problems.comparison import Learner, crossed
 from problems.loreta import loreta_solver
 from problems.methods import Method
+from problems.ranking.baselines import LabelFrequency, NapkinTrees, OmikujiTrees, RidgeScores
+from problems.ranking.classifier import LowRankLogisticRegression
 from problems.ranking.estimator import LabelScores
 from problems.ranking.rivals import GroupPerceptron, MatrixPerceptron, PassiveAggressive
 from problems.ranking.training import epochs, ranking_cost, starting_point
@@ -62,17 +65,6 @@ class LabelLearner(Learner):
         return LabelScores(self.point_ if point is None else point)(X)
 
 
-class LabelFrequency(BaseEstimator):
-    """One order for all rows: labels by how often they are true."""
-
-    def fit(self, X: Any, Y: Any) -> Self:
-        self.frequency_ = np.asarray(Y.sum(axis=0), dtype=float).ravel()
-        return self
-
-    def decision_function(self, X: Any) -> Array:
-        return np.tile(self.frequency_, (X.shape[0], 1))
-
-
 # What a method of label ranking must have one of, beside `fit`; the first that it has is used.
 MEASURED_BY = ("decision_function", "predict_proba")
 
@@ -98,6 +90,15 @@ POWERS = crossed(step_size=(0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0))
 
 METHODS: dict[str, Method] = {
     "frequency": Method("label frequency", LabelFrequency()),
+    "ridge": Method("ridge", RidgeScores(), crossed(alpha=(0.1, 0.3, 1.0, 3.0, 10.0))),
+    "one-vs-rest": Method(
+        "one-vs-rest logistic",
+        OneVsRestClassifier(LogisticRegression(C=10.0, solver="liblinear")),
+        crossed(estimator__C=(1.0, 10.0, 100.0)),
+    ),
+    "omikuji": Method("omikuji", OmikujiTrees()),
+    "napkinxc": Method("napkinXC", NapkinTrees()),
+    "low-rank-logistic": Method("low-rank logistic", LowRankLogisticRegression()),
     "loreta": _method("LORETA-1"),
     "loreta-warp": _method("LORETA-1, WARP", sampling="warp"),
     "pa": _method("passive-aggressive", PassiveAggressive),

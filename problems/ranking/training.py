@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from problems.batches import SeededEpochs
 from problems.ranking.cost import LabelRanking, WarpRanking
 from rmopt.core import Factored, InvalidInputError, LowRankPoint
 from rmopt.core.arguments import one_of
@@ -23,17 +24,9 @@ def ranking_cost(X: Any, Y: Any, sampling: str) -> LabelRanking:
     return SAMPLINGS[one_of("sampling", sampling, SAMPLINGS)](X, Y)
 
 
-class WarpEpochs(ShuffledEpochs):
-    """Pairs (row, draw): rows once per epoch in a new random order, each with a seed for draws of `WarpRanking`."""
-
-    def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
-        rows = super().draw(rng, start, size)
-        return np.column_stack([rows, rng.integers(2**62, size=size)])
-
-
 def epochs(cost: LabelRanking) -> Sampler:
     """Return the sampler that shows every row once per epoch."""
-    return (WarpEpochs if isinstance(cost, WarpRanking) else ShuffledEpochs)(cost.n_terms)
+    return (SeededEpochs if isinstance(cost, WarpRanking) else ShuffledEpochs)(cost.n_terms)
 
 
 def starting_point(

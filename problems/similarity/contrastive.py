@@ -7,28 +7,26 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
+from problems.batches import share_left_out, solver_of_batches
 from problems.door import Embedder, begin, file_path, kept_count, labelled, product, seedable, seen
 from problems.evaluation import bilinear_scores, evaluate_retrieval
-from problems.similarity.cost import ContrastiveSum, DocumentEpochs, unit_rows
+from problems.similarity.cost import ContrastiveSum, unit_rows
 from rmopt.core import Problem
 from rmopt.core.arguments import Checked, bounded, flag, integer, number, optional
 from rmopt.core.streams import Stream, generator
 from rmopt.manifolds import Euclidean
-from rmopt.solvers import AdaGrad, Checkpoint, Cosine, Recorder
+from rmopt.solvers import Checkpoint, Recorder
 from rmopt.solvers.threads import one_blas_thread
 
 Array = np.ndarray
 
 # The length of the first embeddings decides how fast the first steps turn them.
 START = 0.03
-# Passes over the documents, and steps, that small and large collections need.
-LEAST_EPOCHS, LEAST_STEPS = 10, 500
-# The share of entries below which features are words, and that of the words that are left out.
-SPARSE, WORDS = 0.1, 0.3
+# Batches that small collections need.
+LEAST_STEPS = 500
 
 
 @dataclass(eq=False, repr=False)
@@ -114,13 +112,9 @@ class ContrastiveSimilarity(Checked, Embedder, BaseEstimator):
         X, y = labelled(self, X, y, ensure_min_samples=3)
         self.classes_, which = np.unique(y, return_inverse=True)
         shape = X.shape[1], int(self.rank)
-        dropout = self.dropout
-        if dropout is None:
-            dropout = WORDS * (
-                (X.nnz if issparse(X) else np.count_nonzero(X)) < SPARSE * X.shape[0] * X.shape[1]
-            )
+        dropout = share_left_out(X, self.dropout)
         start = START * generator(seed, Stream.START).standard_normal(shape)
-        solver = self.solver(X.shape[0])
+        solver = solver_of_batches(X.shape[0], self.batch_size, self.n_epochs, self.step_size, LEAST_STEPS)
         result = solver.run(
             Problem(Euclidean(*shape), ContrastiveSum(X, which, self.temperature, dropout)),
             start,
@@ -130,15 +124,6 @@ class ContrastiveSimilarity(Checked, Embedder, BaseEstimator):
         )
         self.components_, self.n_iter_ = result.point.T.copy(), result.steps
         return self
-
-    def solver(self, n_documents: int) -> AdaGrad:
-        """Return the solver for so many documents."""
-        size = min(int(self.batch_size), n_documents)
-        per_epoch = n_documents // size
-        epochs = self.n_epochs or max(LEAST_EPOCHS, -(-LEAST_STEPS // per_epoch))
-        steps = int(epochs) * per_epoch
-        rule, sampler = Cosine(float(self.step_size), steps), DocumentEpochs(n_documents, size)
-        return AdaGrad(rule, max_iter=steps, sampler=sampler)
 
     def transform(self, X: Any) -> Array:
         """Return the embeddings of documents, shape (n_samples, rank): of length 1, or 0 where no term is known."""

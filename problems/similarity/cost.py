@@ -10,17 +10,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from rmopt.core import FiniteSum, InvalidInputError
+from problems.batches import RowBatches, columns_that_occur
+from rmopt.core import InvalidInputError
 from rmopt.core.arguments import array, number
-from rmopt.costs.rows import as_rows
-from rmopt.solvers import ShuffledEpochs
 
 Array = np.ndarray
 
 
-class ContrastiveSum(FiniteSum):
+class ContrastiveSum(RowBatches):
     """The mean over the documents of a batch of their losses, each beside the others of the batch.
 
     A stream: a batch is contrasted within itself, so that there is no sum over all documents. A term is a document
@@ -38,24 +36,17 @@ class ContrastiveSum(FiniteSum):
         The share of the words of a document that are left out, anew in each batch; from 0 to below 1.
     """
 
-    point_type = np.ndarray
     remedy = "take Euclidean(n_features, rank)"
-    term_width = 2
     n_terms = None
 
     def __init__(self, rows: Any, y: Any, temperature: float = 0.3, dropout: float = 0.3) -> None:
-        self.rows, self.y = as_rows(rows, "rows"), array("y", y)
+        super().__init__(rows, dropout)
+        self.y = array("y", y)
         if self.y.shape != (self.rows.shape[0],):
             raise InvalidInputError(
                 f"y must have one class for each of {self.rows.shape[0]} rows, got {self.y.shape}."
             )
         self.temperature = number("temperature", temperature, above=0)
-        self.dropout = number("dropout", dropout, least=0, below=1)
-
-    @property
-    def term_ranges(self) -> list[tuple[int, int | None]]:
-        """Documents, and seeds."""
-        return [(0, self.rows.shape[0]), (0, None)]
 
     def value(self, point: Array) -> float:
         raise InvalidInputError("this cost is a stream of batches; `batch_value` gives the loss of one.")
@@ -65,7 +56,7 @@ class ContrastiveSum(FiniteSum):
 
     def batch_value(self, point: Array, terms: Array) -> float:
         """Return the mean loss of a batch."""
-        X, _, documents = self._batch(terms)
+        X, _, documents, _ = self.batch(terms)
         Z, _ = unit_rows(X @ point)
         scores, positive, weights = self._scores(Z, documents)
         top = scores.max(axis=1, keepdims=True)
@@ -73,10 +64,8 @@ class ContrastiveSum(FiniteSum):
         return float((weights * positive * np.where(positive, log_sums - scores, 0.0)).sum() / len(Z))
 
     def row_gradient(self, point: Array, terms: Array) -> tuple[Array, Array]:
-        X, rows, documents = self._batch(terms)
-        among = np.empty(X.shape[1], dtype=np.int32)
-        among[rows] = np.arange(len(rows), dtype=np.int32)
-        X = sp.csr_array((X.data, among[X.indices], X.indptr), shape=(X.shape[0], len(rows)))
+        X, rows, documents, _ = self.batch(terms)
+        X = columns_that_occur(X, rows)
         Z, lengths = unit_rows(X @ point[rows])
         scores, positive, weights = self._scores(Z, documents)
         shares = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -86,23 +75,6 @@ class ContrastiveSum(FiniteSum):
         # The part along an embedding only changes its length.
         along -= Z * (along * Z).sum(axis=1, keepdims=True)
         return rows, np.asarray(X.T @ (along / lengths))
-
-    def term_gradient(self, point: Array, terms: Array) -> Array:
-        rows, values = self.row_gradient(point, terms)
-        gradient = np.zeros(point.shape)
-        gradient[rows] = values
-        return gradient
-
-    def _batch(self, terms: Array) -> tuple[sp.csr_array, Array, Array]:
-        """Return documents with the words that are left, the features that occur, and the documents' numbers."""
-        documents, seeds = terms.reshape(-1, 2).T
-        X = self.rows[documents]
-        if self.dropout > 0.0:
-            kept = np.random.default_rng(seeds[0]).random(X.nnz) >= self.dropout
-            X = sp.csr_array((X.data * kept, X.indices, X.indptr), shape=X.shape)
-        occurs = np.zeros(X.shape[1], dtype=bool)
-        occurs[X.indices] = True
-        return X, np.flatnonzero(occurs), documents
 
     def _scores(self, Z: Array, documents: Array) -> tuple[Array, Array, Array]:
         """Return cosines over the temperature, which pairs are of one class, and one over their number by row."""
@@ -125,12 +97,3 @@ def unit_rows(U: Array) -> tuple[Array, Array]:
     lengths = np.linalg.norm(U, axis=1, keepdims=True)
     lengths = np.where(lengths > 0.0, lengths, 1.0)
     return U / lengths, lengths * sizes
-
-
-class DocumentEpochs(ShuffledEpochs):
-    """Every document once per epoch, in a new random order, each with a seed for `ContrastiveSum`."""
-
-    def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
-        documents = super().draw(rng, start, size)
-        seeds = rng.integers(2**62, size=documents.shape)
-        return np.stack([documents, seeds], axis=-1).reshape(size, -1)

@@ -1,0 +1,106 @@
+"""Batches of rows with words left out: what costs that learn embeddings from rows by `AdaGrad` have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse import issparse
+
+from rmopt.core import FiniteSum
+from rmopt.core.arguments import number
+from rmopt.costs.rows import as_rows
+from rmopt.solvers import AdaGrad, Cosine, ShuffledEpochs
+
+Array = np.ndarray
+
+# The share of entries below which features are words, and that of the words that are left out.
+SPARSE, WORDS = 0.1, 0.3
+# Passes over the rows, where there are enough of them.
+LEAST_EPOCHS = 10
+
+
+class RowBatches(FiniteSum):
+    """A cost at a matrix whose first rows are features' embeddings, by batches of data rows.
+
+    A term is a row and a number, of which the first one of a batch seeds the words that are left out.
+
+    Parameters
+    ----------
+    rows : array or sparse matrix, shape (N, n)
+    dropout : float
+        The share of the words of a row that are left out, anew in each batch; from 0 to below 1.
+    """
+
+    point_type = np.ndarray
+    term_width = 2
+
+    def __init__(self, rows: Any, dropout: float) -> None:
+        self.rows = as_rows(rows, "rows")
+        self.dropout = number("dropout", dropout, least=0, below=1)
+
+    @property
+    def term_ranges(self) -> list[tuple[int, int | None]]:
+        """Rows, and seeds."""
+        return [(0, self.rows.shape[0]), (0, None)]
+
+    @abstractmethod
+    def row_gradient(self, point: Array, terms: Array) -> tuple[Array, Array]:
+        """Return numbers of rows, each once, and the gradient of a batch there (`rmopt.core.HasRowGradient`)."""
+
+    def term_gradient(self, point: Array, terms: Array) -> Array:
+        rows, values = self.row_gradient(point, terms)
+        gradient = np.zeros(point.shape)
+        gradient[rows] = values
+        return gradient
+
+    def batch(self, terms: Array) -> tuple[sp.csr_array, Array, Array, np.random.Generator]:
+        """Return rows with the words that are left, the features that occur, the rows' numbers, and a generator."""
+        numbers, seeds = terms.reshape(-1, 2).T
+        rng, X = np.random.default_rng(seeds[0]), self.rows[numbers]
+        if self.dropout > 0.0:
+            kept = rng.random(X.nnz) >= self.dropout
+            X = sp.csr_array((X.data * kept, X.indices, X.indptr), shape=X.shape)
+        occurs = np.zeros(X.shape[1], dtype=bool)
+        occurs[X.indices] = True
+        return X, np.flatnonzero(occurs), numbers, rng
+
+
+def columns_that_occur(X: sp.csr_array, features: Array) -> sp.csr_array:
+    """Return rows with the columns `features` alone, among which all are that occur."""
+    among = np.empty(X.shape[1], dtype=np.int32)
+    among[features] = np.arange(len(features), dtype=np.int32)
+    return sp.csr_array((X.data, among[X.indices], X.indptr), shape=(X.shape[0], len(features)))
+
+
+def share_left_out(X: Any, dropout: float | None) -> float:
+    """Return the share of words that is left out of rows; None: `WORDS` where features are sparse, otherwise 0."""
+    if dropout is not None:
+        return float(dropout)
+    stored = X.nnz if issparse(X) else np.count_nonzero(X)
+    return WORDS * float(stored < SPARSE * X.shape[0] * X.shape[1])
+
+
+class SeededEpochs(ShuffledEpochs):
+    """Every row once per epoch, in a new random order, each with a seed."""
+
+    def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
+        rows = super().draw(rng, start, size)
+        seeds = rng.integers(2**62, size=rows.shape)
+        return np.stack([rows, seeds], axis=-1).reshape(size, -1)
+
+
+def solver_of_batches(
+    n_rows: int, batch_size: int, n_epochs: int | None, step_size: float, least_steps: int
+) -> AdaGrad:
+    """Return the solver that passes over rows, with step sizes that fall to zero along a cosine.
+
+    Without a number of passes there are `LEAST_EPOCHS`, or for few rows as many as make `least_steps` batches.
+    """
+    size = min(int(batch_size), n_rows)
+    per_epoch = n_rows // size
+    epochs = n_epochs or max(LEAST_EPOCHS, -(-least_steps // per_epoch))
+    steps = int(epochs) * per_epoch
+    return AdaGrad(Cosine(float(step_size), steps), max_iter=steps, sampler=SeededEpochs(n_rows, size))

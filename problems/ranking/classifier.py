@@ -1,0 +1,177 @@
+"""Logistic regression of many labels with coefficients of low rank, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import numpy as np
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags
+
+from problems.batches import share_left_out, solver_of_batches
+from problems.door import admit, begin, file_path, finite, kept_count, natural_step_size, seedable, seen
+from problems.ranking.cost import indicators
+from problems.ranking.logistic import LogisticLabels, first_step
+from problems.ranking.measures import best_labels, mean_average_precision
+from rmopt.core import InvalidInputError, Problem
+from rmopt.core.arguments import Checked, bounded, flag, integer, number, optional
+from rmopt.costs.rows import as_rows
+from rmopt.manifolds import Euclidean
+from rmopt.solvers import Checkpoint, Recorder
+from rmopt.solvers.threads import one_blas_thread
+
+Array = np.ndarray
+
+# Batches that small collections need.
+LEAST_STEPS = 200
+
+
+@dataclass(eq=False, repr=False)
+class LowRankLogisticRegression(Checked, ClassifierMixin, BaseEstimator):
+    """Logistic regression for examples with several labels out of many, with coefficients of low rank.
+
+    The coefficients of all labels are a product of two thin matrices: labels that are rare learn from others, and a
+    label costs `rank` numbers. Steps are AdaGrad's, on batches of rows; the start is the first Newton step from the
+    labels' frequencies, along its leading directions.
+
+    Parameters
+    ----------
+    rank : int
+        Of the matrix of coefficients; no more are used than there are features, or labels.
+    dropout : float or None
+        The share of words that is left out of a row, anew each time; from 0 to below 1. None: 0.3 where fewer than a
+        tenth of the entries of X are not zero, as with words, and otherwise 0.
+    n_negatives : int or None
+        Labels that a batch draws among those that none of its rows has; None: all of them, which costs more where
+        there are more than some thousands.
+    threshold : float
+        The probability above which `predict` gives a label, between 0 and 1.
+    batch_size : int
+        Rows in a batch; fewer where there are not as many.
+    n_epochs : int or None
+        Passes over the rows. None: 10, or for few rows as many as make 200 batches.
+    step_size : float
+        Of AdaGrad, for rows of mean squared length 1, to which X is scaled; it falls to zero along a cosine.
+    checkpoint : path or None
+        Save the state there every half minute, and resume from it when the file exists.
+    random_state : int, RandomState or None
+        Equal integers give equal bits.
+    verbose : bool
+        Draw a progress bar on standard error.
+
+    Attributes
+    ----------
+    components_ : array, shape (n_features, rank)
+    label_components_ : array, shape (n_labels, rank)
+        The log-odds of the labels of x are ``label_components_ @ (components_.T @ x) + intercept_``.
+    intercept_ : array, shape (n_labels,)
+    classes_ : array, shape (n_labels,)
+        The numbers of the labels.
+    n_labels_, n_features_in_ : int
+    n_iter_ : int
+        Batches seen.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> Y = np.column_stack([y % 2 == 0, y % 3 == 0, y < 5, y == 7])
+    >>> model = LowRankLogisticRegression(rank=3, random_state=0).fit(X[:1200], Y[:1200])
+    >>> model.predict_proba(X[1200:1202]).shape
+    (2, 4)
+    >>> model.top(X[1200:1202], 2).shape
+    (2, 2)
+    >>> bool(model.score(X[1200:], Y[1200:]) > 0.9)
+    True
+
+    References
+    ----------
+    Duchi, Hazan and Singer, Adaptive subgradient methods for online learning and stochastic optimization, JMLR 12
+    (2011). Yu, Jain, Kar and Dhillon, Large-scale multi-label learning with missing labels, ICML (2014), has the same
+    model with a penalty on the factors in place of an early end.
+    """
+
+    rank: Annotated[int, kept_count] = 100
+    _: KW_ONLY
+    dropout: Annotated[float | None, optional(number, least=0, below=1)] = None
+    n_negatives: Annotated[int | None, optional(integer, 1)] = None
+    threshold: Annotated[float, bounded(number, above=0, below=1)] = 0.5
+    batch_size: Annotated[int, kept_count] = 256
+    n_epochs: Annotated[int | None, optional(kept_count)] = None
+    step_size: Annotated[float, bounded(number, above=0)] = 0.03
+    checkpoint: Annotated[Path | str | None, file_path] = None
+    random_state: Annotated[Any, seedable] = None
+    verbose: Annotated[bool, flag] = False
+
+    @one_blas_thread()
+    def fit(self, X: Any, Y: Any) -> Self:
+        """Learn from examples and their labels.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n_samples, n_features)
+        Y : array or sparse matrix, shape (n_samples, n_labels)
+            Indicators: what is not zero is a true label.
+
+        Returns
+        -------
+        self
+        """
+        seed = begin(self)
+        X = as_rows(admit(self, X), "X")
+        if Y is None:
+            raise InvalidInputError(
+                "Y is missing: this estimator requires y to be passed, but the target y is None."
+            )
+        truth = indicators(Y, X.shape[0])
+        (count, n), n_labels = X.shape, truth.shape[1]
+        scale = np.sqrt(natural_step_size(X, 1.0, 1))
+        X = X * scale
+        rank = min(int(self.rank), n, n_labels)
+        cost = LogisticLabels(X, truth, share_left_out(X, self.dropout), self.n_negatives)
+        result = solver_of_batches(count, self.batch_size, self.n_epochs, self.step_size, LEAST_STEPS).run(
+            Problem(Euclidean(n + n_labels, rank + 1), cost),
+            first_step(X, truth, rank, seed),
+            random_state=seed,
+            recorder=Recorder(progress=self.verbose),
+            checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),
+        )
+        A, B = np.split(result.point, [n])
+        self.components_, self.label_components_ = scale * A[:, :-1], B[:, :-1].copy()
+        self.intercept_, self.classes_, self.n_labels_ = B[:, -1].copy(), np.arange(n_labels), n_labels
+        self.n_iter_ = result.steps
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the log-odds of all labels, shape (n_samples, n_labels)."""
+        X = seen(self, X, "components_")
+        with np.errstate(all="ignore"):
+            return finite(np.asarray(X @ self.components_) @ self.label_components_.T + self.intercept_)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of each label, shape (n_samples, n_labels)."""
+        return np.asarray(expit(self.decision_function(X)))
+
+    def predict(self, X: Any) -> Array:
+        """Return indicators of the labels that are more probable than the threshold, shape (n_samples, n_labels)."""
+        return (self.predict_proba(X) > self.threshold).astype(int)
+
+    def top(self, X: Any, k: int) -> Array:
+        """Return the numbers of the k most probable labels of each row, the first one first, shape (n_samples, k)."""
+        scores = self.decision_function(X)
+        return best_labels(scores, integer("k", k, 1, scores.shape[1]))
+
+    def score(self, X: Any, Y: Any) -> float:
+        """Return the mean average precision (see `problems.ranking.mean_average_precision`)."""
+        return mean_average_precision(self.decision_function(X), Y)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.target_tags.required = True
+        tags.target_tags.multi_output = tags.classifier_tags.multi_label = True
+        tags.target_tags.single_output = tags.classifier_tags.multi_class = False
+        return tags
