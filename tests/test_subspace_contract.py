@@ -17,6 +17,8 @@ import problems.subspace.estimators as module
 from problems.subspace import (
     RCGMC,
     RTRMC,
+    BayesianCompletion,
+    BiasedALS,
     EntryKFold,
     GossipMatrixCompletion,
     MatrixCompletion,
@@ -29,6 +31,7 @@ from rmopt.manifolds import Grassmann
 
 Array = np.ndarray
 KINDS = (RTRMC, RCGMC, GossipMatrixCompletion)
+FACTORS = (BiasedALS, BayesianCompletion)
 
 
 def ratings(m: int = 20, n: int = 30, share: float = 0.6) -> sp.csc_array:
@@ -43,7 +46,7 @@ def made(kind: Any, **options: Any) -> Any:
     return kind(2, random_state=0, **few, **options)
 
 
-@each_row("kind", KINDS)
+@each_row("kind", [*KINDS, *FACTORS])
 @each_row("value", [3.0, True, 0.0, 0.1])
 def test_constant_ratings_give_the_constant(kind: Any, value: float) -> None:
     table = ratings()
@@ -51,13 +54,13 @@ def test_constant_ratings_give_the_constant(kind: Any, value: float) -> None:
     np.testing.assert_allclose(made(kind).fit(table).predict(4, range(30)), float(value), atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", [RTRMC, RCGMC])
+@pytest.mark.parametrize("kind", [RTRMC, RCGMC, *FACTORS])
 def test_one_rating_is_enough(kind: Any) -> None:
     one = sp.csc_array(sp.coo_array(([4.0], ([3], [2])), shape=(20, 30)))
     np.testing.assert_allclose(made(kind).fit(one).predict([3, 0], [2, 9]), 4.0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *FACTORS])
 @pytest.mark.parametrize("power", [-700, 700])
 def test_ratings_of_any_size(kind: Any, power: int) -> None:
     """A power of 2 changes nothing but the last bits."""

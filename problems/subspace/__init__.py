@@ -3,15 +3,20 @@
 Mishra, Kasai, Jawanpuria and Saroop 2019, with the batch methods and rivals that they compare to.
 """
 
+from problems.subspace.als import BiasedALS
 from problems.subspace.baselines import DLMaFit, alt_min
+from problems.subspace.bayesian import BayesianCompletion
 from problems.subspace.cost import MatrixCompletion, MultitaskFeatures
-from problems.subspace.estimators import RCGMC, RTRMC, EntryKFold, GossipMatrixCompletion, entries
+from problems.subspace.estimators import RCGMC, RTRMC, GossipMatrixCompletion
 from problems.subspace.multitask_estimator import MultitaskSubspace
+from problems.subspace.pairs import EntryKFold, TimeSplit, entries
 from problems.subspace.training import Gossiped, GossipPlan, gossip
 
 __all__ = [
     "RCGMC",
     "RTRMC",
+    "BayesianCompletion",
+    "BiasedALS",
     "DLMaFit",
     "EntryKFold",
     "GossipMatrixCompletion",
@@ -20,6 +25,7 @@ __all__ = [
     "MatrixCompletion",
     "MultitaskFeatures",
     "MultitaskSubspace",
+    "TimeSplit",
     "alt_min",
     "entries",
     "gossip",

@@ -228,11 +228,7 @@ class MatrixCompletion(OwnedData):
 
     @cached_property
     def _cuts(self) -> Array:
-        """Where pieces with about the same number of entries begin, and the last one ends."""
-        whole = self.whole
-        begins = np.searchsorted(whole.indptr, np.linspace(0, whole.nnz, PIECES + 1)[:-1])
-        # Not where the entries end: columns without any after the last one are solved too.
-        return np.append(begins, whole.shape[1]).astype(np.int64)
+        return pieces_of(self.whole.indptr)
 
     def _solve(self, point: Array) -> Solved:
         return self._solved.get(point, lambda U: self._solve_columns(self.whole, U, "", True, self._cuts))
@@ -316,6 +312,13 @@ def known_entries(ratings: Any) -> KnownEntries:
     return KnownEntries(
         (values, found.indices.astype(np.int32), found.indptr.astype(np.int64)), shape=found.shape
     )
+
+
+def pieces_of(indptr: Array) -> Array:
+    """Return where pieces of columns with about the same number of entries begin, and where the last one ends."""
+    begins = np.searchsorted(indptr, np.linspace(0, indptr[-1], PIECES + 1)[:-1])
+    # Not where the entries end: columns without any after the last one are solved too.
+    return np.append(begins, len(indptr) - 1).astype(np.int64)
 
 
 def dealt(ratings: Any, n_agents: int) -> dict[int, KnownEntries]:

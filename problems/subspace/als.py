@@ -1,0 +1,123 @@
+"""Alternating least squares with effects of rows and columns, and a penalty that grows with the number of entries."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated
+
+import numpy as np
+import scipy.sparse as sp
+
+from problems.subspace.completer import PointCompletion, unit_of
+from problems.subspace.cost import KnownEntries
+from problems.subspace.half_sweeps import Regressed, Side
+from rmopt.core.arguments import bounded, integer, number
+from rmopt.core.streams import Stream, generator
+
+Array = np.ndarray
+
+# Standard deviation of the factors at the start, in units where entries have one of 1.
+START = 0.1
+
+
+def standardised(values: Array) -> tuple[Array, float, float]:
+    """Return values of mean 0 and standard deviation 1 (zeros where all are alike), the mean and the deviation."""
+    unit = unit_of(values)
+    values = values / unit
+    mean, deviation = float(values.mean()), float(values.std())
+    if deviation <= 1e-14 * abs(mean):
+        return np.zeros_like(values), mean * unit, 0.0
+    return (values - mean) / deviation, mean * unit, deviation * unit
+
+
+@dataclass(eq=False, repr=False)
+class BiasedALS(PointCompletion):
+    """Matrix completion by alternating least squares: mean + effects of row and column + u_i · w_j.
+
+    Minimises Σ (y_ij − b_i − c_j − u_i · w_j)² + λ Σ_i n_i^p (b_i² + ‖u_i‖²) + λ Σ_j n_j^p (c_j² + ‖w_j‖²) over the
+    known entries, which are centred and scaled to a standard deviation of 1; row i has n_i of them. With p = 0 all
+    rows have one penalty, with p = 1 it is that of Zhou, Wilkinson, Schreiber and Pan 2008. An effect and the factors
+    of a row are solved for at once.
+
+    Parameters
+    ----------
+    rank : int
+        0: effects alone.
+    limits : (float, float), optional
+        Predictions are clipped to them.
+    handle_unknown : {"error", "mean"}
+        What to do with rows and columns that `fit` did not see; "mean": predict the mean, with a warning.
+    random_state : int, RandomState or None
+        Of the start; equal integers give equal bits.
+    lam : float
+        λ.
+    count_power : float
+        p, from 0 to 1.
+    max_iter : int
+        Sweeps over rows and columns.
+    tol : float
+        Stop when a sweep lowers the cost by less than this, relative to the cost.
+
+    Attributes
+    ----------
+    components_, weights_, mean_, row_effects_, column_effects_
+        As of `RTRMC`, but U is not orthonormal.
+    known_, row_names_, column_names_
+        As of `RTRMC`.
+    n_iter_ : int
+    cost_ : float
+        What is minimised, at the end.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> rng = np.random.default_rng(0)
+    >>> truth = 3.0 + rng.standard_normal((40, 1)) + rng.standard_normal((40, 2)) @ rng.standard_normal((2, 60))
+    >>> known = sp.csc_array(truth * (rng.random((40, 60)) < 0.6))
+    >>> model = BiasedALS(rank=2, lam=1e-4, max_iter=100, random_state=0).fit(known)
+    >>> bool(np.abs(model.predict(5, range(60)) - truth[5]).max() < 0.01)
+    True
+    """
+
+    rank: Annotated[int, bounded(integer, 0)] = 10
+    _: KW_ONLY
+    lam: Annotated[float, bounded(number, above=0)] = 0.7
+    count_power: Annotated[float, bounded(number, least=0, most=1)] = 0.5
+    max_iter: Annotated[int, bounded(integer, 1)] = 15
+    tol: Annotated[float, bounded(number, least=0)] = 1e-4
+
+    def _learn(self, table: KnownEntries, seed: int) -> None:
+        values, self.mean_, self._unit = standardised(table.data)
+        by_rows = sp.csr_array(KnownEntries((values, table.indices, table.indptr), shape=table.shape))
+        rows, columns = Side(by_rows, by_rows.data), Side(table, values)
+        W = START * generator(seed, Stream.START).standard_normal((table.shape[1], self.rank + 1))
+        W[:, 0] = 0.0
+        cost = np.inf
+        for sweep in range(self.max_iter):
+            U = self._regressed(rows, W).means
+            found = self._regressed(columns, U)
+            W, before = found.means, cost
+            cost = float(found.squares.sum() + self._penalty(rows, U) + self._penalty(columns, W))
+            self.n_iter_ = sweep + 1
+            if before - cost <= self.tol * cost:
+                break
+        self._rows, self.cost_ = U, cost
+        self.components_, self.row_effects_ = np.ascontiguousarray(U[:, 1:]), self._unit * U[:, 0]
+        self.weights_, self.column_effects_ = self._unit * W[:, 1:], self._unit * W[:, 0]
+
+    def _scales(self, side: Side) -> Array:
+        # What has no entry has factors 0 at any penalty.
+        return self.lam * np.maximum(side.counts, 1.0) ** self.count_power
+
+    def _penalty(self, side: Side, factors: Array) -> float:
+        return float(self._scales(side) @ np.einsum("ij,ij->i", factors, factors))
+
+    def _regressed(self, side: Side, features: Array) -> Regressed:
+        d = features.shape[1]
+        noise = np.zeros((len(side.counts), d))
+        return side.regress(features, np.eye(d), np.zeros(d), 1.0, noise, self._scales(side))
+
+    def _solved(self, table: KnownEntries) -> tuple[Array, Array]:
+        values = (table.data - self.mean_) / (self._unit or 1.0)
+        W = self._unit * self._regressed(Side(table, values), self._rows).means
+        return W[:, 1:], W[:, 0]

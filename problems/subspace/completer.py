@@ -1,0 +1,284 @@
+"""What all estimators of matrix completion share: known entries in, predictions and recommendations out."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from abc import abstractmethod
+from copy import copy
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from problems.data import Ratings
+from problems.door import begin, column_of_names, positions, seedable
+from problems.subspace.cost import KnownEntries, columns_of, predictions
+from problems.subspace.pairs import checked_pairs, table_of
+from rmopt.core import InvalidInputError
+from rmopt.core.arguments import Checked, bounded, integer, number, one_of, optional, shown
+from rmopt.solvers.threads import one_blas_thread
+
+Array = np.ndarray
+
+
+def _limits(name: str, value: Any) -> tuple[float, float]:
+    """Return a lower and an upper limit."""
+    if isinstance(value, str) or np.shape(value) != (2,):
+        raise InvalidInputError(f"{name} = {shown(value)} must be a pair (lowest, highest), or None.")
+    low = number(f"{name}[0]", value[0])
+    return low, number(f"{name}[1]", value[1], above=low)
+
+
+@dataclass(eq=False, repr=False)
+class CompletionModel(Checked, BaseEstimator):
+    """A matrix that is completed from known entries; a subclass says how, in `_learn`, `_values` and `_solved`.
+
+    Known entries are given as a sparse matrix or a bundle, ``fit(ratings)``, or as pairs of a row and a column with a
+    value for each, ``fit(pairs, values)``. scikit-learn's cross-validation and searches split the pairs (see
+    `EntryKFold` and `TimeSplit`).
+    """
+
+    # What scikit-learn's metadata routing hands on, unless asked otherwise.
+    __metadata_request__fit: ClassVar = {"shape": True}
+
+    rank: Annotated[int, bounded(integer, 1)] = 10
+    _: KW_ONLY
+    limits: Annotated[tuple[float, float] | None, optional(_limits)] = None
+    handle_unknown: Annotated[str, bounded(one_of, ("error", "mean"))] = "error"
+    random_state: Annotated[Any, seedable] = None
+
+    @abstractmethod
+    def _learn(self, table: KnownEntries, seed: int) -> None:
+        """Learn from known entries, and set the fitted attributes."""
+
+    @abstractmethod
+    def _values(self, rows: Array, columns: Array) -> Array:
+        """Return predictions for pairs; m and n stand for a row and a column of which nothing is known."""
+
+    @abstractmethod
+    def _append(self, table: KnownEntries) -> None:
+        """Add columns with known entries to the fitted attributes, without a change of others."""
+
+    def fit(self, ratings: Any, y: Any = None, *, shape: tuple[int, int] | None = None) -> Self:
+        """Complete a matrix.
+
+        Parameters
+        ----------
+        ratings : sparse array, shape (m, n), or int array, shape (N, 2), or Ratings
+            The known entries; stored zeros are known. Or pairs of a row and a column. Or a bundle of `problems.data`,
+            whose names `recommend` knows.
+        y : array, shape (N,), optional
+            The values at the pairs.
+        shape : (int, int), optional
+            The shape of the matrix that pairs belong to; just large enough for them unless given, which may be too
+            small for other pairs in cross-validation.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInputError
+            For parameters or ratings that cannot be used; when scikit-learn's cross-validation splits the rows of a
+            sparse matrix, since a row that `fit` did not see has no prediction.
+        """
+        seed = begin(self)
+        if y is None and sys._getframe(1).f_globals.get("__name__") == "sklearn.model_selection._validation":
+            # Nothing else tells a part of the rows from a matrix, and scores of other rows mean nothing.
+            raise InvalidInputError(
+                "rows of a matrix cannot be held out; split its known entries instead: pairs, values = "
+                "entries(ratings), and cross_val_score(model, pairs, values, cv=EntryKFold(5), params={'shape': "
+                "ratings.shape}), both from problems.subspace."
+            )
+        table = table_of(ratings, y, shape)
+        if self.rank >= min(table.shape):
+            raise InvalidInputError(
+                f"rank = {self.rank} must be an integer from 1 to below the sides of the matrix, {table.shape}."
+            )
+        with one_blas_thread():
+            self._learn(table, seed)
+        self.n_features_in_ = table.shape[1] if y is None else 2
+        self.known_ = sp.csc_array(
+            (np.ones(table.nnz, bool), table.indices, table.indptr), table.shape, copy=True
+        )
+        self.row_names_, self.column_names_ = (np.arange(size) for size in table.shape)
+        if isinstance(ratings, Ratings) and ratings.row_names is not None:
+            self.row_names_ = ratings.row_names
+        if isinstance(ratings, Ratings) and ratings.column_names is not None:
+            self.column_names_ = ratings.column_names
+        return self
+
+    def predict(self, rows: Any, columns: Any = None) -> Array:
+        """Return the entries at pairs of a row and a column, within `limits` where they are given.
+
+        Parameters
+        ----------
+        rows, columns : int or int array, shape (N,)
+            One of them may be a single number: ``predict(5, range(n))``. Without `columns` the rows are pairs, shape
+            (N, 2).
+
+        Raises
+        ------
+        InvalidInputError
+            When the numbers are not integers, or outside of the matrix unless ``handle_unknown="mean"``.
+        """
+        return self._within(self._values(*self._places(rows, columns)))
+
+    def _places(self, rows: Any, columns: Any) -> tuple[Array, Array]:
+        """Return pairs of a row and a column; m and n stand for those that `fit` did not see."""
+        check_is_fitted(self, "known_")
+        m, n = self.known_.shape
+        if self.handle_unknown == "error":
+            return checked_pairs(rows, columns, (m, n))
+        rows, columns = checked_pairs(rows, columns, None)
+        unknown = int(np.sum((rows >= m) | (columns >= n)))
+        if unknown:
+            warnings.warn(
+                f"{unknown} of {len(rows)} pairs have a row or a column that fit did not see; they get the mean, "
+                "with what is known of the other one. New columns with entries can be added by fold_in.",
+                stacklevel=3,
+            )
+        return np.minimum(rows, m), np.minimum(columns, n)
+
+    def _within(self, found: Array) -> Array:
+        return found if self.limits is None else np.clip(found, *self.limits)
+
+    def fold_in(self, pairs: Any, values: Any, names: Any = None) -> Self:
+        """Return the model with new columns, which are solved given the rows; nothing else changes.
+
+        Where columns are users, these are users who came later.
+
+        Parameters
+        ----------
+        pairs : int array, shape (N, 2)
+            Rows that `fit` saw, and new columns, numbered from n on.
+        values : array, shape (N,)
+        names : array, optional
+            Of the new columns, as many as there are numbers from n to the last new one; needed where `fit` got names.
+
+        Raises
+        ------
+        InvalidInputError
+            When a row is new, a column is not, or there is not one name for each column.
+        """
+        check_is_fitted(self, "known_")
+        m, n = self.known_.shape
+        rows, columns = checked_pairs(pairs, None, (m, 2**31))
+        if not columns.min(initial=n) >= n:
+            raise InvalidInputError(
+                f"column {columns.min()} was there in fit; number new columns from {n} on, or fit again with all "
+                "entries."
+            )
+        table = table_of(
+            np.column_stack([rows, columns - n]), values, (m, int(columns.max(initial=n)) - n + 1)
+        )
+        added = table.shape[1]
+        if names is None and not np.array_equal(self.column_names_, np.arange(n)):
+            raise InvalidInputError(f"fit got names of columns; give names to {added} new ones.")
+        names = np.arange(n, n + added) if names is None else column_of_names("names", names)
+        together = [*self.column_names_.tolist(), *names.tolist()]
+        if len(names) != added or len(set(together)) != n + added:
+            raise InvalidInputError(
+                f"names must be {added} different ones that fit did not see, got {shown(names)}."
+            )
+        model = copy(self)
+        model.column_names_ = np.concatenate([self.column_names_, names])
+        known = sp.csc_array((np.ones(table.nnz, bool), table.indices, table.indptr), table.shape)
+        model.known_ = sp.csc_array(sp.hstack([self.known_, known]))
+        with one_blas_thread():
+            model._append(table)
+        return model
+
+    def recommend(self, column: Any, n: int = 10) -> list[tuple[Any, float]]:
+        """Return the rows with the highest predictions in a column, without those that are known there.
+
+        Where rows are items and columns users, these are the items that a user may like best.
+
+        Parameters
+        ----------
+        column : int or str
+            Its name where `fit` got a bundle with names, else its number.
+        n : int
+            How many; fewer where fewer are not known.
+
+        Returns
+        -------
+        list of (name, float)
+            Rows, by their names or numbers, and predictions, the highest first.
+
+        Raises
+        ------
+        InvalidInputError
+            When `fit` did not see the column.
+        """
+        check_is_fitted(self, "known_")
+        n, number = integer("n", n, 1), int(positions("column", self.column_names_, np.array([column]))[0])
+        found = self.predict(np.arange(self.known_.shape[0]), number)
+        found[self.known_.indices[self.known_.indptr[number] : self.known_.indptr[number + 1]]] = -np.inf
+        best = np.argsort(-found, kind="stable")[:n]
+        return [(self.row_names_[row].item(), float(found[row])) for row in best if found[row] > -np.inf]
+
+    def rmse(self, ratings: Any, y: Any = None) -> float:
+        """Return the root mean square error of the predictions of known entries, given as in `fit`."""
+        check_is_fitted(self, "known_")
+        shape = self.known_.shape
+        table = table_of(ratings, y, None if y is None or self.handle_unknown == "mean" else shape)
+        if y is None and table.shape != shape:
+            raise InvalidInputError(
+                f"the ratings have shape {table.shape}, and fit saw a matrix of {shape}; the model has no other rows "
+                "and columns."
+            )
+        gaps = self.predict(table.indices, columns_of(table)) - table.data
+        unit = unit_of(gaps)
+        return float(np.sqrt(np.mean((gaps / unit) ** 2))) * unit
+
+    def score(self, ratings: Any, y: Any = None) -> float:
+        """Return minus the root mean square error: higher is better, as scikit-learn wants it."""
+        return -self.rmse(ratings, y)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        # Rows are no samples, and pairs are numbers of rows and columns.
+        tags.no_validation = True
+        return tags
+
+
+class PointCompletion(CompletionModel):
+    """A matrix as mean + effects of row and column + u_i · w_j, all of them single numbers.
+
+    A subclass sets the attributes in `_learn`; U and W are `components_` and `weights_`.
+    """
+
+    components_: Array
+    weights_: Array
+    mean_: float
+    row_effects_: Array
+    column_effects_: Array
+
+    @abstractmethod
+    def _solved(self, table: KnownEntries) -> tuple[Array, Array]:
+        """Return w_j and effects of columns with known entries, given the rows."""
+
+    def _values(self, rows: Array, columns: Array) -> Array:
+        U, W, b, c = self.components_, self.weights_, self.row_effects_, self.column_effects_
+        if rows.max(initial=0) == len(U) or columns.max(initial=0) == len(W):
+            # Of a row or a column that nobody has seen everything is 0.
+            U, W, b, c = (np.concatenate([part, np.zeros_like(part[:1])]) for part in (U, W, b, c))
+        return predictions(U, W, rows, columns) + (self.mean_ + b[rows] + c[columns])
+
+    def _append(self, table: KnownEntries) -> None:
+        weights, effects = self._solved(table)
+        self.weights_ = np.concatenate([self.weights_, weights])
+        self.column_effects_ = np.concatenate([self.column_effects_, effects])
+
+
+def unit_of(values: Array) -> float:
+    """Return 1, or for very large or small values the power of 2 in whose units squares of squares are safe."""
+    largest = float(np.abs(values).max(initial=0.0))
+    return 1.0 if 1e-30 < largest < 1e30 or largest == 0.0 else 2.0 ** int(np.log2(largest))

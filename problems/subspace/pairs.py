@@ -1,0 +1,191 @@
+"""Known entries of a matrix as pairs of a row and a column with values, and how cross-validation splits them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
+
+from problems.data import Ratings
+from problems.door import array_of, one_each
+from problems.subspace.cost import KnownEntries, columns_of, known_entries
+from rmopt.core import InvalidInputError
+from rmopt.core.arguments import integer, shown
+from rmopt.core.streams import seed_of
+
+Array = np.ndarray
+
+
+def entries(ratings: Any) -> tuple[Array, Array]:
+    """Return the known entries of a sparse matrix as pairs of a row and a column, shape (N, 2), and their values.
+
+    Parameters
+    ----------
+    ratings : sparse array, shape (m, n)
+
+    Returns
+    -------
+    pairs : int array, shape (N, 2)
+    values : array, shape (N,)
+    """
+    table = known_entries(ratings)
+    return np.column_stack([table.indices, columns_of(table)]), table.data.copy()
+
+
+class EntryKFold(BaseCrossValidator):
+    """Folds of known entries in which the entries of each row are spread evenly.
+
+    So a row with two entries or more is never without one in a training part.
+
+    Parameters
+    ----------
+    n_splits : int
+    random_state : int, RandomState or None
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from problems.subspace import RCGMC, EntryKFold, entries
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 60))
+    >>> pairs, values = entries(sp.csc_array(truth * (rng.random((40, 60)) < 0.5)))
+    >>> scores = cross_val_score(RCGMC(3, lam=0.0), pairs, values, cv=EntryKFold(3), params={"shape": (40, 60)})
+    >>> bool(scores.min() > -0.2)
+    True
+    """
+
+    def __init__(self, n_splits: int = 5, *, random_state: Any = 0) -> None:
+        self.n_splits = integer("n_splits", n_splits, 2)
+        self.random_state = random_state
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Return the number of folds."""
+        return self.n_splits
+
+    def _iter_test_masks(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Array]:
+        rows, _ = checked_pairs(X, None, None)
+        if len(rows) < self.n_splits:
+            raise InvalidInputError(f"{len(rows)} known entries are too few for {self.n_splits} folds.")
+        order = np.random.default_rng(seed_of(self.random_state)).permutation(len(rows))
+        fold = np.empty(len(rows), dtype=np.int64)
+        fold[order[np.argsort(rows[order], kind="stable")]] = np.arange(len(rows)) % self.n_splits
+        yield from (fold == number for number in range(self.n_splits))
+
+
+class TimeSplit(BaseCrossValidator):
+    """Splits of known entries by date: each tests on what comes next, and trains on all that came before.
+
+    The dates come as `groups`: ``cross_val_score(model, pairs, values, cv=TimeSplit(3), groups=dates)``. The entries
+    are cut where dates change, into parts of about the same size, and the first part is only trained on. Rows and
+    columns that are new in a test part need an estimator with ``handle_unknown="mean"``.
+
+    Parameters
+    ----------
+    n_splits : int
+
+    Examples
+    --------
+    >>> from problems.subspace import TimeSplit
+    >>> pairs, dates = [[0, 0], [1, 0], [0, 1], [1, 1]], [3, 1, 2, 3]
+    >>> [(train.tolist(), test.tolist()) for train, test in TimeSplit(2).split(pairs, groups=dates)]
+    [([1], [2]), ([1, 2], [0, 3])]
+    """
+
+    def __init__(self, n_splits: int = 5) -> None:
+        self.n_splits = integer("n_splits", n_splits, 1)
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Return the number of splits."""
+        return self.n_splits
+
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Array, Array]]:
+        """Yield the places of training and of test entries.
+
+        Parameters
+        ----------
+        X : int array, shape (N, 2)
+        y : array, shape (N,), optional
+            Not looked at.
+        groups : array, shape (N,)
+            The date of each entry: numbers, or numpy's dates.
+
+        Raises
+        ------
+        InvalidInputError
+            When there is not one date for each entry, or there are too few different ones.
+        """
+        rows, _ = checked_pairs(X, None, None)
+        if groups is None:
+            raise InvalidInputError("TimeSplit needs the date of each entry; give it as groups=dates.")
+        dates = one_each("groups", groups)
+        if dates.shape != rows.shape or dates.dtype.kind not in "biufmM" or not np.all(dates == dates):
+            raise InvalidInputError(
+                f"groups must hold a date for each of {len(rows)} entries, as numbers or numpy's dates, got "
+                f"{shown(groups)}."
+            )
+        order = np.argsort(dates, kind="stable")
+        ordered, parts = dates[order], self.n_splits + 1
+        cuts = np.searchsorted(ordered, ordered[np.arange(parts) * len(order) // parts])
+        if not np.all(np.diff(cuts) > 0):
+            raise InvalidInputError(
+                f"the dates of {len(order)} entries are too few, or too many of them the same, for {self.n_splits} "
+                "splits; choose fewer."
+            )
+        for cut, end in pairwise([*cuts[1:], len(order)]):
+            yield np.sort(order[:cut]), np.sort(order[cut:end])
+
+
+def table_of(ratings: Any, values: Any, shape: Any) -> KnownEntries:
+    """Return known entries, given as a sparse matrix, as a bundle, or as pairs and values."""
+    if values is None:
+        ratings = ratings.table() if isinstance(ratings, Ratings) else ratings
+        if shape is not None:
+            raise InvalidInputError(f"shape = {shape} belongs to pairs and values; a matrix has its own.")
+        return known_entries(ratings)
+    sides = None
+    if shape is not None:
+        if np.shape(shape) != (2,):
+            raise InvalidInputError(f"shape = {shape!r} must be two numbers, of rows and of columns.")
+        sides = tuple(integer("shape", side, 1) for side in shape)
+    rows, columns = checked_pairs(ratings, None, sides)
+    values = column_or_1d(check_array(values, ensure_2d=False, dtype=np.float64, input_name="y"))
+    check_consistent_length(rows, values)
+    sides = (int(rows.max()) + 1, int(columns.max()) + 1) if sides is None else sides
+    return known_entries(sp.coo_array((values, (rows, columns)), shape=sides))
+
+
+def checked_pairs(rows: Any, columns: Any, shape: Any) -> tuple[Array, Array]:
+    """Return the rows and the columns of pairs of numbers, which lie within a shape where it is given."""
+    if columns is None:
+        pairs = array_of("pairs", rows)
+        if pairs.ndim != 2 or pairs.shape[1] != 2:
+            raise InvalidInputError(
+                f"pairs must be integers of shape (N, 2), a row and a column for each entry, got shape {pairs.shape}."
+            )
+        rows, columns = pairs.T
+    numbers = [array_of("rows", rows), array_of("columns", columns)]
+    lengths = {one.shape for one in numbers if one.ndim}
+    if (
+        len(lengths) > 1
+        or any(one.ndim > 1 for one in numbers)
+        or not all(np.issubdtype(one.dtype, np.integer) for one in numbers)
+    ):
+        raise InvalidInputError(
+            "rows and columns must be equally many integers, or one of them a single number; got "
+            f"{' and '.join(f'{one.dtype} of shape {one.shape}' for one in numbers)}."
+        )
+    sizes = (2**31, 2**31) if shape is None else shape
+    for name, found, size in zip(("rows", "columns"), numbers, sizes, strict=True):
+        if found.size and not (found.min() >= 0 and found.max() < size):
+            raise InvalidInputError(
+                f"{name} must lie between 0 and {size - 1}, got {found.min()} to {found.max()}; the matrix has shape "
+                f"{tuple(sizes)}."
+            )
+    rows, columns = (np.array(one, dtype=np.int32, ndmin=1) for one in np.broadcast_arrays(*numbers))
+    return rows, columns

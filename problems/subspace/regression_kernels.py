@@ -1,0 +1,117 @@
+"""A compiled pass that regresses each column on the factors of its known rows, at the mean or at random numbers.
+
+With effects of rows and columns an entry is b_i + c_j + u_i · w_j and noise. A row of `features` is (b_i, u_i), and
+x = (c, w) of a column has, given these, the normal distribution with precision A = α ZᵀZ + s Λ and mean
+A⁻¹ (α Zᵀ(y − b) + h), where the rows of Z are (1, u_i) of the known rows i. One pass is a half sweep of Gibbs
+sampling, and at the mean of alternating least squares. Rows are regressed in the same way on the factors of columns.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+from problems.subspace.kernels import VECTOR, _dot, _factorise, _solve
+
+
+@njit(cache=True, nogil=True, fastmath=VECTOR)
+def _add_products(Z, count, weight, A):
+    """Add α Z Zᵀ of the first columns to the lower triangle of A, in blocks of two rows by two."""
+    d = Z.shape[0]
+    for a in range(0, d - 1, 2):
+        x, y = Z[a], Z[a + 1]
+        for b in range(0, a + 1, 2):
+            z, w = Z[b], Z[b + 1]
+            corner, right, below, across = 0.0, 0.0, 0.0, 0.0
+            for t in range(count):
+                corner += x[t] * z[t]
+                right += x[t] * w[t]
+                below += y[t] * z[t]
+                across += y[t] * w[t]
+            A[a, b] += weight * corner
+            A[a, b + 1] += weight * right
+            A[a + 1, b] += weight * below
+            A[a + 1, b + 1] += weight * across
+    if d % 2:
+        for b in range(d):
+            A[d - 1, b] += weight * _dot(Z[d - 1], Z[b], count)
+
+
+@njit(cache=True, nogil=True, fastmath=VECTOR)
+def regress_piece(known, features, prior, noise, first, last, drawn, means, squares):
+    """Regress the columns first … last − 1; see `regress_columns`."""
+    indptr, rows, values = known
+    scales, precision, pull, alpha = prior
+    d = features.shape[1]
+    longest = 0
+    for j in range(first, last):
+        longest = max(longest, indptr[j + 1] - indptr[j])
+    Z, gaps = np.empty((d, longest)), np.empty(longest)
+    A, mean, x = np.empty((d, d)), np.empty(d), np.empty(d)
+    Z[0] = 1.0
+    for j in range(first, last):
+        begin, count = indptr[j], indptr[j + 1] - indptr[j]
+        for t in range(count):
+            i = rows[begin + t]
+            gaps[t] = values[begin + t] - features[i, 0]
+            for a in range(1, d):
+                Z[a, t] = features[i, a]
+        for a in range(d):
+            mean[a] = alpha * _dot(Z[a], gaps, count) + pull[a]
+            for b in range(a + 1):
+                A[a, b] = scales[j] * precision[a, b]
+        _add_products(Z, count, alpha, A)
+        if not _factorise(A):
+            return j
+        _solve(A, mean)
+        # Lᵀ (x − mean) are the random numbers, so that x − mean has the covariance A⁻¹.
+        for a in range(d - 1, -1, -1):
+            total = noise[j, a]
+            for c in range(a + 1, d):
+                total -= A[c, a] * x[c]
+            x[a] = total * A[a, a]
+        for a in range(d):
+            x[a] += mean[a]
+            for t in range(count):
+                gaps[t] -= x[a] * Z[a, t]
+        drawn[j], means[j], squares[j] = x, mean, _dot(gaps, gaps, count)
+    return -1
+
+
+@njit(cache=True, parallel=True)
+def regress_columns(known, features, prior, noise, cuts, drawn, means, squares):
+    """Regress the columns between consecutive `cuts` in parallel; no sum is over columns, so that bits stay the same.
+
+    Parameters
+    ----------
+    known : (int64 array, int32 array, array)
+        indptr, rows and values of a CSC array.
+    features : array, shape (m, d)
+    prior : (array, array, array, float)
+        s of each column, shape (n,), Λ, h and α.
+    noise : array, shape (n, d)
+    cuts : int64 array
+    drawn, means, squares : array, shape (n, d), (n, d) and (n,)
+        Receive x with the random numbers, its mean, and the sum of squared residuals at x.
+
+    Returns
+    -------
+    int
+        The number of a column whose system is singular to rounding, or −1.
+    """
+    pieces = cuts.shape[0] - 1
+    failed = np.zeros(pieces, dtype=np.int64)
+    for i in prange(pieces):
+        failed[i] = regress_piece(known, features, prior, noise, cuts[i], cuts[i + 1], drawn, means, squares)
+    return failed.max()
+
+
+@njit(cache=True, nogil=True, fastmath=VECTOR)
+def add_sampled(rows, columns, U, W, sums, squares):
+    """Add b_i + c_j + u_i · w_j of every sample, and its square, for pairs of a row and a column."""
+    for s in range(U.shape[0]):
+        for t in range(sums.shape[0]):
+            u, w = U[s, rows[t]], W[s, columns[t]]
+            total = float(u[0]) + float(w[0])
+            for a in range(1, u.shape[0]):
+                total += float(u[a]) * float(w[a])
+            sums[t] += total
+            squares[t] += total * total

@@ -1,0 +1,379 @@
+"""Half sweeps, Gibbs sampling and alternating least squares against plain numpy, closed forms and enumeration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import approx_fprime
+from sklearn.model_selection import cross_val_score
+from tabled import each_row
+
+import problems.subspace.half_sweeps as half_sweeps
+from problems.subspace import (
+    RCGMC,
+    RTRMC,
+    BayesianCompletion,
+    BiasedALS,
+    GossipMatrixCompletion,
+    TimeSplit,
+    entries,
+)
+from problems.subspace.cost import KnownEntries, known_entries
+from problems.subspace.gibbs import FactorPrior, GibbsSampler, Sample, drawn
+from problems.subspace.half_sweeps import Side
+from rmopt.core import InvalidInputError
+
+Array = np.ndarray
+
+
+def ratings(m: int = 30, n: int = 40, share: float = 0.5, noise: float = 0.3) -> KnownEntries:
+    rng = np.random.default_rng(0)
+    known = rng.random((m, n)) < share
+    known[4], known[:, 7] = False, False
+    values = 3.0 + rng.standard_normal((m, 1)) + rng.standard_normal((m, 2)) @ rng.standard_normal((2, n))
+    values += noise * rng.standard_normal((m, n))
+    return known_entries(sp.csc_array((values[known], np.nonzero(known)), shape=(m, n)))
+
+
+def regressed(
+    known: Array, table: Array, features: Array, prior: FactorPrior, alpha: float, noise: Array
+) -> Any:
+    """Return draws, means and squared residuals of the columns of a dense table, one after the other."""
+    found = []
+    for j in range(table.shape[1]):
+        rows = np.flatnonzero(known[:, j])
+        Z = np.column_stack([np.ones(len(rows)), features[rows, 1:]])
+        y = table[rows, j] - features[rows, 0]
+        A = prior.precision + alpha * Z.T @ Z
+        mean = np.linalg.solve(A, prior.precision @ prior.mean + alpha * Z.T @ y)
+        x = mean + np.linalg.solve(np.linalg.cholesky(A).T, noise[j])
+        found.append((x, mean, np.sum((y - Z @ x) ** 2)))
+    return [np.array(part) for part in zip(*found, strict=True)]
+
+
+def prior_of(factors: Array, rng: np.random.Generator) -> FactorPrior:
+    """Draw from the normal-Wishart posterior as Salakhutdinov and Mnih print it, with ν₀ = d, β₀ = 2 and W₀ = I."""
+    n, d = factors.shape
+    mean, S = factors.mean(axis=0), np.cov(factors.T, bias=True)
+    W = np.linalg.inv(np.eye(d) + n * S + 2.0 * n / (2.0 + n) * np.outer(mean, mean))
+    T = np.tril(rng.standard_normal((d, d)), -1) + np.diag(np.sqrt(rng.chisquare(d + n - np.arange(d))))
+    # W⁻¹ = C Cᵀ, so that a root of W is C⁻ᵀ.
+    root = np.linalg.inv(np.linalg.cholesky(np.linalg.inv(W))).T @ T
+    precision = root @ root.T
+    away = np.linalg.solve(np.linalg.cholesky((2.0 + n) * precision).T, rng.standard_normal(d))
+    return FactorPrior(n * mean / (2.0 + n) + away, precision)
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2, 3, 4])
+def test_the_sampler_is_the_plain_one_for_the_same_random_numbers(rank: int) -> None:
+    entries_ = ratings()
+    known, table = np.zeros((31, 41), bool), np.zeros((31, 41))
+    known[:30, :40] = sp.csc_array((np.ones(entries_.nnz), entries_.indices, entries_.indptr)).toarray() > 0
+    table[:30, :40] = entries_.toarray()
+    sampler, rng = GibbsSampler(entries_, rank, np.random.default_rng(1)), np.random.default_rng(1)
+    d, alpha = rank + 1, 1.0
+    columns = 0.1 * rng.standard_normal((41, d))
+    columns[:, 0] = 0.0
+    row_prior = column_prior = FactorPrior(np.zeros(d), 5.0 * np.eye(d))
+    for _ in range(6):
+        found = sampler.sweep()
+        rows, *_ = regressed(known.T, table.T, columns, row_prior, alpha, rng.standard_normal((31, d)))
+        row_prior = prior_of(rows[:-1], rng)
+        columns, means, squares = regressed(
+            known, table, rows, column_prior, alpha, rng.standard_normal((41, d))
+        )
+        expected = Sample(rows, columns, means, column_prior, alpha)
+        column_prior = prior_of(columns[:-1], rng)
+        alpha = rng.gamma(1.0 + known.sum() / 2.0) / (1.0 + squares.sum() / 2.0)
+        for name in ("rows", "columns", "column_means", "alpha"):
+            np.testing.assert_allclose(
+                getattr(found, name), getattr(expected, name), rtol=1e-8, atol=1e-9, err_msg=name
+            )
+        np.testing.assert_allclose(found.column_prior.precision, expected.column_prior.precision, rtol=1e-8)
+    assert sampler.alpha == pytest.approx(alpha, rel=1e-8)
+
+
+def test_moments_are_those_of_the_exact_posterior() -> None:
+    """One column and three rows: the rows are integrated in closed form, the column on a grid."""
+    y, alpha = np.array([0.7, -0.4, 1.1]), 2.0
+    of_rows = FactorPrior(np.array([0.1, 0.6]), np.array([[2.0, 0.5], [0.5, 1.5]]))
+    of_columns = FactorPrior(np.array([-0.2, 0.9]), np.array([[3.0, -0.6], [-0.6, 1.0]]))
+    c, w = np.meshgrid(np.linspace(-4.0, 4.0, 401), np.linspace(-6.0, 7.0, 521), indexing="ij")
+    apart = np.stack([c, w], axis=-1) - of_columns.mean
+    logs = -0.5 * np.einsum("...a,ab,...b->...", apart, of_columns.precision, apart)
+    Z = np.stack([np.ones_like(w), w], axis=-1)
+    covariance = np.linalg.inv(of_rows.precision)
+    spread = np.einsum("...a,ab,...b->...", Z, covariance, Z)
+    level = c + Z @ of_rows.mean
+    for value in y:
+        logs -= 0.5 * (np.log(spread + 1.0 / alpha) + (value - level) ** 2 / (spread + 1.0 / alpha))
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    # The first entry without its noise, given the column.
+    shrunk = spread / (spread + 1.0 / alpha)
+    centre, variance = level + shrunk * (y[0] - level), shrunk / alpha
+    mean = np.sum(weights * centre)
+    expected = [
+        mean,
+        np.sum(weights * (variance + centre**2)) - mean**2,
+        np.sum(weights * c),
+        np.sum(weights * w),
+    ]
+
+    table = known_entries(sp.csc_array(y[:, None]))
+    by_columns, by_rows = Side(table, y), Side(sp.csr_array(table), y)
+    rng, columns, samples, smooth = np.random.default_rng(0), np.zeros((1, 2)), [], []
+    for _ in range(20_000):
+        rows = drawn(by_rows, columns, of_rows, alpha, rng).drawn
+        columns, means, _ = drawn(by_columns, rows, of_columns, alpha, rng)
+        samples.append([rows[0, 0] + columns[0, 0] + rows[0, 1] * columns[0, 1], *columns[0]])
+        smooth.append(rows[0, 0] + means[0, 0] + rows[0, 1] * means[0, 1])
+    found, smoothed = np.array(samples), np.array(smooth)
+    np.testing.assert_allclose([*found.mean(axis=0)], [mean, *expected[2:]], atol=0.03)
+    assert found[:, 0].var() == pytest.approx(expected[1], rel=0.05)
+    # The mean given the rows has the same mean, and varies less.
+    assert smoothed.mean() == pytest.approx(mean, abs=0.015)
+    assert smoothed.var() < 0.7 * found[:, 0].var()
+
+
+def test_a_chain_that_draws_its_data_too_keeps_the_prior() -> None:
+    """Geweke 2004: the precisions then have the prior's moments, whatever the order and the scales of the steps."""
+    rng, m, n, d = np.random.default_rng(0), 2, 2, 2
+    known = known_entries(sp.csc_array(np.ones((m, n))))
+    sampler = GibbsSampler(known, d - 1, rng)
+    noise, precisions = [], []
+    for _ in range(12_000):
+        sample = sampler.sweep()
+        U, W = sampler.rows[:-1], sampler.columns[:-1]
+        y = U[:, :1] + W[:, 0] + U[:, 1:] @ W[:, 1:].T + rng.standard_normal((m, n)) / np.sqrt(sampler.alpha)
+        sampler.by_rows.known[2][:], sampler.by_columns.known[2][:] = y.ravel(), y.T.ravel()
+        noise.append(sampler.alpha)
+        precisions.append(sample.column_prior.precision)
+    noise_precision, precision = np.array(noise), np.array(precisions)
+    # Gamma(1, 1), and Wishart(I, 2): mean 2 I, and variances 4 on the diagonal, 2 beside it.
+    assert [noise_precision.mean(), noise_precision.var()] == pytest.approx([1.0, 1.0], abs=0.15)
+    np.testing.assert_allclose(precision.mean(axis=0), 2.0 * np.eye(2), atol=0.2)
+    np.testing.assert_allclose(precision.var(axis=0), [[4.0, 2.0], [2.0, 4.0]], rtol=0.2)
+
+
+@each_row("model", [BiasedALS(3, random_state=0), BayesianCompletion(3, random_state=0, n_samples=5)])
+def test_bits_do_not_depend_on_the_number_of_threads(model: Any) -> None:
+    table, pairs = ratings(), np.argwhere(np.ones((30, 40)))
+    default = numba.get_num_threads()
+    found = [model.fit(table).predict(pairs)]
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(half_sweeps, "WORTH_THREADS", 0)
+            for threads in (1, min(2, numba.config.NUMBA_NUM_THREADS)):
+                numba.set_num_threads(threads)
+                found.append(model.fit(table).predict(pairs))
+    finally:
+        numba.set_num_threads(default)
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(found[2], found[0])
+
+
+@each_row("power", [0.0, 0.5, 1.0])
+def test_als_ends_where_the_cost_is_flat(power: float) -> None:
+    table = ratings(12, 14)
+    model = BiasedALS(2, lam=0.5, count_power=power, max_iter=2000, tol=0.0, random_state=0).fit(table)
+    rows, columns = table.tocoo().coords
+    values = (table.data - table.data.mean()) / table.data.std()
+    weights = [
+        np.maximum(np.bincount(n, minlength=size), 1.0) ** power for n, size in ((rows, 12), (columns, 14))
+    ]
+    unit = table.data.std()
+    U = np.column_stack([model.row_effects_ / unit, model.components_])
+    W = np.column_stack([model.column_effects_, model.weights_]) / unit
+
+    def cost(x: Array) -> float:
+        U, W = x[:36].reshape(12, 3), x[36:].reshape(14, 3)
+        gaps = U[rows, 0] + W[columns, 0] + np.sum(U[rows, 1:] * W[columns, 1:], axis=1) - values
+        return float(
+            gaps @ gaps + 0.5 * (weights[0] @ np.sum(U**2, axis=1) + weights[1] @ np.sum(W**2, axis=1))
+        )
+
+    end = np.concatenate([U.ravel(), W.ravel()])
+    assert model.cost_ == pytest.approx(cost(end), rel=1e-12)
+    assert np.abs(approx_fprime(end, cost, 1e-7)).max() < 1e-4
+    with pytest.raises(AssertionError):
+        assert np.abs(approx_fprime(1.01 * end, cost, 1e-7)).max() < 1e-4
+
+
+def test_each_sweep_of_als_lowers_the_cost_until_they_stop() -> None:
+    costs = [BiasedALS(3, max_iter=k, tol=0.0, random_state=0).fit(ratings()).cost_ for k in range(1, 12)]
+    assert np.all(np.diff(costs) < 0.0)
+    model = BiasedALS(3, max_iter=500, tol=1e-3, random_state=0).fit(ratings())
+    assert 3 < model.n_iter_ < 100
+
+
+def test_standard_deviations_cover_what_was_held_out() -> None:
+    rng = np.random.default_rng(1)
+    truth = rng.standard_normal((60, 1)) + rng.standard_normal((60, 2)) @ rng.standard_normal((2, 80))
+    noisy, known = 4.0 + 5.0 * (truth + 0.4 * rng.standard_normal(truth.shape)), rng.random(truth.shape) < 0.3
+    model = BayesianCompletion(3, random_state=0).fit(
+        sp.csc_array((noisy[known], np.nonzero(known)), shape=known.shape)
+    )
+    found, std = model.predict(np.argwhere(~known), return_std=True)
+    gaps = np.abs(found - noisy[~known])
+    assert np.mean(gaps < 1.96 * std) == pytest.approx(0.95, abs=0.02)
+    assert np.mean(gaps < 0.6745 * std) == pytest.approx(0.5, abs=0.04)
+    # Of what is known the noise is left, and entries with larger deviations are further away.
+    assert 0.9 * 2.0 < std.min() < 1.4 * 2.0
+    far = std > np.median(std)
+    assert np.mean(gaps[far]) > 1.1 * np.mean(gaps[~far])
+    np.testing.assert_array_equal(found, model.predict(np.argwhere(~known)))
+    assert model.rmse(np.argwhere(~known), noisy[~known]) < RTRMC(3, lam=0.02, bias=True, random_state=0).fit(
+        sp.csc_array((noisy[known], np.nonzero(known)), shape=known.shape)
+    ).rmse(np.argwhere(~known), noisy[~known])
+
+
+def test_thinning_keeps_every_second_sample() -> None:
+    table = ratings()
+    every = BayesianCompletion(2, n_samples=6, burn_in=0, random_state=0).fit(table)
+    second = BayesianCompletion(2, n_samples=3, burn_in=0, thinning=2, random_state=0).fit(table)
+    np.testing.assert_array_equal(second.row_samples_, every.row_samples_[1::2])
+    np.testing.assert_array_equal(second.column_means_, every.column_means_[1::2])
+    np.testing.assert_array_equal(second.noise_precisions_, every.noise_precisions_[1::2])
+
+
+MODELS = [
+    RTRMC(2, lam=0.01, random_state=0),
+    RCGMC(2, lam=0.01, bias=True, random_state=0),
+    GossipMatrixCompletion(2, lam=0.01, n_agents=2, n_epochs=5, random_state=0),
+    BiasedALS(2, random_state=0),
+    BayesianCompletion(2, random_state=0),
+]
+
+
+@each_row("model", [model for model in MODELS if not getattr(model, "bias", False)])
+def test_a_column_with_the_same_entries_is_folded_in_where_it_was(model: Any) -> None:
+    table = ratings()
+    model.fit(table)
+    pairs, values = entries(table)
+    same = pairs[:, 1] == 3
+    folded = model.fold_in(pairs[same] + [0, 40 + 2 - 3], values[same])
+    before, after = (one.predict(range(30), number) for one, number in ((model, 3), (folded, 42)))
+    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(folded.predict(range(30), 3), before)
+    # Two new columns before it have no entries.
+    np.testing.assert_array_equal(folded.predict(range(30), 40), folded.predict(range(30), 41))
+    assert folded.recommend(42, 2) == folded.recommend(42, 5)[:2]
+    assert {row for row, _ in folded.recommend(42, 30)} == set(range(30)) - set(pairs[same, 0].tolist())
+    with pytest.raises(InvalidInputError, match="was not seen by fit"):
+        model.recommend(42)
+
+
+@each_row("model", MODELS)
+def test_new_columns_are_predicted_from_some_entries(model: Any) -> None:
+    """Nearly as well as by a fit with them."""
+    pairs, values = entries(ratings(40, 80, 0.7))
+    late = pairs[:, 1] >= 70
+    part = np.random.default_rng(0).random(len(pairs)) < 0.5
+    model.fit(pairs[~late], values[~late], shape=(40, 70))
+    folded = model.fold_in(pairs[late & part], values[late & part])
+    error = folded.rmse(pairs[late & ~part], values[late & ~part])
+    model.fit(pairs[~late | part], values[~late | part], shape=(40, 80))
+    assert error < 1.2 * model.rmse(pairs[late & ~part], values[late & ~part])
+    assert error < 0.7 * values[late].std()
+
+
+def test_names_of_new_columns() -> None:
+    from problems.data import Ratings
+
+    pairs, values = entries(ratings())
+    names = np.array([f"user {j}" for j in range(40)])
+    bundle = Ratings("r", "s", *pairs.T.astype(np.int32), values, (30, 40), (-9.0, 15.0), column_names=names)
+    model = BiasedALS(2, random_state=0).fit(bundle)
+    folded = model.fold_in([[0, 40], [3, 40]], [2.0, 3.0], names=["a longer name than others"])
+    assert folded.recommend("a longer name than others", 3) == folded.fold_in(
+        [[1, 41]], [1.0], names=["x"]
+    ).recommend("a longer name than others", 3)
+    for given, words in (
+        (None, "give names to 1 new"),
+        (["user 3"], "1 different"),
+        (["a", "b"], "1 different"),
+    ):
+        with pytest.raises(InvalidInputError, match=words):
+            model.fold_in([[0, 40]], [2.0], names=given)
+    for wrong, words in (([[0, 3]], "column 3 was there"), ([[30, 40]], "rows must lie between 0 and 29")):
+        with pytest.raises(InvalidInputError, match=words):
+            model.fold_in(wrong, [2.0], names=["x"])
+
+
+@each_row("model", MODELS)
+def test_what_fit_did_not_see_gets_the_mean_with_a_warning(model: Any) -> None:
+    table = ratings()
+    with pytest.raises(InvalidInputError, match="columns must lie between 0 and 39"):
+        model.fit(table).predict([0, 1], [3, 40])
+    model.set_params(handle_unknown="mean").fit(table)
+    with pytest.warns(UserWarning, match="2 of 3 pairs have a row or a column"):
+        found = model.predict([0, 30, 0], [3, 99, 41])
+    # As a row and a column that have a number and no entry.
+    np.testing.assert_allclose(found, model.predict([0, 4, 0], [3, 7, 7]), atol=0.35)
+    assert found[0] == model.predict(0, 3)[0]
+    model.set_params(handle_unknown="error")
+
+
+def test_bayesian_deviations_are_larger_where_nothing_is_known() -> None:
+    model = BayesianCompletion(2, random_state=0, handle_unknown="mean").fit(ratings())
+    with pytest.warns(UserWarning, match="1 of 2 pairs"):
+        _, std = model.predict([0, 0], [3, 40], return_std=True)
+    assert std[1] > 1.5 * std[0]
+
+
+def test_splits_by_date() -> None:
+    pairs, values = entries(ratings())
+    dates = np.random.default_rng(0).integers(0, 30, len(values)).astype("datetime64[D]")
+    tested = []
+    for train, test in TimeSplit(4).split(pairs, values, dates):
+        assert dates[train].max() < dates[test].min()
+        np.testing.assert_array_equal(
+            np.sort(np.append(train, test)), np.flatnonzero(dates <= dates[test].max())
+        )
+        tested.append(len(test))
+    assert dates[test].max() == dates.max()
+    assert max(tested) < 1.5 * min(tested)
+    model = BiasedALS(2, random_state=0)
+    scores = cross_val_score(model, pairs, values, groups=dates, cv=TimeSplit(3), params={"shape": (30, 40)})
+    assert scores.shape == (3,)
+    assert np.all(scores > -values.std())
+    with pytest.raises(InvalidInputError, match="needs the date"):
+        next(TimeSplit().split(pairs))
+    with pytest.raises(InvalidInputError, match="too few, or too many of them the same"):
+        next(TimeSplit(2).split(pairs, groups=dates > dates[0]))
+    for wrong in (dates[:3], dates.astype(str), np.where(dates == dates[0], np.datetime64("nat"), dates)):
+        with pytest.raises(InvalidInputError, match="groups must hold a date"):
+            next(TimeSplit().split(pairs, groups=wrong))
+
+
+@each_row(
+    ("options", "words"),
+    [
+        ({"n_samples": 0}, "n_samples = 0 must be a positive integer"),
+        ({"burn_in": -1}, "burn_in = -1"),
+        ({"thinning": 1.5}, "thinning = 1.5"),
+        ({"rank": 0}, "rank = 0"),
+        ({"rank": 30}, "rank = 30 must be an integer from 1 to below"),
+        ({"handle_unknown": "ignore"}, "handle_unknown = 'ignore' is unknown; choose one of error, mean"),
+    ],
+)
+def test_bayesian_parameters_are_checked(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        BayesianCompletion().set_params(**options).fit(ratings())
+
+
+def test_als_parameters_are_checked() -> None:
+    for options, words in (
+        ({"lam": 0}, "lam = 0 must be a positive number"),
+        ({"count_power": 2}, "count_power = 2"),
+        ({"rank": -1}, "rank = -1"),
+    ):
+        with pytest.raises(InvalidInputError, match=words):
+            BiasedALS().set_params(**options).fit(ratings())
+    with pytest.raises(InvalidInputError, match="no unique solution at rank 9"):
+        BiasedALS(9, lam=1e-300, random_state=0).fit(ratings(share=0.1))
