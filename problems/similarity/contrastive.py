@@ -75,10 +75,6 @@ class ContrastiveSimilarity(Checked, Embedder, BaseEstimator):
     ----------
     Khosla et al., Supervised contrastive learning, NeurIPS 2020.
 
-    References
-    ----------
-    Khosla et al., Supervised contrastive learning, NeurIPS 2020.
-
     Examples
     --------
     >>> from sklearn.datasets import load_digits
@@ -88,8 +84,6 @@ class ContrastiveSimilarity(Checked, Embedder, BaseEstimator):
     (2, 5)
     >>> bool(model.score(X[1200:], y[1200:]) > 0.8)
     True
-
-
     """
 
     rank: Annotated[int, kept_count] = 30
