@@ -72,8 +72,6 @@ html_title = "rmopt"
 html_static_path = ["_static"]
 html_css_files = ["rmopt.css"]
 html_show_sourcelink = False
-# Pages without pages below them.
-html_sidebars = {"benchmarks": []}
 html_theme_options = {
     "navbar_persistent": [],
     "navbar_end": ["search-button", "theme-switcher"],

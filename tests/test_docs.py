@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -159,3 +160,41 @@ def test_the_reference_lists_every_public_package() -> None:
         if "__all__" in path.read_text(encoding="utf-8")
     }
     assert packages - {"rmopt.cli"} <= set(MODULES)
+
+
+@pytest.mark.parametrize(("page", "library"), [("howto/jax_loss.py", "jax"), ("howto/torch_loss.py", "torch")])
+def test_a_script_that_a_page_shows_runs(page: str, library: str) -> None:
+    pytest.importorskip(library, reason=f"{library} is not installed.")
+    runpy.run_path(str(ROOT / "docs" / page))
+
+
+@pytest.mark.slow
+def test_hospitals_are_processes(tmp_path: Path) -> None:
+    pytest.importorskip("mpi4py", reason="mpi4py is not installed.")
+    mpiexec, script = Path(sys.executable).with_name("mpiexec"), ROOT / "docs" / "howto" / "hospitals.py"
+    done = subprocess.run(
+        [mpiexec, "-n", "2", sys.executable, script], check=True, capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.stdout.count("weights stay here") == 6
+    assert float(re.findall(r"neighbours: (\S+)", done.stdout)[0]) < 0.01
+
+
+# Beside both columns of links a browser of 1280 pixels shows so many characters of code.
+WIDEST = 88
+
+
+def blocks(page: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines of code on a page, with their numbers; what is printed may be longer."""
+    inside = None
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        fence = re.match(r"\s*```(\w*)$", line)
+        if fence:
+            inside = fence[1] or None
+        elif inside in ("python", "sh") and (inside == "sh" or re.match(r"\s*(>>>|\.\.\.)", line)):
+            yield number, line
+
+
+@each_row("page", [page for page in PAGES if ROOT / "docs" in page.parents and page.parent.name != "measured"])
+def test_code_fits_beside_the_columns_of_a_page(page: Path) -> None:
+    wide = [number for number, line in blocks(page) if len(line) > WIDEST]
+    assert not wide, f"{page.name}: lines {wide} of code are longer than {WIDEST} characters."
