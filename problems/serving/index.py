@@ -164,8 +164,11 @@ class SimilarityIndex:
 
         Parameters
         ----------
-        X, k, exclude, mask
-            As for `query`.
+        X : array or sparse matrix, shape (n_queries, n_features)
+        k : int
+        exclude : sequence of sequences of int, optional
+        mask : bool array, shape (n_documents,), optional
+            All as for `query`.
 
         Returns
         -------
@@ -272,7 +275,7 @@ class SimilarityIndex:
         -------
         SimilarityIndex
         """
-        folder, mode = Path(folder), "r" if flag("mmap", mmap) else None
+        folder, mmap = Path(folder), flag("mmap", mmap)
         with reading(folder / ABOUT):
             about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
             version, of_unit_length, names = (about[key] for key in ("format", "normalize", "names"))
@@ -281,7 +284,7 @@ class SimilarityIndex:
                 f"{folder} has the format {version}, and this rmopt reads {FORMAT}; make it again."
             )
         with reading(folder / EMBEDDINGS):
-            embeddings = np.load(folder / EMBEDDINGS, mmap_mode=mode, allow_pickle=False)
+            embeddings = np.load(folder / EMBEDDINGS, mmap_mode="r" if mmap else None, allow_pickle=False)
         with reading(folder / QUERY_MAP):
             query_map = document_map = np.load(folder / QUERY_MAP, allow_pickle=False)
         if (folder / DOCUMENT_MAP).exists():
@@ -337,11 +340,10 @@ def _keep(path: Path, value: Any, write: Any) -> None:
 class Searchable:
     """A similarity of a query's embedding and a document's that can make an index of documents."""
 
+    transform: Any
+
     def _maps(self) -> tuple[Array, Array, bool]:
         """Return the maps of queries and of documents, shape (n_features, rank), and whether lengths become 1."""
-        raise NotImplementedError
-
-    def transform(self, X: Any) -> Any:
         raise NotImplementedError
 
     def index(
