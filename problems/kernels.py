@@ -1,4 +1,4 @@
-"""Compiled loops: of the retrieval measures, and of online learners with a full matrix."""
+"""Compiled loops: of the retrieval measures, of exact search, and of online learners with a full matrix."""
 
 import numpy as np
 from numba import njit
@@ -68,6 +68,30 @@ def precisions_at(
         relevant_above = r - np.searchsorted(relevant, cut, side="right")
         relevant_tied = r - relevant_above - np.searchsorted(relevant, cut)
         out[at] = (relevant_above + (taken - above) * relevant_tied / tied) / ks[at]
+
+
+@njit(cache=True, nogil=True)
+def keep_largest(
+    scores: NDArray[np.floating],  # (n_queries, n) of items first, first + 1, …
+    first: int,
+    best: NDArray[np.floating],  # (n_queries, k) falling
+    numbers: NDArray[np.int64],  # (n_queries, k)
+) -> None:
+    """Put into `best` the scores that are larger, and the numbers of their items; of equal ones the first stays."""
+    k = best.shape[1]
+    for query in range(scores.shape[0]):
+        least = best[query, k - 1]
+        for item in range(scores.shape[1]):
+            score = scores[query, item]
+            if score > least:
+                at = k - 1
+                while at > 0 and best[query, at - 1] < score:
+                    best[query, at] = best[query, at - 1]
+                    numbers[query, at] = numbers[query, at - 1]
+                    at -= 1
+                best[query, at] = score
+                numbers[query, at] = first + item
+                least = best[query, k - 1]
 
 
 @njit(cache=True, nogil=True)

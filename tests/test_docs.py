@@ -67,7 +67,7 @@ def test_a_command_of_the_docs_is_one(page: str, command: str) -> None:
         typer.main.get_command(app).commands[verb].make_context(verb, words)  # type: ignore[attr-defined]
 
 
-# Hours, data that lie elsewhere, several processes, or what only the change on its page makes.
+# Hours, no end, data that lie elsewhere, several processes, or what only the change on its page makes.
 ELSEWHERE = (
     "--data ",
     "--scale 1",
@@ -77,6 +77,7 @@ ELSEWHERE = (
     "--updates",
     "--methods comet",
     "--agents mpi",
+    "serve ",
 )
 ELSEWHERE += ("check sphere",)
 

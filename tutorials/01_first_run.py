@@ -22,20 +22,7 @@ import tempfile
 from pathlib import Path
 
 folder = Path(tempfile.mkdtemp()) / "digits"
-options = [
-    "--data",
-    "digits",
-    "--methods",
-    "cosine,naive-gd,pa,loreta",
-    "--rank",
-    "10",
-    "--triplets",
-    "20000",
-    "--seeds",
-    "3",
-    "--select",
-    "none",
-]
+options = ["--data", "digits", "--methods", "cosine,naive-gd,pa,loreta", "--rank", "10", "--triplets", "20000", "--seeds", "3", "--select", "none"]
 command = [sys.executable, "-m", "rmopt.cli", "run", "similarity", *options, "--out", str(folder)]
 print(
     subprocess.run(command, capture_output=True, text=True, check=True).stdout.replace(str(folder), "digits")

@@ -13,6 +13,7 @@ from sklearn.utils import Tags
 from problems.batches import share_left_out, solver_of_batches
 from problems.door import Embedder, begin, file_path, kept_count, labelled, product, seedable, seen
 from problems.evaluation import bilinear_scores, evaluate_retrieval
+from problems.serving.index import Searchable
 from problems.similarity.cost import ContrastiveSum, unit_rows
 from rmopt.core import Problem
 from rmopt.core.arguments import Checked, bounded, flag, integer, number, optional
@@ -30,7 +31,7 @@ LEAST_STEPS = 500
 
 
 @dataclass(eq=False, repr=False)
-class ContrastiveSimilarity(Checked, Embedder, BaseEstimator):
+class ContrastiveSimilarity(Checked, Searchable, Embedder, BaseEstimator):
     """A similarity of documents: the cosine of linear embeddings, learned from the classes of whole batches.
 
     Each document of a batch is a query, and the documents of its class are to be found among all others by a softmax
@@ -138,6 +139,9 @@ class ContrastiveSimilarity(Checked, Embedder, BaseEstimator):
         X, y = labelled(self, X, y, reset=False)
         Z = self.transform(X)
         return evaluate_retrieval(bilinear_scores(Z, Z), y, ks=()).map
+
+    def _maps(self) -> tuple[Array, Array, bool]:
+        return self.components_.T, self.components_.T, True
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

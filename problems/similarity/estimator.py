@@ -22,6 +22,7 @@ from problems.door import (
 )
 from problems.evaluation import bilinear_scores, evaluate_retrieval
 from problems.loreta import Loreta, loreta_solver
+from problems.serving.index import Searchable
 from problems.similarity.model import INITS, BilinearSimilarity, initial_point
 from problems.triplets import ClassTriplets
 from rmopt.core import InvalidInputError, Problem, PSDPoint
@@ -37,7 +38,7 @@ Array = np.ndarray
 
 @renamed(n_triplets="max_iter")
 @dataclass(eq=False, repr=False)
-class LoretaSimilarity(Embedder, Loreta):
+class LoretaSimilarity(Searchable, Embedder, Loreta):
     """A low-rank bilinear similarity of documents, learned from their classes or from triplets.
 
     Learns W of a fixed rank such that qᵀ W d is larger for documents d that are similar to the query q,
@@ -206,6 +207,9 @@ class LoretaSimilarity(Embedder, Loreta):
     @classmethod
     def _shape_of(cls, point: Any) -> dict[str, Any]:
         return {"rank": point.rank, "psd": isinstance(point, PSDPoint)}
+
+    def _maps(self) -> tuple[Array, Array, bool]:
+        return *self.model_.factors, False
 
     def _embedded(self, X: Any, side: int) -> Array:
         """Return the embedding of queries (side 0) or documents (side 1), always as an array."""

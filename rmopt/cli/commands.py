@@ -1,4 +1,4 @@
-"""The commands of ``rmopt``: list, run, check and data. Experiments and data sets are found through entry points."""
+"""The commands of ``rmopt``: list, run, check, data and serve. What they run is found through entry points."""
 
 from typing import Annotated
 
@@ -8,6 +8,7 @@ from rmopt.cli.check import check
 from rmopt.cli.data import data
 from rmopt.cli.plugins import listing
 from rmopt.cli.run import run
+from rmopt.cli.serve import serve
 
 app = typer.Typer(
     add_completion=False,
@@ -27,6 +28,7 @@ app.command(
 )(run)
 app.command("check")(check)
 app.command("data")(data)
+app.command("serve")(serve)
 
 
 def _print_version(wanted: bool) -> None:

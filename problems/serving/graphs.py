@@ -1,0 +1,110 @@
+"""Approximate search in graphs of near neighbours (HNSW), by packages that are installed apart.
+
+The inner product itself steers the walk (Morozov and Babenko, NeurIPS 2018). The transform that makes all items
+equally long, by one more coordinate, is not taken: it puts the queries where no item is, and found far fewer of the
+best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, Any
+
+import numpy as np
+
+from rmopt.core.arguments import CheckedValue, bounded, integer
+from rmopt.core.errors import InvalidInputError
+
+Array = np.ndarray
+# Takes queries of float32 and k; gives numbers of items, shape (n_queries, k), negative where it found none.
+Search = Callable[[Array, int], Array]
+
+
+@dataclass(frozen=True)
+class Graph(CheckedValue):
+    """How large a graph is, in the words of hnswlib.
+
+    Parameters
+    ----------
+    M : int
+        Neighbours of an item.
+    ef_construction : int
+        Candidates that are kept while an item looks for its neighbours.
+    ef : int
+        Candidates that are kept for a query: more find more of the best, in more time.
+
+    References
+    ----------
+    Malkov and Yashunin, Efficient and robust approximate nearest neighbor search using hierarchical navigable small
+    world graphs, IEEE TPAMI 2020.
+    """
+
+    M: Annotated[int, bounded(integer, 2, 1000)] = 28
+    ef_construction: Annotated[int, bounded(integer, 1, 10**6)] = 150
+    ef: Annotated[int, bounded(integer, 1, 10**6)] = 400
+
+
+def by_hnswlib(items: Array, graph: Graph) -> Search:
+    """Return a search in a graph of hnswlib."""
+    index = _package("hnswlib").Index(space="ip", dim=items.shape[1])
+    index.init_index(max_elements=len(items), M=graph.M, ef_construction=graph.ef_construction, random_seed=0)
+    index.add_items(items)
+
+    def search(queries: Array, k: int) -> Array:
+        index.set_ef(max(graph.ef, k))
+        try:
+            return np.asarray(index.knn_query(queries, k)[0].astype(np.int64))
+        except RuntimeError:  # fewer than k items were met
+            return np.full((len(queries), k), -1)
+
+    return search
+
+
+def by_faiss(items: Array, graph: Graph) -> Search:
+    """Return a search in a graph of faiss."""
+    faiss = _package("faiss", "faiss-cpu")
+    index = faiss.IndexHNSWFlat(items.shape[1], graph.M, faiss.METRIC_INNER_PRODUCT)
+    index.hnsw.efConstruction = graph.ef_construction
+    index.add(items)
+
+    def search(queries: Array, k: int) -> Array:
+        index.hnsw.efSearch = max(graph.ef, k)
+        return np.asarray(index.search(queries, k)[1])
+
+    return search
+
+
+def by_usearch(items: Array, graph: Graph) -> Search:
+    """Return a search in a graph of usearch."""
+    index = _package("usearch.index", "usearch").Index(
+        ndim=items.shape[1],
+        metric="ip",
+        dtype="f32",
+        connectivity=graph.M,
+        expansion_add=graph.ef_construction,
+        expansion_search=graph.ef,
+    )
+    index.add(np.arange(len(items)), items)
+
+    def search(queries: Array, k: int) -> Array:
+        index.expansion_search = max(graph.ef, k)
+        matches = index.search(queries, k)
+        there = np.arange(k) < np.asarray(matches.counts)[:, None]
+        return np.where(there, np.asarray(matches.keys).astype(np.int64), -1)
+
+    return search
+
+
+GRAPHS = {"hnswlib": by_hnswlib, "faiss": by_faiss, "usearch": by_usearch}
+
+
+def _package(module: str, distribution: str | None = None) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        name = distribution or module
+        raise InvalidInputError(
+            f"{module} cannot be imported ({error}); pip install {name}, or take the index 'exact'."
+        ) from error

@@ -1,0 +1,369 @@
+"""The embeddings of documents, ready to be searched, in memory or in a folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+from sklearn.preprocessing import normalize
+
+from problems.door import column_of_names, product, table_of_numbers
+from problems.serving.graphs import GRAPHS, Graph, Search
+from problems.serving.search import excluded_pairs, top_k
+from rmopt.core.arguments import flag, instance, integer, one_of, sequence
+from rmopt.core.errors import InvalidInputError, StorageError
+from rmopt.core.files import reading, write_atomically, write_json
+
+Array = np.ndarray
+
+FORMAT = 1
+EMBEDDINGS, QUERY_MAP, DOCUMENT_MAP = "embeddings.npy", "query_map.npy", "document_map.npy"
+ABOUT, TEXTS, VECTORIZER = "index.json", "texts.json", "vectorizer.joblib"
+
+
+@dataclass(eq=False)
+class SimilarityIndex:
+    """Documents that a learned similarity searches; ``model.index(X)`` makes it.
+
+    Parameters
+    ----------
+    embeddings : array or memmap of float32, shape (n_documents, rank)
+    query_map : array, shape (n_features, rank)
+        The score of a query x and a document is the inner product of ``x @ query_map`` with the document's embedding.
+    document_map : array, shape (n_features, rank)
+        The embedding of a document x is ``x @ document_map``.
+    normalize : bool
+        Whether embeddings are divided by their lengths: scores are cosines.
+    names : sequence, optional
+        Names or numbers of the documents, which may repeat; their row numbers unless given.
+    texts : sequence of str, optional
+        The documents themselves, shown by `rmopt serve`.
+    vectorizer : object, optional
+        What made features of texts: a fitted vectorizer of scikit-learn or a pipeline, needed by `rmopt serve`.
+    search : callable, optional
+        Takes embeddings of queries and k and gives numbers of documents; made by `to_index`. None: exact.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from problems.similarity import ContrastiveSimilarity
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = ContrastiveSimilarity(rank=10, random_state=0).fit(X[:1200], y[:1200])
+    >>> index = model.index(X[:1200], names=[f"scan {row}" for row in range(1200)])
+    >>> scores, indices = index.query(X[1200:1203], k=5)
+    >>> scores.shape, bool((y[indices][:, 0] == y[1200:1203]).all())
+    ((3, 5), True)
+    >>> [(name, round(score, 3)) for name, score in index.most_similar(X[7:8], k=1)[0]]
+    [('scan 7', 1.0)]
+    """
+
+    embeddings: Array
+    query_map: Array
+    document_map: Array
+    normalize: bool
+    _: KW_ONLY
+    names: Any = None
+    texts: Any = None
+    vectorizer: Any = None
+    search: Search | None = None
+
+    def __post_init__(self) -> None:
+        instance("embeddings", self.embeddings, np.ndarray, "an array or a memmap")
+        n, rank = self.embeddings.shape if self.embeddings.ndim == 2 else (0, 0)
+        if self.embeddings.dtype != np.float32 or not n or not rank:
+            raise InvalidInputError(
+                f"embeddings must be a table of float32, got {self.embeddings.dtype} of shape "
+                f"{self.embeddings.shape}."
+            )
+        self.query_map = table_of_numbers("query_map", self.query_map, sparse=False)
+        self.document_map = table_of_numbers("document_map", self.document_map, sparse=False)
+        shapes = self.query_map.shape, self.document_map.shape
+        if shapes[0] != shapes[1] or shapes[0][1] != rank:
+            raise InvalidInputError(
+                f"query_map and document_map must have shape (n_features, {rank}), got {shapes[0]} and {shapes[1]}."
+            )
+        self.normalize = flag("normalize", self.normalize)
+        if self.names is None:
+            self.names = range(n)
+        elif not isinstance(self.names, range):
+            self.names = column_of_names("names", self.names).tolist()
+        if self.texts is not None:
+            self.texts = [
+                instance("each of texts", one, str, "a string") for one in sequence("texts", self.texts)
+            ]
+        for what, values in (("names", self.names), ("texts", self.texts)):
+            if values is not None and len(values) != n:
+                raise InvalidInputError(f"{what} must be {n}, one for each document, got {len(values)}.")
+        if self.vectorizer is not None:
+            self.terms  # noqa: B018 (refuses a vectorizer of other features now and not at the first query)
+
+    def __len__(self) -> int:
+        return len(self.embeddings)
+
+    @property
+    def terms(self) -> Array:
+        """The names of the vectorizer's features."""
+        try:
+            terms = np.asarray(self.vectorizer.get_feature_names_out())
+        except AttributeError:
+            raise InvalidInputError(
+                "vectorizer must be fitted, and have transform and get_feature_names_out, as those of scikit-learn."
+            ) from None
+        if len(terms) != len(self.query_map):
+            raise InvalidInputError(
+                f"vectorizer gives {len(terms)} features, and the model was fitted to {len(self.query_map)}."
+            )
+        return terms
+
+    def query(self, X: Any, k: int = 10, *, exclude: Any = None, mask: Any = None) -> tuple[Array, Array]:
+        """Return the documents of the largest scores for each query.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n_queries, n_features)
+        k : int
+            At most as many as there are documents.
+        exclude : sequence of sequences of int, optional
+            For each query the row numbers of documents that it must not get, such as itself.
+        mask : bool array, shape (n_documents,), optional
+            Which documents may be found, by the exact index alone.
+
+        Returns
+        -------
+        scores : array, shape (n_queries, k)
+            Falling.
+        indices : int array, shape (n_queries, k)
+            Row numbers of the documents.
+        """
+        Z = self._embedded(X, self.query_map).astype(np.float32)
+        if self.search is None:
+            return top_k(Z, self.embeddings, k, exclude=exclude, mask=mask)
+        if mask is not None:
+            raise InvalidInputError("mask is for the exact index; search with to_index('exact').")
+        asked, refused = excluded_pairs(exclude, len(Z), len(self))
+        more = int(np.bincount(asked, minlength=1).max())
+        k = integer("k", k, 1, len(self))
+        met = self.search(Z, min(k + more, len(self)))
+        scores = np.einsum("qd,qkd->qk", Z, self.embeddings[met])
+        hidden = np.isin(met + len(self) * np.arange(len(Z))[:, None], refused + len(self) * asked)
+        scores[hidden | (met < 0)] = -np.inf
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        scores, met = (np.take_along_axis(one, order, axis=1) for one in (scores, met))
+        if not np.isfinite(scores).all():
+            raise InvalidInputError(f"the graph met fewer than k = {k} documents; raise ef or M, or lower k.")
+        return scores, met
+
+    def most_similar(
+        self, X: Any, k: int = 10, *, exclude: Any = None, mask: Any = None
+    ) -> list[list[tuple[Any, float]]]:
+        """Return what `query` does as pairs of a name and a score, a list for each query.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n_queries, n_features)
+        k : int
+        exclude : sequence of sequences of int, optional
+        mask : bool array, shape (n_documents,), optional
+            All as for `query`.
+
+        Returns
+        -------
+        list of lists of (name, float)
+        """
+        scores, indices = self.query(X, k, exclude=exclude, mask=mask)
+        return [
+            [(self.names[index], score) for score, index in zip(*row, strict=True)]
+            for row in zip(scores.tolist(), indices.tolist(), strict=True)
+        ]
+
+    def contributions(self, x: Any, documents: Any) -> csr_array:
+        """Return what each term of some documents adds to their score with one query.
+
+        Parameters
+        ----------
+        x : array or sparse matrix, shape (1, n_features)
+            The query.
+        documents : array or sparse matrix, shape (n_documents, n_features)
+
+        Returns
+        -------
+        sparse array, shape (n_documents, n_features)
+            Rows sum to the scores.
+        """
+        rows = csr_array(self._rows(documents))
+        (of_term,) = product(self._embedded(x, self.query_map), self.document_map.T)
+        if self.normalize:
+            lengths = np.linalg.norm(product(rows, self.document_map), axis=1)
+            rows = csr_array(rows / np.where(lengths > 0.0, lengths, 1.0)[:, None])
+        return csr_array(rows * of_term)
+
+    def to_index(self, kind: str = "exact", **graph: Any) -> Self:
+        """Return an index of the same documents that is searched in another way.
+
+        Parameters
+        ----------
+        kind : {"exact", "hnswlib", "faiss", "usearch"}
+            "exact" looks at every document. The others make a graph with the package of that name, which takes
+            minutes for a million documents and is not saved, and find most of the best in a fraction of the time.
+        **graph : int
+            ``M`` (28), ``ef_construction`` (150) and ``ef`` (400): the size of the graph, and the candidates that
+            are kept while it is made and searched (`problems.serving.graphs.Graph`).
+
+        Returns
+        -------
+        SimilarityIndex
+        """
+        if one_of("kind", kind, ("exact", *GRAPHS)) == "exact":
+            if graph:
+                raise InvalidInputError(f"{', '.join(graph)}: the exact index has no options.")
+            return replace(self, search=None)
+        unknown = sorted(set(graph) - set(Graph._parameters))
+        if unknown:
+            one_of("option", unknown[0], Graph._parameters)
+        return replace(self, search=GRAPHS[kind](np.ascontiguousarray(self.embeddings), Graph(**graph)))
+
+    def save(self, folder: Path | str) -> None:
+        """Write the index into a folder: arrays as .npy, names and texts as JSON, the vectorizer with joblib.
+
+        Parameters
+        ----------
+        folder : path
+            Made where it is absent. The files of an index that is there are replaced.
+        """
+        folder = Path(folder)
+        about = {
+            "format": FORMAT,
+            "normalize": self.normalize,
+            "names": None if isinstance(self.names, range) else self.names,
+        }
+        # Last of all the file without which there is no index.
+        (folder / ABOUT).unlink(missing_ok=True)
+        arrays = {
+            EMBEDDINGS: self.embeddings,
+            QUERY_MAP: self.query_map,
+            DOCUMENT_MAP: None if np.array_equal(self.query_map, self.document_map) else self.document_map,
+        }
+        for name, values in arrays.items():
+            _keep(
+                folder / name,
+                values,
+                lambda stream, values: np.lib.format.write_array(stream, values, allow_pickle=False),
+            )
+        _keep(
+            folder / TEXTS, self.texts, lambda stream, texts: stream.write(json.dumps(texts).encode("ascii"))
+        )
+        _keep(folder / VECTORIZER, self.vectorizer, _dump)
+        write_json(folder / ABOUT, about)
+
+    @classmethod
+    def load(cls, folder: Path | str, *, mmap: bool = True) -> Self:
+        """Read what `save` wrote.
+
+        The vectorizer is read by joblib, which runs code that the file names: load folders that you trust.
+
+        Parameters
+        ----------
+        folder : path
+        mmap : bool
+            Leave the embeddings in their file and let the system read what a search needs.
+
+        Returns
+        -------
+        SimilarityIndex
+        """
+        folder, mmap = Path(folder), flag("mmap", mmap)
+        with reading(folder / ABOUT):
+            about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+            version, of_unit_length, names = (about[key] for key in ("format", "normalize", "names"))
+        if version != FORMAT:
+            raise StorageError(
+                f"{folder} has the format {version}, and this rmopt reads {FORMAT}; make it again."
+            )
+        with reading(folder / EMBEDDINGS):
+            embeddings = np.load(folder / EMBEDDINGS, mmap_mode="r" if mmap else None, allow_pickle=False)
+        with reading(folder / QUERY_MAP):
+            query_map = document_map = np.load(folder / QUERY_MAP, allow_pickle=False)
+        if (folder / DOCUMENT_MAP).exists():
+            with reading(folder / DOCUMENT_MAP):
+                document_map = np.load(folder / DOCUMENT_MAP, allow_pickle=False)
+        texts = vectorizer = None
+        if (folder / TEXTS).exists():
+            with reading(folder / TEXTS):
+                texts = json.loads((folder / TEXTS).read_bytes())
+        if (folder / VECTORIZER).exists():
+            import joblib
+
+            with reading(folder / VECTORIZER):
+                vectorizer = joblib.load(folder / VECTORIZER)
+        with reading(folder):
+            return cls(
+                embeddings,
+                query_map,
+                document_map,
+                of_unit_length,
+                names=names,
+                texts=texts,
+                vectorizer=vectorizer,
+            )
+
+    def _rows(self, X: Any) -> Any:
+        rows = table_of_numbers("X", X)
+        if rows.shape[1] != len(self.query_map):
+            raise InvalidInputError(
+                f"X has {rows.shape[1]} features, and the model was fitted to {len(self.query_map)}."
+            )
+        return rows
+
+    def _embedded(self, X: Any, factor: Array) -> Array:
+        Z = product(self._rows(X), factor)
+        return normalize(Z) if self.normalize else Z
+
+
+def _dump(stream: Any, value: Any) -> None:
+    import joblib
+
+    joblib.dump(value, stream)
+
+
+def _keep(path: Path, value: Any, write: Any) -> None:
+    """Write what is there; of what is not, no earlier file stays."""
+    if value is None:
+        path.unlink(missing_ok=True)
+    else:
+        write_atomically(path, lambda stream: write(stream, value))
+
+
+class Searchable:
+    """A similarity of a query's embedding and a document's that can make an index of documents."""
+
+    transform: Any
+
+    def _maps(self) -> tuple[Array, Array, bool]:
+        """Return the maps of queries and of documents, shape (n_features, rank), and whether lengths become 1."""
+        raise NotImplementedError
+
+    def index(
+        self, X: Any, names: Any = None, *, texts: Any = None, vectorizer: Any = None
+    ) -> SimilarityIndex:
+        """Return an index of documents, to be searched for the most similar ones.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n_documents, n_features)
+        names : sequence, optional
+            A name or a number for each document; row numbers unless given.
+        texts : sequence of str, optional
+            The documents themselves, which a page shows.
+        vectorizer : object, optional
+            What made X of the texts, a fitted vectorizer or a pipeline; a page needs it.
+
+        Returns
+        -------
+        SimilarityIndex
+        """
+        embeddings = np.asarray(self.transform(X), dtype=np.float32)
+        return SimilarityIndex(embeddings, *self._maps(), names=names, texts=texts, vectorizer=vectorizer)

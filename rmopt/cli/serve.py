@@ -1,0 +1,41 @@
+"""``rmopt serve``: search an index of texts in a browser; a plug-in makes the page."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rmopt.cli.failures import told_in_a_sentence
+from rmopt.cli.plugins import registered
+from rmopt.cli.signature import path
+from rmopt.core.errors import InvalidInputError
+
+# A function `serve(folder, host, port, opened)`.
+GROUP = "rmopt.serve"
+
+
+def serve(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER", parser=path, help="What SimilarityIndex.save wrote; one that you trust."
+        ),
+    ],
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 is seen from other machines.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0 takes a free one.")] = 8000,
+) -> None:
+    """Search an index of texts in a browser.
+
+    A page with a form, and /search?q=TEXT&k=10 for programs, until it is interrupted (Ctrl-C).
+    """
+    with told_in_a_sentence():
+        functions = {entry.name: entry for entry in registered(GROUP)}
+        if "serve" not in functions:
+            raise InvalidInputError(
+                "no package serves an index; install rmopt with pip, which registers its own."
+            )
+        functions["serve"].load()(
+            folder, host, port, lambda address: typer.echo(f"{folder} is at {address} until Ctrl-C.")
+        )
