@@ -60,7 +60,6 @@ def recipes() -> dict[str, tuple[dict[str, Any], tuple[Any, ...]]]:
     return {
         "ContrastiveSimilarity": ({"rank": 8, "n_epochs": 3, **seed}, (X, y)),
         "LoretaSimilarity": ({"rank": 8, "max_iter": 2000, **seed}, (X, y)),
-        "ContrastiveSimilarity": ({"rank": 8, "n_epochs": 2, **seed}, (X, y)),
         "CometMetric": ({"n_epochs": 1.0, **seed}, (X, y)),
         "BoostMetric": ({"max_iter": 5, **seed}, (X, y)),
         "HdslMetric": ({"max_iter": 50, **seed}, (X, y)),
