@@ -162,7 +162,9 @@ def test_the_reference_lists_every_public_package() -> None:
     assert packages - {"rmopt.cli"} <= set(MODULES)
 
 
-@pytest.mark.parametrize(("page", "library"), [("howto/jax_loss.py", "jax"), ("howto/torch_loss.py", "torch")])
+@pytest.mark.parametrize(
+    ("page", "library"), [("howto/jax_loss.py", "jax"), ("howto/torch_loss.py", "torch")]
+)
 def test_a_script_that_a_page_shows_runs(page: str, library: str) -> None:
     pytest.importorskip(library, reason=f"{library} is not installed.")
     runpy.run_path(str(ROOT / "docs" / page))
@@ -194,7 +196,9 @@ def blocks(page: Path) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-@each_row("page", [page for page in PAGES if ROOT / "docs" in page.parents and page.parent.name != "measured"])
+@each_row(
+    "page", [page for page in PAGES if ROOT / "docs" in page.parents and page.parent.name != "measured"]
+)
 def test_code_fits_beside_the_columns_of_a_page(page: Path) -> None:
     wide = [number for number, line in blocks(page) if len(line) > WIDEST]
     assert not wide, f"{page.name}: lines {wide} of code are longer than {WIDEST} characters."
