@@ -63,13 +63,17 @@ class Completion(Cost):
     """Half the squared error of the known entries."""
 
     def residuals(self, point):
-        return np.einsum("ij,ij->i", (point.U @ point.S)[rows], point.V[columns]) - values
+        return (
+            np.einsum("ij,ij->i", (point.U @ point.S)[rows], point.V[columns]) - values
+        )
 
     def value(self, point):
         return 0.5 * float(np.sum(self.residuals(point) ** 2))
 
     def gradient(self, point):
-        return sp.csr_array((self.residuals(point), (rows, columns)), shape=manifold.shape)
+        return sp.csr_array(
+            (self.residuals(point), (rows, columns)), shape=manifold.shape
+        )
 
     def hessian(self, point, direction):
         # W ↦ its known entries is linear, so the derivative of the residuals is the direction's own entries.
@@ -103,7 +107,9 @@ class CompletionSum(Completion, FiniteSum):
         return sp.csr_array((gaps, (i, j)), shape=manifold.shape)
 
 
-built_in = BilinearSum(sp.eye_array(80).tocsr()[rows], sp.eye_array(60).tocsr()[columns], squared, values)
+built_in = BilinearSum(
+    sp.eye_array(80).tocsr()[rows], sp.eye_array(60).tocsr()[columns], squared, values
+)
 
 # %%
 # All of them, solved
@@ -116,9 +122,9 @@ from rmopt.solvers import LBFGS, SGD, Recorder, TrustRegions
 
 
 def error(point):
-    return np.linalg.norm(manifold.to_dense(point) - manifold.to_dense(truth)) / np.linalg.norm(
-        manifold.to_dense(truth)
-    )
+    return np.linalg.norm(
+        manifold.to_dense(point) - manifold.to_dense(truth)
+    ) / np.linalg.norm(manifold.to_dense(truth))
 
 
 start = manifold.random_point(rng)
@@ -127,7 +133,10 @@ ends = {
     "by hand, trust regions": TrustRegions().run(by_hand, start),
 }
 curves = {}
-for name, cost, steps in (("own terms", CompletionSum(), 20_000), ("BilinearSum", built_in, 400_000)):
+for name, cost, steps in (
+    ("own terms", CompletionSum(), 20_000),
+    ("BilinearSum", built_in, 400_000),
+):
     recorder = Recorder({"error": error})
     ends[f"{name}, SGD"] = SGD(1.0, max_iter=steps).run(
         Problem(manifold, cost), start, random_state=0, recorder=recorder
@@ -143,7 +152,10 @@ for name, end in ends.items():
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 for name, history in curves.items():
     left.loglog(
-        [row["seconds"] + 1e-3 for row in history], [row["error"] for row in history], "o-", label=name
+        [row["seconds"] + 1e-3 for row in history],
+        [row["error"] for row in history],
+        "o-",
+        label=name,
     )
 left.set_xlabel("seconds")
 left.set_ylabel("relative error")
@@ -168,5 +180,9 @@ assert np.allclose(
     CompletionSum().term_gradient(point, some) @ all_columns,
     built_in.term_gradient(point, some) @ all_columns,
 )
-assert all(error(end.point) < 1e-3 for name, end in ends.items() if name != "own terms, SGD")
-assert np.isclose(curves["own terms"][3]["error"], curves["BilinearSum"][3]["error"], rtol=1e-6)
+assert all(
+    error(end.point) < 1e-3 for name, end in ends.items() if name != "own terms, SGD"
+)
+assert np.isclose(
+    curves["own terms"][3]["error"], curves["BilinearSum"][3]["error"], rtol=1e-6
+)

@@ -36,7 +36,8 @@ direction = cone.random_tangent_vector(point, rng)
 steps = np.geomspace(1e-3, 0.5, 12)
 distance = {
     retraction: [
-        cone.dist(retraction(cone, point, direction, t), cone.exp(point, t * direction)) for t in steps
+        cone.dist(retraction(cone, point, direction, t), cone.exp(point, t * direction))
+        for t in steps
     ]
     for retraction in (Additive(), SecondOrderPD())
 }
@@ -47,7 +48,12 @@ distance = {
 figure, axes = plt.subplots(figsize=(6, 3.8))
 for retraction, gaps in distance.items():
     slope = np.polyfit(np.log(steps[:6]), np.log(gaps[:6]), 1)[0]
-    axes.loglog(steps, gaps, "o-", label=f"{retraction.name}, order {retraction.order}: slope {slope:.2f}")
+    axes.loglog(
+        steps,
+        gaps,
+        "o-",
+        label=f"{retraction.name}, order {retraction.order}: slope {slope:.2f}",
+    )
 axes.set_xlabel("step t")
 axes.set_ylabel("distance to the geodesic")
 axes.legend()
@@ -110,11 +116,13 @@ from rmopt.interop import PymanoptSolver
 iterations = {}
 for retraction in (SecondOrder(), MetricProjection()):
     swapped = Problem(matrices.using(retraction), problem.cost)
-    found = PymanoptSolver("ConjugateGradient", max_iterations=300, min_gradient_norm=1e-8).run(
-        swapped, start
-    )
+    found = PymanoptSolver(
+        "ConjugateGradient", max_iterations=300, min_gradient_norm=1e-8
+    ).run(swapped, start)
     iterations[retraction.name] = found.updates
-    print(f"{retraction.name:18} {found.updates} iterations, cost {problem.cost.value(found.point):.0e}")
+    print(
+        f"{retraction.name:18} {found.updates} iterations, cost {problem.cost.value(found.point):.0e}"
+    )
 
 # %%
 # A retraction that does not fit says so
@@ -134,7 +142,9 @@ except InvalidInputError as refusal:
 
 assert all(checks)
 assert distance[SecondOrderPD()][0] < 1e-3 * distance[Additive()][0]
-gap = np.linalg.norm(ends["second-order"] - ends["orthographic"]) / np.linalg.norm(ends["orthographic"])
+gap = np.linalg.norm(ends["second-order"] - ends["orthographic"]) / np.linalg.norm(
+    ends["orthographic"]
+)
 assert 0 < gap < 0.05
 assert problem.cost.value(found.point) < 1e-8
 assert refused

@@ -47,7 +47,9 @@ class NormalLikelihood(FiniteSum):
         self.calls += 1
         L = np.linalg.cholesky(point)
         half = np.linalg.inv(L)
-        return float(np.vdot(self.S, point) - 2 * np.sum(np.log(np.diag(L)))), self.S - half.T @ half
+        return float(
+            np.vdot(self.S, point) - 2 * np.sum(np.log(np.diag(L)))
+        ), self.S - half.T @ half
 
     def hessian(self, point, direction):
         self.calls += 1
@@ -80,7 +82,14 @@ for check in (check_gradient(problem), *check_hessian(problem)):
 # takes them from the whole one. A step of SGD takes the sum over 50 of the 4000 terms, an 80th of the mean, and
 # its step size makes up for that. Conjugate gradients and trust regions take the cost whole.
 
-from rmopt.solvers import SGD, ConjugateGradient, CoordinateDescent, InverseTime, Recorder, TrustRegions
+from rmopt.solvers import (
+    SGD,
+    ConjugateGradient,
+    CoordinateDescent,
+    InverseTime,
+    Recorder,
+    TrustRegions,
+)
 
 least = cost.value(answer)
 start = np.eye(d)
@@ -93,7 +102,9 @@ for name, solver in (
 ):
     ends[name] = solver.run(problem, start, random_state=0)
     excess = cost.value(ends[name].point) - least
-    print(f"{name:20} excess {excess:8.1e} after {ends[name].steps:5} steps, {ends[name].seconds:.2f} s")
+    print(
+        f"{name:20} excess {excess:8.1e} after {ends[name].steps:5} steps, {ends[name].seconds:.2f} s"
+    )
 
 # %%
 # Stochastic steps come near and then creep, as their noise allows. Coordinate steps are slow where variables are
@@ -119,7 +130,9 @@ class OffDiagonal(Cost):
         return self.off * point / np.sqrt(point**2 + self.epsilon**2)
 
     def hessian(self, point, direction):
-        return self.off * direction * self.epsilon**2 / (point**2 + self.epsilon**2) ** 1.5
+        return (
+            self.off * direction * self.epsilon**2 / (point**2 + self.epsilon**2) ** 1.5
+        )
 
 
 sparse = cost + 0.05 * OffDiagonal(d, 0.01)
@@ -139,14 +152,23 @@ print(f"trust regions stopped by {minimum.stopped_by}")
 
 from rmopt.core.transport import ByProjection
 from rmopt.interop import PymanoptSolver
-from rmopt.solvers import LBFGS, AdaptiveCubics, Backtracking, GradientDescent, Hybrid, StrongWolfe
+from rmopt.solvers import (
+    LBFGS,
+    AdaptiveCubics,
+    Backtracking,
+    GradientDescent,
+    Hybrid,
+    StrongWolfe,
+)
 
 flat = ByProjection()
 solvers = {
     "gradient, Armijo": GradientDescent(Backtracking()),
     "gradient, Barzilai–Borwein": GradientDescent(),
     "CG, Hestenes–Stiefel": ConjugateGradient(),
-    "CG, Hager–Zhang, Wolfe": ConjugateGradient("hager-zhang", StrongWolfe(flatness=0.1), transport=flat),
+    "CG, Hager–Zhang, Wolfe": ConjugateGradient(
+        "hager-zhang", StrongWolfe(flatness=0.1), transport=flat
+    ),
     "L-BFGS, 5 pairs": LBFGS(5, transport=flat),
     "L-BFGS, 20 pairs, Wolfe": LBFGS(20, StrongWolfe(flatness=0.9), transport=flat),
     "trust regions": TrustRegions(),
@@ -161,7 +183,9 @@ for name, solver in solvers.items():
     results[name] = result = solver.run(harder, start, recorder=recorder)
     rows[name] = result.history
     gap = result.history[-1]["cost"] - minimum.history[-1]["cost"]
-    print(f"{name:27}{result.steps:4} steps {cost.calls:4} calls  gap {gap:8.1e}  {result.stopped_by}")
+    print(
+        f"{name:27}{result.steps:4} steps {cost.calls:4} calls  gap {gap:8.1e}  {result.stopped_by}"
+    )
 
 # %%
 # Each row of `result.history` has the cost, the length of the gradient and the seconds; the number of calls was added
@@ -183,10 +207,15 @@ for name, colour, line in looks:
         [max(row["cost"] - lowest, 1e-14) for row in rows[name]],
         [row["gradient_norm"] for row in rows[name]],
     )
-    xs = ([max(row["calls"], 1) for row in rows[name]], [row["seconds"] + 1e-3 for row in rows[name]])
+    xs = (
+        [max(row["calls"], 1) for row in rows[name]],
+        [row["seconds"] + 1e-3 for row in rows[name]],
+    )
     for i, y in enumerate(ys):
         for j, x in enumerate(xs):
-            axes[i, j].loglog(x, y, color=colour, linestyle=line, label=name if i == j == 0 else None)
+            axes[i, j].loglog(
+                x, y, color=colour, linestyle=line, label=name if i == j == 0 else None
+            )
 axes[0, 0].set_ylabel("cost above the minimum")
 axes[1, 0].set_ylabel("length of the gradient")
 axes[1, 0].set_xlabel("calls of the cost")
@@ -226,7 +255,9 @@ from rmopt.core import MissingCapabilityError
 from rmopt.costs import BilinearSum, squared
 from rmopt.manifolds import FixedRankEmbedded
 
-other = Problem(FixedRankEmbedded(12, 12, 2), BilinearSum(X[:50], X[:50], squared, np.ones(50)))
+other = Problem(
+    FixedRankEmbedded(12, 12, 2), BilinearSum(X[:50], X[:50], squared, np.ones(50))
+)
 try:
     CoordinateDescent(1).run(other)
 except MissingCapabilityError as refusal:
@@ -238,9 +269,13 @@ except MissingCapabilityError as refusal:
 # ----------------
 
 for name in ("conjugate gradients", "trust regions"):
-    assert np.allclose(ends[name].point, answer, rtol=1e-3, atol=1e-3 * np.abs(answer).max()), name
+    assert np.allclose(
+        ends[name].point, answer, rtol=1e-3, atol=1e-3 * np.abs(answer).max()
+    ), name
 for name in ("SGD over samples", "coordinate descent"):
-    assert 0 < cost.value(ends[name].point) - least < 1e-2 * (cost.value(start) - least), name
+    assert (
+        0 < cost.value(ends[name].point) - least < 1e-2 * (cost.value(start) - least)
+    ), name
 assert "HasBlocks" in refused
 for name, result in results.items():
     assert result.converged, name

@@ -75,7 +75,12 @@ print(*second, sep="\n")
 
 figure, axes = plt.subplots(figsize=(6, 3.8))
 for check, retraction in ((first[1], Factorwise()), (second[1], FactorwiseSecond())):
-    axes.loglog(check.steps, check.errors, "o-", label=f"{retraction.name}: slope {check.measured:.2f}")
+    axes.loglog(
+        check.steps,
+        check.errors,
+        "o-",
+        label=f"{retraction.name}: slope {check.measured:.2f}",
+    )
 axes.set_xlabel("step t")
 axes.set_ylabel("tangential part of R(x, tξ) − x − tξ")
 axes.legend()
@@ -111,7 +116,12 @@ truth = manifold.random_point(rng)
 left, right = rng.standard_normal((2000, 20)) / 4, rng.standard_normal((2000, 15)) / 4
 problem = Problem(
     manifold,
-    BilinearSum(left, right, squared, np.einsum("ij,ij->i", left @ truth.U @ truth.S, right @ truth.V)),
+    BilinearSum(
+        left,
+        right,
+        squared,
+        np.einsum("ij,ij->i", left @ truth.U @ truth.S, right @ truth.V),
+    ),
 )
 ends = {}
 for retraction in (Factorwise(), FactorwiseSecond()):

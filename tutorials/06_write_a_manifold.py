@@ -47,7 +47,9 @@ class Stiefel(Manifold):
         Z = dense(ambient)
         return Z - point @ symmetric(point.T @ Z)
 
-    def euclidean_to_riemannian_hessian(self, point, euclidean_gradient, euclidean_hessian, tangent_vector):
+    def euclidean_to_riemannian_hessian(
+        self, point, euclidean_gradient, euclidean_hessian, tangent_vector
+    ):
         G, H = dense(euclidean_gradient), dense(euclidean_hessian)
         return self.projection(point, H - tangent_vector @ symmetric(point.T @ G))
 
@@ -64,7 +66,9 @@ class Stiefel(Manifold):
         return np.linalg.qr(np.random.default_rng(rng).standard_normal(self.shape))[0]
 
     def random_tangent_vector(self, point, rng=None):
-        vector = self.projection(point, np.random.default_rng(rng).standard_normal(self.shape))
+        vector = self.projection(
+            point, np.random.default_rng(rng).standard_normal(self.shape)
+        )
         return vector / np.linalg.norm(vector)
 
     def transport(self, point_a, point_b, tangent_vector_a):
@@ -137,7 +141,9 @@ ends = {
     for solver in (GradientDescent(), ConjugateGradient(), LBFGS(), TrustRegions())
 }
 for name, end in ends.items():
-    print(f"{name:18} {end.steps:4} steps, excess {end.history[-1]['cost'] - least:.1e}")
+    print(
+        f"{name:18} {end.steps:4} steps, excess {end.history[-1]['cost'] - least:.1e}"
+    )
 
 figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
 for name, end in ends.items():
@@ -154,6 +160,9 @@ assert all(laws)
 assert all(check_retraction(Polar(), manifold))
 assert not by_qr
 assert all(hessian)
-assert all(end.converged and abs(end.history[-1]["cost"] - least) < 1e-8 for end in ends.values())
+assert all(
+    end.converged and abs(end.history[-1]["cost"] - least) < 1e-8
+    for end in ends.values()
+)
 overlap = np.abs(vectors[:, :3].T @ ends["TrustRegions"].point)
 assert np.allclose(overlap, np.eye(3), atol=1e-5)

@@ -27,7 +27,9 @@ X_test, y_test = bundle.X[bundle.test], bundle.y[bundle.test]
 
 comet = CometMetric(n_epochs=8, loss="hinge", random_state=0).fit(X, y)
 W = comet.get_mahalanobis_matrix()
-print(f"W is {W.shape[0]} × {W.shape[1]}, its least eigenvalue {np.linalg.eigvalsh(W)[0]:.1e}")
+print(
+    f"W is {W.shape[0]} × {W.shape[1]}, its least eigenvalue {np.linalg.eigvalsh(W)[0]:.1e}"
+)
 
 # %%
 # Does it help?
@@ -47,7 +49,9 @@ for name, metric, rank_by in (
 ):
     if metric is not comet:
         metric.fit(X, y)
-    scores = matrix_scores(metric.get_mahalanobis_matrix(), X_test, distance=rank_by == "distance")
+    scores = matrix_scores(
+        metric.get_mahalanobis_matrix(), X_test, distance=rank_by == "distance"
+    )
     curves[name] = evaluate_retrieval(scores, y_test, ks=range(1, 41)).precision_at
     precision[name] = curves[name][10]
     print(f"{name:12} {precision[name]:.3f}")
@@ -91,7 +95,9 @@ for order in ("uniform", "shuffled", "gauss-southwell"):
 # A share of the bound instead of an exact line search, which needs no look at the triplets, and descends more
 # slowly:
 
-short = CoordinateDescent(6, step_size=FractionOfBound(0.02)).run(problem, start, random_state=0)
+short = CoordinateDescent(6, step_size=FractionOfBound(0.02)).run(
+    problem, start, random_state=0
+)
 print(f"2 % of the bound {cost.value(short.point):.3f}")
 
 # %%
@@ -104,9 +110,12 @@ manifold = problem.manifold
 direction = -cost.block_gradient(start, 20)
 bound = manifold.max_step(start, direction)
 inside, outside = (
-    np.linalg.eigvalsh(start + share * bound * direction.toarray())[0] for share in (0.999, 1.001)
+    np.linalg.eigvalsh(start + share * bound * direction.toarray())[0]
+    for share in (0.999, 1.001)
 )
-print(f"bound {bound:.3g}; least eigenvalue {inside:.1e} before it, {outside:.1e} beyond")
+print(
+    f"bound {bound:.3g}; least eigenvalue {inside:.1e} before it, {outside:.1e} beyond"
+)
 
 # %%
 # A curve that never leaves
@@ -117,7 +126,9 @@ print(f"bound {bound:.3g}; least eigenvalue {inside:.1e} before it, {outside:.1e
 
 from rmopt.retractions import SchurExponential
 
-curved = CoordinateDescent(6, retraction=SchurExponential()).run(problem, start, random_state=0)
+curved = CoordinateDescent(6, retraction=SchurExponential()).run(
+    problem, start, random_state=0
+)
 print(f"Schur-exponential {cost.value(curved.point):.3f}")
 
 # %%
@@ -128,7 +139,9 @@ print(f"Schur-exponential {cost.value(curved.point):.3f}")
 
 from rmopt.interop import PymanoptSolver
 
-other = PymanoptSolver("ConjugateGradient", max_iterations=30).run(problem, start, random_state=0)
+other = PymanoptSolver("ConjugateGradient", max_iterations=30).run(
+    problem, start, random_state=0
+)
 print(f"conjugate gradients {cost.value(other.point):.3f}")
 
 # %%
@@ -139,8 +152,12 @@ print(f"conjugate gradients {cost.value(other.point):.3f}")
 
 tied = {}
 for sparsity in (0.0, 20.0):
-    sparse = LogDetTriplet(X, triplets, logistic, alpha=3.0, beta=3.0, sparsity=sparsity)
-    found = CoordinateDescent(6, order="shuffled").run(Problem(manifold, sparse), start, random_state=0)
+    sparse = LogDetTriplet(
+        X, triplets, logistic, alpha=3.0, beta=3.0, sparsity=sparsity
+    )
+    found = CoordinateDescent(6, order="shuffled").run(
+        Problem(manifold, sparse), start, random_state=0
+    )
     off = found.point - np.diag(np.diag(found.point))
     tied[sparsity] = int((np.abs(off).max(axis=0) > 0).sum())
     print(f"sparsity {sparsity:g}: {tied[sparsity]} of 64 features are tied to others")

@@ -29,7 +29,9 @@ ratings = sp.csc_array((truth[known], (rows, columns)), shape=truth.shape)
 model = GossipMatrixCompletion(rank=4, n_agents=6, lam=0.0, random_state=0).fit(ratings)
 hidden = np.nonzero(~known)
 error = np.sqrt(np.mean((model.predict(*hidden) - truth[hidden]) ** 2))
-print(f"error on hidden entries {error:.1e}; neighbours are {model.disagreement_:.1e} apart")
+print(
+    f"error on hidden entries {error:.1e}; neighbours are {model.disagreement_:.1e} apart"
+)
 
 # %%
 # Subspaces as points
@@ -44,7 +46,10 @@ from rmopt.manifolds import Grassmann, Power, frechet_mean
 manifold = Grassmann(100, 3)
 one, other = (manifold.random_point(rng) for _ in range(2))
 velocity = manifold.log(one, other)
-print("the angles between two random subspaces:", np.round(manifold.principal_angles(one, other), 3))
+print(
+    "the angles between two random subspaces:",
+    np.round(manifold.principal_angles(one, other), 3),
+)
 halfway = manifold.exp(one, 0.5 * velocity)
 
 # %%
@@ -72,9 +77,13 @@ problem = Problem(Power(manifold, 6), cost)
 
 watch = {"cost": cost.value, "distance": lambda point: float(cost.gaps(point).mean())}
 recorder = Recorder(watch, at=[10, 30, 100, 200, 300, 500, 700, 1000])
-result = Gossip(InverseTime(5e-4, 1e-3), max_iter=1000).run(problem, random_state=0, recorder=recorder)
+result = Gossip(InverseTime(5e-4, 1e-3), max_iter=1000).run(
+    problem, random_state=0, recorder=recorder
+)
 for row in result.history:
-    print(f"after {row['step']:4} steps: cost {row['cost']:.1e}, mean distance {row['distance']:.1e}")
+    print(
+        f"after {row['step']:4} steps: cost {row['cost']:.1e}, mean distance {row['distance']:.1e}"
+    )
 
 # %%
 
@@ -83,7 +92,10 @@ import matplotlib.pyplot as plt
 figure, axes = plt.subplots(figsize=(6, 3.6))
 for key, line in (("cost", "o-"), ("distance", "s--")):
     axes.semilogy(
-        [row["step"] for row in result.history], [row[key] for row in result.history], line, label=key
+        [row["step"] for row in result.history],
+        [row[key] for row in result.history],
+        line,
+        label=key,
     )
 axes.set_xlabel("steps, each along an edge")
 axes.legend()
@@ -98,7 +110,9 @@ again = SGD(InverseTime(5e-4, 1e-3), max_iter=1000).run(problem, random_state=0)
 same = max(manifold.dist(a, b) for a, b in zip(result.point, again.point, strict=True))
 print(f"SGD on the power manifold ends {same:.0e} away from it")
 
-preconditioned = Gossip(3.0, n_epochs=200, order="parallel", preconditioned=True, retraction=QR())
+preconditioned = Gossip(
+    3.0, n_epochs=200, order="parallel", preconditioned=True, retraction=QR()
+)
 faster = preconditioned.run(problem, random_state=0)
 mean = frechet_mean(manifold, list(faster.point))
 
@@ -116,8 +130,15 @@ start = Power(manifold, 6).random_point(np.random.default_rng(1))
 errors = {}
 for name, base in (("Grassmann", manifold), ("Euclidean", flat)):
     rival = Problem(Power(base, 6), GossipCost(tasks, Graph.path(6), 100.0, base))
-    end = Gossip(InverseTime(5e-4, 1e-3), n_epochs=60).run(rival, start, random_state=0).point
-    errors[name] = sum(tasks.residual_sum(part, agent)[0] for agent, part in enumerate(end)) / known.sum()
+    end = (
+        Gossip(InverseTime(5e-4, 1e-3), n_epochs=60)
+        .run(rival, start, random_state=0)
+        .point
+    )
+    errors[name] = (
+        sum(tasks.residual_sum(part, agent)[0] for agent, part in enumerate(end))
+        / known.sum()
+    )
     print(f"{name}: mean squared error {errors[name]:.1e}")
 
 # %%
@@ -131,8 +152,12 @@ from problems.subspace import MultitaskSubspace
 X, which = rng.standard_normal((900, 12)), np.repeat(np.arange(30), 30)
 coefficients = rng.standard_normal((30, 2)) @ rng.standard_normal((2, 12))
 y = np.einsum("ij,ij->i", X, coefficients[which]) + 0.1 * rng.standard_normal(900)
-shared = MultitaskSubspace(rank=2, n_agents=5, random_state=0).fit(X[::2], y[::2], tasks=which[::2])
-alone = MultitaskSubspace(rank=11, n_agents=5, random_state=0).fit(X[::2], y[::2], tasks=which[::2])
+shared = MultitaskSubspace(rank=2, n_agents=5, random_state=0).fit(
+    X[::2], y[::2], tasks=which[::2]
+)
+alone = MultitaskSubspace(rank=11, n_agents=5, random_state=0).fit(
+    X[::2], y[::2], tasks=which[::2]
+)
 scores = [each.score(X[1::2], y[1::2], tasks=which[1::2]) for each in (shared, alone)]
 print(f"R² with 2 shared features {scores[0]:.3f}, with 11 {scores[1]:.3f}")
 
@@ -164,13 +189,16 @@ if world.rank == 0:
     print(f"{found.messages} messages, {found.bytes:,} bytes between processes")
 """
 folder = Path(tempfile.mkdtemp())
-launcher = shutil.which("mpiexec", path=Path(sys.executable).parent) or shutil.which("mpiexec")
+launcher = shutil.which("mpiexec", path=Path(sys.executable).parent) or shutil.which(
+    "mpiexec"
+)
 identical = True
 if launcher:
     for world, launch in (("one", []), ("mpi", [launcher, "-n", "2"])):
         command = [*launch, sys.executable, "-c", SCRIPT, world, str(folder / world)]
         print(
-            f"{world}: {subprocess.run(command, capture_output=True, text=True, check=True).stdout}", end=""
+            f"{world}: {subprocess.run(command, capture_output=True, text=True, check=True).stdout}",
+            end="",
         )
     identical = np.array_equal(np.load(folder / "one.npy"), np.load(folder / "mpi.npy"))
 else:

@@ -26,7 +26,9 @@ X_test, Y_test = bundle.X[bundle.test], bundle.Y[bundle.test].toarray().astype(i
 
 model = CoembeddingClassifier(beta=2.0).fit(X, Y)
 hamming = (model.predict(X_test) == Y_test).mean()
-print(f"rank {model.rank_} after {model.n_iter_} rounds, {hamming:.1%} of the labels right")
+print(
+    f"rank {model.rank_} after {model.n_iter_} rounds, {hamming:.1%} of the labels right"
+)
 
 # %%
 # What each round did
@@ -36,7 +38,9 @@ print(f"rank {model.rank_} after {model.n_iter_} rounds, {hamming:.1%} of the la
 # upper bound on the distance to the global minimum; nobody needs to know that minimum.
 
 for row in model.history_:
-    print(f"rank {row['rank']:3}  objective {row['objective']:10.4f}  certified gap {row['gap']:.1e}")
+    print(
+        f"rank {row['rank']:3}  objective {row['objective']:10.4f}  certified gap {row['gap']:.1e}"
+    )
 
 # %%
 
@@ -60,7 +64,9 @@ plt.show()
 
 labels = model.label_embedding_
 two, even, odd = labels[2], labels[10], labels[11]
-print(f"even to odd {np.sum((even - odd) ** 2):.2f}, even to two {np.sum((even - two) ** 2):.2f}")
+print(
+    f"even to odd {np.sum((even - odd) ** 2):.2f}, even to two {np.sum((even - two) ** 2):.2f}"
+)
 
 # %%
 # The parts, and how to exchange them
@@ -85,12 +91,18 @@ found = {}
 for growth in (Doubling(), OneByOne()):
     found[type(growth).__name__] = result = RankIncremental(growth).run(problem)
     error = result.certificate.objective / minimum - 1
-    print(f"{type(growth).__name__:12} {result.steps:3} rounds, error {error:.0e}, {result.stopped_by}")
+    print(
+        f"{type(growth).__name__:12} {result.steps:3} rounds, error {error:.0e}, {result.stopped_by}"
+    )
 
 # %%
 # Local optimisers can be exchanged as well: ours, scipy's, pymanopt's.
 
-for inner in (TrustRegions(), LBFGS(), PymanoptSolver("TrustRegions", max_iterations=30)):
+for inner in (
+    TrustRegions(),
+    LBFGS(),
+    PymanoptSolver("TrustRegions", max_iterations=30),
+):
     result = RankIncremental(inner=inner, tol=1e-4, max_iter=20).run(problem)
     print(f"{type(inner).__name__:15} {result.certificate.relative_gap:.0e} certified")
 
@@ -133,7 +145,9 @@ class Contrastive(PairwiseDistance):
 
     def loss(self, distances):
         short = np.maximum(1 - distances, 0) * ~self.linked
-        return (distances * self.linked).sum() + (short**2).sum(), self.linked - 2 * short
+        return (distances * self.linked).sum() + (
+            short**2
+        ).sum(), self.linked - 2 * short
 
     def curvature(self, distances, change):
         return 2 * change * (~self.linked & (distances < 1))
@@ -159,7 +173,9 @@ ranks = {}
 for one_model in coembedding_path(X, Y, (1.0, 5.0, 20.0), tol=1e-3):
     ranks[one_model.beta] = one_model.rank_
     right_labels = (one_model.predict(X_test) == Y_test).mean()
-    print(f"beta {one_model.beta:4g}: rank {one_model.rank_:2}, {right_labels:.1%} of the labels right")
+    print(
+        f"beta {one_model.beta:4g}: rank {one_model.rank_:2}, {right_labels:.1%} of the labels right"
+    )
 
 # %%
 # What should hold
@@ -168,7 +184,9 @@ for one_model in coembedding_path(X, Y, (1.0, 5.0, 20.0), tol=1e-3):
 assert model.is_global_
 assert hamming > 0.9
 assert np.sum((even - odd) ** 2) > np.sum((even - two) ** 2)
-assert all(abs(result.certificate.objective / minimum - 1) < 1e-6 for result in found.values())
+assert all(
+    abs(result.certificate.objective / minimum - 1) < 1e-6 for result in found.values()
+)
 assert found["Doubling"].steps < found["OneByOne"].steps / 3
 assert optima[1].min() > optima[3].min() > best.certificate.objective * 1.01
 assert np.allclose(optima[best.point.rank], best.certificate.objective, rtol=1e-5)

@@ -30,8 +30,12 @@ n_known = 6 * r * (m + n - r)
 where = np.sort(rng.permutation(m * n)[:n_known])
 rows, columns = np.divmod(where, n)
 values = truth[rows, columns] + 1e-6 * rng.standard_normal(n_known)
-tasks = MatrixCompletion(sp.csc_array((values, (rows, columns)), shape=(m, n)), n_agents=agents, lam=0.0)
-print(f"{n_known / m / n:.0%} of the entries are known, {tasks.parts[0].nnz:,} to the first agent")
+tasks = MatrixCompletion(
+    sp.csc_array((values, (rows, columns)), shape=(m, n)), n_agents=agents, lam=0.0
+)
+print(
+    f"{n_known / m / n:.0%} of the entries are known, {tasks.parts[0].nnz:,} to the first agent"
+)
 
 # %%
 # The runs
@@ -45,11 +49,16 @@ manifold = Grassmann(m, r)
 
 
 def fit(points):
-    return sum(tasks.residual_sum(points[agent], agent)[0] for agent in range(agents)) / n_known
+    return (
+        sum(tasks.residual_sum(points[agent], agent)[0] for agent in range(agents))
+        / n_known
+    )
 
 
 def apart(points):
-    return np.mean([manifold.dist(points[agent], points[agent + 1]) for agent in range(agents - 1)])
+    return np.mean(
+        [manifold.dist(points[agent], points[agent + 1]) for agent in range(agents - 1)]
+    )
 
 
 settings = {
@@ -59,11 +68,15 @@ settings = {
 }
 curves = {}
 for name, options in settings.items():
-    plan = GossipPlan(**options, step_size=1.4, decay=0.1, n_epochs=200, init="independent")
+    plan = GossipPlan(
+        **options, step_size=1.4, decay=0.1, n_epochs=200, init="independent"
+    )
     recorder = Recorder({"mse": fit, "distance": apart}, first=4, ratio=1.6)
     found = gossip(tasks, r, plan, 0, recorder=recorder)
     curves[name] = found.result.history
-    print(f"{name:22} MSE {curves[name][-1]['mse']:.1e}, distance {curves[name][-1]['distance']:.1e}")
+    print(
+        f"{name:22} MSE {curves[name][-1]['mse']:.1e}, distance {curves[name][-1]['distance']:.1e}"
+    )
 
 # %%
 # The figure
@@ -74,8 +87,16 @@ for name, options in settings.items():
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.5, 3.6))
 for (name, history), line in zip(curves.items(), ("o-", "s-", "^--"), strict=True):
     updates = [row["updates"] / agents for row in history]
-    left.loglog(updates[1:], [row["mse"] for row in history][1:], line, markersize=4, label=name)
-    right.loglog(updates[1:], [row["distance"] for row in history][1:], line, markersize=4, label=name)
+    left.loglog(
+        updates[1:], [row["mse"] for row in history][1:], line, markersize=4, label=name
+    )
+    right.loglog(
+        updates[1:],
+        [row["distance"] for row in history][1:],
+        line,
+        markersize=4,
+        label=name,
+    )
 left.axhline(1e-12, color="0.5", linewidth=1)
 left.text(2, 1.6e-12, "the noise", color="0.4")
 left.set_ylabel("mean squared error")
@@ -100,7 +121,10 @@ well, large = ends["stochastic, ρ = 10"], ends["stochastic, ρ = 10¹⁰"]
 claims = [
     Claim(
         "agents reach the noise and agree, with both variants",
-        all(ends[name]["mse"] < 1e-11 and ends[name]["distance"] < 1e-4 for name in list(ends)[:2]),
+        all(
+            ends[name]["mse"] < 1e-11 and ends[name]["distance"] < 1e-4
+            for name in list(ends)[:2]
+        ),
         f"MSE {well['mse']:.0e}, distance {well['distance']:.0e}",
     ),
     Claim(

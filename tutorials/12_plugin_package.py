@@ -159,10 +159,14 @@ import tomllib
 project = tomllib.loads(PYPROJECT)["project"]
 about = site / "power_method-0.1.dist-info"
 about.mkdir()
-(about / "METADATA").write_text("Metadata-Version: 2.1\nName: power-method\nVersion: 0.1\n")
+(about / "METADATA").write_text(
+    "Metadata-Version: 2.1\nName: power-method\nVersion: 0.1\n"
+)
 (about / "entry_points.txt").write_text(
     "\n".join(
-        f"[{group}]\n" + "\n".join(f"{name} = {target}" for name, target in entries.items()) + "\n"
+        f"[{group}]\n"
+        + "\n".join(f"{name} = {target}" for name, target in entries.items())
+        + "\n"
         for group, entries in project["entry-points"].items()
     )
 )
@@ -173,7 +177,12 @@ def rmopt(*arguments):
     path = os.pathsep.join([str(site), *filter(None, sys.path)])
     return subprocess.run(
         [sys.executable, "-m", "rmopt.cli", *arguments],
-        env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8", "COLUMNS": "80"},
+        env={
+            **os.environ,
+            "PYTHONPATH": path,
+            "PYTHONIOENCODING": "utf-8",
+            "COLUMNS": "80",
+        },
         cwd=site,
         capture_output=True,
         encoding="utf-8",
@@ -210,7 +219,10 @@ print(checked.stdout)
 
 tested = subprocess.run(
     [sys.executable, "-m", "pytest", "-q", "--rootdir", str(site), str(site)],
-    env={**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *filter(None, sys.path)])},
+    env={
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(site), *filter(None, sys.path)]),
+    },
     cwd=site,
     capture_output=True,
     encoding="utf-8",
@@ -231,7 +243,9 @@ assert "--products" in help_text
 assert "eigenspace" in rmopt("list").stdout
 assert ran.returncode == 0, ran.stderr
 assert "conjugate gradients come nearer" in ran.stdout
-assert {"errors.png", "result.json"} <= {path.name for path in (site / "found").iterdir()}
+assert {"errors.png", "result.json"} <= {
+    path.name for path in (site / "found").iterdir()
+}
 assert checked.returncode == 0, checked.stdout + checked.stderr
 assert "invariance" in checked.stdout
 assert "FAILED" not in checked.stdout
