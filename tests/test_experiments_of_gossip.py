@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from tabled import each_row
 
 from problems.methods import Method
 from problems.subspace.claims import case_claims, multitask_claims, table_claims
 from problems.subspace.methods import METHODS, Brought
 from rmopt.cli import main
+from rmopt.core import InvalidInputError
 
+# Methods that go by the names of their packages, which may not be here.
+PEERS = ("cmfrec", "libmf", "myfm")
 REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
 
 
@@ -94,6 +100,61 @@ def test_selection_takes_what_the_folds_like(tmp_path: Path, capsys: pytest.Capt
     assert result(tmp_path)["parameters"]["used"] == {"Stochastic Gossip": {"rho": 1000.0, **chosen}}
 
 
+def some_ratings(home: Path) -> list[str]:
+    """Write ratings with effects of users as a file of MovieLens, and return the options that read it."""
+    folder = home / "ml-100k"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    rows, columns = np.nonzero(rng.random((30, 40)) < 0.6)
+    values = np.clip(
+        np.rint(3.0 + rng.standard_normal(40)[columns] + 0.5 * rng.standard_normal(len(rows))), 1, 5
+    )
+    lines = [f"{j}\t{i}\t{int(value)}\t0" for i, j, value in zip(rows, columns, values, strict=True)]
+    (folder / "u.data").write_text("\n".join(lines) + "\n")
+    return ["--data", "ml100k", "--data-home", str(home), "--quiet", "--out", str(home / "out")]
+
+
+def test_selection_of_a_penalty(tmp_path: Path) -> None:
+    options = ["--methods", "biases,als", "--rank", "2", "--select", "first", "--folds", "2"]
+    assert run("completion", *options, *some_ratings(tmp_path)) == 0
+    found = result(tmp_path / "out")
+    cells = [json.loads(line) for line in (tmp_path / "out" / "cells.jsonl").read_text().splitlines()]
+    chosen = [cell["result"]["parameters"] for cell in cells if "parameters" in cell["result"]]
+    assert [one in METHODS[name].grid for one, name in zip(chosen, ("biases", "als"), strict=True)] == [
+        True,
+        True,
+    ]
+    used = [one for (one,) in found["parameters"]["used"].values()]
+    assert used == chosen
+    assert all(0.3 < row["test_rmse"] < 0.8 for row in found["rows"])
+
+
+@each_row("name", PEERS)
+def test_a_package_that_is_not_there_is_asked_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(InvalidInputError, match=rf"{name} cannot be imported.*pip install .rmopt\[bench\]"):
+        METHODS[name].estimator.estimator.fit([[0, 1], [1, 0]], [1.0, 2.0])
+
+
+@pytest.mark.parametrize("name", ["biases", *PEERS])
+def test_peers_learn_and_give_others_the_mean(name: str) -> None:
+    if name in PEERS:
+        pytest.importorskip(name)
+    rng = np.random.default_rng(0)
+    table = 3.0 + rng.standard_normal((80, 1)) + rng.standard_normal(60)
+    table += 0.0 if name == "biases" else rng.standard_normal((80, 2)) @ rng.standard_normal((2, 60))
+    known = rng.random(table.shape) < 0.5
+    model = clone(METHODS[name].estimator.estimator)
+    if name != "biases":
+        model.set_params(rank=4)
+    if name == "cmfrec":
+        model.set_params(lam=1.0)
+    model.fit(np.argwhere(known), table[known])
+    gaps = model.predict(np.argwhere(~known)) - table[~known]
+    assert np.sqrt(np.mean(gaps**2)) < 0.4 * table.std()
+    assert model.predict([[0, 60], [80, 0]]) == pytest.approx([table[known].mean()] * 2)
+
+
 def test_the_picture_is_completed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--ranks", "3,6", "--updates", "8", "--agents", "3", "--out", str(tmp_path)]
     assert run("completion", *options) == 0
@@ -108,20 +169,15 @@ def test_the_picture_is_completed(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_every_method_trains_on_ratings(tmp_path: Path) -> None:
-    folder = tmp_path / "ml-100k"
-    folder.mkdir()
-    rng = np.random.default_rng(0)
-    rows, columns = np.nonzero(rng.random((30, 40)) < 0.6)
-    lines = [f"{j}\t{i}\t{rng.integers(1, 6)}\t0" for i, j in zip(rows, columns, strict=True)]
-    (folder / "u.data").write_text("\n".join(lines) + "\n")
+    methods = {name: method for name, method in METHODS.items() if name not in PEERS or find_spec(name)}
     options = [
-        "--data", "ml100k", "--data-home", str(tmp_path), "--methods", ",".join(METHODS), "--rank", "2,3",
-        "--agents", "2,4", "--updates", "5", "--seeds", "2", "--lam", "0", "--quiet", "--out", str(tmp_path / "out"),
+        "--methods", ",".join(methods), "--rank", "2,3", "--agents", "2,4", "--updates", "5", "--seeds", "2",
+        "--lam", "0", *some_ratings(tmp_path),
     ]  # fmt: skip
     assert run("completion", *options) == 0
     found = result(tmp_path / "out")
-    decentral = sum(method.estimator.decentral for method in METHODS.values())
-    assert len(found["rows"]) == 2 * (2 * decentral + len(METHODS) - decentral)
+    decentral = sum(method.estimator.decentral for method in methods.values())
+    assert len(found["rows"]) == 2 * (2 * decentral + len(methods) - decentral)
     assert all(row["sem"] is not None for row in found["rows"])
     assert {row["rank"] for row in found["rows"]} == {2, 3}
     used = found["parameters"]["used"]
@@ -177,7 +233,7 @@ def test_multitask_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
         ("completion", ["--case", "4", "--agents", "3,4"], "--case 4 has one rank"),
         ("completion", ["--case", "4", "--seeds", "2"], "--case 4 has one rank, one split"),
         ("completion", ["--agents", "1"], "--agents '1'"),
-        ("completion", ["--methods", "als"], "als is not known"),
+        ("completion", ["--methods", "svd"], "svd is not known"),
         ("completion", ["--graph", "line"], "graph = 'line' is unknown"),
         ("completion", ["--hidden", "1.5"], "--hidden = 1.5 must be a number of at least 0 and below 1"),
         ("completion", ["--seeds", "0"], "Invalid value for '--seeds' / '--splits'"),

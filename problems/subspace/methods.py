@@ -17,8 +17,11 @@ from problems.cells import Cell, Settings
 from problems.comparison import Comparison, crossed
 from problems.methods import Method
 from problems.options import Selection
+from problems.subspace.als import BiasedALS
 from problems.subspace.baselines import DLMaFit
+from problems.subspace.bayesian import BayesianCompletion
 from problems.subspace.estimators import RCGMC, RTRMC
+from problems.subspace.peers import Biases, CMFRec, LibMF, MyFM
 from problems.subspace.shares import Shares
 from problems.subspace.training import VARIANTS, GossipPlan, gossip
 from rmopt.core import MissingCapabilityError, Parts, Problem, RmoptError
@@ -218,14 +221,26 @@ def _all_here(shares: Shares, name: str) -> None:
 
 _GRID = [{"step_size": step_size, "decay": decay} for step_size, decay in STEPS]
 
-METHODS: dict[str, Method] = {
-    name: Method(f"{name.replace('-', ' ').title()} Gossip", Gossip(name), _GRID) for name in VARIANTS
-} | {
-    "euclidean": Method("Euclidean Gossip", Gossip(flat=True), _GRID),
-    "d-lmafit": Method("D-LMaFit", DecentralLMaFit()),
-    "rtrmc": Method("RTRMC (batch)", Batch(RTRMC())),
-    "rcg": Method("Riemannian CG (batch)", Batch(RCGMC())),
-}
+METHODS: dict[str, Method] = (
+    {name: Method(f"{name.replace('-', ' ').title()} Gossip", Gossip(name), _GRID) for name in VARIANTS}
+    | {
+        "euclidean": Method("Euclidean Gossip", Gossip(flat=True), _GRID),
+        "d-lmafit": Method("D-LMaFit", DecentralLMaFit()),
+        "rtrmc": Method("RTRMC (batch)", Batch(RTRMC())),
+        "rcg": Method("Riemannian CG (batch)", Batch(RCGMC())),
+    }
+    | {
+        name: _wrapped(Method(label, estimator, [{"lam": lam} for lam in lams]))
+        for name, label, estimator, lams in (
+            ("biases", "biases alone", Biases(), (1.0, 3.0, 10.0)),
+            ("als", "ALS with biases", BiasedALS(handle_unknown="mean"), (0.7, 1.0, 1.4)),
+            ("bayesian", "Bayesian (Gibbs)", BayesianCompletion(handle_unknown="mean"), ()),
+            ("cmfrec", "cmfrec", CMFRec(), (5.0, 10.0, 20.0)),
+            ("myfm", "myfm", MyFM(), ()),
+            ("libmf", "LIBMF", LibMF(), (0.03, 0.05, 0.08)),
+        )
+    }
+)
 
 
 class CompletionRuns:

@@ -1,0 +1,169 @@
+"""What users would take in place of this package, as methods of the completion experiment: ``fit(pairs, values)``.
+
+The packages come with ``pip install "rmopt[bench]"``. implicit is not among them: it ranks by confidence and predicts
+no ratings.
+"""
+
+from __future__ import annotations
+
+import importlib
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+
+from problems.subspace.als import BiasedALS
+from problems.subspace.pairs import checked_pairs
+from rmopt.core import InvalidInputError
+from rmopt.core.streams import seed_of
+
+Array = np.ndarray
+
+
+class Peer(BaseEstimator):
+    """Another package's model; pairs with a number above those in `fit` get the mean."""
+
+    def fit(self, pairs: Any, values: Any) -> Self:
+        """Fit the model to values at pairs, shape (N, 2)."""
+        rows, columns = checked_pairs(pairs, None, None)
+        values = np.asarray(values, dtype=float)
+        self.mean_, self.shape_ = float(values.mean()), (int(rows.max()) + 1, int(columns.max()) + 1)
+        self._learn(rows, columns, values)
+        return self
+
+    def predict(self, pairs: Any) -> Array:
+        """Return predictions at pairs, shape (N,)."""
+        rows, columns = checked_pairs(pairs, None, None)
+        known = (rows < self.shape_[0]) & (columns < self.shape_[1])
+        found = np.full(len(rows), self.mean_)
+        if known.any():
+            found[known] = self._values(rows[known], columns[known])
+        return np.where(np.isfinite(found), found, self.mean_)
+
+    @abstractmethod
+    def _learn(self, rows: Array, columns: Array, values: Array) -> None:
+        """Set the fitted attributes."""
+
+    @abstractmethod
+    def _values(self, rows: Array, columns: Array) -> Array:
+        """Return predictions; NaN where there is none."""
+
+
+@dataclass(eq=False, repr=False)
+class Biases(Peer):
+    """Mean and effects of rows and columns, each with the penalty of so many ratings.
+
+    Parameters
+    ----------
+    lam : float
+    """
+
+    lam: float = 5.0
+
+    def _learn(self, rows: Array, columns: Array, values: Array) -> None:
+        pairs = np.column_stack([rows, columns])
+        self.model_ = BiasedALS(0, lam=self.lam, count_power=0.0, random_state=0).fit(pairs, values)
+
+    def _values(self, rows: Array, columns: Array) -> Array:
+        return self.model_.predict(rows, columns)
+
+
+@dataclass(eq=False, repr=False)
+class CMFRec(Peer):
+    """cmfrec: alternating least squares with effects (Cortes 2018), on one thread.
+
+    Parameters
+    ----------
+    rank : int
+    random_state : int
+    lam : float
+    max_iter : int
+    """
+
+    rank: int = 10
+    random_state: int = 0
+    lam: float = 10.0
+    max_iter: int = 25
+
+    def _learn(self, rows: Array, columns: Array, values: Array) -> None:
+        self.model_ = _package("cmfrec").CMF(
+            k=self.rank, lambda_=self.lam, niter=self.max_iter, use_cg=False, nthreads=1, verbose=False,
+            random_state=seed_of(self.random_state),
+        )  # fmt: skip
+        self.model_.fit(sp.coo_matrix((values, (rows, columns)), shape=self.shape_))
+
+    def _values(self, rows: Array, columns: Array) -> Array:
+        return np.asarray(self.model_.predict(rows, columns), dtype=float)
+
+
+@dataclass(eq=False, repr=False)
+class MyFM(Peer):
+    """myfm: a Bayesian factorisation machine of row and column by Gibbs sampling, on one thread.
+
+    Parameters
+    ----------
+    rank : int
+    random_state : int
+    n_samples, burn_in : int
+    """
+
+    rank: int = 10
+    random_state: int = 0
+    n_samples: int = 100
+    burn_in: int = 10
+
+    def _learn(self, rows: Array, columns: Array, values: Array) -> None:
+        myfm = _package("myfm")
+        self.model_ = myfm.MyFMRegressor(rank=self.rank, random_seed=seed_of(self.random_state))
+        self.model_.fit(
+            self._one_hot(rows, columns), values, n_iter=self.burn_in + self.n_samples,
+            n_kept_samples=self.n_samples, grouping=np.repeat([0, 1], self.shape_).tolist(),
+        )  # fmt: skip
+
+    def _values(self, rows: Array, columns: Array) -> Array:
+        return np.asarray(self.model_.predict(self._one_hot(rows, columns)))
+
+    def _one_hot(self, rows: Array, columns: Array) -> sp.csr_matrix:
+        places = np.column_stack([rows, columns + self.shape_[0]]).ravel()
+        indptr = np.arange(0, len(places) + 1, 2)
+        return sp.csr_matrix((np.ones(len(places)), places, indptr), shape=(len(rows), sum(self.shape_)))
+
+
+@dataclass(eq=False, repr=False)
+class LibMF(Peer):
+    """LIBMF: stochastic gradient descent with a penalty by counts (Chin et al. 2015); its `predict` is not used.
+
+    Parameters
+    ----------
+    rank : int
+    lam : float
+    max_iter : int
+    """
+
+    rank: int = 10
+    lam: float = 0.05
+    max_iter: int = 30
+
+    def _learn(self, rows: Array, columns: Array, values: Array) -> None:
+        model = _package("libmf.mf").MF(
+            k=self.rank, nr_iters=self.max_iter, lambda_p2=self.lam, lambda_q2=self.lam, lambda_p1=0.0,
+            lambda_q1=0.0, nr_threads=1, quiet=True,
+        )  # fmt: skip
+        model.fit(np.column_stack([rows, columns, values - self.mean_]))
+        self.factors_ = model.p_factors(), model.q_factors()
+
+    def _values(self, rows: Array, columns: Array) -> Array:
+        P, Q = self.factors_
+        return self.mean_ + np.einsum("ij,ij->i", P[rows], Q[columns])
+
+
+def _package(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise InvalidInputError(
+            f'{name.partition(".")[0]} cannot be imported ({error}); pip install "rmopt[bench]".'
+        ) from None
