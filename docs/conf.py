@@ -63,6 +63,8 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_memory": False,
+    "backreferences_dir": "api/backreferences",
+    "doc_module": ("rmopt", "problems"),
     "min_reported_time": 1e9,
     "remove_config_comments": True,
 }

@@ -26,6 +26,13 @@ class ClassTriplets(Sampler):
     ------
     InvalidInputError
         When there are fewer than two classes, or no class has two rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> triplets = ClassTriplets(np.array([0, 0, 1, 1])).draw(np.random.default_rng(0), 0, 5)
+    >>> triplets.shape
+    (5, 3)
     """
 
     def __init__(self, y: ArrayLike, batch_size: int = 1) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib
 import inspect
 import re
@@ -203,3 +204,21 @@ def blocks(page: Path) -> Iterator[tuple[int, str]]:
 def test_code_fits_beside_the_columns_of_a_page(page: Path) -> None:
     wide = [number for number, line in blocks(page) if len(line) > WIDEST]
     assert not wide, f"{page.name}: lines {wide} of code are longer than {WIDEST} characters."
+
+
+def documented() -> Iterator[tuple[str, Any]]:
+    """Yield the public classes and functions whose docstrings have examples, each once."""
+    found = {id(thing): (path, thing) for module in ["rmopt", *MODULES] for path, thing in public(module)}
+    yield from (
+        (path, thing) for path, thing in found.values() if ">>>" in (vars(thing).get("__doc__") or "")
+    )
+
+
+@pytest.mark.filterwarnings("default")
+@each_row(("path", "thing"), documented())
+def test_an_example_of_a_docstring_runs(path: str, thing: Any) -> None:
+    names = dict(vars(sys.modules[thing.__module__]))
+    examples = doctest.DocTestParser().get_doctest(thing.__doc__, names, path, None, None)
+    said: list[str] = []
+    doctest.DocTestRunner(verbose=False).run(examples, out=said.append)
+    assert not said, "".join(said)

@@ -216,6 +216,14 @@ def coembedding_path(
     Returns
     -------
     list of CoembeddingClassifier
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_multilabel_classification
+    >>> X, Y = make_multilabel_classification(n_samples=100, n_classes=4, random_state=0)
+    >>> small, large = coembedding_path(X / 10, Y, betas=[1.0, 30.0])
+    >>> small.rank_ >= large.rank_
+    True
     """
     model = CoembeddingClassifier(**options)
     check_parameters(model, model._parameters)
@@ -252,6 +260,14 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         The chosen weight: the largest of those with the best mean score.
     scores_ : array, shape (n_betas, n_folds)
         By weight, ascending.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_multilabel_classification
+    >>> X, Y = make_multilabel_classification(n_samples=100, n_classes=4, random_state=0)
+    >>> model = CoembeddingClassifierCV(betas=[1.0, 10.0], cv=3).fit(X / 10, Y)
+    >>> model.beta_ in (1.0, 10.0)
+    True
     """
 
     # Not a parameter here.

@@ -37,6 +37,13 @@ class MultilabelCoembedding(PairwiseDistance):
     ------
     InvalidInputError
         For values that are not finite, labels that are not 0 or 1, or numbers of rows that differ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X, Y = np.eye(4), np.eye(4)[:, :3]
+    >>> MultilabelCoembedding(X, Y).shape
+    (8, 8)
     """
 
     # The hinge is parabolic between −2 and 0 and straight elsewhere.
@@ -96,6 +103,12 @@ class LinkPrediction(PairwiseDistance):
     ------
     InvalidInputError
         When the parts do not belong together, or an object is paired with itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> LinkPrediction(np.eye(4), [[0, 1], [2, 3], [0, 2]], [1, 1, 0]).shape
+    (5, 5)
     """
 
     # The hinge is parabolic between −2 and 0 and straight elsewhere.
@@ -170,6 +183,11 @@ class TagRanking(PairwiseDistance):
     ------
     InvalidInputError
         When the triples are not such a table, or every tag belongs to every post.
+
+    Examples
+    --------
+    >>> TagRanking([[0, 0, 0], [0, 1, 1], [1, 0, 0]]).shape
+    (6, 6)
     """
 
     lower_bound = 0.0

@@ -150,6 +150,13 @@ class TagRecommender(Certified, TagModel):
     user_embedding_, item_embedding_, tag_embedding_ : array, shape (n, rank)
     rank_, n_iter_, objective_, gap_, is_global_, history_
         See `CoembeddingClassifier`.
+
+    Examples
+    --------
+    >>> posts = [["ann", "a"], ["ann", "b"], ["bob", "a"], ["bob", "b"]]
+    >>> model = TagRecommender(beta=0.1, n_tags=1).fit(posts, ["red", "blue", "red", "blue"])
+    >>> model.predict([["ann", "a"]]).tolist()
+    [['red']]
     """
 
     _parameters = TagModel._parameters | Certified._parameters
@@ -198,6 +205,13 @@ class PairwiseInteractionTags(TagModel):
         The names that `fit` saw, sorted.
     user_factors_, item_factors_ : array, shape (n, rank)
     tag_user_factors_, tag_item_factors_ : array, shape (n_tags, rank)
+
+    Examples
+    --------
+    >>> posts = [["ann", "a"], ["ann", "b"], ["bob", "a"], ["bob", "b"]]
+    >>> model = PairwiseInteractionTags(rank=4, n_tags=1, random_state=0)
+    >>> model.fit(posts, ["red", "blue", "red", "blue"]).predict([["ann", "a"]]).tolist()
+    [['red']]
     """
 
     rank: Annotated[int, kept_count] = 64

@@ -28,6 +28,15 @@ class MetricRegression(EmbeddedCost):
     ------
     InvalidInputError
         When X is not a table of finite numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import PSDFixedRank
+    >>> X = np.random.default_rng(0).standard_normal((5, 20))
+    >>> cost = MetricRegression(X)
+    >>> cost.value(PSDFixedRank(5, 2).random_point(np.random.default_rng(1))) > 0
+    True
     """
 
     lower_bound = 0.0

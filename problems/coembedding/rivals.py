@@ -90,6 +90,14 @@ class CalibratedLabelRanking(Checked, LabelTables, BaseEstimator):
     n_labels_ : int
     classes_ : list of array
         The values of each label.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_multilabel_classification
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, Y = make_multilabel_classification(n_samples=100, n_classes=4, random_state=0)
+    >>> CalibratedLabelRanking(LogisticRegression()).fit(X, Y).predict(X).shape
+    (100, 4)
     """
 
     estimator: Annotated[Any, _classifier]

@@ -36,7 +36,16 @@ OUTSIDE = {"lmnn": "LMNN", "itml": "ITML_Supervised", "scml": "SCML_Supervised"}
 
 
 class EuclideanMetric(MahalanobisMetric):
-    """The plain Euclidean distance, W = I."""
+    """The plain Euclidean distance, W = I.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> metric = EuclideanMetric().fit(X, y)
+    >>> metric.transform(X[:2]).shape
+    (2, 4)
+    """
 
     learns = False
 
@@ -74,6 +83,14 @@ class LegoMetric(TripletLearner):
     n_triplets : int or None
         Triplets that `fit` draws; None: 20 for each row.
     random_state : int, RandomState or None
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> metric = LegoMetric(random_state=0).fit(X, y)
+    >>> metric.transform(X[:2]).shape
+    (2, 4)
     """
 
     step_size: Annotated[float, step_rule] = 1.0
@@ -107,6 +124,14 @@ class BoostMetric(TripletLearner):
     n_triplets : int or None
         Triplets that `fit` draws; None: 20 for each row.
     random_state : int, RandomState or None
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> metric = BoostMetric(max_iter=5, random_state=0).fit(X, y)
+    >>> metric.transform(X[:2]).shape
+    (2, 4)
     """
 
     max_iter: Annotated[int, count] = 100
@@ -196,6 +221,14 @@ class HdslMetric(TripletLearner):
     n_triplets : int or None
         Triplets that `fit` draws; None: 20 for each row.
     random_state : int, RandomState or None
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> metric = HdslMetric(max_iter=200, random_state=0).fit(X, y)
+    >>> metric.transform(X[:2]).shape
+    (2, 4)
     """
 
     ranks_by = "similarity"

@@ -36,6 +36,15 @@ class LabelRanking(FiniteSum):
     ------
     InvalidInputError
         For shapes that do not belong together, or fewer than two labels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> X, Y = np.eye(4), np.eye(4)[:, :3]
+    >>> cost = LabelRanking(X, Y)
+    >>> cost.shape, cost.value(FixedRankEmbedded(3, 4, 2).identity()) >= 0.0
+    ((3, 4), True)
     """
 
     point_type = (LowRankPoint, np.ndarray)

@@ -99,6 +99,14 @@ class LoretaLabelRanker(Loreta):
         Labels that `predict` gives to each row.
     n_iter_, n_updates_ : int
         Steps done, and how many of them moved W.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_multilabel_classification
+    >>> X, Y = make_multilabel_classification(n_samples=300, n_classes=6, random_state=0)
+    >>> model = LoretaLabelRanker(rank=4, random_state=0).fit(X[:200], Y[:200])
+    >>> model.predict(X[200:]).shape
+    (100, 6)
     """
 
     _model = LabelScores

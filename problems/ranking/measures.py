@@ -32,6 +32,15 @@ def mean_average_precision(scores: Array, Y: Any) -> float:
     ------
     InvalidInputError
         When no row has both true and wrong labels, or a score is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scores = np.array([[0.9, 0.1, 0.5]])
+    >>> mean_average_precision(scores, np.array([[1, 0, 0]]))
+    1.0
+    >>> mean_average_precision(scores, np.array([[0, 0, 1]]))
+    0.5
     """
     truth, scores = _rankable(scores, Y)
     ranked = np.sort(scores, axis=1)

@@ -124,6 +124,17 @@ class MatrixCompletion(OwnedData):
     InvalidInputError
         When ratings are not finite or there are none, an agent would have none, or λ is out of range. From `value`
         and `gradient`: when a column has no unique solution, or the point is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import scipy.sparse as sp
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.standard_normal((20, 1)) @ rng.standard_normal((1, 30))
+    >>> cost = MatrixCompletion(sp.csc_array(truth * (rng.random((20, 30)) < 0.6)))
+    >>> U = np.linalg.qr(truth[:, :1])[0]
+    >>> bool(cost.value(U) < 1e-20)
+    True
     """
 
     def __init__(self, ratings: Any, n_agents: int = 1, lam: float = 0.0) -> None:
@@ -374,6 +385,16 @@ class MultitaskFeatures(OwnedData):
     InvalidInputError
         For tasks without examples, of different widths, or with numbers that are not finite; for fewer tasks than
         agents. From `value` and `gradient`: when a task has no unique solution.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> U = np.linalg.qr(rng.standard_normal((6, 2)))[0]
+    >>> examples = [rng.standard_normal((10, 6)) for _ in range(5)]
+    >>> cost = MultitaskFeatures([(X, X @ U @ rng.standard_normal(2)) for X in examples])
+    >>> bool(cost.value(U) < 1e-20)
+    True
     """
 
     def __init__(

@@ -32,6 +32,13 @@ def entries(ratings: Any) -> tuple[Array, Array]:
     -------
     pairs : int array, shape (N, 2)
     values : array, shape (N,)
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> pairs, values = entries(sp.csc_array([[0.0, 5.0], [3.0, 0.0]]))
+    >>> pairs.tolist(), values.tolist()
+    ([[1, 0], [0, 1]], [3.0, 5.0])
     """
     table = known_entries(ratings)
     return np.column_stack([table.indices, columns_of(table)]), table.data.copy()

@@ -86,6 +86,11 @@ class GossipPlan(Checked):
     init : {"common", "independent"}
         Do all agents start with the same random subspace, which they draw from the common seed, or each with one of
         its own.
+
+    Examples
+    --------
+    >>> GossipPlan(variant="parallel", graph="ring").n_epochs
+    200.0
     """
 
     rho: Annotated[float | str, _rho] = "auto"

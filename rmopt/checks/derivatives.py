@@ -40,6 +40,14 @@ def check_gradient(problem: Problem, rng: Any = 0, point: Any = None) -> Check:
     -------
     Check
         The slope, which is at least 2; or where it is and another law of `check_cost` is broken, the first such law.
+
+    Examples
+    --------
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> energy = rmopt.autograd_cost(lambda x: (x**4).sum())
+    >>> bool(check_gradient(rmopt.Problem(Sphere(5), energy)))
+    True
     """
     first, *others = check_cost(problem, rng, point)
     return next((check for check in (first, *others) if not check), first)
@@ -60,6 +68,14 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None) -> list[Check]
     -------
     list of Check
         The slope of the Taylor error, and one for each law that applies.
+
+    Examples
+    --------
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> energy = rmopt.autograd_cost(lambda x: (x**4).sum())
+    >>> all(check_cost(rmopt.Problem(Sphere(5), energy)))
+    True
     """
     manifold, cost = problem.manifold, problem.cost
     rng = np.random.default_rng(rng)
@@ -102,6 +118,14 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None) -> list[Che
     ------
     MissingCapabilityError
         When the manifold or the cost has no second derivatives.
+
+    Examples
+    --------
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> energy = rmopt.autograd_cost(lambda x: (x**4).sum())
+    >>> all(check_hessian(rmopt.Problem(Sphere(5), energy)))
+    True
     """
     manifold, cost = problem.manifold, problem.cost
     rng = np.random.default_rng(rng)

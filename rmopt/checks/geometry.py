@@ -38,6 +38,12 @@ def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None) -> list[
     -------
     list of Check
         One for each law that applies.
+
+    Examples
+    --------
+    >>> from rmopt.manifolds import Sphere
+    >>> all(check_manifold(Sphere(5)))
+    True
     """
     return hold(MANIFOLD, manifold, _Tangents(manifold, rng, point))
 
@@ -65,6 +71,13 @@ def check_retraction(
     -------
     list of Check
         The rigidity, the order, and one for each law that applies.
+
+    Examples
+    --------
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.retractions import Normalisation
+    >>> all(check_retraction(Normalisation(), Sphere(5)))
+    True
     """
     rng = np.random.default_rng(rng)
     x = manifold.random_point(rng) if point is None else point

@@ -121,6 +121,13 @@ class Factored(Operator):
     ----------
     left : array or sparse array, shape (n, r)
     right : array or sparse array, shape (m, r)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> G = Factored(np.ones((4, 1)), np.arange(3.0)[:, None])
+    >>> (G @ np.ones(3)).tolist()
+    [3.0, 3.0, 3.0, 3.0]
     """
 
     def __init__(self, left: Any, right: Any) -> None:
@@ -199,6 +206,13 @@ class Actions(Operator):
     apply_transposed : callable
         Maps an (n, j) array X to G.T @ X; of a symmetric matrix the same function, so that it is called once where
         both products are wanted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> shift = Actions((3, 3), lambda X: np.roll(X, 1, axis=0), lambda X: np.roll(X, -1, axis=0))
+    >>> (shift @ np.eye(3))[:, 0].tolist()
+    [0.0, 1.0, 0.0]
     """
 
     def __init__(self, shape: tuple[int, ...], apply: Action, apply_transposed: Action) -> None:

@@ -23,6 +23,17 @@ class Cost(ABC):
         The points that it is a function of; `Problem` refuses manifolds of others.
     remedy : str
         What to do with others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> class Distance(Cost):
+    ...     def value(self, x):
+    ...         return 0.5 * np.sum((x - 1.0) ** 2)
+    ...     def gradient(self, x):
+    ...         return x - 1.0
+    >>> float(Distance().value(np.zeros(4)))
+    2.0
     """
 
     point_type: ClassVar[type | tuple[type, ...]] = object

@@ -21,6 +21,13 @@ class LowRankPoint:
         Invertible, not necessarily diagonal.
     V : array, shape (m, k)
         Orthonormal columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> W = LowRankPoint(np.eye(4)[:, :2], np.diag([3.0, 1.0]), np.eye(3)[:, :2])
+    >>> W.shape, W.rank, W.singular_values().tolist()
+    ((4, 3), 2, [3.0, 1.0])
     """
 
     U: Array

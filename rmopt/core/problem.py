@@ -28,6 +28,18 @@ class Problem:
     ------
     InvalidInputError
         When one is no manifold or no cost, the cost is none of such points, or both have a shape and they differ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> @rmopt.autograd_cost
+    ... def first(x):
+    ...     return x[0]
+    >>> problem = Problem(Sphere(3), first)
+    >>> problem.riemannian_gradient(np.array([0.0, 1.0, 0.0]))
+    array([1., 0., 0.])
     """
 
     manifold: Manifold

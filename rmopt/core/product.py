@@ -19,6 +19,13 @@ class Parts(Vector):
     ----------
     parts : sequence
         One per factor.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> both = Parts([np.ones(2), np.zeros(3)])
+    >>> len(both), both[0].tolist()
+    (2, [1.0, 1.0])
     """
 
     def __init__(self, parts: Sequence[Any]) -> None:

@@ -19,6 +19,13 @@ class PSDPoint:
         Orthonormal columns.
     S : array, shape (k, k)
         Symmetric and positive definite, not necessarily diagonal.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> W = PSDPoint(np.eye(4)[:, :2], np.diag([3.0, 1.0]))
+    >>> W.eigenvalues().tolist()
+    [3.0, 1.0]
     """
 
     Q: Array

@@ -142,6 +142,19 @@ class BilinearSum(Bilinear):
         The hinge unless given.
     targets : array, shape (N,), optional
         Ones unless given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.costs import squared
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> rng = np.random.default_rng(0)
+    >>> left, right = rng.standard_normal((50, 6)), rng.standard_normal((50, 5))
+    >>> cost = BilinearSum(left, right, squared, np.ones(50))
+    >>> W = FixedRankEmbedded(6, 5, 2).random_point(rng)
+    >>> scores = np.einsum("ij,ij->i", left @ W.U @ W.S, right @ W.V)
+    >>> bool(np.isclose(cost.value(W), 0.5 * np.sum((scores - 1.0) ** 2)))
+    True
     """
 
     def __init__(self, left: Any, right: Any, loss: Loss = hinge, targets: Any = None) -> None:
@@ -189,6 +202,15 @@ class TripletSum(Bilinear):
     triplets : int array, shape (T, 3), optional
         The terms of the sum. Without them the cost is a stream: a sampler brings the triplets, and
         only sums over given terms can be evaluated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> X = np.random.default_rng(0).standard_normal((20, 6))
+    >>> cost = TripletSum(X, X, triplets=[[0, 1, 2], [3, 4, 5]])
+    >>> cost.n_terms, cost.value(FixedRankEmbedded(6, 6, 2).identity()) >= 0.0
+    (2, True)
     """
 
     term_width = 3

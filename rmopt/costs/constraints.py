@@ -36,6 +36,19 @@ class ConstrainedProblem(Problem):
     ------
     InvalidInputError
         As in `Problem`, for the cost and for each constraint; and where there is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import AugmentedLagrangian
+    >>> energy = rmopt.autograd_cost(lambda x: 0.5 * (np.arange(1.0, 6.0) * x**2).sum())
+    >>> first = rmopt.autograd_cost(lambda x: x[0])
+    >>> problem = ConstrainedProblem(Sphere(5), energy, equalities=[first])
+    >>> result = AugmentedLagrangian().run(problem, random_state=0)
+    >>> bool(abs(result.point[0]) < 1e-4)
+    True
     """
 
     equalities: Sequence[Cost] = ()

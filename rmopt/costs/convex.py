@@ -238,6 +238,12 @@ class Trace(ConvexCost):
     ------
     InvalidInputError
         For another β.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Trace(2.0).value(np.eye(3))
+    6.0
     """
 
     shape = (0, 0)

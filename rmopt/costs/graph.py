@@ -30,6 +30,11 @@ class Graph:
     ------
     InvalidInputError
         When a number is not one of an agent, an edge is a loop or comes twice, or the graph is not connected.
+
+    Examples
+    --------
+    >>> Graph.ring(4).edges.tolist()
+    [[0, 1], [1, 2], [2, 3], [0, 3]]
     """
 
     def __init__(self, n: int, edges: Sequence[Sequence[int]] | Array, name: str = "graph") -> None:

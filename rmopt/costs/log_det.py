@@ -53,6 +53,14 @@ class LogDetTriplet(BlockCost):
     ------
     InvalidInputError
         For data, triplets or weights that cannot be used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).standard_normal((20, 4))
+    >>> cost = LogDetTriplet(X, [[0, 1, 2], [3, 4, 5]], alpha=0.1, beta=0.1)
+    >>> cost.gradient(np.eye(4)).shape
+    (4, 4)
     """
 
     point_type = np.ndarray

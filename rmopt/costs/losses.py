@@ -37,6 +37,16 @@ class Loss:
         The second derivative; second-order solvers need it.
     code : int, optional
         Number of the built-in loss in the compiled kernels.
+
+    Examples
+    --------
+    >>> huber = Loss(
+    ...     "pseudo-huber",
+    ...     value=lambda z, y: (1.0 + (z - y) ** 2) ** 0.5,
+    ...     slope=lambda z, y: (z - y) / (1.0 + (z - y) ** 2) ** 0.5,
+    ... )
+    >>> huber.slope(1.0, 1.0)
+    0.0
     """
 
     name: str

@@ -40,6 +40,16 @@ def to_pymanopt(problem: Problem) -> pymanopt.Problem:
     Parameters
     ----------
     problem : Problem
+
+    Examples
+    --------
+    >>> import rmopt, pymanopt
+    >>> from rmopt.manifolds import Sphere
+    >>> first = rmopt.autograd_cost(lambda x: x[0])
+    >>> problem = to_pymanopt(rmopt.Problem(Sphere(3), first))
+    >>> result = pymanopt.optimizers.SteepestDescent(verbosity=0).run(problem)
+    >>> result.cost < -0.999
+    True
     """
     return _watched(problem, Watch(problem, Recorder(), None))
 
@@ -130,6 +140,17 @@ class PymanoptSolver(Solver):
     ------
     InvalidInputError
         For an unknown optimizer or an option that it does not have.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> energy = rmopt.autograd_cost(lambda x: 0.5 * (np.arange(1.0, 6.0) * x**2).sum())
+    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> result = PymanoptSolver("TrustRegions").run(problem, random_state=0)
+    >>> bool(np.isclose(problem.value(result.point), 0.5))
+    True
     """
 
     def __init__(self, optimizer: Any = "ConjugateGradient", **options: Any) -> None:
@@ -470,5 +491,12 @@ def from_pymanopt(manifold: Any) -> FromPymanopt:
     ----------
     manifold : pymanopt manifold
         For example ``pymanopt.manifolds.Sphere(5)``.
+
+    Examples
+    --------
+    >>> import numpy as np, pymanopt
+    >>> manifold = from_pymanopt(pymanopt.manifolds.Sphere(4))
+    >>> manifold.random_point(np.random.default_rng(0)).shape
+    (4,)
     """
     return FromPymanopt(manifold)

@@ -65,6 +65,14 @@ class Hyperbolic(_Columns):
         With more than 1, a point is an (n + 1) × m array of as many columns.
     retraction : Retraction or str, optional
         The default retraction; `Exponential` unless given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> manifold = Hyperbolic(2)
+    >>> x, y = (manifold.random_point(np.random.default_rng(seed)) for seed in (0, 1))
+    >>> bool(np.allclose(manifold.exp(x, manifold.log(x, y)), y))
+    True
     """
 
     default_retraction: Retraction = Exponential()
@@ -170,6 +178,13 @@ class Simplex(_Columns):
     ------
     InvalidInputError
         For fewer than two numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p = Simplex(4).random_point(np.random.default_rng(0))
+    >>> bool(p.min() > 0), bool(np.isclose(p.sum(), 1.0))
+    (True, True)
     """
 
     default_retraction: Retraction = MultiplicativeWeights()

@@ -23,6 +23,12 @@ class Euclidean(ArrayManifold):
     ------
     InvalidInputError
         For sizes that are not positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> float(Euclidean(2, 2).dist(np.zeros((2, 2)), np.ones((2, 2))))
+    2.0
     """
 
     default_retraction: Retraction = Additive()

@@ -87,6 +87,14 @@ class FixedRankFactors(Product):
         Numbers of rows and columns of the matrices.
     rank : int
         The rank.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> manifold = FixedRankFactors(6, 5, 2)
+    >>> A, B = manifold.random_point(np.random.default_rng(0))
+    >>> A.shape, B.shape
+    ((6, 2), (5, 2))
     """
 
     point_type: ClassVar[type] = LowRankFactors

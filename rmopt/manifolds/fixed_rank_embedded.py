@@ -38,6 +38,14 @@ class FixedRankEmbedded(FixedRankManifold):
     ------
     InvalidInputError
         For sizes that are not positive or a rank out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> manifold = FixedRankEmbedded(60, 40, 3)
+    >>> W = manifold.from_matrix(np.random.default_rng(0).standard_normal((60, 40)))
+    >>> W.U.shape, W.S.shape, W.V.shape, manifold.dim
+    ((60, 3), (3, 3), (40, 3), 291)
     """
 
     point_type = LowRankPoint

@@ -42,6 +42,14 @@ def frechet_mean(
         When there are no points, or the weights do not fit them.
     MissingCapabilityError
         When the manifold has no logarithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import Sphere
+    >>> found = frechet_mean(Sphere(3), [np.eye(3)[0], np.eye(3)[1]])
+    >>> bool(np.allclose(found, [0.5**0.5, 0.5**0.5, 0.0]))
+    True
     """
     tol, max_iter = number("tol", tol, least=0), integer("max_iter", max_iter)
     instance("manifold", manifold, Manifold, "a Manifold of rmopt")

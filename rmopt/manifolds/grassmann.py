@@ -29,6 +29,14 @@ class Grassmann(ArrayManifold):
     ------
     InvalidInputError
         For dimensions out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> manifold = Grassmann(5, 2)
+    >>> U = np.eye(5)[:, :2]
+    >>> manifold.dim, round(manifold.dist(U, -U[:, ::-1]), 8)
+    (6, 0.0)
     """
 
     default_retraction: Retraction = Exponential()

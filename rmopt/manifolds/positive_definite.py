@@ -31,6 +31,13 @@ class PositiveDefinite(SymmetricPositiveDefinite):
     ------
     InvalidInputError
         For a size that is not positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> manifold = PositiveDefinite(2)
+    >>> bool(np.isclose(manifold.dist(np.eye(2), np.e * np.eye(2)), np.sqrt(2.0)))
+    True
     """
 
     def __init__(self, d: int, retraction: Retraction | str | None = None) -> None:

@@ -37,6 +37,15 @@ class Product(Manifold):
     ------
     InvalidInputError
         When there is no factor, or a factor is not a manifold.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import Euclidean, Sphere
+    >>> manifold = Product([Sphere(3), Euclidean(2, 1)])
+    >>> x, y = manifold.random_point(np.random.default_rng(0))
+    >>> x.shape, y.shape, manifold.dim
+    ((3,), (2, 1), 4)
     """
 
     point_type: ClassVar[type] = Parts
@@ -215,6 +224,14 @@ class Power(Product):
     ------
     InvalidInputError
         When n is not positive, or `base` is not a manifold.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import Grassmann
+    >>> agents = Power(Grassmann(5, 2), 3).random_point(np.random.default_rng(0))
+    >>> len(agents), agents[0].shape
+    (3, (5, 2))
     """
 
     def __init__(self, base: Manifold, n: int) -> None:

@@ -169,6 +169,14 @@ class PSDFixedRank(PSDMatrices):
     ------
     InvalidInputError
         For a size that is not positive or a rank out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> manifold = PSDFixedRank(6, 2)
+    >>> W = manifold.to_dense(manifold.random_point(np.random.default_rng(0)))
+    >>> int((np.linalg.eigvalsh(W) > 1e-10).sum())
+    2
     """
 
     def inner_product(
@@ -217,6 +225,14 @@ class PolarPSD(PSDMatrices):
     ------
     InvalidInputError
         For a size, rank or weight out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> manifold = PolarPSD(6, 2)
+    >>> W = manifold.random_point(np.random.default_rng(0))
+    >>> manifold.to_dense(W).shape
+    (6, 6)
     """
 
     default_retraction = PolarFactors()

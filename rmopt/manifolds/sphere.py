@@ -78,6 +78,16 @@ class Sphere(UnitLength):
     ------
     InvalidInputError
         For fewer than two entries.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sphere = Sphere(3)
+    >>> x, y, z = np.eye(3)
+    >>> bool(np.isclose(sphere.dist(x, y), np.pi / 2))
+    True
+    >>> bool(np.allclose(sphere.exp(x, sphere.log(x, y)), y))
+    True
     """
 
     def __init__(self, *shape: int, retraction: Retraction | str | None = None) -> None:
@@ -143,6 +153,13 @@ class Oblique(Sphere):
     ------
     InvalidInputError
         For fewer than two rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = Oblique(3, 5).random_point(np.random.default_rng(0))
+    >>> bool(np.allclose(np.linalg.norm(X, axis=0), 1.0))
+    True
     """
 
     def __init__(self, n: int, m: int, retraction: Retraction | str | None = None) -> None:

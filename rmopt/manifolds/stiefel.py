@@ -219,6 +219,13 @@ class SpecialOrthogonal(Stiefel):
     ------
     InvalidInputError
         For n below 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Q = SpecialOrthogonal(3).random_point(np.random.default_rng(0))
+    >>> bool(np.isclose(np.linalg.det(Q), 1.0))
+    True
     """
 
     default_retraction: Retraction = Exponential()

@@ -13,7 +13,18 @@ from rmopt.retractions.grassmann import QR, Exponential, Polar
 
 
 class Normalisation(Retraction):
-    """R(ξ) = (X + ξ) / ‖X + ξ‖; the manifold says by `normalised` what has length 1."""
+    """R(ξ) = (X + ξ) / ‖X + ξ‖; the manifold says by `normalised` what has length 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import Sphere
+    >>> manifold = Sphere(4).using(Normalisation())
+    >>> x = manifold.random_point(np.random.default_rng(0))
+    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
+    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
+    True
+    """
 
     order = 2
     name = "normalisation"
@@ -26,7 +37,18 @@ class Normalisation(Retraction):
 
 
 class FrameQR(QR):
-    """`QR` for frames: where the columns themselves count, and not only what they span, it is of first order."""
+    """`QR` for frames: where the columns themselves count, and not only what they span, it is of first order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import Stiefel
+    >>> manifold = Stiefel(5, 2).using(FrameQR())
+    >>> x = manifold.random_point(np.random.default_rng(0))
+    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
+    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
+    True
+    """
 
     order = 1
 
@@ -36,6 +58,16 @@ class Cayley(Retraction):
 
     It is that of the canonical metric, as `CanonicalCayley` of second order. No rotation is ever by π: X and −X are
     never joined.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import Stiefel
+    >>> manifold = Stiefel(5, 2).using(Cayley())
+    >>> x = manifold.random_point(np.random.default_rng(0))
+    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
+    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
+    True
     """
 
     order = 1
@@ -48,13 +80,35 @@ class Cayley(Retraction):
 
 
 class CanonicalCayley(Cayley):
-    """`Cayley` where the metric of frames is the canonical one: there it is of second order."""
+    """`Cayley` where the metric of frames is the canonical one: there it is of second order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import Stiefel
+    >>> manifold = Stiefel(5, 2, metric="canonical").using(CanonicalCayley())
+    >>> x = manifold.random_point(np.random.default_rng(0))
+    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
+    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
+    True
+    """
 
     order = 2
 
 
 class MultiplicativeWeights(Retraction):
-    """R(ξ) = x ∘ exp(ξ / x), divided by its sum: probabilities stay positive, however long the step."""
+    """R(ξ) = x ∘ exp(ξ / x), divided by its sum: probabilities stay positive, however long the step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import Simplex
+    >>> manifold = Simplex(4).using(MultiplicativeWeights())
+    >>> x = manifold.random_point(np.random.default_rng(0))
+    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
+    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
+    True
+    """
 
     order = 1
     name = "multiplicative"

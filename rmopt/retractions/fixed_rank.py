@@ -20,6 +20,16 @@ class SecondOrder(Retraction):
     """R(ξ) = V₁ W† V₂ of Shalit et al. (2012), Theorem 3, in the factored form of Lemma 4.
 
     Costs O((n + m) k²) and needs no singular value decomposition. Defined for every ξ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> manifold = FixedRankEmbedded(6, 5, 2).using(SecondOrder())
+    >>> x = manifold.random_point(np.random.default_rng(0))
+    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
+    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
+    True
     """
 
     order = 2
@@ -45,6 +55,16 @@ class MetricProjection(Retraction):
 
     Costs O((n + m) k²) with a larger constant. The new factors are orthonormal to machine precision
     for every ξ, because [U, U_p] and [V, V_p] are orthonormalised together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> manifold = FixedRankEmbedded(6, 5, 2).using(MetricProjection())
+    >>> x = manifold.random_point(np.random.default_rng(0))
+    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
+    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
+    True
     """
 
     order = 2
@@ -70,6 +90,16 @@ class Orthographic(Retraction):
     """The matrix of rank k that differs from W + ξ by a normal vector (Absil and Malick, 2012).
 
     Costs O((n + m) k²) and needs only a k × k solve; undefined where S + M is singular.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> manifold = FixedRankEmbedded(6, 5, 2).using(Orthographic())
+    >>> x = manifold.random_point(np.random.default_rng(0))
+    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
+    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
+    True
     """
 
     order = 2
@@ -92,6 +122,16 @@ class SecondOrderPSD(Retraction):
 
     The paper prints V W† V, but its V is not symmetric; Algorithm 5 computes V W† Vᵀ. Costs O(n k²) and
     needs no eigendecomposition. Defined for every ξ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import PSDFixedRank
+    >>> manifold = PSDFixedRank(6, 2).using(SecondOrderPSD())
+    >>> x = manifold.random_point(np.random.default_rng(0))
+    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
+    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
+    True
     """
 
     order = 2
@@ -112,6 +152,16 @@ class MetricProjectionPSD(Retraction):
     """The closest positive semidefinite matrix of rank k to W + ξ: its k largest eigenvalues.
 
     Costs O(n k²) with a larger constant. Undefined where fewer than k eigenvalues of W + ξ are positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import PSDFixedRank
+    >>> manifold = PSDFixedRank(6, 2).using(MetricProjectionPSD())
+    >>> x = manifold.random_point(np.random.default_rng(0))
+    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
+    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
+    True
     """
 
     order = 2
@@ -136,6 +186,16 @@ class PolarFactors(Retraction):
     Q goes to the orthonormal polar factor of Q + Δ with Δ = Q_p S⁻¹, and S to S^½ exp(S^−½ M S^−½) S^½, so
     that S stays positive definite for every ξ. Meyer et al. take the QR factor of Q + Δ, whose result depends
     on the basis of the column space; the polar factor's does not. Costs O(n k²).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import PolarPSD
+    >>> manifold = PolarPSD(6, 2).using(PolarFactors())
+    >>> x = manifold.random_point(np.random.default_rng(0))
+    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
+    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
+    True
     """
 
     order = 1

@@ -13,7 +13,18 @@ from rmopt.linalg import gram_functions, positive_qr
 
 
 class Exponential(Retraction):
-    """Follows the geodesic, on any manifold that knows its exponential map; else a `MissingCapabilityError`."""
+    """Follows the geodesic, on any manifold that knows its exponential map; else a `MissingCapabilityError`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import Sphere
+    >>> manifold = Sphere(4).using(Exponential())
+    >>> x = manifold.random_point(np.random.default_rng(0))
+    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
+    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
+    True
+    """
 
     order = 2
     name = "exponential"
@@ -30,6 +41,16 @@ class QR(Retraction):
     """R(ξ) = the orthonormal factor of U + ξ = Q R, where R has a positive diagonal.
 
     The same subspace as that of `Polar`, in another basis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import Grassmann
+    >>> manifold = Grassmann(5, 2).using(QR())
+    >>> x = manifold.random_point(np.random.default_rng(0))
+    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
+    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
+    True
     """
 
     order = 2
@@ -41,7 +62,18 @@ class QR(Retraction):
 
 
 class Polar(Retraction):
-    """R(ξ) = (U + ξ)(I + ξᵀξ)^−½, the orthonormal factor nearest to U + ξ."""
+    """R(ξ) = (U + ξ)(I + ξᵀξ)^−½, the orthonormal factor nearest to U + ξ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import Grassmann
+    >>> manifold = Grassmann(5, 2).using(Polar())
+    >>> x = manifold.random_point(np.random.default_rng(0))
+    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
+    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
+    True
+    """
 
     order = 2
     name = "polar"

@@ -24,6 +24,16 @@ class Additive(Retraction):
 
     On an open set such as the positive definite cone the line is bounded: see `HasStepBound.max_step`; a step that
     leaves the manifold is an `InvalidInputError`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import PositiveDefinite
+    >>> manifold = PositiveDefinite(3).using(Additive())
+    >>> x = manifold.random_point(np.random.default_rng(0))
+    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
+    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
+    True
     """
 
     order = 1
@@ -52,7 +62,18 @@ class Additive(Retraction):
 
 
 class AffineExponential(Retraction):
-    """R(ξ) = W exp(W⁻¹ξ): the geodesics of the affine-invariant metric."""
+    """R(ξ) = W exp(W⁻¹ξ): the geodesics of the affine-invariant metric.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import PositiveDefinite
+    >>> manifold = PositiveDefinite(3).using(AffineExponential())
+    >>> x = manifold.random_point(np.random.default_rng(0))
+    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
+    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
+    True
+    """
 
     order = 2
     name = "affine-exponential"
@@ -73,7 +94,18 @@ class AffineExponential(Retraction):
 
 
 class SecondOrderPD(Retraction):
-    """R(ξ) = W + ξ + ½ ξ W⁻¹ ξ, which is ½ (W + (W + ξ) W⁻¹ (W + ξ))."""
+    """R(ξ) = W + ξ + ½ ξ W⁻¹ ξ, which is ½ (W + (W + ξ) W⁻¹ (W + ξ)).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import PositiveDefinite
+    >>> manifold = PositiveDefinite(3).using(SecondOrderPD())
+    >>> x = manifold.random_point(np.random.default_rng(0))
+    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
+    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
+    True
+    """
 
     order = 2
     name = "second-order"
@@ -93,6 +125,16 @@ class Congruence(Retraction):
     """R(ξ) = (I + L) W (I + L) with L W + W L = ξ: the geodesics of the Bures–Wasserstein metric.
 
     Where these meet a singular matrix and end, it goes on behind.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import SymmetricPositiveDefinite
+    >>> manifold = SymmetricPositiveDefinite(3).using(Congruence())
+    >>> x = manifold.random_point(np.random.default_rng(0))
+    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
+    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
+    True
     """
 
     order = 2
@@ -111,6 +153,16 @@ class SchurExponential(Retraction):
     such that the Schur complement S = W_kk − BᵀA⁻¹B becomes S exp(t Ṡ/S). For a general tangent vector the same is
     done to one row and column after the other: the strictly lower part of the Cholesky factor moves linearly and its
     diagonal multiplicatively (the log-Cholesky exponential of Lin 2019).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import PositiveDefinite
+    >>> manifold = PositiveDefinite(3).using(SchurExponential())
+    >>> x = manifold.random_point(np.random.default_rng(0))
+    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
+    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
+    True
     """
 
     order = 1

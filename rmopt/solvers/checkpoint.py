@@ -63,6 +63,22 @@ class Checkpoint(Saving):
         The file; ``.npz`` by custom.
     every_seconds : float
         Least time between two saves.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tempfile, rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import LBFGS
+    >>> @rmopt.autograd_cost
+    ... def energy(x):
+    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
+    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> saving = Checkpoint(Path(tempfile.mkdtemp()) / "run.npz")
+    >>> one = LBFGS().run(problem, random_state=0, checkpoint=saving)
+    >>> other = LBFGS().run(problem, random_state=0, checkpoint=saving)
+    >>> bool((one.point == other.point).all())
+    True
     """
 
     path: Path | str

@@ -157,7 +157,21 @@ class Direction(Value, ABC):
 
 
 class SteepestDescent(Direction):
-    """The negative gradient."""
+    """The negative gradient.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import Backtracking, LineSearchSolver
+    >>> @rmopt.autograd_cost
+    ... def energy(x):
+    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
+    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> LineSearchSolver(SteepestDescent(), Backtracking()).run(problem, random_state=0).converged
+    True
+    """
 
     def __call__(self, work: Oracle, state: Iterate, downhill: Any) -> Any:
         return downhill
@@ -207,6 +221,19 @@ class Conjugate(Direction):
     ----------
     rule : {"hestenes-stiefel", "polak-ribiere", "fletcher-reeves", "dai-yuan", "hager-zhang", "hybrid"}
         How β is found; the first two are not negative (HS+, PR+), "hybrid" is that of Hestenes–Stiefel and Dai–Yuan.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import LineSearchSolver, StrongWolfe
+    >>> @rmopt.autograd_cost
+    ... def energy(x):
+    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
+    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> LineSearchSolver(Conjugate("polak-ribiere"), StrongWolfe()).run(problem, random_state=0).converged
+    True
     """
 
     def __init__(self, rule: str = "hestenes-stiefel") -> None:
@@ -241,6 +268,19 @@ class QuasiNewton(Direction):
     ----------
     memory : int
         How many pairs are kept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import LineSearchSolver, StrongWolfe
+    >>> @rmopt.autograd_cost
+    ... def energy(x):
+    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
+    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> LineSearchSolver(QuasiNewton(5), StrongWolfe()).run(problem, random_state=0).converged
+    True
     """
 
     is_scaled = True

@@ -35,6 +35,19 @@ class Hybrid(GradientSolver):
         Share of the first gradient's length at which trust regions take over.
     memory : int
         Of L-BFGS.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> @rmopt.autograd_cost
+    ... def energy(x):
+    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
+    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> result = Hybrid().run(problem, random_state=0)
+    >>> result.converged, bool(np.isclose(problem.value(result.point), 0.5))
+    (True, True)
     """
 
     switch: Annotated[float, bounded(number, least=0)] = 1e-3

@@ -26,6 +26,7 @@ class LevenbergMarquardt(TrustRegions):
 
     Examples
     --------
+    >>> import numpy as np
     >>> import autograd.numpy as anp
     >>> from rmopt import Problem
     >>> from rmopt.costs import AutomaticResiduals

@@ -33,6 +33,7 @@ class LineSearchSolver(GradientSolver):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Grassmann
     >>> from rmopt.solvers import Conjugate, LineSearchSolver, StrongWolfe
@@ -100,6 +101,19 @@ class GradientDescent(LineSearchSolver):
         `BarzilaiBorwein` unless given.
     **options : object
         As in `LineSearchSolver`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> @rmopt.autograd_cost
+    ... def energy(x):
+    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
+    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> result = GradientDescent().run(problem, random_state=0)
+    >>> result.converged, bool(np.isclose(problem.value(result.point), 0.5))
+    (True, True)
     """
 
     def __init__(self, step_length: StepLength | None = None, **options: Any) -> None:
@@ -119,6 +133,19 @@ class ConjugateGradient(LineSearchSolver):
         `Backtracking` unless given.
     **options : object
         As in `LineSearchSolver`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> @rmopt.autograd_cost
+    ... def energy(x):
+    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
+    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> result = ConjugateGradient().run(problem, random_state=0)
+    >>> result.converged, bool(np.isclose(problem.value(result.point), 0.5))
+    (True, True)
     """
 
     def __init__(
@@ -138,6 +165,19 @@ class LBFGS(LineSearchSolver):
         `Backtracking` unless given.
     **options : object
         As in `LineSearchSolver`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> @rmopt.autograd_cost
+    ... def energy(x):
+    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
+    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> result = LBFGS().run(problem, random_state=0)
+    >>> result.converged, bool(np.isclose(problem.value(result.point), 0.5))
+    (True, True)
     """
 
     def __init__(self, memory: int = 10, step_length: StepLength | None = None, **options: Any) -> None:

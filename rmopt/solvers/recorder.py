@@ -45,6 +45,20 @@ class Recorder:
     ----------
     rows : list of dict
         One per measurement: step, updates, seconds and the metrics.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import LBFGS, Recorder
+    >>> @rmopt.autograd_cost
+    ... def energy(x):
+    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
+    >>> recorder = Recorder({"first": lambda x: float(x[0] ** 2)}, first=1)
+    >>> _ = LBFGS().run(rmopt.Problem(Sphere(5), energy), random_state=0, recorder=recorder)
+    >>> round(recorder.rows[-1]["first"], 6)
+    1.0
     """
 
     def __init__(

@@ -87,6 +87,12 @@ class Uniform(_OverTerms):
         The number of terms, or a table with one term a row.
     batch_size : int
         Terms per step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Uniform(100).draw(np.random.default_rng(0), 0, 4).shape
+    (4, 1)
     """
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:

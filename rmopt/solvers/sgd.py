@@ -58,6 +58,20 @@ class SGD(ScheduledSolver):
         Share of the direction before that is added to the gradient (Polyak 1964), from 0 to below 1.
     average : bool or int
         The result is the mean of the points, from a step on (Tripuraneni et al. 2018): it allows for long steps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import BilinearSum, squared
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> rng = np.random.default_rng(0)
+    >>> left, right = rng.standard_normal((300, 6)), rng.standard_normal((300, 5))
+    >>> scores = left[:, 0] * right[:, 0] + left[:, 1] * right[:, 2]
+    >>> problem = Problem(FixedRankEmbedded(6, 5, 2), BilinearSum(left, right, squared, scores))
+    >>> result = SGD(0.02, max_iter=20_000).run(problem, random_state=0)
+    >>> bool(problem.value(result.point) < 1e-6)
+    True
     """
 
     def __init__(
@@ -118,6 +132,20 @@ class Adam(SGD):
         Divide by the largest mean of the squares so far: with falling step sizes it converges where Adam may not.
     **options : object
         ``max_iter``, ``batch_size``, ``sampler``, ``retraction`` and ``average``, as in `SGD`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import BilinearSum, squared
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> rng = np.random.default_rng(0)
+    >>> left, right = rng.standard_normal((300, 6)), rng.standard_normal((300, 5))
+    >>> scores = left[:, 0] * right[:, 0] + left[:, 1] * right[:, 2]
+    >>> problem = Problem(FixedRankEmbedded(6, 5, 2), BilinearSum(left, right, squared, scores))
+    >>> result = Adam(0.01, max_iter=2000, batch_size=20).run(problem, random_state=0)
+    >>> bool(problem.value(result.point) < 1.0)
+    True
     """
 
     def __init__(
@@ -217,6 +245,20 @@ class SVRG(SGD):
     ------
     MissingCapabilityError
         When the cost does not say how many terms it has.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import BilinearSum, squared
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> rng = np.random.default_rng(0)
+    >>> left, right = rng.standard_normal((300, 6)), rng.standard_normal((300, 5))
+    >>> scores = left[:, 0] * right[:, 0] + left[:, 1] * right[:, 2]
+    >>> problem = Problem(FixedRankEmbedded(6, 5, 2), BilinearSum(left, right, squared, scores))
+    >>> result = SVRG(0.005, max_iter=1500).run(problem, random_state=0)
+    >>> bool(problem.value(result.point) < 0.1)
+    True
     """
 
     _recursive = False
@@ -260,6 +302,20 @@ class SRG(SVRG):
     ------
     MissingCapabilityError
         When the cost does not say how many terms it has.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import BilinearSum, squared
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> rng = np.random.default_rng(0)
+    >>> left, right = rng.standard_normal((300, 6)), rng.standard_normal((300, 5))
+    >>> scores = left[:, 0] * right[:, 0] + left[:, 1] * right[:, 2]
+    >>> problem = Problem(FixedRankEmbedded(6, 5, 2), BilinearSum(left, right, squared, scores))
+    >>> result = SRG(0.005, max_iter=1500).run(problem, random_state=0)
+    >>> bool(problem.value(result.point) < 0.1)
+    True
     """
 
     _recursive = True

@@ -146,6 +146,19 @@ class Backtracking(StepLength):
     ----------
     share : float
         Of the promised decrease.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import GradientDescent
+    >>> @rmopt.autograd_cost
+    ... def energy(x):
+    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
+    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> GradientDescent(Backtracking()).run(problem, random_state=0).converged
+    True
     """
 
     def __init__(self, share: float = 1e-4) -> None:
@@ -181,6 +194,19 @@ class BarzilaiBorwein(StepLength):
         Weight of the past in the mean, from 0 (Armijo's rule) to 1.
     share : float
         Of the promised decrease.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import GradientDescent
+    >>> @rmopt.autograd_cost
+    ... def energy(x):
+    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
+    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> GradientDescent(BarzilaiBorwein()).run(problem, random_state=0).converged
+    True
     """
 
     def __init__(self, forgetting: float = 0.85, share: float = 1e-4) -> None:
@@ -214,6 +240,19 @@ class StrongWolfe(StepLength):
         Of the promised decrease.
     flatness : float
         Of the slope at the end, relative to that at the start: 0.9 for L-BFGS, 0.1 for conjugate gradients.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import LBFGS
+    >>> @rmopt.autograd_cost
+    ... def energy(x):
+    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
+    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> LBFGS(step_length=StrongWolfe(flatness=0.5)).run(problem, random_state=0).converged
+    True
     """
 
     def __init__(self, share: float = 1e-4, flatness: float = 0.5) -> None:

@@ -56,6 +56,12 @@ class Constant(_Checked):
     Attributes
     ----------
     a : float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Constant(0.1)(np.arange(3))
+    array([0.1, 0.1, 0.1])
     """
 
     a: _Positive
@@ -71,6 +77,12 @@ class InverseTime(_Checked):
     Attributes
     ----------
     a, b : float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> InverseTime(1.0, 1.0)(np.arange(3))
+    array([1.        , 0.5       , 0.33333333])
     """
 
     a: _Positive
@@ -87,6 +99,12 @@ class InverseSqrt(_Checked):
     Attributes
     ----------
     a : float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> InverseSqrt(1.0)(np.array([0, 3]))
+    array([1. , 0.5])
     """
 
     a: _Positive
@@ -108,6 +126,12 @@ class Cosine(_Checked):
     warm_up : int
         Steps of the rise.
     end : float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Cosine(1.0, 100)(np.array([0, 50, 100])).round(3)
+    array([1. , 0.5, 0. ])
     """
 
     a: _Positive
@@ -171,6 +195,12 @@ class FromFunction(StepSize):
     ----------
     function : callable
         Maps an int array of step numbers to step sizes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> FromFunction(lambda step: 0.5**step)(np.arange(3))
+    array([1.  , 0.5 , 0.25])
     """
 
     function: Callable[[Array], Array]

@@ -87,6 +87,20 @@ class MaxSteps(CheckedValue, Stop):
     Parameters
     ----------
     steps : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import GradientDescent
+    >>> @rmopt.autograd_cost
+    ... def energy(x):
+    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
+    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=MaxSteps(3))
+    >>> result.steps
+    3
     """
 
     steps: Annotated[int, integer]
@@ -105,6 +119,20 @@ class MaxSeconds(CheckedValue, Stop):
     Parameters
     ----------
     seconds : float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import GradientDescent, MaxSteps
+    >>> @rmopt.autograd_cost
+    ... def energy(x):
+    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
+    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=MaxSeconds(60) | MaxSteps(3))
+    >>> result.steps
+    3
     """
 
     seconds: Annotated[float, bounded(number, least=0)]
@@ -121,6 +149,20 @@ class GradientNorm(CheckedValue, Stop):
     ----------
     length : float
     relative : bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import GradientDescent
+    >>> @rmopt.autograd_cost
+    ... def energy(x):
+    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
+    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=GradientNorm(1e-3))
+    >>> result.converged
+    True
     """
 
     length: Annotated[float, bounded(number, least=0)]
@@ -140,6 +182,20 @@ class Below(CheckedValue, Stop):
     ----------
     value : float
     name : str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import GradientDescent
+    >>> @rmopt.autograd_cost
+    ... def energy(x):
+    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
+    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=Below(0.6))
+    >>> result.converged
+    True
     """
 
     value: Annotated[float, bounded(number, least=-math.inf)]
@@ -158,6 +214,20 @@ class SmallChange(CheckedValue, Stop):
     ----------
     share : float
     name : str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import GradientDescent
+    >>> @rmopt.autograd_cost
+    ... def energy(x):
+    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
+    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=SmallChange(1e-3))
+    >>> result.converged
+    False
     """
 
     share: Annotated[float, bounded(number, least=0)]
@@ -179,6 +249,20 @@ class SmallStep(CheckedValue, Stop):
     Parameters
     ----------
     length : float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import GradientDescent
+    >>> @rmopt.autograd_cost
+    ... def energy(x):
+    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
+    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=SmallStep(1e-3))
+    >>> result.converged
+    False
     """
 
     length: Annotated[float, bounded(number, least=0)]
@@ -198,6 +282,20 @@ class Stagnation(CheckedValue, Stop):
     ----------
     rows : int
     name : str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import GradientDescent
+    >>> @rmopt.autograd_cost
+    ... def energy(x):
+    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
+    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=Stagnation(20))
+    >>> result.converged
+    False
     """
 
     rows: Annotated[int, bounded(integer, 1)]
@@ -244,6 +342,20 @@ class MaxEvaluations(CheckedValue, Stop):
     evaluations : int
     name : str
         "costs", "gradients", "hessians" or "retractions".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import GradientDescent
+    >>> @rmopt.autograd_cost
+    ... def energy(x):
+    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
+    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=MaxEvaluations(10))
+    >>> result.converged
+    False
     """
 
     evaluations: Annotated[int, integer]

@@ -236,6 +236,19 @@ class AdaptiveCubics(ModelSolver):
         As in `TrustRegions`.
     max_inner : int
         Products with the Hessian in one step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.manifolds import Sphere
+    >>> @rmopt.autograd_cost
+    ... def energy(x):
+    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
+    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> result = AdaptiveCubics().run(problem, random_state=0)
+    >>> result.converged, bool(np.isclose(problem.value(result.point), 0.5))
+    (True, True)
     """
 
     max_inner: int = 100
