@@ -13,8 +13,9 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from problems.batches import SeededEpochs
 from problems.similarity import ContrastiveSimilarity
-from problems.similarity.cost import ContrastiveSum, DocumentEpochs
+from problems.similarity.cost import ContrastiveSum
 from rmopt import InvalidInputError, Problem
 from rmopt.core import DivergedError
 from rmopt.manifolds import Euclidean, Sphere
@@ -85,7 +86,7 @@ def test_documents_twice_alone_and_empty(documents: Any) -> None:
 def test_steps_by_rows_are_those_in_the_whole_space(documents: Any) -> None:
     X, y = documents
     start = np.random.default_rng(3).standard_normal((60, 4))
-    solver = AdaGrad(0.1, max_iter=30, sampler=DocumentEpochs(40, 8))
+    solver = AdaGrad(0.1, max_iter=30, sampler=SeededEpochs(40, 8))
     by_rows, whole = (
         solver.run(Problem(Euclidean(60, 4), kind(X, y)), start, random_state=0)
         for kind in (ContrastiveSum, Dense)
@@ -114,7 +115,7 @@ def test_resumed_to_the_same_bits_and_divergence_is_said(documents: Any, tmp_pat
     X, y = documents
     problem = Problem(Euclidean(60, 4), ContrastiveSum(X, y))
     start = np.random.default_rng(3).standard_normal((60, 4))
-    solver = AdaGrad(0.1, max_iter=24, sampler=DocumentEpochs(40, 8))
+    solver = AdaGrad(0.1, max_iter=24, sampler=SeededEpochs(40, 8))
     whole = solver.run(problem, start, random_state=5).point
     saved = Checkpoint(tmp_path / "run.npz")
     solver.run(problem, start, random_state=5, checkpoint=saved, stop=MaxSteps(11))
