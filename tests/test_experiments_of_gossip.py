@@ -119,13 +119,14 @@ def test_selection_of_a_penalty(tmp_path: Path) -> None:
     assert run("completion", *options, *some_ratings(tmp_path)) == 0
     found = result(tmp_path / "out")
     cells = [json.loads(line) for line in (tmp_path / "out" / "cells.jsonl").read_text().splitlines()]
-    chosen = [cell["result"]["parameters"] for cell in cells if "parameters" in cell["result"]]
-    assert [one in METHODS[name].grid for one, name in zip(chosen, ("biases", "als"), strict=True)] == [
-        True,
-        True,
-    ]
-    used = [one for (one,) in found["parameters"]["used"].values()]
-    assert used == chosen
+    chosen = {
+        cell["settings"]["method"]: cell["result"]["parameters"]
+        for cell in cells
+        if "parameters" in cell["result"]
+    }
+    assert set(chosen) == {"biases", "als"}
+    assert all(parameters in METHODS[name].grid for name, parameters in chosen.items())
+    assert [one for (one,) in found["parameters"]["used"].values()] == list(chosen.values())
     assert all(0.3 < row["test_rmse"] < 0.8 for row in found["rows"])
 
 
@@ -176,10 +177,11 @@ def test_every_method_trains_on_ratings(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert run("completion", *options) == 0
     found = result(tmp_path / "out")
-    decentral = sum(method.estimator.decentral for method in methods.values())
-    assert len(found["rows"]) == 2 * (2 * decentral + len(methods) - decentral)
+    models = [(1 + one.estimator.decentral) * (1 + one.estimator.ranked) for one in methods.values()]
+    assert len(found["rows"]) == sum(models)
     assert all(row["sem"] is not None for row in found["rows"])
-    assert {row["rank"] for row in found["rows"]} == {2, 3}
+    # Biases have no rank.
+    assert {row["rank"] for row in found["rows"]} == {2, 3, None}
     used = found["parameters"]["used"]
     assert used["Stochastic Gossip, N = 4, r = 3"][1]["rho"] > 0.0
     assert used["RTRMC (batch), N = 2, r = 3"] == [None, None]
