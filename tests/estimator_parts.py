@@ -163,6 +163,12 @@ PARTS: dict[str, Part] = {
             {"ratings": RATINGS},
             {"predict": _ENTRIES, "rmse": (RATINGS,), "score": (RATINGS,)},
         ),
+        Part(
+            problems.subspace.BayesianCompletion,
+            {"rank": 2, "n_samples": 3, "burn_in": 1, "random_state": 0},
+            {"ratings": RATINGS},
+            {"predict": _ENTRIES, "rmse": (RATINGS,), "score": (RATINGS,)},
+        ),
         *(
             Part(
                 kind,
@@ -170,7 +176,7 @@ PARTS: dict[str, Part] = {
                 {"ratings": RATINGS},
                 {"predict": _ENTRIES, "rmse": (RATINGS,), "score": (RATINGS,)},
             )
-            for kind in (problems.subspace.RTRMC, problems.subspace.RCGMC)
+            for kind in (problems.subspace.RTRMC, problems.subspace.RCGMC, problems.subspace.BiasedALS)
         ),
         Part(
             problems.subspace.MultitaskSubspace,

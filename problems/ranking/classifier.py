@@ -74,6 +74,12 @@ class LowRankLogisticRegression(Checked, ClassifierMixin, BaseEstimator):
     n_iter_ : int
         Batches seen.
 
+    References
+    ----------
+    Duchi, Hazan and Singer, Adaptive subgradient methods for online learning and stochastic optimization, JMLR 12
+    (2011). Yu, Jain, Kar and Dhillon, Large-scale multi-label learning with missing labels, ICML (2014), has the same
+    model with a penalty on the factors in place of an early end.
+
     Examples
     --------
     >>> import numpy as np
@@ -87,12 +93,6 @@ class LowRankLogisticRegression(Checked, ClassifierMixin, BaseEstimator):
     (2, 2)
     >>> bool(model.score(X[1200:], Y[1200:]) > 0.9)
     True
-
-    References
-    ----------
-    Duchi, Hazan and Singer, Adaptive subgradient methods for online learning and stochastic optimization, JMLR 12
-    (2011). Yu, Jain, Kar and Dhillon, Large-scale multi-label learning with missing labels, ICML (2014), has the same
-    model with a penalty on the factors in place of an early end.
     """
 
     rank: Annotated[int, kept_count] = 100

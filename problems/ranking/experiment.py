@@ -78,13 +78,10 @@ def ranking(
     """
     widths = whole_numbers(rank, "--rank")
     chosen = chosen_methods(METHODS, methods, method, "ranking", MEASURED_BY)
-    for name, one in list(chosen.items()):
-        package = getattr(one.estimator, "package", None)
-        if package is not None and find_spec(package) is None:
-            run.say(
-                f"{one.label} is left out: {package} is not installed (python -m pip install 'rmopt[bench]')"
-            )
-            del chosen[name]
+    packages = {name: getattr(one.estimator, "package", None) for name, one in chosen.items()}
+    missing = [
+        chosen.pop(name).label for name, package in packages.items() if package and find_spec(package) is None
+    ]
     starts = list(chosen_from({name: name for name in INITS}, inits, "--inits"))
     check_options(locals(), epochs=1, seeds=0, folds=2)
     bundle = load(data, data_home, MultilabelBundle)
@@ -93,6 +90,8 @@ def ranking(
     if any(one.ranked for one in chosen.values()):
         for width in widths:
             FixedRankEmbedded(n_labels, n, width)
+    if missing:
+        run.say(f"Left out, for they are not installed: {', '.join(missing)} (pip install 'rmopt[bench]').")
     run.say(
         f"{bundle.name} ({bundle.source}): {bundle.train.sum():,} training, {bundle.test.sum():,} test rows; "
         f"{n:,} features, {n_labels:,} labels, {bundle.Y.nnz / bundle.Y.shape[0]:.1f} a row"

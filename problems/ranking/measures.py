@@ -89,8 +89,11 @@ def ndcg_at(scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5)) -> dict[int, f
 
     Parameters
     ----------
-    scores, Y, ks
-        See `precision_at`.
+    scores : array, shape (N, L)
+    Y : array or sparse matrix, shape (N, L)
+        What is not zero is a true label.
+    ks : sequence of int
+        From 1 to L.
     """
     hits, truth = _hits(scores, Y, ks)
     gains = 1.0 / np.log2(np.arange(2, hits.shape[1] + 2))
@@ -135,10 +138,13 @@ def propensity_scored_precision_at(
 
     Parameters
     ----------
-    scores, Y, ks
-        See `precision_at`.
+    scores : array, shape (N, L)
+    Y : array or sparse matrix, shape (N, L)
+        What is not zero is a true label.
     propensities : array, shape (L,)
         See `propensities`.
+    ks : sequence of int
+        From 1 to L.
 
     Raises
     ------
