@@ -183,6 +183,5 @@ assert np.allclose(
 assert all(
     error(end.point) < 1e-3 for name, end in ends.items() if name != "own terms, SGD"
 )
-assert np.isclose(
-    curves["own terms"][3]["error"], curves["BilinearSum"][3]["error"], rtol=1e-6
-)
+own, built = (curves[name][3]["error"] for name in ("own terms", "BilinearSum"))
+assert np.isclose(own, built, rtol=1e-6)
