@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg import solve
 from sklearn.base import BaseEstimator
 from sklearn.datasets import dump_svmlight_file
-from sklearn.linear_model import Ridge
 
 Array = np.ndarray
 
@@ -28,7 +28,7 @@ class LabelFrequency(BaseEstimator):
 
 
 class RidgeScores(BaseEstimator):
-    """Least squares for the indicators of all labels at once, less their means.
+    """Least squares for the indicators of all labels at once, with intercepts, from sparse or dense rows.
 
     Parameters
     ----------
@@ -40,14 +40,17 @@ class RidgeScores(BaseEstimator):
         self.alpha = alpha
 
     def fit(self, X: Any, Y: Any) -> Self:
-        truth = sp.csr_array(Y).toarray()
-        self.mean_ = truth.mean(axis=0)
-        ridge = Ridge(self.alpha, fit_intercept=False, solver="cholesky")
-        self.coef_ = ridge.fit(X, truth - self.mean_).coef_
+        # scikit-learn's Ridge has no direct solver for sparse rows with intercepts.
+        X, Y, count = sp.csr_array(X), sp.csr_array(Y), X.shape[0]
+        middle, often = X.mean(axis=0), Y.mean(axis=0)
+        gram = (X.T @ X).toarray() - count * np.outer(middle, middle) + self.alpha * np.eye(X.shape[1])
+        both = (X.T @ Y).toarray() - count * np.outer(middle, often)
+        self.coef_ = solve(gram, both, assume_a="pos")
+        self.intercept_ = often - middle @ self.coef_
         return self
 
     def decision_function(self, X: Any) -> Array:
-        return np.asarray(X @ self.coef_.T + self.mean_)
+        return np.asarray(X @ self.coef_ + self.intercept_)
 
 
 class LabelTrees(BaseEstimator):
