@@ -40,7 +40,7 @@ from problems.ranking.measures import (
 )
 from problems.ranking.methods import MEASURED_BY, METHODS, LabelLearner, scores_of
 from problems.ranking.training import INITS
-from rmopt.core import DivergedError
+from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run
 from rmopt.manifolds import FixedRankEmbedded
@@ -82,6 +82,10 @@ def ranking(
     missing = [
         chosen.pop(name).label for name, package in packages.items() if package and find_spec(package) is None
     ]
+    if not chosen:
+        raise InvalidInputError(
+            f"--methods {methods!r}: not installed are {', '.join(missing)}; pip install 'rmopt[bench]'."
+        )
     starts = list(chosen_from({name: name for name in INITS}, inits, "--inits"))
     check_options(locals(), epochs=1, seeds=0, folds=2)
     bundle = load(data, data_home, MultilabelBundle)
