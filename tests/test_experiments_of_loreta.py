@@ -144,6 +144,10 @@ def test_baselines_of_ranking_are_scikit_learns_and_tools_may_be_missing(
     for row, scores in zip((ridge, separate), peers, strict=True):
         expected = label_ranking_average_precision_score(Y[part.test], scores[part.test])
         assert row["map"] == pytest.approx(expected, rel=1e-6)
+    alone = rmopt_run(*RANKING, "--methods", "omikuji", "--out", str(tmp_path), code=2).stderr
+    assert "--methods 'omikuji': not installed are omikuji; pip install 'rmopt[bench]'." in " ".join(
+        alone.split()
+    )
 
 
 # What these packages warn of is theirs.

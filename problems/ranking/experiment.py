@@ -83,7 +83,9 @@ def ranking(
         chosen.pop(name).label for name, package in packages.items() if package and find_spec(package) is None
     ]
     if not chosen:
-        raise InvalidInputError("no method is left; install the extra 'bench', or name others in --methods.")
+        raise InvalidInputError(
+            f"--methods {methods!r}: not installed are {', '.join(missing)}; pip install 'rmopt[bench]'."
+        )
     starts = list(chosen_from({name: name for name in INITS}, inits, "--inits"))
     check_options(locals(), epochs=1, seeds=0, folds=2)
     bundle = load(data, data_home, MultilabelBundle)
