@@ -84,7 +84,7 @@ def ranking(
     ]
     if not chosen:
         raise InvalidInputError(
-            f"--methods {methods!r}: not installed are {', '.join(missing)}; pip install 'rmopt[bench]'."
+            f"--methods {methods!r}: not installed: {', '.join(missing)}; pip install 'rmopt[bench]'."
         )
     starts = list(chosen_from({name: name for name in INITS}, inits, "--inits"))
     check_options(locals(), epochs=1, seeds=0, folds=2)
