@@ -17,9 +17,11 @@ from problems.subspace import (
     RCGMC,
     RTRMC,
     DLMaFit,
+    EntryKFold,
     GossipMatrixCompletion,
     MatrixCompletion,
     MultitaskFeatures,
+    entries,
 )
 from problems.subspace.baselines import _renewed
 from problems.subspace.cost import dealt, known_entries
@@ -411,3 +413,20 @@ def test_bad_input_is_told_in_a_sentence() -> None:
     for rows, columns in (([40], [0]), ([0], [60]), ([-1], [0]), ([0.5], [1]), ([0, 1], [1])):
         with pytest.raises(InvalidInputError, match=r"rows|columns"):
             model.predict(rows, columns)
+
+
+def test_a_line_search_goes_on_where_its_polynomial_has_no_minimum() -> None:
+    """On these entries conjugate gradients met a cubic polynomial without one, and took a step of NaN."""
+    from sklearn.datasets import load_sample_image
+
+    corner = load_sample_image("china.jpg")[:80:2, :120:2].mean(axis=2) / 255
+    known = np.random.default_rng(0).random((214, 320))[:40, :60] < 0.5
+    table = sp.csc_array((corner[known], np.nonzero(known)), shape=corner.shape)
+    pairs, values = entries(table)
+    train, test = list(EntryKFold(2).split(pairs))[1]
+    conjugate, trust = (
+        kind(2, lam=0.01, random_state=0).fit(pairs[train], values[train], shape=table.shape)
+        for kind in (RCGMC, RTRMC)
+    )
+    errors = [model.rmse(pairs[test], values[test]) for model in (conjugate, trust)]
+    assert errors[0] == pytest.approx(errors[1], rel=0.1)

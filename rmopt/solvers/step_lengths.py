@@ -277,7 +277,9 @@ class StrongWolfe(StepLength):
                     high = low
                 low = (t, trial.cost, slope)
             if high is None:
-                t = min(max(_cubic((0.0, curve.start.cost, curve.slope), low), 1.5 * t), 10.0 * t)
+                ahead = _cubic((0.0, curve.start.cost, curve.slope), low)
+                # Where the polynomial has no minimum the step is still too short.
+                t = min(max(ahead, 1.5 * t), 10.0 * t) if isfinite(ahead) else 10.0 * t
             else:
                 width = high[0] - low[0]
                 if abs(width) <= 1e-12 * max(abs(t), 1e-300):
