@@ -35,6 +35,13 @@ MERGED = {
     "rmopt.engines.identification": "rmopt.solvers.identification",
 }
 
+# Modules that numba's caches of version 0.1 name: they are read, without a word, before numba sees that they are old.
+CACHED = {
+    "rmopt.kernels.lifted_psd": "rmopt.kernels.lifted",
+    "rmopt.kernels.outcomes": "rmopt.kernels.steps",
+    "rmopt.kernels.terms": "rmopt.kernels.steps",
+}
+
 # Of classes and functions that were renamed: module and name, and the first ones.
 _FIRST: dict[tuple[str, str], tuple[str, str]] = {}
 
@@ -155,11 +162,13 @@ class _Moved:
     """Finds and loads modules by their old names."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        return ModuleSpec(name, self) if name in MODULES or name in MERGED else None  # type: ignore[arg-type]
+        known = name in MODULES or name in MERGED or name in CACHED
+        return ModuleSpec(name, self) if known else None  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        home = MODULES.get(spec.name) or MERGED[spec.name]
-        _warn(spec.name, home)
+        home = CACHED.get(spec.name) or MODULES.get(spec.name) or MERGED[spec.name]
+        if spec.name not in CACHED:
+            _warn(spec.name, home)
         module = importlib.import_module(home)
         spec.loader_state = module.__spec__
         return module

@@ -173,3 +173,19 @@ def test_what_was_renamed_is_the_same_run() -> None:
     """The digest of a growth as the version before found it, and attributes by their first names."""
     assert fingerprint(Doubling(8)) == "69f72cae109f9c5f99f11ce3"
     assert set(fingerprints(Value(), "solver")) == {"solver", "solver.rate", "solver.n_rounds"}
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_caches_of_compiled_loops_name_is_read_without_a_word() -> None:
+    """An upgrade leaves numba's caches behind, which are unpickled before numba sees that they are old."""
+    from rmopt.kernels import log_det, steps
+    from rmopt.kernels.lifted import SymmetricFactors
+
+    for old, new in (
+        (b"crmopt.kernels.terms\nTerms\n.", steps.StepRows),
+        (b"crmopt.kernels.terms\nRows\n.", steps.Rows),
+        (b"crmopt.kernels.outcomes\nCounters\n.", steps.Counters),
+        (b"crmopt.kernels.log_det\nTerms\n.", log_det.Weights),
+        (b"crmopt.kernels.lifted_psd\nSymmetricFactors\n.", SymmetricFactors),
+    ):
+        assert pickle.loads(old) is new

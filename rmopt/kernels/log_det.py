@@ -43,6 +43,10 @@ class Weights(NamedTuple):
     sparsity: float
 
 
+# Numba's caches of version 0.1 name it so.
+Terms = Weights
+
+
 class Metric(NamedTuple):
     """W with what is kept beside it."""
 

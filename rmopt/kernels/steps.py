@@ -49,6 +49,10 @@ class StepRows(NamedTuple):
     etas: np.ndarray
 
 
+# Numba's caches of version 0.1 name it so.
+Terms = StepRows
+
+
 @njit(cache=True, nogil=True, inline="always")
 def gather_row(A, rows, plus, minus, out):
     """Set out = Aᵀp for p a row, or the difference of two rows."""
