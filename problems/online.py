@@ -1,4 +1,4 @@
-"""Online learners whose steps change a few arrays in place: common ground of the rivals, and OASIS and LEGO."""
+"""Online learners whose steps change a few arrays in place: common ground of the baselines, and OASIS and LEGO."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class FactorEngine(OnlineEngine):
 
 @renamed(n_steps="max_iter")
 class OnlineSolver(ScheduledSolver):
-    """Common ground of the rivals' solvers.
+    """Common ground of the baselines' solvers.
 
     Parameters
     ----------

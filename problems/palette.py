@@ -1,10 +1,15 @@
-"""Colours and markers of the pictures."""
+"""Colours and markers of the pictures, and what several of them draw."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from problems.cells import mean_and_sem
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vPX"
+# Seconds: what takes less, like the cosine, has nothing to train, and is a level in pictures over time.
+NO_TRAINING = 1e-3
 
 
 def style(number: int) -> dict[str, Any]:
@@ -12,3 +17,9 @@ def style(number: int) -> dict[str, Any]:
     return {
         "color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 4,
     }  # fmt: skip
+
+
+def draw_point(axes: Any, at: float, found: Iterable[Mapping[str, Any]], label: str, **look: Any) -> None:
+    """Draw the mean average precision of a method without a learning curve where its training ends."""
+    mean, error = mean_and_sem(cell["map"] for cell in found)
+    axes.errorbar([at], [mean], [error or 0.0], label=label, linestyle="none", **look)

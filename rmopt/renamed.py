@@ -20,6 +20,13 @@ T = TypeVar("T")
 
 # Modules that went elsewhere: the old name, and the new one.
 MODULES: dict[str, str] = {
+    "problems.coembedding.rivals": "problems.coembedding.baselines",
+    "problems.metric.comet": "problems.metric.estimators",
+    "problems.metric.rivals": "problems.metric.baselines",
+    "problems.ranking.estimator": "problems.ranking.estimators",
+    "problems.ranking.rivals": "problems.ranking.baselines",
+    "problems.similarity.estimator": "problems.similarity.estimators",
+    "problems.similarity.rivals": "problems.similarity.baselines",
     "rmopt.catalogue": "rmopt.checks.catalogue",
     "rmopt.core.graph": "rmopt.costs.graph",
     "rmopt.engines.blocked": "rmopt.engines.deferred",

@@ -23,7 +23,7 @@ import problems.similarity
 import problems.subspace
 from problems.data.text import information_gain, select_terms, tfidf
 from problems.evaluation import bilinear_scores, cosine_scores, evaluate_retrieval
-from problems.metric.rivals import OutsideMetric
+from problems.metric.baselines import OutsideMetric
 from problems.triplets import ClassTriplets
 from rmopt.costs import BilinearSum, TripletSum, logistic
 

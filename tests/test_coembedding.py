@@ -1,4 +1,4 @@
-"""Co-embeddings: losses against plain sums, estimators, rivals, tags, links and data."""
+"""Co-embeddings: losses against plain sums, estimators, baselines, tags, links and data."""
 
 from __future__ import annotations
 

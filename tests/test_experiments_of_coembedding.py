@@ -19,7 +19,7 @@ from rmopt.core import InvalidInputError
 from rmopt.experiments import Outcome, Run
 
 
-def test_classification_beside_rivals_and_local_optima(run: Run) -> None:
+def test_classification_beside_baselines_and_local_optima(run: Run) -> None:
     options: dict[str, Any] = {
         "seeds": 2, "rows": 80, "methods": "ila,br-lr,cc-svm", "betas": "1,5", "folds": 2, "starts": 4,
         "optima_rows": 40,
@@ -42,14 +42,14 @@ def test_classification_beside_rivals_and_local_optima(run: Run) -> None:
     assert run.path("cells.jsonl").read_text().splitlines() == lines
 
 
-def test_rivals_alone_and_no_random_starts(run: Run) -> None:
+def test_baselines_alone_and_no_random_starts(run: Run) -> None:
     outcome = coembedding(run, seeds=1, rows=60, methods="br-lr", folds=2, starts=0)
     assert len(outcome.rows) == 1
     assert outcome.claims == []
     (chosen,) = outcome.parameters["used"]["BR, LR"]
     assert chosen
     assert not run.path("optima.png").exists()
-    # Rivals choose in the same folds by the same measure: another one is another result.
+    # Baselines choose in the same folds by the same measure: another one is another result.
     coembedding(run, seeds=1, rows=60, methods="br-lr", folds=2, starts=0, select_by="hamming", resume=True)
     assert len(run.path("cells.jsonl").read_text().splitlines()) == 2
 

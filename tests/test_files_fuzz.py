@@ -18,7 +18,7 @@ import problems.data.sets
 from problems.cells import Cells
 from problems.data import MultilabelBundle, Ratings, TagBundle, TaskBundle, load
 from problems.data.sets import BACKGROUND
-from problems.ranking.estimator import LabelScores
+from problems.ranking.estimators import LabelScores
 from problems.similarity import LoretaSimilarity
 from problems.similarity.model import BilinearSimilarity
 from rmopt.core import InvalidInputError, LowRankPoint, PSDPoint, StorageError

@@ -178,7 +178,7 @@ def test_budgets_and_matchings() -> None:
     assert 400 < red.sum() < 600
 
 
-def test_the_euclidean_rival_agrees_by_plain_differences() -> None:
+def test_the_euclidean_formulation_agrees_by_plain_differences() -> None:
     tasks: Any = agent_sums(N)["completion"]
     flat = Euclidean(tasks.n_rows, 3)
     cost = GossipCost(tasks, GRAPH, 3.0, flat)

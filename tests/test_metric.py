@@ -1,4 +1,4 @@
-"""COMET and its rivals: estimators, oracles, data, experiment."""
+"""COMET and its baselines: estimators, oracles, data, experiment."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from problems.data import load
 from problems.data.text import informative_unit_rows
 from problems.evaluation import evaluate_retrieval, matrix_scores
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
+from problems.metric.baselines import OUTSIDE, OutsideMetric
 from problems.metric.claims import metric_claims
-from problems.metric.rivals import OUTSIDE, OutsideMetric
 from problems.triplets import ClassTriplets
 from rmopt import InvalidInputError
 from rmopt.cli import main
@@ -34,7 +34,7 @@ SMALL = [
 ]
 
 
-# What the rivals do not take over from the class that they share with COMET.
+# What the baselines do not take over from the class that they share with COMET.
 OF_EACH = (
     "check_transformer_general",
     "check_dict_unchanged",
@@ -49,7 +49,7 @@ def test_scikit_learn_accepts_it(estimator: Any, check: Any) -> None:
 
 
 @pytest.mark.parametrize("estimator", SMALL[1:], ids=lambda one: type(one).__name__)
-def test_scikit_learn_accepts_the_rivals(estimator: Any) -> None:
+def test_scikit_learn_accepts_the_baselines(estimator: Any) -> None:
     checks = [
         (one, check) for one, check in estimator_checks_generator(estimator) if check.func.__name__ in OF_EACH
     ]
@@ -158,14 +158,14 @@ def test_hdsl_takes_the_best_basis_and_convex_steps(monkeypatch: pytest.MonkeyPa
         for v in (np.eye(4)[i] + np.eye(4)[j], np.eye(4)[i] - np.eye(4)[j])
     ]
     # The diagonal of the gradient is new at every iteration here, and each feature is among so many candidates.
-    monkeypatch.setattr("problems.metric.rivals.RENEW_EVERY", 1)
+    monkeypatch.setattr("problems.metric.baselines.RENEW_EVERY", 1)
     for number in range(5):
         G = np.einsum("t,ti,tj->ij", slope(expected), q, p - n)
         share = 2.0 / (number + 2.0)
         best = min(bases, key=lambda basis: np.vdot(G, basis))
         expected = (1.0 - share) * expected + share * best
         draws = np.tile(np.arange(4), (number + 1, 1))
-        monkeypatch.setattr("problems.metric.rivals.candidates", lambda *_, draws=draws: draws)
+        monkeypatch.setattr("problems.metric.baselines.candidates", lambda *_, draws=draws: draws)
         assert np.allclose(learned(HdslMetric(2.0, max_iter=number + 1), X, triplets), expected)
     monkeypatch.undo()
     metric = HdslMetric(2.0, max_iter=200, random_state=0)

@@ -1,4 +1,4 @@
-"""LORETA's estimator, its rivals and its triplets."""
+"""LORETA's estimator, its baselines and its triplets."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def passive_aggressive_step(A: np.ndarray, B: np.ndarray, q: np.ndarray, d: np.n
     ("solver", "step", "eta"),
     [(FactoredGradientDescent, factored_step, 0.05), (PassiveAggressive, passive_aggressive_step, 0.2)],
 )
-def test_rivals_follow_their_formulas(solver: type, step: object, eta: float) -> None:
+def test_baselines_follow_their_formulas(solver: type, step: object, eta: float) -> None:
     rng = np.random.default_rng(0)
     X = sp.random_array((40, 25), density=0.3, rng=rng).tocsr()
     y = rng.integers(3, size=40)

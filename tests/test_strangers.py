@@ -10,7 +10,7 @@ import pytest
 import strangers
 from tabled import each_row
 
-from problems.ranking.rivals import MatrixPerceptron
+from problems.ranking.baselines import MatrixPerceptron
 from rmopt import Problem
 from rmopt.core import Cost, InvalidInputError, MissingCapabilityError, RmoptError, WholeCost
 from rmopt.costs import GossipCost, Graph, Loss

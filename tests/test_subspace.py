@@ -1,4 +1,4 @@
-"""Matrix completion and multitask features: inner solutions, corrected gradients, estimators, rivals, data."""
+"""Matrix completion and multitask features: inner solutions, corrected gradients, estimators, baselines, data."""
 
 from __future__ import annotations
 

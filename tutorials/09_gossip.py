@@ -120,7 +120,7 @@ mean = frechet_mean(manifold, list(faster.point))
 # Without the geometry
 # --------------------
 #
-# The paper's rival compares matrices instead of subspaces: swap the manifold for the flat one. Two bases of
+# The paper's alternative compares matrices instead of subspaces: swap the manifold for the flat one. Two bases of
 # one subspace then count as different, and agents must also agree on the basis.
 
 from rmopt.manifolds import Euclidean
@@ -129,10 +129,10 @@ flat = Euclidean(100, 3)
 start = Power(manifold, 6).random_point(np.random.default_rng(1))
 errors = {}
 for name, base in (("Grassmann", manifold), ("Euclidean", flat)):
-    rival = Problem(Power(base, 6), GossipCost(tasks, Graph.path(6), 100.0, base))
+    flat = Problem(Power(base, 6), GossipCost(tasks, Graph.path(6), 100.0, base))
     end = (
         Gossip(InverseTime(5e-4, 1e-3), n_epochs=60)
-        .run(rival, start, random_state=0)
+        .run(flat, start, random_state=0)
         .point
     )
     errors[name] = (

@@ -21,7 +21,7 @@ SAYS = {
     4: "who does the steps: a reference, and compiled twins of it",
     5: "schedule, step sizes, the loop; and what measures, draws, translates",
     6: "experiments and the command line",
-    7: "the papers: costs, rivals, estimators, experiments",
+    7: "the papers: costs, baselines, estimators, experiments",
 }
 WIDTH, HEIGHT, GAP, LEFT = 860, 58, 6, 24
 TINTS = ("#d9e6f2", "#cfe3ea", "#cfe8df", "#dceccf", "#f0ecc8", "#f5e0c3", "#f3d3c8", "#ead0dd")

@@ -18,8 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 from threadpoolctl import threadpool_limits
 
+from problems.coembedding.baselines import searched
 from problems.coembedding.classifier import CoembeddingClassifierCV
-from problems.coembedding.rivals import searched
 from problems.coembedding.training import BETAS
 from problems.methods import Method, rows_of
 from rmopt.core import InvalidInputError

@@ -1,6 +1,6 @@
-"""Metric learning: COMET (Atzmon et al. 2015) and its rivals."""
+"""Metric learning: COMET (Atzmon et al. 2015) and its baselines."""
 
-from problems.metric.comet import CometMetric
-from problems.metric.rivals import BoostMetric, EuclideanMetric, HdslMetric, LegoMetric
+from problems.metric.baselines import BoostMetric, EuclideanMetric, HdslMetric, LegoMetric
+from problems.metric.estimators import CometMetric
 
 __all__ = ["BoostMetric", "CometMetric", "EuclideanMetric", "HdslMetric", "LegoMetric"]

@@ -18,11 +18,11 @@ from problems.data import ClassBundle, load
 from problems.data.text import informative_unit_rows
 from problems.evaluation import Retrieval, evaluate_retrieval, matrix_scores
 from problems.methods import chosen_methods
+from problems.metric.baselines import OutsideMetric, metric_learn
 from problems.metric.claims import metric_claims
-from problems.metric.comet import CometMetric
+from problems.metric.estimators import CometMetric
 from problems.metric.figure import draw_convergence, draw_precision
 from problems.metric.methods import MEASURED_BY, METHODS, USUAL, Trainee, scores_of
-from problems.metric.rivals import OutsideMetric, metric_learn
 from problems.options import (
     Data,
     DataHome,

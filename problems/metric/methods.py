@@ -12,7 +12,7 @@ from problems.evaluation import ScoreBlock, matrix_scores
 from problems.methods import Method, rows_of
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
 from problems.metric.base import MahalanobisMetric, TripletLearner
-from problems.metric.rivals import OUTSIDE, OutsideMetric
+from problems.metric.baselines import OUTSIDE, OutsideMetric
 from problems.triplets import ClassTriplets
 from rmopt.core.arguments import numbers
 from rmopt.core.streams import Stream, generator

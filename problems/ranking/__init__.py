@@ -1,10 +1,11 @@
-"""Label ranking: LORETA-1 and its rivals (Shalit et al. 2012, §7.2), and logistic regression of low rank."""
+"""Label ranking: LORETA-1 and its baselines (Shalit et al. 2012, §7.2), and logistic regression of low rank."""
 
 # Adds the compiled engine to those that solvers try.
 import problems.ranking.engine  # noqa: F401
+from problems.ranking.baselines import GroupPerceptron, MatrixPerceptron, PassiveAggressive
 from problems.ranking.classifier import LowRankLogisticRegression
 from problems.ranking.cost import LabelRanking, WarpRanking
-from problems.ranking.estimator import LoretaLabelRanker
+from problems.ranking.estimators import LoretaLabelRanker
 from problems.ranking.logistic import LogisticLabels
 from problems.ranking.measures import (
     mean_average_precision,
@@ -13,7 +14,6 @@ from problems.ranking.measures import (
     propensities,
     propensity_scored_precision_at,
 )
-from problems.ranking.rivals import GroupPerceptron, MatrixPerceptron, PassiveAggressive
 
 __all__ = [
     "GroupPerceptron",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from problems.cells import mean_and_sem
-from problems.palette import style
+from problems.palette import NO_TRAINING, draw_point, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,6 +48,10 @@ def draw_ranking(
         if settings:
             best = max(settings, key=lambda found: sum(cell["map"] for cell in found))
             length = min(len(cell["curve"]) for cell in best)
+            seconds = np.mean([cell["seconds"] for cell in best])
+            if not length and seconds > NO_TRAINING:
+                draw_point(by_time, seconds, best, labels[name], **style(number))
+                continue
             if not length:
                 level = mean_and_sem(cell["map"] for cell in best)[0]
                 by_time.axhline(level, color=style(number)["color"], linestyle="-.", label=labels[name])

@@ -1,4 +1,4 @@
-"""Compiled loops of label ranking: LORETA with W = A C Bᵀ, A over labels and B over features, and its rivals."""
+"""Compiled loops of label ranking: LORETA with W = A C Bᵀ, A over labels and B over features, and its baselines."""
 
 import numpy as np
 from numba import njit

@@ -13,10 +13,17 @@ from sklearn.multiclass import OneVsRestClassifier
 from problems.comparison import Learner, crossed
 from problems.loreta import loreta_solver
 from problems.methods import Method
-from problems.ranking.baselines import LabelFrequency, NapkinTrees, OmikujiTrees, RidgeScores
+from problems.ranking.baselines import (
+    GroupPerceptron,
+    LabelFrequency,
+    MatrixPerceptron,
+    NapkinTrees,
+    OmikujiTrees,
+    PassiveAggressive,
+    RidgeScores,
+)
 from problems.ranking.classifier import LowRankLogisticRegression
-from problems.ranking.estimator import LabelScores
-from problems.ranking.rivals import GroupPerceptron, MatrixPerceptron, PassiveAggressive
+from problems.ranking.estimators import LabelScores
 from problems.ranking.training import epochs, ranking_cost, starting_point
 from rmopt.core import Problem
 from rmopt.manifolds import Euclidean, FixedRankEmbedded

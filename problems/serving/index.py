@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -337,14 +338,14 @@ def _keep(path: Path, value: Any, write: Any) -> None:
         write_atomically(path, lambda stream: write(stream, value))
 
 
-class Searchable:
+class Searchable(ABC):
     """A similarity of a query's embedding and a document's that can make an index of documents."""
 
     transform: Any
 
+    @abstractmethod
     def _maps(self) -> tuple[Array, Array, bool]:
         """Return the maps of queries and of documents, shape (n_features, rank), and whether lengths become 1."""
-        raise NotImplementedError
 
     def index(
         self, X: Any, names: Any = None, *, texts: Any = None, vectorizer: Any = None

@@ -1,10 +1,10 @@
 """Similarity learning: LORETA (Shalit et al. 2012), what it is compared with, and the softmax over cosines."""
 
 from problems.online import Lego, Oasis
+from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
 from problems.similarity.contrastive import ContrastiveSimilarity
-from problems.similarity.estimator import LoretaSimilarity
+from problems.similarity.estimators import LoretaSimilarity
 from problems.similarity.model import BilinearSimilarity
-from problems.similarity.rivals import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
 from problems.triplets import ClassTriplets
 
 __all__ = [

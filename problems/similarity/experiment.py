@@ -99,6 +99,14 @@ def similarity(
     sizes = _step_sizes(chosen, steps)
     if compare and not any(_has_choices(one) for one in chosen.values()):
         raise InvalidInputError(f"--compare {compare!r} needs loreta among --methods.")
+    for option, value, usual, takes in (
+        ("--retraction", retraction, "second-order", _has_choices),
+        ("--engine", engine, "auto", _has_choices),
+        ("--init", init, "identity", _starts),
+    ):
+        if value != usual and not any(map(takes, chosen.values())):
+            able = ", ".join(name for name, one in METHODS.items() if takes(one))
+            raise InvalidInputError(f"{option} {value} needs {able} among --methods.")
     if budget and features:
         raise InvalidInputError("--budget says how many features there are; leave out --features.")
     if (widths or full_triplets) and not any(map(_is_full, chosen.values())):
@@ -115,7 +123,7 @@ def similarity(
     def model_of(one: Settings) -> Any:
         kind = chosen[one["method"]]
         about = {"rank": one["rank"], "random_state": one["seed"]}
-        if isinstance(kind.estimator, SimilarityLearner):
+        if _starts(kind):
             about |= {"max_iter": one["triplets"], "init": one["init"]}
         made = kind.made(one["parameters"], **about)
         if _has_choices(kind):
@@ -249,6 +257,10 @@ def _is_full(method: Method) -> bool:
 
 def _has_choices(method: Method) -> bool:
     return getattr(method.estimator, "choices", None) is not None
+
+
+def _starts(method: Method) -> bool:
+    return isinstance(method.estimator, SimilarityLearner)
 
 
 def _parameters(method: Method, step_size: float | None) -> Settings:

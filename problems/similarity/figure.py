@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from problems.cells import Cell, mean_and_sem
-from problems.palette import style
+from problems.palette import NO_TRAINING, draw_point, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,7 +21,8 @@ Array = np.ndarray
 def draw_learning_curves(figure: Figure, results: Results, labels: Mapping[Any, str], title: str) -> None:
     """Draw mean average precision against triplets and training time, with its standard error over the seeds.
 
-    A method without a learning curve is a level. Of several ranks the middle one is drawn.
+    A method without a learning curve is a level, or a point at its training time. Of several ranks the middle one is
+    drawn.
     """
     from matplotlib.ticker import EngFormatter
 
@@ -36,6 +37,8 @@ def draw_learning_curves(figure: Figure, results: Results, labels: Mapping[Any, 
         for number, (key, found) in enumerate(shown.items()):
             if found[0]["curve"]:
                 _draw_curve(axes, found, labels[key], column=column, **style(number))
+            elif column and (seconds := np.mean([cell["seconds"] for cell in found])) > NO_TRAINING:
+                draw_point(axes, seconds, found, labels[key], **style(number))
             else:
                 _draw_level(axes, found, labels[key], color=style(number)["color"], linestyle="--")
         axes.set_xscale("log")

@@ -1,4 +1,4 @@
-"""Compiled loops of the rivals, for the hinge loss of triplets (query, positive, negative)."""
+"""Compiled loops of the baselines, for the hinge loss of triplets (query, positive, negative)."""
 
 import numpy as np
 from numba import njit

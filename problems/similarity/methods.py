@@ -22,9 +22,9 @@ from problems.evaluation import ScoreBlock, bilinear_scores, evaluate_retrieval,
 from problems.loreta import loreta_solver
 from problems.methods import Method, rows_of
 from problems.online import Lego, Oasis
+from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
 from problems.similarity.contrastive import ContrastiveSimilarity
 from problems.similarity.model import initial_point
-from problems.similarity.rivals import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
 from problems.triplets import ClassTriplets
 from rmopt.core import DivergedError, Manifold, Problem
 from rmopt.core.arguments import numbers
@@ -236,7 +236,7 @@ def _full(n: int, k: int) -> Manifold:
     return Euclidean(n, n)
 
 
-RIVAL_GRID = crossed(step_size=(0.01, 0.03, 0.1, 0.3, 1.0))
+BASELINE_GRID = crossed(step_size=(0.01, 0.03, 0.1, 0.3, 1.0))
 OASIS_GRID = crossed(step_size=(0.01, 0.1, 1.0, 10.0))
 LEGO_GRID = crossed(step_size=(0.01, 0.1, 1.0, 10.0, 100.0))
 LORETA_GRID = crossed(step_size=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0))
@@ -250,15 +250,15 @@ METHODS: dict[str, Method] = {
     "svm": Method("linear SVMs", ClassScores(LinearSVC()), C_GRID),
     "logistic": Method("logistic regression", ClassScores(LogisticRegression()), C_GRID),
     "naive-gd": Method(
-        "naive gradient descent", SimilarityLearner(_general, FactoredGradientDescent, 0.1), RIVAL_GRID
+        "naive gradient descent", SimilarityLearner(_general, FactoredGradientDescent, 0.1), BASELINE_GRID
     ),
     "psd-gd": Method(
-        "naive PSD descent", SimilarityLearner(PSDFixedRank, PSDGradientDescent, 0.1), RIVAL_GRID
+        "naive PSD descent", SimilarityLearner(PSDFixedRank, PSDGradientDescent, 0.1), BASELINE_GRID
     ),
-    "pa": Method("passive-aggressive", SimilarityLearner(_general, PassiveAggressive, 0.1), RIVAL_GRID),
+    "pa": Method("passive-aggressive", SimilarityLearner(_general, PassiveAggressive, 0.1), BASELINE_GRID),
     "oasis": Method("OASIS", SimilarityLearner(_full, Oasis, 0.1), OASIS_GRID),
     "lego": Method("LEGO", SimilarityLearner(_full, Lego, 1.0, metric=True), LEGO_GRID),
-    "polar": Method("polar PSD", SimilarityLearner(PolarPSD, SGD, 0.1), RIVAL_GRID),
+    "polar": Method("polar PSD", SimilarityLearner(PolarPSD, SGD, 0.1), BASELINE_GRID),
     "loreta": Method(
         "LORETA-1", SimilarityLearner(_general, loreta_solver, 10.0, choices=CHOICES), LORETA_GRID
     ),

@@ -1,6 +1,6 @@
-"""Subspace learning: gossip between agents, matrix completion and multitask features, with rivals.
+"""Subspace learning: gossip between agents, matrix completion and multitask features, with baselines.
 
-Mishra, Kasai, Jawanpuria and Saroop 2019, with the batch methods and rivals that they compare to.
+Mishra, Kasai, Jawanpuria and Saroop 2019, with the batch methods and baselines that they compare to.
 """
 
 from problems.subspace.als import BiasedALS

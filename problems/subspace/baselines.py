@@ -100,7 +100,7 @@ class LMaFitState:
 class DLMaFit(Solver):
     """LMaFit with dynamic average consensus (Ling, Xu, Yin and Wen 2012; in one place: Wen, Yin and Zhang 2012).
 
-    The rival of Mishra et al. 2019, Case 4. Agent i holds its completed columns Z_i = X_i Y_i + P_Ω(M_i − X_i Y_i),
+    A baseline of Mishra et al. 2019 (case 4). Agent i holds its completed columns Z_i = X_i Y_i + P_Ω(M_i − X_i Y_i),
     never formed. At every step all agents at once set Y_i ← X_iᵀ Z_i and complete Z_i anew; X_i ← an orthonormal
     basis of S_i, in which agent i tracks the mean of all Z_j Y_jᵀ: S_i ← Σ_j w_ij S_j + (Z_i Y_iᵀ − its value a step
     before), with Metropolis weights w. Bases are polar factors, so those of agents who agree agree too. The ρ of the

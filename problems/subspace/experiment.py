@@ -65,7 +65,9 @@ CASES = {
     1: Case(10_000, 100_000, (1e3, 1e10), ("stochastic",), "the weight ρ"),
     2: Case(10_000, 100_000, (1e3,), ("stochastic", "parallel"), "stochastic or parallel"),
     3: Case(5_000, 50_000, (1e3,), ("stochastic", "precon-stochastic"), "a matrix of condition 500", 500.0),
-    4: Case(500, 12_000, (1e3,), ("stochastic", "d-lmafit", "euclidean"), "D-LMaFit and the Euclidean rival"),
+    4: Case(
+        500, 12_000, (1e3,), ("stochastic", "d-lmafit", "euclidean"), "D-LMaFit and the Euclidean formulation"
+    ),
 }
 
 

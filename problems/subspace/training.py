@@ -169,7 +169,7 @@ def gossip(
         Save there, and resume from it.
     world : World, optional
     flat : bool
-        Neighbours compare their matrices U in place of the spans: the paper's Euclidean rival (equation 22).
+        Neighbours compare their matrices U in place of the spans: the paper's Euclidean formulation (equation 22).
     """
     world = OneProcess() if world is None else world
     with world.guard():

@@ -28,7 +28,7 @@ class GossipCost(FiniteSum):
     rho : float
         Weight of the agreement; 0: every agent is on its own.
     manifold : Manifold
-        That of one agent, with `log` and `dist`. `Euclidean` gives the rival of the paper's equation 22.
+        That of one agent, with `log` and `dist`. `Euclidean` gives the baseline of the paper's equation 22.
 
     Raises
     ------

@@ -184,7 +184,7 @@ class Gossip(ScheduledSolver):
     """Riemannian gossip (Mishra et al. 2019, Algorithm 1 and its variants) for a `GossipCost` on a `Power` manifold.
 
     A step takes an edge, or edges that share no agent; the agents at their ends move along the gradients of the sum
-    over these edges. Swap the manifold for a power of `Euclidean` to get the paper's Euclidean rival (equation 22).
+    over these edges. Swap the manifold for a power of `Euclidean` for the Euclidean formulation (equation 22).
 
     Parameters
     ----------

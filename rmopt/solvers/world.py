@@ -46,9 +46,9 @@ class World(ABC):
     ) -> Callable[[], Mapping[int, Array]]:
         """Send the points of agents here to their partners elsewhere; return how to receive those of the partners."""
 
+    @abstractmethod
     def everywhere(self, value: Any) -> list[Any]:
         """Return the values of all processes, in their order; what follows is made of it."""
-        raise NotImplementedError
 
     def gather(self, points: Mapping[int, Array], n_agents: int) -> list[Array]:
         """Return the points of all agents, in every process."""

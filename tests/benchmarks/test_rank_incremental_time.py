@@ -1,7 +1,7 @@
 """Rank-incremental optimisation beside interior points, splitting, one-shot factors and pymanopt, on equation 12.
 
 All get the problem with t = 250 reduced to its triangle. Peers run up to n = 100, where they take many seconds; peers
-that are not installed are left out. The closed form is what all must reach, not a rival.
+that are not installed are left out. The closed form is what all must reach, not a baseline.
 
 Run with ``pytest -o addopts= -s tests/benchmarks/test_rank_incremental_time.py``.
 """
@@ -19,9 +19,9 @@ from threadpoolctl import threadpool_limits
 from timing import median
 
 from problems.coembedding import CoembeddingClassifier, MetricRegression
+from problems.coembedding.baselines import multilabel
 from problems.coembedding.regression import closed_form
 from problems.coembedding.regression_experiment import conic_metric
-from problems.coembedding.rivals import rival
 from problems.coembedding.training import minimise
 from problems.data.sets import emotions, scene
 from rmopt import Problem
@@ -127,7 +127,7 @@ def fits(bundle: Any) -> list[dict[str, Any]]:
     CoembeddingClassifier().fit(scaled.X[train][:50], Y[train][:50])
     ours, model = median(lambda: CoembeddingClassifier(5.0).fit(scaled.X[train], Y[train]))
     with threadpool_limits(1, user_api="blas"):
-        theirs, _ = median(lambda: rival("br", "svm", 0).fit(plain.X[train], Y[train]))
+        theirs, _ = median(lambda: multilabel("br", "svm", 0).fit(plain.X[train], Y[train]))
     assert model.is_global_
     return [
         {

@@ -22,7 +22,7 @@ from problems.data.sets import digits
 from problems.data.text import informative_unit_rows
 from problems.evaluation import cosine_scores, evaluate_retrieval, matrix_scores
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, LegoMetric
-from problems.metric.rivals import OUTSIDE, OutsideMetric
+from problems.metric.baselines import OUTSIDE, OutsideMetric
 from problems.similarity import LoretaSimilarity
 from rmopt.core import MissingCapabilityError
 

@@ -145,12 +145,12 @@ class CalibratedLabelRanking(Checked, LabelTables, BaseEstimator):
 
 
 def searched(scheme: str, base: str, seed: int, counts: bool, folds: int, scoring: Any) -> GridSearchCV:
-    """Return a rival whose scaling of the features and whose C are chosen by cross-validation.
+    """Return a baseline whose scaling of the features and whose C are chosen by cross-validation.
 
     Parameters
     ----------
     scheme, base, seed
-        See `rival`.
+        See `multilabel`.
     counts : bool
         Features are sparse counts: tf-idf rows of length 1, or divided by the largest; otherwise standardised, with
         rows of length 1 or without.
@@ -162,12 +162,12 @@ def searched(scheme: str, base: str, seed: int, counts: bool, folds: int, scorin
     unit, long = make_pipeline(StandardScaler(), Normalizer()), StandardScaler()
     if counts:
         unit, long = TfidfTransformer(), MaxAbsScaler()
-    steps = Pipeline([("scaling", unit), ("model", rival(scheme, base, seed))])
+    steps = Pipeline([("scaling", unit), ("model", multilabel(scheme, base, seed))])
     grid = [{"scaling": [unit], path: UNIT_CS}, {"scaling": [long], path: LONG_CS}]
     return GridSearchCV(steps, grid, scoring=scoring, cv=folds, n_jobs=-1, error_score="raise")
 
 
-def rival(scheme: str, base: str, seed: int) -> Any:
+def multilabel(scheme: str, base: str, seed: int) -> Any:
     """Return a multi-label classifier.
 
     Parameters

@@ -1,4 +1,4 @@
-"""The rivals of both families against plain numpy."""
+"""The baselines of both families against plain numpy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from problems.online import distance_targets
 from problems.ranking import GroupPerceptron, LabelRanking, MatrixPerceptron, WarpRanking
 from problems.ranking import PassiveAggressive as LabelPassiveAggressive
-from problems.ranking.rivals import FullRankEngine
+from problems.ranking.baselines import FullRankEngine
 from problems.similarity import (
     FactoredGradientDescent,
     Lego,
@@ -102,7 +102,7 @@ def oasis(state: list, q: np.ndarray, d: np.ndarray, C: float) -> None:
         (Oasis, oasis, Euclidean(N, N), 0.1),
     ],
 )
-def test_similarity_rivals_follow_plain_numpy(
+def test_similarity_baselines_follow_plain_numpy(
     solver: Any, oracle: Callable, manifold: Any, eta: float, dense: bool
 ) -> None:
     rng = np.random.default_rng(0)
@@ -246,7 +246,7 @@ def test_the_mirror_map_is_a_gradient_and_has_an_inverse(labelled: tuple) -> Non
 # Errors
 
 
-def test_rivals_refuse_what_they_are_not_defined_for() -> None:
+def test_baselines_refuse_what_they_are_not_defined_for() -> None:
     rng = np.random.default_rng(6)
     X, Z = rng.standard_normal((2, 20, N))
     sampler = Uniform(20)

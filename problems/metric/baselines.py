@@ -1,4 +1,4 @@
-"""The rivals of COMET (Atzmon et al. 2015, section 5.1), behind the same interface."""
+"""The baselines of COMET (Atzmon et al. 2015, section 5.1), behind the same interface."""
 
 from __future__ import annotations
 

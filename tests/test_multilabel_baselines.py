@@ -1,4 +1,4 @@
-"""The rivals of co-embedding, and what they are compared by."""
+"""The baselines of co-embedding, and what they are compared by."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sklearn.linear_model import LogisticRegression
 from problems.coembedding import (
     CalibratedLabelRanking,
 )
+from problems.coembedding.baselines import Guarded, multilabel
 from problems.coembedding.methods import MEASURES, METHODS, PRINTED, SCORERS, measures
-from problems.coembedding.rivals import Guarded, rival
 
 
 def test_calibrated_label_ranking_by_hand() -> None:
@@ -28,16 +28,16 @@ def test_calibrated_label_ranking_by_hand() -> None:
 
 @pytest.mark.parametrize("scheme", ["br", "clr", "cc"])
 @pytest.mark.parametrize("base", ["svm", "lr"])
-def test_rivals_learn_and_endure_constant_labels(scheme: str, base: str) -> None:
+def test_baselines_learn_and_endure_constant_labels(scheme: str, base: str) -> None:
     X, Y = samples(n=200)
     Y[:, 3] = 1
-    predicted = np.asarray(rival(scheme, base, 0).fit(X[:150], Y[:150]).predict(X[150:]))
+    predicted = np.asarray(multilabel(scheme, base, 0).fit(X[:150], Y[:150]).predict(X[150:]))
     assert (predicted[:, :3] == Y[150:, :3]).mean() > 0.8
     if scheme != "clr":
         np.testing.assert_array_equal(predicted[:, 3], 1)
 
 
-def test_rivals_of_counts_are_scaled_and_searched() -> None:
+def test_baselines_of_counts_are_scaled_and_searched() -> None:
     """Rare words with unit rows and C = 1 make the empty predictor; the search finds a weight that predicts."""
     rng = np.random.default_rng(0)
     topics = rng.dirichlet(np.full(60, 0.1), size=5)
@@ -45,7 +45,7 @@ def test_rivals_of_counts_are_scaled_and_searched() -> None:
     counts = sp.csr_array(rng.poisson(6 * (truth @ topics) + 0.03 * rng.random((150, 60))).astype(float))
     Y = truth.astype(int)
     scorer = SCORERS["f1_micro"]
-    naive = rival("br", "lr", 0).fit(TfidfTransformer().fit_transform(counts[:100]), Y[:100])
+    naive = multilabel("br", "lr", 0).fit(TfidfTransformer().fit_transform(counts[:100]), Y[:100])
     found = METHODS["br-lr"].made(cv=3).fit(counts[:100], Y[:100])
     scaled = TfidfTransformer().fit(counts[:100]).transform(counts[100:])
     assert scorer(found, counts[100:], Y[100:]) > scorer(naive, scaled, Y[100:]) + 0.1

@@ -1,4 +1,4 @@
-"""Rivals of LORETA in similarity learning (Shalit et al. 2012, §7.1.4)."""
+"""Baselines of LORETA in similarity learning (Shalit et al. 2012, §7.1.4)."""
 
 from __future__ import annotations
 
