@@ -27,6 +27,8 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "sphinxcontrib.bibtex",
+    # Formulas need no other site.
+    "sphinx-mathjax-offline",
     "drawn",
     "error_messages",
     "growth",
