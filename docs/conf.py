@@ -76,6 +76,7 @@ html_title = "rmopt"
 html_static_path = ["_static"]
 html_css_files = ["rmopt.css"]
 html_show_sourcelink = False
+html_context = {"default_mode": "auto"}
 html_theme_options = {
     "navbar_persistent": [],
     "navbar_end": ["search-button", "theme-switcher"],

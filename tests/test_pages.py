@@ -27,6 +27,7 @@ PAGES = (
     "measured/index",
     "tutorials/index",
     "tutorials/07_document_similarity",
+    "pictures",
     "troubleshooting",
     "api/generated/rmopt.manifolds.Grassmann",
 )
@@ -85,9 +86,8 @@ def test_a_page_can_be_read(browser: Any, address: str, page: str, form: str) ->
     width, theme = FORMS[form]
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": form == "phone"}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    browser.get(f"{address}/index.html")
-    browser.execute_script("localStorage.mode = arguments[0]; localStorage.theme = arguments[0]", theme)
-    browser.get_log("browser")
+    scheme = {"name": "prefers-color-scheme", "value": theme}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
     browser.get(f"{address}/{page}.html")
     WebDriverWait(browser, 20).until(
         lambda one: one.execute_script(f"return !{FORMULAS}.length || !!({TYPESET})")

@@ -129,10 +129,10 @@ flat = Euclidean(100, 3)
 start = Power(manifold, 6).random_point(np.random.default_rng(1))
 errors = {}
 for name, base in (("Grassmann", manifold), ("Euclidean", flat)):
-    flat = Problem(Power(base, 6), GossipCost(tasks, Graph.path(6), 100.0, base))
+    apart = Problem(Power(base, 6), GossipCost(tasks, Graph.path(6), 100.0, base))
     end = (
         Gossip(InverseTime(5e-4, 1e-3), n_epochs=60)
-        .run(flat, start, random_state=0)
+        .run(apart, start, random_state=0)
         .point
     )
     errors[name] = (
