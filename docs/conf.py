@@ -73,6 +73,7 @@ sphinx_gallery_conf = {
 
 html_theme = "pydata_sphinx_theme"
 html_title = "rmopt"
+html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["rmopt.css"]
 html_show_sourcelink = False
