@@ -7,9 +7,11 @@ import json
 import sys
 import threading
 import zipfile
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -112,6 +114,15 @@ class TestRatings:
         assert found.column_names.tolist() == [7, 8]
         assert found.row_names.tolist() == ["007", "7"]
 
+    def test_long_ids_and_times_keep_all_their_digits(self, tmp_path: Path) -> None:
+        ids, stars = [2**53, 2**53 + 1, 2**63 - 1], [1.0, 2.0, 3.0]
+        for kind in (np.int64, np.uint64):
+            columns = {"user": np.array(ids, dtype=kind), "item": [7, 7, 7], "rating": stars}
+            assert load(columns, kind=Ratings).column_names.tolist() == ids
+        zones = ["2024-01-01T10:00+05:00", "2024-01-01T09:00+00:00"]
+        found = load({"user": [1, 1], "item": [1, 1], "rating": [5, 2], "time": zones}, kind=Ratings)
+        assert found.values.tolist() == [2.0]
+
     def test_matrix_market_keeps_its_numbers(self, tmp_path: Path) -> None:
         known = sp.coo_array(([5.0, 2.0, 3.0, 4.0], ([0, 1, 0, 4], [0, 0, 1, 3])), shape=(6, 5))
         mmwrite(tmp_path / "r.mtx", known)
@@ -150,13 +161,27 @@ class TestRatings:
             ("", "r.csv is empty"),
             ("\n\n", "is empty"),
             ("user,item,rating\n", "has a header and no rows"),
-            ("1,2,3\n1,3,4\n", "only numbers .*header=no"),
+            ("1,2,3\n1,3,4\n", "holds numbers, .*header=no"),
+            (
+                "ann,Alien,5\nbob,Alien,3\n",
+                r"first line of .* \(ann, Alien, 5 …\) holds numbers, .*header=no",
+            ),
+            (
+                'user,item,rating\n1,2,"3\n1,3,4\n2,3,5\n',
+                "line 4 of .*unexpected end .*begins with a quote ends",
+            ),
+            (
+                "user,item,rating,time\n1,1,5,2024-01-01 10:00\n1,1,2,2024-01-01 9:00\n",
+                "time of .* must hold times: .*09:30",
+            ),
             (
                 "user,item,rating\nann,Alien,4,5\n",
                 "row 1 of .* 4 fields between commas, and the header 3.*decimal comma",
             ),
             ("user,item,rating\nann,,4\n", "column item of .* gaps in 1 of 1 rows, the first in row 1"),
             ("user,item,rating\nann,Alien,\nbob,Alien,NA\n", r"gaps, of so many rows: rating \(2\)"),
+            ('user,item,rating\na,x,"1,234"\nb,x,"999"\n', "rating of .* holds text, for example '1,234'"),
+            ("user;item;rating\na;x;1.234\nb;x;2,5\n", "rating of .* holds text, for example '2,5'"),
             ("user,item,rating\nann,Alien,good\n", "column rating of .* holds text, for example 'good'"),
             ("user,item,rating\nann,Alien,inf\n", "rating of .* infinite"),
             (
@@ -187,6 +212,7 @@ class TestRatings:
             ({"encoding": "klingon"}, "unknown encoding: klingon"),
             ({"header": "maybe"}, "header = 'maybe' must be yes or no"),
             ({"label": "rating"}, "not clear|holds"),
+            ({"user": "user", "item": "user"}, "column user of .* is said to mean several things"),
         ],
     )
     def test_what_is_said_wrongly(self, tmp_path: Path, said: dict[str, str], says: str) -> None:
@@ -291,6 +317,45 @@ class TestSamples:
             "1 class is of one sample, which no split can hold out: c.",
         ]
 
+    def test_names_that_may_be_those_of_measurements(self, tmp_path: Path) -> None:
+        columns = {
+            "body": [1.5, 2, 3, 4],
+            "test": [3, 1, 2, 0],
+            "0": range(4),
+            "1": range(4),
+            "label": list("abab"),
+        }
+        assert load(columns, kind=ClassBundle).feature_names == ("body", "test", "0", "1")
+        text = "0,1,label\n" + "".join(f"{n},{n * n},{'ab'[n % 2]}\n" for n in range(4))
+        assert load(written(tmp_path, "c.csv", text), kind=ClassBundle).feature_names == ("0", "1")
+        with pytest.raises(
+            InvalidInputError, match=r"split of .* says which rows are held out by .*, not by '2'"
+        ):
+            load(written(tmp_path, "s.csv", text.replace("0,1,", "size,split,").replace("2,4", "2,2")))
+
+    def test_what_is_not_used_is_said_and_not_chosen_from(self, tmp_path: Path) -> None:
+        columns = {"text": ["apple", "pear", None, float("nan")], "size": range(4), "label": list("abab")}
+        found = load(columns, kind=ClassBundle)
+        assert found.feature_names == ("apple", "pear")
+        assert found.odd()[:2] == ["2 texts hold no words.", "Not used: size."]
+        with pytest.raises(InvalidInputError, match="are one table already; leave features= out"):
+            load(columns, features="size")
+
+    def test_names_follow_the_columns_that_are_chosen(self) -> None:
+        rng = np.random.default_rng(0)
+        X = rng.integers(0, 5, (40, 3)).astype(float)
+        names = ("noise", "most", "some")
+        y = (X[:, 1] > 2).astype(np.int64)
+        X[:, 2] = np.where(rng.random(40) < 0.8, y, 1 - y)
+        X[:, 1] = y
+        for table in (X, sp.csr_array(X)):
+            if sp.issparse(table):
+                table.indices, table.indptr = (one.astype(np.int32) for one in (table.indices, table.indptr))
+            bundle = ClassBundle("x", "y", table, y, np.arange(40) % 4 == 0, feature_names=names)
+            assert informative_unit_rows(bundle, 2).feature_names == ("most", "some")
+            with pytest.raises(InvalidInputError, match="3 features and 2 names of them"):
+                replace(bundle, feature_names=names[:2])
+
     @each_row(
         ("content", "kind", "says"),
         [
@@ -305,6 +370,7 @@ class TestSamples:
                 r"holds samples of classes, and samples with several labels are needed",
             ),
             (measured(), Ratings, "not clear|holds text"),
+            ("5.1,3.5,setosa\n" * 4, Bundle, "first line of .*header=no"),
             (measured(60).replace("label", "width2").replace("width,", "label,"), Bundle, "holds text"),
             (
                 "x,y\n" + "".join(f"{n},{n / 7}\n" for n in range(30)),
@@ -364,6 +430,27 @@ class TestSamples:
 
 
 class TestFrames:
+    @each_row(
+        ("changed", "says"),
+        [
+            ({"size": [1, 2, 3]}, r"different lengths: size \(3\), label \(4\)"),
+            ({"size": [[1], [2, 3], [4], [5]]}, "'size' of the frame cannot be read as an array"),
+            (
+                {"size": np.arange(4).astype("datetime64[ns]")},
+                "size of .* holds text, for example '1970-01-01",
+            ),
+        ],
+    )
+    def test_columns_that_are_none(self, changed: dict[str, Any], says: str) -> None:
+        with pytest.raises(InvalidInputError, match=says):
+            load(MappingProxyType({"size": range(4), "label": list("abab")} | changed), kind=ClassBundle)
+
+    @each_row("values", [[[1, -1], [-1, 1]], [[1, 0.5], [0, 1]]])
+    def test_labels_are_ones_and_zeros(self, tmp_path: Path, values: Any) -> None:
+        np.savez(tmp_path / "m.npz", X=np.eye(4), Y=np.array([*values, *values]), n_train=[2])
+        with pytest.raises(InvalidInputError, match=r"Y must hold ones and zeros, and (-1|0.5) is among them"):
+            load(tmp_path / "m.npz")
+
     def test_pandas_and_parquet(self, tmp_path: Path) -> None:
         pandas = pytest.importorskip("pandas")
         frame = pandas.DataFrame({"size": range(8), "kind": pandas.Categorical(list("aabbaabb"))})
@@ -411,11 +498,13 @@ def letters(tmp_path: Path) -> Path:
 class TestTexts:
     def test_a_folder_by_classes(self, letters: Path) -> None:
         written(letters, "fruit/.hidden", b"\xff")
+        written(letters, "fruit/more/1.txt", "never")
         texts, classes, names = read_texts(letters)
         assert len(texts) == 20
         assert names[0] == "fruit/0.txt"
         found = load(letters, kind=ClassBundle)
         assert found.class_names == ("fruit", "space")
+        assert found.notes == ("Not read: 1 folder inside of those of the classes.",)
         assert [found.class_names[n] for n in found.y] == classes
         assert found.sample_names == tuple(names)
         assert found.feature_names is not None

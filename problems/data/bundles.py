@@ -87,6 +87,14 @@ class Samples(Bundle):
         names = constant if self.feature_names is None else [self.feature_names[n] for n in constant]
         return super().odd() + some("feature", "constant", names)
 
+    def _flaw_of_names(self) -> str | None:
+        names, m = self.feature_names, self.X.shape[1]
+        return (
+            None
+            if names is None or len(names) == m
+            else f"it has {m} features and {len(names)} names of them"
+        )
+
 
 class Split(Samples):
     """Samples of which some are held out, at least one, and not all."""
@@ -100,7 +108,7 @@ class Split(Samples):
 
     def _flaw_of_split(self) -> str | None:
         empty = self.test.shape != (self.X.shape[0],) or self.test.all() or not self.test.any()
-        return "the split leaves no training or no test samples" if empty else None
+        return "the split leaves no training or no test samples" if empty else self._flaw_of_names()
 
     def summary(self) -> dict[str, Any]:
         return super().summary() | {"held out": int(self.test.sum())}
@@ -238,6 +246,10 @@ class MultilabelBundle(Split):
             return "X must be a table of finite numbers"
         if self.Y.shape[0] != n_samples or self.Y.shape[1] < 2:
             return f"Y must have {n_samples} rows and at least 2 labels, got shape {self.Y.shape}"
+        if (self.Y.data != 1).any():
+            return f"Y must hold ones and zeros, and {self.Y.data[self.Y.data != 1][0]:g} is among them"
+        if self.label_names is not None and len(self.label_names) != self.Y.shape[1]:
+            return f"it has {self.Y.shape[1]} labels and {len(self.label_names)} names of them"
         return self._flaw_of_split()
 
     def resplit(self, seed: int) -> Self:
@@ -402,7 +414,7 @@ class TaskBundle(Samples):
             return "X or y holds NaN or infinity"
         if not 0 <= self.task.min() <= self.task.max() < len(self.y) or np.bincount(self.task).min() < 2:
             return "each task needs at least two examples"
-        return None
+        return self._flaw_of_names()
 
     def held_out(self, seed: int, fraction: float = 0.2) -> NDArray[np.bool_]:
         """Return which examples a random split holds out: this share, rounded, of each task.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from problems.data.files import read_table
+from rmopt.core.arguments import array
 from rmopt.core.errors import InvalidInputError, StorageError
 from rmopt.core.files import read_arrays, reading
 
@@ -23,7 +24,7 @@ __all__ = ["Table", "read_texts"]
 Array = np.ndarray
 
 MISSING = {"", "na", "n/a", "<na>", "nan", "nat", "null", "none", "?"}
-DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
+DECIMAL_COMMA, THOUSANDS = re.compile(r"-?\d+,\d+"), re.compile(r"-?[1-9]\d{0,2},\d{3}")
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
@@ -101,29 +102,36 @@ def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
         _decoded(path, encoding),
         path.open(encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="") as stream,
     ):
-        first = stream.readline()
+        first = re.sub(r'"[^"]*"', "", stream.readline())
         counts = Counter(letter for letter in first if letter in SEPARATORS)
         separator = "\t" if path.suffix.lower() == ".tsv" else max(SEPARATORS, key=lambda one: counts[one])
         if separator != "," and path.suffix.lower() != ".tsv":
             notes.append(f"Its columns are separated by {SEPARATORS[separator]}.")
         stream.seek(0)
-        lines = csv.reader(stream, delimiter=separator)
+        # A text may be longer than Python's 128 KiB; a quote that nothing closes would swallow rows.
+        csv.field_size_limit(2**31 - 1)
+        lines = csv.reader(stream, delimiter=separator, strict=True)
         try:
             rows = [row for row in lines if row]
         except csv.Error as error:
             raise InvalidInputError(
-                f"line {lines.line_num} of {path} is not text in columns ({error})."
+                f"line {lines.line_num} of {path} is not text in columns ({error}); a field that begins with a quote "
+                "ends with one, and holds others twice."
             ) from None
     if not rows:
         raise InvalidInputError(f"{path} is empty.")
     names = [name.strip() for name in rows[0]]
-    numeric = all(parsed(np.array([name], dtype=object))[0] is not None for name in names)
+    found = [parsed(np.array([name], dtype=object))[0] for name in names]
+    numbers = np.array([one[0] for one in found if one is not None and not np.isnan(one[0])])
+    # Numbers that count are names, as those that pandas gives to columns.
+    counting = len(numbers) > 1 and bool((np.diff(numbers) == 1.0).all())
+    numeric = all(one is not None for one in found) or (len(numbers) > 0 and not counting)
     if header not in ("", "yes", "no"):
         raise InvalidInputError(f"header = {header!r} must be yes or no.")
     if numeric and not header:
         raise InvalidInputError(
-            f"the first line of {path} holds only numbers ({', '.join(names[:4])} …) and no names of columns; add "
-            "such a line, or say header=no, and the columns are called 1, 2, 3 …; with header=yes it names them."
+            f"the first line of {path} ({', '.join(names[:4])} …) holds numbers, and should hold names of columns; "
+            "add such a line, or say header=no, and the columns are called 1, 2, 3 …; with header=yes it names them."
         )
     rows = rows if header == "no" else rows[1:]
     if header == "no":
@@ -138,12 +146,15 @@ def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
         )
     table = Table(path.name, str(path), {}, notes=notes)
     for name, words in zip(names, zip(*rows, strict=True), strict=True):
-        _add(table, name, np.array(words, dtype=object))
+        _add(table, name, np.array(words, dtype=object), in_quotes=separator == ",")
     return table
 
 
-def _add(table: Table, name: str, column: Array) -> None:
-    """Add a column; one without a name that counts the rows is left out, and decimal commas become points."""
+def _add(table: Table, name: str, column: Array, in_quotes: bool = True) -> None:
+    """Add a column; one without a name that counts the rows is left out, and decimal commas become points.
+
+    Not so where points stand beside commas, or 1,234 may be more than a thousand: `in_quotes`, where commas separate.
+    """
     if not name:
         numbers, _ = parsed(column)
         if numbers is not None and (np.diff(numbers) == 1).all():
@@ -152,10 +163,11 @@ def _add(table: Table, name: str, column: Array) -> None:
         name = f"column {len(table.columns) + 1}"
     if name in table.columns:
         raise InvalidInputError(f"{table.source} has two columns called {name!r}; rename one.")
-    words = column.tolist() if column.dtype == object else []
-    if any(isinstance(word, str) and DECIMAL_COMMA.fullmatch(word.strip()) for word in words[:100]):
-        points = np.array([str(word).replace(",", ".") for word in words], dtype=object)
-        if parsed(points)[0] is not None:
+    words = [str(word).strip() for word in column.tolist()] if column.dtype == object else []
+    commas = [word for word in words if DECIMAL_COMMA.fullmatch(word)]
+    if commas and not (in_quotes and all(map(THOUSANDS.fullmatch, commas))):
+        points = np.array([word.replace(",", ".") for word in words], dtype=object)
+        if parsed(points)[0] is not None and not any("." in word for word in words):
             table.notes.append(f"The numbers of {name} have decimal commas.")
             column = points
     table.columns[name] = column
@@ -222,6 +234,9 @@ def _texts(path: Path, encoding: str = "utf-8") -> Table:
     texts, classes, names = read_texts(path, encoding)
     columns = {"label": np.array(classes, dtype=object)}
     table = Table(f"{path.resolve().name}/", str(path), columns, names={"sample_names": tuple(names)})
+    deeper = sum(one.is_dir() for one in path.glob("[!.]*/[!.]*"))
+    if deeper:
+        table.notes.append(f"Not read: {deeper:,} folder{'s' * (deeper > 1)} inside of those of the classes.")
     count_terms(table, texts)
     return table
 
@@ -256,7 +271,8 @@ def _npz(path: Path) -> Table:
         names[name] = tuple(map(str, arrays.pop(name).ravel().tolist()))
     columns = {name: array for name, array in arrays.items() if array.shape == (n,) and name not in parts}
     if "n_train" in arrays:
-        columns["test"] = np.arange(n) >= int(arrays["n_train"])
+        with reading(path):
+            columns["test"] = np.arange(n) >= arrays["n_train"].item()
     left = sorted(set(arrays) - set(columns) - parts - {"n_train", "about"})
     notes = [f"Not used, of another length: {', '.join(left)}."] if left else []
     return Table(path.name, str(path), columns, whole.get("X"), whole.get("Y"), names, notes)
@@ -322,8 +338,10 @@ def _parquet(path: Path) -> Table:
 def read_frame(frame: Any, name: str = "frame", source: str = "memory") -> Table:
     """Return the columns of a frame of pandas or polars, or of a mapping."""
     table = Table(name, source, {})
-    for key in frame if isinstance(frame, dict) else frame.columns:
-        column = np.asarray(frame[key])
+    for key in frame if isinstance(frame, Mapping) else frame.columns:
+        column = array(f"the column {key!r} of the {name}", frame[key])
+        # The nanoseconds of dates are no measurements.
+        column = column.astype(str) if column.dtype.kind in "mM" else column
         if column.ndim != 1 or not len(column):
             raise InvalidInputError(
                 f"the column {key!r} of the {name} must be one-dimensional and not empty."

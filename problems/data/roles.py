@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -74,7 +76,18 @@ def bundle_of(table: Table, said: Said, kind: type[Any]) -> Any:
         )
     if any(not len(column) for column in table.columns.values()) or 0 in np.shape(table.X):
         raise InvalidInputError(f"{table.source} holds no rows, or no features.")
+    lengths = {name: len(column) for name, column in table.columns.items()}
+    lengths |= {name: one.shape[0] for name, one in (("X", table.X), ("Y", table.Y)) if one is not None}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name} ({length:,})" for name, length in list(lengths.items())[:12])
+        raise InvalidInputError(f"{table.source} has columns of different lengths: {listed}.")
     given = {role: _chosen(table, role, names) for role, names in said.items()}
+    every = sorted(name for names in given.values() for name in names)
+    twice = next((name for name, after in pairwise(every) if name == after), None)
+    if twice is not None:
+        raise InvalidInputError(
+            f"the column {twice} of {table.source} is said to mean several things; say one."
+        )
     wanted = [one for one in KINDS if any(issubclass(bundle, kind) for bundle in one.bundles)]
     able = [one for one in wanted if set(given) <= {*one.needs, *one.may}]
     for one in able:
@@ -139,8 +152,9 @@ def _roles(table: Table, kind: Kind, given: Roles) -> Roles | None:
             continue
         free = {name: re.sub(r"[^a-z0-9]", "", name.lower()) for name in table.columns if name not in taken}
         found = [name for name, plain in free.items() if plain in KNOWN.get(role, ())]
-        # A column that is called test may be one of measurements.
-        found = [name for name in found if role != "test" or _says_yes_or_no(table, name)]
+        # A column that is called test, or body, may be one of measurements.
+        found = [name for name in found if free[name] != "test" or _says_yes_or_no(table, name)]
+        found = [name for name in found if role != "text" or parsed(table.columns[name])[0] is None]
         if len(found) > 1:
             unclear = (
                 f"{table.source} has several columns that may be the {role}: {', '.join(found)}; say "
@@ -204,12 +218,15 @@ def _known(table: Table, name: str) -> tuple[Array, Array]:
     if numbers is not None and not np.isfinite(numbers).all():
         raise InvalidInputError(f"the column {name} of {table.source} holds infinite values; repair it.")
     words = column.tolist()
+    if column.dtype.kind in "biu":
+        # Not by way of floats, which know 53 bits of a number.
+        values: Array = column if column.dtype.kind == "u" else column.astype(np.int64)
     # Names such as 007 stay as they are.
-    if numbers is not None and all(
+    elif numbers is not None and all(
         str(word).strip() == f"{number:.0f}" for word, number in zip(words, numbers, strict=True)
     ):
-        values: Array = numbers.astype(np.int64)
-    elif numbers is not None and column.dtype.kind in "biuf":
+        values = numbers.astype(np.int64)
+    elif numbers is not None and column.dtype.kind == "f":
         values = numbers.astype(np.int64) if (numbers == np.round(numbers)).all() else numbers
     else:
         values = np.array([str(word).strip() for word in words])
@@ -223,9 +240,7 @@ def ratings(table: Table, roles: Roles) -> Ratings:
     values = _numbers(
         table, roles["rating"], "say which column holds the ratings as numbers, as rating=COLUMN"
     )[:, 0]
-    unused = [name for name in table.columns if [name] not in list(roles.values())]
-    if unused:
-        table.notes.append(f"Not used: {', '.join(unused[:6])}{', …' * (len(unused) > 6)}.")
+    _note_unused(table, roles)
     cell = rows.astype(np.int64) * len(users) + columns
     order = np.arange(len(cell))
     if len(np.unique(cell)) < len(cell):
@@ -252,15 +267,28 @@ def ratings(table: Table, roles: Roles) -> Ratings:
     )  # fmt: skip
 
 
+def _note_unused(table: Table, roles: Roles) -> None:
+    used = {name for names in roles.values() for name in names}
+    unused = [name for name in table.columns if name not in used]
+    if unused:
+        table.notes.append(f"Not used: {', '.join(unused[:6])}{', …' * (len(unused) > 6)}.")
+
+
 def _times(table: Table, name: str) -> Array:
-    """Return what sorts by time: numbers, or dates that begin with the year."""
+    """Return what sorts by time: numbers, or dates by their order."""
     numbers, missing = parsed(table.columns[name])
-    words = np.array([str(one) for one in table.columns[name].tolist()])
-    if missing.any() or (numbers is None and not all(re.match(r"\d{4}-\d\d-\d\d", word) for word in words)):
+    try:
+        if missing.any():
+            raise ValueError
+        if numbers is not None:
+            return numbers
+        dates = [datetime.fromisoformat(str(one).strip()) for one in table.columns[name].tolist()]
+        return np.unique(np.array(dates, dtype=object), return_inverse=True)[1]
+    except (TypeError, ValueError):
         raise InvalidInputError(
-            f"the column {name} of {table.source} must hold times: numbers, or dates such as 2024-12-31, all there."
-        )
-    return words if numbers is None else numbers
+            f"the column {name} of {table.source} must hold times: numbers, or dates such as 2024-12-31 or "
+            "2024-12-31 09:30, all there and all with or without a zone."
+        ) from None
 
 
 def tags(table: Table, roles: Roles) -> TagBundle:
@@ -279,10 +307,15 @@ def tags(table: Table, roles: Roles) -> TagBundle:
 def _features(table: Table, roles: Roles) -> tuple[Any, tuple[str, ...] | None]:
     """Return the features and their names: a whole table, the terms of texts, or all other columns."""
     if "text" in roles:
-        count_terms(
-            table, ["" if one is None else str(one) for one in table.columns[roles["text"][0]].tolist()]
-        )
+        column = table.columns[roles["text"][0]]
+        gaps = parsed(column)[1]
+        count_terms(table, ["" if gap else str(one) for one, gap in zip(column.tolist(), gaps, strict=True)])
     if table.X is not None:
+        if "features" in roles:
+            raise InvalidInputError(
+                f"the features of {table.source} are one table already; leave features= out."
+            )
+        _note_unused(table, roles)
         if not issparse(table.X):
             return np.ascontiguousarray(table.X, dtype=np.float64), table.names.get("feature_names")
         X = csr_array(sound("X", table.X), dtype=np.float64)

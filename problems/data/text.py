@@ -154,8 +154,14 @@ def prepare_text(bundle: ClassBundle, n_features: int, *, sublinear: bool = Fals
         When `n_features` is out of range or the bundle does not hold counts.
     """
     counts = _as_counts(bundle.X)
-    chosen = counts[:, select_terms(counts, bundle.y, bundle.train, n_features)]
-    return replace(bundle, X=tfidf(chosen, bundle.train, sublinear=sublinear))
+    terms = select_terms(counts, bundle.y, bundle.train, n_features)
+    X = tfidf(counts[:, terms], bundle.train, sublinear=sublinear)
+    return replace(bundle, X=X, feature_names=_chosen_names(bundle, terms))
+
+
+def _chosen_names(bundle: ClassBundle, columns: NDArray[np.int64]) -> tuple[str, ...] | None:
+    names = bundle.feature_names
+    return None if names is None else tuple(names[column] for column in columns)
 
 
 def informative_unit_rows(
@@ -181,16 +187,18 @@ def informative_unit_rows(
     wanted = bundle.X.shape[1] if n_features == 0 else n_features
     if issparse(bundle.X):
         return prepare_text(bundle, wanted, sublinear=sublinear)
-    chosen = bundle.X
-    if chosen.min() >= 0:
-        chosen = chosen[:, select_terms(chosen, bundle.y, bundle.train, wanted)]
-    elif wanted < chosen.shape[1]:
+    columns = np.arange(bundle.X.shape[1])
+    if bundle.X.min() >= 0:
+        columns = select_terms(bundle.X, bundle.y, bundle.train, wanted)
+    elif wanted < len(columns):
         raise InvalidInputError(
             f"{bundle.name} has negative features, among which information gain cannot choose {wanted}; take all, or "
             "choose columns of a file by features=FIRST+SECOND."
         )
+    chosen = bundle.X[:, columns]
     lengths = np.linalg.norm(chosen, axis=1, keepdims=True)
-    return replace(bundle, X=chosen / np.where(lengths > 0, lengths, 1.0))
+    X = chosen / np.where(lengths > 0, lengths, 1.0)
+    return replace(bundle, X=X, feature_names=_chosen_names(bundle, columns))
 
 
 def _as_counts(X: Any) -> csr_array:
