@@ -164,6 +164,17 @@ def product(X: Any, factor: Array) -> Array:
         return finite(np.asarray(X @ factor))
 
 
+def unit_rows(U: Array) -> tuple[Array, Array]:
+    """Return rows of unit length and their lengths; a row of zeros stays."""
+    # Squares of very large and very small numbers are no numbers.
+    sizes = np.abs(U).max(axis=1, keepdims=True, initial=0.0)
+    sizes = np.where(sizes > 0.0, sizes, 1.0)
+    U = U / sizes
+    lengths = np.linalg.norm(U, axis=1, keepdims=True)
+    lengths = np.where(lengths > 0.0, lengths, 1.0)
+    return U / lengths, lengths * sizes
+
+
 def finite(values: Array) -> Array:
     """Return what a model says of data, or say that they are too large for it."""
     if not np.isfinite(values).all():

@@ -20,6 +20,7 @@ from problems.batches import SeededEpochs
 from problems.ranking import (
     LogisticLabels,
     LowRankLogisticRegression,
+    mean_average_precision,
     ndcg_at,
     precision_at,
     propensities,
@@ -239,6 +240,18 @@ def test_discounted_gains_are_scikit_learns() -> None:
     assert found == pytest.approx({k: ndcg_score(Y, scores, k=k) for k in (1, 4, 9)})
 
 
+def test_measures_take_numbers_of_any_type() -> None:
+    scores, Y = np.array([[5, 0, 1], [0, 3, 2], [-128, 5, 6]]), np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    for kind in (np.int8, np.int64, np.float16, np.float32):
+        assert precision_at(scores.astype(kind), Y, (1,)) == {1: 1.0}
+        assert propensity_scored_precision_at(scores.astype(kind), Y, np.ones(3), (1,)) == {1: 1.0}
+    for kind in (np.uint8, np.uint64):
+        assert ndcg_at(scores[:2].astype(kind), Y[:2], (1,)) == {1: 1.0}
+    flags = scores[:2] > 2
+    assert precision_at(flags, Y[:2], (1,)) == {1: 1.0}
+    assert mean_average_precision(scores[:2] > 0, Y[:2]) == 0.5
+
+
 def test_measures_name_what_is_wrong() -> None:
     scores, Y = np.zeros((2, 3)), np.eye(2, 3)
     for call, message in (
@@ -253,6 +266,9 @@ def test_measures_name_what_is_wrong() -> None:
             "no row of Y has a true label",
         ),
         (lambda: propensity_scored_precision_at(scores, Y, np.ones(2), [1]), "propensities"),
+        (lambda: propensity_scored_precision_at(scores, Y, [0, 1, 1], [1]), "positive, and 0 is among"),
+        (lambda: precision_at(scores[:0], Y[:0], [1]), "got float64 of shape"),
+        (lambda: propensities(Y), "at least 3 rows"),
     ):
         with pytest.raises(InvalidInputError, match=message):
             call()

@@ -448,7 +448,9 @@ class TestFrames:
     @each_row("values", [[[1, -1], [-1, 1]], [[1, 0.5], [0, 1]]])
     def test_labels_are_ones_and_zeros(self, tmp_path: Path, values: Any) -> None:
         np.savez(tmp_path / "m.npz", X=np.eye(4), Y=np.array([*values, *values]), n_train=[2])
-        with pytest.raises(InvalidInputError, match=r"Y must hold ones and zeros, and (-1|0.5) is among them"):
+        with pytest.raises(
+            InvalidInputError, match=r"Y must hold ones and zeros, and (-1|0.5) is among them"
+        ):
             load(tmp_path / "m.npz")
 
     def test_pandas_and_parquet(self, tmp_path: Path) -> None:

@@ -17,8 +17,10 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.neighbors import NearestNeighbors
+from sklearn.pipeline import make_pipeline
 
 from problems.serving import SimilarityIndex, make_server, top_k
 from problems.serving.page import answer, search_texts
@@ -54,7 +56,8 @@ def corpus() -> tuple[list[str], list[str]]:
         for _ in range(20)
     ]
     texts, classes = zip(*pairs, strict=True)
-    return [f"{texts[0]} {EVIL}", *texts[1:]], list(classes)
+    # The second one holds half a character.
+    return [f"{texts[0]} {EVIL}", f"{texts[1]} \ud800", *texts[2:]], list(classes)
 
 
 @pytest.fixture(scope="module")
@@ -263,6 +266,7 @@ def test_a_graph_that_finds_too_few_and_one_that_is_missing(monkeypatch: pytest.
         ({"embeddings": np.ones((40, 2))}, "float32"),
         ({"query_map": np.ones((5, 3))}, "must have shape"),
         ({"names": ["a"]}, "one for each document"),
+        ({"names": np.arange(40).astype("datetime64[D]")}, "strings or numbers, and .* is neither"),
         ({"texts": ["a"] * 39}, "one for each document"),
         ({"texts": [3] * 40}, "a string"),
         ({"vectorizer": TfidfVectorizer()}, "Vocabulary not fitted|fitted"),
@@ -282,6 +286,28 @@ def test_what_makes_no_index_is_refused(
 def test_a_query_of_other_features_is_refused(index: SimilarityIndex) -> None:
     with pytest.raises(InvalidInputError, match="X has 4 features"):
         index.query(np.ones((1, 4)))
+    rows = np.ones((2, len(index.query_map)))
+    with pytest.raises(InvalidInputError, match="x must be one query, got 2 rows"):
+        index.contributions(rows, rows)
+
+
+def test_features_that_are_not_sparse_and_numbers_as_names(corpus: Any, tmp_path: Path) -> None:
+    texts, classes = corpus
+    topics = make_pipeline(TfidfVectorizer(), TruncatedSVD(4, random_state=0))
+    X = topics.fit_transform(texts)
+    model = clone(MODELS["contrastive"]).fit(X, classes)
+    index = model.index(X, range(100, 140), texts=texts, vectorizer=topics)
+    index.save(tmp_path)
+    stored = SimilarityIndex.load(tmp_path)
+    best = search_texts(stored, texts[3], 1).results[0]
+    assert best["row"] == index.query(X[3:4], 1)[1][0, 0]
+    assert best["name"] == 100 + best["row"]
+    assert answer(stored, "", "http://[/")[:2] == (400, "text/plain")
+    # Cosines do not see lengths.
+    np.testing.assert_array_equal(index.query(X * 2.0**600, 5)[1], index.query(X, 5)[1])
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="choose another folder"):
+        index.save(tmp_path / "file")
 
 
 def ask(address: str, target: str) -> tuple[int, dict[str, str], str]:

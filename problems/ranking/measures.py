@@ -77,7 +77,7 @@ def precision_at(scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5)) -> dict[i
     >>> precision_at(np.array([[3.0, 2.0, 1.0]]), [[1, 0, 1]], (1, 2))
     {1: 1.0, 2: 0.5}
     """
-    hits, _ = _hits(scores, Y, ks)
+    hits, *_ = _hits(scores, Y, ks)
     return {k: float(hits[:, :k].mean()) for k in ks}
 
 
@@ -95,7 +95,7 @@ def ndcg_at(scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5)) -> dict[int, f
     ks : sequence of int
         From 1 to L.
     """
-    hits, truth = _hits(scores, Y, ks)
+    hits, truth, _ = _hits(scores, Y, ks)
     gains = 1.0 / np.log2(np.arange(2, hits.shape[1] + 2))
     counts = np.minimum(truth.sum(axis=1), hits.shape[1])
     best = np.concatenate([[0.0], np.cumsum(gains)])
@@ -124,6 +124,10 @@ def propensities(Y: Any, a: float = 0.55, b: float = 1.5) -> Array:
     label applications, KDD (2016).
     """
     table = indicators(Y, Y.shape[0] if hasattr(Y, "shape") else len(Y))
+    if table.shape[0] < 3:
+        raise InvalidInputError(
+            f"Y must have at least 3 rows to say how rare labels are, got {table.shape[0]}."
+        )
     counts = np.asarray(table.sum(axis=0)).ravel()
     factor = (np.log(table.shape[0]) - 1.0) * (b + 1.0) ** a
     return np.asarray(1.0 / (1.0 + factor * (counts + b) ** -a))
@@ -151,20 +155,24 @@ def propensity_scored_precision_at(
     InvalidInputError
         As `precision_at`, and when no row has a true label.
     """
-    hits, truth = _hits(scores, Y, ks)
+    hits, truth, best_ones = _hits(scores, Y, ks)
     if not truth.any():
         raise InvalidInputError("no row of Y has a true label; nothing can be found.")
-    weights = 1.0 / numbers("propensities", propensities, (truth.shape[1],))
-    found = hits * weights[best_labels(np.asarray(scores), hits.shape[1])]
+    chances = numbers("propensities", propensities, (truth.shape[1],))
+    if not (chances > 0.0).all():
+        raise InvalidInputError(f"propensities must be positive, and {chances.min():g} is among them.")
+    weights = 1.0 / chances
+    found = hits * weights[best_ones]
     best = -np.sort(truth * -weights, axis=1)
     return {k: float(found[:, :k].sum() / best[:, :k].sum()) for k in ks}
 
 
-def _hits(scores: Array, Y: Any, ks: Sequence[int]) -> tuple[Array, Array]:
-    """Return whether the best-scored labels of each row are true, as many as are asked for, and what is true."""
+def _hits(scores: Array, Y: Any, ks: Sequence[int]) -> tuple[Array, Array, Array]:
+    """Return whether the best-scored labels of each row are true, as many as are asked for, all truth, and which."""
     truth, scores = _checked(scores, Y)
-    most = max(integer("each of ks", k, 1, truth.shape[1]) for k in sequence("ks", ks))
-    return np.take_along_axis(truth, best_labels(scores, most), axis=1), truth
+    most = max((integer("each of ks", k, 1, truth.shape[1]) for k in sequence("ks", ks)), default=1)
+    best = best_labels(scores, most)
+    return np.take_along_axis(truth, best, axis=1), truth, best
 
 
 def _rankable(scores: Array, Y: Any) -> tuple[Array, Array]:
@@ -178,7 +186,7 @@ def _rankable(scores: Array, Y: Any) -> tuple[Array, Array]:
 
 def _checked(scores: Array, Y: Any) -> tuple[Array, Array]:
     scores = array("scores", scores)
-    if scores.ndim != 2 or scores.dtype.kind not in "biuf":
+    if scores.ndim != 2 or scores.dtype.kind not in "biuf" or not len(scores):
         raise InvalidInputError(
             f"scores must be a table of numbers, got {scores.dtype} of shape {scores.shape}."
         )
@@ -187,4 +195,5 @@ def _checked(scores: Array, Y: Any) -> tuple[Array, Array]:
         raise InvalidInputError(f"scores and Y must have one shape, got {scores.shape} and {truth.shape}.")
     if not np.isfinite(scores).all():
         raise InvalidInputError("scores hold NaN or infinite values; the model overflowed.")
-    return truth, scores
+    # Booleans and unsigned numbers have no negative, by which labels are sorted.
+    return truth, scores if scores.dtype in (np.float32, np.float64) else scores.astype(float)

@@ -10,9 +10,8 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array
-from sklearn.preprocessing import normalize
 
-from problems.door import column_of_names, product, table_of_numbers
+from problems.door import column_of_names, product, table_of_numbers, unit_rows
 from problems.serving.graphs import GRAPHS, Graph, Search
 from problems.serving.search import excluded_pairs, top_k
 from rmopt.core.arguments import flag, instance, integer, one_of, sequence
@@ -88,10 +87,11 @@ class SimilarityIndex:
                 f"query_map and document_map must have shape (n_features, {rank}), got {shapes[0]} and {shapes[1]}."
             )
         self.normalize = flag("normalize", self.normalize)
-        if self.names is None:
-            self.names = range(n)
-        elif not isinstance(self.names, range):
-            self.names = column_of_names("names", self.names).tolist()
+        self.names = range(n) if self.names is None else column_of_names("names", self.names).tolist()
+        if not all(isinstance(name, str | int | float) for name in self.names):
+            raise InvalidInputError(
+                f"names must be strings or numbers, and {self.names[0]!r} is neither; turn them into strings."
+            )
         if self.texts is not None:
             self.texts = [
                 instance("each of texts", one, str, "a string") for one in sequence("texts", self.texts)
@@ -196,11 +196,12 @@ class SimilarityIndex:
             Rows sum to the scores.
         """
         rows = csr_array(self._rows(documents))
-        (of_term,) = product(self._embedded(x, self.query_map), self.document_map.T)
+        of_term = product(self._embedded(x, self.query_map), self.document_map.T)
+        if len(of_term) != 1:
+            raise InvalidInputError(f"x must be one query, got {len(of_term)} rows.")
         if self.normalize:
-            lengths = np.linalg.norm(product(rows, self.document_map), axis=1)
-            rows = csr_array(rows / np.where(lengths > 0.0, lengths, 1.0)[:, None])
-        return csr_array(rows * of_term)
+            rows = csr_array(rows / unit_rows(product(rows, self.document_map))[1])
+        return csr_array(rows * of_term[0])
 
     def to_index(self, kind: str = "exact", **graph: Any) -> Self:
         """Return an index of the same documents that is searched in another way.
@@ -242,7 +243,7 @@ class SimilarityIndex:
             "names": None if isinstance(self.names, range) else self.names,
         }
         # Last of all the file without which there is no index.
-        (folder / ABOUT).unlink(missing_ok=True)
+        _keep(folder / ABOUT, None)
         arrays = {
             EMBEDDINGS: self.embeddings,
             QUERY_MAP: self.query_map,
@@ -321,7 +322,7 @@ class SimilarityIndex:
 
     def _embedded(self, X: Any, factor: Array) -> Array:
         Z = product(self._rows(X), factor)
-        return normalize(Z) if self.normalize else Z
+        return unit_rows(Z)[0] if self.normalize else Z
 
 
 def _dump(stream: Any, value: Any) -> None:
@@ -330,12 +331,15 @@ def _dump(stream: Any, value: Any) -> None:
     joblib.dump(value, stream)
 
 
-def _keep(path: Path, value: Any, write: Any) -> None:
+def _keep(path: Path, value: Any, write: Any = None) -> None:
     """Write what is there; of what is not, no earlier file stays."""
-    if value is None:
-        path.unlink(missing_ok=True)
-    else:
+    if value is not None:
         write_atomically(path, lambda stream: write(stream, value))
+        return
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot replace {path} ({error.strerror}); choose another folder.") from error
 
 
 class Searchable(ABC):

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from problems.serving.index import SimilarityIndex
 from rmopt.core.arguments import instance, integer
@@ -49,7 +50,7 @@ def search_texts(
     A reason is a term of the document, what it adds to the score, and whether the query has it too. The contributions
     of all terms of a document sum to its score.
     """
-    x = index.vectorizer.transform([query])
+    x = csr_array(index.vectorizer.transform([query]))
     if not x.nnz:
         return Found(query, [], "No word of this is known to the model." if query.strip() else "")
     hidden = exclude or []
@@ -162,7 +163,10 @@ def make_server(
 
 def answer(index: SimilarityIndex, title: str, target: str) -> tuple[int, str, str]:
     """Return the status, the type and the content for a request's target."""
-    url = urlsplit(target)
+    try:
+        url = urlsplit(target)
+    except ValueError as error:
+        return 400, "text/plain", f"The address cannot be read ({error}).\n"
     if url.path not in ("/", "/search"):
         return 404, "text/plain", "There is nothing here but / and /search?q=TEXT&k=10.\n"
     try:
@@ -209,7 +213,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         status, kind, content = self.answer(self.path)
-        body = content.encode()
+        # Texts may hold halves of characters.
+        body = content.encode(errors="replace")
         self.send_response(status)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))

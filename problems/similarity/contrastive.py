@@ -11,10 +11,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
 from problems.batches import share_left_out, solver_of_batches
-from problems.door import Embedder, begin, file_path, kept_count, labelled, product, seedable, seen
+from problems.door import Embedder, begin, file_path, kept_count, labelled, product, seedable, seen, unit_rows
 from problems.evaluation import bilinear_scores, evaluate_retrieval
 from problems.serving.index import Searchable
-from problems.similarity.cost import ContrastiveSum, unit_rows
+from problems.similarity.cost import ContrastiveSum
 from rmopt.core import Problem
 from rmopt.core.arguments import Checked, bounded, flag, integer, number, optional
 from rmopt.core.streams import Stream, generator

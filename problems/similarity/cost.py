@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from problems.batches import RowBatches, columns_that_occur
+from problems.door import unit_rows
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import array, number
 
@@ -86,14 +87,3 @@ class ContrastiveSum(RowBatches):
         positive = (self.y[documents][:, None] == self.y[documents]) & ~same
         counts = positive.sum(axis=1, keepdims=True)
         return scores, positive, np.where(counts > 0, 1.0 / np.maximum(counts, 1), 0.0)
-
-
-def unit_rows(U: Array) -> tuple[Array, Array]:
-    """Return rows of unit length and their lengths; a row of zeros stays."""
-    # Squares of very large and very small numbers are no numbers.
-    sizes = np.abs(U).max(axis=1, keepdims=True, initial=0.0)
-    sizes = np.where(sizes > 0.0, sizes, 1.0)
-    U = U / sizes
-    lengths = np.linalg.norm(U, axis=1, keepdims=True)
-    lengths = np.where(lengths > 0.0, lengths, 1.0)
-    return U / lengths, lengths * sizes
