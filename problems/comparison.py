@@ -23,7 +23,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from itertools import product
+from itertools import product, starmap
 from operator import itemgetter
 from time import perf_counter
 from typing import Any, Self
@@ -152,25 +152,27 @@ class Comparison:
     def _computed(self, settings: Sequence[Settings], train: Callable[[Settings], Cell]) -> Iterator[Cell]:
         """Compute what is not known, write each result when it is done, and give all in their order."""
         wholes = [self.about | one for one in settings]
-        known = [None if self._cells is None else self._cells.known(whole) for whole in wholes]
-        todo = [whole for whole, result in zip(wholes, known, strict=True) if result is None]
+        found = [None if self._cells is None else self._cells.known(whole) for whole in wholes]
+        todo = [(place, wholes[place]) for place, result in enumerate(found) if result is None]
         made = self._made(todo, partial(_named, train))
-        for whole, result in zip(wholes, known, strict=True):
-            if result is not None:
-                yield result
-            elif self._cells is None:
-                yield next(made)
-            else:
-                yield self._cells.keep(whole, next(made))
+        for place in range(len(found)):
+            # What is done before its turn is written all the same.
+            while (result := found[place]) is None:
+                other, new = next(made)
+                found[other] = new if self._cells is None else self._cells.keep(wholes[other], new)
+            yield result
 
-    def _made(self, settings: Sequence[Settings], train: Callable[[Settings], Cell]) -> Iterator[Cell]:
-        if self.n_jobs == 1 or len(settings) < 2:
-            return map(train, settings)
+    def _made(
+        self, todo: Sequence[tuple[int, Settings]], train: Callable[[int, Settings], tuple[int, Cell]]
+    ) -> Iterator[tuple[int, Cell]]:
+        """Give the places of settings and their results, in the order in which they are done."""
+        if self.n_jobs == 1 or len(todo) < 2:
+            return starmap(train, todo)
         from joblib import Parallel, delayed
 
-        workers = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
-        found: Iterator[Cell] = workers(delayed(train)(one) for one in settings)
-        return found
+        workers = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator_unordered")
+        made: Iterator[tuple[int, Cell]] = workers(delayed(train)(*one) for one in todo)
+        return made
 
     def selected(
         self,
@@ -267,10 +269,10 @@ class Comparison:
         return grid[int(np.argmax(means[way]))], way
 
 
-def _named(train: Callable[[Settings], Cell], one: Settings) -> Cell:
-    """Return a result; an error says whose it is."""
+def _named(train: Callable[[Settings], Cell], place: int, one: Settings) -> tuple[int, Cell]:
+    """Return a place and its result; an error says whose it is."""
     try:
-        return train(one)
+        return place, train(one)
     except InvalidInputError as error:
         if "method" not in one:
             raise
@@ -311,7 +313,8 @@ class _Trial(BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         try:
-            self.fitted_ = self.estimator.fit(X, y)
+            self.estimator.fit(X, y)
+            self.fitted_ = self.estimator
         except DivergedError:
             self.fitted_ = None
         self.tick()

@@ -162,6 +162,8 @@ def bilinear_scores(query_embedding: ArrayLike, document_embedding: ArrayLike) -
         )
     if not (_is_finite(left) and _is_finite(right)):
         raise InvalidInputError("query_embedding and document_embedding must be numbers without NaN or inf.")
+    # Products of narrow integers would overflow.
+    left, right = (one if one.dtype.kind == "f" else one.astype(float) for one in (left, right))
     return lambda rows: left[rows] @ right.T
 
 

@@ -28,10 +28,12 @@ from sklearn.base import clone
 from problems.cells import Settings
 from problems.options import chosen_from
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import shown
+from rmopt.core.arguments import array, shown
 from rmopt.core.identity import is_installed
 
 GROUP = "rmopt.methods"
+# Parameters that experiments set.
+SET = ("rank", "random_state")
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ def chosen_methods(
 
 def _brought(what: str, text: str, label: str, can: Sequence[str]) -> Method:
     """Import a method that somebody else wrote."""
-    place, colon, path = text.partition(":")
+    place, colon, path = text.rpartition(":")
     if not (place and colon and path):
         raise InvalidInputError(f"{what} must be MODULE:ESTIMATOR or FILE.py:ESTIMATOR.")
     try:
@@ -158,7 +160,7 @@ def _brought(what: str, text: str, label: str, can: Sequence[str]) -> Method:
 
 def _check_grid(what: str, method: Method) -> None:
     """Refuse a grid that is no list of parameters that the estimator has, or that no file can hold."""
-    known = method.estimator.get_params()
+    known = {name: value for name, value in method.estimator.get_params().items() if name not in SET}
     try:
         json.dumps(list(method.grid))
         fits = all(isinstance(one, dict) and known.keys() >= one.keys() for one in method.grid)
@@ -167,7 +169,8 @@ def _check_grid(what: str, method: Method) -> None:
     if not fits:
         raise InvalidInputError(
             f"{what}: its grid {shown(method.grid)} must be a list of dicts from parameters of "
-            f"{type(method.estimator).__name__} ({', '.join(known) or 'it has none'}) to numbers or words."
+            f"{type(method.estimator).__name__} ({', '.join(known) or 'it has none'}) to numbers or words, without "
+            f"those that the experiment sets ({', '.join(SET)})."
         )
 
 
@@ -208,7 +211,7 @@ def rows_of(name: str, found: Any, n_rows: int, *, columns: int | None = None) -
     columns : int, optional
         How many there must be; at least one unless given.
     """
-    rows: Any = found if issparse(found) else np.asarray(found)
+    rows: Any = found if issparse(found) else array(name, found)
     values: Any = rows.data if issparse(rows) else rows
     fits = rows.ndim == 2 and rows.shape == (n_rows, columns or max(1, rows.shape[1]))
     if not fits or values.dtype.kind not in "biuf" or not np.isfinite(values).all():
@@ -217,4 +220,5 @@ def rows_of(name: str, found: Any, n_rows: int, *, columns: int | None = None) -
             fits and values.dtype.kind == "f"
         )
         raise InvalidInputError(f"{name} must be a table of finite numbers with {wanted}, got {flaw}.")
-    return rows
+    # Products of narrow integers would overflow.
+    return rows if values.dtype.kind == "f" else rows.astype(float)

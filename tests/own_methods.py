@@ -107,6 +107,10 @@ def one_column(found: Any) -> Any:
     return found[:, :1] if found.ndim == 2 else found[:, None]
 
 
+def uneven(found: Any) -> Any:
+    return [*np.asarray(found).tolist()[:-1], [1.0, 2.0, 3.0]]
+
+
 def not_numbers(found: Any) -> Any:
     return np.full(found.shape, np.nan)
 
@@ -155,6 +159,40 @@ class Similarity(ClassScores):
         return self.transform(queries) @ self.transform(documents).T
 
 
+class InPlace(ClassScores):
+    """Computes in the arrays that it is given."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        super().fit(X, y)
+        X *= 0.0
+        y[:] = 0
+        return self
+
+    def transform(self, X: Any) -> Any:
+        found = super().transform(X)
+        X *= 0.0
+        return found
+
+
+class Narrow(ClassScores):
+    """Quantised to bytes."""
+
+    def transform(self, X: Any) -> Any:
+        return np.clip(100.0 * super().transform(X), -127, 127).astype(np.int8)
+
+
+class NoSelf(ClassScores):
+    """Its `fit` returns nothing."""
+
+    def __init__(self, alpha: float = 0.1) -> None:
+        self.alpha = alpha
+
+    def fit(self, X: Any, y: Any) -> None:  # type: ignore[override]
+        self.model_ = RidgeClassifier(alpha=self.alpha).fit(X, y)
+
+
+no_self = Method("no self", NoSelf(), [{"alpha": 0.1}, {"alpha": 1e6}])
+ranks = Method("ranks", RandomMean(), [{"rank": 2}, {"rank": 3}])
 shares = Method("shrunken mean", ShrunkenMean(), [{"share": share} for share in (0.0, 1.0, 2.0)])
 unknown_share = Method("shrunken mean", ShrunkenMean(), [{"shares": 1.0}])
 sklearns_grid = Method("shrunken mean", ShrunkenMean(), {"share": [0.5, 1.0]})  # type: ignore[arg-type]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any, Self
 
 import numpy as np
@@ -80,6 +82,22 @@ def test_results_are_kept_by_their_settings(tmp_path: Path) -> None:
     Comparison(run, True, data="e").results(models, train, by=("a",))
     Comparison(run, None, data="d").cell(models[0] | {"seed": 5}, train)
     assert len(calls) == 9
+
+
+def test_what_is_done_is_kept_though_an_earlier_one_fails(tmp_path: Path) -> None:
+    run, kept = Run("test", 0, tmp_path, quiet=True), tmp_path / "cells.jsonl"
+
+    def train(one: dict[str, Any]) -> dict[str, Any]:
+        if one["a"]:
+            return {"value": one["a"]}
+        until = monotonic() + 10.0
+        while len(kept.read_text().splitlines()) < 2 and monotonic() < until:
+            sleep(0.01)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        Comparison(run, False, n_jobs=2).results(crossed(a=range(3)), train, by=("a",))
+    assert [json.loads(line)["settings"]["a"] for line in kept.read_text().splitlines()] == [1, 2]
 
 
 @pytest.mark.parametrize(

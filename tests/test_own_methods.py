@@ -18,6 +18,7 @@ import pytest
 from joblib import parallel_config
 from own_methods import HERE, ClassScores, LeastSquares, OwnTasks, PopularTags, ShrunkenMean
 from scipy import stats
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import (
     average_precision_score,
     f1_score,
@@ -245,6 +246,34 @@ def test_all_that_similarity_measures_by(call: Callable[..., Any], data: Path) -
     assert found["Metric"] == pytest.approx(mean_precision(-distances(rows), part.y[part.test]), rel=1e-9)
 
 
+def test_methods_that_compute_in_place_in_bytes_or_return_nothing(
+    call: Callable[..., Any], data: Path
+) -> None:
+    own = [f"{HERE}:{name}" for name in ("InPlace", "ClassScores", "Narrow")]
+    found = {row["method"]: row["map"] for row in call("similarity", seeds=1, method=own).rows}
+    assert found["InPlace"] == found["ClassScores"]
+    part = load(data / "classes.npz", None, ClassBundle).resplit(0)
+    X = unit_rows(part)
+    Z = own_methods.Narrow().fit(X[part.train], part.y[part.train]).transform(X[part.test]).astype(float)
+    assert found["Narrow"] == pytest.approx(mean_precision(Z @ Z.T, part.y[part.test]), rel=1e-9)
+    chosen = call("similarity", f"{HERE}:no_self", methods="cosine", select="first", folds=2)
+    assert chosen.parameters["used"]["no self"] == {"alpha": 0.1}
+
+
+def test_constant_labels_of_forests_are_certain() -> None:
+    X, Y = np.arange(8.0)[:, None], np.column_stack([np.ones(8), np.zeros(8), np.arange(8) > 3])
+    model = RandomForestClassifier(5, random_state=0).fit(X, Y)
+    np.testing.assert_array_equal(ranking_methods.scores_of(model, X)[:, :2], [[1.0, 0.0]] * 8)
+
+
+def test_few_labels_are_ranked(call: Callable[..., Any], tmp_path: Path) -> None:
+    labels = load("digits-labels")
+    np.savez(tmp_path / "few.npz", X=labels.X[:150], Y=labels.Y[:150, :3].toarray())
+    row = call("ranking", data=tmp_path / "few.npz", methods="frequency", rank="2").rows[0]
+    assert row["ndcg_at_5"] is None
+    assert row["precision_at_3"] <= 1.0
+
+
 def test_ranks_and_seeds_are_given_to_those_that_have_them(call: Callable[..., Any], data: Path) -> None:
     outcome = call("completion", f"{HERE}:RandomMean", methods="rtrmc", rank="2,3")
     bundle = load(data / "ratings.csv", None, Ratings)
@@ -291,6 +320,7 @@ WRONG: list[tuple[str, str, str]] = [
     ),
     ("completion", f"{HERE}:sklearns_grid", "its grid {'share': [0.5, 1.0]} must be a list of dicts"),
     ("completion", f"{HERE}:no_words", "to numbers or words"),
+    ("completion", f"{HERE}:ranks", "without those that the experiment sets (rank, random_state)"),
 ]
 
 
@@ -330,7 +360,12 @@ RETURNED = {
     [
         (name, change)
         for name in EXPERIMENTS
-        for change in (own_methods.too_few, own_methods.one_column, own_methods.not_numbers)
+        for change in (
+            own_methods.too_few,
+            own_methods.one_column,
+            own_methods.not_numbers,
+            own_methods.uneven,
+        )
         # One column is a right embedding, and a single tag a right answer.
         if change is not own_methods.one_column or name not in ("similarity", "metric", "tagging")
     ],
@@ -456,6 +491,10 @@ def test_edited_data_are_trained_on_again(call: Callable[..., Any], data: Path, 
     first = times(tmp_path)
     call("completion", data=file, methods="rtrmc", resume=True)
     assert times(tmp_path) == first
+    # Elsewhere they are the same.
+    (tmp_path / "copy.csv").write_text(whole)
+    call("completion", data=tmp_path / "copy.csv", methods="rtrmc", resume=True)
+    assert times(tmp_path) == first
     lines = whole.splitlines()
     file.write_text("\n".join([lines[0], lines[1].rpartition(",")[0] + ",2.5", *lines[2:]]) + "\n")
     call("completion", data=file, methods="rtrmc", resume=True)
@@ -509,7 +548,8 @@ def test_several_at_a_time_are_the_same_to_the_bit(
 ) -> None:
     def cells() -> Any:
         lines = (tmp_path / "cells.jsonl").read_text().splitlines()
-        return [without_times(json.loads(line), name) for line in lines]
+        # They are written in the order in which they are done.
+        return sorted((without_times(json.loads(line), name) for line in lines), key=json.dumps)
 
     # A file, which processes cannot import.
     own = f"{own_methods.__file__}:{EXPERIMENTS[name][2].__name__}"

@@ -14,6 +14,7 @@ from scipy.sparse import issparse
 
 from rmopt.core.arguments import integer, number
 from rmopt.core.errors import InvalidInputError
+from rmopt.core.identity import fingerprint
 
 __all__ = ["Bundle", "ClassBundle", "MultilabelBundle", "Ratings", "TagBundle", "TaskBundle", "stratified"]
 
@@ -49,6 +50,12 @@ class Bundle:
             raise InvalidInputError(
                 f"the {self._what} {self.name!r} (from {self.source}) cannot be used: {flaw}."
             )
+
+    def fingerprint(self) -> str:
+        """Return what the data are, from wherever they were read."""
+        return fingerprint(
+            {name: part for name, part in vars(self).items() if name not in ("name", "source", "notes")}
+        )
 
     @abstractmethod
     def _flaw(self) -> str | None:

@@ -12,7 +12,7 @@ from sklearn.multiclass import OneVsRestClassifier
 
 from problems.comparison import Learner, crossed
 from problems.loreta import loreta_solver
-from problems.methods import Method
+from problems.methods import Method, rows_of
 from problems.ranking.baselines import (
     GroupPerceptron,
     LabelFrequency,
@@ -82,11 +82,15 @@ def scores_of(model: Any, X: Any) -> Array:
     Probabilities may be a list with one array of two columns for each label, as scikit-learn's forests give them.
     """
     if hasattr(model, "decision_function"):
-        return np.asarray(model.decision_function(X), dtype=float)
+        return rows_of("decision_function(X)", model.decision_function(X), X.shape[0])
     found = model.predict_proba(X)
     if isinstance(found, list):
-        found = np.column_stack([one[:, -1] if one.shape[1] > 1 else np.zeros(len(one)) for one in found])
-    return np.asarray(found, dtype=float)
+        # Where a label is the same in all rows there is one column.
+        ends = [np.ravel(known)[-1] for known in getattr(model, "classes_", [(0, 1)] * len(found))]
+        found = np.column_stack(
+            [one[:, -1] if end else 1.0 - one[:, -1] for one, end in zip(found, ends, strict=True)]
+        )
+    return rows_of("predict_proba(X)", found, X.shape[0])
 
 
 def _method(label: str, *parameters: Any, **more: Any) -> Method:

@@ -132,7 +132,9 @@ def similarity(
 
     def train(one: Settings) -> Cell:
         model, bench = model_of(one), bench_of(one["features"], one["seed"])
-        several = (one["rank"] if len(ranks) > 1 else one["features"] if len(widths) > 1 else "",)
+        several = (
+            one["rank"] if len(ranks) > 1 and one["rank"] else one["features"] if len(widths) > 1 else "",
+        )
         stem = "-".join(map(str, filter(None, (_slug(label_of(one)), *several))))
         saved = Path(run.path("checkpoints") / f"{stem}-{one['seed']}.npz")
         found = bench.trained(

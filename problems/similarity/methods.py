@@ -196,7 +196,7 @@ class Bench:
 
         `how` goes to the recorder of a model that a solver trains, but for its `checkpoint`.
         """
-        ours = {}
+        ours, X, X_test = {}, self.X, self.X_test
         if isinstance(model, SimilarityLearner):
 
             def measure(point: Any) -> float:
@@ -205,14 +205,17 @@ class Bench:
 
             ours["checkpoint"] = how.pop("checkpoint", None)
             ours["recorder"] = Recorder({"map": measure}, first=max(1, model.max_iter // 256), **how)
+        else:
+            # Others share them, and a method of one's own may compute in place.
+            X, X_test = X.copy(), X_test.copy()
         try:
-            training = trained(model, self.X, self.y, **ours)
+            training = trained(model, X, self.y.copy(), **ours)
         except DivergedError:
             return {
                 "map": None, "precision_at_1": None, "precision_at_10": None, "seconds": None, "updates": None,
                 "curve": [],
             }  # fmt: skip
-        found = evaluate_retrieval(scores_of(model, self.X_test), self.y_test, ks=(1, 10))
+        found = evaluate_retrieval(scores_of(model, X_test), self.y_test, ks=(1, 10))
         return {
             "map": found.map, "precision_at_1": found.precision_at[1], "precision_at_10": found.precision_at[10],
             "seconds": training.seconds, "updates": training.updates,
