@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 
 from problems.subspace.cost import pieces_of
-from problems.subspace.regression_kernels import regress_columns, regress_piece
+from problems.subspace.regression_kernels import regress_piece
 from rmopt.core import InvalidInputError
 
 Array = np.ndarray
 
-# Products below which threads take longer to start than to work.
-WORTH_THREADS = 1_000_000
+# Products below which one thread is done, in 2 ms, before others that wait for a busy core would have begun.
+WORTH_THREADS = 20_000_000
 
 
 class Regressed(NamedTuple):
@@ -28,7 +31,7 @@ class Regressed(NamedTuple):
 
 
 class Side:
-    """Known entries by columns, as `regress_columns` takes them.
+    """Known entries by columns, as `regress_piece` takes them.
 
     Parameters
     ----------
@@ -59,10 +62,17 @@ class Side:
         n, d = len(self.counts), features.shape[1]
         found = Regressed(np.empty((n, d)), np.empty((n, d)), np.empty(n))
         given = self.known, features, (scales, precision, pull, alpha), noise
-        if self.counts.sum() * d**2 < WORTH_THREADS:
+        threads = numba.get_num_threads() if self.counts.sum() * d**2 >= WORTH_THREADS else 1
+        if threads == 1:
             failed = regress_piece(*given, 0, n, *found)
         else:
-            failed = regress_columns(*given, self.cuts, *found)
+            # Of Python's threads those without work sleep; numba's spin, and take the cores from who needs them.
+            with ThreadPoolExecutor(threads) as pool:
+                ends = [
+                    pool.submit(regress_piece, *given, *piece, *found)
+                    for piece in pairwise(self.cuts.tolist())
+                ]
+            failed = max(end.result() for end in ends)
         if failed >= 0:
             raise InvalidInputError(
                 f"column or row {failed} with {self.counts[failed]} known entries has no unique solution at rank "

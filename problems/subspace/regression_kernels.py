@@ -7,7 +7,7 @@ sampling, and at the mean of alternating least squares. Rows are regressed in th
 """
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from problems.subspace.kernels import VECTOR, _dot, _factorise, _solve
 
@@ -37,7 +37,25 @@ def _add_products(Z, count, weight, A):
 
 @njit(cache=True, nogil=True, fastmath=VECTOR)
 def regress_piece(known, features, prior, noise, first, last, drawn, means, squares):
-    """Regress the columns first … last − 1; see `regress_columns`."""
+    """Regress the columns first … last − 1, which no other column takes part in: pieces may run in parallel.
+
+    Parameters
+    ----------
+    known : (int64 array, int32 array, array)
+        indptr, rows and values of a CSC array.
+    features : array, shape (m, d)
+    prior : (array, array, array, float)
+        s of each column, shape (n,), Λ, h and α.
+    noise : array, shape (n, d)
+    first, last : int
+    drawn, means, squares : array, shape (n, d), (n, d) and (n,)
+        Receive x with the random numbers, its mean, and the sum of squared residuals at x.
+
+    Returns
+    -------
+    int
+        The number of a column whose system is singular to rounding, or −1.
+    """
     indptr, rows, values = known
     scales, precision, pull, alpha = prior
     d = features.shape[1]
@@ -74,34 +92,6 @@ def regress_piece(known, features, prior, noise, first, last, drawn, means, squa
                 gaps[t] -= x[a] * Z[a, t]
         drawn[j], means[j], squares[j] = x, mean, _dot(gaps, gaps, count)
     return -1
-
-
-@njit(cache=True, parallel=True)
-def regress_columns(known, features, prior, noise, cuts, drawn, means, squares):
-    """Regress the columns between consecutive `cuts` in parallel; no sum is over columns, so that bits stay the same.
-
-    Parameters
-    ----------
-    known : (int64 array, int32 array, array)
-        indptr, rows and values of a CSC array.
-    features : array, shape (m, d)
-    prior : (array, array, array, float)
-        s of each column, shape (n,), Λ, h and α.
-    noise : array, shape (n, d)
-    cuts : int64 array
-    drawn, means, squares : array, shape (n, d), (n, d) and (n,)
-        Receive x with the random numbers, its mean, and the sum of squared residuals at x.
-
-    Returns
-    -------
-    int
-        The number of a column whose system is singular to rounding, or −1.
-    """
-    pieces = cuts.shape[0] - 1
-    failed = np.zeros(pieces, dtype=np.int64)
-    for i in prange(pieces):
-        failed[i] = regress_piece(known, features, prior, noise, cuts[i], cuts[i + 1], drawn, means, squares)
-    return failed.max()
 
 
 @njit(cache=True, nogil=True, fastmath=VECTOR)
