@@ -192,11 +192,11 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return len(self.components_)
 
 
-def in_range(X: Any) -> Any:
+def in_range(X: Any, name: str = "X") -> Any:
     """Return rows whose fourth powers are finite, as curvatures need them."""
     if not abs(X).max() < 1e75:
         raise InvalidInputError(
-            f"X holds numbers up to {abs(X).max():.1e}; scale it, for example by StandardScaler()."
+            f"{name} holds numbers up to {abs(X).max():.1e}; scale it, for example by StandardScaler()."
         )
     return X
 

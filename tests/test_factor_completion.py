@@ -49,18 +49,24 @@ def regressed(
         Z = np.column_stack([np.ones(len(rows)), features[rows, 1:]])
         y = table[rows, j] - features[rows, 0]
         A = prior.precision + alpha * Z.T @ Z
-        mean = np.linalg.solve(A, prior.precision @ prior.mean + alpha * Z.T @ y)
+        expected = prior.mean + (prior.shift[j] if np.ndim(prior.shift) else 0.0)
+        mean = np.linalg.solve(A, prior.precision @ expected + alpha * Z.T @ y)
         x = mean + np.linalg.solve(np.linalg.cholesky(A).T, noise[j])
         found.append((x, mean, np.sum((y - Z @ x) ** 2)))
     return [np.array(part) for part in zip(*found, strict=True)]
 
 
-def prior_of(factors: Array, rng: np.random.Generator) -> FactorPrior:
-    """Draw from the normal-Wishart posterior as Salakhutdinov and Mnih print it, with ν₀ = d, β₀ = 2 and W₀ = I."""
+def prior_of(factors: Array, rng: np.random.Generator, others: Array | None = None) -> FactorPrior:
+    """Draw from the normal-Wishart posterior as Salakhutdinov and Mnih print it, with ν₀ = d, β₀ = 2 and W₀ = I.
+
+    `others` are rows of the same precision and of mean 0.
+    """
     n, d = factors.shape
+    others = np.zeros((0, d)) if others is None else others
     mean, S = factors.mean(axis=0), np.cov(factors.T, bias=True)
-    W = np.linalg.inv(np.eye(d) + n * S + 2.0 * n / (2.0 + n) * np.outer(mean, mean))
-    T = np.tril(rng.standard_normal((d, d)), -1) + np.diag(np.sqrt(rng.chisquare(d + n - np.arange(d))))
+    W = np.linalg.inv(np.eye(d) + n * S + others.T @ others + 2.0 * n / (2.0 + n) * np.outer(mean, mean))
+    freedom = d + n + len(others)
+    T = np.tril(rng.standard_normal((d, d)), -1) + np.diag(np.sqrt(rng.chisquare(freedom - np.arange(d))))
     # W⁻¹ = C Cᵀ, so that a root of W is C⁻ᵀ.
     root = np.linalg.inv(np.linalg.cholesky(np.linalg.inv(W))).T @ T
     precision = root @ root.T
@@ -68,32 +74,67 @@ def prior_of(factors: Array, rng: np.random.Generator) -> FactorPrior:
     return FactorPrior(n * mean / (2.0 + n) + away, precision)
 
 
+def linked(
+    features: list[Array], links: list[Any], factors: Array, prior: FactorPrior, rng: np.random.Generator
+) -> FactorPrior:
+    """Draw B and λ of each table of features F, one feature after the other, and then the prior of X − Σ F B."""
+    for t, F in enumerate(features):
+        B, strength = links[t]
+        noise = np.linalg.solve(np.linalg.cholesky(prior.precision).T, rng.standard_normal(B.shape).T).T
+        for f in range(len(B)):
+            rest = factors - prior.mean - sum(G @ links[g][0] for g, G in enumerate(features))
+            rest += np.outer(F[:, f], B[f])
+            weight = F[:, f] @ F[:, f] + strength
+            B[f] = F[:, f] @ rest / weight + noise[f] / np.sqrt(weight)
+        square = np.trace(B @ prior.precision @ B.T)
+        links[t][1] = rng.gamma(1.0 + B.size / 2.0) / (1.0 + square / 2.0)
+    shift = sum((F @ B for F, (B, _) in zip(features, links, strict=True)), np.zeros_like(factors))
+    others = [np.sqrt(strength) * B for B, strength in links] or None
+    return prior_of(factors - shift, rng, others and np.concatenate(others))._replace(
+        shift=np.concatenate([shift, np.zeros_like(shift[:1])])
+    )
+
+
 @pytest.mark.parametrize("rank", [0, 1, 2, 3, 4])
-def test_the_sampler_is_the_plain_one_for_the_same_random_numbers(rank: int) -> None:
+@pytest.mark.parametrize("tables", [(0, 0), (1, 0), (2, 1)])
+def test_the_sampler_is_the_plain_one_for_the_same_random_numbers(rank: int, tables: tuple[int, int]) -> None:
     entries_ = ratings()
     known, table = np.zeros((31, 41), bool), np.zeros((31, 41))
     known[:30, :40] = sp.csc_array((np.ones(entries_.nnz), entries_.indices, entries_.indptr)).toarray() > 0
     table[:30, :40] = entries_.toarray()
-    sampler, rng = GibbsSampler(entries_, rank, np.random.default_rng(1)), np.random.default_rng(1)
+    of_rows, of_columns = (
+        [np.random.default_rng(t).standard_normal((size, 3 + 40 * t)) for t in range(count)]
+        for size, count in zip((30, 40), tables, strict=True)
+    )
+    sampler, rng = (
+        GibbsSampler(entries_, rank, np.random.default_rng(1), of_rows, of_columns),
+        np.random.default_rng(1),
+    )
     d, alpha = rank + 1, 1.0
     columns = 0.1 * rng.standard_normal((41, d))
     columns[:, 0] = 0.0
     row_prior = column_prior = FactorPrior(np.zeros(d), 5.0 * np.eye(d))
+    row_links, column_links = (
+        [[np.zeros((F.shape[1], d)), 1.0] for F in both] for both in (of_rows, of_columns)
+    )
     for _ in range(6):
         found = sampler.sweep()
         rows, *_ = regressed(known.T, table.T, columns, row_prior, alpha, rng.standard_normal((31, d)))
-        row_prior = prior_of(rows[:-1], rng)
+        row_prior = linked(of_rows, row_links, rows[:-1], row_prior, rng)
+        before = [B.copy() for B, _ in column_links]
         columns, means, squares = regressed(
             known, table, rows, column_prior, alpha, rng.standard_normal((41, d))
         )
-        expected = Sample(rows, columns, means, column_prior, alpha)
-        column_prior = prior_of(columns[:-1], rng)
+        expected = Sample(rows, columns, means, column_prior, before, alpha)
+        column_prior = linked(of_columns, column_links, columns[:-1], column_prior, rng)
         alpha = rng.gamma(1.0 + known.sum() / 2.0) / (1.0 + squares.sum() / 2.0)
         for name in ("rows", "columns", "column_means", "alpha"):
             np.testing.assert_allclose(
                 getattr(found, name), getattr(expected, name), rtol=1e-8, atol=1e-9, err_msg=name
             )
         np.testing.assert_allclose(found.column_prior.precision, expected.column_prior.precision, rtol=1e-8)
+        for one, other in zip(found.column_links, before, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-9)
     assert sampler.alpha == pytest.approx(alpha, rel=1e-8)
 
 
@@ -140,12 +181,14 @@ def test_moments_are_those_of_the_exact_posterior() -> None:
     assert smoothed.var() < 0.7 * found[:, 0].var()
 
 
-def test_a_chain_that_draws_its_data_too_keeps_the_prior() -> None:
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_chain_that_draws_its_data_too_keeps_the_prior(linked: bool) -> None:
     """Geweke 2004: the precisions then have the prior's moments, whatever the order and the scales of the steps."""
     rng, m, n, d = np.random.default_rng(0), 2, 2, 2
     known = known_entries(sp.csc_array(np.ones((m, n))))
-    sampler = GibbsSampler(known, d - 1, rng)
-    noise, precisions = [], []
+    features = [[np.array([[1.0], [-0.5]])]] * 2 if linked else []
+    sampler = GibbsSampler(known, d - 1, rng, *features)
+    noise, precisions, strengths, squares = [], [], [], []
     for _ in range(12_000):
         sample = sampler.sweep()
         U, W = sampler.rows[:-1], sampler.columns[:-1]
@@ -153,11 +196,21 @@ def test_a_chain_that_draws_its_data_too_keeps_the_prior() -> None:
         sampler.by_rows.known[2][:], sampler.by_columns.known[2][:] = y.ravel(), y.T.ravel()
         noise.append(sampler.alpha)
         precisions.append(sample.column_prior.precision)
+        if linked:
+            link = sampler.column_links[0]
+            strengths.append(link.strength)
+            squares.append(
+                link.strength * np.trace(link.weights @ sampler.column_prior.precision @ link.weights.T)
+            )
     noise_precision, precision = np.array(noise), np.array(precisions)
     # Gamma(1, 1), and Wishart(I, 2): mean 2 I, and variances 4 on the diagonal, 2 beside it.
     assert [noise_precision.mean(), noise_precision.var()] == pytest.approx([1.0, 1.0], abs=0.15)
     np.testing.assert_allclose(precision.mean(axis=0), 2.0 * np.eye(2), atol=0.2)
     np.testing.assert_allclose(precision.var(axis=0), [[4.0, 2.0], [2.0, 4.0]], rtol=0.2)
+    if linked:
+        # Gamma(1, 1), and given λ and Λ the weights of a feature have a χ² distribution with 2 degrees of freedom.
+        assert [np.mean(strengths), np.var(strengths)] == pytest.approx([1.0, 1.0], abs=0.15)
+        assert [np.mean(squares), np.var(squares)] == pytest.approx([2.0, 4.0], rel=0.1)
 
 
 @each_row("model", [BiasedALS(3, random_state=0), BayesianCompletion(3, random_state=0, n_samples=5)])
@@ -377,3 +430,92 @@ def test_als_parameters_are_checked() -> None:
             BiasedALS().set_params(**options).fit(ratings())
     with pytest.raises(InvalidInputError, match="no unique solution at rank 9"):
         BiasedALS(9, lam=1e-300, random_state=0).fit(ratings(share=0.1))
+
+
+def with_features(m: int = 60, n: int = 50, share: float = 0.15) -> tuple[Array, Array, Array, Array, Array]:
+    """Return truth, which entries are known, noisy values, and features that determine rows and columns."""
+    rng = np.random.default_rng(3)
+    F, G = rng.standard_normal((m, 3)), rng.standard_normal((n, 2))
+    U, W = F @ rng.standard_normal((3, 2)), G @ rng.standard_normal((2, 2))
+    truth = 2.0 + F @ rng.standard_normal((3, 1)) + (G @ rng.standard_normal((2, 1))).T + U @ W.T
+    known = rng.random((m, n)) < share
+    # Of ten rows and of ten columns nothing is known but features.
+    known[:10], known[:, :10] = False, False
+    return truth, known, truth + 0.1 * rng.standard_normal((m, n)), F, G
+
+
+def test_features_tell_of_rows_and_columns_without_an_entry() -> None:
+    truth, known, noisy, F, G = with_features()
+    table = sp.csc_array((noisy[known], np.nonzero(known)), shape=truth.shape)
+    options: dict[str, Any] = {"n_samples": 60, "random_state": 0}
+    without = BayesianCompletion(2, **options).fit(table)
+    model = BayesianCompletion(2, **options).fit(table, row_features=F, column_features=sp.csr_array(G))
+    pairs = np.argwhere(np.ones(truth.shape))
+    error = np.abs(model.predict(pairs).reshape(truth.shape) - truth)
+    apart = np.abs(without.predict(pairs).reshape(truth.shape) - truth)
+    for part, most in ((np.s_[:10], 0.15), (np.s_[:, :10], 0.15), (np.s_[10:, 10:], 0.7)):
+        assert error[part].mean() < most * apart[part].mean()
+    # Columns that come later have features too, and may have no entry, as the first of these two.
+    rest = BayesianCompletion(2, **options).fit(table[:, 10:], row_features=F, column_features=G[10:])
+    new: tuple[Any, Any] = ([[20, 41]], [noisy[20, 1]])
+    later = rest.fold_in(*new, features=G[:2])
+    assert np.abs(later.predict(range(60), 40) - truth[:, 0]).mean() < 0.15 * apart[:, 0].mean()
+    for given in (None, G[:2, :1], G[:1], np.full((2, 2), np.nan)):
+        with pytest.raises(InvalidInputError, match="features"):
+            rest.fold_in(*new, features=given)
+    with pytest.raises(InvalidInputError, match="features must be given where fit got column_features"):
+        without.fold_in([[3, 50]], [1.0], features=G[:1])
+
+
+@each_row(
+    ("name", "flawed"),
+    [
+        ("a missing row", lambda F: F[:-1]),
+        ("NaN", lambda F: np.where(F.max() == F, np.nan, F)),
+        ("one feature for each row", lambda F: F[:, 0]),
+        ("text", lambda F: [*F.astype(str).tolist(), ["a"]]),
+        ("no feature", lambda F: F[:, :0]),
+        ("far too large", lambda F: 1e80 * F),
+    ],
+)
+@each_row("side", ["row_features", "column_features"])
+def test_features_that_cannot_be_used_are_refused_with_their_name(name: str, flawed: Any, side: str) -> None:
+    _, known, noisy, F, G = with_features()
+    table = sp.csc_array((noisy[known], np.nonzero(known)), shape=known.shape)
+    with pytest.raises(InvalidInputError, match=side):
+        BayesianCompletion(2).fit(table, **{side: flawed(F if side == "row_features" else G)})
+
+
+def test_features_that_say_nothing_change_little_and_scaled_ones_nothing_that_matters() -> None:
+    table = ratings()
+    noise = np.random.default_rng(5).standard_normal((30, 2))
+    model = BayesianCompletion(2, n_samples=300, burn_in=50, random_state=0)
+    pairs = np.argwhere(np.ones((30, 40)))
+    plain = model.fit(table).predict(pairs)
+    told = model.fit(table, row_features=noise).predict(pairs)
+    scaled = model.fit(table, row_features=1e3 * noise).predict(pairs)
+    assert np.std(told - plain) < 0.1 * np.std(plain)
+    assert np.std(scaled - told) < 0.1 * np.std(plain)
+
+
+def test_which_entries_are_known_informs_where_it_does() -> None:
+    """Everybody rates what he likes: then what he rated tells what he likes."""
+    rng = np.random.default_rng(0)
+    taste, film = rng.standard_normal((150, 2)), rng.standard_normal((200, 2))
+    liking = taste @ film.T
+    known = rng.random(liking.shape) < 1.0 / (1.0 + np.exp(4.0 - 3.0 * liking))
+    noisy = 3.0 + liking + 1.5 * rng.standard_normal(liking.shape)
+    shown = known & (rng.random(known.shape) < 0.8)
+    table = sp.csc_array((noisy[shown], np.nonzero(shown)), shape=known.shape)
+    pairs = np.argwhere(known & ~shown)
+    truth = 3.0 + liking[tuple(pairs.T)]
+    plain, informed = (
+        BayesianCompletion(2, n_samples=60, implicit=implicit, random_state=0).fit(table)
+        for implicit in (False, True)
+    )
+    errors = [np.sqrt(np.mean((model.predict(pairs) - truth) ** 2)) for model in (plain, informed)]
+    assert errors[1] < 0.95 * errors[0]
+    # The entries of a column that fit saw, as those of one that came later.
+    column = np.flatnonzero(shown[:, 3])
+    later = informed.fold_in(np.column_stack([column, np.full(len(column), 200)]), noisy[column, 3])
+    assert np.corrcoef(later.predict(range(150), 200), informed.predict(range(150), 3))[0, 1] > 0.97

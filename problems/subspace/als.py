@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -86,7 +86,7 @@ class BiasedALS(PointCompletion):
     max_iter: Annotated[int, bounded(integer, 1)] = 15
     tol: Annotated[float, bounded(number, least=0)] = 1e-4
 
-    def _learn(self, table: KnownEntries, seed: int) -> None:
+    def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
         values, self.mean_, self._unit = standardised(table.data)
         by_rows = sp.csr_array(KnownEntries((values, table.indices, table.indptr), shape=table.shape))
         rows, columns = Side(by_rows, by_rows.data), Side(table, values)
@@ -114,8 +114,8 @@ class BiasedALS(PointCompletion):
 
     def _regressed(self, side: Side, features: Array) -> Regressed:
         d = features.shape[1]
-        noise = np.zeros((len(side.counts), d))
-        return side.regress(features, np.eye(d), np.zeros(d), 1.0, noise, self._scales(side))
+        zeros = np.zeros((len(side.counts), d))
+        return side.regress(features, np.eye(d), zeros, 1.0, zeros, self._scales(side))
 
     def _solved(self, table: KnownEntries) -> tuple[Array, Array]:
         values = (table.data - self.mean_) / (self._unit or 1.0)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 
+from problems.door import in_range, table_of_numbers
 from problems.subspace.als import standardised
 from problems.subspace.completer import CompletionModel
 from problems.subspace.cost import KnownEntries
 from problems.subspace.gibbs import FactorPrior, GibbsSampler, drawn
 from problems.subspace.half_sweeps import Side
 from problems.subspace.regression_kernels import add_sampled
-from rmopt.core.arguments import bounded, integer
+from rmopt.core import InvalidInputError
+from rmopt.core.arguments import bounded, flag, integer
 from rmopt.core.streams import Stream, generator
 
 Array = np.ndarray
@@ -28,6 +31,10 @@ class BayesianCompletion(CompletionModel):
     b_i + E c_j + u_i · E w_j, where the effect and the factors of the column are replaced by their mean given all
     else in the sample. This has the same mean as the samples themselves and a smaller variance (Rao and Blackwell):
     few samples will do. They are kept in single precision, 4 · n_samples · (rank + 1) · (m + 2 n) bytes.
+
+    Features of rows and of columns, given to `fit`, move the means of their factors and effects by a linear map that
+    is sampled too (Macau; Simm et al. 2017). With ``implicit=True`` which columns a row knows are features of it, as
+    in SVD++ (Koren 2008), and which rows a column knows: who rates a film says something of it, whatever the rating.
 
     Parameters
     ----------
@@ -44,6 +51,8 @@ class BayesianCompletion(CompletionModel):
         Sweeps before the first one that is kept.
     thinning : int
         Of so many sweeps one is kept.
+    implicit : bool
+        Which entries are known says something of rows and columns. A sweep takes twice the time then.
 
     Attributes
     ----------
@@ -54,6 +63,8 @@ class BayesianCompletion(CompletionModel):
         α, for entries of standard deviation 1.
     column_priors_ : list of (array, array)
         Mean and precision of the columns in each sample.
+    column_links_ : list of array, shape (n_samples, q, rank + 1)
+        For each table of features of columns what they add to effects and factors.
     mean_, scale_ : float
         Of the known entries, whose standard deviation is `scale_`.
     known_, row_names_, column_names_
@@ -71,30 +82,104 @@ class BayesianCompletion(CompletionModel):
     (True, True)
     """
 
+    # What scikit-learn's metadata routing hands on, unless asked otherwise.
+    __metadata_request__fit: ClassVar = {"shape": True, "row_features": True, "column_features": True}
+
     _: KW_ONLY
     n_samples: Annotated[int, bounded(integer, 1)] = 100
     burn_in: Annotated[int, bounded(integer, 0)] = 10
     thinning: Annotated[int, bounded(integer, 1)] = 1
+    implicit: Annotated[bool, flag] = False
 
-    def _learn(self, table: KnownEntries, seed: int) -> None:
+    def fit(
+        self,
+        ratings: Any,
+        y: Any = None,
+        *,
+        shape: tuple[int, int] | None = None,
+        row_features: Any = None,
+        column_features: Any = None,
+    ) -> Self:
+        """Complete a matrix.
+
+        Parameters
+        ----------
+        ratings : sparse array, shape (m, n), or int array, shape (N, 2), or Ratings
+            The known entries; stored zeros are known. Or pairs of a row and a column. Or a bundle of `problems.data`,
+            whose names `recommend` knows.
+        y : array, shape (N,), optional
+            The values at the pairs.
+        shape : (int, int), optional
+            The shape of the matrix that pairs belong to; just large enough for them unless given.
+        row_features : array or sparse array, shape (m, p), optional
+            Numbers of about the same size; zeros where nothing is known of a row. A row may have features and no
+            entry.
+        column_features : array or sparse array, shape (n, q), optional
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInputError
+            For parameters, ratings or features that cannot be used; see `RTRMC.fit`.
+        """
+        return self._fitted(ratings, y, shape, row_features, column_features)
+
+    def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
+        m, n = table.shape
+        of_rows, of_columns = (
+            [] if found is None else [_checked_features(name, found, size)]
+            for name, found, size in zip(("row_features", "column_features"), features, (m, n), strict=True)
+        )
+        self.n_column_features_ = of_columns[0].shape[1] if of_columns else None
+        if self.implicit:
+            known = sp.csr_array(table)
+            of_rows.append(_flags(known.indptr, known.indices, n))
+            of_columns.append(_flags(table.indptr, table.indices, m))
         self._seed = seed
         values, self.mean_, self.scale_ = standardised(table.data)
         entries = KnownEntries((values, table.indices, table.indptr), shape=table.shape)
-        sampler = GibbsSampler(entries, self.rank, generator(seed, Stream.INNER))
+        sampler = GibbsSampler(entries, self.rank, generator(seed, Stream.INNER), of_rows, of_columns)
         kept = [
-            np.empty((self.n_samples, size + 1, self.rank + 1), dtype=np.float32)
-            for size in (table.shape[0], table.shape[1], table.shape[1])
+            np.empty((self.n_samples, size, self.rank + 1), dtype=np.float32)
+            for size in (m + 1, n + 1, n + 1, *(found.shape[1] for found in of_columns))
         ]
-        self.row_samples_, self.column_samples_, self.column_means_ = kept
+        self.row_samples_, self.column_samples_, self.column_means_, *self.column_links_ = kept
         self.noise_precisions_, self.column_priors_ = np.empty(self.n_samples), []
         for _ in range(self.burn_in):
             sampler.sweep()
         for s in range(self.n_samples):
             for _ in range(self.thinning):
                 sample = sampler.sweep()
-            self.row_samples_[s], self.column_samples_[s] = sample.rows, sample.columns
-            self.column_means_[s], self.noise_precisions_[s] = sample.column_means, sample.alpha
-            self.column_priors_.append(sample.column_prior)
+            found = sample.rows, sample.columns, sample.column_means, *sample.column_links
+            for samples, one in zip(kept, found, strict=True):
+                samples[s] = one
+            self.noise_precisions_[s] = sample.alpha
+            self.column_priors_.append((sample.column_prior.mean, sample.column_prior.precision))
+
+    def fold_in(self, pairs: Any, values: Any, names: Any = None, *, features: Any = None) -> Self:
+        """Return the model with new columns, which are drawn given the rows; nothing else changes.
+
+        Where columns are users, these are users who came later.
+
+        Parameters
+        ----------
+        pairs : int array, shape (N, 2)
+            Rows that `fit` saw, and new columns, numbered from n on.
+        values : array, shape (N,)
+        names : array, optional
+            Of the new columns, as many as there are numbers from n to the last new one; needed where `fit` got names.
+        features : array or sparse array, shape (new columns, q), optional
+            Needed where `fit` got `column_features`.
+
+        Raises
+        ------
+        InvalidInputError
+            When a row is new, a column is not, or there are not names and features for each column as in `fit`.
+        """
+        return self._folded(pairs, values, names, features)
 
     def predict(self, rows: Any, columns: Any = None, *, return_std: bool = False) -> Any:
         """Return the entries at pairs of a row and a column, within `limits` where they are given.
@@ -135,19 +220,52 @@ class BayesianCompletion(CompletionModel):
         add_sampled(rows, columns, self.row_samples_, column_samples, sums, squares)
         return sums / self.n_samples, squares / self.n_samples
 
-    def _append(self, table: KnownEntries) -> None:
+    def _append(self, table: KnownEntries, *features: Any) -> None:
+        m, added = table.shape
         side = Side(table, (table.data - self.mean_) / (self.scale_ or 1.0))
+        tables = []
+        if (features[0] is None) != (self.n_column_features_ is None):
+            raise InvalidInputError(
+                f"features must be given where fit got column_features, and only there; fit got "
+                f"{'none' if self.n_column_features_ is None else f'{self.n_column_features_} for each column'}."
+            )
+        if features[0] is not None:
+            tables.append(_checked_features("features", features[0], added, self.n_column_features_))
+        if self.implicit:
+            tables.append(_flags(table.indptr, table.indices, m))
         before = self.column_samples_.shape[1] - 1
-        shape = self.n_samples, table.shape[1], self.rank + 1
+        shape = self.n_samples, added, self.rank + 1
         samples, means = np.empty(shape, dtype=np.float32), np.empty(shape, dtype=np.float32)
-        for s, prior in enumerate(self.column_priors_):
+        for s, (mean, precision) in enumerate(self.column_priors_):
             # Columns that come later have other numbers.
             rng = generator(self._seed, Stream.INNER, s, before)
-            given = self.row_samples_[s].astype(float), FactorPrior(*prior), self.noise_precisions_[s]
-            found = drawn(side, *given, rng)
+            shift = sum(
+                F @ links[s].astype(float) for F, links in zip(tables, self.column_links_, strict=True)
+            )
+            prior = FactorPrior(mean, precision, shift)
+            found = drawn(side, self.row_samples_[s].astype(float), prior, self.noise_precisions_[s], rng)
             samples[s], means[s] = found.drawn, found.means
         # The last column stays the one of which nothing is known.
         self.column_samples_, self.column_means_ = (
             np.concatenate([old[:, :-1], new, old[:, -1:]], axis=1)
             for old, new in ((self.column_samples_, samples), (self.column_means_, means))
         )
+
+
+def _flags(indptr: Array, indices: Array, size: int) -> sp.csr_array:
+    """Return what each row knows as features, which are scaled so that their squares add up to 1."""
+    counts = np.diff(indptr)
+    values = np.repeat(1.0 / np.sqrt(np.maximum(counts, 1)), counts)
+    return sp.csr_array((values, indices, indptr), shape=(len(counts), size))
+
+
+def _checked_features(name: str, features: Any, rows: int, columns: int | None = None) -> sp.csr_array:
+    """Return a table of features with as many rows as there are to have them."""
+    found = sp.csr_array(in_range(table_of_numbers(name, features), name))
+    wanted = rows, found.shape[1] if columns is None else columns
+    if found.shape != wanted:
+        raise InvalidInputError(
+            f"{name} have shape {found.shape}, and must have {wanted}: a row for each row or column of the matrix, "
+            "with zeros where nothing is known of it."
+        )
+    return found

@@ -52,15 +52,15 @@ class CompletionModel(Checked, BaseEstimator):
     random_state: Annotated[Any, seedable] = None
 
     @abstractmethod
-    def _learn(self, table: KnownEntries, seed: int) -> None:
-        """Learn from known entries, and set the fitted attributes."""
+    def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
+        """Learn from known entries, and set the fitted attributes; features are what a subclass's `fit` takes."""
 
     @abstractmethod
     def _values(self, rows: Array, columns: Array) -> Array:
         """Return predictions for pairs; m and n stand for a row and a column of which nothing is known."""
 
     @abstractmethod
-    def _append(self, table: KnownEntries) -> None:
+    def _append(self, table: KnownEntries, *features: Any) -> None:
         """Add columns with known entries to the fitted attributes, without a change of others."""
 
     def fit(self, ratings: Any, y: Any = None, *, shape: tuple[int, int] | None = None) -> Self:
@@ -87,8 +87,12 @@ class CompletionModel(Checked, BaseEstimator):
             For parameters or ratings that cannot be used; when scikit-learn's cross-validation splits the rows of a
             sparse matrix, since a row that `fit` did not see has no prediction.
         """
+        return self._fitted(ratings, y, shape)
+
+    def _fitted(self, ratings: Any, y: Any, shape: Any, *features: Any) -> Self:
+        """Do what a public `fit` that calls this is asked to."""
         seed = begin(self)
-        if y is None and sys._getframe(1).f_globals.get("__name__") == "sklearn.model_selection._validation":
+        if y is None and sys._getframe(2).f_globals.get("__name__") == "sklearn.model_selection._validation":
             # Nothing else tells a part of the rows from a matrix, and scores of other rows mean nothing.
             raise InvalidInputError(
                 "rows of a matrix cannot be held out; split its known entries instead: pairs, values = "
@@ -101,7 +105,7 @@ class CompletionModel(Checked, BaseEstimator):
                 f"rank = {self.rank} must be an integer from 1 to below the sides of the matrix, {table.shape}."
             )
         with one_blas_thread():
-            self._learn(table, seed)
+            self._learn(table, seed, *features)
         self.n_features_in_ = table.shape[1] if y is None else 2
         self.known_ = sp.csc_array(
             (np.ones(table.nnz, bool), table.indices, table.indptr), table.shape, copy=True
@@ -166,6 +170,9 @@ class CompletionModel(Checked, BaseEstimator):
         InvalidInputError
             When a row is new, a column is not, or there is not one name for each column.
         """
+        return self._folded(pairs, values, names)
+
+    def _folded(self, pairs: Any, values: Any, names: Any, *features: Any) -> Self:
         check_is_fitted(self, "known_")
         m, n = self.known_.shape
         rows, columns = checked_pairs(pairs, None, (m, 2**31))
@@ -191,7 +198,7 @@ class CompletionModel(Checked, BaseEstimator):
         known = sp.csc_array((np.ones(table.nnz, bool), table.indices, table.indptr), table.shape)
         model.known_ = sp.csc_array(sp.hstack([self.known_, known]))
         with one_blas_thread():
-            model._append(table)
+            model._append(table, *features)
         return model
 
     def recommend(self, column: Any, n: int = 10) -> list[tuple[Any, float]]:
@@ -272,7 +279,7 @@ class PointCompletion(CompletionModel):
             U, W, b, c = (np.concatenate([part, np.zeros_like(part[:1])]) for part in (U, W, b, c))
         return predictions(U, W, rows, columns) + (self.mean_ + b[rows] + c[columns])
 
-    def _append(self, table: KnownEntries) -> None:
+    def _append(self, table: KnownEntries, *features: Any) -> None:
         weights, effects = self._solved(table)
         self.weights_ = np.concatenate([self.weights_, weights])
         self.column_effects_ = np.concatenate([self.column_effects_, effects])

@@ -51,7 +51,7 @@ class CompletionEstimator(PointCompletion):
         seed : int
         """
 
-    def _learn(self, table: KnownEntries, seed: int) -> None:
+    def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
         self._unit = unit = unit_of(table.data)
         values = table.data / unit
         self.mean_ = float(values.mean())

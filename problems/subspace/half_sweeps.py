@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numba
@@ -62,17 +61,17 @@ class Side:
         n, d = len(self.counts), features.shape[1]
         found = Regressed(np.empty((n, d)), np.empty((n, d)), np.empty(n))
         given = self.known, features, (scales, precision, pull, alpha), noise
+
+        def regressed(first: int, last: int) -> int:
+            return int(regress_piece(*given, first, last, *found))
+
         threads = numba.get_num_threads() if self.counts.sum() * d**2 >= WORTH_THREADS else 1
         if threads == 1:
-            failed = regress_piece(*given, 0, n, *found)
+            failed = regressed(0, n)
         else:
             # Of Python's threads those without work sleep; numba's spin, and take the cores from who needs them.
             with ThreadPoolExecutor(threads) as pool:
-                ends = [
-                    pool.submit(regress_piece, *given, *piece, *found)
-                    for piece in pairwise(self.cuts.tolist())
-                ]
-            failed = max(end.result() for end in ends)
+                failed = max(pool.map(regressed, self.cuts[:-1].tolist(), self.cuts[1:].tolist()))
         if failed >= 0:
             raise InvalidInputError(
                 f"column or row {failed} with {self.counts[failed]} known entries has no unique solution at rank "

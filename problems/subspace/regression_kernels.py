@@ -45,7 +45,7 @@ def regress_piece(known, features, prior, noise, first, last, drawn, means, squa
         indptr, rows and values of a CSC array.
     features : array, shape (m, d)
     prior : (array, array, array, float)
-        s of each column, shape (n,), Λ, h and α.
+        s of each column, shape (n,), Λ, h of each column, shape (n, d), and α.
     noise : array, shape (n, d)
     first, last : int
     drawn, means, squares : array, shape (n, d), (n, d) and (n,)
@@ -73,7 +73,7 @@ def regress_piece(known, features, prior, noise, first, last, drawn, means, squa
             for a in range(1, d):
                 Z[a, t] = features[i, a]
         for a in range(d):
-            mean[a] = alpha * _dot(Z[a], gaps, count) + pull[a]
+            mean[a] = alpha * _dot(Z[a], gaps, count) + pull[j, a]
             for b in range(a + 1):
                 A[a, b] = scales[j] * precision[a, b]
         _add_products(Z, count, alpha, A)
@@ -92,6 +92,46 @@ def regress_piece(known, features, prior, noise, first, last, drawn, means, squa
                 gaps[t] -= x[a] * Z[a, t]
         drawn[j], means[j], squares[j] = x, mean, _dot(gaps, gaps, count)
     return -1
+
+
+@njit(cache=True, nogil=True, fastmath=VECTOR)
+def draw_links(by_features, apart, links, strength, noise):
+    """Draw what each feature adds to the factors of the rows that have it, given what all others add.
+
+    With X = F B and noise, of covariance Λ⁻¹ in each row, the row b of B that belongs to a feature with values f is
+    normal with mean fᵀ(X − the others' part) / (fᵀf + λ) and covariance Λ⁻¹ / (fᵀf + λ).
+
+    Parameters
+    ----------
+    by_features : (int array, int array, array)
+        indptr, rows and values of F as a CSC array.
+    apart : array, shape (n, d)
+        X − F B, which is kept up to date.
+    links : array, shape (p, d)
+        B, which is overwritten.
+    strength : float
+        λ: a priori b has covariance Λ⁻¹ / λ.
+    noise : array, shape (p, d)
+        Random numbers of covariance Λ⁻¹.
+    """
+    indptr, rows, values = by_features
+    p, d = links.shape
+    change = np.empty(d)
+    for f in range(p):
+        change[:] = 0.0
+        square = 0.0
+        for t in range(indptr[f], indptr[f + 1]):
+            square += values[t] * values[t]
+            for a in range(d):
+                change[a] += values[t] * apart[rows[t], a]
+        for a in range(d):
+            link = (change[a] + square * links[f, a]) / (square + strength)
+            link += noise[f, a] / np.sqrt(square + strength)
+            change[a] = link - links[f, a]
+            links[f, a] = link
+        for t in range(indptr[f], indptr[f + 1]):
+            for a in range(d):
+                apart[rows[t], a] -= values[t] * change[a]
 
 
 @njit(cache=True, nogil=True, fastmath=VECTOR)
