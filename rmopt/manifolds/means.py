@@ -23,7 +23,7 @@ from rmopt.manifolds.positive_definite import PositiveDefinite
 from rmopt.manifolds.product import Power, Product
 from rmopt.manifolds.psd_fixed_rank import PSDFixedRank
 from rmopt.manifolds.sphere import Oblique, Sphere
-from rmopt.manifolds.stiefel import SpecialOrthogonal, Stiefel
+from rmopt.manifolds.stiefel import CanonicalStiefel, SpecialOrthogonal, Stiefel
 
 Points = Sequence[Any]
 
@@ -151,6 +151,7 @@ MEANS: dict[type, Callable[[Any, Points, Array], Any]] = {
     Stiefel: _polar,
     SpecialOrthogonal: _rotation,
     Sphere: _normalised,
+    CanonicalStiefel: _polar,
     Oblique: _normalised,
     PositiveDefinite: _sum,
     Euclidean: _sum,
