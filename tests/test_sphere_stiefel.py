@@ -8,6 +8,7 @@ import numpy as np
 import pymanopt.manifolds as foreign
 import pytest
 import scipy.linalg
+import scipy.spatial
 from tabled import each_row
 
 from rmopt import InvalidInputError, Problem
@@ -236,6 +237,25 @@ def test_the_nearest_point_is_found(ours: Any) -> None:
             U[..., -1] *= np.sign(np.linalg.det(U @ Vt))[..., None]
         wanted = U @ Vt
     np.testing.assert_allclose(result.point, wanted, atol=1e-8)
+
+
+def test_many_rotations_of_space_are_projected_and_have_the_logarithms_of_scipy() -> None:
+    rng = np.random.default_rng(0)
+    manifold = SpecialOrthogonal(3, 2500)
+    X, Z = manifold.random_point(rng), rng.standard_normal(manifold.shape)
+    Omega = 0.5 * (X.mT @ Z - Z.mT @ X)
+    np.testing.assert_allclose(manifold.projection(X, Z), X @ Omega, atol=1e-14)
+    for angle in (0.0, 1e-200, 1e-9, 1.0, 1.6, 3.0, np.pi - 1e-9):
+        axes = rng.standard_normal((2500, 3))
+        turns = axes * (angle / np.linalg.norm(axes, axis=1))[:, None]
+        Q = scipy.spatial.transform.Rotation.from_rotvec(turns).as_matrix()
+        found = X.mT @ manifold.log(X, X @ Q)
+        # The product X Q rounds.
+        np.testing.assert_allclose(
+            found[:, [2, 0, 1], [1, 2, 0]], turns, atol=1e-13 / max(np.pi - angle, 1e-6)
+        )
+        one = SpecialOrthogonal(3).log(np.eye(3), Q[0])
+        np.testing.assert_allclose(one[[2, 0, 1], [1, 2, 0]], turns[0], rtol=1e-13, atol=1e-14)
 
 
 def test_means_of_rotations_and_directions() -> None:

@@ -170,6 +170,10 @@ class BuresWasserstein(Metric):
         values, basis = _spectrum(W)
         return _entrywise(basis, coordinates, (2.0 * _sums(values)) ** 0.5)
 
+    def gradient(self, W: Array, G: Array) -> Array:
+        """Return 2 (G W + W G)."""
+        return 4.0 * symmetric(G @ W)
+
     def hessian(self, W: Array, G: Array, H: Array, xi: Array) -> Array:
         """Return the Hessian of Han, Mishra, Jawanpuria and Gao (2021, section 3)."""
         L = lyapunov(W, xi)

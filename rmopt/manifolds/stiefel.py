@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from rmopt.manifolds import canonical
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.retractions.arrays import CANONICAL_RETRACTIONS, FRAME_RETRACTIONS, CanonicalCayley
 from rmopt.retractions.grassmann import Exponential, Polar
+
+# Rotations of ℝ³ from where on all entries at once take less time than products of matrices one by one.
+MANY = 200
 
 
 class Stiefel(ArrayManifold):
@@ -238,6 +241,11 @@ class SpecialOrthogonal(Stiefel):
     def __repr__(self) -> str:
         return f"SpecialOrthogonal({self.n}{f', k={self.k}' if self.k > 1 else ''})"
 
+    def projection(self, point: Array, ambient: Ambient) -> Array:
+        if self.n == 3 and self.k >= MANY:
+            return _tangent_in_space(point, dense(ambient))
+        return super().projection(point, ambient)
+
     # Geodesics
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
@@ -286,22 +294,36 @@ class SpecialOrthogonal(Stiefel):
 
 def _log_in_space(Q: Array) -> Array:
     """Return the skew-symmetric logarithms of rotations of ℝ³ by axes and angles, exact at all angles."""
-    skew, cosine = 0.5 * (Q - Q.mT), 0.5 * (np.trace(Q, axis1=-2, axis2=-1) - 1.0)
-    sines = np.stack([skew[..., 2, 1], skew[..., 0, 2], skew[..., 1, 0]], axis=-1)
-    length = np.linalg.norm(sines, axis=-1)
-    angle = np.arctan2(length, cosine)
-    # Towards half turns sines vanish: there the axis is the longest column of (1 − cos) n nᵀ.
-    square = symmetric(Q) - cosine[..., None, None] * np.eye(3)
-    longest = np.argmax(np.diagonal(square, axis1=-2, axis2=-1), axis=-1)
-    column = np.take_along_axis(square, longest[..., None, None], axis=-1)[..., 0]
-    column *= np.where((column * sines).sum(axis=-1) < 0.0, -1.0, 1.0)[..., None]
-    wide = (cosine < 0.0)[..., None]
-    axis, size = (
-        np.where(wide, column, sines),
-        np.where(wide[..., 0], np.linalg.norm(column, axis=-1), length),
-    )
-    x, y, z = np.moveaxis(
-        axis * np.divide(angle, size, out=np.ones_like(size), where=size > 0.0)[..., None], -1, 0
-    )
+    # Entries [j, i] of all matrices at once: numbers of a single one.
+    entries = Q.T
+    x, y, z = (0.5 * (entries[i, j] - entries[j, i]) for i, j in ((1, 2), (2, 0), (0, 1)))
+    cosines = 0.5 * (entries[0, 0] + entries[1, 1] + entries[2, 2] - 1.0)
+    sines = np.sqrt(np.maximum(x * x + y * y + z * z, np.finfo(Q.dtype).tiny))
+    angle = np.arctan2(sines, cosines)
+    turn = np.array([x, y, z]) * (angle / sines)
+    if np.any(cosines < 0.0):
+        turn = np.where(cosines < 0.0, angle * _wide_axes(Q, turn, cosines), turn)
+    x, y, z = turn
     zero = np.zeros_like(x)
-    return np.stack([zero, -z, y, z, zero, -x, -y, x, zero], axis=-1).reshape(Q.shape)
+    return np.ascontiguousarray(np.array([[zero, z, -y], [-z, zero, x], [y, -x, zero]]).T)
+
+
+def _wide_axes(Q: Array, turn: Array, cosines: Any) -> Array:
+    """Return the axes n of turns towards half turns, where sines vanish: the longest column of (1 − cos) n nᵀ."""
+    square = symmetric(Q) - cosines[..., None, None] * np.eye(3)
+    longest = np.argmax(np.diagonal(square, axis1=-2, axis2=-1), axis=-1)
+    column = np.take_along_axis(square, longest[..., None, None], axis=-1)[..., 0].T
+    forward = np.where((column * turn).sum(0) < 0.0, -1.0, 1.0)
+    return column * (forward / np.linalg.norm(column, axis=0))
+
+
+def _tangent_in_space(point: Array, vector: Array) -> Array:
+    """Return the parts X Ω of arrays that are tangent at many rotations of ℝ³, by cross products of their rows."""
+    tangent = np.empty_like(vector)
+    # One layer for each entry, in blocks that stay in caches: products of matrices one by one take twice as long.
+    for start in range(0, len(point), 1000):
+        here = slice(start, start + 1000)
+        (a, b, c), (d, e, f) = (np.ascontiguousarray(each[here].T) for each in (point, vector))
+        x, y, z = (0.5 * one.sum(0) for one in (b * f - c * e, c * d - a * f, a * e - b * d))
+        tangent[here] = np.array([y * c - z * b, z * a - x * c, x * b - y * a]).T
+    return tangent
