@@ -208,6 +208,12 @@ class BuresWasserstein(Metric):
         moved = np.linalg.solve(factor.mT, root - factor.mT @ factor) @ factor.mT
         return moved + moved.mT
 
+    def dist(self, A: Array, B: Array) -> float:
+        """Return the distance of Cholesky factors, turned to each other: exact also between close points."""
+        factor, other = cholesky(A), cholesky(B)
+        left, _, right = np.linalg.svd(factor.mT @ other)
+        return float(np.linalg.norm(factor @ left - other @ right.mT))
+
 
 METRICS: dict[str, Metric] = {
     "affine-invariant": AffineInvariant(), "log-euclidean": LogEuclidean(), "bures-wasserstein": BuresWasserstein(),
