@@ -33,6 +33,9 @@ class ArrayManifold(Manifold):
         return type(self).inner_product is ArrayManifold.inner_product
 
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
+        if tangent_vector_a.ndim == 1:
+            # The same sum as that of `vdot`, which takes twice as long to begin.
+            return float(tangent_vector_a.dot(tangent_vector_b))
         if tangent_vector_a.flags.fnc:
             # `vdot` copies arrays that are stored by columns.
             tangent_vector_a, tangent_vector_b = tangent_vector_a.T, tangent_vector_b.T

@@ -106,7 +106,7 @@ class Sphere(UnitLength):
         return float(np.pi)
 
     def products(self, a: Array, b: Array) -> Any:
-        return np.vdot(a, b)
+        return a.dot(b) if a.ndim == 1 else np.vdot(a, b)
 
     # Geodesics
 

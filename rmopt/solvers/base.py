@@ -425,9 +425,8 @@ class _Run:
             steps = 1
         else:
             ends = [self.last, planned, step + self.piece]
-            if isinstance(self.stop, Stop):
-                due = self.stop.due(self._first_row())
-                ends += [due] if due > step else []
+            if (asked_at := self._asked_at()) > step:
+                ends.append(asked_at)
             if check is not None:
                 ends.append((step // check + 1) * check)
             if self.checkpoint is not None:
@@ -468,19 +467,21 @@ class _Run:
         return self.solver.finished(self.work, self.moment.state)
 
     def _is_planned(self, step: int) -> bool:
-        due = isinstance(self.stop, Stop) and self.stop.due(self._first_row()) == step
-        return self.observes or due or self.recorder.next_after(step - 1) == step
+        return self.observes or step in (self._asked_at(), self.recorder.next_after(step - 1))
 
-    def _first_row(self) -> int:
-        """Return the step of the first row that criteria see."""
-        return int(
-            (self.recorder.rows if self.measures and self.recorder.rows else [self.seen_first])[0]["step"]
-        )
+    def _asked_at(self) -> float:
+        """Return the step at which the criterion must be asked (infinity: none)."""
+        if not isinstance(self.stop, Stop):
+            return np.inf
+        seen = self.recorder.rows if self.measures and self.recorder.rows else [self.seen_first]
+        return self.stop.due(seen[0]["step"])
 
     def _place(self) -> dict[str, Any]:
+        """Return a new row: where the run is, and what the solver observes there."""
         moment = self.moment
         place = {"step": moment.step, "updates": int(moment.state.updates), "seconds": moment.seconds}
-        return place | self.solver.observe(self.work, moment.state)
+        place.update(self.solver.observe(self.work, moment.state))
+        return place
 
     def measured(self) -> bool:
         """Add a row where there is something to see, and return whether there is."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 from rmopt.core.arguments import integer, one_of
@@ -57,14 +59,12 @@ class Move:
         self.work, self.start, self.direction, self.slope, self.t = work, start, direction, slope, t
         self.point, self.cost, self.gradient = end.point, end.cost, end.gradient
         self._steepest = steepest
+        # The inner product of two tangent vectors at the end.
+        self.inner: Callable[[Any, Any], float] = partial(work.inner, end.point)
 
     def carried(self, vector: Any) -> Any:
         """Return a tangent vector at the start for use at the end; the direction made of it is projected at last."""
         return self.work.carry(self.start.point, self.point, vector)
-
-    def inner(self, a: Any, b: Any) -> float:
-        """Return the inner product of two tangent vectors at the end."""
-        return self.work.inner(self.point, a, b)
 
     @lazy
     def old_gradient(self) -> Any:

@@ -104,14 +104,13 @@ class Recorder:
         if self._bar is not None:
             self._bar.begin(step, n_steps)
 
-    def measure(self, point: Any, seen: Mapping[str, Any]) -> dict[str, Any]:
-        """Measure the metrics at a point and return the new row, behind what the run has seen itself."""
-        row = dict(seen)
-        if self._bar is not None and len(seen) > len(OWN):
-            observed = {name: value for name, value in seen.items() if name not in OWN}
-            self._bar.note(
-                ", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in observed.items())
+    def measure(self, point: Any, row: dict[str, Any]) -> None:
+        """Add a row: what the run has seen itself, and the metrics at a point."""
+        if self._bar is not None:
+            observed = (
+                f"{name.replace('_', ' ')} {value:.6g}" for name, value in row.items() if name not in OWN
             )
+            self._bar.note(", ".join(observed))
         for name, metric in self.metrics.items():
             value = metric(point)
             if isinstance(value, Mapping):
@@ -121,7 +120,6 @@ class Recorder:
         self.rows.append(row)
         if self.log is not None:
             self._append([json.dumps(row)], "a")
-        return row
 
     def advance(self, step: int) -> None:
         """Move the progress bar."""
@@ -173,8 +171,9 @@ class ProgressBar:
         self._progress.start()
 
     def note(self, text: str) -> None:
-        """Show some text beside the label."""
-        self._progress.update(self._task, description=f"{self.description}: {text}")
+        """Show some text beside the label, where there is any."""
+        if text:
+            self._progress.update(self._task, description=f"{self.description}: {text}")
 
     def advance(self, step: int) -> None:
         """Move the bar."""
