@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
 from typing import Any, Self
 
 import numpy as np
@@ -73,8 +75,9 @@ class BlockDiagonal(Operator):
     def shape(self) -> tuple[int, int]:
         return sum(n for n, _ in self.shapes), sum(m for _, m in self.shapes)
 
-    @property
+    @cached_property
     def T(self) -> BlockDiagonal:
+        # Kept, for the transpose of a sparse block takes scipy as long as a product with few columns.
         return BlockDiagonal(
             [(m, n) for n, m in self.shapes], {i: block.T for i, block in self.blocks.items()}
         )
@@ -98,11 +101,10 @@ class BlockDiagonal(Operator):
         return whole
 
 
-def offsets(shapes: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
+def offsets(shapes: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
     """Return where the rows and the columns of each block begin, and where the last ones end."""
-    sizes = np.array(shapes)
-    rows, columns = (np.concatenate([[0], np.cumsum(sizes[:, axis])]) for axis in (0, 1))
-    return rows, columns
+    rows, columns = zip(*shapes, strict=True)
+    return [0, *accumulate(rows)], [0, *accumulate(columns)]
 
 
 def diagonal_blocks(ambient: Any, shapes: Sequence[tuple[int, int]]) -> dict[int, Any]:
