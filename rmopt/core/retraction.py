@@ -42,9 +42,6 @@ class Retraction(Value, ABC):
         """Return how far a solver may follow the curve and stay clear of the boundary; infinity unless known."""
         return float("inf")
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
-
 
 @runtime_checkable
 class HasVelocity(Protocol):

@@ -25,9 +25,6 @@ class Transport(Value, ABC):
         """Return the map of start, end and vector on a manifold."""
         return partial(self, manifold)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
-
 
 class ByManifold(Transport):
     """What the manifold's own `transport` does: parallel where that is known in closed form."""

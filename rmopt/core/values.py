@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Value:
-    """Compares its class and its attributes."""
+    """Compares its class and its attributes, and shows them."""
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
@@ -19,6 +19,10 @@ class Value:
     def __hash__(self) -> int:
         # What attributes hold may have no hash, as an array.
         return hash((type(self), *sorted(vars(self))))
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({inside})"
 
 
 def _same(a: Any, b: Any) -> bool:

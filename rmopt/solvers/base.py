@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import callable_of, instance, integer, shown
+from rmopt.core.arguments import callable_of, instance, integer, optional, shown
 from rmopt.core.errors import (
     DivergedError,
     InvalidInputError,
@@ -71,15 +71,6 @@ class Result:
     history: list[dict[str, Any]] = field(repr=False)
     converged: bool = False
     counts: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass
-class Moment:
-    """A run in progress: the solver's state and the time it took so far."""
-
-    state: Any
-    step: int = 0
-    seconds: float = 0.0
 
 
 @contextmanager
@@ -254,9 +245,9 @@ class Solver(Value, ABC):
         2 0.0
         """
         run = _Run(self, problem, initial_point, random_state, 0, stop)
-        yield run.moment.state
+        yield run.state
         while run.reason(run.measured()) is None and run.next_piece(np.inf):
-            yield run.moment.state
+            yield run.state
 
     @one_blas_thread()
     def run(
@@ -304,19 +295,15 @@ class Solver(Value, ABC):
         StorageError
             When the checkpoint is damaged.
         """
-        for name, given, wanted, example in (
-            ("recorder", recorder, Recorder, "a Recorder, or None"),
-            ("checkpoint", checkpoint, Saving, "a Checkpoint, or None"),
-        ):
-            if given is not None:
-                instance(name, given, wanted, example)
+        optional(instance, Recorder, "a Recorder, or None")("recorder", recorder)
+        optional(instance, Saving, "a Checkpoint, or None")("checkpoint", checkpoint)
         run = _Run(self, problem, initial_point, random_state, first_step, stop, recorder, checkpoint)
         del initial_point
         return run.whole()
 
 
 class _Run:
-    """One run of a solver."""
+    """One run of a solver: its state, the step where it is, and the time that it took so far."""
 
     def __init__(
         self,
@@ -330,7 +317,7 @@ class _Run:
         checkpoint: Saving | None = None,
     ) -> None:
         solver.check_problem(problem)
-        self.stop = None if stop is None else callable_of("stop", stop)
+        self.stop = optional(callable_of)("stop", stop)
         self.first = first_step = integer("first_step", first_step)
         self.solver, self.problem, self.checkpoint = solver, problem, checkpoint
         self.recorder = Recorder() if recorder is None else recorder
@@ -352,29 +339,30 @@ class _Run:
         self.last = first_step + solver.budget(problem)
         self.check_every = solver.check_every(problem)
         self.identity = {} if checkpoint is None else self._identity(initial_point)
+        self.step, self.seconds = first_step, 0.0
         with finite_numbers(first_step):
-            self.moment = Moment(solver.begin(self.work, start), step=first_step)
+            self.state = solver.begin(self.work, start)
         del initial_point, start
         self.rows: list[dict[str, Any]] = []
         if checkpoint is not None:
             self._resume()
         # No steps: compiled loops are loaded or compiled before the clock starts.
-        self.moment.state = solver.advance(self.work, self.moment.state, 0)
-        self.observes = bool(solver.observe(self.work, self.moment.state))
+        self.state = solver.advance(self.work, self.state, 0)
+        self.observes = bool(solver.observe(self.work, self.state))
         self.measures = self.observes or bool(self.recorder.metrics)
         self.piece, self.seen_first = 64, self._place()
 
     def whole(self) -> Result:
         """Run to the end."""
-        solver, moment, recorder, checkpoint = self.solver, self.moment, self.recorder, self.checkpoint
-        rows, step, plain = self.rows, moment.step, checkpoint is None
+        solver, recorder, checkpoint = self.solver, self.recorder, self.checkpoint
+        rows, step = self.rows, self.step
         if rows and self.first < step < self.last and not self._is_planned(step):
             # The end of a smaller budget was measured too.
             rows = [row for row in rows if row["step"] < step]
         recorder.begin(step, self.last, rows)
         if checkpoint is not None:
             # What cannot be saved is told before work starts.
-            solver.pack(self.work, moment.state)
+            solver.pack(self.work, self.state)
         savable = checkpoint is not None and checkpoint.pause_after(step) == np.inf
         last_save = time.monotonic()
         try:
@@ -382,43 +370,41 @@ class _Run:
                 if self.measures and not recorder.rows:
                     self.measured()
                 early = self.reason(bool(recorder.rows)) if step < self.last else None
-                while early is None and self.next_piece(recorder.next_after(moment.step)):
-                    recorder.advance(moment.step)
-                    due = self.measures and (moment.step == self.last or self._is_planned(moment.step))
+                while early is None and self.next_piece(recorder.next_after(self.step)):
+                    recorder.advance(self.step)
+                    due = self.measures and (self.step == self.last or self._is_planned(self.step))
                     if due:
                         self.measured()
-                    early = self.reason(due) if moment.step < self.last else self._natural_end()
-                    if checkpoint is not None and early is None and moment.step < self.last:
+                    early = self.reason(due) if self.step < self.last else self._natural_end()
+                    if checkpoint is not None and early is None and self.step < self.last:
                         if interrupts.pending is not None:
                             self._save()
                             interrupts.deliver()
-                        elif checkpoint.due(moment.step, time.monotonic() - last_save):
+                        elif checkpoint.due(self.step, time.monotonic() - last_save):
                             self._save()
                             last_save = time.monotonic()
-                if early is not None and self.measures and recorder.rows[-1]["step"] < moment.step:
+                if early is not None and self.measures and recorder.rows[-1]["step"] < self.step:
                     self.measured()
                 point = self._point()
                 self._check_end(point)
-                if not plain:
-                    self._save()
+                self._save()
         finally:
             recorder.end()
         result = Result(
             point=point,
-            steps=moment.step - self.first,
-            updates=int(moment.state.updates),
-            seconds=moment.seconds,
+            steps=self.step - self.first,
+            updates=int(self.state.updates),
+            seconds=self.seconds,
             stopped_by=f"the budget of {self.last - self.first} steps" if early is None else str(early),
             seed=self.seed,
             history=recorder.rows,
             converged=isinstance(early, Converged),
         )
-        return solver.conclude(result, self.work, moment.state)
+        return solver.conclude(result, self.work, self.state)
 
     def next_piece(self, planned: float) -> bool:
         """Do one piece of work, or return False: the budget is used up. Where pieces end does not change the bits."""
-        moment = self.moment
-        step, check = moment.step, self.check_every
+        step, check = self.step, self.check_every
         if step >= self.last:
             return False
         if check == 1 or self.observes:
@@ -434,15 +420,15 @@ class _Run:
             steps = int(min(ends)) - step
         begun = time.perf_counter()
         try:
-            moment.state = state = self.solver.advance(self.work, moment.state, steps)
+            self.state = self.solver.advance(self.work, self.state, steps)
         except ValueError as error:
             raise _as_divergence(error, step) from error
         elapsed = time.perf_counter() - begun
-        moment.seconds += elapsed
-        moment.step = self.first + int(state.steps)
-        if not step < moment.step <= step + steps:
+        self.seconds += elapsed
+        self.step = self.first + int(self.state.steps)
+        if not step < self.step <= step + steps:
             raise InvalidInputError(
-                f"{type(self.solver).__name__}.advance went from step {step} to {moment.step}, where it may do 1 to "
+                f"{type(self.solver).__name__}.advance went from step {step} to {self.step}, where it may do 1 to "
                 f"{steps} steps; its state counts them in `steps`."
             )
         if elapsed < PIECE_SECONDS:
@@ -461,10 +447,10 @@ class _Run:
         return self._natural_end()
 
     def _natural_end(self) -> str | None:
-        check, step = self.check_every, self.moment.step
+        check, step = self.check_every, self.step
         if check is None or step % check or (check > 1 and step == self.first):
             return None
-        return self.solver.finished(self.work, self.moment.state)
+        return self.solver.finished(self.work, self.state)
 
     def _is_planned(self, step: int) -> bool:
         return self.observes or step in (self._asked_at(), self.recorder.next_after(step - 1))
@@ -478,9 +464,8 @@ class _Run:
 
     def _place(self) -> dict[str, Any]:
         """Return a new row: where the run is, and what the solver observes there."""
-        moment = self.moment
-        place = {"step": moment.step, "updates": int(moment.state.updates), "seconds": moment.seconds}
-        place.update(self.solver.observe(self.work, moment.state))
+        place = {"step": self.step, "updates": int(self.state.updates), "seconds": self.seconds}
+        place.update(self.solver.observe(self.work, self.state))
         return place
 
     def measured(self) -> bool:
@@ -491,11 +476,10 @@ class _Run:
 
     def _point(self) -> Any:
         """Return the point where the run stands, or say that it left the finite numbers."""
-        moment = self.moment
-        with np.errstate(all="ignore"), finite_numbers(moment.step):
-            point = self.solver.point(self.work, moment.state)
+        with np.errstate(all="ignore"), finite_numbers(self.step):
+            point = self.solver.point(self.work, self.state)
         if not all(np.isfinite(part).all() for part in arrays_of(point) if part.dtype.kind in "fc"):
-            raise self.solver.diverged(moment.step - 1)
+            raise self.solver.diverged(self.step - 1)
         return point
 
     def _check_end(self, point: Any) -> None:
@@ -506,16 +490,14 @@ class _Run:
             raise DivergedError(
                 f"the run ended off {manifold}: {off}. Likely causes: the retraction {retraction} "
                 "(hold it against rmopt.checks.check_retraction), or a step size that is too large.",
-                self.moment.step,
+                self.step,
             )
 
     def _save(self) -> None:
         if self.checkpoint is not None:
-            moment = self.moment
-            about = {"identity": self.identity, "step": moment.step, "seconds": moment.seconds}
-            self.checkpoint.save(
-                self.solver.pack(self.work, moment.state), about | {"rows": self.recorder.rows}
-            )
+            about = {"identity": self.identity, "step": self.step, "seconds": self.seconds}
+            about["rows"] = self.recorder.rows
+            self.checkpoint.save(self.solver.pack(self.work, self.state), about)
 
     def _identity(self, initial_point: Any) -> dict[str, Any]:
         """Return what a checkpoint belongs to: names and values or fingerprints."""
@@ -539,7 +521,7 @@ class _Run:
         where = f"the checkpoint {getattr(self.checkpoint, 'path', self.checkpoint)}"
         done, budget = about["step"] - self.first, self.last - self.first
         try:
-            state = self.solver.unpack(self.work, arrays, self.moment.state)
+            state = self.solver.unpack(self.work, arrays, self.state)
             if state.steps != done:
                 raise InvalidInputError(f"its state has done {state.steps} steps, not {done}")
         except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -551,4 +533,5 @@ class _Run:
                 f"{where} has done {done} steps, more than the budget of {budget}; choose a "
                 "larger budget or another path."
             )
-        self.moment, self.rows = Moment(state, about["step"], about["seconds"]), about["rows"]
+        self.state, self.step = state, about["step"]
+        self.seconds, self.rows = about["seconds"], about["rows"]

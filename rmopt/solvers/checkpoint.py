@@ -66,14 +66,11 @@ class Checkpoint(Saving):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import tempfile, rmopt
+    >>> import tempfile
+    >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
     >>> from rmopt.solvers import LBFGS
-    >>> @rmopt.autograd_cost
-    ... def energy(x):
-    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
-    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> saving = Checkpoint(Path(tempfile.mkdtemp()) / "run.npz")
     >>> one = LBFGS().run(problem, random_state=0, checkpoint=saving)
     >>> other = LBFGS().run(problem, random_state=0, checkpoint=saving)

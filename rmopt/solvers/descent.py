@@ -119,9 +119,8 @@ class Oracle:
         manifold, cost = problem.manifold, problem.cost
         self.problem, self.manifold, self.cost = problem, manifold, cost
         self._retraction = manifold.fitting(retraction)
-        self._preconditions = type(cost).preconditioner_at is not Cost.preconditioner_at or hasattr(
-            cost, "precondition"
-        )
+        overrides = type(cost).preconditioner_at is not Cost.preconditioner_at
+        self._preconditions = overrides or hasattr(cost, "precondition")
         chosen = manifold.default_transport if transport is None else transport
         # Preconditioners want vectors of the tangent space.
         self.is_extrinsic = not self._preconditions and is_extrinsic(manifold, chosen)
@@ -162,10 +161,16 @@ class Oracle:
 
     def recall(self, point: Any) -> None:
         """Ask for the ambient gradient at a point where the run was before; it counted then."""
-        if self.bends and self._ambient[0] is not point:
+        if self.bends:
             counts = self.counts[:]
-            self.gradient(point, self.look(point)[1] if self.fused else None)
+            self._ambient_at(point)
             self.counts[:] = counts
+
+    def _ambient_at(self, point: Any) -> Any:
+        """Return the ambient gradient, which is asked for where it is not that of the last point."""
+        if self._ambient[0] is not point:
+            self.gradient(point, self.look(point)[1] if self.fused else None)
+        return self._ambient[1]
 
     def _refuse(self, ambient: Any, what: str, point: Any) -> None:
         """Say that a cost gave an array of another shape than before."""
@@ -186,20 +191,16 @@ class Oracle:
 
         A step that is so long that the retraction or the cost fails ends at a cost of infinity.
         """
+        there = None
         try:
             there = self.retract(point, tangent, t)
-        except ValueError as error:
-            if not (isinstance(error, RmoptError) or broke_down(error)):
-                raise
-            self.last_cost = inf
-            return point, inf, None
-        try:
             return there, *self.look(there)
         except ValueError as error:
-            if isinstance(error, RmoptError) or not broke_down(error):
+            # A retraction may refuse a step; what a cost says in our own words is for the user.
+            if not (there is None if isinstance(error, RmoptError) else broke_down(error)):
                 raise
             self.last_cost = inf
-            return there, inf, None
+            return point if there is None else there, inf, None
 
     def preconditioner(self, point: Any) -> Callable[[Any], Any] | None:
         """Return the cost's preconditioner at a point as a function of tangent vectors, or None."""
@@ -220,9 +221,7 @@ class Oracle:
         """
         manifold, counts = self.manifold, self.counts
         if self.bends:
-            if self._ambient[0] is not point:
-                self.gradient(point, self.look(point)[1] if self.fused else None)
-            ambient, along, shape = self._ambient[1], self.cost.hessian_along(point), self._shape
+            ambient, along, shape = self._ambient_at(point), self.cost.hessian_along(point), self._shape
             convert = manifold.euclidean_to_riemannian_hessian  # type: ignore[attr-defined]
 
             def product(tangent: Any) -> Any:

@@ -151,24 +151,16 @@ class Direction(Value, ABC):
         """Return whether nothing is remembered yet."""
         return True
 
-    def __repr__(self) -> str:
-        inside = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
-        return f"{type(self).__name__}({inside})"
-
 
 class SteepestDescent(Direction):
     """The negative gradient.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import rmopt
+    >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
     >>> from rmopt.solvers import Backtracking, LineSearchSolver
-    >>> @rmopt.autograd_cost
-    ... def energy(x):
-    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
-    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> LineSearchSolver(SteepestDescent(), Backtracking()).run(problem, random_state=0).converged
     True
     """
@@ -224,14 +216,10 @@ class Conjugate(Direction):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import rmopt
+    >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
     >>> from rmopt.solvers import LineSearchSolver, StrongWolfe
-    >>> @rmopt.autograd_cost
-    ... def energy(x):
-    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
-    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> LineSearchSolver(Conjugate("polak-ribiere"), StrongWolfe()).run(problem, random_state=0).converged
     True
     """
@@ -271,14 +259,10 @@ class QuasiNewton(Direction):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import rmopt
+    >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
     >>> from rmopt.solvers import LineSearchSolver, StrongWolfe
-    >>> @rmopt.autograd_cost
-    ... def energy(x):
-    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
-    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> LineSearchSolver(QuasiNewton(5), StrongWolfe()).run(problem, random_state=0).converged
     True
     """

@@ -104,16 +104,12 @@ class GradientDescent(LineSearchSolver):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import rmopt
+    >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
-    >>> @rmopt.autograd_cost
-    ... def energy(x):
-    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
-    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = GradientDescent().run(problem, random_state=0)
-    >>> result.converged, bool(np.isclose(problem.value(result.point), 0.5))
-    (True, True)
+    >>> result.converged, round(result.history[-1]["cost"], 6)
+    (True, 0.2)
     """
 
     def __init__(self, step_length: StepLength | None = None, **options: Any) -> None:
@@ -136,16 +132,12 @@ class ConjugateGradient(LineSearchSolver):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import rmopt
+    >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
-    >>> @rmopt.autograd_cost
-    ... def energy(x):
-    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
-    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = ConjugateGradient().run(problem, random_state=0)
-    >>> result.converged, bool(np.isclose(problem.value(result.point), 0.5))
-    (True, True)
+    >>> result.converged, round(result.history[-1]["cost"], 6)
+    (True, 0.2)
     """
 
     def __init__(
@@ -168,16 +160,12 @@ class LBFGS(LineSearchSolver):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import rmopt
+    >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
-    >>> @rmopt.autograd_cost
-    ... def energy(x):
-    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
-    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = LBFGS().run(problem, random_state=0)
-    >>> result.converged, bool(np.isclose(problem.value(result.point), 0.5))
-    (True, True)
+    >>> result.converged, round(result.history[-1]["cost"], 6)
+    (True, 0.2)
     """
 
     def __init__(self, memory: int = 10, step_length: StepLength | None = None, **options: Any) -> None:

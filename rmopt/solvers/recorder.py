@@ -48,17 +48,14 @@ class Recorder:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import rmopt
+    >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
     >>> from rmopt.solvers import LBFGS, Recorder
-    >>> @rmopt.autograd_cost
-    ... def energy(x):
-    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
-    >>> recorder = Recorder({"first": lambda x: float(x[0] ** 2)}, first=1)
-    >>> _ = LBFGS().run(rmopt.Problem(Sphere(5), energy), random_state=0, recorder=recorder)
-    >>> round(recorder.rows[-1]["first"], 6)
-    1.0
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
+    >>> recorder = Recorder({"largest": lambda x: abs(x).max()}, first=1)
+    >>> _ = LBFGS().run(problem, random_state=0, recorder=recorder)
+    >>> round(recorder.rows[-1]["largest"] ** 2, 6)
+    0.2
     """
 
     def __init__(

@@ -90,14 +90,10 @@ class MaxSteps(CheckedValue, Stop):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import rmopt
+    >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
     >>> from rmopt.solvers import GradientDescent
-    >>> @rmopt.autograd_cost
-    ... def energy(x):
-    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
-    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=MaxSteps(3))
     >>> result.steps
     3
@@ -122,14 +118,10 @@ class MaxSeconds(CheckedValue, Stop):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import rmopt
+    >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
     >>> from rmopt.solvers import GradientDescent, MaxSteps
-    >>> @rmopt.autograd_cost
-    ... def energy(x):
-    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
-    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=MaxSeconds(60) | MaxSteps(3))
     >>> result.steps
     3
@@ -152,14 +144,10 @@ class GradientNorm(CheckedValue, Stop):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import rmopt
+    >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
     >>> from rmopt.solvers import GradientDescent
-    >>> @rmopt.autograd_cost
-    ... def energy(x):
-    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
-    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=GradientNorm(1e-3))
     >>> result.converged
     True
@@ -185,15 +173,11 @@ class Below(CheckedValue, Stop):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import rmopt
+    >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
     >>> from rmopt.solvers import GradientDescent
-    >>> @rmopt.autograd_cost
-    ... def energy(x):
-    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
-    >>> problem = rmopt.Problem(Sphere(5), energy)
-    >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=Below(0.6))
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
+    >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=Below(0.201))
     >>> result.converged
     True
     """
@@ -217,14 +201,10 @@ class SmallChange(CheckedValue, Stop):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import rmopt
+    >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
     >>> from rmopt.solvers import GradientDescent
-    >>> @rmopt.autograd_cost
-    ... def energy(x):
-    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
-    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=SmallChange(1e-3))
     >>> result.converged
     False
@@ -252,14 +232,10 @@ class SmallStep(CheckedValue, Stop):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import rmopt
+    >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
     >>> from rmopt.solvers import GradientDescent
-    >>> @rmopt.autograd_cost
-    ... def energy(x):
-    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
-    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=SmallStep(1e-3))
     >>> result.converged
     False
@@ -285,14 +261,10 @@ class Stagnation(CheckedValue, Stop):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import rmopt
+    >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
     >>> from rmopt.solvers import GradientDescent
-    >>> @rmopt.autograd_cost
-    ... def energy(x):
-    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
-    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=Stagnation(20))
     >>> result.converged
     False
@@ -345,14 +317,10 @@ class MaxEvaluations(CheckedValue, Stop):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import rmopt
+    >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
     >>> from rmopt.solvers import GradientDescent
-    >>> @rmopt.autograd_cost
-    ... def energy(x):
-    ...     return 0.5 * (np.arange(1.0, 6.0) * x**2).sum()
-    >>> problem = rmopt.Problem(Sphere(5), energy)
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=MaxEvaluations(10))
     >>> result.converged
     False
