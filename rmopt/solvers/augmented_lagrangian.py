@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Annotated, Any, NamedTuple
 
@@ -184,9 +184,8 @@ class AugmentedLagrangian(CheckedValue, Solver):
         }
 
     def conclude(self, result: Result, work: ConstrainedProblem, state: Round) -> ConstrainedResult:
-        known = {one.name: getattr(result, one.name) for one in fields(Result)}
         return ConstrainedResult(
-            **known,
+            **vars(result),
             violation=state.violation,
             equality_multipliers=state.equal,
             inequality_multipliers=state.unequal,

@@ -281,7 +281,9 @@ class GradientSolver(CheckedValue, Solver):
     gradient_norm : float, optional
         Stop when it is at most this long; in place of `tol`.
     retraction : Retraction or str, optional
+        The manifold's default retraction unless given.
     transport : Transport or str, optional
+        The manifold's default transport unless given.
     """
 
     not_identity = (*Solver.not_identity, "tol", "gradient_norm")

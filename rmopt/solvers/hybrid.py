@@ -22,15 +22,8 @@ class Hybrid(GradientSolver):
 
     Parameters
     ----------
-    max_iter : int
-    tol : float
-        Stop when the gradient is at most this long, relative to the first one.
-    gradient_norm : float, optional
-        Stop when it is at most this long; in place of `tol`.
-    retraction : Retraction or str, optional
-        The manifold's default retraction unless given.
-    transport : Transport or str, optional
-        The manifold's default transport unless given.
+    max_iter, tol, gradient_norm, retraction, transport : optional
+        As in `GradientSolver`.
     switch : float
         Share of the first gradient's length at which trust regions take over.
     memory : int

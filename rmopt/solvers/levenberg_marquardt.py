@@ -19,9 +19,7 @@ class LevenbergMarquardt(TrustRegions):
 
     Parameters
     ----------
-    max_iter, tol, gradient_norm : optional
-        As in `TrustRegions`.
-    retraction, transport, max_inner, first_radius : optional
+    max_iter, tol, gradient_norm, retraction, transport, max_inner, first_radius : optional
         As in `TrustRegions`.
 
     Examples

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -219,6 +219,4 @@ class RankIncremental(Solver):
         }  # fmt: skip
 
     def conclude(self, result: Result, work: Rounds, state: RankState) -> CertifiedResult:
-        """Return the result with its certificate."""
-        known = {one.name: getattr(result, one.name) for one in fields(Result)}
-        return CertifiedResult(**known, certificate=state.certificate, tol=self.tol)
+        return CertifiedResult(**vars(result), certificate=state.certificate, tol=self.tol)

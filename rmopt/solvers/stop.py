@@ -31,6 +31,17 @@ class Stop(ABC):
     A row holds ``step``, ``updates`` and ``seconds``, what the solver observes (for solvers of whole gradients
     ``cost``, ``gradient_norm``, ``step_size`` and the counts of a `Result`), and the metrics of a recorder. Any
     function of the rows that returns a reason or None may stand in the place of a criterion.
+
+    Examples
+    --------
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import GradientDescent
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
+    >>> stop = GradientNorm(1e-3) | MaxSeconds(60)
+    >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=stop)
+    >>> result.converged, result.stopped_by[:20]
+    (True, 'a gradient of length')
     """
 
     @abstractmethod
@@ -90,13 +101,8 @@ class MaxSteps(CheckedValue, Stop):
 
     Examples
     --------
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import GradientDescent
-    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=MaxSteps(3))
-    >>> result.steps
-    3
+    >>> MaxSteps(3)([{"step": 0}, {"step": 3}])
+    '3 steps'
     """
 
     steps: Annotated[int, integer]
@@ -118,13 +124,8 @@ class MaxSeconds(CheckedValue, Stop):
 
     Examples
     --------
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import GradientDescent, MaxSteps
-    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=MaxSeconds(60) | MaxSteps(3))
-    >>> result.steps
-    3
+    >>> MaxSeconds(60)([{"seconds": 0.0}, {"seconds": 61.0}])
+    '60 seconds'
     """
 
     seconds: Annotated[float, bounded(number, least=0)]
@@ -144,13 +145,8 @@ class GradientNorm(CheckedValue, Stop):
 
     Examples
     --------
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import GradientDescent
-    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=GradientNorm(1e-3))
-    >>> result.converged
-    True
+    >>> GradientNorm(1e-3, relative=True)([{"gradient_norm": 10.0}, {"gradient_norm": 0.01}])
+    'a gradient of length 1.0e-02'
     """
 
     length: Annotated[float, bounded(number, least=0)]
@@ -173,13 +169,8 @@ class Below(CheckedValue, Stop):
 
     Examples
     --------
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import GradientDescent
-    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=Below(0.201))
-    >>> result.converged
-    True
+    >>> Below(0.5)([{"cost": 1.0}, {"cost": 0.4}])
+    'a cost of 0.4'
     """
 
     value: Annotated[float, bounded(number, least=-math.inf)]
@@ -201,13 +192,9 @@ class SmallChange(CheckedValue, Stop):
 
     Examples
     --------
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import GradientDescent
-    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=SmallChange(1e-3))
-    >>> result.converged
-    False
+    >>> rows = [{"step": 0, "updates": 0, "cost": 1.0}, {"step": 1, "updates": 1, "cost": 0.9999}]
+    >>> SmallChange(1e-3)(rows)
+    'a change of the cost by 1.0e-04'
     """
 
     share: Annotated[float, bounded(number, least=0)]
@@ -232,13 +219,9 @@ class SmallStep(CheckedValue, Stop):
 
     Examples
     --------
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import GradientDescent
-    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=SmallStep(1e-3))
-    >>> result.converged
-    False
+    >>> rows = [{"step": 0, "updates": 0}, {"step": 1, "updates": 1, "step_length": 1e-9}]
+    >>> SmallStep(1e-8)(rows)
+    'a step of length 1.0e-09'
     """
 
     length: Annotated[float, bounded(number, least=0)]
@@ -261,13 +244,9 @@ class Stagnation(CheckedValue, Stop):
 
     Examples
     --------
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import GradientDescent
-    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=Stagnation(20))
-    >>> result.converged
-    False
+    >>> rows = [{"step": k, "updates": k, "cost": cost} for k, cost in enumerate([2.0, 1.0, 1.5, 1.0])]
+    >>> Stagnation(2)(rows)
+    'no better cost in 2 rows'
     """
 
     rows: Annotated[int, bounded(integer, 1)]
@@ -317,13 +296,8 @@ class MaxEvaluations(CheckedValue, Stop):
 
     Examples
     --------
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import GradientDescent
-    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=MaxEvaluations(10))
-    >>> result.converged
-    False
+    >>> MaxEvaluations(10)([{"costs": 1}, {"costs": 12}])
+    '10 costs'
     """
 
     evaluations: Annotated[int, integer]

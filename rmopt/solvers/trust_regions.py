@@ -117,15 +117,8 @@ class TrustRegions(ModelSolver):
 
     Parameters
     ----------
-    max_iter : int
-    tol : float
-        Stop when the gradient is at most this long, relative to the first one.
-    gradient_norm : float, optional
-        Stop when it is at most this long; in place of `tol`.
-    retraction : Retraction or str, optional
-        The manifold's default retraction unless given.
-    transport : Transport or str, optional
-        For differences of gradients.
+    max_iter, tol, gradient_norm, retraction, transport : optional
+        As in `GradientSolver`; vectors are carried for differences of gradients alone.
     max_inner : int
         Products with the Hessian in one step.
     first_radius : float, optional
@@ -227,12 +220,7 @@ class AdaptiveCubics(ModelSolver):
 
     Parameters
     ----------
-    max_iter : int
-    tol : float
-        Stop when the gradient is at most this long, relative to the first one.
-    gradient_norm : float, optional
-        Stop when it is at most this long; in place of `tol`.
-    retraction, transport : optional
+    max_iter, tol, gradient_norm, retraction, transport : optional
         As in `TrustRegions`.
     max_inner : int
         Products with the Hessian in one step.
