@@ -63,7 +63,7 @@ def choose_engine(
         When "compiled" is asked for and a part has no compiled twin; the message names the part.
     """
     manifold = problem.manifold
-    retraction = manifold.default_retraction if retraction is None else manifold.fitting(retraction)
+    retraction = manifold.fitting(retraction)
     return _choice(ReferenceEngine, problem, as_sum(problem.cost), retraction, engine, batch_size)
 
 

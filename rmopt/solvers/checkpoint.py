@@ -7,15 +7,16 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import instance, integer, number
+from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number
 from rmopt.core.errors import InvalidInputError, StorageError
 from rmopt.core.files import load_arrays, save_arrays
 from rmopt.core.identity import fingerprint
 from rmopt.solvers.world import ONE_PROCESS, World
 
+_named = bounded(instance, (str, Path), "the name of a file")
 # Of the files; another number for another layout.
 FORMAT = 2
 
@@ -50,7 +51,7 @@ class Saving(ABC):
 
 
 @dataclass(frozen=True)
-class Checkpoint(Saving):
+class Checkpoint(CheckedValue, Saving):
     """A checkpoint of a run in one process, saved by the clock.
 
     A run that finds a checkpoint of itself goes on from there and ends with the same bits as a run
@@ -78,31 +79,24 @@ class Checkpoint(Saving):
     True
     """
 
-    path: Path | str
-    every_seconds: float = 30.0
-
-    def __post_init__(self) -> None:
-        instance("path", self.path, (str, Path), "the name of a file")
-        number("every_seconds", self.every_seconds, least=0)
+    path: Annotated[Path | str, _named]
+    every_seconds: Annotated[float, bounded(number, least=0)] = 30.0
 
     def pause_after(self, step: int) -> float:
-        """Return infinity: saves go by the clock."""
-        return float("inf")
+        return math.inf
 
     def due(self, step: int, seconds: float) -> bool:
-        """Return whether enough time has gone by."""
         return seconds >= self.every_seconds
 
     def save(self, arrays: dict[str, Array], about: dict[str, Any]) -> None:
         _save(Path(self.path), arrays, about)
 
     def load(self, identity: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:
-        """Return the saved state and its description, or None when there is none (see `Saving.load`)."""
         return _loaded(Path(self.path), identity) if Path(self.path).exists() else None
 
 
 @dataclass(frozen=True)
-class SharedCheckpoint(Saving):
+class SharedCheckpoint(CheckedValue, Saving):
     """A checkpoint of a run on several processes: each saves its own part, all at the same steps.
 
     The two latest generations are kept, so that a process that dies while it saves leaves one that is whole
@@ -117,20 +111,14 @@ class SharedCheckpoint(Saving):
         The processes.
     """
 
-    path: Path | str
-    every_steps: int = 1000
+    path: Annotated[Path | str, _named]
+    every_steps: Annotated[int, bounded(integer, 1)] = 1000
     world: World = ONE_PROCESS
 
-    def __post_init__(self) -> None:
-        instance("path", self.path, (str, Path), "the name of a file")
-        integer("every_steps", self.every_steps, 1)
-
     def pause_after(self, step: int) -> float:
-        """Return the next step at which all processes save."""
         return (step // self.every_steps + 1) * self.every_steps
 
     def due(self, step: int, seconds: float) -> bool:
-        """Return whether this is such a step."""
         return step % self.every_steps == 0
 
     def save(self, arrays: dict[str, Array], about: dict[str, Any]) -> None:

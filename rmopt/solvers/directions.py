@@ -169,22 +169,6 @@ class SteepestDescent(Direction):
         return downhill
 
 
-def _hestenes_stiefel(move: Move, z: Any, y: Any, dy: float) -> float:
-    return max(0.0, move.inner(z, y) / dy)
-
-
-def _polak_ribiere(move: Move, z: Any, y: Any, dy: float) -> float:
-    return max(0.0, move.inner(z, y) / -move.slope)
-
-
-def _fletcher_reeves(move: Move, z: Any, y: Any, dy: float) -> float:
-    return move.inner(z, move.gradient) / -move.slope
-
-
-def _dai_yuan(move: Move, z: Any, y: Any, dy: float) -> float:
-    return move.inner(z, move.gradient) / dy
-
-
 def _hager_zhang(move: Move, z: Any, y: Any, dy: float) -> float:
     yy, zd = move.inner(y, y), move.inner(z, move.old_direction)
     length = move.old_squared**0.5
@@ -192,17 +176,14 @@ def _hager_zhang(move: Move, z: Any, y: Any, dy: float) -> float:
     return max((move.inner(z, y) - 2.0 * yy * zd / dy) / dy, floor)
 
 
-def _hestenes_stiefel_dai_yuan(move: Move, z: Any, y: Any, dy: float) -> float:
-    return max(0.0, min(_hestenes_stiefel(move, z, y, dy), _dai_yuan(move, z, y, dy)))
-
-
-RULES = {
-    "hestenes-stiefel": _hestenes_stiefel,
-    "polak-ribiere": _polak_ribiere,
-    "fletcher-reeves": _fletcher_reeves,
-    "dai-yuan": _dai_yuan,
+# β from the move, the preconditioned new gradient, the change of the gradient and that of the slope.
+RULES: dict[str, Callable[[Move, Any, Any, float], float]] = {
+    "hestenes-stiefel": lambda move, z, y, dy: max(0.0, move.inner(z, y) / dy),
+    "polak-ribiere": lambda move, z, y, dy: max(0.0, move.inner(z, y) / -move.slope),
+    "fletcher-reeves": lambda move, z, y, dy: move.inner(z, move.gradient) / -move.slope,
+    "dai-yuan": lambda move, z, y, dy: move.inner(z, move.gradient) / dy,
     "hager-zhang": _hager_zhang,
-    "hybrid": _hestenes_stiefel_dai_yuan,
+    "hybrid": lambda move, z, y, dy: max(0.0, min(move.inner(z, y), move.inner(z, move.gradient)) / dy),
 }
 
 

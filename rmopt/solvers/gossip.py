@@ -105,17 +105,11 @@ class GossipEngine(Engine):
                 # Each agent looks at its own data while the messages travel.
                 own = {agent: self.cost.tasks.agent_gradient(points[agent], agent) for agent in here}
                 others = heard()
-                moved = {
-                    agent: self._moved(
-                        agent,
-                        points[agent],
-                        own[agent],
-                        [others[other] for other in partners[agent]],
-                        self._eta(agent, eta, counts),
-                        steps,
-                    )
-                    for agent in here
-                }
+                moved: dict[int, Array] = {}
+                for agent in here:
+                    met = [others[other] for other in partners[agent]]
+                    wanted = self._eta(agent, eta, counts)
+                    moved[agent] = self._moved(agent, points[agent], own[agent], met, wanted, steps)
                 points.update(moved)
                 counts[list(partners)] += 1
                 steps += 1
@@ -222,17 +216,13 @@ class Gossip(ScheduledSolver):
         max_iter: int | None = None,
         world: World | None = None,
     ) -> None:
-        self.step_size, self.n_epochs = (
-            as_step_size(step_size),
-            number("n_epochs", n_epochs, least=0, most=1e12),
-        )
+        self.step_size = as_step_size(step_size)
+        self.n_epochs = number("n_epochs", n_epochs, least=0, most=1e12)
         self.order, self.clock = as_order(order, ORDERS), one_of("clock", clock, CLOCKS)
         self.preconditioned, self.retraction = flag("preconditioned", preconditioned), retraction
-        self.scales = (
-            None
-            if scales is None
-            else np.array([number("scales", one, above=0) for one in np.atleast_1d(scales)])
-        )
+        self.scales = scales
+        if scales is not None:
+            self.scales = np.array([number("scales", one, above=0) for one in np.atleast_1d(scales)])
         self.world = OneProcess() if world is None else instance("world", world, World, "a World")
         self._max_iter = optional(integer)("max_iter", max_iter)
 
@@ -259,7 +249,7 @@ class Gossip(ScheduledSolver):
         return GossipEngine(
             base,
             cost,
-            base.default_retraction if self.retraction is None else base.fitting(self.retraction),
+            base.fitting(self.retraction),
             self.preconditioned,
             self.scales,
             self.step_size_rule() if self.clock == "own" else None,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, cast
 
 import numpy as np
 
 from rmopt.core.ambient import Array, dense
-from rmopt.core.arguments import integer, number, one_of
+from rmopt.core.arguments import CheckedValue, bounded, integer, number, one_of
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.problem import Problem
@@ -22,9 +22,7 @@ from rmopt.manifolds import FixedRankEmbedded
 from rmopt.renamed import renamed
 from rmopt.solvers.samplers import Sampler, as_sampler
 from rmopt.solvers.scheduled import ScheduledSolver
-from rmopt.solvers.step_sizes import StepSize, as_step_size
-
-INNER_FORMS = ("paper", "gauge")
+from rmopt.solvers.step_sizes import as_step_size
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,8 @@ class IdentificationEngine(Engine):
 
 
 @renamed(n_steps="max_iter")
-class ManifoldIdentification(ScheduledSolver):
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class ManifoldIdentification(CheckedValue, ScheduledSolver):
     """Rounds of one LORETA-1 step and some steps on the k × k matrix between the factors.
 
     Shalit et al. (2012), Algorithm 6, which they found unstable: in its printed form ("paper") the inner step
@@ -149,21 +148,12 @@ class ManifoldIdentification(ScheduledSolver):
         Draws 1 + `inner_steps` terms a round; uniform with replacement unless given.
     """
 
-    def __init__(
-        self,
-        step_size: float | StepSize | Callable[[Array], Array],
-        *,
-        inner_step_size: float,
-        inner_steps: int = 10,
-        inner: str = "gauge",
-        max_iter: int = 1000,
-        sampler: Sampler | Callable[..., Any] | None = None,
-    ) -> None:
-        self.step_size = as_step_size(step_size)
-        self.inner_step_size = number("inner_step_size", inner_step_size, above=0)
-        self.inner_steps = integer("inner_steps", inner_steps, 1)
-        self.inner = one_of("inner", inner, INNER_FORMS)
-        self.max_iter, self.sampler = integer("max_iter", max_iter), sampler
+    step_size: Annotated[Any, lambda name, rule: as_step_size(rule)] = field(kw_only=False)
+    inner_step_size: Annotated[float, bounded(number, above=0)]
+    inner_steps: Annotated[int, bounded(integer, 1)] = 10
+    inner: Annotated[str, bounded(one_of, ("paper", "gauge"))] = "gauge"
+    max_iter: Annotated[int, integer] = 1000
+    sampler: Sampler | Callable[..., Any] | None = None
 
     def engine(self, problem: Problem) -> Engine:
         cost, manifold = problem.cost, problem.manifold
