@@ -235,10 +235,8 @@ class Solver(Value, ABC):
         >>> from rmopt import Problem, autograd_cost
         >>> from rmopt.manifolds import Euclidean
         >>> from rmopt.solvers import GradientDescent
-        >>> @autograd_cost
-        ... def distance(X):
-        ...     return ((X - 1.0) ** 2).sum()
-        >>> for state in GradientDescent().iterate(Problem(Euclidean(3, 2), distance), np.zeros((3, 2))):
+        >>> problem = Problem(Euclidean(3, 2), autograd_cost(lambda X: ((X - 1.0) ** 2).sum()))
+        >>> for state in GradientDescent().iterate(problem, np.zeros((3, 2))):
         ...     print(state.steps, round(state.cost, 3))
         0 6.0
         1 2.101

@@ -87,10 +87,6 @@ def is_extrinsic(manifold: Manifold, transport: Transport) -> bool:
     return way is ByProjection or (way is ByManifold and kind.transport is ArrayManifold.transport)
 
 
-def _stay(start: Any, end: Any, vector: Any) -> Any:
-    return vector
-
-
 class Oracle:
     """A problem as solvers of whole gradients ask it: by point, without checks, and counted.
 
@@ -125,7 +121,7 @@ class Oracle:
         # Preconditioners want vectors of the tangent space.
         self.is_extrinsic = not self._preconditions and is_extrinsic(manifold, chosen)
         self.bends = problem.lacks_hessian() is None
-        self.carry = _stay if self.is_extrinsic else chosen.on(manifold)
+        self.carry = (lambda start, end, vector: vector) if self.is_extrinsic else chosen.on(manifold)
         self.fused = type(cost).value_and_gradient is not Cost.value_and_gradient
         self.inner = manifold.inner_product
         self.counts = [0, 0, 0, 0]

@@ -31,9 +31,7 @@ class LineSearchSolver(GradientSolver):
     >>> from rmopt.manifolds import Grassmann
     >>> from rmopt.solvers import Conjugate, LineSearchSolver, StrongWolfe
     >>> A = np.diag(np.arange(10.0))
-    >>> @autograd_cost
-    ... def minus_captured(U):
-    ...     return -0.5 * ((A @ U) * U).sum()
+    >>> minus_captured = autograd_cost(lambda U: -0.5 * ((A @ U) * U).sum())
     >>> solver = LineSearchSolver(Conjugate("dai-yuan"), StrongWolfe(flatness=0.1))
     >>> result = solver.run(Problem(Grassmann(10, 2), minus_captured), random_state=0)
     >>> result.converged, round(result.history[-1]["cost"], 6)

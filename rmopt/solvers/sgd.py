@@ -196,10 +196,8 @@ class AdaGrad(SGD):
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Euclidean
     >>> target = np.arange(6.0).reshape(3, 2)
-    >>> @autograd_cost
-    ... def distance(A):
-    ...     return ((A - target) ** 2).sum()
-    >>> found = AdaGrad(1.0, max_iter=300).run(Problem(Euclidean(3, 2), distance), np.zeros((3, 2)))
+    >>> problem = Problem(Euclidean(3, 2), autograd_cost(lambda A: ((A - target) ** 2).sum()))
+    >>> found = AdaGrad(1.0, max_iter=300).run(problem, np.zeros((3, 2)))
     >>> bool(np.allclose(found.point, target))
     True
     """
@@ -291,17 +289,8 @@ class SRG(SVRG):
 
     Parameters
     ----------
-    step_size : float, StepSize or callable
-        As in `SGD`, with the same meaning.
-    period : int, optional
-        Steps between whole gradients; unless given, those of one pass over the terms.
-    **options : object
-        ``max_iter``, ``batch_size``, ``sampler``, ``retraction`` and ``average``, as in `SGD`.
-
-    Raises
-    ------
-    MissingCapabilityError
-        When the cost does not say how many terms it has.
+    step_size, period, **options : optional
+        As in `SVRG`.
 
     Examples
     --------

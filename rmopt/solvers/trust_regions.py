@@ -130,9 +130,7 @@ class TrustRegions(ModelSolver):
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Grassmann
     >>> A = np.diag(np.arange(10.0))
-    >>> @autograd_cost
-    ... def minus_captured(U):
-    ...     return -0.5 * ((A @ U) * U).sum()
+    >>> minus_captured = autograd_cost(lambda U: -0.5 * ((A @ U) * U).sum())
     >>> result = TrustRegions(tol=1e-9).run(Problem(Grassmann(10, 2), minus_captured), random_state=0)
     >>> result.converged, result.steps < 20
     (True, True)
