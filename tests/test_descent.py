@@ -468,6 +468,20 @@ def test_vectors_that_stay_lead_as_far(place: str, direction: Any) -> None:
     assert stayed.steps <= 1.3 * moved.steps + 5
 
 
+@each_row(
+    "value",
+    [
+        *(ByManifold(), ByProjection(), OfRetraction(1e-4), Isometric(ByManifold()), SecondOrder()),
+        *(SteepestDescent(), Conjugate("dai-yuan"), QuasiNewton(3)),
+        *(Backtracking(), BarzilaiBorwein(0.5), StrongWolfe(flatness=0.1), Exact()),
+    ],
+)
+def test_values_show_how_they_are_made(value: Any) -> None:
+    again = eval(repr(value), globals())
+    assert again == value
+    assert hash(again) == hash(value)
+
+
 def test_transports_are_values() -> None:
     assert Isometric() == Isometric(ByProjection()) != Isometric(ByManifold())
     assert len({ByManifold(), ByManifold(), OfRetraction(), OfRetraction(1e-4)}) == 3
