@@ -121,7 +121,9 @@ class Oracle:
         # Preconditioners want vectors of the tangent space.
         self.is_extrinsic = not self._preconditions and is_extrinsic(manifold, chosen)
         self.bends = problem.lacks_hessian() is None
-        self.carry = (lambda start, end, vector: vector) if self.is_extrinsic else chosen.on(manifold)
+        self.carry: Callable[[Any, Any, Any], Any] = chosen.on(manifold)
+        if self.is_extrinsic:
+            self.carry = lambda start, end, vector: vector
         self.fused = type(cost).value_and_gradient is not Cost.value_and_gradient
         self.inner = manifold.inner_product
         self.counts = [0, 0, 0, 0]

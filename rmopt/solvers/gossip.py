@@ -245,16 +245,9 @@ class Gossip(ScheduledSolver):
         n = cost.graph.n
         if self.scales is not None and self.scales.shape != (n,):
             raise InvalidInputError(f"scales must be {n} positive numbers, one per agent, got {self.scales}.")
-        base = manifold.base
-        return GossipEngine(
-            base,
-            cost,
-            base.fitting(self.retraction),
-            self.preconditioned,
-            self.scales,
-            self.step_size_rule() if self.clock == "own" else None,
-            self.world,
-        )
+        base, own_clock = manifold.base, self.step_size_rule() if self.clock == "own" else None
+        retraction = base.fitting(self.retraction)
+        return GossipEngine(base, cost, retraction, self.preconditioned, self.scales, own_clock, self.world)
 
     def budget(self, problem: Problem) -> int:
         if self._max_iter is not None:

@@ -104,14 +104,9 @@ class IdentificationEngine(Engine):
                 moves += 1
         if moves == 0:
             return state
-        left_vectors, sigma, right_vectors = np.linalg.svd(M)
+        P, sigma, Qt = np.linalg.svd(M)
         root = np.sqrt(sigma)
-        return replace(
-            state,
-            A=A @ (left_vectors * root),
-            B=B @ (right_vectors.T * root),
-            updates=state.updates + moves,
-        )
+        return replace(state, A=A @ (P * root), B=B @ (Qt.T * root), updates=state.updates + moves)
 
     def _slope(self, score: float, target: float, state: IdentificationState, eta: float) -> float:
         if not np.isfinite(score):

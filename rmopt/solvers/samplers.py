@@ -164,10 +164,8 @@ class FromDraw(Sampler):
     def __init__(
         self, function: Callable[[np.random.Generator, int, int], Array], batch_size: int = 1
     ) -> None:
-        self.function, self.batch_size = (
-            callable_of("function", function),
-            integer("batch_size", batch_size, 1),
-        )
+        self.function = callable_of("function", function)
+        self.batch_size = integer("batch_size", batch_size, 1)
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
         """Return the function's terms; the engine checks them."""
