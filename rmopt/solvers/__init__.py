@@ -12,7 +12,6 @@ from rmopt.solvers.gossip import Gossip, GossipEngine, GossipState, Matchings
 from rmopt.solvers.growth import Doubling, Growth, OneByOne
 from rmopt.solvers.hybrid import Hybrid
 from rmopt.solvers.identification import ManifoldIdentification
-from rmopt.solvers.levenberg_marquardt import LevenbergMarquardt
 from rmopt.solvers.line_search import LBFGS, ConjugateGradient, GradientDescent, LineSearchSolver
 from rmopt.solvers.parallel import Parallel
 from rmopt.solvers.rank_incremental import CertifiedResult, RankIncremental
@@ -54,7 +53,7 @@ from rmopt.solvers.stop import (
     Stagnation,
     Stop,
 )
-from rmopt.solvers.trust_regions import AdaptiveCubics, TrustRegions
+from rmopt.solvers.trust_regions import AdaptiveCubics, LevenbergMarquardt, TrustRegions
 from rmopt.solvers.world import MPIWorld, OneProcess, World
 
 __all__ = [
