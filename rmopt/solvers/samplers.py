@@ -104,10 +104,8 @@ class ShuffledEpochs(_OverTerms):
 
     Parameters
     ----------
-    terms : int or int array, shape (T, term_width)
-        The number of terms, or a table with one term a row.
-    batch_size : int
-        Terms per step.
+    terms, batch_size : optional
+        As in `Uniform`.
     """
 
     def __init__(self, terms: int | Array, batch_size: int = 1) -> None:
