@@ -87,6 +87,10 @@ def is_extrinsic(manifold: Manifold, transport: Transport) -> bool:
     return way is ByProjection or (way is ByManifold and kind.transport is ArrayManifold.transport)
 
 
+def _stay(start: Any, end: Any, vector: Any) -> Any:
+    return vector
+
+
 class Oracle:
     """A problem as solvers of whole gradients ask it: by point, without checks, and counted.
 
@@ -121,9 +125,7 @@ class Oracle:
         # Preconditioners want vectors of the tangent space.
         self.is_extrinsic = not self._preconditions and is_extrinsic(manifold, chosen)
         self.bends = problem.lacks_hessian() is None
-        self.carry: Callable[[Any, Any, Any], Any] = chosen.on(manifold)
-        if self.is_extrinsic:
-            self.carry = lambda start, end, vector: vector
+        self.carry = _stay if self.is_extrinsic else chosen.on(manifold)
         self.fused = type(cost).value_and_gradient is not Cost.value_and_gradient
         self.inner = manifold.inner_product
         self.counts = [0, 0, 0, 0]
