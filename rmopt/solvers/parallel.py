@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -178,14 +177,10 @@ class ParallelEngine(Engine):
         with ThreadPoolExecutor(count) as threads:
             while done < len(etas):
                 end = min(len(etas), done + self.every - state.steps % self.every)
-                moves = [
-                    partial(
-                        engine.advance, own, np.ascontiguousarray(parts[done:end, worker]), etas[done:end]
-                    )
-                    for worker, (engine, own) in enumerate(zip(self.engines, state.own, strict=True))
-                ]
-                own = [found.result() for found in [threads.submit(move) for move in moves]]
-                state = replace(state, own=own, steps=state.steps + end - done)
+                terms = [np.ascontiguousarray(parts[done:end, worker]) for worker in range(count)]
+                given = zip(state.own, terms, [etas[done:end]] * count, strict=True)
+                own = threads.map(lambda engine, part: engine.advance(*part), self.engines, given)
+                state = replace(state, own=list(own), steps=state.steps + end - done)
                 done = end
                 if state.steps % self.every == 0:
                     state = self._met(state)
