@@ -371,3 +371,11 @@ def leading_eigh(matrix: Array, k: int, metric: Array | None = None) -> tuple[Ar
         values, vectors = scipy.linalg.eigh(matrix, metric, driver="evd" if metric is None else "gvd")
         values, vectors = values[p - k :], vectors[:, p - k :]
     return values[::-1], vectors[:, ::-1]
+
+
+def scaled_inverse(curvature: Array, tangent: Array) -> Array:
+    """Return ξ C⁻¹ times the mean eigenvalue of C, so that lengths stay comparable, as trust regions need it."""
+    scale = np.trace(curvature) / len(curvature)
+    if scale == 0.0:
+        return tangent
+    return tangent @ np.linalg.inv(curvature / scale + 1e-12 * np.eye(len(curvature)))

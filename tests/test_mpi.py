@@ -28,7 +28,7 @@ if not MPIEXEC.exists():
 SCRIPT = """
 import json, sys
 import numpy as np
-from problems.subspace import GossipPlan, gossip
+from problems.subspace import GossipPlan, agree, gossip
 from problems.subspace.shares import low_rank_shares
 from rmopt.solvers import MPIWorld, OneProcess
 
@@ -41,6 +41,11 @@ for variant in ("stochastic", "precon-parallel"):
     out[variant] = [point.tolist() for point in found.points]
     out[variant + " traffic"] = [found.messages, found.bytes, found.result.steps]
     out[variant + " error"] = shares.test_rmse(found.mean)
+for messages in ("float64", "float32"):
+    found = agree(shares.tasks, 2, 1, graph="ring", messages=messages, world=world)
+    evaluations = found.result.counts["gradients"]
+    out["tree " + messages] = [found.mean.tobytes().hex(), evaluations, found.messages, found.bytes]
+    assert world.first(found.mean.tobytes()) == found.mean.tobytes()
 out["here"] = shares.tasks.here
 if world.rank == 0:
     with open(sys.argv[2], "w") as stream:
@@ -76,6 +81,12 @@ def test_any_number_of_processes_gives_the_points_of_one(tmp_path: Path, process
         messages, sent, _ = found[variant + " traffic"]
         # A message is one basis, and nothing else.
         assert sent == messages * 8 * 40 * 2
+    for name, size in (("float64", 8), ("float32", 4)):
+        bits, gradients, messages, sent = found[f"tree {name}"]
+        assert [bits, gradients] == alone[f"tree {name}"][:2]
+        # Up and down the tree once each time; a message is a value, a gradient and a curvature.
+        assert messages == 2 * (processes - 1) * gradients
+        assert sent == messages * (8 + size * (40 * 2 + 4))
     messages, _, steps = found["stochastic traffic"]
     if processes == 6:
         assert messages == 2 * steps

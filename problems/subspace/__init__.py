@@ -10,7 +10,7 @@ from problems.subspace.cost import MatrixCompletion, MultitaskFeatures
 from problems.subspace.estimators import RCGMC, RTRMC, GossipMatrixCompletion
 from problems.subspace.multitask_estimator import MultitaskSubspace
 from problems.subspace.pairs import EntryKFold, TimeSplit, entries
-from problems.subspace.training import Gossiped, GossipPlan, gossip
+from problems.subspace.training import Gossiped, GossipPlan, agree, gossip
 
 __all__ = [
     "RCGMC",
@@ -26,6 +26,7 @@ __all__ = [
     "MultitaskFeatures",
     "MultitaskSubspace",
     "TimeSplit",
+    "agree",
     "alt_min",
     "entries",
     "gossip",

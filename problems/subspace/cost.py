@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,10 +14,11 @@ from problems.subspace import kernels
 from rmopt.core import AgentSum, InvalidInputError
 from rmopt.core.arguments import array, integer, number, sequence
 from rmopt.core.matrices import sound
+from rmopt.core.memo import Memo
+from rmopt.linalg import scaled_inverse
 
 Array = np.ndarray
 Task = tuple[Array, Array]
-T = TypeVar("T")
 
 # Pieces of columns that may run in parallel; a fixed number, so that rounding does not depend on the machine.
 PIECES = 8
@@ -61,29 +62,6 @@ class OwnedData(AgentSum):
         return self.parts[agent]
 
 
-class Memo:
-    """Results at the two latest points, of which optimizers ask for value, gradient and Hessian one after the other.
-
-    A copy of each point is kept, so that results are right after a change in place too.
-    """
-
-    def __init__(self) -> None:
-        self._known: list[tuple[Array, Any]] = []
-
-    def get(self, point: Array, compute: Callable[[Array], T]) -> T:
-        """Return the result at a point, computed unless it is remembered."""
-        for known, result in self._known:
-            if np.array_equal(known, point):
-                return result
-        kept = np.array(point)
-        result = compute(kept)
-        self._known = [(kept, result), *self._known[:1]]
-        return result
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_known": []}
-
-
 def shares_out(what: str, count: int, n_agents: int) -> list[slice]:
     """Return consecutive shares for each agent, as many each as can be."""
     if not 1 <= n_agents <= count:
@@ -91,14 +69,6 @@ def shares_out(what: str, count: int, n_agents: int) -> list[slice]:
             f"n_agents = {n_agents} must lie between 1 and the number of {what}, {count}."
         )
     return [slice(first, last) for first, last in pairwise(np.arange(n_agents + 1) * count // n_agents)]
-
-
-def scaled_inverse(curvature: Array, tangent: Array) -> Array:
-    """Return ξ C⁻¹ times the mean eigenvalue of C, so that lengths stay comparable, as trust regions need it."""
-    scale = np.trace(curvature) / len(curvature)
-    if scale == 0.0:
-        return tangent
-    return tangent @ np.linalg.inv(curvature / scale + 1e-12 * np.eye(len(curvature)))
 
 
 class MatrixCompletion(OwnedData):
@@ -172,8 +142,11 @@ class MatrixCompletion(OwnedData):
 
     def agent_gradient(self, point: Array, agent: int) -> tuple[Array, Array]:
         """Return the Euclidean gradient of an agent's part (m × r), and WᵀW."""
+        return self.agent_value_and_gradient(point, agent)[1:]
+
+    def agent_value_and_gradient(self, point: Array, agent: int) -> tuple[float, Array, Array]:
         solved = self._agent(point, agent, with_gradient=True)
-        return self._gradient(solved, point), solved.curvature
+        return solved.total, self._gradient(solved, point), solved.curvature
 
     def weights(self, point: Array, agent: int) -> Array:
         """Return the inner solution W for an agent's columns, shape (n_i, r)."""

@@ -122,7 +122,7 @@ def completion(
             case, data = 0, "ml1m"
         usual = CASES[case].methods if case else DEFAULT_METHODS
         # Several processes gossip, and do nothing else.
-        usual = tuple(name for name in usual if world.size == 1 or name in VARIANTS)
+        usual = tuple(name for name in usual if world.size == 1 or name in (*VARIANTS, "tree"))
         chosen = chosen_methods(
             METHODS, methods or ",".join(usual), method, "completion", ("predict", "train")
         )

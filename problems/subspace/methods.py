@@ -23,7 +23,7 @@ from problems.subspace.bayesian import BayesianCompletion
 from problems.subspace.estimators import RCGMC, RTRMC
 from problems.subspace.peers import Biases, CMFRec, LibMF, MyFM
 from problems.subspace.shares import Shares
-from problems.subspace.training import VARIANTS, GossipPlan, gossip
+from problems.subspace.training import VARIANTS, GossipPlan, agree, gossip
 from rmopt.core import MissingCapabilityError, Parts, Problem, RmoptError
 from rmopt.core.identity import fingerprint
 from rmopt.core.streams import Stream, generator
@@ -118,6 +118,22 @@ class Gossip(Completion):
         return Trained(
             shares.test_rmse(found.mean), shares.train_mse(found.points), result.seconds, found.mean, found.points,
             result.updates, found.rho, found.bytes,
+        )  # fmt: skip
+
+
+class AlongTree(Completion):
+    """L-BFGS whose sums travel along a tree: what all data together would give. It has no step size."""
+
+    def train(
+        self, shares: Shares, plan: GossipPlan, one: Settings, recorder: Recorder, saved: Path | None = None
+    ) -> Trained:
+        found = agree(
+            shares.tasks, one["rank"], one["seed"], graph=plan.graph, checkpoint=saved, world=shares.world
+        )
+        result = found.result
+        return Trained(
+            shares.test_rmse(found.mean), shares.train_mse(found.points), result.seconds, found.mean, found.points,
+            result.steps * shares.tasks.n_terms, None, found.bytes,
         )  # fmt: skip
 
 
@@ -225,6 +241,7 @@ METHODS: dict[str, Method] = (
     {name: Method(f"{name.replace('-', ' ').title()} Gossip", Gossip(name), _GRID) for name in VARIANTS}
     | {
         "euclidean": Method("Euclidean Gossip", Gossip(flat=True), _GRID),
+        "tree": Method("L-BFGS along a tree", AlongTree()),
         "d-lmafit": Method("D-LMaFit", DecentralLMaFit()),
         "rtrmc": Method("RTRMC (batch)", Batch(RTRMC())),
         "rcg": Method("Riemannian CG (batch)", Batch(RCGMC())),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from rmopt.manifolds import Euclidean, Grassmann, Power, frechet_mean
 from rmopt.renamed import renamed
 from rmopt.retractions import GRASSMANN_RETRACTIONS
 from rmopt.solvers import (
+    LBFGS,
     Checkpoint,
     Constant,
     Gossip,
@@ -27,6 +29,7 @@ from rmopt.solvers import (
     Recorder,
     Result,
     SharedCheckpoint,
+    TreeSum,
     World,
 )
 from rmopt.solvers.checkpoint import Saving
@@ -205,11 +208,7 @@ def gossip(
         budget = planned(step_size=1.0).budget(problem)
         # An agent's own clock counts its updates, two for each edge where it has two neighbours.
         steps = budget if plan.clock == "shared" else plan.n_epochs * graph.degrees.mean()
-        saving: Saving | None = None
-        if checkpoint is not None and world.size == 1:
-            saving = Checkpoint(checkpoint)
-        elif checkpoint is not None:
-            saving = SharedCheckpoint(checkpoint, every_steps=max(1, budget // SAVES), world=world)
+        saving = _saving(checkpoint, max(1, budget // SAVES), world)
         rate = plan.decay / max(1.0, steps)
         rule = Constant(plan.step_size) if rate == 0.0 else InverseTime(plan.step_size, rate)
         result = planned(step_size=rule).run(
@@ -218,6 +217,84 @@ def gossip(
         points = Parts([np.linalg.qr(part)[0] for part in result.point]) if flat else result.point
         mean = frechet_mean(manifold, list(points), tol=1e-9)
         return Gossiped(points, mean, cost.rho, float(cost.gaps(points).max()), *world.traffic, result)
+
+
+def agree(
+    tasks: AgentSum,
+    rank: int,
+    seed: int,
+    *,
+    graph: str | Graph | Sequence[Sequence[int]] = "path",
+    messages: str = "float64",
+    max_iter: int = 500,
+    tol: float = 1e-8,
+    recorder: Recorder | None = None,
+    checkpoint: Path | str | None = None,
+    world: World | None = None,
+) -> Gossiped:
+    """Let agents find the subspace that all their data together would give, by L-BFGS with sums along a tree.
+
+    Nothing but sums of gradients travels, between neighbours (see `rmopt.solvers.TreeSum`); all agents have the same
+    basis at every step.
+
+    Parameters
+    ----------
+    tasks : AgentSum
+        With `n_rows`; in a world of several processes each holds the data of its own agents.
+    rank : int
+    seed : int
+        Of the start; the same in all processes.
+    graph : str, Graph or list of edges
+        Who talks to whom; a spanning tree of it is used.
+    messages : {"float64", "float32"}
+        Of gradients.
+    max_iter : int
+    tol : float
+        Stop when the gradient is this short, relative to its length at the start.
+    recorder : Recorder, optional
+    checkpoint : path, optional
+        Save there, and resume from it.
+    world : World, optional
+
+    Returns
+    -------
+    Gossiped
+        With a disagreement of 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import scipy.sparse as sp
+    >>> from problems.subspace import MatrixCompletion
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.standard_normal((20, 1)) @ rng.standard_normal((1, 40))
+    >>> tasks = MatrixCompletion(sp.csc_array(truth * (rng.random(truth.shape) < 0.5)), n_agents=4)
+    >>> found = agree(tasks, 1, seed=0, graph="ring")
+    >>> bool(tasks.value(found.mean) < 1e-12)
+    True
+    """
+    world = OneProcess() if world is None else world
+    with world.guard():
+        manifold = Grassmann(tasks.n_rows, rank)  # type: ignore[attr-defined]
+        problem = Problem(manifold, TreeSum(tasks, as_graph(graph, tasks.n_terms), world, messages))
+        # A step of conjugate gradients looks more often, and here looking is dear.
+        solver = LBFGS(memory=30, max_iter=max_iter, tol=tol)
+        saving = _saving(checkpoint, max(1, max_iter // SAVES), world)
+        start = manifold.random_point(generator(seed, Stream.START))
+        before = world.traffic
+        result = solver.run(problem, start, random_state=seed, recorder=recorder, checkpoint=saving)
+        points = Parts([result.point] * tasks.n_terms)
+        messages_sent, bytes_sent = np.subtract(world.traffic, before).tolist()
+        return Gossiped(points, result.point, 0.0, 0.0, messages_sent, bytes_sent, result)
+
+
+def _saving(path: Path | str | None, every_steps: int, world: World) -> Saving | None:
+    """Return how a run saves its state: now and then, or with others at the same steps."""
+    if path is None:
+        return None
+    return (
+        Checkpoint(path) if world.size == 1 else SharedCheckpoint(path, every_steps=every_steps, world=world)
+    )
 
 
 def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned: bool, seed: int) -> float:

@@ -107,6 +107,20 @@ class Graph:
         return [np.array(group) for group in groups]
 
     @cached_property
+    def tree(self) -> list[list[tuple[int, int]]]:
+        """A spanning tree of the least depth: pairs (agent, parent) by their depth, the root's children first."""
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import shortest_path
+
+        edges = coo_array((np.ones(len(self.edges)), self.edges.T), shape=(self.n, self.n)).tocsr()
+        hops, before = shortest_path(edges, directed=False, unweighted=True, return_predecessors=True)
+        root = int(hops.max(axis=1).argmin())
+        levels: list[list[tuple[int, int]]] = [[] for _ in range(int(hops[root].max()))]
+        for agent in np.flatnonzero(hops[root]).tolist():
+            levels[int(hops[root, agent]) - 1].append((agent, int(before[root, agent])))
+        return levels
+
+    @cached_property
     def averaging(self) -> Array:
         """Metropolis weights, shape (n, n): symmetric, doubly stochastic, zero where there is no edge."""
         weights = np.zeros((self.n, self.n))

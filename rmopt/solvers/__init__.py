@@ -53,6 +53,7 @@ from rmopt.solvers.stop import (
     Stagnation,
     Stop,
 )
+from rmopt.solvers.tree_sum import TreeSum
 from rmopt.solvers.trust_regions import AdaptiveCubics, LevenbergMarquardt, TrustRegions
 from rmopt.solvers.world import MPIWorld, OneProcess, World
 
@@ -133,6 +134,7 @@ __all__ = [
     "StepSize",
     "Stop",
     "StrongWolfe",
+    "TreeSum",
     "Trial",
     "TrustRegions",
     "Uniform",

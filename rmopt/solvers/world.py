@@ -47,6 +47,15 @@ class World(ABC):
         """Send the points of agents here to their partners elsewhere; return how to receive those of the partners."""
 
     @abstractmethod
+    def deliver(
+        self, messages: Mapping[int, Array], ways: Sequence[tuple[int, int]], size: int, n_agents: int
+    ) -> Mapping[int, Array]:
+        """Send messages of agents along some ways (from, to); return those that are for agents here, by their sender.
+
+        All messages are of so many bytes. One to several agents of a process travels there once.
+        """
+
+    @abstractmethod
     def everywhere(self, value: Any) -> list[Any]:
         """Return the values of all processes, in their order; what follows is made of it."""
 
@@ -86,6 +95,11 @@ class OneProcess(World):
     ) -> Callable[[], Mapping[int, Array]]:
         """Return the points as they are before the step."""
         return lambda: points
+
+    def deliver(
+        self, messages: Mapping[int, Array], ways: Sequence[tuple[int, int]], size: int, n_agents: int
+    ) -> Mapping[int, Array]:
+        return messages
 
     def everywhere(self, value: Any) -> list[Any]:
         return [value]
@@ -129,24 +143,50 @@ class MPIWorld(World):
     ) -> Callable[[], Mapping[int, Array]]:
         """Start sending and receiving; the function that is returned waits for the partners' points."""
         owners = self.owners(n_agents)
-        sending, receiving, waiting = set(), {}, []
+        sending, receiving = set(), {}
         for agent, others in partners.items():
             for other in others:
                 if agent in points and other not in points:
                     sending.add((agent, int(owners[other])))
                     receiving[other] = np.empty_like(points[agent])
-        for other, buffer in receiving.items():
-            waiting.append(self.communicator.Irecv(buffer, source=int(owners[other]), tag=other))
-        for agent, target in sorted(sending):
-            point = np.ascontiguousarray(points[agent])
-            waiting.append(self.communicator.Isend(point, dest=target, tag=agent))
-            self.sent += (1, point.nbytes)
+        waiting = self._under_way(points, sending, receiving, owners)
 
         def receive() -> Mapping[int, Array]:
             self._mpi.Request.Waitall(waiting)
             return {**points, **receiving}
 
         return receive
+
+    def deliver(
+        self, messages: Mapping[int, Array], ways: Sequence[tuple[int, int]], size: int, n_agents: int
+    ) -> Mapping[int, Array]:
+        """Send and receive, and return when all has arrived."""
+        owners = self.owners(n_agents)
+        away = [(agent, other) for agent, other in ways if owners[agent] != owners[other]]
+        sending = {(agent, int(owners[other])) for agent, other in away if owners[agent] == self.rank}
+        receiving = {
+            agent: np.empty(size, dtype=np.uint8) for agent, other in away if owners[other] == self.rank
+        }
+        self._mpi.Request.Waitall(self._under_way(messages, sending, receiving, owners))
+        return {**messages, **receiving}
+
+    def _under_way(
+        self,
+        messages: Mapping[int, Array],
+        sending: set[tuple[int, int]],
+        receiving: Mapping[int, Array],
+        owners: Array,
+    ) -> list[Any]:
+        """Start to receive from agents, and to send those of agents to processes; return what to wait for."""
+        waiting = [
+            self.communicator.Irecv(buffer, source=int(owners[other]), tag=other)
+            for other, buffer in receiving.items()
+        ]
+        for agent, target in sorted(sending):
+            message = np.ascontiguousarray(messages[agent])
+            waiting.append(self.communicator.Isend(message, dest=target, tag=agent))
+            self.sent += (1, message.nbytes)
+        return waiting
 
     def everywhere(self, value: Any) -> list[Any]:
         return self.communicator.allgather(value)

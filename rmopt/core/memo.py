@@ -1,0 +1,34 @@
+"""What was computed at the latest points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+Array = np.ndarray
+T = TypeVar("T")
+
+
+class Memo:
+    """Results at the two latest points, of which optimizers ask for value, gradient and Hessian one after the other.
+
+    A copy of each point is kept, so that results are right after a change in place too.
+    """
+
+    def __init__(self) -> None:
+        self._known: list[tuple[Array, Any]] = []
+
+    def get(self, point: Array, compute: Callable[[Array], T]) -> T:
+        """Return the result at a point, computed unless it is remembered."""
+        for known, result in self._known:
+            if np.array_equal(known, point):
+                return result
+        kept = np.array(point)
+        result = compute(kept)
+        self._known = [(kept, result), *self._known[:1]]
+        return result
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_known": []}

@@ -1,0 +1,151 @@
+"""A sum over agents that keep their data, exact: partial sums travel along a tree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Array, dense
+from rmopt.core.arguments import instance, one_of
+from rmopt.core.cost import AgentSum, Cost
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.memo import Memo
+from rmopt.costs.graph import Graph
+from rmopt.linalg import scaled_inverse
+from rmopt.solvers.world import OneProcess, World
+
+PRECISIONS = ("float64", "float32")
+
+
+class TreeSum(Cost):
+    """Σ_i f_i(U) over agents who hold data of their own, added along a spanning tree of their graph.
+
+    Each agent adds what its children in the tree sent to its own value and gradient, and sends the sum to its parent;
+    the root sends the total back. So all have the same bits, and a solver of whole gradients, run by all processes
+    alike, is a decentralised one: agents speak with neighbours alone, agree at every step, and end where all data in
+    one place would have led. Gossip needs no tree and no common pace, and has a bias; this has none.
+
+    What an agent's parent learns is the sum of the gradients below it, for a leaf that of one agent.
+
+    Parameters
+    ----------
+    tasks : AgentSum
+        The agents' own costs, of points that are arrays; in a world of several processes each holds the data of its
+        own agents.
+    graph : Graph
+        Who talks to whom.
+    world : World, optional
+        Where the agents are. A criterion that sees a clock, as `MaxSeconds`, may then stop one process and not
+        another, which waits forever.
+    messages : {"float64", "float32"}
+        Of gradients; "float32" halves what is sent, for a relative error of 1e-7 in each sum. Values are always
+        sent whole.
+
+    Raises
+    ------
+    InvalidInputError
+        When the graph is of another number of agents.
+
+    See Also
+    --------
+    rmopt.costs.GossipCost : Agents with points of their own, drawn to those of their neighbours.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import scipy.sparse as sp
+    >>> from problems.subspace import MatrixCompletion
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import Graph
+    >>> from rmopt.manifolds import Grassmann
+    >>> from rmopt.solvers import ConjugateGradient
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.standard_normal((20, 1)) @ rng.standard_normal((1, 40))
+    >>> tasks = MatrixCompletion(sp.csc_array(truth * (rng.random(truth.shape) < 0.5)), n_agents=4)
+    >>> problem = Problem(Grassmann(20, 1), TreeSum(tasks, Graph.ring(4)))
+    >>> result = ConjugateGradient().run(problem, random_state=0)
+    >>> bool(problem.cost.value(result.point) < 1e-12)
+    True
+    """
+
+    point_type = np.ndarray
+
+    def __init__(
+        self, tasks: AgentSum, graph: Graph, world: World | None = None, messages: str = "float64"
+    ) -> None:
+        self.tasks = instance("tasks", tasks, AgentSum, "an object of a subclass of AgentSum")
+        self.graph = instance("graph", graph, Graph, "a Graph, for example Graph.path(5)")
+        self.world = OneProcess() if world is None else instance("world", world, World, "a World")
+        self.messages = one_of("messages", messages, PRECISIONS)
+        if graph.n != tasks.n_terms:
+            raise InvalidInputError(
+                f"{graph} does not fit the {tasks.n_terms} agents of {type(tasks).__name__}."
+            )
+        self._sums = Memo()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out where it runs, and what was computed."""
+        return {name: value for name, value in vars(self).items() if name not in ("world", "_sums")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, world=OneProcess(), _sums=Memo())
+
+    def value(self, point: Array) -> float:
+        return float(self._summed(point)[0])
+
+    def gradient(self, point: Array) -> Array:
+        return self.value_and_gradient(point)[1]
+
+    def value_and_gradient(self, point: Array) -> tuple[float, Array]:
+        """Return cost and Euclidean gradient, for which every agent is asked once."""
+        value, gradient, _ = self._summed(point)
+        return value, gradient.copy()
+
+    def precondition(self, point: Array, tangent_vector: Array) -> Array:
+        """Return ξ C⁻¹ times the mean eigenvalue of C, for the sum C of the agents' r × r curvatures."""
+        return scaled_inverse(self._summed(point)[2], tangent_vector)
+
+    def _summed(self, point: Array) -> tuple[float, Array, Array]:
+        """Return the sums of values, gradients and curvatures."""
+        found: tuple[float, Array, Array] = self._sums.get(point, self._sum)
+        return found
+
+    def _sum(self, point: Array) -> tuple[float, Array, Array]:
+        n, rank, levels = self.graph.n, point.shape[1], self.graph.tree
+        with self.world.guard():
+            sums = {agent: self._own(point, agent) for agent in self.world.mine(n)}
+            for level in reversed(levels):
+                sent = {agent: self._packed(sums[agent]) for agent, _ in level if agent in sums}
+                arrived = self.world.deliver(sent, level, self._size(point), n)
+                for agent, parent in level:
+                    if parent in sums:
+                        sums[parent] = sums[parent] + self._unpacked(arrived[agent])
+            # The root as well goes on with what it sends.
+            known = {agent: self._packed(total) for agent, total in sums.items() if self._is_root(agent)}
+            for level in levels:
+                down = [(parent, agent) for agent, parent in level]
+                arrived = self.world.deliver(known, down, self._size(point), n)
+                known |= {agent: arrived[parent] for agent, parent in level if agent in sums}
+            total = self._unpacked(known[min(sums)])
+        gradient, curvature = np.split(total[1:], [point.size])
+        return float(total[0]), gradient.reshape(point.shape), curvature.reshape(rank, rank)
+
+    def _is_root(self, agent: int) -> bool:
+        return not self.graph.tree or agent == self.graph.tree[0][0][1]
+
+    def _own(self, point: Array, agent: int) -> Array:
+        """Return value, gradient and curvature of one agent in a row."""
+        value, gradient, curvature = self.tasks.agent_value_and_gradient(point, agent)
+        return np.concatenate([[value], dense(gradient).ravel(), curvature.ravel()])
+
+    def _packed(self, numbers: Array) -> Array:
+        """Return a message: eight bytes of the value, and the others in the precision of messages."""
+        rest = numbers[1:].astype(self.messages)
+        return np.concatenate([numbers[:1].view(np.uint8), rest.view(np.uint8)])
+
+    def _unpacked(self, message: Array) -> Array:
+        return np.concatenate([message[:8].view(float), message[8:].view(self.messages)])
+
+    def _size(self, point: Array) -> int:
+        return 8 + (point.size + point.shape[1] ** 2) * np.dtype(self.messages).itemsize

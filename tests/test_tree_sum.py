@@ -1,0 +1,109 @@
+"""Sums along a tree: the tree, the sums, and the point that all data together would give."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import shortest_path
+
+from problems.subspace import RCGMC, agree
+from problems.subspace.instances import agent_sums
+from problems.subspace.shares import low_rank_shares
+from rmopt import Problem
+from rmopt.core import InvalidInputError
+from rmopt.core.identity import fingerprint
+from rmopt.costs import Graph
+from rmopt.manifolds import Grassmann
+from rmopt.solvers import LBFGS, Checkpoint, ConjugateGradient, MaxSteps, OneProcess, TreeSum
+
+GRAPHS = [
+    Graph.path(1),
+    Graph.path(2),
+    Graph.path(7),
+    Graph.star(6),
+    Graph.grid(9),
+    Graph.erdos_renyi(40, seed=3),
+]
+
+
+@pytest.mark.parametrize("graph", GRAPHS, ids=str)
+def test_the_tree_spans_the_graph_and_is_low(graph: Graph) -> None:
+    edges = {tuple(edge) for edge in graph.edges.tolist()}
+    depths = {agent: 0 for level in graph.tree[:1] for _, agent in level} or {0: 0}
+    assert len(depths) == 1
+    for depth, level in enumerate(graph.tree, 1):
+        for agent, parent in level:
+            assert tuple(sorted((agent, parent))) in edges
+            assert agent not in depths
+            assert depths[parent] == depth - 1
+            depths[agent] = depth
+    assert sorted(depths) == list(range(graph.n))
+    links = csr_array((np.ones(len(edges)), graph.edges.T), shape=(graph.n, graph.n))
+    hops = shortest_path(links, directed=False, unweighted=True)
+    assert len(graph.tree) == hops.max(axis=1).min()
+
+
+@pytest.mark.parametrize("messages", ["float64", "float32"])
+@pytest.mark.parametrize("name", agent_sums(5))
+def test_sums_are_those_of_all_agents(name: str, messages: str) -> None:
+    tasks: Any = agent_sums(5)[name]
+    cost = TreeSum(tasks, Graph.star(5), messages=messages)
+    manifold = Grassmann(tasks.n_rows, 3)
+    rng = np.random.default_rng(0)
+    U = manifold.random_point(rng)
+    exact = 1e-13 if messages == "float64" else 1e-6
+    assert cost.value(U) == pytest.approx(tasks.value(U), rel=1e-13)
+    gradient = manifold.projection(U, tasks.gradient(U))
+    gap = manifold.projection(U, cost.gradient(U)) - gradient
+    assert np.linalg.norm(gap) <= 10 * exact * np.linalg.norm(gradient)
+    xi = manifold.random_tangent_vector(U, rng)
+    np.testing.assert_allclose(
+        cost.precondition(U, xi), tasks.precondition(U, xi), rtol=100 * exact, atol=exact
+    )
+    # What was returned is the caller's.
+    cost.gradient(U)[:] = 0.0
+    assert cost.gradient(U).any()
+
+
+def test_agents_end_where_one_place_would() -> None:
+    shares = low_rank_shares(60, 600, 3, 6, OneProcess(), condition=30.0, seed=2)
+    for messages in ("float64", "float32"):
+        found = agree(shares.tasks, 3, 0, graph="ring", messages=messages)
+        # The noise has a variance of 1e-12, and the fit takes a part of it.
+        assert shares.train_mse(found.points) < 1e-12
+        assert found.disagreement == 0.0
+    one_place = (
+        RCGMC(max_iter=300)
+        .solver(Grassmann(60, 3))
+        .run(Problem(Grassmann(60, 3), shares.tasks), random_state=1)
+    )
+    assert Grassmann(60, 3).dist(one_place.point, found.mean) < 1e-4
+
+
+def test_an_interrupted_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    tasks: Any = agent_sums(5)["completion-ridge"]
+    problem = Problem(Grassmann(tasks.n_rows, 2), TreeSum(tasks, Graph.path(5)))
+    whole = LBFGS().run(problem, random_state=0)
+    saved = Checkpoint(tmp_path / "state.npz")
+    LBFGS().run(problem, random_state=0, checkpoint=saved, stop=MaxSteps(4))
+    again = LBFGS().run(problem, random_state=0, checkpoint=saved)
+    assert again.point.tobytes() == whole.point.tobytes()
+    cost: Any = problem.cost
+    copied = pickle.loads(pickle.dumps(cost))
+    assert copied.value(whole.point) == cost.value(whole.point)
+    assert fingerprint(copied) == fingerprint(cost)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    tasks: Any = agent_sums(5)["completion"]
+    with pytest.raises(InvalidInputError, match="does not fit the 5 agents"):
+        TreeSum(tasks, Graph.path(4))
+    with pytest.raises(InvalidInputError, match="messages"):
+        TreeSum(tasks, Graph.path(5), messages="int8")
+    with pytest.raises(InvalidInputError, match="AgentSum"):
+        TreeSum(ConjugateGradient(), Graph.path(5))  # type: ignore[arg-type]
