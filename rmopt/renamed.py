@@ -38,8 +38,32 @@ MODULES: dict[str, str] = {
 }
 # Modules that are part of another one, which was there before.
 MERGED = {
+    "problems.coembedding.multilabel": "problems.coembedding.cost",
+    "problems.coembedding.tagging": "problems.coembedding.cost",
+    "problems.full_matrix": "problems.online",
+    "problems.metric.outside": "problems.metric.baselines",
+    "problems.ranking.model": "problems.ranking.estimators",
+    "problems.subspace.agents": "problems.subspace.cost",
+    "problems.subspace.alt_min": "problems.subspace.baselines",
+    "problems.subspace.completion": "problems.subspace.cost",
+    "problems.subspace.completion_estimator": "problems.subspace.estimators",
+    "problems.subspace.lmafit": "problems.subspace.baselines",
+    "problems.subspace.multitask": "problems.subspace.cost",
+    "rmopt.costs.autodiff": "rmopt.costs.automatic",
+    "rmopt.costs.pairwise": "rmopt.costs.embedded",
+    "rmopt.engines.batch": "rmopt.engines.bilinear",
+    "rmopt.engines.gauge": "rmopt.engines.gauged",
     "rmopt.engines.gossip": "rmopt.solvers.gossip",
     "rmopt.engines.identification": "rmopt.solvers.identification",
+    "rmopt.engines.mpi": "rmopt.solvers.world",
+    "rmopt.engines.spectrum": "rmopt.solvers.certificate",
+    "rmopt.interop.foreign": "rmopt.interop.pymanopt",
+    "rmopt.manifolds.polar": "rmopt.manifolds.psd_fixed_rank",
+    "rmopt.manifolds.psd_matrices": "rmopt.manifolds.psd_fixed_rank",
+    "rmopt.retractions.euclidean": "rmopt.retractions.positive_definite",
+    "rmopt.retractions.psd_fixed_rank": "rmopt.retractions.fixed_rank",
+    "rmopt.solvers.factor": "rmopt.solvers.line_search",
+    "rmopt.solvers.newton": "rmopt.solvers",
 }
 
 # Modules that numba's caches of version 0.1 name: they are read, without a word, before numba sees that they are old.

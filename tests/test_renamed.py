@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pickle
+import re
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -158,6 +159,35 @@ def test_what_moved_is_found_where_it_was(module: str, old: str, new: str) -> No
     sys.modules.pop("rmopt.engines.blocked", None)
     with pytest.warns(FutureWarning, match="is now rmopt"):
         assert getattr(importlib.import_module(module), old).__name__ == new
+
+
+@pytest.mark.parametrize("old", sorted(renamed.MODULES | renamed.MERGED))
+def test_a_module_of_the_first_release_is_imported_with_one_warning(old: str) -> None:
+    sys.modules.pop(old, None)
+    with pytest.warns(FutureWarning, match=f"{re.escape(old)} is now ") as warned:
+        module = importlib.import_module(old)
+    assert len(warned) == 1
+    assert module is sys.modules[(renamed.MODULES | renamed.MERGED)[old]]
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("problems.ranking.model", "LabelScores"),
+        ("problems.full_matrix", "Oasis"),
+        ("problems.subspace.completion", "MatrixCompletion"),
+        ("rmopt.costs.autodiff", "autograd_cost"),
+        ("rmopt.engines.gauge", "GeneralGauge"),
+        ("rmopt.manifolds.polar", "PolarPSD"),
+        ("rmopt.retractions.euclidean", "Additive"),
+        ("rmopt.retractions.psd_fixed_rank", "SecondOrderPSD"),
+        ("rmopt.solvers.factor", "LBFGS"),
+        ("rmopt.solvers.newton", "NewtonCG"),
+    ],
+)
+def test_what_pickles_of_the_first_release_name_is_found(module: str, name: str) -> None:
+    assert callable(pickle.loads(f"c{module}\n{name}\n.".encode()))
 
 
 def test_an_engine_that_names_its_parts_as_before_is_asked_for_them() -> None:
