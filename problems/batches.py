@@ -79,7 +79,7 @@ def share_left_out(X: Any, dropout: float | None) -> float:
     """Return the share of words that is left out of rows; None: `WORDS` where features are sparse, otherwise 0."""
     if dropout is not None:
         return float(dropout)
-    stored = X.nnz if issparse(X) else np.count_nonzero(X)
+    stored = np.count_nonzero(X.data if issparse(X) else X)
     return WORDS * float(stored < SPARSE * X.shape[0] * X.shape[1])
 
 

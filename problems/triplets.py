@@ -10,6 +10,20 @@ from rmopt.solvers import Sampler
 Array = np.ndarray
 
 
+def classes_with_pairs(y: ArrayLike) -> tuple[Array, Array, Array]:
+    """Return what `classes` does, where some rows are of one class, and some are not."""
+    labels, codes, counts = classes(y)
+    if len(labels) < 2:
+        raise InvalidInputError(
+            f"y has {len(labels)} class ({', '.join(map(str, labels))}); triplets need at least 2 classes."
+        )
+    if counts.max() < 2:
+        raise InvalidInputError(
+            f"each of the {len(labels)} classes in y has a single row; triplets need a class with 2 rows."
+        )
+    return labels, codes, counts
+
+
 class ClassTriplets(Sampler):
     """Uniform triplets of rows: a query, another row of its class, and a row of another class.
 
@@ -37,15 +51,7 @@ class ClassTriplets(Sampler):
 
     def __init__(self, y: ArrayLike, batch_size: int = 1) -> None:
         self.batch_size = kept_count("batch_size", batch_size)
-        labels, codes, counts = classes(y)
-        if len(labels) < 2:
-            raise InvalidInputError(
-                f"y has {len(labels)} class ({', '.join(map(str, labels))}); triplets need at least 2 classes."
-            )
-        if counts.max() < 2:
-            raise InvalidInputError(
-                f"each of the {len(labels)} classes in y has a single row; triplets need a class with 2 rows."
-            )
+        _, codes, counts = classes_with_pairs(y)
         self._order = np.argsort(codes, kind="stable")
         self._codes, self._counts = codes, counts
         self._starts = np.concatenate([[0], np.cumsum(counts)[:-1]])

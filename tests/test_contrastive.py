@@ -151,6 +151,15 @@ def test_contract(estimator: Any, check: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [([0] * 6, "y has 1 class"), (range(6), "each of the 6 classes in y has a single row")],
+)
+def test_classes_without_pairs_are_refused(labels: Any, sentence: str) -> None:
+    with pytest.raises(InvalidInputError, match=sentence):
+        ContrastiveSimilarity(random_state=0).fit(np.eye(6), labels)
+
+
+@pytest.mark.parametrize(
     ("parameters", "sentence"),
     [
         ({"temperature": 0.0}, "temperature"),

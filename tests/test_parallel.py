@@ -98,6 +98,22 @@ def test_wrong_points_get_a_sentence(points: Any, weights: Any, sentence: str) -
         projected_mean(Sphere(2), points, weights)
 
 
+@each_row(
+    ("manifold", "points"),
+    [
+        (Stiefel(3, 2), [np.eye(3)[:, :2], -np.eye(3)[:, :2]]),
+        (Stiefel(3, 2), [np.eye(3)[:, :2], np.eye(3)[:, :2] * [1.0, -1.0]]),
+        (SpecialOrthogonal(2), [np.eye(2), -np.eye(2)]),
+        (SpecialOrthogonal(3), [np.eye(3), np.diag([1.0, -1.0, -1.0])]),
+        (Grassmann(4, 2), [np.eye(4)[:, :2], np.eye(4)[:, 2:]]),
+    ],
+)
+def test_where_many_points_are_as_near_none_is_taken(manifold: Any, points: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"has no nearest point on .*, but many"):
+        projected_mean(manifold, points)
+    assert manifold.check_point(projected_mean(manifold, points, [0.6, 0.4])) is None
+
+
 @pytest.fixture(scope="module")
 def problem() -> Problem:
     rng = np.random.default_rng(0)

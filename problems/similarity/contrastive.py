@@ -15,6 +15,7 @@ from problems.door import Embedder, begin, file_path, kept_count, labelled, prod
 from problems.evaluation import bilinear_scores, evaluate_retrieval
 from problems.serving.index import Searchable
 from problems.similarity.cost import ContrastiveSum
+from problems.triplets import classes_with_pairs
 from rmopt.core import Problem
 from rmopt.core.arguments import Checked, bounded, flag, integer, number, optional
 from rmopt.core.streams import Stream, generator
@@ -111,7 +112,7 @@ class ContrastiveSimilarity(Checked, Searchable, Embedder, BaseEstimator):
         """
         seed = begin(self)
         X, y = labelled(self, X, y, ensure_min_samples=3)
-        self.classes_, which = np.unique(y, return_inverse=True)
+        self.classes_, which, _ = classes_with_pairs(y)
         shape = X.shape[1], int(self.rank)
         dropout = share_left_out(X, self.dropout)
         start = START * generator(seed, Stream.START).standard_normal(shape)

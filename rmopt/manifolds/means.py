@@ -48,7 +48,7 @@ def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> A
     ------
     InvalidInputError
         When there are no points, a point is not on the manifold, the weights do not fit, or the sum has no nearest
-        point: it has a lower rank, or is no longer positive definite.
+        point, or many: it has a lower rank, or is no longer positive definite.
     MissingCapabilityError
         On other manifolds.
 
@@ -120,9 +120,18 @@ def _psd(manifold: PSDFixedRank, points: Points, weights: Array) -> PSDPoint:
 
 def _subspace(manifold: Grassmann, points: Points, weights: Array) -> Array:
     Q, triangle = np.linalg.qr(np.hstack(points))
-    signs = np.repeat(weights, manifold.shape[1])
-    _, vectors = leading_eigh(symmetric((triangle * signs) @ triangle.T), manifold.shape[1])
-    return np.ascontiguousarray(Q @ vectors)
+    k, gram = manifold.shape[1], (triangle * np.repeat(weights, manifold.shape[1])) @ triangle.T
+    values, vectors = leading_eigh(symmetric(gram), min(k + 1, len(gram)))
+    _hold_one(manifold, values[k - 1] - values[k:], weights)
+    return np.ascontiguousarray(Q @ vectors[:, :k])
+
+
+def _hold_one(manifold: Manifold, gaps: Array, weights: Array) -> None:
+    """Refuse a sum where not one point is the nearest: what must differ there differs by rounding alone."""
+    if not (gaps > 1e-13 * np.abs(weights).sum()).all():
+        raise InvalidInputError(
+            f"the weighted sum has no nearest point on {manifold}, but many: the points cancel each other."
+        )
 
 
 # What cannot be normalised is no point, and is told as that.
@@ -133,13 +142,16 @@ def _normalised(manifold: Any, points: Points, weights: Array) -> Array:
 
 
 def _polar(manifold: Any, points: Points, weights: Array) -> Array:
-    P, _, Qt = np.linalg.svd(_sum(manifold, points, weights), full_matrices=False)
+    P, sigma, Qt = np.linalg.svd(_sum(manifold, points, weights), full_matrices=False)
+    _hold_one(manifold, sigma[..., -1], weights)
     return P @ Qt
 
 
 def _rotation(manifold: SpecialOrthogonal, points: Points, weights: Array) -> Array:
-    P, _, Qt = np.linalg.svd(_sum(manifold, points, weights))
-    P[..., :, -1] *= np.linalg.det(P @ Qt)[..., None]
+    P, sigma, Qt = np.linalg.svd(_sum(manifold, points, weights))
+    turned = np.linalg.det(P @ Qt)
+    _hold_one(manifold, sigma[..., -2] + turned * sigma[..., -1], weights)
+    P[..., :, -1] *= turned[..., None]
     return P @ Qt
 
 
