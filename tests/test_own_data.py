@@ -210,6 +210,7 @@ class TestRatings:
             ({"user": "usr"}, r"user=usr: .* no such column, but user .*did you mean 'user'"),
             ({"colour": "user"}, "colour is nothing that a column can be said to mean"),
             ({"encoding": "klingon"}, "unknown encoding: klingon"),
+            ({"encoding": "utf-16"}, "r.csv is not utf-16 text; save it as UTF-8"),
             ({"header": "maybe"}, "header = 'maybe' must be yes or no"),
             ({"label": "rating"}, "not clear|holds"),
             ({"user": "user", "item": "user"}, "column user of .* is said to mean several things"),
@@ -594,6 +595,11 @@ class TestCommand:
         assert [line.split() for line in said.splitlines() if line.startswith("size")] == [
             ["size", "1", "to", "1", "1", "1", "1"]
         ]
+
+    def test_a_name_that_is_nearly_one(self) -> None:
+        status, said = self.says("digit")
+        assert status == 2
+        assert "Did you mean 'digits'?" in said
 
     @each_row(
         ("name", "experiments"),

@@ -43,10 +43,11 @@ def describe(what: str, data_home: Path | None = None) -> dict[str, Any]:
     }
     problem = None
     try:
-        if what in {entry.name for entry in entry_points(group="rmopt.datasets")}:
+        known = {entry.name for entry in entry_points(group="rmopt.datasets")}
+        if what in known:
             bundle: Bundle = load(what, data_home)
         else:
-            table, said = own_table(what, {})
+            table, said = own_table(what, {}, known)
             columns = _columns(table)
             found |= {"name": table.name, "source": table.source, "odd": table.notes}
             bundle = bundle_of(table, said, Bundle)

@@ -178,10 +178,12 @@ def _decoded(path: Path, encoding: str) -> Iterator[None]:
     """Turn bytes that are no text in an encoding, or a file that cannot be opened, into a sentence."""
     try:
         yield
-    except UnicodeDecodeError as error:
+    except UnicodeError as error:
+        # Of a missing mark of the order of bytes no place is known.
+        where = f" (byte 0x{error.object[error.start]:02x})" if isinstance(error, UnicodeDecodeError) else ""
         raise InvalidInputError(
-            f"{path} is not {encoding} text (byte 0x{error.object[error.start]:02x}); save it as UTF-8, or say its "
-            "encoding, for example encoding=latin-1."
+            f"{path} is not {encoding} text{where}; save it as UTF-8, or say its encoding, for example "
+            "encoding=latin-1."
         ) from None
     except LookupError as error:
         raise InvalidInputError(
