@@ -266,6 +266,15 @@ def test_constant_labels_of_forests_are_certain() -> None:
     np.testing.assert_array_equal(ranking_methods.scores_of(model, X)[:, :2], [[1.0, 0.0]] * 8)
 
 
+def test_a_variant_twice_is_one_and_counts_are_needed_for_their_weights(call: Callable[..., Any]) -> None:
+    found = call("similarity", methods="cosine,loreta", compare="engine=reference,reference")
+    assert [row["method"] for row in found.rows][:2] == ["cosine", "LORETA-1, reference"]
+    with pytest.raises(
+        InvalidInputError, match=r"--sublinear weighs counts of words, and classes\.npz has none"
+    ):
+        call("similarity", sublinear=True)
+
+
 def test_few_labels_are_ranked(call: Callable[..., Any], tmp_path: Path) -> None:
     labels = load("digits-labels")
     np.savez(tmp_path / "few.npz", X=labels.X[:150], Y=labels.Y[:150, :3].toarray())

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from scipy.sparse import issparse
 
 from problems.arrays import save_point
 from problems.cells import Cell, Settings
@@ -115,6 +116,10 @@ def similarity(
             f"{', '.join(name for name, one in METHODS.items() if _is_full(one))}."
         )
     bundle = load(data, data_home, ClassBundle)
+    if sublinear and not issparse(bundle.X):
+        raise InvalidInputError(
+            f"--sublinear weighs counts of words, and {bundle.name} has none; leave it out."
+        )
     published, seeds = seeds == 0, max(1, seeds)
 
     # A few are kept: methods of one split and number of features share their data.
@@ -300,7 +305,9 @@ def _variants(compare: str, settings: Settings) -> list[Settings]:
             f"--compare {compare!r} must be KEY=VALUE,VALUE with KEY one of {', '.join(COMPARABLE)}."
         )
     try:
-        variants = [settings | {key: COMPARABLE[key](one), "variant": one} for one in values.split(",")]
+        variants = [
+            settings | {key: COMPARABLE[key](one), "variant": one} for one in dict.fromkeys(values.split(","))
+        ]
     except ValueError:
         raise InvalidInputError(f"--compare {compare!r}: the values of {key} must be numbers.") from None
     for variant in variants:
