@@ -229,6 +229,7 @@ def test_graphs_find_what_a_sort_finds(kind: str) -> None:
         assert recall > 0.98
         np.testing.assert_allclose(scores, np.einsum("qd,qkd->qk", queries, items[indices]), atol=1e-5)
         assert (np.diff(scores, axis=1) <= 0.0).all()
+    np.testing.assert_array_equal(graph.query(queries[:1])[1], graph.query(queries)[1][:1])
     with pytest.raises(InvalidInputError, match="mask is for the exact index"):
         graph.query(queries, mask=np.ones(400, dtype=bool))
     np.testing.assert_array_equal(graph.to_index("exact").query(queries)[1], exact.query(queries)[1])

@@ -91,8 +91,11 @@ def by_usearch(items: Array, graph: Graph) -> Search:
     def search(queries: Array, k: int) -> Array:
         index.expansion_search = max(graph.ef, k)
         matches = index.search(queries, k)
-        there = np.arange(k) < np.asarray(matches.counts)[:, None]
-        return np.where(there, np.asarray(matches.keys).astype(np.int64), -1)
+        # Of a single query keys are a list, as long as they are.
+        keys = np.atleast_2d(np.asarray(matches.keys).astype(np.int64))
+        counts = np.atleast_1d(getattr(matches, "counts", len(matches)))
+        keys = np.pad(keys, ((0, 0), (0, k - keys.shape[1])))
+        return np.where(np.arange(k) < counts[:, None], keys, -1)
 
     return search
 
