@@ -108,28 +108,40 @@ class MyFM(Peer):
     rank : int
     random_state : int
     n_samples, burn_in : int
+    implicit : bool
+        What a row and a column know are features, as of `BayesianCompletion`.
     """
 
     rank: int = 10
     random_state: int = 0
     n_samples: int = 100
     burn_in: int = 10
+    implicit: bool = False
 
     def _learn(self, rows: Array, columns: Array, values: Array) -> None:
-        myfm = _package("myfm")
-        self.model_ = myfm.MyFMRegressor(rank=self.rank, random_seed=seed_of(self.random_state))
+        self.model_ = _package("myfm").MyFMRegressor(rank=self.rank, random_seed=seed_of(self.random_state))
+        known = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=self.shape_)
+        self.tables_ = [self._one_hot(known), self._one_hot(known.T.tocsr())]
+        groups = [size for table in (known, known.T) for size in table.shape[: 1 + self.implicit]]
         self.model_.fit(
-            self._one_hot(rows, columns), values, n_iter=self.burn_in + self.n_samples,
-            n_kept_samples=self.n_samples, grouping=np.repeat([0, 1], self.shape_).tolist(),
+            None, values, X_rel=self._related(rows, columns), n_iter=self.burn_in + self.n_samples,
+            n_kept_samples=self.n_samples, group_shapes=groups,
         )  # fmt: skip
 
     def _values(self, rows: Array, columns: Array) -> Array:
-        return np.asarray(self.model_.predict(self._one_hot(rows, columns)))
+        return np.asarray(self.model_.predict(None, X_rel=self._related(rows, columns)))
 
-    def _one_hot(self, rows: Array, columns: Array) -> sp.csr_matrix:
-        places = np.column_stack([rows, columns + self.shape_[0]]).ravel()
-        indptr = np.arange(0, len(places) + 1, 2)
-        return sp.csr_matrix((np.ones(len(places)), places, indptr), shape=(len(rows), sum(self.shape_)))
+    def _one_hot(self, known: sp.csr_array) -> sp.csr_matrix:
+        """Return which row it is, and in squares that add up to 1 what it knows."""
+        parts = [sp.eye_array(known.shape[0])]
+        if self.implicit:
+            counts = np.maximum(np.diff(known.indptr), 1)
+            parts.append(sp.diags_array(1.0 / np.sqrt(counts)) @ known)
+        return sp.csr_matrix(sp.hstack(parts))
+
+    def _related(self, rows: Array, columns: Array) -> list[Any]:
+        block = _package("myfm").RelationBlock
+        return [block(which, table) for which, table in zip((rows, columns), self.tables_, strict=True)]
 
 
 @dataclass(eq=False, repr=False)

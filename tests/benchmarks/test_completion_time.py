@@ -181,13 +181,31 @@ def test_five_splits(measured: Any, name: str) -> None:
     """Ratings on five random splits 90/10: errors and CPU seconds of fit, all in one process."""
     if not os.environ.get("RMOPT_DATA_HOME"):
         pytest.skip("RMOPT_DATA_HOME is not set: no MovieLens.")
-    measured(five_splits, name)
+    measured(five_splits, name, models_of_ratings)
 
 
-def five_splits(name: str) -> list[dict[str, Any]]:
+@pytest.mark.parametrize("name", ["ml1m", "ml100k"])
+def test_which_are_known(measured: Any, name: str) -> None:
+    """Which films a user rated, and who rated a film, as features: five random splits 90/10, all in one process."""
+    if not os.environ.get("RMOPT_DATA_HOME"):
+        pytest.skip("RMOPT_DATA_HOME is not set: no MovieLens.")
+    measured(five_splits, name, models_of_known)
+
+
+def models_of_known(large: bool) -> dict[str, Any]:
+    options = {"implicit": True, "burn_in": 20, "handle_unknown": "mean"}
+    models: dict[str, Any] = {
+        f"BayesianCompletion, rank {rank}, implicit, 20 + {samples}": BayesianCompletion(
+            rank, n_samples=samples, **options
+        )
+        for rank, samples in ((10, 100), (20, 100), (32, 100))
+    }
+    return models | ({"myfm, rank 10, implicit": MyFM(10, implicit=True)} if find_spec("myfm") else {})
+
+
+def models_of_ratings(large: bool) -> dict[str, Any]:
     """Penalties are those that cross-validation on a training part likes best."""
-    large, unseen = name == "ml1m", {"handle_unknown": "mean"}
-    bundle = load(name, kind=Ratings)
+    unseen = {"handle_unknown": "mean"}
     models: dict[str, Any] = {
         "biases alone": Biases(2.0 if large else 4.0),
         "RCGMC, with effects": RCGMC(10, lam=0.03 if large else 0.1, max_iter=6, bias=True, **unseen),
@@ -205,8 +223,13 @@ def five_splits(name: str) -> list[dict[str, Any]]:
         "libmf": LibMF(40, 0.06, 20) if large else LibMF(20, 0.1, 15),
         "myfm": MyFM(10),
     }
-    models |= {name: model for name, model in peers.items() if find_spec(name)}
-    pairs, rows = np.column_stack([bundle.rows, bundle.columns]), []
+    return models | {name: model for name, model in peers.items() if find_spec(name)}
+
+
+def five_splits(name: str, models_of: Any) -> list[dict[str, Any]]:
+    bundle = load(name, kind=Ratings)
+    models, rows = models_of(name == "ml1m"), []
+    pairs = np.column_stack([bundle.rows, bundle.columns])
     for label, model in models.items():
         # Compiled and imported before the clock starts.
         model.fit(pairs[:3000], bundle.values[:3000])
