@@ -179,6 +179,12 @@ PARTS: dict[str, Part] = {
             for kind in (problems.subspace.RTRMC, problems.subspace.RCGMC, problems.subspace.BiasedALS)
         ),
         Part(
+            problems.subspace.ImplicitALS,
+            {"rank": 2, "max_iter": 2, "random_state": 0},
+            {"ratings": abs(RATINGS)},
+            {"predict": _ENTRIES, "rmse": (RATINGS,), "score": (abs(RATINGS[::-1]),)},
+        ),
+        Part(
             problems.subspace.MultitaskSubspace,
             {"rank": 2, "n_agents": 2, "n_epochs": 5, "random_state": 0},
             {"X": X, "y": X[:, 0], "tasks": LABELS},

@@ -8,6 +8,7 @@ from problems.subspace.baselines import DLMaFit, alt_min
 from problems.subspace.bayesian import BayesianCompletion
 from problems.subspace.cost import MatrixCompletion, MultitaskFeatures
 from problems.subspace.estimators import RCGMC, RTRMC, GossipMatrixCompletion
+from problems.subspace.implicit import ImplicitALS
 from problems.subspace.multitask_estimator import MultitaskSubspace
 from problems.subspace.pairs import EntryKFold, TimeSplit, entries
 from problems.subspace.training import Gossiped, GossipPlan, agree, gossip
@@ -22,6 +23,7 @@ __all__ = [
     "GossipMatrixCompletion",
     "GossipPlan",
     "Gossiped",
+    "ImplicitALS",
     "MatrixCompletion",
     "MultitaskFeatures",
     "MultitaskSubspace",

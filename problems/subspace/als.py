@@ -30,8 +30,22 @@ def standardised(values: Array) -> tuple[Array, float, float]:
     return (values - mean) / deviation, mean * unit, deviation * unit
 
 
+class PenalisedRows:
+    """A penalty on the factors of each row and column that grows with the number of its entries."""
+
+    lam: float
+    count_power: float
+
+    def _scales(self, side: Side) -> Array:
+        # What has no entry has factors 0 at any penalty.
+        return float(self.lam) * np.maximum(side.counts, 1.0) ** float(self.count_power)
+
+    def _penalty(self, side: Side, factors: Array) -> float:
+        return float(self._scales(side) @ np.einsum("ij,ij->i", factors, factors))
+
+
 @dataclass(eq=False, repr=False)
-class BiasedALS(PointCompletion):
+class BiasedALS(PenalisedRows, PointCompletion):
     """Matrix completion by alternating least squares: mean + effects of row and column + u_i · w_j.
 
     Minimises Σ (y_ij − b_i − c_j − u_i · w_j)² + λ Σ_i n_i^p (b_i² + ‖u_i‖²) + λ Σ_j n_j^p (c_j² + ‖w_j‖²) over the
@@ -104,13 +118,6 @@ class BiasedALS(PointCompletion):
         self._rows, self.cost_ = U, cost
         self.components_, self.row_effects_ = np.ascontiguousarray(U[:, 1:]), self._unit * U[:, 0]
         self.weights_, self.column_effects_ = self._unit * W[:, 1:], self._unit * W[:, 0]
-
-    def _scales(self, side: Side) -> Array:
-        # What has no entry has factors 0 at any penalty.
-        return self.lam * np.maximum(side.counts, 1.0) ** self.count_power
-
-    def _penalty(self, side: Side, factors: Array) -> float:
-        return float(self._scales(side) @ np.einsum("ij,ij->i", factors, factors))
 
     def _regressed(self, side: Side, features: Array) -> Regressed:
         d = features.shape[1]

@@ -18,6 +18,7 @@ from problems.data import Ratings
 from problems.door import begin, column_of_names, positions, seedable
 from problems.subspace.cost import KnownEntries, columns_of, predictions
 from problems.subspace.pairs import checked_pairs, table_of
+from problems.subspace.ranked import Ranked, ranked_lists
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import Checked, bounded, integer, number, one_of, optional, shown
 from rmopt.solvers.threads import one_blas_thread
@@ -230,19 +231,49 @@ class CompletionModel(Checked, BaseEstimator):
         best = np.argsort(-found, kind="stable")[:n]
         return [(self.row_names_[row].item(), float(found[row])) for row in best if found[row] > -np.inf]
 
+    def ranked(self, ratings: Any, y: Any = None, n: int = 10) -> Ranked:
+        """Measure the recommendations for all columns by entries that were held out.
+
+        Parameters
+        ----------
+        ratings, y
+            Held-out entries of which a list should hold many, given as in `fit`; those that `fit` saw do not count.
+            Leave out what was disliked, ratings below 4 of 5, say.
+        n : int
+            The length of a list.
+
+        Returns
+        -------
+        Ranked
+            Precision, recall and nDCG, means over the columns with a held-out entry.
+
+        Raises
+        ------
+        InvalidInputError
+            When nothing is held out, or of other rows and columns than `fit` saw.
+        """
+        table, n = self._table_like_fit(ratings, y, False), integer("n", n, 1)
+        rows = np.arange(self.known_.shape[0])
+        return ranked_lists(lambda column: self.predict(rows, column), self.known_, table, n)
+
     def rmse(self, ratings: Any, y: Any = None) -> float:
         """Return the root mean square error of the predictions of known entries, given as in `fit`."""
+        table = self._table_like_fit(ratings, y, self.handle_unknown == "mean")
+        gaps = self.predict(table.indices, columns_of(table)) - table.data
+        unit = unit_of(gaps)
+        return float(np.sqrt(np.mean((gaps / unit) ** 2))) * unit
+
+    def _table_like_fit(self, ratings: Any, y: Any, others: bool) -> KnownEntries:
+        """Return entries of the matrix that `fit` saw, or where it may be pairs of `others` too."""
         check_is_fitted(self, "known_")
         shape = self.known_.shape
-        table = table_of(ratings, y, None if y is None or self.handle_unknown == "mean" else shape)
+        table = table_of(ratings, y, None if y is None or others else shape)
         if y is None and table.shape != shape:
             raise InvalidInputError(
                 f"the ratings have shape {table.shape}, and fit saw a matrix of {shape}; the model has no other rows "
                 "and columns."
             )
-        gaps = self.predict(table.indices, columns_of(table)) - table.data
-        unit = unit_of(gaps)
-        return float(np.sqrt(np.mean((gaps / unit) ** 2))) * unit
+        return table
 
     def score(self, ratings: Any, y: Any = None) -> float:
         """Return minus the root mean square error: higher is better, as scikit-learn wants it."""

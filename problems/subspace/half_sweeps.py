@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -65,16 +66,22 @@ class Side:
         def regressed(first: int, last: int) -> int:
             return int(regress_piece(*given, first, last, *found))
 
-        threads = numba.get_num_threads() if self.counts.sum() * d**2 >= WORTH_THREADS else 1
-        if threads == 1:
-            failed = regressed(0, n)
-        else:
-            # Of Python's threads those without work sleep; numba's spin, and take the cores from who needs them.
-            with ThreadPoolExecutor(threads) as pool:
-                failed = max(pool.map(regressed, self.cuts[:-1].tolist(), self.cuts[1:].tolist()))
+        failed = self.in_pieces(regressed, d)
         if failed >= 0:
             raise InvalidInputError(
                 f"column or row {failed} with {self.counts[failed]} known entries has no unique solution at rank "
                 f"{d - 1} in double precision; choose a larger lam, or a smaller rank."
             )
         return found
+
+    def in_pieces(self, solved: Callable[[int, int], int], d: int) -> int:
+        """Solve systems of d unknowns for the columns first … last − 1 of each piece; return the largest result.
+
+        A small half sweep is one piece. The work must be a compiled function that needs no lock of Python.
+        """
+        threads = numba.get_num_threads() if self.counts.sum() * d**2 >= WORTH_THREADS else 1
+        if threads == 1:
+            return solved(0, len(self.counts))
+        # Of Python's threads those without work sleep; numba's spin, and take the cores from who needs them.
+        with ThreadPoolExecutor(threads) as pool:
+            return max(pool.map(solved, self.cuts[:-1].tolist(), self.cuts[1:].tolist()))

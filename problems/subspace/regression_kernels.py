@@ -95,6 +95,66 @@ def regress_piece(known, features, prior, noise, first, last, drawn, means, squa
 
 
 @njit(cache=True, nogil=True, fastmath=VECTOR)
+def weigh_piece(known, features, gram, scales, alpha, first, last, found, costs):
+    """Find the x of each column that minimises Σ_i c_i (p_i − u_i · x)² + s ‖x‖² over all rows i (Hu et al. 2008).
+
+    Rows with a value r > 0 have p = 1 and c = 1 + α r, all others p = 0 and c = 1.
+
+    Parameters
+    ----------
+    known : (int64 array, int32 array, array)
+        indptr, rows and values r of a CSC array.
+    features : array, shape (m, d)
+        The rows u_i.
+    gram : array, shape (d, d)
+        Σ u_i u_iᵀ.
+    scales : array, shape (n,)
+        s.
+    alpha : float
+    first, last : int
+    found, costs : array, shape (n, d) and (n,)
+        Receive x, and Σ c (p − u · x)² − (u · x)² over the known rows.
+
+    Returns
+    -------
+    int
+        The number of a column whose system is singular to rounding, or −1.
+    """
+    indptr, rows, values = known
+    d = features.shape[1]
+    longest = 0
+    for j in range(first, last):
+        longest = max(longest, indptr[j + 1] - indptr[j])
+    Z, sure = np.empty((d, longest)), np.empty(longest)
+    A, x = np.empty((d, d)), np.empty(d)
+    for j in range(first, last):
+        begin, count = indptr[j], indptr[j + 1] - indptr[j]
+        for t in range(count):
+            extra = alpha * values[begin + t]
+            root = np.sqrt(extra)
+            sure[t] = (1.0 + extra) / root if extra > 0.0 else 0.0
+            for a in range(d):
+                Z[a, t] = root * features[rows[begin + t], a]
+        for a in range(d):
+            x[a] = _dot(Z[a], sure, count)
+            for b in range(a + 1):
+                A[a, b] = gram[a, b]
+            A[a, a] += scales[j]
+        _add_products(Z, count, 1.0, A)
+        if not _factorise(A):
+            return j
+        _solve(A, x)
+        cost = 0.0
+        for t in range(count):
+            score = _dot(features[rows[begin + t]], x, d)
+            confidence = 1.0 + alpha * values[begin + t]
+            wanted = 1.0 if values[begin + t] > 0.0 else 0.0
+            cost += confidence * (wanted - score) ** 2 - score**2
+        found[j], costs[j] = x, cost
+    return -1
+
+
+@njit(cache=True, nogil=True, fastmath=VECTOR)
 def draw_links(by_features, apart, links, strength, noise):
     """Draw what each feature adds to the factors of the rows that have it, given what all others add.
 
