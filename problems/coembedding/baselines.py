@@ -120,11 +120,12 @@ class CalibratedLabelRanking(Checked, LabelTables, BaseEstimator):
         self.n_labels_ = Y.shape[1]
         self.classes_ = [np.unique(column) for column in Y.T]
         self.single_ = [Guarded(self.estimator).fit(X, Y[:, j]) for j in range(self.n_labels_)]
-        self.pairs_ = {}
+        # No mapping by pairs: files of skops have none.
+        self.pairs_ = []
         for i, j in combinations(range(self.n_labels_), 2):
             differ = np.flatnonzero(Y[:, i] != Y[:, j])
             if differ.size:
-                self.pairs_[i, j] = Guarded(self.estimator).fit(X[differ], Y[differ, i])
+                self.pairs_.append((i, j, Guarded(self.estimator).fit(X[differ], Y[differ, i])))
         return self
 
     def predict(self, X: Any) -> Array:
@@ -132,7 +133,7 @@ class CalibratedLabelRanking(Checked, LabelTables, BaseEstimator):
         X = seen(self, X)
         relevant = np.column_stack([model.predict(X) for model in self.single_]).astype(float)
         votes, virtual = relevant.copy(), (1.0 - relevant).sum(axis=1)
-        for (i, j), model in self.pairs_.items():
+        for i, j, model in self.pairs_:
             first = model.predict(X)
             votes[:, i] += first
             votes[:, j] += 1.0 - first

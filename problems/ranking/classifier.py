@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import expit
@@ -16,6 +16,7 @@ from problems.door import admit, begin, file_path, finite, kept_count, natural_s
 from problems.ranking.cost import indicators
 from problems.ranking.logistic import LogisticLabels, first_step
 from problems.ranking.measures import best_labels, mean_average_precision
+from problems.saving import Saved
 from rmopt.core import InvalidInputError, Problem
 from rmopt.core.arguments import Checked, bounded, flag, integer, number, optional
 from rmopt.costs.rows import as_rows
@@ -30,7 +31,7 @@ LEAST_STEPS = 200
 
 
 @dataclass(eq=False, repr=False)
-class LowRankLogisticRegression(Checked, ClassifierMixin, BaseEstimator):
+class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
     """Logistic regression for examples with several labels out of many, with coefficients of low rank.
 
     The coefficients of all labels are a product of two thin matrices: labels that are rare learn from others, and a
@@ -107,6 +108,13 @@ class LowRankLogisticRegression(Checked, ClassifierMixin, BaseEstimator):
     random_state: Annotated[Any, seedable] = None
     verbose: Annotated[bool, flag] = False
 
+    _arrays: ClassVar = {
+        "components_": (float, ("n", "rank")),
+        "label_components_": (float, ("labels", "rank")),
+        "intercept_": (float, ("labels",)),
+    }
+    _numbers: ClassVar = {**Saved._numbers, "n_iter_": integer}
+
     @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:
         """Learn from examples and their labels.
@@ -142,9 +150,19 @@ class LowRankLogisticRegression(Checked, ClassifierMixin, BaseEstimator):
         )
         A, B = np.split(result.point, [n])
         self.components_, self.label_components_ = scale * A[:, :-1], B[:, :-1].copy()
-        self.intercept_, self.classes_, self.n_labels_ = B[:, -1].copy(), np.arange(n_labels), n_labels
-        self.n_iter_ = result.steps
+        self.intercept_, self.n_iter_ = B[:, -1].copy(), result.steps
+        self._number_labels()
         return self
+
+    def _number_labels(self) -> None:
+        self.n_labels_ = len(self.intercept_)
+        self.classes_ = np.arange(self.n_labels_)
+
+    def _restore(self, arrays: dict[str, Array]) -> None:
+        super()._restore(arrays)
+        if len(self.components_) != self.n_features_in_:
+            raise ValueError("its coefficients have another number of features")
+        self._number_labels()
 
     def decision_function(self, X: Any) -> Array:
         """Return the log-odds of all labels, shape (n_samples, n_labels)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -13,6 +13,7 @@ from sklearn.utils import Tags
 from problems.batches import share_left_out, solver_of_batches
 from problems.door import Embedder, begin, file_path, kept_count, labelled, product, seedable, seen, unit_rows
 from problems.evaluation import bilinear_scores, evaluate_retrieval
+from problems.saving import Saved
 from problems.serving.index import Searchable
 from problems.similarity.cost import ContrastiveSum
 from problems.triplets import classes_with_pairs
@@ -32,7 +33,7 @@ LEAST_STEPS = 500
 
 
 @dataclass(eq=False, repr=False)
-class ContrastiveSimilarity(Checked, Searchable, Embedder, BaseEstimator):
+class ContrastiveSimilarity(Checked, Saved, Searchable, Embedder, BaseEstimator):
     """A similarity of documents: the cosine of linear embeddings, learned from the classes of whole batches.
 
     Each document of a batch is a query, and the documents of its class are to be found among all others by a softmax
@@ -97,6 +98,10 @@ class ContrastiveSimilarity(Checked, Searchable, Embedder, BaseEstimator):
     random_state: Annotated[Any, seedable] = None
     verbose: Annotated[bool, flag] = False
 
+    _arrays: ClassVar = {"components_": (float, ("rank", "n"))}
+    _names: ClassVar = {"classes_": ("classes",)}
+    _numbers: ClassVar = {**Saved._numbers, "n_iter_": integer}
+
     @one_blas_thread()
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from class labels: rows of one class are similar.
@@ -140,6 +145,11 @@ class ContrastiveSimilarity(Checked, Searchable, Embedder, BaseEstimator):
         X, y = labelled(self, X, y, reset=False)
         Z = self.transform(X)
         return evaluate_retrieval(bilinear_scores(Z, Z), y, ks=()).map
+
+    def _restore(self, arrays: dict[str, Array]) -> None:
+        super()._restore(arrays)
+        if self.components_.shape != (self.rank, self.n_features_in_):
+            raise ValueError("its embedding has another shape")
 
     def _maps(self) -> tuple[Array, Array, bool]:
         return self.components_.T, self.components_.T, True

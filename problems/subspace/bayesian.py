@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from problems.door import in_range, table_of_numbers
+from problems.saving import Saved
 from problems.subspace.als import standardised
 from problems.subspace.completer import CompletionModel
 from problems.subspace.cost import KnownEntries
@@ -16,7 +17,7 @@ from problems.subspace.gibbs import FactorPrior, GibbsSampler, drawn
 from problems.subspace.half_sweeps import Side
 from problems.subspace.regression_kernels import add_sampled
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import bounded, flag, integer
+from rmopt.core.arguments import bounded, flag, integer, number
 from rmopt.core.streams import Stream, generator
 
 Array = np.ndarray
@@ -61,10 +62,12 @@ class BayesianCompletion(CompletionModel):
         standard deviation 1. The last row and column are draws for those of which nothing is known.
     noise_precisions_ : array, shape (n_samples,)
         α, for entries of standard deviation 1.
-    column_priors_ : list of (array, array)
-        Mean and precision of the columns in each sample.
-    column_links_ : list of array, shape (n_samples, q, rank + 1)
-        For each table of features of columns what they add to effects and factors.
+    column_prior_means_, column_prior_precisions_ : array, shape (n_samples, rank + 1) and with another rank + 1
+        Of the columns, without features, in each sample.
+    column_links_ : array, shape (n_samples, q, rank + 1)
+        What features of columns add to effects and factors; with ``implicit=True`` there is one more for each row.
+    n_column_features_ : int
+        How many `fit` got, q or 0.
     mean_, scale_ : float
         Of the known entries, whose standard deviation is `scale_`.
     known_, row_names_, column_names_
@@ -90,6 +93,20 @@ class BayesianCompletion(CompletionModel):
     burn_in: Annotated[int, bounded(integer, 0)] = 10
     thinning: Annotated[int, bounded(integer, 1)] = 1
     implicit: Annotated[bool, flag] = False
+
+    _arrays: ClassVar = {
+        **CompletionModel._arrays,
+        "row_samples_": (np.float32, ("samples", "m and one", "d")),
+        "column_samples_": (np.float32, ("samples", "n and one", "d")),
+        "column_means_": (np.float32, ("samples", "n and one", "d")),
+        "noise_precisions_": (float, ("samples",)),
+        "column_prior_means_": (float, ("samples", "d")),
+        "column_prior_precisions_": (float, ("samples", "d", "d")),
+        "column_links_": (np.float32, ("samples", "q", "d")),
+    }
+    _numbers: ClassVar = {
+        **Saved._numbers, "mean_": number, "scale_": number, "_seed": integer, "n_column_features_": integer,
+    }  # fmt: skip
 
     def fit(
         self,
@@ -129,35 +146,39 @@ class BayesianCompletion(CompletionModel):
 
     def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
         m, n = table.shape
+        self._seed = seed
         of_rows, of_columns = (
             [] if found is None else [_checked_features(name, found, size)]
             for name, found, size in zip(("row_features", "column_features"), features, (m, n), strict=True)
         )
-        self.n_column_features_ = of_columns[0].shape[1] if of_columns else None
+        self.n_column_features_ = of_columns[0].shape[1] if of_columns else 0
         if self.implicit:
             known = sp.csr_array(table)
             of_rows.append(_flags(known.indptr, known.indices, n))
             of_columns.append(_flags(table.indptr, table.indices, m))
-        self._seed = seed
         values, self.mean_, self.scale_ = standardised(table.data)
         entries = KnownEntries((values, table.indices, table.indptr), shape=table.shape)
         sampler = GibbsSampler(entries, self.rank, generator(seed, Stream.INNER), of_rows, of_columns)
-        kept = [
-            np.empty((self.n_samples, size, self.rank + 1), dtype=np.float32)
-            for size in (m + 1, n + 1, n + 1, *(found.shape[1] for found in of_columns))
-        ]
-        self.row_samples_, self.column_samples_, self.column_means_, *self.column_links_ = kept
-        self.noise_precisions_, self.column_priors_ = np.empty(self.n_samples), []
+        samples, d, q = self.n_samples, self.rank + 1, sum(found.shape[1] for found in of_columns)
+        self.row_samples_ = np.empty((samples, m + 1, d), np.float32)
+        self.column_samples_ = np.empty((samples, n + 1, d), np.float32)
+        self.column_means_ = np.empty((samples, n + 1, d), np.float32)
+        self.column_links_ = np.empty((samples, q, d), np.float32)
+        self.column_prior_means_, self.column_prior_precisions_ = (
+            np.empty((samples, d)),
+            np.empty((samples, d, d)),
+        )
+        self.noise_precisions_ = np.empty(samples)
         for _ in range(self.burn_in):
             sampler.sweep()
-        for s in range(self.n_samples):
+        for s in range(samples):
             for _ in range(self.thinning):
                 sample = sampler.sweep()
-            found = sample.rows, sample.columns, sample.column_means, *sample.column_links
-            for samples, one in zip(kept, found, strict=True):
-                samples[s] = one
-            self.noise_precisions_[s] = sample.alpha
-            self.column_priors_.append((sample.column_prior.mean, sample.column_prior.precision))
+            self.row_samples_[s], self.column_samples_[s] = sample.rows, sample.columns
+            self.column_means_[s], self.noise_precisions_[s] = sample.column_means, sample.alpha
+            self.column_prior_means_[s] = sample.column_prior.mean
+            self.column_prior_precisions_[s] = sample.column_prior.precision
+            self.column_links_[s] = np.concatenate([np.empty((0, d)), *sample.column_links])
 
     def fold_in(self, pairs: Any, values: Any, names: Any = None, *, features: Any = None) -> Self:
         """Return the model with new columns, which are drawn given the rows; nothing else changes.
@@ -223,26 +244,25 @@ class BayesianCompletion(CompletionModel):
     def _append(self, table: KnownEntries, *features: Any) -> None:
         m, added = table.shape
         side = Side(table, (table.data - self.mean_) / (self.scale_ or 1.0))
-        tables = []
-        if (features[0] is None) != (self.n_column_features_ is None):
+        if (features[0] is None) != (self.n_column_features_ == 0):
             raise InvalidInputError(
-                f"features must be given where fit got column_features, and only there; fit got "
-                f"{'none' if self.n_column_features_ is None else f'{self.n_column_features_} for each column'}."
+                "features must be given where fit got column_features, and only there; fit got "
+                f"{self.n_column_features_ or 'none'}{' for each column' if self.n_column_features_ else ''}."
             )
+        tables = [sp.csr_array((added, 0))]
         if features[0] is not None:
             tables.append(_checked_features("features", features[0], added, self.n_column_features_))
         if self.implicit:
             tables.append(_flags(table.indptr, table.indices, m))
+        together = sp.csr_array(sp.hstack(tables))
         before = self.column_samples_.shape[1] - 1
         shape = self.n_samples, added, self.rank + 1
         samples, means = np.empty(shape, dtype=np.float32), np.empty(shape, dtype=np.float32)
-        for s, (mean, precision) in enumerate(self.column_priors_):
+        for s, links in enumerate(self.column_links_):
             # Columns that come later have other numbers.
             rng = generator(self._seed, Stream.INNER, s, before)
-            shift = sum(
-                F @ links[s].astype(float) for F, links in zip(tables, self.column_links_, strict=True)
-            )
-            prior = FactorPrior(mean, precision, shift)
+            shift = together @ links.astype(float)
+            prior = FactorPrior(self.column_prior_means_[s], self.column_prior_precisions_[s], shift)
             found = drawn(side, self.row_samples_[s].astype(float), prior, self.noise_precisions_[s], rng)
             samples[s], means[s] = found.drawn, found.means
         # The last column stays the one of which nothing is known.
@@ -250,6 +270,17 @@ class BayesianCompletion(CompletionModel):
             np.concatenate([old[:, :-1], new, old[:, -1:]], axis=1)
             for old, new in ((self.column_samples_, samples), (self.column_means_, means))
         )
+
+    def _restore(self, arrays: dict[str, Array]) -> None:
+        super()._restore(arrays)
+        m, n = self.known_.shape
+        sizes = self.row_samples_.shape[1], self.column_samples_.shape[1], self.column_links_.shape[1]
+        if sizes != (m + 1, n + 1, self.n_column_features_ + m * self.implicit):
+            raise ValueError("its samples are of another matrix")
+        if not (
+            self.noise_precisions_.min(initial=1.0) > 0.0 and len(self.noise_precisions_) == self.n_samples
+        ):
+            raise ValueError("it has no precision of the noise for each sample")
 
 
 def _flags(indptr: Array, indices: Array, size: int) -> sp.csr_array:

@@ -16,11 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from problems.data import Ratings
 from problems.door import begin, column_of_names, positions, seedable
+from problems.saving import Saved
 from problems.subspace.cost import KnownEntries, columns_of, predictions
 from problems.subspace.pairs import checked_pairs, table_of
 from problems.subspace.ranked import Ranked, ranked_lists
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import Checked, bounded, integer, number, one_of, optional, shown
+from rmopt.core.files import Layout
+from rmopt.core.matrices import sound
 from rmopt.solvers.threads import one_blas_thread
 
 Array = np.ndarray
@@ -35,7 +38,7 @@ def _limits(name: str, value: Any) -> tuple[float, float]:
 
 
 @dataclass(eq=False, repr=False)
-class CompletionModel(Checked, BaseEstimator):
+class CompletionModel(Checked, Saved, BaseEstimator):
     """A matrix that is completed from known entries; a subclass says how, in `_learn`, `_values` and `_solved`.
 
     Known entries are given as a sparse matrix or a bundle, ``fit(ratings)``, or as pairs of a row and a column with a
@@ -45,6 +48,9 @@ class CompletionModel(Checked, BaseEstimator):
 
     # What scikit-learn's metadata routing hands on, unless asked otherwise.
     __metadata_request__fit: ClassVar = {"shape": True}
+
+    _arrays: ClassVar[Layout] = {"known_indptr": (int, (None,)), "known_indices": (int, (None,))}
+    _names: ClassVar = {"row_names_": ("m",), "column_names_": ("n",)}
 
     rank: Annotated[int, bounded(integer, 1)] = 10
     _: KW_ONLY
@@ -279,6 +285,21 @@ class CompletionModel(Checked, BaseEstimator):
         """Return minus the root mean square error: higher is better, as scikit-learn wants it."""
         return -self.rmse(ratings, y)
 
+    def _stored(self) -> dict[str, Array]:
+        places = {"known_indptr": self.known_.indptr, "known_indices": self.known_.indices}
+        return places | {name: getattr(self, name) for name in self._arrays if name not in places}
+
+    def _restore(self, arrays: dict[str, Array]) -> None:
+        indptr, indices = arrays.pop("known_indptr"), arrays.pop("known_indices")
+        super()._restore(arrays)
+        shape = len(self.row_names_), len(self.column_names_)
+        # Not by its constructor, which reads beyond the arrays where they do not belong together.
+        known = sp.csc_array(shape, dtype=bool)
+        known.indptr, known.indices, known.data = indptr, indices, np.ones(len(indices), bool)
+        self.known_ = sound("known", known)
+        if indptr[-1] != len(indices):
+            raise ValueError("it names more known entries than there are")
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -292,6 +313,15 @@ class PointCompletion(CompletionModel):
 
     A subclass sets the attributes in `_learn`; U and W are `components_` and `weights_`.
     """
+
+    _arrays: ClassVar = {
+        **CompletionModel._arrays,
+        "components_": (float, ("m", "k")),
+        "weights_": (float, ("n", "k")),
+        "row_effects_": (float, ("m",)),
+        "column_effects_": (float, ("n",)),
+    }
+    _numbers: ClassVar = {**Saved._numbers, "mean_": number}
 
     components_: Array
     weights_: Array

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from scipy.sparse.linalg import svds
@@ -36,6 +36,8 @@ class CompletionEstimator(PointCompletion):
     _: KW_ONLY
     lam: Annotated[float, bounded(number, least=0, below=0.5)] = 0.01
     bias: Annotated[bool, flag] = False
+
+    _numbers: ClassVar = {**PointCompletion._numbers, "_unit": number}
 
     n_agents = 1
 
@@ -143,7 +145,7 @@ class GossipMatrixCompletion(CompletionEstimator):
     known_, row_names_, column_names_
         As of `RTRMC`.
     agents_ : Parts
-        Each agent's basis.
+        Each agent's basis; `save` does not keep them.
     rho_ : float
         The weight that was used.
     disagreement_ : float
@@ -176,6 +178,8 @@ class GossipMatrixCompletion(CompletionEstimator):
     init: str = "common"
     checkpoint: Annotated[Path | str | None, file_path] = None
     verbose: Annotated[bool, flag] = False
+
+    _numbers: ClassVar = {**CompletionEstimator._numbers, "rho_": number, "disagreement_": number}
 
     def plan(self) -> GossipPlan:
         """Return how the agents gossip."""
@@ -253,6 +257,8 @@ class BatchCompletion(CompletionEstimator):
     _: KW_ONLY
     max_iter: Annotated[int, bounded(integer, 1)] = 15
     tol: Annotated[float, bounded(number, least=0)] = 1e-6
+
+    _numbers: ClassVar = {**CompletionEstimator._numbers, "n_iter_": integer}
 
     def learn(self, tasks: MatrixCompletion, start: Array | None, seed: int) -> Array:
         U = leading_subspace(tasks, self.rank, seed) if start is None else start

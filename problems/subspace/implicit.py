@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -83,6 +83,8 @@ class ImplicitALS(PenalisedRows, PointCompletion):
     count_power: Annotated[float, bounded(number, least=0, most=1)] = 0.5
     max_iter: Annotated[int, bounded(integer, 1)] = 15
     tol: Annotated[float, bounded(number, least=0)] = 1e-3
+
+    _numbers: ClassVar = {**PointCompletion._numbers, "cost_": number, "n_iter_": integer}
 
     def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
         columns = self._side(table)

@@ -25,10 +25,10 @@ TEMPORARY = ".rmopt"
 # What an archive may unpack to, in bytes: so much, or so many times its own size, but never more than the last.
 SMALL, RATIO, LARGEST = 2**26, 100, 2**34
 
-# The arrays of a file: for each its type (float, int, bool or str) and its shape. A size that is a name is the same
-# in all shapes; None is any size, or any shape. Narrower numbers are converted; floats must be finite.
+# The arrays of a file: for each its type (float, numpy's float32, int, bool or str) and its shape. A size that is a
+# name is the same in all shapes; None is any size, or any shape. Numbers are converted; floats must be finite.
 Layout = Mapping[str, tuple[type, tuple[int | str | None, ...] | None]]
-_KINDS = {float: "fiub", int: "iu", bool: "biu", str: "U"}
+_KINDS = {float: "fiub", np.float32: "f", int: "iu", bool: "biu", str: "U"}
 
 
 def write_atomically(path: Path | str, write: Callable[[IO[bytes]], object]) -> None:
@@ -138,7 +138,7 @@ def load_arrays(path: Path | str, *layouts: Layout) -> tuple[dict[str, np.ndarra
             if layout is None:
                 expected = " or ".join(", ".join(one) for one in layouts)
                 raise ValueError(f"it holds {', '.join(arrays) or 'nothing'} instead of {expected}")
-            arrays = _fitted(arrays, layout)
+            arrays = conforming(arrays, layout)
     return arrays, about
 
 
@@ -163,7 +163,7 @@ def read_arrays(path: Path | str, *layouts: Layout, largest: int | None = None) 
         if needed > allowed:
             raise ValueError(f"{size:,} bytes would unpack to {needed:,}, and {allowed:,} are allowed")
         arrays = {name: _array(archive, members[name]) for name in names}
-        return _fitted(arrays, found[0]) if found else arrays
+        return conforming(arrays, found[0]) if found else arrays
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
@@ -195,7 +195,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     return array.astype(dtype.newbyteorder("="), copy=False)
 
 
-def _fitted(arrays: Mapping[str, np.ndarray], layout: Layout) -> dict[str, np.ndarray]:
+def conforming(arrays: Mapping[str, np.ndarray], layout: Layout) -> dict[str, np.ndarray]:
     """Return arrays in the types that a layout names, or refuse their types, shapes or values."""
     sizes: dict[str, int] = {}
     found = {}
@@ -215,7 +215,7 @@ def _fitted(arrays: Mapping[str, np.ndarray], layout: Layout) -> dict[str, np.nd
                 f"{name} has shape {array.shape}, and must have ({', '.join(map(str, expected))})"
             )
         sizes |= {side: size for side, size in zip(shape, array.shape, strict=True) if isinstance(side, str)}
-        if wanted is float and not np.isfinite(array).all():
+        if wanted in (float, np.float32) and not np.isfinite(array).all():
             raise ValueError(f"{name} holds NaN or infinity")
         if wanted is bool and array.size and array.max() > 1:
             raise ValueError(f"{name} holds other numbers than 0 and 1")

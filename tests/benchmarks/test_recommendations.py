@@ -1,6 +1,7 @@
 """Lists of recommendations from implicit feedback, MovieLens with ratings from 4 on as what was liked.
 
-A tenth of what was liked is held out. Parameters are chosen for each method by nDCG on a tenth of the first training part.
+A tenth of what was liked is held out. Parameters are chosen for each method by nDCG on a tenth of the first training
+part.
 """
 
 from __future__ import annotations

@@ -1,0 +1,141 @@
+"""Fitted estimators in files: all parameters, and what `fit` found, without pickle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from rmopt.core.arguments import Check, check_parameters, integer, shown
+from rmopt.core.errors import InvalidInputError
+from rmopt.core.files import Layout, conforming, load_arrays, reading, save_arrays
+
+Array = np.ndarray
+
+
+class Saved:
+    """An estimator that `save` writes as an ``.npz`` file, and `load` reads.
+
+    A subclass names the attributes that `fit` sets: arrays with their types and shapes, arrays of names, which may be
+    text or numbers, with their shapes, and single numbers with their checks.
+    """
+
+    _arrays: ClassVar[Layout] = {}
+    _names: ClassVar[dict[str, tuple[str, ...]]] = {}
+    _numbers: ClassVar[dict[str, Check]] = {"n_features_in_": integer}
+
+    # What scikit-learn adds where X has names of columns.
+    _FEATURES: ClassVar[str] = "feature_names_in_"
+
+    def save(self, path: Path | str) -> None:
+        """Write the parameters and what was learned as an ``.npz`` file, without pickle; `load` reads it.
+
+        Parameters
+        ----------
+        path : path
+            Its folder is made where it is absent; the file is whole, or as it was before.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        InvalidInputError
+            When a parameter is not a number or text, as a RandomState, or a name is neither.
+        StorageError
+            When it cannot be written.
+        """
+        check_is_fitted(self)
+        given: dict[str, Any] = self.get_params(deep=False)  # type: ignore[attr-defined]
+        names = [name for name in (*self._names, self._FEATURES) if hasattr(self, name)]
+        arrays = self._stored() | {name: _names_to_store(name, getattr(self, name)) for name in names}
+        save_arrays(
+            path,
+            arrays,
+            {
+                "kind": type(self).__name__,
+                "parameters": {name: _plain(name, value) for name, value in given.items()},
+                "numbers": {name: _plain(name, getattr(self, name)) for name in self._numbers},
+            },
+        )
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Return a fitted estimator with the parameters and the attributes that `save` wrote.
+
+        Parameters
+        ----------
+        path : path
+
+        Raises
+        ------
+        InvalidInputError
+            When the file holds another estimator.
+        StorageError
+            When it is missing or damaged.
+        """
+        arrays, about = load_arrays(path)
+        if about.get("kind") != cls.__name__:
+            raise InvalidInputError(
+                f"{path} holds {shown(about.get('kind', 'another thing'))} and no {cls.__name__}; load it by its own class."
+            )
+        with reading(path):
+            model = cls(
+                **{
+                    name: tuple(value) if isinstance(value, list) else value
+                    for name, value in about["parameters"].items()
+                }
+            )
+            check_parameters(model, model._parameters)  # type: ignore[attr-defined]
+            for name, check in cls._numbers.items():
+                setattr(model, name, check(name, about["numbers"][name]))
+            shapes = cls._names | {cls._FEATURES: ("features",)}
+            names = {name: (_kind(arrays[name]), shapes[name]) for name in shapes if name in arrays}
+            layout = {**cls._arrays, **names}
+            if set(arrays) != set(layout) or not set(cls._names) <= set(names):
+                raise ValueError(
+                    f"it holds {', '.join(arrays)} instead of {', '.join({*layout, *cls._names})}"
+                )
+            model._restore(conforming(arrays, layout))
+        return model
+
+    def _stored(self) -> dict[str, Array]:
+        return {name: getattr(self, name) for name in self._arrays}
+
+    def _restore(self, arrays: dict[str, Array]) -> None:
+        """Set the attributes; raise ValueError where the arrays do not belong together."""
+        for name, array in arrays.items():
+            setattr(self, name, array.astype(object) if name == self._FEATURES else array)
+        features = arrays.get(self._FEATURES)
+        if features is not None and len(features) != self.n_features_in_:  # type: ignore[attr-defined]
+            raise ValueError("its features and their names are not equally many")
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return a parameter as JSON has it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, (tuple, list)):
+        return [_plain(name, one) for one in value]
+    if value is not None and not isinstance(value, (bool, int, float, str)):
+        raise InvalidInputError(
+            f"{name} = {shown(value)} cannot be written to a file; give numbers, text or None, an integer as "
+            "random_state."
+        )
+    return value
+
+
+def _names_to_store(name: str, values: Array) -> Array:
+    found = np.array(values.tolist())
+    if found.dtype.kind not in "biufU" or found.shape != values.shape:
+        raise InvalidInputError(
+            f"{name} must be text or numbers to be written to a file, got {shown(values)}."
+        )
+    return found
+
+
+def _kind(array: Array) -> type:
+    return {"U": str, "f": float, "b": bool}.get(array.dtype.kind, int)
