@@ -78,7 +78,8 @@ class Saved:
         arrays, about = load_arrays(path)
         if about.get("kind") != cls.__name__:
             raise InvalidInputError(
-                f"{path} holds {shown(about.get('kind', 'another thing'))} and no {cls.__name__}; load it by its own class."
+                f"{path} holds {shown(about.get('kind', 'another thing'))} and no {cls.__name__}; load it "
+                "by its own class."
             )
         with reading(path):
             model = cls(

@@ -83,8 +83,8 @@ def lists(name: str, n_splits: int) -> list[dict[str, Any]]:
     methods: dict[str, tuple[Callable[..., Factors], dict[str, tuple[float, ...]]]] = {
         "the most popular": (popular, {}),
         "ImplicitALS": (ours, weights | {"lam": (1.0, 3.0, 10.0)}),
-        "implicit": (implicit, weights | {"lam": (3.0, 10.0, 30.0)}),
-        "cmfrec": (cmfrec, weights | {"lam": (3.0, 10.0, 30.0)}),
+        "implicit": (implicit, weights | {"lam": (3.0, 10.0, 30.0, 100.0)}),
+        "cmfrec": (cmfrec, weights | {"lam": (3.0, 10.0, 30.0, 100.0)}),
     }
     rows = []
     for label, (fitted, grid) in methods.items():
