@@ -519,3 +519,29 @@ def test_which_entries_are_known_informs_where_it_does() -> None:
     column = np.flatnonzero(shown[:, 3])
     later = informed.fold_in(np.column_stack([column, np.full(len(column), 200)]), noisy[column, 3])
     assert np.corrcoef(later.predict(range(150), 200), informed.predict(range(150), 3))[0, 1] > 0.97
+
+
+def test_constant_ratings_one_rating_and_names_meet_an_informed_model_too() -> None:
+    model = BayesianCompletion(2, n_samples=3, implicit=True, random_state=0)
+    table = ratings()
+    flat = sp.csc_array((np.full(table.nnz, 4.0), table.indices, table.indptr), shape=table.shape)
+    np.testing.assert_allclose(model.fit(flat).predict(4, range(40)), 4.0, atol=1e-12)
+    one = model.fit([[3, 2]], [4.0], shape=(20, 30), row_features=np.eye(20))
+    np.testing.assert_allclose(one.predict([3, 0], [2, 9]), 4.0)
+    with pytest.raises(InvalidInputError, match="return_inverse"):
+        model.fit(np.array([["film 3", "ann"]]), [4.0])
+    with pytest.raises(InvalidInputError, match="twice"):
+        model.fit([[3, 2], [3, 2]], [4.0, 5.0], shape=(20, 30))
+
+
+def test_cross_validation_hands_features_on() -> None:
+    _, known, noisy, F, G = with_features()
+    pairs, values = entries(sp.csc_array((noisy[known], np.nonzero(known)), shape=known.shape))
+    given: dict[str, Any] = {"shape": known.shape}
+    scores = [
+        cross_val_score(
+            BayesianCompletion(2, n_samples=30, random_state=0), pairs, values, cv=3, params=given | features
+        ).mean()
+        for features in ({}, {"row_features": F, "column_features": G})
+    ]
+    assert scores[1] > 0.5 * scores[0]

@@ -185,7 +185,8 @@ def checked_pairs(rows: Any, columns: Any, shape: Any) -> tuple[Array, Array]:
     ):
         raise InvalidInputError(
             "rows and columns must be equally many integers, or one of them a single number; got "
-            f"{' and '.join(f'{one.dtype} of shape {one.shape}' for one in numbers)}."
+            f"{' and '.join(f'{one.dtype} of shape {one.shape}' for one in numbers)}. Of names make numbers by "
+            "numpy.unique(names, return_inverse=True), or a bundle by problems.data.load."
         )
     sizes = (2**31, 2**31) if shape is None else shape
     for name, found, size in zip(("rows", "columns"), numbers, sizes, strict=True):
