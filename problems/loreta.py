@@ -13,13 +13,15 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from problems.arrays import load_point, save_point
-from problems.door import engine_name, file_path, seedable, step_rule
+from problems.door import begin, engine_name, file_path, seedable, step_rule
+from problems.following import Learn, follow
 from rmopt.core import InvalidInputError, Problem, Retraction
 from rmopt.core.arguments import Checked, bounded, flag, integer, named, optional
 from rmopt.core.files import reading
 from rmopt.renamed import renamed
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
 from rmopt.solvers import SGD, Checkpoint, Recorder, Result, Sampler
+from rmopt.solvers.continued import Continued, with_zero_rows
 
 
 def loreta_solver(
@@ -84,6 +86,8 @@ class Loreta(LoretaRun, BaseEstimator):
     """An estimator that learns a matrix of fixed rank by LORETA-1 and stands, when fitted, where `model_` is."""
 
     _model: ClassVar[type[SavedMatrix]]
+    # What a run over chunks needs to go on, beside its state.
+    _kept: ClassVar[tuple[str, ...]] = ("n_features_in_",)
     # What a file tells beside the matrix, and which attribute it becomes.
     _counts: ClassVar[dict[str, str]] = {"steps": "n_iter_", "updates": "n_updates_"}
 
@@ -91,6 +95,13 @@ class Loreta(LoretaRun, BaseEstimator):
     n_iter_: int
     n_updates_: int
     n_features_in_: int
+
+    def __getattr__(self, name: str) -> Any:
+        # After `partial_fit` the model is made when it is asked for: that takes longer than to learn a chunk.
+        if name != "model_" or "_continued" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self.model_ = self._model(self._continued.point())
+        return self.model_
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -127,7 +138,59 @@ class Loreta(LoretaRun, BaseEstimator):
         return {"rank": point.rank}
 
     def _continues(self) -> bool:
-        return self.warm_start and hasattr(self, "model_")
+        return self.warm_start and self._has_learned()
+
+    def _has_learned(self) -> bool:
+        return bool({"model_", "_continued"} & set(vars(self)))
+
+    def _check_part(self) -> int:
+        """Hold the parameters to what a part of data allows; return the seed."""
+        if self.checkpoint is not None:
+            raise InvalidInputError(
+                "checkpoint is for fit and fit_stream, which know all of their data; partial_fit sees a part: leave it "
+                "out, or hand the parts to fit_stream."
+            )
+        return begin(self)
+
+    def _follow(self, chunks: Any, learn: Learn, **about: Any) -> Self:
+        """Learn the chunks of a stream, afresh or from what was learned."""
+        seed = begin(self)
+        if not self._continues():
+            for name in ("model_", "_continued", *self._kept):
+                self.__dict__.pop(name, None)
+        follow(self, chunks, learn, seed, **about)
+        return self
+
+    def _stand_at(self, run: Continued) -> None:
+        """Make a run over chunks what was learned."""
+        self.__dict__.pop("model_", None)
+        self._continued, self.n_iter_, self.n_updates_ = run, run.n_iter, run.n_updates
+
+    def _known_rank(self) -> int:
+        return int(self._continued.rank if "_continued" in vars(self) else self.model_.point.rank)
+
+    def _learn_chunk(
+        self,
+        solver: SGD,
+        problem: Problem,
+        start: Callable[[], Any],
+        seed: int,
+        recorder: Recorder,
+        more: int = 0,
+    ) -> None:
+        """Go on by a chunk of data from what was learned, with `more` rows, or from a start where nothing was."""
+        run = vars(self).get("_continued")
+        if run is not None:
+            run = run.grown(more) if more else run
+        elif self._has_learned():
+            point = with_zero_rows(self.model_.point, more) if more else self.model_.point
+            run = Continued.begun(solver, problem, lambda: point, seed, self.n_iter_, self.n_updates_)
+        else:
+            run = Continued.begun(solver, problem, start, seed)
+        try:
+            run.learn(solver, problem, seed, recorder)
+        finally:
+            self._stand_at(run)
 
     def _run(
         self,
@@ -152,4 +215,5 @@ class Loreta(LoretaRun, BaseEstimator):
         )
         self.n_iter_, self.n_updates_ = done + result.steps, moved + result.updates
         self.model_ = self._model(result.point)
+        self.__dict__.pop("_continued", None)
         return result

@@ -3,9 +3,11 @@
 from problems.data.bundles import Bundle, ClassBundle, MultilabelBundle, Ratings, TagBundle, TaskBundle
 from problems.data.formats import read_texts
 from problems.data.registry import data_folder, load
+from problems.data.stream import ChunkStream, stream
 
 __all__ = [
     "Bundle",
+    "ChunkStream",
     "ClassBundle",
     "MultilabelBundle",
     "Ratings",
@@ -14,4 +16,5 @@ __all__ = [
     "data_folder",
     "load",
     "read_texts",
+    "stream",
 ]

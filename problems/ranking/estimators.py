@@ -110,6 +110,7 @@ class LoretaLabelRanker(Loreta):
     """
 
     _model = LabelScores
+    _kept = (*Loreta._kept, "n_labels_", "top_k_", "_rows_and_labels")
     _counts = Loreta._counts | {"top_k": "top_k_"}
 
     rank: Annotated[int | None, optional(integer, 1)] = None
@@ -144,6 +145,9 @@ class LoretaLabelRanker(Loreta):
     def partial_fit(self, X: Any, Y: Any) -> Self:
         """Go on learning by one pass over a batch of examples.
 
+        Labels may be added on the right: a label that comes later has scores of 0 until then, and the model is what
+        it would be if the label had been known from the start and never been drawn as a wrong one.
+
         Parameters
         ----------
         X : array or sparse matrix, shape (n_samples, n_features)
@@ -153,7 +157,34 @@ class LoretaLabelRanker(Loreta):
         -------
         self
         """
-        return self._learn(X, Y, 1, begin(self), afresh=not hasattr(self, "model_"))
+        self._learn_part(X, Y, self._check_part(), self._recorder())
+        return self
+
+    def fit_stream(self, chunks: Any) -> Self:
+        """Learn from data that come in chunks, of which one is in memory at a time.
+
+        As `partial_fit` on each, with a progress bar where `verbose`, and with `checkpoint`: a run that is killed goes
+        on from its file and ends with the same bits.
+
+        Parameters
+        ----------
+        chunks : iterable of (X, Y)
+            Such as `problems.data.stream` reads from files with ``multilabel=True``. Others must give the same chunks
+            again for a run to be resumed.
+
+        Returns
+        -------
+        self
+        """
+        return self._follow(chunks, partial(self._learn_part, recorder=Recorder()))
+
+    def _learn_part(self, X: Any, Y: Any, seed: int, recorder: Recorder) -> None:
+        """Learn from a part of the data by one pass over it."""
+        first = not self._has_learned()
+        truth, parts = self._parts(X, Y, 1, seed, first, grows=True)
+        more = 0 if first else truth.shape[1] - self.n_labels_
+        self._learn_chunk(*parts, seed, recorder, more)
+        self._note_labels(truth, getattr(self, "_rows_and_labels", np.zeros(2, dtype=np.int64)))
 
     def decision_function(self, X: Any) -> Array:
         """Return the scores of all labels, shape (n_samples, n_labels)."""
@@ -180,6 +211,15 @@ class LoretaLabelRanker(Loreta):
         return estimator
 
     def _learn(self, X: Any, Y: Any, n_epochs: int, seed: int, *, afresh: bool) -> Self:
+        truth, parts = self._parts(X, Y, n_epochs, seed, afresh)
+        self._run(*parts, seed, afresh, self._recorder())
+        self._note_labels(truth, np.zeros(2, dtype=np.int64))
+        return self
+
+    def _parts(
+        self, X: Any, Y: Any, n_epochs: int, seed: int, afresh: bool, grows: bool = False
+    ) -> tuple[Any, tuple[Any, Any, Any]]:
+        """Return the indicators of labels, and what learns, from what, and what makes the start."""
         X = admit(self, X, reset=afresh)
         if Y is None:
             raise InvalidInputError(
@@ -187,11 +227,17 @@ class LoretaLabelRanker(Loreta):
             )
         truth = indicators(Y, X.shape[0])
         n_labels, n = truth.shape[1], X.shape[1]
-        known = n_labels if afresh else self.model_.point.shape[0]
-        if n_labels != known:
-            raise InvalidInputError(f"Y has {n_labels} labels, and the model was fitted with {known}.")
+        known = n_labels if afresh else self.n_labels_
+        if n_labels < known or (n_labels > known and not grows):
+            raise InvalidInputError(
+                f"Y has {n_labels} labels, and the model was fitted with {known}; give one column for each of them"
+                f"{', and new ones on the right' if grows else ''}."
+            )
         optional(integer, 1, n_labels)("top_k", self.top_k)
         rank = max(1, min(100, 2 * n_labels // 3, 2 * n // 3)) if self.rank is None else int(self.rank)
+        if not afresh and self.rank is None:
+            # Labels that came later do not change it.
+            rank = self._known_rank()
         manifold = FixedRankEmbedded(n_labels, n, rank)
         cost = ranking_cost(X, truth, self.sampling)
         step_size = natural_step_size(cost.X, 0.03, 1) if self.step_size is None else self.step_size
@@ -199,8 +245,15 @@ class LoretaLabelRanker(Loreta):
         solver = loreta_solver(step_size, steps, epochs(cost), retraction=self.retraction, engine=self.engine)
         first_size = float(solver.step_size(np.zeros(1, dtype=np.int64))[0])
         start = partial(starting_point, manifold, cost, self.init, seed, first_size)
-        recorder = Recorder(progress=self.verbose, description="LORETA")
-        self._run(solver, Problem(manifold, cost), start, seed, afresh, recorder)
+        return truth, (solver, Problem(manifold, cost), start)
+
+    def _recorder(self) -> Recorder:
+        return Recorder(progress=self.verbose, description="LORETA")
+
+    def _note_labels(self, truth: Any, before: Array) -> None:
+        """Keep how many labels there are, and how many a row has, with the rows and labels that were seen before."""
+        n_labels = truth.shape[1]
+        self._rows_and_labels = before + np.array([truth.shape[0], truth.nnz])
+        rows, labels = self._rows_and_labels.tolist()
         self.n_labels_ = n_labels
-        self.top_k_ = int(self.top_k or 0) or min(n_labels, max(1, round(truth.nnz / truth.shape[0])))
-        return self
+        self.top_k_ = int(self.top_k or 0) or min(n_labels, max(1, round(labels / rows)))

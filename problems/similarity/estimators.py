@@ -31,7 +31,7 @@ from rmopt.costs import TripletSum
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.renamed import renamed
-from rmopt.solvers import Recorder, Sampler, ShuffledEpochs
+from rmopt.solvers import SGD, Recorder, Sampler, ShuffledEpochs
 
 Array = np.ndarray
 
@@ -105,6 +105,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     """
 
     _model = BilinearSimilarity
+    _kept = (*Loreta._kept, "classes_")
 
     rank: Annotated[int | None, optional(integer, 1)] = None
     _: KW_ONLY
@@ -172,17 +173,34 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         -------
         self
         """
-        seed, first = begin(self), not hasattr(self, "model_")
-        X, y = labelled(self, X, y, reset=first, ensure_min_samples=3)
-        steps = 10 * X.shape[0] if max_iter is None else count("max_iter", max_iter)
-        labels = np.unique(y)
-        before = labels if first else getattr(self, "classes_", labels)
-        if (before.dtype.kind in "biuf") != (labels.dtype.kind in "biuf"):
-            raise InvalidInputError(
-                f"y holds labels of type {labels.dtype}, and earlier ones were {before.dtype}; give one type."
-            )
-        self.classes_ = np.union1d(before, labels)
-        return self._learn(X, ClassTriplets(y), steps, seed, afresh=first)
+        steps = None if max_iter is None else count("max_iter", max_iter)
+        self._learn_part(X, y, self._check_part(), Recorder(progress=self.verbose), steps)
+        return self
+
+    def fit_stream(self, chunks: Any, *, steps_per_row: float = 10.0) -> Self:
+        """Learn from data that come in chunks, of which one is in memory at a time.
+
+        As `partial_fit` on each, with a progress bar where `verbose`, and with `checkpoint`: a run that is killed goes
+        on from its file and ends with the same bits. Triplets are drawn within a chunk.
+
+        Parameters
+        ----------
+        chunks : iterable of (X, y)
+            Such as `problems.data.stream` reads from files. Others must give the same chunks again for a run to be
+            resumed.
+        steps_per_row : float
+            Steps on each chunk, for each of its rows.
+
+        Returns
+        -------
+        self
+        """
+        share = number("steps_per_row", steps_per_row, above=0)
+
+        def learn(X: Any, y: Any, seed: int) -> None:
+            self._learn_part(X, y, seed, Recorder(), share=share)
+
+        return self._follow(chunks, learn, steps_per_row=share)
 
     def similarity(self, queries: Any, documents: Any) -> Array:
         """Return the scores of all pairs, shape (n_queries, n_documents)."""
@@ -220,6 +238,23 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     def _n_features_out(self) -> int:
         return self.model_.factors[1].shape[1]
 
+    def _learn_part(
+        self, X: Any, y: Any, seed: int, recorder: Recorder, steps: int | None = None, share: float = 10.0
+    ) -> None:
+        """Learn from a part of the data: some steps, or so many for each row."""
+        first = not self._has_learned()
+        X, y = labelled(self, X, y, reset=first, ensure_min_samples=3)
+        steps = max(1, round(share * X.shape[0])) if steps is None else steps
+        labels = np.unique(y)
+        before = labels if first else getattr(self, "classes_", labels)
+        if (before.dtype.kind in "biuf") != (labels.dtype.kind in "biuf"):
+            raise InvalidInputError(
+                f"y holds labels of type {labels.dtype}, and earlier ones were {before.dtype}; give one type."
+            )
+        solver, problem, start = self._parts(X, ClassTriplets(y), steps, seed)
+        self.classes_ = np.union1d(before, labels)
+        self._learn_chunk(solver, problem, start, seed, recorder)
+
     def _hold_out(self, X: Any, y: Array, seed: int) -> tuple[Any, Array, Any, Array]:
         rng = np.random.default_rng(np.random.RandomState(seed % 2**32).randint(2**31))
         held = rng.random(len(y)) < self.validation_fraction
@@ -231,16 +266,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             )
         return X[~held], y[~held], X[held], y[held]
 
-    def _learn(
-        self,
-        X: Any,
-        sampler: Sampler,
-        n_steps: int,
-        seed: int,
-        *,
-        afresh: bool,
-        held_out: list[Any] | None = None,
-    ) -> Self:
+    def _parts(self, X: Any, sampler: Sampler, n_steps: int, seed: int) -> tuple[SGD, Problem, partial[Any]]:
+        """Return what learns, from what, and what makes the start."""
         n = X.shape[1]
         rank = min(30, max(1, n // 2)) if self.rank is None else int(self.rank)
         manifold = PSDFixedRank(n, rank) if self.psd else FixedRankEmbedded(n, n, rank)
@@ -251,6 +278,19 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         solver = loreta_solver(
             step_size, n_steps, sampler, retraction=self.retraction, engine=self.engine, psd=self.psd
         )
+        return solver, problem, partial(initial_point, manifold, self.init, seed)
+
+    def _learn(
+        self,
+        X: Any,
+        sampler: Sampler,
+        n_steps: int,
+        seed: int,
+        *,
+        afresh: bool,
+        held_out: list[Any] | None = None,
+    ) -> Self:
+        solver, problem, start = self._parts(X, sampler, n_steps, seed)
         recorder, stop = Recorder(progress=self.verbose), None
         if held_out is not None:
             done = 0 if afresh else self.n_iter_
@@ -260,7 +300,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
                 progress=self.verbose,
             )
             stop = self._no_longer_rises
-        start = partial(initial_point, manifold, self.init, seed)
         self.history_ = self._run(solver, problem, start, seed, afresh, recorder, stop).history
         return self
 

@@ -87,6 +87,14 @@ class Engine(ABC):
             "remember nothing, such as SGD."
         )
 
+    def handed_over(self, state: Any) -> Any:
+        """Return a state without anything that belongs to this engine's data; the old one is used up."""
+        return state
+
+    def taken_over(self, state: Any) -> Any:
+        """Return a state that goes on from one which an engine with other data handed over; None: from its point."""
+        return None
+
     # A state's arrays to the last bit, and back: pack(state), and unpack(arrays, template) with any state of the run.
     pack, unpack = staticmethod(packed), staticmethod(unpacked)
 

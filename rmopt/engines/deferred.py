@@ -112,11 +112,21 @@ class DeferredEngine(BilinearEngine):
         block = OpenBlock.empty(self.block_size, factors.C.shape[0])
         return DeferredState(factors, self.gauge.fresh_counters(factors), block=block)
 
+    def handed_over(self, state: DeferredState) -> GaugedState:
+        """Return the state behind its open block."""
+        A, B = state.factors.A, state.factors.B
+        self._close(state.block, A, B)
+        return GaugedState(state.factors, state.counters, state.steps, state.renewals)
+
+    def taken_over(self, state: Any) -> DeferredState | None:
+        if super().taken_over(state) is None:
+            return None
+        block = OpenBlock.empty(self.block_size, state.factors.C.shape[0])
+        return DeferredState(state.factors, state.counters, state.steps, state.renewals, block)
+
     def dump(self, state: DeferredState) -> LowRankPoint:  # type: ignore[override]
         A, B = state.factors.A.copy(), state.factors.B.copy()
-        for number in range(2):
-            self._lay_out(state.block, number)
-        self._apply(state.block, A, B)
+        self._close(state.block, A, B)
         return self.gauge.point_of(state.factors._replace(A=A, B=B), self.manifold.rank)
 
     def loop(  # type: ignore[override]
@@ -166,6 +176,12 @@ class DeferredEngine(BilinearEngine):
             np.matmul(side.rows, side.rows.T, out=side.PP)
         left, right = self._sides
         return Products(left.U, right.U, left.PP, right.PP, state.block.G, state.block.H)
+
+    def _close(self, block: OpenBlock, A: Array, B: Array) -> None:
+        """Change A and B in place by the steps of an open block."""
+        for number in range(2):
+            self._lay_out(block, number)
+        self._apply(block, A, B)
 
     def _apply(self, block: OpenBlock, A: Array, B: Array) -> None:
         """Change A by PᵀG and B by QᵀH in place, for a block whose examples are laid out."""

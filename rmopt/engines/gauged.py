@@ -60,6 +60,12 @@ class Gauge(ABC):
         inverses = [inverse for _, inverse in self.sides(factors)]
         return max(float(size * np.trace(H)) for size, H in zip(counters.size, inverses, strict=True))
 
+    @staticmethod
+    def grown(factors: Any, rows: int) -> Any:
+        """Return the factors of a point with so many more rows, which are zero; the work is that of its left factor."""
+        left, *others = factors
+        return type(factors)(np.vstack([left, np.zeros((rows, left.shape[1]))]), *others)
+
     def drift(self, factors: Any, k: int) -> float:
         """Return how far the kept inverses are from the true ones, along one fixed random direction."""
         e = np.random.default_rng(0).standard_normal(k)
@@ -96,6 +102,7 @@ class SymmetricGauge(Gauge):
 
 GENERAL = GeneralGauge()
 SYMMETRIC = SymmetricGauge()
+GAUGES: dict[type, Gauge] = {Factors: GENERAL, SymmetricFactors: SYMMETRIC}
 
 
 def _squares(sigma: Array) -> tuple[Array, Array, Array]:
@@ -235,6 +242,10 @@ class GaugedEngine(Engine):
 
     def dump(self, state: GaugedState) -> Any:
         return self.gauge.point_of(state.factors, self.manifold.rank)
+
+    def taken_over(self, state: Any) -> GaugedState | None:
+        fits = isinstance(state, GaugedState) and GAUGES[type(state.factors)] is self.gauge
+        return state if fits else None
 
     def _look_after(self, state: GaugedState) -> GaugedState:
         """Probe the kept inverses; renew the gauge when they drifted or the factors became ill-conditioned."""

@@ -67,5 +67,8 @@ class ReferenceEngine(Engine):
     def dump(self, state: ReferenceState) -> Any:
         return state.point
 
+    def taken_over(self, state: Any) -> ReferenceState | None:
+        return state if isinstance(state, ReferenceState) else None
+
     def moved(self, state: ReferenceState, point: Any) -> ReferenceState:
         return dataclasses.replace(state, point=point)

@@ -149,8 +149,8 @@ class ProgressBar:
         self._task: Any = None
         self._begun = (0, 0.0)
 
-    def begin(self, step: int, n_steps: int) -> None:
-        """Draw the bar at its first place."""
+    def begin(self, step: int, n_steps: int | None) -> None:
+        """Draw the bar at its first place; None: nobody knows the last one."""
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

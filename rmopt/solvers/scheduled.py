@@ -22,20 +22,24 @@ from rmopt.solvers.step_sizes import StepSize, watched
 
 @dataclass
 class Schedule:
-    """The engine of a run, and the terms and step sizes that it is given, which are drawn block by block."""
+    """The engine of a run, and the terms and step sizes that it is given, which are drawn block by block.
+
+    Blocks are counted from the step `origin` on, which is not 0 where the terms of earlier steps were others.
+    """
 
     engine: Engine
     sampler: Sampler
     rule: StepSize
     seed: int
     first_step: int
+    origin: int = 0
     block: int = -1
     drawn: tuple[Array, Array] = field(default_factory=lambda: (np.empty((0, 1), dtype=int), np.empty(0)))
 
     def at(self, step: int, most: int) -> tuple[Array, Array]:
         """Return terms and step sizes from a step on: at most so many, and no more than their block holds."""
         size = self.sampler.block_size
-        block, start = divmod(step, size)
+        block, start = divmod(step - self.origin, size)
         if block != self.block and most > 0:
             self.block, self.drawn = block, self.draw(block)
         part = slice(start, start + most)
@@ -43,11 +47,10 @@ class Schedule:
 
     def draw(self, block: int) -> tuple[Array, Array]:
         """Return the terms and step sizes of a block."""
-        size = self.sampler.block_size
-        rng = generator(self.seed, self.sampler.stream, block)
-        return self.sampler.draw(rng, block * size, size), self.rule(
-            np.arange(block * size, (block + 1) * size)
-        )
+        size, origin = self.sampler.block_size, self.origin
+        rng = generator(self.seed, self.sampler.stream, block, *([origin] if origin else []))
+        steps = np.arange(origin + block * size, origin + (block + 1) * size)
+        return self.sampler.draw(rng, block * size, size), self.rule(steps)
 
 
 @renamed(n_steps="max_iter")

@@ -1,0 +1,377 @@
+"""Files that are read in pieces, a few megabytes at a time, each from any place on that an earlier piece ended at."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from problems.data import kernels
+from problems.data.roles import KNOWN
+from rmopt.core.arguments import shown
+from rmopt.core.errors import InvalidInputError, StorageError
+from rmopt.core.files import reading
+from rmopt.core.matrices import sound
+
+Array = np.ndarray
+
+# Bytes of text, rows of arrays and texts in a piece.
+PIECE, ROWS, TEXTS = 2**22, 4096, 256
+OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+
+
+@dataclass(frozen=True)
+class Format:
+    """What must be said of files before they are read.
+
+    Attributes
+    ----------
+    n_features : int or None
+    zero_based : bool
+        Whether features of svmlight files are counted from 0.
+    multilabel : bool
+        Whether labels are numbers of columns of indicators, several for each row.
+    vectorizer : object or None
+        Of texts.
+    encoding : str
+        Of texts.
+    """
+
+    n_features: int | None = None
+    zero_based: bool = True
+    multilabel: bool = False
+    vectorizer: Any = None
+    encoding: str = "utf-8"
+
+
+@dataclass
+class Piece:
+    """Some rows, and where they begin.
+
+    Attributes
+    ----------
+    X : array or csr_array, shape (rows, n_features)
+    y : array, shape (rows,), or csr_array of indicators
+    mark : list of int
+        From where the reader gives this piece again.
+    share : float
+        How much of the file was read with it.
+    """
+
+    X: Any
+    y: Any
+    mark: list[int] = field(default_factory=list)
+    share: float = 1.0
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn what goes wrong while a file is read into a `StorageError`, but for what names its own cause."""
+    said = None
+    with reading(path):
+        try:
+            yield
+        except InvalidInputError as error:
+            said = error
+    if said is not None:
+        raise said
+
+
+def svmlight_pieces(path: Path, how: Format, mark: list[int]) -> Iterator[Piece]:
+    """Read lines ``label index:value …``, also compressed; a mark is a place in the text, and its line."""
+    if how.n_features is None:
+        raise InvalidInputError(
+            f"{path} does not say how many features there are; say n_features, for example 2**20."
+        )
+    place, line = mark or [0, 0]
+    size = path.stat().st_size
+    with _reading(path), OPENERS.get(path.suffix.lower(), open)(path, "rb") as stream:
+        stream.seek(place)
+        rest = b""
+        while True:
+            more = stream.read(PIECE)
+            text = rest + (more or b"\n" * bool(rest))
+            whole = text.rfind(b"\n") + 1
+            if whole:
+                X, y = _parsed(path, text[:whole], line, how)
+                if X.shape[0]:
+                    # What a compressed file has behind it is not known; its bytes are told by the file below.
+                    raw = stream.tell() if path.suffix.lower() not in OPENERS else _told(stream)
+                    yield Piece(X, y, [place, line], min(1.0, raw / max(size, 1)))
+                place, line = place + whole, line + text.count(b"\n", 0, whole)
+            if not more:
+                return
+            rest = text[whole:]
+
+
+def _told(stream: Any) -> int:
+    """Return how much of a compressed file was read; 0 where that is not known."""
+    below = getattr(stream, "fileobj", None) or getattr(stream, "_fp", None)
+    return int(below.tell()) if below is not None else 0
+
+
+def _parsed(path: Path, text: bytes, line: int, how: Format) -> tuple[csr_array, Any]:
+    """Return the rows of whole lines, and their labels."""
+    assert how.n_features is not None
+    letters = np.frombuffer(text, np.uint8)
+    n_lines, n_values, n_labels = kernels.counted(letters)
+    labels, label_starts = np.empty(n_labels), np.empty(n_lines + 1, np.int64)
+    indices, values = np.empty(n_values, np.int32), np.empty(n_values)
+    starts, hard = np.empty(n_lines + 1, np.int64), np.empty((n_values + n_labels, 3), np.int64)
+    rows, n_hard, rising, why, at = kernels.parse(
+        letters, 1 - how.zero_based, how.n_features, labels, label_starts, indices, values, starts, hard
+    )
+    for begin, end, place in hard[:n_hard].tolist():
+        try:
+            value = float(text[begin:end])
+        except ValueError:
+            why, at = (kernels.BAD_VALUE if place >= 0 else kernels.BAD_LABEL), min(at, begin)
+            break
+        if place >= 0:
+            values[place] = value
+        else:
+            labels[-1 - place] = value
+    if why != kernels.DONE:
+        word = text[at : at + 80].split()[0].decode(errors="replace")
+        number = line + text.count(b"\n", 0, at) + 1
+        raise InvalidInputError(f"line {number} of {path} {_flaw(why, word, how)}")
+    used = int(starts[rows])
+    X = csr_array(
+        (values[:used], indices[:used], starts[: rows + 1].astype(np.int32)), shape=(rows, how.n_features)
+    )
+    if not rising:
+        X.sum_duplicates()
+    bad = np.flatnonzero(~np.isfinite(values[:used]))
+    if bad.size:
+        raise InvalidInputError(
+            f"{path} holds {values[bad[0]]} in a row soon after line {line + 1}; remove or impute such values."
+        )
+    counts = np.diff(label_starts[: rows + 1])
+    found = labels[: int(label_starts[rows])]
+    if how.multilabel:
+        return X, indicators_of(path, found, label_starts[: rows + 1])
+    odd = np.flatnonzero(counts != 1)
+    if odd.size:
+        raise InvalidInputError(
+            f"{path} has a row with {counts[odd[0]]} labels, the {odd[0] + 1}th after line {line}; where rows have "
+            "several, say multilabel=True."
+        )
+    whole = found.astype(np.int64)
+    return X, whole if (whole == found).all() else found
+
+
+def _flaw(why: int, word: str, how: Format) -> str:
+    """Return what is wrong with a line, and what to do."""
+    repair = f"{shown(word)}; repair or remove the line."
+    other = ", or zero_based=False where they count from 1" if how.zero_based else ""
+    return {
+        kernels.BAD_LABEL: f"has no number for a label: {repair}",
+        kernels.BAD_INDEX: f"has no index:value where one should be: {repair}",
+        kernels.BAD_VALUE: f"has no number behind an index: {repair}",
+        kernels.BELOW: f"has a feature 0: {shown(word)}; where features count from 0 say zero_based=True.",
+        kernels.ABOVE: f"has a feature beyond n_features = {how.n_features}: {shown(word)}; say a larger "
+        f"n_features{other}.",
+    }[why]
+
+
+def indicators_of(path: Path, labels: Array, starts: Array) -> csr_array:
+    """Return indicators of labels that are numbers of columns; as many columns as the largest asks for."""
+    columns = labels.astype(np.int64)
+    if labels.size and ((columns != labels).any() or columns.min() < 0 or columns.max() >= 2**31 - 1):
+        odd = labels[(columns != labels) | (columns < 0)][:1]
+        raise InvalidInputError(
+            f"{path} has the label {', '.join(map('{:g}'.format, odd)) or columns.max()}; with multilabel=True they "
+            "are numbers of columns, from 0."
+        )
+    width = int(columns.max(initial=-1)) + 1
+    found = csr_array(
+        (np.ones(len(columns)), columns.astype(np.int32), starts.astype(np.int32)),
+        shape=(len(starts) - 1, width),
+    )
+    found.sum_duplicates()
+    found.data[:] = 1.0
+    return found
+
+
+class _Member:
+    """An array in an archive, of which rows are read one after another."""
+
+    def __init__(self, archive: zipfile.ZipFile, name: str) -> None:
+        self.stream = archive.open(f"{name}.npy")
+        version = np.lib.format.read_magic(self.stream)
+        header = (
+            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        )
+        self.shape, fortran, self.dtype = header(self.stream)
+        if self.dtype.kind not in "biufU" or (fortran and len(self.shape) > 1):
+            raise ValueError(f"{name} holds {self.dtype}, or is not stored by rows")
+        self.start, self.at, self.name = self.stream.tell(), 0, name
+        self.width = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+
+    def read(self, first: int, count: int) -> Array:
+        """Return rows of the array; going on behind the last ones takes no search."""
+        if first != self.at:
+            self.stream.seek(self.start + first * self.width)
+        data = self.stream.read(count * self.width)
+        if len(data) != count * self.width:
+            raise ValueError(f"{self.name} ends before its row {first + count}")
+        self.at = first + count
+        return np.frombuffer(data, self.dtype).reshape(count, *self.shape[1:])
+
+
+class _SparseMember:
+    """A CSR array in an archive, of which rows are read one after another."""
+
+    def __init__(self, archive: zipfile.ZipFile, names: set[str], prefix: str) -> None:
+        self.indptr, self.indices, shape = (
+            _Member(archive, f"{prefix}_{part}") for part in ("indptr", "indices", "shape")
+        )
+        # Indicators are ones.
+        data = f"{prefix}_data"
+        self.data = _Member(archive, data) if data in names else None
+        self.shape, self.prefix = tuple(shape.read(0, 2).tolist()), prefix
+        # Where the next row begins, which was read with the one before.
+        self.known: tuple[int, Array] | None = None
+
+    def read(self, first: int, count: int) -> csr_array:
+        """Return rows as a CSR array."""
+        if self.known is None or self.known[0] != first:
+            self.known = first, self.indptr.read(first, 1)
+        starts = np.concatenate([self.known[1], self.indptr.read(first + 1, count)]).astype(np.int64)
+        self.known = first + count, starts[-1:]
+        begin, used = int(starts[0]), int(starts[-1] - starts[0])
+        if begin < 0 or used < 0:
+            raise ValueError(f"{self.prefix}_indptr falls")
+        indices = self.indices.read(begin, used).astype(np.int32)
+        data = np.ones(used) if self.data is None else self.data.read(begin, used).astype(np.float64)
+        return sound(
+            self.prefix,
+            csr_array((data, indices, (starts - begin).astype(np.int32)), shape=(count, self.shape[1])),
+        )
+
+
+def npz_pieces(path: Path, how: Format, mark: list[int]) -> Iterator[Piece]:
+    """Read rows of X (or its CSR parts) with y, or with indicators Y; a mark is the number of a row."""
+    with _reading(path), zipfile.ZipFile(path) as archive:
+        names = {name.removesuffix(".npy") for name in archive.namelist()}
+        X, Y = (_part(archive, names, one) for one in "XY")
+        label = next((name for name in sorted(names) if name.lower() in KNOWN["label"] and name != "Y"), None)
+        if how.multilabel and Y is None:
+            raise ValueError("it has no indicators Y, nor Y_indices, Y_indptr and Y_shape")
+        y = Y if how.multilabel else None if label is None else _Member(archive, label)
+        if X is None or y is None:
+            missing = "X, nor X_data, X_indices, X_indptr and X_shape" if X is None else "y"
+            raise ValueError(f"it has no {missing}")
+        n = X.shape[0]
+        if y.shape[0] != n:
+            raise ValueError(f"X has {n} rows, and the labels {y.shape[0]}")
+        first = mark[0] if mark else 0
+        while first < n:
+            count = min(ROWS, n - first)
+            rows = X.read(first, count)
+            if how.n_features not in (None, rows.shape[1]):
+                raise InvalidInputError(
+                    f"{path} has {rows.shape[1]} features, and n_features = {how.n_features}; all files of a stream "
+                    "must have as many."
+                )
+            labels = y.read(first, count)
+            # Kernels write where indices say, and into memory of their own.
+            yield Piece(rows, labels if how.multilabel else labels.copy(), [first], (first + count) / n)
+            first += count
+
+
+def _part(archive: zipfile.ZipFile, names: set[str], name: str) -> Any:
+    if name in names:
+        return _Member(archive, name)
+    return _SparseMember(archive, names, name) if f"{name}_indptr" in names else None
+
+
+def csv_pieces(path: Path, how: Format, mark: list[int]) -> Iterator[Piece]:
+    """Read numbers with commas between, below a line of names of which one is that of the label."""
+    with _reading(path), path.open("rb") as stream:
+        head = stream.readline().decode(how.encoding)
+        names = [name.strip().strip('"') for name in head.split(",")]
+        known = [name for name in names if name.lower() in KNOWN["label"]]
+        if len(known) != 1:
+            raise InvalidInputError(
+                f"the first line of {path} must name one column of labels, such as label; it names "
+                f"{', '.join(names[:8])}."
+            )
+        column = names.index(known[0])
+        place, line = mark or [stream.tell(), 1]
+        stream.seek(place)
+        while lines := stream.readlines(PIECE):
+            texts = [one.decode(how.encoding).strip() for one in lines]
+            rows, labels = [], []
+            for number, text in enumerate(texts, line + 1):
+                cells = text.split(",")
+                if len(cells) == len(names):
+                    labels.append(cells.pop(column).strip().strip('"'))
+                    try:
+                        rows.append([float(cell) for cell in cells])
+                        continue
+                    except ValueError as error:
+                        why = f"does not hold numbers ({error})"
+                elif text:
+                    why = f"has {len(cells)} fields between commas, and the first line {len(names)}"
+                else:
+                    continue
+                raise InvalidInputError(f"line {number} of {path} {why}; repair or remove it.")
+            y = np.array(labels)
+            if rows:
+                # Others are names of classes.
+                with suppress(ValueError):
+                    y = np.array(labels, dtype=float)
+                share = min(1.0, stream.tell() / path.stat().st_size)
+                yield Piece(np.array(rows), y, [place, line], share)
+            place, line = place + sum(map(len, lines)), line + len(lines)
+
+
+def text_pieces(paths: list[Path], how: Format, mark: list[int]) -> Iterator[Piece]:
+    """Read texts whose folder is their class; a mark is the number of a text."""
+    first = mark[0] if mark else 0
+    while first < len(paths):
+        some = paths[first : first + TEXTS]
+        texts = []
+        for path in some:
+            try:
+                texts.append(path.read_text(encoding=how.encoding))
+            except UnicodeDecodeError as error:
+                raise InvalidInputError(
+                    f"{path} is not text in {how.encoding} (byte {error.start}); save it so, or say its encoding, "
+                    "for example latin-1."
+                ) from None
+            except OSError as error:
+                raise StorageError(f"{path} cannot be read ({error.strerror}); restore it.") from error
+        X = csr_array(how.vectorizer.transform(texts), dtype=np.float64)
+        yield Piece(
+            X, np.array([path.parent.name for path in some]), [first], (first + len(some)) / len(paths)
+        )
+        first += len(some)
+
+
+PIECES: dict[str, Callable[[Path, Format, list[int]], Iterator[Piece]]] = {
+    ".svmlight": svmlight_pieces, ".svm": svmlight_pieces, ".libsvm": svmlight_pieces, ".npz": npz_pieces,
+    ".csv": csv_pieces,
+}  # fmt: skip
+
+
+def pieces_of(path: Path) -> Callable[[Path, Format, list[int]], Iterator[Piece]] | None:
+    """Return the reader of a file, by its suffix and below that of a compression; None where there is none."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in OPENERS:
+        found = PIECES.get(suffixes[-2]) if len(suffixes) > 1 else None
+        return found if found is svmlight_pieces else None
+    return PIECES.get(suffixes[-1]) if suffixes else None

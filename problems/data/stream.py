@@ -1,0 +1,497 @@
+"""Data that no memory holds: an iterator over chunks of files, which reads ahead and knows its place."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import zlib
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from problems.data.pieces import PIECES, Format, Piece, pieces_of, text_pieces
+from rmopt.core.arguments import flag, integer, optional, shown
+from rmopt.core.errors import InvalidInputError, StorageError
+from rmopt.core.files import save_arrays
+from rmopt.core.streams import Stream, generator, seed_of
+
+Array = np.ndarray
+Chunk = tuple[Any, Any]
+
+# How much of both ends of a file is looked at to know it again.
+ENDS = 4096
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a buffer begins, and how many of its chunks were given.
+
+    Attributes
+    ----------
+    epoch, file, mark, skip : int, int, list of int, int
+        The pass, the place of the file in its order, where the reader of a file begins, and rows to leave out.
+    buffer : int
+        Buffers before this one in the pass.
+    given : int
+        Chunks of the buffer.
+    n_labels : int
+        Labels seen before, where rows have several.
+    chunks, rows : int
+        Given in all.
+    """
+
+    epoch: int = 0
+    file: int = 0
+    mark: tuple[int, ...] = ()
+    skip: int = 0
+    buffer: int = 0
+    given: int = 0
+    n_labels: int = 0
+    chunks: int = 0
+    rows: int = 0
+
+
+class ChunkStream:
+    """Chunks (X, y) of files, again and again in the same order; see `stream`, which makes it.
+
+    To iterate goes on where the iteration before was left, and begins anew behind the end.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows given so far.
+    share : float
+        How much of all passes was given so far, from 0 to 1, as far as the files say.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        how: Format,
+        batch_size: int,
+        n_epochs: int,
+        shuffle_buffer: int,
+        seed: int,
+        read_ahead: int,
+    ) -> None:
+        self.path, self._how, self._seed = Path(path), how, seed
+        self._batch_size, self._n_epochs, self._read_ahead = batch_size, n_epochs, read_ahead
+        self._shuffled = shuffle_buffer > 0
+        # A buffer is some whole chunks.
+        self._buffer = batch_size * max(1, round(shuffle_buffer / batch_size))
+        self._files, self._texts = files_of(self.path)
+        if self._texts and how.vectorizer is None:
+            from sklearn.feature_extraction.text import HashingVectorizer
+
+            if how.n_features is None:
+                raise InvalidInputError(
+                    f"the texts of {path} are hashed to a number of features; say n_features, for example 2**20, or "
+                    "give a fitted vectorizer."
+                )
+            self._how = replace(how, vectorizer=HashingVectorizer(n_features=how.n_features))
+        self._place, self._ended, self.share = Place(), False, 0.0
+
+    def __repr__(self) -> str:
+        return f"stream({str(self.path)!r}, batch_size={self._batch_size})"
+
+    @property
+    def n_rows(self) -> int:
+        """Rows given so far."""
+        return self._place.rows
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The place behind the last chunk that was given, as JSON takes it; `seek` goes there."""
+        place = {
+            name: list(one) if isinstance(one, tuple) else one for name, one in vars(self._place).items()
+        }
+        return {
+            "place": place,
+            "seed": self._seed,
+            "settings": self._settings(),
+            "files": self._known_files,
+        }
+
+    def seek(self, state: Mapping[str, Any]) -> None:
+        """Go to a place that `state` told, also in another process.
+
+        Raises
+        ------
+        InvalidInputError
+            When the files or the settings are others than they were; the message says what differs.
+        """
+        for name, now in self._settings().items():
+            before = state["settings"].get(name)
+            if before != now:
+                raise InvalidInputError(
+                    f"the stream was read with {name} = {shown(before)}, and now it is {shown(now)}; say {name} as "
+                    "before, or begin afresh without the checkpoint."
+                )
+        before, now = dict(state["files"]), dict(self._known_files)
+        for name in sorted(before.keys() | now.keys()):
+            if before.get(name) != now.get(name):
+                what = "is gone" if name not in now else "is new" if name not in before else "has changed"
+                raise InvalidInputError(
+                    f"{self.path / name} {what} since the checkpoint; bring the files back as they were, or begin "
+                    "afresh without the checkpoint."
+                )
+        place = state["place"]
+        self._place = Place(**{**place, "mark": tuple(place["mark"])})
+        self._seed, self._ended = state["seed"], False
+
+    def __iter__(self) -> Iterator[Chunk]:
+        if self._ended:
+            self._place, self._ended, self.share = Place(), False, 0.0
+        for piece, place, share in _ahead(self._buffers(self._place), self._read_ahead):
+            sizes = self._sizes(len(piece))
+            ends = np.cumsum(sizes)
+            for number in range(place.given, len(sizes)):
+                rows = slice(ends[number] - sizes[number], ends[number])
+                self._place = replace(
+                    place,
+                    given=number + 1,
+                    chunks=self._place.chunks + 1,
+                    rows=self._place.rows + int(sizes[number]),
+                )
+                self.share = share
+                yield piece.X[rows], piece.y[rows]
+        self._ended = True
+
+    def save(self, folder: Path | str) -> None:
+        """Write all chunks as ``.npz`` files into a folder, which are read many times as fast as text.
+
+        Parameters
+        ----------
+        folder : path
+            A new or an empty one.
+        """
+        folder = Path(folder)
+        if folder.exists() and any(folder.iterdir()):
+            raise InvalidInputError(f"the folder {folder} is not empty; choose another one.")
+        for number, (X, y) in enumerate(self):
+            save_arrays(
+                folder / f"{number:06}.npz",
+                {**_parts("X", X), **_parts("Y" if sp.issparse(y) else "y", y)},
+                {},
+            )
+
+    def _settings(self) -> dict[str, Any]:
+        how = self._how
+        return {
+            "batch_size": self._batch_size, "shuffle_buffer": self._buffer * self._shuffled,
+            "n_features": how.n_features, "zero_based": how.zero_based, "multilabel": how.multilabel,
+            "encoding": how.encoding,
+            "vectorizer": None if how.vectorizer is None else repr(how.vectorizer),
+        }  # fmt: skip
+
+    @cached_property
+    def _known_files(self) -> list[list[Any]]:
+        """Return for each file what it is known by; of many small ones one digest of all."""
+        if not self._texts:
+            root = self.path if self.path.is_dir() else self.path.parent
+            return [[str(file.relative_to(root)), _known_by(file)] for file in self._files]
+        names = [f"{file.parent.name}/{file.name} {file.stat().st_size}\n" for file in self._files]
+        return [[".", [len(names), zlib.crc32("".join(names).encode())]]]
+
+    def _sizes(self, rows: int) -> list[int]:
+        """Return the rows of the chunks of a buffer: all as many, but for those of the end of a pass."""
+        count = max(1, round(rows / self._batch_size))
+        return [self._batch_size] * (count - 1) + [rows - self._batch_size * (count - 1)]
+
+    def _order(self, epoch: int) -> Array:
+        """Return the numbers of the files in the order of a pass."""
+        if not (self._shuffled or self._texts):
+            return np.arange(len(self._files))
+        return generator(self._seed, Stream.ORDER, epoch).permutation(len(self._files))
+
+    def _pieces(self, place: Place) -> Iterator[tuple[Piece, Place, float]]:
+        """Read the files of a pass from a place on; tell with each piece where it begins, and the share read."""
+        order = self._order(place.epoch)
+        if self._texts:
+            paths = [self._files[number] for number in order]
+            for piece in text_pieces(paths, self._how, list(place.mark)):
+                yield piece, replace(place, mark=tuple(piece.mark), skip=0), piece.share
+            return
+        sizes = np.array([self._files[number].stat().st_size for number in order], dtype=float)
+        before = np.cumsum(sizes) - sizes
+        for number in range(place.file, len(order)):
+            path = self._files[order[number]]
+            read = pieces_of(path)
+            assert read is not None
+            mark, empty = list(place.mark) if number == place.file else [], True
+            for piece in read(path, self._how, mark):
+                empty = False
+                share = (before[number] + piece.share * sizes[number]) / sizes.sum()
+                yield piece, replace(place, file=number, mark=tuple(piece.mark), skip=0), float(share)
+            if empty:
+                raise InvalidInputError(f"{path} holds no rows; remove it from the folder.")
+
+    def _buffers(self, place: Place) -> Generator[tuple[Piece, Place, float], None, None]:
+        """Read buffers from a place on; each with its place, and the share of all passes that is read with it."""
+        while place.epoch < self._n_epochs:
+            for piece, begun, share in self._buffers_of_pass(place):
+                if self._shuffled:
+                    rng = generator(self._seed, Stream.ORDER, place.epoch, 1 + begun.buffer)
+                    order = rng.permutation(len(piece))
+                    piece = Piece(piece.X[order], piece.y[order])
+                yield piece, begun, (place.epoch + share) / self._n_epochs
+            place = Place(epoch=place.epoch + 1, n_labels=begun.n_labels)
+
+    def _buffers_of_pass(self, place: Place) -> Iterator[tuple[Piece, Place, float]]:
+        waiting: list[tuple[Piece, Place]] = []
+        count, n_labels, number = 0, place.n_labels, place.buffer
+        skip, given, known = place.skip, place.given, None
+        # Rows behind a buffer, without which the last chunk of the pass would be small.
+        spare = -(-self._batch_size // 2)
+        for piece, begun, share in self._pieces(place):
+            kind = "sparse" if sp.issparse(piece.X) else "dense", piece.X.shape[1]
+            known = known or kind
+            if kind != known:
+                file = self._files[self._order(place.epoch)[begun.file]]
+                raise InvalidInputError(
+                    f"{file} holds {kind[0]} rows of {kind[1]} features, and files before it {known[0]} ones of "
+                    f"{known[1]}; all must have as many, in one form."
+                )
+            # Where reading was taken up again, pieces may end elsewhere than they did.
+            left, skip = min(skip, len(piece)), max(0, skip - len(piece))
+            if left == len(piece):
+                continue
+            if left:
+                piece, begun = Piece(piece.X[left:], piece.y[left:]), replace(begun, skip=left)
+            waiting.append((piece, begun))
+            count += len(piece)
+            while count >= self._buffer + spare:
+                found, where = _taken(waiting, self._buffer)
+                n_labels = _widest(found, n_labels)
+                yield found, replace(where, buffer=number, given=given, n_labels=n_labels), share
+                count, number, given = count - self._buffer, number + 1, 0
+        if count:
+            found, where = _taken(waiting, count)
+            n_labels = _widest(found, n_labels)
+            yield found, replace(where, buffer=number, given=given, n_labels=n_labels), 1.0
+
+
+def stream(
+    path: Path | str,
+    *,
+    n_features: int | None = None,
+    batch_size: int = 10_000,
+    n_epochs: int = 1,
+    shuffle_buffer: int = 0,
+    random_state: Any = None,
+    multilabel: bool = False,
+    zero_based: bool = True,
+    vectorizer: Any = None,
+    encoding: str = "utf-8",
+    read_ahead: int = 1,
+) -> ChunkStream:
+    """Return an iterator over chunks (X, y) of a file or a folder, of which few are in memory at a time.
+
+    The next chunks are read by a thread while one is learned. The iterator knows its place (`state`, `seek`), so that
+    a run that was killed goes on from it; `fit_stream` of the estimators does that by itself.
+
+    Parameters
+    ----------
+    path : path
+        A file, or a folder with files in alphabetical order: ``.svmlight``, ``.svm`` or ``.libsvm``, also compressed
+        (``.gz``, ``.bz2``, ``.xz``); ``.npz`` with X, or its CSR parts X_data, X_indices, X_indptr and X_shape, and
+        y, or indicators Y or their parts; ``.csv`` of numbers, with a first line of names. Or a folder whose
+        subfolders hold the texts of a class.
+    n_features : int, optional
+        Needed for svmlight files, which do not say it, and for texts, which are hashed to so many.
+    batch_size : int
+        Rows of a chunk. The last one of a pass has half to one and a half times as many.
+    n_epochs : int
+        Passes over the files.
+    shuffle_buffer : int
+        So many rows are in memory at a time and put in random order, and so are the files; 0: rows come as they lie.
+        Texts come in random order always, since their folders are sorted by class.
+    random_state : int, RandomState or None
+        Of the order.
+    multilabel : bool
+        Whether a row has several labels, as in ``0,17,4 index:value …``: numbers of columns of indicators, from 0, of
+        which there are as many as the largest seen so far asks for.
+    zero_based : bool
+        Whether features of svmlight files count from 0, or from 1.
+    vectorizer : object, optional
+        A vectorizer of scikit-learn for texts, fitted where it needs to be; a ``HashingVectorizer`` unless given.
+    encoding : str
+        Of texts and ``.csv``.
+    read_ahead : int
+        Buffers that may wait in memory, beside the one that is read and the one that is used.
+
+    Returns
+    -------
+    ChunkStream
+
+    Raises
+    ------
+    InvalidInputError
+        For arguments out of range, and files that are of no use; of those that are found while reading, the message
+        names the file and the line.
+    StorageError
+        When a file cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.datasets import dump_svmlight_file, load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for part in range(3):
+    ...     rows = slice(600 * part, 600 * part + 600)
+    ...     dump_svmlight_file(X[rows], y[rows], str(folder / f"{part}.svmlight"))
+    >>> chunks = stream(folder, n_features=64, batch_size=500)
+    >>> [X.shape[0] for X, y in chunks]
+    [500, 500, 500, 297]
+    """
+    how = Format(
+        optional(integer, 1)("n_features", n_features),
+        flag("zero_based", zero_based),
+        flag("multilabel", multilabel),
+        vectorizer,
+        encoding,
+    )
+    return ChunkStream(
+        path,
+        how,
+        integer("batch_size", batch_size, 1),
+        integer("n_epochs", n_epochs, 1),
+        integer("shuffle_buffer", shuffle_buffer, 0),
+        seed_of(random_state),
+        integer("read_ahead", read_ahead, 1),
+    )
+
+
+def files_of(path: Path) -> tuple[list[Path], bool]:
+    """Return the files of a stream in their order, and whether they are texts in folders by class."""
+    known = f"{', '.join(PIECES)} (.svmlight also with .gz, .bz2 or .xz behind it)"
+    if not path.exists():
+        raise StorageError(f"{path} does not exist; check the path.")
+    if not path.is_dir():
+        files = [path]
+        if pieces_of(path) is None:
+            raise InvalidInputError(f"{path} has none of the suffixes {known}; rename or convert it.")
+    else:
+        seen = [one for one in sorted(path.iterdir()) if not one.name.startswith(".")]
+        files = [one for one in seen if one.is_file() and pieces_of(one) is not None]
+        texts = [] if files else _texts_in(seen)
+        if texts:
+            return texts, True
+        if not files:
+            raise InvalidInputError(
+                f"the folder {path} has neither files that end in {known}, nor subfolders with the texts of a class."
+            )
+    for file in files:
+        if not file.stat().st_size:
+            raise InvalidInputError(f"{file} is empty; remove it.")
+    return files, False
+
+
+def _texts_in(folders: list[Path]) -> list[Path]:
+    inside = (one for folder in folders if folder.is_dir() for one in sorted(folder.iterdir()))
+    return [one for one in inside if one.is_file() and not one.name.startswith(".")]
+
+
+def _known_by(file: Path) -> list[int]:
+    """Return the size of a file, and a checksum of both of its ends."""
+    size = file.stat().st_size
+    with file.open("rb") as content:
+        check = zlib.crc32(content.read(ENDS))
+        content.seek(max(0, size - ENDS))
+        return [size, zlib.crc32(content.read(ENDS), check)]
+
+
+def _parts(name: str, rows: Any) -> dict[str, Array]:
+    """Return the arrays of a table by the names under which they are read again."""
+    if not sp.issparse(rows):
+        return {name: rows}
+    return {
+        f"{name}_data": rows.data, f"{name}_indices": rows.indices, f"{name}_indptr": rows.indptr,
+        f"{name}_shape": np.array(rows.shape),
+    }  # fmt: skip
+
+
+def _taken(waiting: list[tuple[Piece, Place]], count: int) -> tuple[Piece, Place]:
+    """Take so many rows away from what waits; return them, and where they begin."""
+    begun, some, wanted = waiting[0][1], [], count
+    while wanted:
+        piece, place = waiting.pop(0)
+        some.append(Piece(piece.X[:wanted], piece.y[:wanted]) if len(piece) > wanted else piece)
+        if len(piece) > wanted:
+            rest = Piece(piece.X[wanted:], piece.y[wanted:])
+            waiting.insert(0, (rest, replace(place, skip=place.skip + wanted)))
+        wanted -= len(some[-1])
+    X = _stacked([one.X for one in some])
+    return Piece(X, _stacked([one.y for one in some])), begun
+
+
+def _stacked(parts: list[Any]) -> Any:
+    if not sp.issparse(parts[0]):
+        return np.concatenate(parts)
+    width = max(part.shape[1] for part in parts)
+    starts = np.cumsum([0, *(part.nnz for part in parts)])
+    indptr = [part.indptr[1:] + start for part, start in zip(parts, starts, strict=False)]
+    return sp.csr_array(
+        (
+            np.concatenate([part.data for part in parts]),
+            np.concatenate([part.indices for part in parts]),
+            np.concatenate([np.zeros(1, dtype=np.int32), *indptr]).astype(np.int32),
+        ),
+        shape=(sum(part.shape[0] for part in parts), width),
+    )
+
+
+def _widest(piece: Piece, n_labels: int) -> int:
+    """Give indicators as many columns as were needed so far; return how many these are."""
+    if not sp.issparse(piece.y):
+        return n_labels
+    n_labels = max(n_labels, piece.y.shape[1])
+    piece.y.resize(piece.y.shape[0], n_labels)
+    return n_labels
+
+
+def _ahead(found: Generator[Any, None, None], count: int) -> Iterator[Any]:
+    """Yield what an iterator gives, which runs in a thread, ahead by so many at the most."""
+    waiting: queue.Queue[tuple[str, Any]] = queue.Queue(count)
+    closed = threading.Event()
+
+    def put(kind: str, one: Any) -> bool:
+        while not closed.is_set():
+            try:
+                waiting.put((kind, one), timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def work() -> None:
+        try:
+            for one in found:
+                if not put("one", one):
+                    return
+            put("end", None)
+        except BaseException as error:
+            put("error", error)
+        finally:
+            found.close()
+
+    thread = threading.Thread(target=work, daemon=True, name="read ahead")
+    thread.start()
+    try:
+        while True:
+            kind, one = waiting.get()
+            if kind == "end":
+                return
+            if kind == "error":
+                raise one
+            yield one
+            del one
+    finally:
+        closed.set()
+        thread.join()

@@ -1,0 +1,208 @@
+"""An estimator that follows a stream: chunk after chunk, with progress, and checkpoints from which a run goes on."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import scipy.sparse as sp
+
+from rmopt.core import InvalidInputError, StorageError
+from rmopt.core.arguments import shown
+from rmopt.core.identity import fingerprint
+from rmopt.solvers import Checkpoint
+from rmopt.solvers.continued import Continued
+from rmopt.solvers.interrupts import Interrupts
+from rmopt.solvers.recorder import ProgressBar
+
+Array = np.ndarray
+Learn = Callable[[Any, Any, int], object]
+
+# What a checkpoint does not depend on.
+NO_IDENTITY = ("checkpoint", "verbose", "random_state", "warm_start")
+AGAIN = "an iterator must give the same chunks again, or remove the checkpoint to begin afresh"
+
+
+@runtime_checkable
+class KnowsItsPlace(Protocol):
+    """Chunks that can be taken up at a place, as those of `problems.data.stream`."""
+
+    state: Any
+
+    def seek(self, state: Any) -> None:
+        """Go to the place that `state` told."""
+
+
+def follow(model: Any, chunks: Iterable[Any], learn: Learn, seed: int, **about: Any) -> None:
+    """Let a model learn all chunks of a stream, from the checkpoint on where there is one.
+
+    Parameters
+    ----------
+    model : Loreta
+        What it has learned is in its attributes ``_continued`` and those that it names in ``_kept``.
+    chunks : iterable of (X, y)
+        Where it has `state` and `seek`, a run is taken up at its place; otherwise as many chunks as were learned are
+        left out.
+    learn : callable
+        Learns (X, y, seed) of one chunk.
+    seed : int
+        Of the run, unless its checkpoint has another one.
+    **about : object
+        What the checkpoint belongs to, besides the parameters of the model.
+    """
+    saving = None if model.checkpoint is None else Checkpoint(model.checkpoint)
+    run = _Run(model, chunks, saving, seed, about)
+    with Interrupts(saving is not None) as interrupts, _progress(model.verbose, chunks) as told:
+        for X, y in run.rest():
+            learn(X, y, run.seed)
+            run.learned(X, y)
+            told(run.rows)
+            if interrupts.pending is not None:
+                run.save()
+                interrupts.deliver()
+            elif saving is not None and saving.due(run.count, time.monotonic() - run.saved_at):
+                run.save()
+        if not run.count:
+            raise InvalidInputError(
+                "there are no chunks to learn from; an iterator may have been used up before."
+            )
+        run.save()
+
+
+class _Run:
+    """A model that follows a stream, how far it is, and where that is kept."""
+
+    def __init__(
+        self, model: Any, chunks: Iterable[Any], saving: Checkpoint | None, seed: int, about: dict[str, Any]
+    ) -> None:
+        self.model, self.chunks, self.saving, self.seed = model, chunks, saving, seed
+        self.count = self.rows = self.last = 0
+        self.begun, self.seconds, self.place = time.monotonic(), 0.0, None
+        drawn = model.random_state is None
+        parts = {name: one for name, one in model.get_params(deep=False).items() if name not in NO_IDENTITY}
+        self.identity = {
+            "model": type(model).__name__, "random_state": "drawn" if drawn else seed,
+            **{name: fingerprint(one, name) for name, one in {**parts, **about}.items()},
+        }  # fmt: skip
+        if saving is not None:
+            self._resume(saving)
+        self.saved_at = time.monotonic()
+
+    def rest(self) -> Iterator[tuple[Any, Any]]:
+        """Yield the chunks that are still to be learned."""
+        skip = 0
+        if self.place is not None and isinstance(self.chunks, KnowsItsPlace):
+            self.chunks.seek(self.place)
+        else:
+            skip = self.count
+        number = 0
+        for number, chunk in enumerate(self.chunks, 1):
+            if not isinstance(chunk, tuple | list) or len(chunk) != 2:
+                raise InvalidInputError(
+                    f"chunk {number} of the stream must be a pair (X, y), got {shown(chunk)[:80]}."
+                )
+            if number > skip:
+                yield chunk[0], chunk[1]
+            elif number == skip and _digest(*chunk) != self.last:
+                raise InvalidInputError(
+                    f"chunk {number} is not the one that was learned before the checkpoint "
+                    f"{self.model.checkpoint}; {AGAIN}."
+                )
+        if number < skip:
+            raise InvalidInputError(
+                f"the stream has {number} chunks, and {skip} were learned before the checkpoint "
+                f"{self.model.checkpoint}; {AGAIN}."
+            )
+
+    def learned(self, X: Any, y: Any) -> None:
+        """Note that a chunk was learned."""
+        self.count += 1
+        self.rows += int(X.shape[0]) if hasattr(X, "shape") else len(X)
+        if self.saving is not None and not isinstance(self.chunks, KnowsItsPlace):
+            self.last = _digest(X, y)
+
+    def save(self) -> None:
+        """Write what the model is and how far it is, where there is a checkpoint."""
+        if self.saving is None:
+            return
+        kept = {name: np.asarray(_plain(getattr(self.model, name))) for name in self.model._kept}
+        place = self.chunks.state if isinstance(self.chunks, KnowsItsPlace) else None
+        row = {
+            "step": self.model.n_iter_, "chunks": self.count, "rows": self.rows, "last": self.last, "seed": self.seed,
+            "place": place,
+        }  # fmt: skip
+        arrays = {f"run.{name}": one for name, one in self.model._continued.pack().items()}
+        self.saving.save(
+            {**arrays, **{f"kept.{name}": one for name, one in kept.items()}},
+            {
+                "identity": self.identity,
+                "step": self.model.n_iter_,
+                "seconds": self.seconds + time.monotonic() - self.begun,
+                "rows": [row],
+            },
+        )
+        self.saved_at = time.monotonic()
+
+    def _resume(self, saving: Checkpoint) -> None:
+        found = saving.load(self.identity)
+        if found is None:
+            return
+        arrays, about = found
+        try:
+            [row] = about["rows"]
+            run = {name[4:]: one for name, one in arrays.items() if name.startswith("run.")}
+            kept = {name: arrays[f"kept.{name}"] for name in self.model._kept}
+            continued = Continued.unpack(run)
+            self.count, self.rows, self.last, self.seed = (
+                row[name] for name in ("chunks", "rows", "last", "seed")
+            )
+            self.place, self.seconds = row["place"], about["seconds"]
+        except (LookupError, TypeError, ValueError) as error:
+            raise StorageError(
+                f"the checkpoint {saving.path} does not hold a run over a stream ({error}); delete it or choose another "
+                "path."
+            ) from error
+        self.model._stand_at(continued)
+        for name, one in kept.items():
+            setattr(self.model, name, one if one.ndim else one.item())
+
+
+def _plain(value: Any) -> Any:
+    """Return names as an array of text, which files keep without pickle."""
+    return value.tolist() if isinstance(value, np.ndarray) and value.dtype.hasobject else value
+
+
+def _digest(X: Any, y: Any) -> int:
+    """Return a checksum of a chunk."""
+    check = 0
+    for part in (X, y):
+        arrays = (
+            (part.tocsr().data, part.tocsr().indices) if sp.issparse(part) else (np.asarray(_plain(part)),)
+        )
+        for array in arrays:
+            check = zlib.crc32(np.ascontiguousarray(array).tobytes(), check)
+    return check
+
+
+@contextmanager
+def _progress(wanted: bool, chunks: Any) -> Iterator[Callable[[int], None]]:
+    """Draw a progress bar over a stream: of thousandths where it knows how far it is, otherwise of rows."""
+    if not wanted:
+        yield lambda rows: None
+        return
+    knows = hasattr(chunks, "share")
+    bar = ProgressBar("stream")
+    bar.begin(0, 1000 if knows else None)
+
+    def told(rows: int) -> None:
+        bar.note(f"{rows:,} rows")
+        bar.advance(round(1000 * chunks.share) if knows else rows)
+
+    try:
+        yield told
+    finally:
+        bar.end()

@@ -1,0 +1,211 @@
+"""A run whose data come in chunks: between them it stays in the form that its engine works on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.core.errors import DivergedError, InvalidInputError
+from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.points import arrays_of, packed
+from rmopt.core.problem import Problem
+from rmopt.core.psd import PSDPoint
+from rmopt.engines.base import Engine
+from rmopt.engines.gauged import GAUGES, GaugedState
+from rmopt.engines.reference import ReferenceState
+from rmopt.kernels.steps import Counters
+from rmopt.solvers.base import finite_numbers
+from rmopt.solvers.interrupts import Interrupts
+from rmopt.solvers.recorder import Recorder
+from rmopt.solvers.scheduled import ScheduledSolver
+from rmopt.solvers.threads import one_blas_thread
+
+
+@dataclass
+class Continued:
+    """Where a run stands between two chunks of its data.
+
+    A chunk is some steps of a solver on a problem of its own. It costs what these steps touch: the point, which takes
+    a factorisation of the whole matrix, is made where somebody asks for it. Whether somebody does changes no bits.
+
+    Attributes
+    ----------
+    state : object
+        What the engine of the last chunk handed over.
+    rank : int
+        Of the point.
+    steps, updates : int
+        Steps before those that the state counts, and how many of them moved the point.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import BilinearSum, squared
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> from rmopt.solvers import SGD
+    >>> rng, manifold = np.random.default_rng(0), FixedRankEmbedded(6, 5, 2)
+    >>> run = None
+    >>> for chunk in range(20):
+    ...     left, right = rng.standard_normal((100, 6)), rng.standard_normal((100, 5))
+    ...     y = left[:, 0] * right[:, 0] + left[:, 1] * right[:, 2]
+    ...     problem = Problem(manifold, BilinearSum(left, right, squared, y))
+    ...     solver = SGD(0.02, max_iter=1000)
+    ...     run = run or Continued.begun(solver, problem, lambda: manifold.identity(), 0)
+    ...     run.learn(solver, problem, 0)
+    >>> bool(problem.value(run.point()) < 1e-6), run.n_iter
+    (True, 20000)
+    """
+
+    state: Any
+    rank: int
+    steps: int = 0
+    updates: int = 0
+
+    @classmethod
+    def begun(
+        cls,
+        solver: ScheduledSolver,
+        problem: Problem,
+        start: Callable[[], Any],
+        seed: int,
+        steps: int = 0,
+        updates: int = 0,
+    ) -> Continued:
+        """Return a run that stands at a start, where `steps` steps were done before.
+
+        Raises
+        ------
+        InvalidInputError
+            When the start is not on the manifold of the problem.
+        """
+        solver.check_problem(problem)
+        point = start()
+        reason = solver.check_start(problem, point)
+        if reason is not None:
+            raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
+        engine = solver.prepare(problem, seed, 0).engine
+        return cls(engine.handed_over(engine.load(point)), problem.manifold.rank, steps, updates)  # type: ignore[attr-defined]
+
+    @property
+    def n_iter(self) -> int:
+        """Steps done in all."""
+        return int(self.steps + self.state.steps)
+
+    @property
+    def n_updates(self) -> int:
+        """How many of the steps moved the point."""
+        return int(self.updates + self.state.updates)
+
+    def point(self) -> Any:
+        """Return the point; the run is not changed.
+
+        Raises
+        ------
+        DivergedError
+            When the run left the finite numbers.
+        """
+        state = self.state
+        with np.errstate(all="ignore"), one_blas_thread(), finite_numbers(self.n_iter):
+            gauged = isinstance(state, GaugedState)
+            point = GAUGES[type(state.factors)].point_of(state.factors, self.rank) if gauged else state.point
+        if not all(np.isfinite(part).all() for part in arrays_of(point)):
+            raise DivergedError(
+                f"the run diverged before step {self.n_iter}: the point holds NaN or infinity; take a smaller step "
+                "size.",
+                self.n_iter,
+            )
+        return point
+
+    def grown(self, rows: int) -> Continued:
+        """Return the run with so many more rows of its matrix, which are zero."""
+        state = self.state
+        if isinstance(state, GaugedState):
+            grown = replace(state, factors=GAUGES[type(state.factors)].grown(state.factors, rows))
+        else:
+            grown = replace(state, point=with_zero_rows(state.point, rows))
+        return replace(self, state=grown)
+
+    def pack(self) -> dict[str, Array]:
+        """Return the arrays that hold the run completely, to the last bit."""
+        return packed(self)
+
+    @classmethod
+    def unpack(cls, arrays: Mapping[str, Array]) -> Continued:
+        """Return the run that `pack` took apart; the arrays become its own.
+
+        Raises
+        ------
+        LookupError
+            When they are not such arrays.
+        """
+        held = dict(arrays)
+        numbers = [int(held.pop(name)) for name in ("rank", "steps", "updates")]
+        parts: dict[str, dict[str, Array]] = {}
+        for name, array in held.items():
+            _, part, *leaf = name.split(".")
+            parts.setdefault(part, {})["".join(leaf)] = array
+        kinds: dict[str, tuple[type, ...]] = {"factors": tuple(GAUGES), "point": (LowRankPoint, PSDPoint)}
+        [role] = kinds.keys() & parts.keys()
+        made = next((kind for kind in kinds[role] if {*kind.__annotations__} == {*parts[role]}), None)
+        if made is None:
+            raise LookupError(f"{role} of {', '.join(parts[role])}")
+        whole = made(**parts[role])
+        done, moved = int(parts["steps"][""]), int(parts["updates" if role == "point" else "renewals"][""])
+        if role == "point":
+            return cls(ReferenceState(whole, done, moved), *numbers)
+        return cls(GaugedState(whole, Counters(**parts["counters"]), done, moved), *numbers)
+
+    @one_blas_thread()
+    def learn(
+        self, solver: ScheduledSolver, problem: Problem, seed: int, recorder: Recorder | None = None
+    ) -> None:
+        """Do the steps of a solver's budget on a problem, with draws of their own.
+
+        Parameters
+        ----------
+        solver : ScheduledSolver
+            Its step sizes are asked for by the number of the step in all chunks.
+        problem : Problem
+            On the manifold of the chunks before.
+        seed : int
+        recorder : Recorder, optional
+            Draws a progress bar where it is to.
+
+        Raises
+        ------
+        DivergedError
+            When the run leaves the finite numbers.
+        """
+        solver.check_problem(problem)
+        work = solver.prepare(problem, seed, self.steps)
+        state = self._taken_over_by(work.engine)
+        work.first_step, work.origin = self.steps, self.steps + state.steps
+        end, recorder = state.steps + solver.max_iter, recorder or Recorder()
+        recorder.begin(self.steps + state.steps, self.steps + end, [])
+        try:
+            # A signal waits for the end of the chunk, where the state is whole.
+            with Interrupts(True):
+                while state.steps < end:
+                    state = solver.advance(work, state, end - state.steps)
+                    recorder.advance(self.steps + state.steps)
+        finally:
+            recorder.end()
+            self.state = work.engine.handed_over(state)
+
+    def _taken_over_by(self, engine: Engine) -> Any:
+        """Return the state in which an engine goes on; one of another kind goes on from the point."""
+        found = engine.taken_over(self.state)
+        if found is None:
+            self.steps, self.updates, point = self.n_iter, self.n_updates, self.point()
+            found = engine.load(point)
+        return found
+
+
+def with_zero_rows(point: LowRankPoint, rows: int) -> LowRankPoint:
+    """Return a point with so many more rows, which are zero."""
+    return replace(point, U=np.vstack([point.U, np.zeros((rows, point.rank))]))
