@@ -163,8 +163,8 @@ class _Run:
             self.place, self.seconds = row["place"], about["seconds"]
         except (LookupError, TypeError, ValueError) as error:
             raise StorageError(
-                f"the checkpoint {saving.path} does not hold a run over a stream ({error}); delete it or choose another "
-                "path."
+                f"the checkpoint {saving.path} does not hold a run over a stream ({error}); delete it or choose "
+                "another path."
             ) from error
         self.model._stand_at(continued)
         for name, one in kept.items():

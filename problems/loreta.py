@@ -147,8 +147,8 @@ class Loreta(LoretaRun, BaseEstimator):
         """Hold the parameters to what a part of data allows; return the seed."""
         if self.checkpoint is not None:
             raise InvalidInputError(
-                "checkpoint is for fit and fit_stream, which know all of their data; partial_fit sees a part: leave it "
-                "out, or hand the parts to fit_stream."
+                "checkpoint is for fit and fit_stream, which know all of their data; partial_fit sees a part: leave "
+                "it out, or hand the parts to fit_stream."
             )
         return begin(self)
 

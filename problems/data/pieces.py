@@ -6,8 +6,8 @@ import bz2
 import gzip
 import lzma
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,15 +65,25 @@ class Piece:
         From where the reader gives this piece again.
     share : float
         How much of the file was read with it.
+    n_labels : int
+        Of indicators, as the file says; 0 where it says nothing.
     """
 
     X: Any
     y: Any
     mark: list[int] = field(default_factory=list)
     share: float = 1.0
+    n_labels: int = 0
+
+    def part(self, rows: Any) -> Piece:
+        """Return some of the rows."""
+        return Piece(self.X[rows], self.y[rows], n_labels=self.n_labels)
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
+
+
+Pieces = Generator[Piece, None, None]
 
 
 @contextmanager
@@ -89,7 +99,7 @@ def _reading(path: Path) -> Iterator[None]:
         raise said
 
 
-def svmlight_pieces(path: Path, how: Format, mark: list[int]) -> Iterator[Piece]:
+def svmlight_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
     """Read lines ``label index:value …``, also compressed; a mark is a place in the text, and its line."""
     if how.n_features is None:
         raise InvalidInputError(
@@ -144,7 +154,8 @@ def _parsed(path: Path, text: bytes, line: int, how: Format) -> tuple[csr_array,
         else:
             labels[-1 - place] = value
     if why != kernels.DONE:
-        word = text[at : at + 80].split()[0].decode(errors="replace")
+        begin = max(text.rfind(letter, 0, at) for letter in (b" ", b"\t", b"\n")) + 1
+        word = (text[begin : begin + 80].split() or [b""])[0].decode(errors="replace")
         number = line + text.count(b"\n", 0, at) + 1
         raise InvalidInputError(f"line {number} of {path} {_flaw(why, word, how)}")
     used = int(starts[rows])
@@ -168,8 +179,9 @@ def _parsed(path: Path, text: bytes, line: int, how: Format) -> tuple[csr_array,
             f"{path} has a row with {counts[odd[0]]} labels, the {odd[0] + 1}th after line {line}; where rows have "
             "several, say multilabel=True."
         )
-    whole = found.astype(np.int64)
-    return X, whole if (whole == found).all() else found
+    return X, found.astype(np.int64) if (found == np.round(found)).all() and (
+        abs(found) < 2**53
+    ).all() else found
 
 
 def _flaw(why: int, word: str, how: Format) -> str:
@@ -208,8 +220,8 @@ def indicators_of(path: Path, labels: Array, starts: Array) -> csr_array:
 class _Member:
     """An array in an archive, of which rows are read one after another."""
 
-    def __init__(self, archive: zipfile.ZipFile, name: str) -> None:
-        self.stream = archive.open(f"{name}.npy")
+    def __init__(self, archive: zipfile.ZipFile, opened: ExitStack, name: str) -> None:
+        self.stream = opened.enter_context(archive.open(f"{name}.npy"))
         version = np.lib.format.read_magic(self.stream)
         header = (
             np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -234,13 +246,13 @@ class _Member:
 class _SparseMember:
     """A CSR array in an archive, of which rows are read one after another."""
 
-    def __init__(self, archive: zipfile.ZipFile, names: set[str], prefix: str) -> None:
+    def __init__(self, archive: zipfile.ZipFile, opened: ExitStack, names: set[str], prefix: str) -> None:
         self.indptr, self.indices, shape = (
-            _Member(archive, f"{prefix}_{part}") for part in ("indptr", "indices", "shape")
+            _Member(archive, opened, f"{prefix}_{part}") for part in ("indptr", "indices", "shape")
         )
         # Indicators are ones.
         data = f"{prefix}_data"
-        self.data = _Member(archive, data) if data in names else None
+        self.data = _Member(archive, opened, data) if data in names else None
         self.shape, self.prefix = tuple(shape.read(0, 2).tolist()), prefix
         # Where the next row begins, which was read with the one before.
         self.known: tuple[int, Array] | None = None
@@ -262,15 +274,15 @@ class _SparseMember:
         )
 
 
-def npz_pieces(path: Path, how: Format, mark: list[int]) -> Iterator[Piece]:
+def npz_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
     """Read rows of X (or its CSR parts) with y, or with indicators Y; a mark is the number of a row."""
-    with _reading(path), zipfile.ZipFile(path) as archive:
+    with _reading(path), zipfile.ZipFile(path) as archive, ExitStack() as opened:
         names = {name.removesuffix(".npy") for name in archive.namelist()}
-        X, Y = (_part(archive, names, one) for one in "XY")
+        X, Y = (_part(archive, opened, names, one) for one in "XY")
         label = next((name for name in sorted(names) if name.lower() in KNOWN["label"] and name != "Y"), None)
         if how.multilabel and Y is None:
             raise ValueError("it has no indicators Y, nor Y_indices, Y_indptr and Y_shape")
-        y = Y if how.multilabel else None if label is None else _Member(archive, label)
+        y = Y if how.multilabel else None if label is None else _Member(archive, opened, label)
         if X is None or y is None:
             missing = "X, nor X_data, X_indices, X_indptr and X_shape" if X is None else "y"
             raise ValueError(f"it has no {missing}")
@@ -287,18 +299,18 @@ def npz_pieces(path: Path, how: Format, mark: list[int]) -> Iterator[Piece]:
                     "must have as many."
                 )
             labels = y.read(first, count)
-            # Kernels write where indices say, and into memory of their own.
-            yield Piece(rows, labels if how.multilabel else labels.copy(), [first], (first + count) / n)
+            labels, width = (csr_array(labels), y.shape[1]) if how.multilabel else (labels, 0)
+            yield Piece(rows, labels, [first], (first + count) / n, width)
             first += count
 
 
-def _part(archive: zipfile.ZipFile, names: set[str], name: str) -> Any:
+def _part(archive: zipfile.ZipFile, opened: ExitStack, names: set[str], name: str) -> Any:
     if name in names:
-        return _Member(archive, name)
-    return _SparseMember(archive, names, name) if f"{name}_indptr" in names else None
+        return _Member(archive, opened, name)
+    return _SparseMember(archive, opened, names, name) if f"{name}_indptr" in names else None
 
 
-def csv_pieces(path: Path, how: Format, mark: list[int]) -> Iterator[Piece]:
+def csv_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
     """Read numbers with commas between, below a line of names of which one is that of the label."""
     with _reading(path), path.open("rb") as stream:
         head = stream.readline().decode(how.encoding)
@@ -339,7 +351,7 @@ def csv_pieces(path: Path, how: Format, mark: list[int]) -> Iterator[Piece]:
             place, line = place + sum(map(len, lines)), line + len(lines)
 
 
-def text_pieces(paths: list[Path], how: Format, mark: list[int]) -> Iterator[Piece]:
+def text_pieces(paths: list[Path], how: Format, mark: list[int]) -> Pieces:
     """Read texts whose folder is their class; a mark is the number of a text."""
     first = mark[0] if mark else 0
     while first < len(paths):
@@ -362,13 +374,13 @@ def text_pieces(paths: list[Path], how: Format, mark: list[int]) -> Iterator[Pie
         first += len(some)
 
 
-PIECES: dict[str, Callable[[Path, Format, list[int]], Iterator[Piece]]] = {
+PIECES: dict[str, Callable[[Path, Format, list[int]], Pieces]] = {
     ".svmlight": svmlight_pieces, ".svm": svmlight_pieces, ".libsvm": svmlight_pieces, ".npz": npz_pieces,
     ".csv": csv_pieces,
 }  # fmt: skip
 
 
-def pieces_of(path: Path) -> Callable[[Path, Format, list[int]], Iterator[Piece]] | None:
+def pieces_of(path: Path) -> Callable[[Path, Format, list[int]], Pieces] | None:
     """Return the reader of a file, by its suffix and below that of a compression; None where there is none."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in OPENERS:

@@ -6,6 +6,7 @@ import queue
 import threading
 import zlib
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -54,6 +55,10 @@ class Place:
     n_labels: int = 0
     chunks: int = 0
     rows: int = 0
+
+
+# Rows, where they begin, and the share that is read with them.
+Reads = Generator[tuple[Piece, Place, float], None, None]
 
 
 class ChunkStream:
@@ -209,7 +214,7 @@ class ChunkStream:
             return np.arange(len(self._files))
         return generator(self._seed, Stream.ORDER, epoch).permutation(len(self._files))
 
-    def _pieces(self, place: Place) -> Iterator[tuple[Piece, Place, float]]:
+    def _pieces(self, place: Place) -> Reads:
         """Read the files of a pass from a place on; tell with each piece where it begins, and the share read."""
         order = self._order(place.epoch)
         if self._texts:
@@ -224,52 +229,54 @@ class ChunkStream:
             read = pieces_of(path)
             assert read is not None
             mark, empty = list(place.mark) if number == place.file else [], True
-            for piece in read(path, self._how, mark):
-                empty = False
-                share = (before[number] + piece.share * sizes[number]) / sizes.sum()
-                yield piece, replace(place, file=number, mark=tuple(piece.mark), skip=0), float(share)
+            with closing(read(path, self._how, mark)) as pieces:
+                for piece in pieces:
+                    empty = False
+                    share = (before[number] + piece.share * sizes[number]) / sizes.sum()
+                    yield piece, replace(place, file=number, mark=tuple(piece.mark), skip=0), float(share)
             if empty:
                 raise InvalidInputError(f"{path} holds no rows; remove it from the folder.")
 
-    def _buffers(self, place: Place) -> Generator[tuple[Piece, Place, float], None, None]:
+    def _buffers(self, place: Place) -> Reads:
         """Read buffers from a place on; each with its place, and the share of all passes that is read with it."""
         while place.epoch < self._n_epochs:
-            for piece, begun, share in self._buffers_of_pass(place):
-                if self._shuffled:
-                    rng = generator(self._seed, Stream.ORDER, place.epoch, 1 + begun.buffer)
-                    order = rng.permutation(len(piece))
-                    piece = Piece(piece.X[order], piece.y[order])
-                yield piece, begun, (place.epoch + share) / self._n_epochs
+            with closing(self._buffers_of_pass(place)) as buffers:
+                for piece, begun, share in buffers:
+                    if self._shuffled:
+                        rng = generator(self._seed, Stream.ORDER, place.epoch, 1 + begun.buffer)
+                        piece = piece.part(rng.permutation(len(piece)))
+                    yield piece, begun, (place.epoch + share) / self._n_epochs
             place = Place(epoch=place.epoch + 1, n_labels=begun.n_labels)
 
-    def _buffers_of_pass(self, place: Place) -> Iterator[tuple[Piece, Place, float]]:
+    def _buffers_of_pass(self, place: Place) -> Reads:
         waiting: list[tuple[Piece, Place]] = []
         count, n_labels, number = 0, place.n_labels, place.buffer
         skip, given, known = place.skip, place.given, None
         # Rows behind a buffer, without which the last chunk of the pass would be small.
         spare = -(-self._batch_size // 2)
-        for piece, begun, share in self._pieces(place):
-            kind = "sparse" if sp.issparse(piece.X) else "dense", piece.X.shape[1]
-            known = known or kind
-            if kind != known:
-                file = self._files[self._order(place.epoch)[begun.file]]
-                raise InvalidInputError(
-                    f"{file} holds {kind[0]} rows of {kind[1]} features, and files before it {known[0]} ones of "
-                    f"{known[1]}; all must have as many, in one form."
-                )
-            # Where reading was taken up again, pieces may end elsewhere than they did.
-            left, skip = min(skip, len(piece)), max(0, skip - len(piece))
-            if left == len(piece):
-                continue
-            if left:
-                piece, begun = Piece(piece.X[left:], piece.y[left:]), replace(begun, skip=left)
-            waiting.append((piece, begun))
-            count += len(piece)
-            while count >= self._buffer + spare:
-                found, where = _taken(waiting, self._buffer)
-                n_labels = _widest(found, n_labels)
-                yield found, replace(where, buffer=number, given=given, n_labels=n_labels), share
-                count, number, given = count - self._buffer, number + 1, 0
+        with closing(self._pieces(place)) as pieces:
+            for piece, begun, share in pieces:
+                kind = "sparse" if sp.issparse(piece.X) else "dense", piece.X.shape[1]
+                known = known or kind
+                if kind != known:
+                    file = self._files[self._order(place.epoch)[begun.file]]
+                    raise InvalidInputError(
+                        f"{file} holds {kind[0]} rows of {kind[1]} features, and files before it {known[0]} ones of "
+                        f"{known[1]}; all must have as many, in one form."
+                    )
+                # Where reading was taken up again, pieces may end elsewhere than they did.
+                left, skip = min(skip, len(piece)), max(0, skip - len(piece))
+                if left == len(piece):
+                    continue
+                if left:
+                    piece, begun = piece.part(slice(left, None)), replace(begun, skip=left)
+                waiting.append((piece, begun))
+                count += len(piece)
+                while count >= self._buffer + spare:
+                    found, where = _taken(waiting, self._buffer)
+                    n_labels = _widest(found, n_labels)
+                    yield found, replace(where, buffer=number, given=given, n_labels=n_labels), share
+                    count, number, given = count - self._buffer, number + 1, 0
         if count:
             found, where = _taken(waiting, count)
             n_labels = _widest(found, n_labels)
@@ -422,13 +429,12 @@ def _taken(waiting: list[tuple[Piece, Place]], count: int) -> tuple[Piece, Place
     begun, some, wanted = waiting[0][1], [], count
     while wanted:
         piece, place = waiting.pop(0)
-        some.append(Piece(piece.X[:wanted], piece.y[:wanted]) if len(piece) > wanted else piece)
+        some.append(piece.part(slice(wanted)) if len(piece) > wanted else piece)
         if len(piece) > wanted:
-            rest = Piece(piece.X[wanted:], piece.y[wanted:])
-            waiting.insert(0, (rest, replace(place, skip=place.skip + wanted)))
+            waiting.insert(0, (piece.part(slice(wanted, None)), replace(place, skip=place.skip + wanted)))
         wanted -= len(some[-1])
-    X = _stacked([one.X for one in some])
-    return Piece(X, _stacked([one.y for one in some])), begun
+    whole = Piece(*(_stacked([getattr(one, name) for one in some]) for name in ("X", "y")))
+    return replace(whole, n_labels=max(one.n_labels for one in some)), begun
 
 
 def _stacked(parts: list[Any]) -> Any:
@@ -451,8 +457,9 @@ def _widest(piece: Piece, n_labels: int) -> int:
     """Give indicators as many columns as were needed so far; return how many these are."""
     if not sp.issparse(piece.y):
         return n_labels
-    n_labels = max(n_labels, piece.y.shape[1])
-    piece.y.resize(piece.y.shape[0], n_labels)
+    # What the rows hold, and not the pieces that they came in, which end elsewhere when reading is taken up again.
+    n_labels = max(n_labels, piece.n_labels, int(piece.y.indices.max(initial=-1)) + 1)
+    piece.y = sp.csr_array((piece.y.data, piece.y.indices, piece.y.indptr), shape=(len(piece), n_labels))
     return n_labels
 
 

@@ -163,8 +163,8 @@ class LoretaLabelRanker(Loreta):
     def fit_stream(self, chunks: Any) -> Self:
         """Learn from data that come in chunks, of which one is in memory at a time.
 
-        As `partial_fit` on each, with a progress bar where `verbose`, and with `checkpoint`: a run that is killed goes
-        on from its file and ends with the same bits.
+        As `partial_fit` on each, with a progress bar where `verbose`, and with `checkpoint`: a run that is killed
+        goes on from its file and ends with the same bits.
 
         Parameters
         ----------

@@ -180,8 +180,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     def fit_stream(self, chunks: Any, *, steps_per_row: float = 10.0) -> Self:
         """Learn from data that come in chunks, of which one is in memory at a time.
 
-        As `partial_fit` on each, with a progress bar where `verbose`, and with `checkpoint`: a run that is killed goes
-        on from its file and ends with the same bits. Triplets are drawn within a chunk.
+        As `partial_fit` on each, with a progress bar where `verbose`, and with `checkpoint`: a run that is killed
+        goes on from its file and ends with the same bits. Triplets are drawn within a chunk.
 
         Parameters
         ----------
@@ -251,7 +251,13 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             raise InvalidInputError(
                 f"y holds labels of type {labels.dtype}, and earlier ones were {before.dtype}; give one type."
             )
-        solver, problem, start = self._parts(X, ClassTriplets(y), steps, seed)
+        try:
+            triplets = ClassTriplets(y)
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"{str(error).rstrip('.')}; where rows come sorted by class, take larger parts, or a shuffle_buffer."
+            ) from None
+        solver, problem, start = self._parts(X, triplets, steps, seed)
         self.classes_ = np.union1d(before, labels)
         self._learn_chunk(solver, problem, start, seed, recorder)
 

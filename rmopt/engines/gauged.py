@@ -62,7 +62,7 @@ class Gauge(ABC):
 
     @staticmethod
     def grown(factors: Any, rows: int) -> Any:
-        """Return the factors of a point with so many more rows, which are zero; the work is that of its left factor."""
+        """Return the factors of a point with so many more rows, which are zero."""
         left, *others = factors
         return type(factors)(np.vstack([left, np.zeros((rows, left.shape[1]))]), *others)
 
