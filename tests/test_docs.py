@@ -21,7 +21,7 @@ from tabled import each_row
 
 import rmopt
 from rmopt.cli.commands import app
-from rmopt.cli.plugins import load_experiment
+from rmopt.cli.plugins import EXPERIMENTS, MODELS, load_experiment
 from rmopt.cli.signature import as_command
 
 ROOT = Path(__file__).parents[1]
@@ -59,10 +59,11 @@ def commands() -> Iterator[tuple[str, str]]:
 @each_row(("page", "command"), sorted(set(commands())))
 def test_a_command_of_the_docs_is_one(page: str, command: str) -> None:
     verb, *words = shlex.split(command)
-    if verb == "run" and words:
+    if verb in ("run", "fit") and words:
         name, *options = words
         single = typer.Typer(add_completion=False)
-        single.command()(as_command(name, load_experiment(name), lambda **options: None))
+        group = EXPERIMENTS if verb == "run" else MODELS
+        single.command()(as_command(name, load_experiment(name, group), lambda **options: None))
         typer.main.get_command(single).make_context(name, options)
     else:
         typer.main.get_command(app).commands[verb].make_context(verb, words)  # type: ignore[attr-defined]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import pickle
 import signal
 import time
+import tomllib
 import warnings
 from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint, EntryPoints
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,7 @@ from problems.ranking import LoretaLabelRanker
 from problems.ranking.training import epochs, ranking_cost
 from problems.similarity import LoretaSimilarity
 from rmopt import InvalidInputError
+from rmopt.cli import main
 from rmopt.core import LowRankPoint, StorageError
 from rmopt.solvers.continued import Continued
 from rmopt.solvers.scheduled import Schedule
@@ -594,6 +598,66 @@ def test_a_killed_run_over_files_ends_with_the_same_bits(
         kills += os.WIFSIGNALED(os.waitpid(child, 0)[1])
     assert kills > 0
     assert_same_bits(run(path), whole)
+
+
+@pytest.fixture
+def fit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[Any, str, str]]:
+    """Return `rmopt fit` in this process, which gives its status and what it says."""
+    entries = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"][
+        "entry-points"
+    ]
+    models = EntryPoints(EntryPoint(*one, "rmopt.models") for one in entries["rmopt.models"].items())
+    monkeypatch.setattr("rmopt.cli.plugins.entry_points", lambda group: models.select(group=group))
+
+    def call(*words: object) -> tuple[Any, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["fit", *map(str, words)])
+        return ended.value.code, *capsys.readouterr()
+
+    return call
+
+
+def test_a_model_is_fitted_from_the_command_line(
+    fit: Callable[..., tuple[Any, str, str]], digits: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    folder, _ = formatted("labels", tmp_path, digits)
+    write_folder(tmp_path / "classes", digits)
+    cases = {
+        "similarity": (tmp_path / "classes", LoretaSimilarity(6, random_state=3), False),
+        "ranking": (folder, LoretaLabelRanker(6, random_state=3), True),
+    }
+    for name, (files, model, several) in cases.items():
+        out = tmp_path / f"out-{name}"
+        words = (
+            name,
+            files,
+            "--n-features",
+            64,
+            "--rank",
+            6,
+            "--batch-size",
+            300,
+            "--seed",
+            3,
+            "--out",
+            out,
+            "--json",
+        )
+        status, said, _ = fit(*words)
+        assert (status, json.loads(said)["rows"][0]["rows"]) == (0, 830)
+        model.fit_stream(stream(files, n_features=64, batch_size=300, multilabel=several))
+        assert_same_bits(type(model).load(out / "model.npz"), model)
+        status, _, told = fit(*words)
+        assert status == 2
+        assert "say --resume to go on from it, or choose another --out" in told
+        before = (out / "model.npz").read_bytes()
+        status, said, _ = fit(*words, "--resume", "--epochs", 2)
+        assert (status, json.loads(said)["rows"][0]["rows"]) == (0, 1660)
+        assert (out / "model.npz").read_bytes() != before
+    assert fit("similarity", tmp_path / "classes", "--out", tmp_path / "new")[0] == 2
+    assert "there is no model 'simlarity'; did you mean 'similarity'?" in fit("simlarity", folder)[2]
 
 
 def test_the_parser_says_where_it_stopped() -> None:

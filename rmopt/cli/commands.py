@@ -1,4 +1,4 @@
-"""The commands of ``rmopt``: list, run, check, data and serve. What they run is found through entry points."""
+"""The commands of ``rmopt``: list, run, fit, check, data and serve. What they run is found through entry points."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ import typer
 from rmopt.cli.check import check
 from rmopt.cli.data import data
 from rmopt.cli.plugins import listing
-from rmopt.cli.run import run
+from rmopt.cli.run import fit, run
 from rmopt.cli.serve import serve
 
 app = typer.Typer(
@@ -16,16 +16,16 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("list")(listing)
-app.command(
-    "run",
-    add_help_option=False,
-    options_metavar="NAME [OPTIONS]",
-    context_settings={
-        "allow_extra_args": True,
-        "allow_interspersed_args": False,
-        "ignore_unknown_options": True,
-    },
-)(run)
+for command in (run, fit):
+    app.command(
+        add_help_option=False,
+        options_metavar="NAME [OPTIONS]",
+        context_settings={
+            "allow_extra_args": True,
+            "allow_interspersed_args": False,
+            "ignore_unknown_options": True,
+        },
+    )(command)
 app.command("check")(check)
 app.command("data")(data)
 app.command("serve")(serve)

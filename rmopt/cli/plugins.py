@@ -19,6 +19,8 @@ from rmopt.core.errors import InvalidInputError
 from rmopt.core.files import write_json
 
 EXPERIMENTS = "rmopt.experiments"
+# Functions as those of experiments, which learn one model from a stream.
+MODELS = "rmopt.models"
 DATASETS = "rmopt.datasets"
 
 Entry = dict[str, str | None]
@@ -34,36 +36,36 @@ def package_of(entry: EntryPoint) -> str:
     return entry.dist.name if entry.dist is not None else "an unknown package"
 
 
-def load_experiment(name: str) -> Callable[..., Any]:
-    """Import the experiment of a name, or say which there are, or why it cannot be imported."""
-    entries = registered(EXPERIMENTS)
+def load_experiment(name: str, group: str = EXPERIMENTS) -> Callable[..., Any]:
+    """Import the experiment or the model of a name, or say which there are, or why it cannot be imported."""
+    entries, kind = registered(group), group.partition(".")[2].removesuffix("s")
     matches = [entry for entry in entries if entry.name == name]
     if not matches:
-        raise InvalidInputError(_unknown(name, [entry.name for entry in entries]))
+        raise InvalidInputError(_unknown(kind, name, [entry.name for entry in entries]))
     if len({entry.value for entry in matches}) > 1:
         packages = " and ".join(map(package_of, matches))
-        raise InvalidInputError(f"experiment {name!r} is registered by {packages}; uninstall all but one.")
+        raise InvalidInputError(f"{kind} {name!r} is registered by {packages}; uninstall all but one.")
     entry = matches[0]
     try:
         function = entry.load()
     except ImportError as error:
         raise InvalidInputError(
-            f"experiment {name!r} of {package_of(entry)} cannot be imported ({error}); "
+            f"{kind} {name!r} of {package_of(entry)} cannot be imported ({error}); "
             "install what it needs, or tell its author."
         ) from error
     if not callable(function):
         raise InvalidInputError(
-            f"experiment {name!r} of {package_of(entry)} is {entry.value}, which is not a function."
+            f"{kind} {name!r} of {package_of(entry)} is {entry.value}, which is not a function."
         )
     return function
 
 
-def _unknown(name: str, names: list[str]) -> str:
+def _unknown(kind: str, name: str, names: list[str]) -> str:
     if not names:
-        return f"there is no experiment {name!r}, nor any other; install a package that has some."
+        return f"there is no {kind} {name!r}, nor any other; install a package that has some."
     nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     question = f"; did you mean {nearest[0]!r}?" if nearest else "."
-    return f"there is no experiment {name!r}{question} Experiments: {', '.join(names)}."
+    return f"there is no {kind} {name!r}{question} {kind.capitalize()}s: {', '.join(names)}."
 
 
 def listing(out: OptionalOut = None, quiet: Quiet = False, json: Json = False) -> None:

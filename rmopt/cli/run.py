@@ -1,4 +1,4 @@
-"""``rmopt run NAME``: import one experiment, give it its options, show and keep what it returns."""
+"""``rmopt run NAME`` and ``rmopt fit NAME``: import one function, give it its options, keep what it returns."""
 
 import os
 import shlex
@@ -14,7 +14,7 @@ import typer
 
 from rmopt.cli.failures import fail, told_in_a_sentence
 from rmopt.cli.output import OutputFolder
-from rmopt.cli.plugins import EXPERIMENTS, load_experiment, registered
+from rmopt.cli.plugins import EXPERIMENTS, MODELS, load_experiment, registered
 from rmopt.cli.signature import COMMON, as_command
 from rmopt.core.errors import InvalidInputError
 
@@ -30,22 +30,39 @@ def run(
     wants_help: Annotated[bool, typer.Option("--help", help="Show this message and exit.")] = False,
 ) -> None:
     """Run an experiment; 'rmopt run NAME --help' shows its options."""
+    _run(context, wants_help, EXPERIMENTS)
+
+
+def fit(
+    context: typer.Context,
+    wants_help: Annotated[bool, typer.Option("--help", help="Show this message and exit.")] = False,
+) -> None:
+    """Learn a model from files that no memory holds; 'rmopt fit NAME --help' shows the options."""
+    _run(context, wants_help, MODELS)
+
+
+def _run(context: typer.Context, wants_help: bool, group: str) -> None:
+    verb = context.info_name or ""
     if wants_help or not context.args:
         typer.echo(context.get_help())
-        typer.echo(f"\nExperiments: {', '.join(entry.name for entry in registered(EXPERIMENTS)) or 'none'}")
+        names = ", ".join(entry.name for entry in registered(group)) or "none"
+        typer.echo(f"\n{group.partition('.')[2].capitalize()}: {names}")
         raise typer.Exit
     name, *options = context.args
     if name.startswith("-"):
-        fail(f"the experiment's name comes before its options: rmopt run NAME {name} ...")
+        kind = group.partition(".")[2].removesuffix("s")
+        fail(f"the {kind}'s name comes before its options: rmopt {verb} NAME {name} ...")
     with told_in_a_sentence():
-        experiment = load_experiment(name)
-        command = as_command(name, experiment, partial(_execute, name, experiment, options))
+        experiment = load_experiment(name, group)
+        command = as_command(name, experiment, partial(_execute, verb, name, experiment, options))
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     single.command()(command)
     single(args=options, prog_name=f"{context.command_path} {name}")
 
 
-def _execute(name: str, experiment: Callable[..., Any], words: Sequence[str], **options: Any) -> None:
+def _execute(
+    verb: str, name: str, experiment: Callable[..., Any], words: Sequence[str], **options: Any
+) -> None:
     from rmopt.experiments import Outcome, Run
 
     seed, out, report, quiet, json = (options.pop(common) for common in COMMON)
@@ -66,7 +83,7 @@ def _execute(name: str, experiment: Callable[..., Any], words: Sequence[str], **
                 f"experiment {name!r} returned a {type(outcome).__name__}; "
                 "it must return an rmopt.experiments.Outcome."
             )
-        command = shlex.join(["rmopt", "run", name, *words])
+        command = shlex.join(["rmopt", verb, name, *words])
         _keep_and_show(this_run, outcome, folder, command if report else None)
 
 

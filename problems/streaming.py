@@ -1,0 +1,114 @@
+"""What ``rmopt fit`` runs: one model is learned from files that no memory holds, and written."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from problems.data import ChunkStream, stream
+from problems.loreta import Loreta
+from problems.ranking import LoretaLabelRanker
+from problems.similarity import LoretaSimilarity
+from rmopt.core import InvalidInputError
+from rmopt.experiments import Outcome, Run
+
+Option = typer.Option
+
+Files = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILES",
+        help="A file, or a folder with .svmlight, .npz or .csv files, or with a folder of texts for each class.",
+    ),
+]
+Features = Annotated[
+    int | None, Option("--n-features", min=1, help="Needed for .svmlight and texts, which do not say it.")
+]
+Rank = Annotated[int, Option(min=1, help="The rank of the model.")]
+StepSize = Annotated[
+    float | None, Option(help="The step size; unless given it follows the lengths of the rows of each chunk.")
+]
+Epochs = Annotated[int, Option("--epochs", min=1, help="Passes over the files.")]
+BatchSize = Annotated[int, Option(min=1, help="Rows in memory at a time.")]
+Shuffle = Annotated[
+    int,
+    Option("--shuffle-buffer", min=0, help="Rows in memory that are put in random order; 0: as they lie."),
+]
+OneBased = Annotated[bool, Option("--one-based", help="Features of .svmlight files count from 1.")]
+Resume = Annotated[bool, Option("--resume", help="Go on from the checkpoint in the --out folder.")]
+
+
+def similarity(
+    run: Run,
+    files: Files,
+    *,
+    n_features: Features = None,
+    rank: Rank = 30,
+    step_size: StepSize = None,
+    steps_per_row: Annotated[float, Option(help="Triplets that are learned for each row of a chunk.")] = 10.0,
+    psd: Annotated[bool, Option("--psd", help="Learn a positive semidefinite matrix.")] = False,
+    epochs: Epochs = 1,
+    batch_size: BatchSize = 10_000,
+    shuffle_buffer: Shuffle = 0,
+    one_based: OneBased = False,
+    resume: Resume = False,
+) -> Outcome:
+    """Learn a similarity from rows with classes, chunk by chunk, and write model.npz.
+
+    A checkpoint is written every half minute; with --resume and the same --out folder a run that was killed goes on
+    from it, and ends with the same bits. LoretaSimilarity.load reads the model.
+    """
+    model = LoretaSimilarity(rank, step_size=step_size, psd=psd)
+    chunks = stream(
+        files, n_features=n_features, batch_size=batch_size, n_epochs=epochs, shuffle_buffer=shuffle_buffer,
+        random_state=run.seed, zero_based=not one_based,
+    )  # fmt: skip
+    return _fitted(run, model, chunks, resume, steps_per_row=steps_per_row)
+
+
+def ranking(
+    run: Run,
+    files: Files,
+    *,
+    n_features: Features = None,
+    rank: Rank = 100,
+    step_size: StepSize = None,
+    epochs: Epochs = 1,
+    batch_size: BatchSize = 10_000,
+    shuffle_buffer: Shuffle = 0,
+    one_based: OneBased = False,
+    resume: Resume = False,
+) -> Outcome:
+    """Learn to rank labels from rows with several labels, chunk by chunk, and write model.npz.
+
+    Labels are numbers of columns, from 0; new ones may come at any time. A checkpoint is written every half minute;
+    with --resume and the same --out folder a run that was killed goes on from it, and ends with the same bits.
+    LoretaLabelRanker.load reads the model.
+    """
+    chunks = stream(
+        files, n_features=n_features, batch_size=batch_size, n_epochs=epochs, shuffle_buffer=shuffle_buffer,
+        random_state=run.seed, multilabel=True, zero_based=not one_based,
+    )  # fmt: skip
+    return _fitted(run, LoretaLabelRanker(rank, step_size=step_size), chunks, resume)
+
+
+def _fitted(run: Run, model: Loreta, chunks: ChunkStream, resume: bool, **how: Any) -> Outcome:
+    """Learn a stream from the checkpoint of the output folder on, and write the model there."""
+    checkpoint, path = run.path("checkpoint.npz"), run.path("model.npz")
+    if not resume and checkpoint.exists():
+        raise InvalidInputError(
+            f"{checkpoint} is of an earlier run; say --resume to go on from it, or choose another --out."
+        )
+    model.set_params(random_state=run.seed, checkpoint=checkpoint, verbose=run.progress)
+    begun = time.perf_counter()
+    model.fit_stream(chunks, **how)
+    seconds = time.perf_counter() - begun
+    model.save(path)
+    row = {
+        "model": type(model).__name__, "rows": chunks.n_rows, "features": model.n_features_in_, "rank": model.rank,
+        "steps": model.n_iter_, "updates": model.n_updates_, "train_seconds": seconds,
+    }  # fmt: skip
+    return Outcome(str(chunks.path), {**model.get_params(), **how, "checkpoint": str(checkpoint)}, [row])
