@@ -232,11 +232,18 @@ NUMBERS = [
 
 def test_every_number_is_read_as_python_reads_it() -> None:
     rng = np.random.default_rng(0)
-    words = [*NUMBERS, *map(repr, (rng.standard_normal(300) * 10.0 ** rng.integers(-30, 30, 300)).tolist())]
+    # Those with 16 to 18 digits are divided in two numbers; halves of the last bit are exact ties, or near them.
+    long = [f"{a:.17g}"[:19] for a in rng.random(2000)] + [f"{a:.16f}" for a in rng.uniform(0.8, 30, 2000)]
+    ties = [f"{(2**53 + 2 * one + 1) / 10:.1f}" for one in rng.integers(2**40, size=50).tolist()]
+    ties += [f"0.{2**53 + one}" for one in range(50)] + [
+        f"{2**53 + 1 + 2 * one}.{tail}" for one in range(9) for tail in "05"
+    ]
+    spread = map(repr, (rng.standard_normal(300) * 10.0 ** rng.integers(-30, 30, 300)).tolist())
+    words = [*NUMBERS, *long, *ties, *spread]
     text = "".join(f"{word} {place}:{word}\n" for place, word in enumerate(words)).encode()
     X, y = _parsed(Path("numbers"), text, 0, Format(n_features=len(words)))
     np.testing.assert_array_equal(y, [float(word) for word in words])
-    np.testing.assert_array_equal(X.toarray().diagonal(), [float(word) for word in words])
+    np.testing.assert_array_equal(X.diagonal(), [float(word) for word in words])
 
 
 @pytest.mark.parametrize("suffix", [".svmlight", ".svmlight.gz"])

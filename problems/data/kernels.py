@@ -11,6 +11,8 @@ PLUS, MINUS, POINT, ZERO, NINE = 43, 45, 46, 48, 57
 QID = (113, 105, 100)
 # Up to these a quotient or product of two numbers that are exact is rounded once, as the nearest number is.
 LARGEST_EXACT, MOST_PLACES, MOST_DIGITS = 2**53, 22, 18
+# How far off a correction to a quotient may be, and is not by far.
+DOUBT = 2.0**-30
 POWERS = 10.0 ** np.arange(MOST_PLACES + 1)
 
 
@@ -162,8 +164,39 @@ def _number(text, at, stop):
     if at < stop or not seen:
         # Words such as nan, and what is no number at all.
         return 0.0, 1
-    if digits > MOST_DIGITS or mantissa > LARGEST_EXACT or places > MOST_PLACES or places < -MOST_PLACES:
+    if digits > MOST_DIGITS or places > MOST_PLACES or places < -MOST_PLACES:
         return 0.0, 1 - (mantissa == 0 and digits == 0)
-    value = float(mantissa)
-    value = value * POWERS[places] if places >= 0 else value / POWERS[-places]
+    if mantissa <= LARGEST_EXACT:
+        value = float(mantissa)
+        value = value * POWERS[places] if places >= 0 else value / POWERS[-places]
+    elif places < 0:
+        value, state = _quotient(mantissa, POWERS[-places])
+        if state > 0:
+            return 0.0, state
+    else:
+        return 0.0, 1
     return -value if negative else value, 0
+
+
+@njit(cache=True, nogil=True)
+def _quotient(mantissa, power):
+    """Return an integer divided by a power, rounded once, and 0; or 1 where it is too near to the middle to tell."""
+    high = float(mantissa)
+    low = float(mantissa - np.int64(high))
+    first = high / power
+    # The product of the quotient and the power in two numbers, without an error (Dekker 1971).
+    a, b = _halves(first)
+    c, d = _halves(power)
+    product = first * power
+    rest = ((a * c - product) + a * d + b * c) + b * d
+    correction = (((high - product) - rest) + low) / power
+    value = first + correction * (1.0 + DOUBT)
+    return value, int(value != first + correction * (1.0 - DOUBT))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _halves(x):
+    """Return two numbers of 26 bits whose sum is x."""
+    large = 134217729.0 * x
+    high = large - (large - x)
+    return high, x - high

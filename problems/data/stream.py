@@ -66,6 +66,15 @@ class ChunkStream:
 
     To iterate goes on where the iteration before was left, and begins anew behind the end.
 
+    Parameters
+    ----------
+    path, batch_size, n_epochs, shuffle_buffer, read_ahead : path, int, int, int, int
+        As `stream` has them.
+    how : Format
+        The rest of what it is told.
+    seed : int
+        Of the order.
+
     Attributes
     ----------
     n_rows : int

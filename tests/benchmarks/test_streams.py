@@ -23,23 +23,28 @@ from problems.data import stream
 from problems.similarity import LoretaSimilarity
 
 N_FEATURES, N_CLASSES, STORED = 10**6, 100, 100
-CHUNK, CHUNKS = 10_000, 8
+CHUNK, CHUNKS = 10_000, 4
 
 # What a process of its own runs, so that its peak of memory is that of one way alone.
 ALONE = """
-import json, resource, sys, time
+import json, sys, time
+from pathlib import Path
 from problems.data import stream
 from problems.similarity import LoretaSimilarity
+
+def peak():
+    # Not ru_maxrss, which also knows of the process before.
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0])
 
 folder, rank, checkpoint = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 model = LoretaSimilarity(rank, step_size=0.1, random_state=0, checkpoint=checkpoint)
 chunks = stream(folder, batch_size=10_000)
 began = time.process_time()
 model.fit_stream(chunks, steps_per_row=1)
-seconds, learning = time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+seconds, learning = time.process_time() - began, peak()
 model.save(checkpoint + ".model.npz")
-saving = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps([chunks.n_rows, seconds, learning, saving]))
+print(json.dumps([chunks.n_rows, seconds, learning, peak()]))
 """
 
 
