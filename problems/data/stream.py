@@ -173,7 +173,7 @@ class ChunkStream:
                     rows=self._place.rows + int(sizes[number]),
                 )
                 self.share = share
-                yield piece.X[rows], piece.y[rows]
+                yield (piece.X, piece.y) if len(sizes) == 1 else (piece.X[rows], piece.y[rows])
         self._ended = True
 
     def save(self, folder: Path | str) -> None:
