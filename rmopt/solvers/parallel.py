@@ -1,4 +1,4 @@
-"""Several workers that learn one model: local steps in threads, and every so many steps their mean."""
+"""Several workers that learn one model: local steps in threads or processes, and every so many steps their mean."""
 
 from __future__ import annotations
 
@@ -11,22 +11,26 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import instance, integer, number
+from rmopt.core.errors import InvalidInputError
 from rmopt.core.problem import Problem
 from rmopt.engines.base import Engine
 from rmopt.manifolds.means import mean_on
+from rmopt.solvers.base import Result
 from rmopt.solvers.samplers import Sampler
 from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.step_sizes import StepSize
 from rmopt.solvers.threads import one_blas_thread
+from rmopt.solvers.world import ONE_PROCESS, World
 
 
 class Parallel(ScheduledSolver):
     """Train one model with several workers: each takes its own steps, and every so many all go on from their mean.
 
     The solver's budget of steps is divided among the workers, which run in threads: compiled steps hold no lock, so
-    that they run on as many cores. Each worker draws terms for itself. The result depends on the number of workers,
-    and not on that of the cores, to the bit. This is local SGD (Stich 2019) on a manifold, with the mean of
-    `projected_mean`.
+    that they run on as many cores. In a `world` of several processes each has some of the workers, and all call `run`
+    alike; then the points of workers travel for each mean, and nothing else. Each worker draws terms for itself. The
+    result depends on the number of workers, and not on that of the cores or the processes, to the bit. This is local
+    SGD (Stich 2019) on a manifold, with the mean of `projected_mean`.
 
     Parameters
     ----------
@@ -38,9 +42,15 @@ class Parallel(ScheduledSolver):
     outer_step : float
         How far to go from the last mean towards the next one; above 1 it goes beyond. With many workers the steps of
         one are lost in the mean, and 2 or more wins them back.
+    world : World, optional
+        `MPIWorld()` for the processes that ``mpiexec`` started; unless given, this process alone. In several
+        processes a checkpoint is a `SharedCheckpoint`, a criterion goes by steps, and the updates in a row are those
+        of the workers of its process.
 
     Raises
     ------
+    InvalidInputError
+        When there are more processes than workers.
     MissingCapabilityError
         In `run`, on manifolds without `projected_mean`.
 
@@ -68,13 +78,24 @@ class Parallel(ScheduledSolver):
     not_identity = (*ScheduledSolver.not_identity, "solver")
 
     def __init__(
-        self, solver: ScheduledSolver, workers: int = 2, *, every: int = 20_000, outer_step: float = 1.0
+        self,
+        solver: ScheduledSolver,
+        workers: int = 2,
+        *,
+        every: int = 20_000,
+        outer_step: float = 1.0,
+        world: World | None = None,
     ) -> None:
         self.solver = instance("solver", solver, ScheduledSolver, "a solver with a schedule, such as SGD")
         self.workers, self.every = integer("workers", workers, 1), integer("every", every, 1)
         self.outer_step = number("outer_step", outer_step, above=0)
         self.max_iter = -(-solver.max_iter // self.workers)
         self.step_size = solver.step_size
+        self.world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
+        if self.world.size > self.workers:
+            raise InvalidInputError(
+                f"workers = {self.workers} are fewer than the {self.world.size} processes; take as many, or more."
+            )
 
     def identity(self, problem: Problem, seed: int, first_step: int) -> dict[str, Any]:
         # Their own budget may be larger the next time, as that of any solver may.
@@ -84,11 +105,16 @@ class Parallel(ScheduledSolver):
         }
 
     def engine(self, problem: Problem) -> Engine:
-        own = tuple(self.solver.engine(problem) for _ in range(self.workers))
-        return ParallelEngine(own, mean_on(problem.manifold), self.every, self.outer_step)
+        own = tuple(self.solver.engine(problem) for _ in self.world.mine(self.workers))
+        mean = mean_on(problem.manifold)
+        return ParallelEngine(own, mean, self.every, self.outer_step, self.workers, self.world)
 
     def sampler_for(self, problem: Problem) -> Sampler:
-        return EachForItself(self.solver.sampler_for(problem), self.workers)
+        return EachForItself(self.solver.sampler_for(problem), self.workers, self.world.mine(self.workers))
+
+    def conclude(self, result: Result, work: Any, state: Any) -> Result:
+        """Return the result with the updates of all processes."""
+        return replace(result, updates=int(self.world.total(state.updates)))
 
     def step_size_rule(self) -> StepSize:
         return Stretched(self.solver.step_size_rule(), self.workers)
@@ -101,16 +127,18 @@ class EachForItself(Sampler):
     ----------
     sampler : Sampler
     workers : int
+    mine : list of int
+        The workers for which terms are drawn here.
     """
 
-    def __init__(self, sampler: Sampler, workers: int) -> None:
-        self.sampler, self.workers = sampler, workers
-        self.block_size, self.batch_size = sampler.block_size, workers * sampler.batch_size
+    def __init__(self, sampler: Sampler, workers: int, mine: list[int]) -> None:
+        self.sampler, self.workers, self.mine = sampler, workers, mine
+        self.block_size, self.batch_size = sampler.block_size, len(mine) * sampler.batch_size
         self.stream = sampler.stream
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
         each = rng.spawn(self.workers) if self.workers > 1 else [rng]
-        return np.hstack([self.sampler.draw(own, start, size) for own in each])
+        return np.hstack([self.sampler.draw(each[worker], start, size) for worker in self.mine])
 
 
 @dataclass(frozen=True)
@@ -151,18 +179,23 @@ class ParallelEngine(Engine):
     Attributes
     ----------
     engines : tuple of Engine
-        One for each worker.
+        One for each worker of this process.
     mean : callable
         Of points and weights.
     every : int
         Steps between means.
     outer_step : float
+    workers : int
+        Of all processes.
+    world : World
     """
 
     engines: tuple[Engine, ...]
     mean: Callable[[list[Any], Array], Any]
     every: int
     outer_step: float
+    workers: int
+    world: World
 
     def load(self, point: Any) -> ParallelState:
         return ParallelState([engine.load(point) for engine in self.engines], point)
@@ -174,7 +207,7 @@ class ParallelEngine(Engine):
             pairs = zip(self.engines, state.own, strict=True)
             return replace(state, own=[engine.advance(own, schedule, etas) for engine, own in pairs])
         parts = np.reshape(schedule, (len(schedule), count, -1))
-        with ThreadPoolExecutor(count) as threads:
+        with self.world.guard(), ThreadPoolExecutor(count) as threads:
             while done < len(etas):
                 end = min(len(etas), done + self.every - state.steps % self.every)
                 terms = [np.ascontiguousarray(parts[done:end, worker]) for worker in range(count)]
@@ -197,7 +230,12 @@ class ParallelEngine(Engine):
 
     @one_blas_thread()
     def _mean(self, state: ParallelState) -> Any:
-        points = [engine.dump(own) for engine, own in zip(self.engines, state.own, strict=True)]
+        here = self.world.mine(self.workers)
+        own = {
+            worker: engine.dump(stood)
+            for worker, engine, stood in zip(here, self.engines, state.own, strict=True)
+        }
+        points = self.world.gather(own, self.workers)
         if len(points) == 1 and self.outer_step == 1.0:
             return points[0]
         weights = np.full(len(points), self.outer_step / len(points))
