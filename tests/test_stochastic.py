@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.sparse as sp
+from tabled import each_row
 
-from rmopt import InvalidInputError, MissingCapabilityError, Problem
+from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Problem
 from rmopt.core import FiniteSum, Parts
-from rmopt.costs import LOSSES, BilinearSum, OnFactors
+from rmopt.costs import LOSSES, BilinearSum, OnFactors, TripletSum
 from rmopt.manifolds import (
     Euclidean,
     FixedRankEmbedded,
@@ -20,7 +22,8 @@ from rmopt.manifolds import (
     PSDFactors,
     Sphere,
 )
-from rmopt.solvers import SGD, SRG, SVRG, Adam, Constant, Cosine, TrustRegions
+from rmopt.retractions import MetricProjection, Orthographic
+from rmopt.solvers import SGD, SRG, SVRG, AdaGrad, Adam, Constant, Cosine, TrustRegions
 from rmopt.testing import parametrize_with_laws
 
 Array = np.ndarray
@@ -191,6 +194,67 @@ def test_reduced_variance_is_unbiased_and_exact_at_a_known_point() -> None:
     np.testing.assert_allclose(whole, problem.riemannian_gradient(y), rtol=1e-9, atol=1e-11)
 
 
+def repeated(n: int, m: int, k: int, batch: bool) -> Problem:
+    """Return a problem on sparse rows, some of them equal and some zero; of triplets where it is not of pairs."""
+    rng = np.random.default_rng(8)
+    left, right = (sp.random_array((80, width), density=0.3, rng=rng).toarray() for width in (n, m))
+    left[40:], right[60:] = left[:40], right[:20]
+    left[7], right[9] = 0.0, 0.0
+    if batch:
+        triplets = rng.integers(80, size=(80, 3))
+        cost: Any = TripletSum(sp.csr_array(left), sp.csr_array(right), LOSSES["logistic"], triplets)
+    else:
+        cost = BilinearSum(left, right, LOSSES["squared"], rng.standard_normal(80))
+    return Problem(FixedRankEmbedded(n, m, k), cost)
+
+
+COMPILED: list[tuple[Any, dict[str, Any]]] = [
+    (SGD, {"step_size": 0.05, "momentum": 0.9, "retraction": Orthographic()}),
+    (SGD, {"step_size": 0.1, "average": 20, "retraction": MetricProjection()}),
+    (Adam, {"step_size": 0.01}), (AdaGrad, {"step_size": 0.05, "batch_size": 3}),
+    (Adam, {"step_size": 0.01, "amsgrad": True, "average": True, "batch_size": 3}),
+]  # fmt: skip
+
+
+@each_row("size", [(60, 50, 3), (6, 30, 2), (6, 5, 5)])
+def test_compiled_steps_that_remember_follow_the_reference(size: tuple[int, int, int]) -> None:
+    for make, options in COMPILED:
+        problem = repeated(*size, "batch_size" in options)
+        reference, compiled = (
+            make(engine=name, **options).engine(problem) for name in ("reference", "compiled")
+        )
+        start, rng = problem.manifold.random_point(np.random.default_rng(9)), np.random.default_rng(10)
+        cost: Any = problem.cost
+        rows = rng.integers(80, size=(150, options.get("batch_size", 1)))
+        schedule = rows if not isinstance(cost, TripletSum) else cost.triplets[rows].reshape(150, -1)
+        etas = np.full(150, options["step_size"])
+        wanted = reference.advance(reference.load(start), schedule, etas)
+        found = compiled.advance(compiled.load(start), schedule, etas)
+        assert (found.steps, found.updates) == (wanted.steps, wanted.updates)
+        dense = problem.manifold.to_dense
+        point = compiled.dump(found)
+        np.testing.assert_allclose(dense(point), dense(reference.dump(wanted)), rtol=1e-9, atol=1e-11)
+        assert problem.manifold.check_point(point) is None
+        # In parts, kept between them, to the last bit.
+        state = compiled.advance(compiled.load(start), schedule[:70], etas[:70])
+        state = compiled.unpack(compiled.pack(state), compiled.load(start))
+        again = compiled.dump(compiled.advance(state, schedule[70:], etas[70:]))
+        np.testing.assert_array_equal(dense(again), dense(point))
+        if "average" not in options:
+            there = [engine.moved(state, start) for engine, state in ((compiled, found), (reference, wanted))]
+            ends = [
+                engine.dump(engine.advance(state, schedule[:9], etas[:9]))
+                for engine, state in zip((compiled, reference), there, strict=True)
+            ]
+            np.testing.assert_allclose(dense(ends[0]), dense(ends[1]), rtol=1e-9, atol=1e-11)
+
+
+def test_compiled_steps_that_are_too_long_are_named() -> None:
+    for engine in ("reference", "compiled"):
+        with pytest.raises(DivergedError, match="diverged at step"):
+            SGD(1e3, momentum=0.9, engine=engine).run(PLACES[3], random_state=0)
+
+
 def test_averages() -> None:
     schedule, etas = np.random.default_rng(7).integers(40, size=(30, 1)), np.full(30, 0.02)
     plain, averaged = (SGD(0.02, momentum=0.3, average=one).engine(FLAT) for one in (False, 10))
@@ -244,8 +308,17 @@ def test_bad_input_is_named(make: Any, says: str) -> None:
 
 
 def test_what_is_missing_is_named() -> None:
-    with pytest.raises(MissingCapabilityError, match=r"remembers earlier steps, and compiled steps do not"):
-        SGD(0.1, momentum=0.5, engine="compiled").run(PLACES[3], random_state=0)
+    for solver, problem, says in (
+        (SGD(0.1, momentum=0.5, engine="compiled"), PLACES[0], r"the cost LeastSquares has no compiled twin"),
+        (SVRG(0.1, engine="compiled"), PLACES[3], r"the rule VarianceReduced\(.*\) has no compiled twin"),
+        (Adam(batch_size=51, engine="compiled"), PLACES[3], r"a step looks at 51 terms, more than 50"),
+        (
+            Adam(engine="compiled"), Problem(PLACES[3].manifold.using(transport="isometric"), bilinear()),
+            r"the transport Isometric\(ByProjection\(\)\) has no compiled twin",
+        ),
+    ):  # fmt: skip
+        with pytest.raises(MissingCapabilityError, match=says):
+            solver.run(problem, random_state=0)
     with pytest.raises(MissingCapabilityError, match=r"cannot be averaged, for it has no logarithm"):
         SGD(0.1, average=True).run(Problem(FixedRankFactors(6, 5, 2), OnFactors(bilinear())), random_state=0)
 

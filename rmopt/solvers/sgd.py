@@ -16,6 +16,7 @@ from rmopt.engines.choose import ENGINES, choose_engine
 from rmopt.engines.rows import RowAdaGrad
 from rmopt.manifolds import Euclidean
 from rmopt.renamed import renamed
+from rmopt.solvers.directed import SpannedEngine
 from rmopt.solvers.samplers import Sampler, as_sampler, batch_size_of
 from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.sgd_rules import (
@@ -96,15 +97,18 @@ class SGD(ScheduledSolver):
         rule = self.rule(problem)
         if type(rule) is Plain and self.average is False:
             return choose_engine(problem, self.retraction, self.engine_name, self.batch_size)
-        if self.engine_name == "compiled":
-            raise MissingCapabilityError(
-                f"engine = 'compiled' is not available: {type(self).__name__} with these parameters remembers "
-                "earlier steps, and compiled steps do not; use engine = 'auto'."
-            )
         manifold = problem.manifold
         begin = None if self.average is False else int(self.average is not True and self.average)
         retraction = manifold.fitting(self.retraction)
-        return DirectedEngine(manifold, as_sum(problem.cost), retraction, self.batch_size, rule, begin)
+        reference = DirectedEngine(manifold, as_sum(problem.cost), retraction, self.batch_size, rule, begin)
+        refusal = SpannedEngine.refusal(reference)
+        if refusal is not None and self.engine_name == "compiled":
+            raise MissingCapabilityError(
+                f"engine = 'compiled' is not available: {refusal}; use engine = 'auto'."
+            )
+        return (
+            reference if refusal is not None or self.engine_name == "reference" else SpannedEngine(reference)
+        )
 
     def rule(self, problem: Problem) -> StepRule:
         """Return the rule of the directions."""
