@@ -227,7 +227,8 @@ def horizontal(Y: Array, xi: Array) -> Array:
     values, vectors = np.linalg.eigh(Y.T @ Y)
     turned = vectors.T @ (skew - skew.T) @ vectors
     sums = values[:, None] + values
-    turned = np.divide(turned, sums, out=np.zeros_like(turned), where=sums > 1e-15 * values[-1])
+    regular = sums > 4.5 * np.finfo(sums.dtype).eps * values[-1]
+    turned = np.divide(turned, sums, out=np.zeros_like(turned), where=regular)
     return xi - Y @ (vectors @ turned @ vectors.T)
 
 
@@ -297,7 +298,7 @@ def cayley(skew: Array) -> Array:
     ----------
     skew : array, shape (..., n, n)
     """
-    identity, half = np.eye(skew.shape[-1]), 0.5 * skew
+    identity, half = np.eye(skew.shape[-1], dtype=skew.dtype), 0.5 * skew
     return np.linalg.solve(identity - half, identity + half)
 
 
@@ -321,7 +322,7 @@ def skew_form(X: Array, xi: Array) -> tuple[Array, Array]:
     """
     turn = X.mT @ xi
     Q, R = np.linalg.qr(xi - X @ turn)
-    zero = np.zeros((*R.shape[:-2], R.shape[-2], R.shape[-2]))
+    zero = np.zeros((*R.shape[:-2], R.shape[-2], R.shape[-2]), R.dtype)
     return np.concatenate([X, Q], axis=-1), np.block([[turn, -R.mT], [R, zero]])
 
 
@@ -332,7 +333,7 @@ def orthonormalised(U: Array) -> Array:
     ----------
     U : array, shape (..., n, k)
     """
-    return U @ (1.5 * np.eye(U.shape[-1]) - 0.5 * (U.mT @ U))
+    return U @ (1.5 * np.eye(U.shape[-1], dtype=U.dtype) - 0.5 * (U.mT @ U))
 
 
 def positive_qr(A: Array) -> Array:
@@ -343,7 +344,8 @@ def positive_qr(A: Array) -> Array:
     A : array, shape (..., n, k)
     """
     Q, R = np.linalg.qr(A)
-    return Q * np.where(np.diagonal(R, axis1=-2, axis2=-1) < 0.0, -1.0, 1.0)[..., None, :]
+    turned = np.diagonal(R, axis1=-2, axis2=-1) < 0.0
+    return Q * np.where(turned, -1.0, 1.0).astype(Q.dtype)[..., None, :]
 
 
 def leading_eigh(matrix: Array, k: int, metric: Array | None = None) -> tuple[Array, Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,7 +40,7 @@ KINKED = ("hinge", "absolute")
 KINKED_SLOPE = ("squared_hinge",)
 
 
-def run_catalogue(names: Sequence[str] = (), seed: int = 0) -> Iterator[Check]:
+def run_catalogue(names: Sequence[str] = (), seed: int = 0, dtype: Any = None) -> Iterator[Check]:
     """Run all checks over everything registered in `rmopt.checks.catalogue`.
 
     Parameters
@@ -48,15 +48,17 @@ def run_catalogue(names: Sequence[str] = (), seed: int = 0) -> Iterator[Check]:
     names : sequence of str
         Only instances whose name contains one of these; all when empty.
     seed : int
+    dtype : dtype, optional
+        np.float32 for the laws in single precision; compiled engines, which have none, are left out then.
     """
     from rmopt.checks.catalogue import instances
 
     for instance in instances():
         if not names or any(name in instance.name for name in names):
-            yield from check_instance(instance, seed)
+            yield from check_instance(instance, seed, dtype)
 
 
-def check_instance(instance: Instance, seed: int = 0) -> Iterator[Check]:
+def check_instance(instance: Instance, seed: int = 0, dtype: Any = None) -> Iterator[Check]:
     """Check a manifold with the retractions, problems and engines that belong to it.
 
     Parameters
@@ -64,22 +66,24 @@ def check_instance(instance: Instance, seed: int = 0) -> Iterator[Check]:
     instance : Instance
         See `rmopt.checks.catalogue`.
     seed : int
+    dtype : dtype, optional
+        As in `run_catalogue`.
     """
     manifold = instance.manifold
     # A stream of its own: a point and a direction from the same numbers are not in general position.
     point = None if instance.point is None else instance.point(np.random.default_rng([seed, 1]))
-    yield from check_manifold(manifold, seed, point)
+    yield from check_manifold(manifold, seed, point, dtype)
     for retraction in instance.retractions:
-        yield from check_retraction(retraction, manifold, seed, point)
+        yield from check_retraction(retraction, manifold, seed, point, dtype)
     for problem in instance.problems.values():
         loss = getattr(problem.cost, "loss", None)
-        checks = check_cost(problem, seed, point)
+        checks = check_cost(problem, seed, point, dtype)
         yield from checks[1:] if str(loss) in KINKED else checks
         bent = str(loss) in KINKED + KINKED_SLOPE or not getattr(problem.cost, "smooth_slope", True)
         flat = isinstance(loss, Loss) and loss.curvature is None
         if not bent and not flat and problem.lacks_hessian() is None:
-            yield from check_hessian(problem, seed, point)
-        for retraction in instance.compiled:
+            yield from check_hessian(problem, seed, point, dtype)
+        for retraction in instance.compiled if dtype in (None, float) else ():
             if isinstance(problem.cost, BlockCost):
                 yield from check_block_engine(problem, retraction, seed)
             else:

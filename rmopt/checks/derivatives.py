@@ -4,14 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.checks.geometry import DIFFERENCES, STEP, combined
+from rmopt.checks.geometry import DIFFERENCES, combined, difference_step
 from rmopt.checks.report import Check, Law, hold, law, slope_check
 from rmopt.core.ambient import Array, dense
 from rmopt.core.cost import AgentSum, BlockCost, FiniteSum, HasPreconditioner, HasProximalStep
 from rmopt.core.errors import MissingCapabilityError
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import HasBlocks, Manifold
-from rmopt.core.points import arrays_of
+from rmopt.core.points import arrays_of, coarseness_of, in_precision
 from rmopt.core.problem import Problem
 from rmopt.core.product import Parts
 from rmopt.core.psd import PSDPoint
@@ -25,7 +25,7 @@ COST: list[Law] = []
 HESSIAN: list[Law] = []
 
 
-def check_gradient(problem: Problem, rng: Any = 0, point: Any = None) -> Check:
+def check_gradient(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = None) -> Check:
     """Check the Riemannian gradient: f(R(tξ)) − f(x) − t⟨grad, ξ⟩ falls like t²; and the other laws of the cost.
 
     Parameters
@@ -35,6 +35,8 @@ def check_gradient(problem: Problem, rng: Any = 0, point: Any = None) -> Check:
         For the point and the direction.
     point : object, optional
         A random point unless given.
+    dtype : dtype, optional
+        np.float32 for the laws in single precision; that of the point unless given, and double without a point.
 
     Returns
     -------
@@ -49,11 +51,11 @@ def check_gradient(problem: Problem, rng: Any = 0, point: Any = None) -> Check:
     >>> bool(check_gradient(rmopt.Problem(Sphere(5), energy)))
     True
     """
-    first, *others = check_cost(problem, rng, point)
+    first, *others = check_cost(problem, rng, point, dtype)
     return next((check for check in (first, *others) if not check), first)
 
 
-def check_cost(problem: Problem, rng: Any = 0, point: Any = None) -> list[Check]:
+def check_cost(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = None) -> list[Check]:
     """Check the gradient, and all that a cost says of itself: sums of terms, agents, blocks, a preconditioner.
 
     Parameters
@@ -63,6 +65,8 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None) -> list[Check]
         For the point and the direction.
     point : object, optional
         A random point unless given.
+    dtype : dtype, optional
+        np.float32 for the laws in single precision; that of the point unless given, and double without a point.
 
     Returns
     -------
@@ -79,23 +83,25 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None) -> list[Check]
     """
     manifold, cost = problem.manifold, problem.cost
     rng = np.random.default_rng(rng)
-    x = manifold.random_point(rng) if point is None else point
+    x = in_precision(manifold.random_point(rng) if point is None else point, dtype)
     xi = manifold.random_tangent_vector(x, rng)
-    value = problem.value(x)
     slope = manifold.inner_product(x, problem.riemannian_gradient(x), xi)
+    start, along, power = _line(manifold, x, xi)
+    value = problem.value(start)
 
     def error(t: float) -> float:
-        return abs(cost.value(manifold.retraction(x, t * xi)) - value - t * slope)
+        return abs(cost.value(manifold.retraction(start, t * along)) - value - t * slope)
 
     subject = _subject(problem)
     taylor = slope_check(
         "gradient", subject, error, 2.0, abs(value) + abs(slope), "the Taylor error of first order",
         "a factor, a sign or a part that is missing in `gradient`; or a kink near this point",
+        coarseness_of(x), power,
     )  # fmt: skip
-    return [taylor, *hold(COST, subject, _Cost(problem, x, rng))]
+    return [taylor, *hold(COST, subject, _Cost(problem, x, rng), coarseness_of(x))]
 
 
-def check_hessian(problem: Problem, rng: Any = 0, point: Any = None) -> list[Check]:
+def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = None) -> list[Check]:
     """Check the Riemannian Hessian: symmetric, linear, and the Taylor error of second order falls like t³.
 
     Any retraction will do. Along the curve of one of first order the cost has a part of second order of its own,
@@ -108,6 +114,8 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None) -> list[Che
         For the point and the directions.
     point : object, optional
         A random point unless given.
+    dtype : dtype, optional
+        np.float32 for the laws in single precision; that of the point unless given, and double without a point.
 
     Returns
     -------
@@ -129,17 +137,19 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None) -> list[Che
     """
     manifold, cost = problem.manifold, problem.cost
     rng = np.random.default_rng(rng)
-    x = manifold.random_point(rng) if point is None else point
+    x = in_precision(manifold.random_point(rng) if point is None else point, dtype)
     xi, eta = (manifold.random_tangent_vector(x, rng) for _ in range(2))
-    value, gradient = problem.value(x), problem.riemannian_gradient(x)
+    gradient = problem.riemannian_gradient(x)
     slope = manifold.inner_product(x, gradient, xi)
     along = problem.riemannian_hessian(x, xi)
     curvature = manifold.inner_product(x, along, xi)
     straight = manifold.default_retraction.order >= 2
+    start, direction, power = _line(manifold, x, xi)
+    value, downhill = problem.value(start), in_precision(gradient, float)
 
     def error(t: float) -> float:
-        moved = cost.value(manifold.retraction(x, t * xi))
-        bend = 0.0 if straight else _bend(manifold, x, xi, gradient, t)
+        moved = cost.value(manifold.retraction(start, t * direction))
+        bend = 0.0 if straight else _bend(manifold, start, direction, downhill, t)
         return abs(moved - value - t * slope - 0.5 * t * t * (curvature + bend))
 
     subject = _subject(problem)
@@ -147,9 +157,22 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None) -> list[Che
     taylor = slope_check(
         "Hessian", subject, error, 3.0, size, "the Taylor error of second order",
         "the curvature of the manifold is missing, or `hessian` is not the derivative of `gradient`; or the "
-        "retraction is not of the order that it claims (check_retraction tells)",
+        "retraction is not of the order that it claims (check_retraction tells)", coarseness_of(x), power,
     )  # fmt: skip
-    return [taylor, *hold(HESSIAN, subject, (problem, x, xi, eta, along))]
+    return [taylor, *hold(HESSIAN, subject, (problem, x, xi, eta, along), coarseness_of(x))]
+
+
+def _line(manifold: Manifold, x: Any, xi: Any) -> tuple[Any, Any, int]:
+    """Return where a curve begins and along what, both in double precision, and how its errors grow with the step.
+
+    Values along the curve of a point of single precision would drown in their rounding; of a derivative, which the
+    law is about, the step's share alone is rounded.
+    """
+    if coarseness_of(x) == 1.0:
+        return x, xi, 0
+    exact, along = in_precision(x, float), in_precision(xi, float)
+    # A rounded point is off the manifold by a rounding.
+    return manifold.retraction(exact, along * 0.0), along, 1
 
 
 def _bend(manifold: Manifold, x: Any, xi: Any, gradient: Any, t: float) -> float:
@@ -397,8 +420,9 @@ def _residuals(at: _Cost) -> float | None:
         return None
     manifold, xi = at.manifold, at.manifold.random_tangent_vector(at.x, at.rng)
     found = at.cost.linearised(at.x)[0](manifold.embedding(at.x, xi))
-    ahead, behind = (at.cost.residuals(manifold.retraction(at.x, xi * t)) for t in (STEP, -STEP))
-    return _relative(found, (ahead - behind) / (2.0 * STEP))
+    step = difference_step(coarseness_of(at.x))
+    ahead, behind = (at.cost.residuals(manifold.retraction(at.x, xi * t)) for t in (step, -step))
+    return _relative(found, (ahead - behind) / (2.0 * step))
 
 
 @law(COST, "a sign, a factor or a part that only one of the two has", SUMS)

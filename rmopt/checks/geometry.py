@@ -7,23 +7,23 @@ import numpy as np
 from rmopt.checks.report import Check, Law, hold, law, slope_check
 from rmopt.core.ambient import Actions, Array, dense
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError
-from rmopt.core.manifold import FixedRankManifold, HasBlocks, HasStepBound, Manifold
-from rmopt.core.points import arrays_of, rebuilt
+from rmopt.core.manifold import FixedRankManifold, HasBlocks, HasHessian, HasStepBound, Manifold
+from rmopt.core.points import arrays_of, coarseness_of, in_precision, rebuilt
 from rmopt.core.retraction import HasVelocity, Retraction
+from rmopt.precision import real_type
 
 # Logarithms and roots of matrices lose digits with the condition of the point.
 GEODESIC = 1e-9
 # Two points are one: a distance by an arccosine has half of the digits left near zero.
 SAME = 1e-7
-# Central differences of this step: their own error is of the size of its square.
-STEP = 1e-4
+# Central differences: their own error is of the size of the square of the step.
 DIFFERENCES = 1e-5
 
 MANIFOLD: list[Law] = []
 RETRACTION: list[Law] = []
 
 
-def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None) -> list[Check]:
+def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None, dtype: Any = None) -> list[Check]:
     """Check the laws of a manifold at a point, those of geodesics included where it knows them.
 
     Parameters
@@ -33,6 +33,8 @@ def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None) -> list[
     rng : seed or Generator
     point : object, optional
         A random point unless given.
+    dtype : dtype, optional
+        np.float32 for the laws in single precision; that of the point unless given, and double without a point.
 
     Returns
     -------
@@ -45,11 +47,12 @@ def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None) -> list[
     >>> all(check_manifold(Sphere(5)))
     True
     """
-    return hold(MANIFOLD, manifold, _Tangents(manifold, rng, point))
+    at = _Tangents(manifold, rng, point, dtype)
+    return hold(MANIFOLD, manifold, at, at.coarseness)
 
 
 def check_retraction(
-    retraction: Retraction, manifold: Manifold, rng: Any = 0, point: Any = None
+    retraction: Retraction, manifold: Manifold, rng: Any = 0, point: Any = None, dtype: Any = None
 ) -> list[Check]:
     """Check the laws of a retraction, and measure its order as slopes.
 
@@ -66,6 +69,8 @@ def check_retraction(
         For the point and the direction.
     point : object, optional
         A random point unless given.
+    dtype : dtype, optional
+        np.float32 for the laws in single precision; that of the point unless given, and double without a point.
 
     Returns
     -------
@@ -80,8 +85,20 @@ def check_retraction(
     True
     """
     rng = np.random.default_rng(rng)
-    x = manifold.random_point(rng) if point is None else point
-    xi = manifold.random_tangent_vector(x, rng)
+    x = in_precision(manifold.random_point(rng) if point is None else point, dtype)
+    xi, coarseness = manifold.random_tangent_vector(x, rng), coarseness_of(x)
+    slopes = _slopes(retraction, manifold, x, xi, coarseness)
+    for _ in range(2 if coarseness > 1.0 else 0):
+        if not all(slopes):
+            # Noise may bend a slope of so few digits; a wrong curve is wrong in all directions.
+            others = _slopes(retraction, manifold, x, manifold.random_tangent_vector(x, rng), coarseness)
+            slopes = [one or other for one, other in zip(slopes, others, strict=True)]
+    subject = f"{retraction} on {manifold}"
+    return [*slopes, *hold(RETRACTION, subject, _Curves(retraction, manifold, x, xi, rng), coarseness)]
+
+
+def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, coarseness: float) -> list[Check]:
+    """Return the rigidity and the order along a tangent vector."""
     direction, start = manifold.embedding(x, xi), manifold.embed_point(x)
 
     def end(t: float) -> Any:
@@ -106,20 +123,20 @@ def check_retraction(
     scale = float(np.linalg.norm(dense(start)))
     bend, of = tangential, "its tangential part"
     if manifold.knows_geodesics:
-        fine = _knows_distances(manifold, x) and manifold.dist(x, manifold.exp(x, 1e-10 * xi))
-        exact = abs(fine / 1e-10 - 1.0) < 0.01
+        tiny = 1e-10 * coarseness**0.75
+        fine = _knows_distances(manifold, x) and manifold.dist(x, manifold.exp(x, tiny * xi))
+        exact = abs(fine / tiny - 1.0) < 0.01
         bend, of = (off_geodesic if exact else beside_geodesic), "the distance to the geodesic"
     subject = f"{retraction} on {manifold}"
     return [
         slope_check(
             "rigidity", subject, whole, 2.0, scale, "R(x, tξ) − x − tξ",
-            "the curve does not start at x with velocity ξ: a factor, a sign, or another basis",
+            "the curve does not start at x with velocity ξ: a factor, a sign, or another basis", coarseness,
         ),
         slope_check(
             f"order {retraction.order}", subject, bend, 1.0 + retraction.order, scale, of,
-            "the retraction is of order 1 here; say `order = 1`",
+            "the retraction is of order 1 here; say `order = 1`", coarseness,
         ),
-        *hold(RETRACTION, subject, _Curves(retraction, manifold, x, xi, rng)),
     ]  # fmt: skip
 
 
@@ -129,17 +146,25 @@ def check_retraction(
 class _Tangents:
     """A manifold at a point, with tangent vectors, ambient matrices and other points."""
 
-    def __init__(self, manifold: Manifold, rng: Any, point: Any) -> None:
-        rng = np.random.default_rng(rng)
+    def __init__(self, manifold: Manifold, rng: Any, point: Any, dtype: Any) -> None:
+        self.rng = rng = np.random.default_rng(rng)
         self.manifold, self.inner, self.norm = manifold, manifold.inner_product, manifold.norm
-        self.x = manifold.random_point(rng) if point is None else point
-        self.y = manifold.random_point(rng)
+        self.x = in_precision(manifold.random_point(rng) if point is None else point, dtype)
+        self.y = self.another()
         self.a, self.b = (manifold.random_tangent_vector(self.x, rng) for _ in range(2))
         self.shape = tuple(manifold.embed_point(self.x).shape)
-        self.rng, self.Z, self.Y = rng, rng.standard_normal(self.shape), rng.standard_normal(self.shape)
-        self.z = manifold.random_point(rng)
+        self.Z, self.Y = rng.standard_normal(self.shape), rng.standard_normal(self.shape)
+        self.z = self.another()
         # Well inside of what `exp` covers once.
         self.short = 0.3 * min(1.0, manifold.typical_dist)
+
+    @property
+    def coarseness(self) -> float:
+        return coarseness_of(self.x)
+
+    def another(self) -> Any:
+        """Return a random point of the precision of the first one."""
+        return in_precision(self.manifold.random_point(self.rng), real_type(*arrays_of(self.x)))
 
     def project(self, ambient: Any) -> Any:
         return self.manifold.projection(self.x, ambient)
@@ -173,8 +198,28 @@ def _refusal(at: _Tangents) -> Any:
         # Open in the space around it: what is near to a point is a point.
         return 0.0
     moved = [array + 0.05 * np.abs(array).max() * at.rng.standard_normal(array.shape) for array in arrays]
-    taken = at.manifold.check_point(rebuilt(at.x, moved)) is None
+    noisy = in_precision(rebuilt(at.x, moved), real_type(*arrays))
+    taken = at.manifold.check_point(noisy) is None
     return "it takes a point with noise of 5 %" if taken else 0.0
+
+
+@law(
+    MANIFOLD, "numpy's own arrays, `np.eye(n)` or `np.zeros(n)`, or its scalars, are of double precision", 0.0
+)
+def _precision(at: _Tangents) -> Any:
+    """What is made at a point has its precision, whatever that of the ambient matrix."""
+    manifold, x, y, a = at.manifold, at.x, at.y, at.a
+    made = {
+        "random_tangent_vector": a, "zero_vector": manifold.zero_vector(x), "projection": at.project(at.Z),
+        "euclidean_to_riemannian_gradient": manifold.euclidean_to_riemannian_gradient(x, at.Z),
+        "to_tangent_space": manifold.to_tangent_space(x, a), "transport": manifold.transport(x, y, a),
+    }  # fmt: skip
+    if isinstance(manifold, HasHessian):
+        made["euclidean_to_riemannian_hessian"] = manifold.euclidean_to_riemannian_hessian(x, at.Z, at.Y, a)
+    if manifold.knows("exp"):
+        made["exp"] = at.near()
+    made |= {name: getattr(manifold, name)(x, y) for name in ("log", "pair_mean") if manifold.knows(name)}
+    return _other_types(at.x, made)
 
 
 @law(MANIFOLD, "numbers from a global state instead of `rng`")
@@ -209,7 +254,7 @@ def _dimension(at: _Tangents) -> float:
         for _ in range(min(int(np.prod(at.shape)), at.manifold.dim + 3))
     ]
     # Of two images in a line the one is rounding beside the other, more than numpy allows for.
-    rank = float(np.linalg.matrix_rank(np.array(images), rtol=1e-12))
+    rank = float(np.linalg.matrix_rank(np.array(images), rtol=1e-12 * at.coarseness))
     return abs(rank - min(at.manifold.dim, len(images)))
 
 
@@ -304,8 +349,8 @@ def _transport_of_sums(at: _Tangents) -> float:
 # The tangent space turns by the step over the least singular value of the point.
 @law(MANIFOLD, "a factor in transport", 0.01)
 def _transport_nearby(at: _Tangents) -> float:
-    """A step of 1e-7 hardly changes a vector."""
-    end = at.manifold.retraction(at.x, at.b * 1e-7)
+    """A step of 1e-7, or ten roundings in single precision, hardly changes a vector."""
+    end = at.manifold.retraction(at.x, at.b * max(1e-7, 2e-15 * at.coarseness))
     carried = dense(at.manifold.embedding(end, at.manifold.transport(at.x, end, at.a)))
     return float(np.linalg.norm(carried - at.embed(at.a)) / np.linalg.norm(at.embed(at.a)))
 
@@ -313,11 +358,11 @@ def _transport_nearby(at: _Tangents) -> float:
 @law(MANIFOLD, "exp is a retraction, or follows another multiple of v", DIFFERENCES)
 def _speed(at: _Tangents) -> float:
     """The curve of exp has the speed ‖v‖."""
-    end = at.near()
+    end, step = at.near(), difference_step(at.coarseness)
     ahead, behind = (
-        at.manifold.embed_point(at.manifold.exp(at.x, at.a * (at.short + h))) for h in (STEP, -STEP)
+        at.manifold.embed_point(at.manifold.exp(at.x, at.a * (at.short + h))) for h in (step, -step)
     )
-    velocity = combined((0.5 / STEP, ahead), (-0.5 / STEP, behind))
+    velocity = combined((0.5 / step, ahead), (-0.5 / step, behind))
     return abs(at.norm(end, at.manifold.projection(end, velocity)) - 1.0)
 
 
@@ -506,11 +551,32 @@ def _velocity(at: _Curves) -> float | None:
     errors = []
     for xi in at.directions:
         t = 0.3 * min(1.0, at.reach(xi))
-        h = STEP * t
+        h = difference_step(coarseness_of(at.x)) * t
         ahead, behind = (dense(at.manifold.embed_point(at(xi, t + step))) for step in (h, -h))
         found = dense(at.retraction.velocity(at.manifold, at.x, xi, t))
         errors.append(np.linalg.norm(found - (ahead - behind) / (2.0 * h)) / np.linalg.norm(found))
     return float(max(errors))
+
+
+@law(RETRACTION, "numpy's own arrays, `np.eye(n)` or `np.zeros(n)`, are of double precision", 0.0)
+def _retracted_precision(at: _Curves) -> Any:
+    """Its ends have the precision of the point."""
+    return _other_types(at.x, {"the end of a step": at(at.directions[0], 0.01)})
+
+
+def difference_step(coarseness: float) -> float:
+    """Return the step of central differences that balances their error and rounding, or 1e-4 where that is more."""
+    return max(1e-4, float(coarseness * np.finfo(float).eps) ** (1.0 / 3.0))
+
+
+def _other_types(x: Any, made: dict[str, Any]) -> Any:
+    """Return 0 where what was made is of the precision of a point, or a sentence on what is not."""
+    wanted = real_type(*arrays_of(x))
+    for name, thing in made.items():
+        kinds = {array.dtype for array in arrays_of(thing) if array.dtype.kind == "f"}
+        if not kinds <= {wanted}:
+            return f"{name} is of {', '.join(sorted(map(str, kinds)))} at a point of {wanted}"
+    return 0.0
 
 
 def combined(*parts: tuple[float, Any]) -> Any:

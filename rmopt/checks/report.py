@@ -25,6 +25,8 @@ Curve = Callable[[float], float]
 
 # Of identities between numbers near 1: some thousand roundings.
 ROUNDING = 1e-12
+# Limits are as many roundings in single precision as in double, but no more than this: a wrong factor is seen.
+LARGEST = 0.01
 
 
 @dataclass(frozen=True)
@@ -123,9 +125,9 @@ class Law:
     limit: float
     measure: Measure
 
-    def check(self, subject: object, about: Any) -> Check | None:
+    def check(self, subject: object, about: Any, coarseness: float = 1.0) -> Check | None:
         """Hold something against the law; None when the law does not apply to it."""
-        says, error = self.says, np.nan
+        says, error, limit = self.says, np.nan, min(self.limit * coarseness, max(self.limit, LARGEST))
         try:
             with np.errstate(all="ignore"):
                 found = self.measure(about)
@@ -140,9 +142,9 @@ class Law:
         except Exception as failure:
             # Whatever a wrong part does is the finding.
             says = f"{says}, but it raised {type(failure).__name__}: {failure}"
-        passed = bool(error <= self.limit)
+        passed = bool(error <= limit)
         detail = says if passed else f"{says}; likely cause: {self.cause}"
-        return Check(self.name, str(subject), passed, error, self.limit, detail)
+        return Check(self.name, str(subject), passed, error, limit, detail)
 
 
 def law(laws: list[Law], cause: str, limit: float = ROUNDING, name: str = "") -> Callable[[Measure], Measure]:
@@ -156,28 +158,42 @@ def law(laws: list[Law], cause: str, limit: float = ROUNDING, name: str = "") ->
     return add
 
 
-def hold(laws: Iterable[Law], subject: object, about: Any) -> list[Check]:
-    """Hold something against all laws that apply to it."""
-    return [check for one in laws if (check := one.check(subject, about)) is not None]
+def hold(laws: Iterable[Law], subject: object, about: Any, coarseness: float = 1.0) -> list[Check]:
+    """Hold something against all laws that apply to it; `coarseness` is that of the points."""
+    return [check for one in laws if (check := one.check(subject, about, coarseness)) is not None]
 
 
 def slope_check(
-    name: str, subject: object, error_at: Curve, expected: float, scale: float, detail: str, cause: str
+    name: str,
+    subject: object,
+    error_at: Curve,
+    expected: float,
+    scale: float,
+    detail: str,
+    cause: str,
+    coarseness: float = 1.0,
+    power: int = 0,
 ) -> Check:
     """Return the check that an error falls with at least the expected power of the step, less 0.15.
 
     The slope is fitted to five consecutive steps: the smallest that stand well above rounding, which is that of
     numbers of the size `scale`, and lie on a line. An error that never stands above rounding is exact, and its slope
     counts as infinite. Large steps may leave the domain; an error that is not finite at a small step fails.
+    In single precision, which sees less far, steps are closer to each other, and rounding is what is seen of it at
+    the smallest steps: a bound by the size alone would hide half of the range. It grows with a `power` of the step.
     """
-    steps = np.logspace(0.0, -6.0, 37)
-    errors = np.array([_error_or_nan(error_at, t) for t in steps])
+    steps = np.logspace(0.0, -6.0, 37 if coarseness == 1.0 else 49)
+    errors = np.array([_error_or_nan(error_at, float(t)) for t in steps])
     bad = np.flatnonzero(~np.isfinite(errors))
     first = bad[-1] + 1 if bad.size else 0
     if not np.isfinite(scale) or first > len(steps) // 2:
         slope, detail = np.nan, f"{detail}, of values that are not finite"
     else:
-        clear = first + np.flatnonzero(errors[first:] > 5e-14 * scale)
+        rounding, grown = 5e-14 * scale, steps**power
+        if coarseness > 1.0:
+            seen = float((errors / grown)[steps < 1e-4].max())
+            rounding = max(10.0 * seen, (1e-17 if power else 5e-16) * coarseness * scale)
+        clear = first + np.flatnonzero((errors / grown)[first:] > rounding)
         slope = _fitted_slope(np.log(steps[clear]), np.log(errors[clear]))
     passed = bool(slope >= expected - 0.15)
     words = f"slope of {detail}" if passed else f"slope of {detail}; likely cause: {cause}"

@@ -21,6 +21,7 @@ from rmopt.core.errors import (
 )
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
 from rmopt.core.manifold import FixedRankManifold, HasBlocks, HasHessian, HasStepBound, Manifold
+from rmopt.core.points import in_precision
 from rmopt.core.problem import Problem
 from rmopt.core.product import BlockDiagonal, Parts
 from rmopt.core.psd import PSDPoint, PSDTangent
@@ -63,6 +64,7 @@ __all__ = [
     "StorageError",
     "Sum",
     "WholeCost",
+    "in_precision",
 ]
 
 __getattr__ = former_names(

@@ -15,6 +15,7 @@ import numpy as np
 
 from rmopt.core.arguments import shown
 from rmopt.core.errors import InvalidInputError
+from rmopt.precision import matched
 
 Array = np.ndarray
 Action = Callable[[Array], Array]
@@ -232,14 +233,22 @@ class Actions(Operator):
         return self._apply(other)
 
 
-def dense(ambient: Any) -> Array:
+def dense(ambient: Any, like: Any = None) -> Array:
     """Return an ambient matrix as an array of n × m numbers; for small matrices and flat manifolds.
+
+    Parameters
+    ----------
+    ambient : Ambient
+    like : array, optional
+        A point, whose precision the numbers are converted to.
 
     Raises
     ------
     InvalidInputError
         For what is no matrix, for example a number or a list.
     """
+    if like is not None:
+        return matched(dense(ambient), like)
     if isinstance(ambient, np.ndarray):
         return ambient
     if isinstance(ambient, Sum):
@@ -261,3 +270,8 @@ def dense(ambient: Any) -> Array:
             "`shape`, `T` and `@`."
         )
     return np.asarray(ambient @ np.eye(ambient.shape[1]))
+
+
+def applied(ambient: Any, block: Array) -> Array:
+    """Return what an ambient matrix makes of an array, in the precision of the array."""
+    return matched(np.asarray(ambient @ block), block)

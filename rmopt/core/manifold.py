@@ -14,6 +14,7 @@ import numpy as np
 from rmopt.core.ambient import Ambient, dense
 from rmopt.core.arguments import integer, one_of, shown
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError, RmoptError
+from rmopt.core.points import coarseness_of
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, Transport, as_transport
 
@@ -62,10 +63,12 @@ class Manifold(ABC):
     def norm(self, point: Any, tangent_vector: Any) -> float:
         """Return the Riemannian norm of a tangent vector."""
         square = self.inner_product(point, tangent_vector, tangent_vector)
-        if square < 1e-290:
-            # The square of a length below 1e-160 is zero, where the length is not.
-            longer = tangent_vector * 1e150
-            return 1e-150 * sqrt(max(self.inner_product(point, longer, longer), 0.0))
+        if square < 1e-30:
+            # The square of a length below 1e-160 is zero, where the length is not; in single precision below 1e-19.
+            least, scale = (1e-290, 1e150) if coarseness_of(point) == 1.0 else (1e-30, 1e15)
+            if square < least:
+                longer = tangent_vector * scale
+                return sqrt(max(self.inner_product(point, longer, longer), 0.0)) / scale
         return sqrt(square)
 
     @abstractmethod
@@ -89,8 +92,8 @@ class Manifold(ABC):
         return point
 
     @abstractmethod
-    def random_point(self, rng: np.random.Generator | None = None) -> Any:
-        """Return a random point."""
+    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Any:
+        """Return a random point, in single precision where `dtype` is np.float32."""
 
     @abstractmethod
     def random_tangent_vector(self, point: Any, rng: np.random.Generator | None = None) -> Any:

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
+from rmopt.core.arguments import shown
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.product import Parts
+from rmopt.precision import coarseness, real_type
 
 
 def arrays_of(point: Any) -> list[Array]:
@@ -20,6 +22,51 @@ def rebuilt(template: Any, arrays: list[Array]) -> Any:
     """Return a point of the class of `template` from what `arrays_of` gave."""
     given = iter(arrays)
     return _filled(template, "", lambda name, leaf: next(given))
+
+
+def in_precision(point: Any, dtype: Any = None) -> Any:
+    """Return a point, tangent vector or state with all its arrays of reals in one precision; integers stay.
+
+    Parameters
+    ----------
+    point : point
+    dtype : dtype, optional
+        np.float32 or np.float64. Unless given single where all of the arrays are, and else double.
+
+    Returns
+    -------
+    point
+        The point itself, where nothing is to be converted.
+
+    Raises
+    ------
+    InvalidInputError
+        For another type.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.core import Parts, in_precision
+    >>> [part.dtype.name for part in in_precision(Parts([np.ones(2), np.zeros(3)]), np.float32)]
+    ['float32', 'float32']
+    """
+    held = [leaf for _, leaf, _ in _leaves(point) if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f"]
+    wanted = (real_type(*held) if held else np.dtype(float)) if dtype is None else np.dtype(dtype)
+    if wanted not in (np.float32, np.float64):
+        raise InvalidInputError(f"dtype = {shown(dtype)} must be np.float32 or np.float64.")
+    if all(leaf.dtype == wanted for leaf in held):
+        return point
+
+    def converted(name: str, leaf: Any) -> Any:
+        single = isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f"
+        return leaf.astype(wanted) if single else np.asarray(leaf)
+
+    return _filled(point, "", converted)
+
+
+def coarseness_of(point: Any) -> float:
+    """Return how many times coarser than double precision a point is rounded (see `rmopt.precision.coarseness`)."""
+    return coarseness(*arrays_of(point))
 
 
 def packed(state: Any) -> dict[str, Array]:

@@ -12,6 +12,7 @@ from rmopt.core.arguments import shown
 from rmopt.core.cost import Cost, HasHessianAction
 from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import HasHessian, Manifold
+from rmopt.core.points import coarseness_of
 from rmopt.core.product import BlockDiagonal, Parts, diagonal_blocks
 
 
@@ -131,7 +132,8 @@ class Problem:
                 f"length {length}; start elsewhere, or check that the cost is finite on the manifold.",
                 0,
             )
-        if 0.0 < length < 1e-140:
+        # In single precision squares vanish at 1e-19.
+        if 0.0 < length < (1e-140 if coarseness_of(point) == 1.0 else 1e-16):
             raise InvalidInputError(
                 f"the gradient of {type(self.cost).__name__} at the initial point has length {length:.1e}, whose "
                 "square is zero in floating point; multiply the cost by a large constant."

@@ -12,6 +12,7 @@ import numpy as np
 from rmopt.core.ambient import Actions, Array, Operator, Sum, Vector, dense
 from rmopt.core.arguments import shown
 from rmopt.core.errors import InvalidInputError
+from rmopt.precision import real_type
 
 
 class Parts(Vector):
@@ -83,10 +84,11 @@ class BlockDiagonal(Operator):
         )
 
     def __matmul__(self, other: Array) -> Array:
-        result = np.zeros((self.shape[0], *np.shape(other)[1:]))
         rows, columns = offsets(self.shapes)
-        for i, block in self.blocks.items():
-            result[rows[i] : rows[i + 1]] = block @ other[columns[i] : columns[i + 1]]
+        parts = {i: block @ other[columns[i] : columns[i + 1]] for i, block in self.blocks.items()}
+        result = np.zeros((self.shape[0], *np.shape(other)[1:]), real_type(other, *parts.values()))
+        for i, part in parts.items():
+            result[rows[i] : rows[i + 1]] = part
         return result
 
     def __mul__(self, scalar: float) -> BlockDiagonal:
@@ -94,10 +96,11 @@ class BlockDiagonal(Operator):
 
     def toarray(self) -> Array:
         """Return the matrix as an array."""
-        whole = np.zeros(self.shape)
+        parts = {i: dense(block) for i, block in self.blocks.items()}
+        whole = np.zeros(self.shape, real_type(*parts.values()) if parts else float)
         rows, columns = offsets(self.shapes)
-        for i, block in self.blocks.items():
-            whole[rows[i] : rows[i + 1], columns[i] : columns[i + 1]] = dense(block)
+        for i, part in parts.items():
+            whole[rows[i] : rows[i + 1], columns[i] : columns[i + 1]] = part
         return whole
 
 
@@ -159,12 +162,12 @@ def _block(ambient: Any, rows: slice, columns: slice) -> Actions:
     n, m = ambient.shape
 
     def apply(X: Array) -> Array:
-        wide = np.zeros((m, X.shape[1]))
+        wide = np.zeros((m, X.shape[1]), real_type(X))
         wide[columns] = X
         return (ambient @ wide)[rows]
 
     def apply_transposed(X: Array) -> Array:
-        wide = np.zeros((n, X.shape[1]))
+        wide = np.zeros((n, X.shape[1]), real_type(X))
         wide[rows] = X
         return (ambient.T @ wide)[columns]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rmopt.core.ambient import Array, Operator
+from rmopt.precision import real_type
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +28,7 @@ class RowColumn(Operator):
     @classmethod
     def from_column(cls, k: int, column: Array) -> RowColumn:
         """Return the direction with this column k (and this row k)."""
-        u = np.array(column, dtype=float)
+        u = np.array(column, dtype=real_type(column))
         u[k] *= 0.5
         return cls(k, u)
 
@@ -57,7 +58,7 @@ class RowColumn(Operator):
 
     def toarray(self) -> Array:
         """Return H as an array."""
-        H = np.zeros(self.shape)
+        H = np.zeros(self.shape, self.u.dtype)
         H[:, self.k] += self.u
         H[self.k] += self.u
         return H

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from rmopt.core.arguments import instance, number, one_of
+from rmopt.core.points import coarseness_of
 from rmopt.core.values import Value
 
 
@@ -105,7 +106,8 @@ class OfRetraction(Transport):
         along = manifold.log(start, end) if manifold.knows("log") else _towards(manifold, start, end)
         if along is None:
             return ByProjection()(manifold, start, end, vector)
-        h = self.step / length
+        # The best step between truncation and rounding goes with the third root of a rounding.
+        h = self.step * coarseness_of(start) ** (1.0 / 3.0) / length
         ahead, behind = (
             manifold.embed_point(manifold.retraction(start, along + vector * sign)) for sign in (h, -h)
         )
@@ -121,7 +123,7 @@ def _towards(manifold: Any, start: Any, end: Any) -> Any:
         along = along + step
         length = manifold.norm(start, along)
         # As exact as the difference is.
-        if manifold.norm(start, step) <= 1e-8 * length:
+        if manifold.norm(start, step) <= 1e-8 * coarseness_of(start) ** 0.5 * length:
             return along
         if not length < 100.0 * manifold.typical_dist:
             break

@@ -11,6 +11,7 @@ from rmopt.core.ambient import Array, Operator, dense
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.product import Parts, diagonal_blocks, matrix_shape
 from rmopt.core.psd import PSDPoint
+from rmopt.precision import real_type
 
 # What a point is made of: an array, a matrix by factors, or parts.
 ARRAY, MATRIX = "array", "matrix"
@@ -55,7 +56,9 @@ class Derivative(Operator):
     def __matmul__(self, other: Array) -> Array:
         if other is self._blocks[0]:
             return self._images[0]
-        return self._act(np.asarray(other, dtype=float), np.empty((self._shape[0], 0)))[0]
+        return self._act(
+            np.asarray(other, real_type(other)), np.empty((self._shape[0], 0), real_type(other))
+        )[0]
 
 
 def form_of(point: Any) -> Form:
@@ -109,8 +112,8 @@ def widened(point: Any) -> list[Array]:
 def look_at(arguments: list[Array], start: int, right: Array, left: Array) -> None:
     """Ask for the actions of the derivative by a matrix on a block X, and of its transposed on Y."""
     arguments[start + X], arguments[start + Y] = right, left
-    arguments[start + E] = np.zeros((arguments[start + A].shape[0], right.shape[1]))
-    arguments[start + F] = np.zeros((arguments[start + B].shape[0], left.shape[1]))
+    arguments[start + E] = np.zeros((arguments[start + A].shape[0], right.shape[1]), right.dtype)
+    arguments[start + F] = np.zeros((arguments[start + B].shape[0], left.shape[1]), left.dtype)
 
 
 def with_blocks(point: Any, direction: Any) -> list[tuple[Any, Any]]:

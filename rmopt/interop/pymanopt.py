@@ -21,6 +21,7 @@ from rmopt.core.arguments import instance, number, one_of, shown
 from rmopt.core.cost import HasPreconditioner
 from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import Manifold
+from rmopt.core.points import in_precision
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.core.streams import Stream, generator, seed_of
@@ -432,10 +433,10 @@ class FromPymanopt(Manifold):
     def embedding(self, point: Array, tangent_vector: Array) -> Array:
         return self.foreign.embedding(point, tangent_vector)
 
-    def random_point(self, rng: np.random.Generator | None = None) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
         """Return a random point; pymanopt draws it from numpy's global state, here seeded and restored."""
         with global_seed(rng):
-            return self.foreign.random_point()
+            return in_precision(self.foreign.random_point(), dtype)
 
     def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
         with global_seed(rng):

@@ -8,6 +8,7 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.manifold import Manifold
+from rmopt.precision import coarseness, real_type
 
 
 class ArrayManifold(Manifold):
@@ -42,7 +43,7 @@ class ArrayManifold(Manifold):
         return float(np.vdot(tangent_vector_a, tangent_vector_b))
 
     def zero_vector(self, point: Array) -> Array:
-        return np.zeros(self.shape)
+        return np.zeros(self.shape, real_type(point))
 
     def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
         rng = np.random.default_rng(rng)
@@ -51,7 +52,7 @@ class ArrayManifold(Manifold):
             drawn = rng.standard_normal(self.shape)
             vector = self.projection(point, drawn)
             length = float(np.linalg.norm(vector))
-            if length > 1e-8 * float(np.linalg.norm(drawn)):
+            if length > 1e-8 * coarseness(vector) ** 0.5 * float(np.linalg.norm(drawn)):
                 break
         return vector / length
 

@@ -7,6 +7,7 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.errors import MissingCapabilityError
 from rmopt.linalg import cayley, rotation, rotation_log, skew_form, symmetric
+from rmopt.precision import coarseness, slack
 
 # Steps towards a geodesic: three for near points, some dozens at 0.8 π.
 MAX_STEPS = 500
@@ -69,7 +70,7 @@ def log(X: Array, Y: Array) -> Array:
     for _ in range(MAX_STEPS):
         generator = rotation_log(V)
         B, C = generator[p:, :p], generator[p:, p:]
-        if np.linalg.norm(C) <= 1e-13:
+        if np.linalg.norm(C) <= 1e-13 * coarseness(C):
             return X @ generator[:p, :p] + Q @ B
         # To third order in B the block C moves by S Γ + Γ S with S = BBᵀ/12 − I/2, which far off is no guide.
         squares, vectors = np.linalg.eigh(B @ B.T)
@@ -94,9 +95,9 @@ def transport(X: Array, Y: Array, xi: Array) -> Array:
     MissingCapabilityError
         When none leads from X to Y, as to −X, or to a square matrix of another determinant.
     """
-    M, identity = X.mT @ Y, np.eye(X.shape[-1])
+    M, identity = X.mT @ Y, np.eye(X.shape[-1], dtype=X.dtype)
     # A singular matrix may seem regular by rounding.
-    if not (np.linalg.svd(identity + M, compute_uv=False) > 1e-6).all():
+    if not (np.linalg.svd(identity + M, compute_uv=False) > slack(1e-6, M)).all():
         raise MissingCapabilityError(
             "no Cayley transform leads from one point to the other, for I + XᵀY is singular: they are too far apart. "
             "Take shorter steps, or transport='projection'."
@@ -104,4 +105,4 @@ def transport(X: Array, Y: Array, xi: Array) -> Array:
     inverse = np.linalg.inv(identity + M)
     turn = X @ (inverse.mT @ (M - M.mT) @ inverse) + (Y - X @ M) @ inverse
     frame, core = skew_form(X, 2.0 * turn)
-    return xi + frame @ ((cayley(core) - np.eye(core.shape[-1])) @ (frame.mT @ xi))
+    return xi + frame @ ((cayley(core) - np.eye(core.shape[-1], dtype=core.dtype)) @ (frame.mT @ xi))

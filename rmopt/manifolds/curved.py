@@ -10,9 +10,11 @@ import numpy as np
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer
 from rmopt.core.errors import InvalidInputError
+from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, Transport
 from rmopt.manifolds.arrays import ArrayManifold
+from rmopt.precision import real_type, slack
 from rmopt.retractions.arrays import HYPERBOLIC_RETRACTIONS, SIMPLEX_RETRACTIONS, MultiplicativeWeights
 from rmopt.retractions.grassmann import Exponential
 
@@ -39,7 +41,7 @@ class _Columns(ArrayManifold):
         """Return what is orthogonal to the tangent space in the space around it, column by column."""
 
     def projection(self, point: Array, ambient: Ambient) -> Array:
-        Z, normal = dense(ambient), self.normal(point)
+        Z, normal = dense(ambient, point), self.normal(point)
         return Z - normal * ((normal * Z).sum(0) / (normal * normal).sum(0))
 
     def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
@@ -97,17 +99,15 @@ class Hyperbolic(_Columns):
 
     def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Ambient) -> Array:
         """Return J G + x (xᵀG), where J turns the first sign."""
-        G = dense(euclidean_gradient)
+        G = dense(euclidean_gradient, point)
         return _mirrored(G) + point * (point * G).sum(0)
 
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
     ) -> Array:
         """Return what is tangent of J H + ξ (xᵀG)."""
-        bent = _mirrored(dense(euclidean_hessian)) + tangent_vector * (point * dense(euclidean_gradient)).sum(
-            0
-        )
-        return self._tangent(point, bent)
+        G, H = dense(euclidean_gradient, point), dense(euclidean_hessian, point)
+        return self._tangent(point, _mirrored(H) + tangent_vector * (point * G).sum(0))
 
     def to_tangent_space(self, point: Array, vector: Array) -> Array:
         return self._tangent(point, vector)
@@ -124,7 +124,7 @@ class Hyperbolic(_Columns):
     def log(self, point_a: Array, point_b: Array) -> Array:
         """Return the initial velocity of the geodesic."""
         aside = self._tangent(point_a, point_b - point_a)
-        length = np.sqrt(np.maximum(self.products(point_a, aside, aside), np.finfo(float).tiny))
+        length = np.sqrt(np.maximum(self.products(point_a, aside, aside), np.finfo(aside.dtype).tiny))
         return aside * (self._distances(point_a, point_b) / length)
 
     def dist(self, point_a: Array, point_b: Array) -> float:
@@ -150,13 +150,13 @@ class Hyperbolic(_Columns):
     def refusal(self, point: Array) -> str | None:
         size = np.abs(point).max() ** 2
         error = float(np.abs(self.products(point, point, point) + 1.0).max())
-        if not (point[0] > 0.0).all() or error > 1e-10 * size:
+        if not (point[0] > 0.0).all() or error > slack(1e-10, point) * size:
             return f"it is not on the upper sheet: −x₀² + x₁² + … differs from −1 by {error:.1e}"
         return None
 
-    def random_point(self, rng: np.random.Generator | None = None) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
         """Return a point above normally distributed numbers."""
-        return self._lifted(np.random.default_rng(rng).standard_normal(self.shape))
+        return self._lifted(in_precision(np.random.default_rng(rng).standard_normal(self.shape), dtype))
 
 
 class Simplex(_Columns):
@@ -212,19 +212,20 @@ class Simplex(_Columns):
         return (a * b / point).sum(0)
 
     def normal(self, point: Array) -> Array:
-        return np.ones(self.shape)
+        return np.ones(self.shape, real_type(point))
 
     def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Ambient) -> Array:
         """Return x ∘ (G − xᵀG)."""
-        G = dense(euclidean_gradient)
+        G = dense(euclidean_gradient, point)
         return point * (G - (point * G).sum(0))
 
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
     ) -> Array:
         """Return the derivative of the gradient along ξ, less ½ grad ∘ ξ / x, without what is not tangent."""
-        G, mean = dense(euclidean_gradient), (point * dense(euclidean_gradient)).sum(0)
-        change = point * dense(euclidean_hessian) + 0.5 * tangent_vector * (G - mean)
+        G = dense(euclidean_gradient, point)
+        mean = (point * G).sum(0)
+        change = point * dense(euclidean_hessian, point) + 0.5 * tangent_vector * (G - mean)
         return change - point * change.sum(0)
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
@@ -250,7 +251,7 @@ class Simplex(_Columns):
         """Return the initial velocity of the geodesic."""
         root, other = np.sqrt(point_a), np.sqrt(point_b)
         aside = other - root * (root * other).sum(0)
-        length = np.sqrt(np.maximum((aside * aside).sum(0), np.finfo(float).tiny))
+        length = np.sqrt(np.maximum((aside * aside).sum(0), np.finfo(aside.dtype).tiny))
         return 2.0 * root * aside * (0.5 * self._distances(point_a, point_b) / length)
 
     def dist(self, point_a: Array, point_b: Array) -> float:
@@ -276,12 +277,12 @@ class Simplex(_Columns):
         if not (point > 0.0).all():
             return f"its least number is {point.min():.1e}; all of them must be positive"
         error = float(np.abs(point.sum(0) - 1.0).max())
-        return f"its sum differs from 1 by {error:.1e}; divide by it" if error > 1e-10 else None
+        return f"its sum differs from 1 by {error:.1e}; divide by it" if error > slack(1e-10, point) else None
 
-    def random_point(self, rng: np.random.Generator | None = None) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
         """Return a point away from the boundary, of Dirichlet's distribution with the parameters 5."""
         point = np.random.default_rng(rng).standard_gamma(5.0, self.shape)
-        return point / point.sum(0)
+        return in_precision(point / point.sum(0), dtype)
 
 
 def _mirrored(array: Array) -> Array:

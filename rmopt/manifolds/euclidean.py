@@ -6,6 +6,7 @@ import numpy as np
 
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import integer
+from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.retractions.positive_definite import EUCLIDEAN_RETRACTIONS, Additive
@@ -42,17 +43,17 @@ class Euclidean(ArrayManifold):
         return self.shape[0] * self.shape[1]
 
     def projection(self, point: Array, ambient: Any) -> Array:
-        return dense(ambient)
+        return dense(ambient, point)
 
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Any, euclidean_hessian: Any, tangent_vector: Array
     ) -> Array:
         """Return the ambient Hessian as an array."""
-        return dense(euclidean_hessian)
+        return dense(euclidean_hessian, point)
 
-    def random_point(self, rng: np.random.Generator | None = None) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
         """Return a matrix of independent standard normal numbers."""
-        return np.random.default_rng(rng).standard_normal(self.shape)
+        return in_precision(np.random.default_rng(rng).standard_normal(self.shape), dtype)
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
         return point + tangent_vector

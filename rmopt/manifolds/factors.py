@@ -9,12 +9,13 @@ import scipy.linalg
 
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.low_rank import LowRankPoint
-from rmopt.core.manifold import checked_rank
+from rmopt.core.manifold import Manifold, checked_rank
 from rmopt.core.product import LowRankFactors, Parts
 from rmopt.core.psd import PSDFactor, PSDPoint
 from rmopt.linalg import factor_product, horizontal, symmetric
 from rmopt.manifolds.euclidean import Euclidean
 from rmopt.manifolds.product import Product
+from rmopt.precision import coarseness
 from rmopt.renamed import renamed
 
 
@@ -117,7 +118,7 @@ class FixedRankFactors(Product):
         """Return the derivatives by A and B, times (BᵀB)⁻¹ and (AᵀA)⁻¹."""
         A, B = point
         blocks = self._blocks_of(point, euclidean_gradient)
-        return Parts([_divided(dense(blocks[0]), B), _divided(dense(blocks[1]), A)])
+        return Parts([_divided(dense(blocks[0], A), B), _divided(dense(blocks[1], B), A)])
 
     def euclidean_to_riemannian_hessian(
         self, point: Parts, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Parts
@@ -128,7 +129,7 @@ class FixedRankFactors(Product):
         blocks = self._blocks_of(point, euclidean_hessian)
 
         def part(H: Any, X: Array, Y: Array, x: Array, y: Array, g: Array, h: Array) -> Array:
-            bent = dense(H) - g @ symmetric(Y.T @ y) + x @ symmetric(Y.T @ h) - X @ symmetric(y.T @ h)
+            bent = dense(H, X) - g @ symmetric(Y.T @ y) + x @ symmetric(Y.T @ h) - X @ symmetric(y.T @ h)
             return _divided(bent, Y)
 
         g, h = gradient
@@ -139,8 +140,11 @@ class FixedRankFactors(Product):
         vector = super().random_tangent_vector(point, rng)
         return vector / self.norm(point, vector)
 
+    # The metric changes from point to point: straight lines are no geodesics.
+    exp, log, dist, pair_mean = Manifold.exp, Manifold.log, Manifold.dist, Manifold.pair_mean
+
     def knows(self, method: str) -> bool:
-        """Return False: the metric changes from point to point, and straight lines are no geodesics."""
+        """Return False: no geodesics have closed forms here."""
         return False
 
     def check_point(self, point: Any) -> str | None:
@@ -149,7 +153,7 @@ class FixedRankFactors(Product):
             return reason
         for name, factor in zip("AB", point, strict=True):
             values = np.linalg.svd(factor, compute_uv=False)
-            if not values[-1] > 1e-15 * values[0]:
+            if not values[-1] > 1e-15 * coarseness(values) * values[0]:
                 spread = f"singular values run from {values[0]:.1e} to {values[-1]:.1e}"
                 return f"{name} has a rank below {self.rank}: {spread}"
         return None
@@ -161,7 +165,7 @@ class FixedRankFactors(Product):
     def point_of(self, point: Parts) -> LowRankPoint:
         """Return ABᵀ as a point of `FixedRankEmbedded`."""
         A, B = point
-        return LowRankPoint(*factor_product(A, np.eye(self.rank), B))
+        return LowRankPoint(*factor_product(A, np.eye(self.rank, dtype=A.dtype), B))
 
 
 def _divided(vectors: Array, factor: Array) -> Array:

@@ -6,14 +6,16 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from rmopt.core.ambient import Ambient, Array, Factored, dense
+from rmopt.core.ambient import Ambient, Array, Factored, applied, dense
 from rmopt.core.arguments import integer, numbers
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
 from rmopt.core.manifold import FixedRankManifold, checked_rank
 from rmopt.core.matrices import real_matrix
+from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.linalg import factor_product, leave_span, truncated_svd_of_product
+from rmopt.precision import coarseness, matched, real_type, slack
 from rmopt.renamed import renamed
 from rmopt.retractions.fixed_rank import FIXED_RANK_RETRACTIONS, SecondOrder
 
@@ -78,7 +80,7 @@ class FixedRankEmbedded(FixedRankManifold):
 
     def projection(self, point: LowRankPoint, ambient: Ambient) -> LowRankTangent:
         """Return P_U Z P_V + P_U⊥ Z P_V + P_U Z P_V⊥, from the actions Z V and Zᵀ U alone."""
-        ZV, ZtU = np.asarray(ambient @ point.V), np.asarray(ambient.T @ point.U)
+        ZV, ZtU = applied(ambient, point.V), applied(ambient.T, point.U)
         M = point.U.T @ ZV
         return LowRankTangent(M, ZV - point.U @ M, leave_span(point.V, ZtU))
 
@@ -92,8 +94,8 @@ class FixedRankEmbedded(FixedRankManifold):
         self, point: LowRankPoint, rng: np.random.Generator | None = None
     ) -> LowRankTangent:
         rng = np.random.default_rng(rng)
-        vector = LowRankTangent(*(rng.standard_normal(part.shape) for part in (point.S, point.U, point.V)))
-        vector = self.to_tangent_space(point, vector)
+        parts = (matched(rng.standard_normal(part.shape), part) for part in (point.S, point.U, point.V))
+        vector = self.to_tangent_space(point, LowRankTangent(*parts))
         return vector / self.norm(point, vector)
 
     def euclidean_to_riemannian_hessian(
@@ -109,8 +111,8 @@ class FixedRankEmbedded(FixedRankManifold):
         manifold (Vandereycken 2013, Proposition 2.2; here for S that need not be diagonal).
         """
         flat = self.projection(point, euclidean_hessian)
-        bend_left = leave_span(point.U, np.asarray(euclidean_gradient @ tangent_vector.Vp))
-        bend_right = leave_span(point.V, np.asarray(euclidean_gradient.T @ tangent_vector.Up))
+        bend_left = leave_span(point.U, applied(euclidean_gradient, tangent_vector.Vp))
+        bend_right = leave_span(point.V, applied(euclidean_gradient.T, tangent_vector.Up))
         # X S⁻ᵀ and X S⁻¹ as solves.
         return LowRankTangent(
             flat.M,
@@ -131,20 +133,21 @@ class FixedRankEmbedded(FixedRankManifold):
             return "U, S or V holds NaN or infinity"
         for name, factor in (("U", point.U), ("V", point.V)):
             error = np.abs(factor.T @ factor - np.eye(k)).max()
-            if error > 1e-10:
+            if error > slack(1e-10, factor):
                 return f"{name} is not orthonormal: |{name}ᵀ{name} − I| reaches {error:.1e}"
         sigma = point.singular_values()
-        if sigma[-1] <= 1e-15 * sigma[0]:
+        if sigma[-1] <= 1e-15 * coarseness(sigma) * sigma[0]:
             return f"the rank is below {k}: singular values run from {sigma[0]:.1e} to {sigma[-1]:.1e}"
         return None
 
-    def random_point(self, rng: np.random.Generator | None = None) -> LowRankPoint:
+    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> LowRankPoint:
         """Return a point with uniformly distributed column and row space and singular values in [½, 1½]."""
         rng = np.random.default_rng(rng)
         (n, m), k = self.shape, self.rank
         U, _ = np.linalg.qr(rng.standard_normal((n, k)))
         V, _ = np.linalg.qr(rng.standard_normal((m, k)))
-        return LowRankPoint(U, np.diag(np.sort(rng.uniform(0.5, 1.5, k))[::-1]), V)
+        point = LowRankPoint(U, np.diag(np.sort(rng.uniform(0.5, 1.5, k))[::-1]), V)
+        return in_precision(point, dtype)
 
     def identity(self) -> LowRankPoint:
         """Return the zero-padded identity: ones at the first k places of the diagonal, zeros elsewhere."""
@@ -160,8 +163,9 @@ class FixedRankEmbedded(FixedRankManifold):
             For wrong shapes, values that are not finite, or a product of smaller rank.
         """
         (n, m), k = self.shape, self.rank
+        dtype = real_type(A, B)
         A, B = numbers("A", A, (n, k)), numbers("B", B, (m, k))
-        return self._checked(LowRankPoint(*factor_product(A, np.eye(k), B)), "the product A Bᵀ")
+        return self._checked(LowRankPoint(*factor_product(A, np.eye(k), B)), "the product A Bᵀ", dtype)
 
     def from_matrix(self, matrix: Any) -> LowRankPoint:
         """Return the point closest to a dense or sparse n × m matrix: its k leading singular triples.
@@ -171,7 +175,8 @@ class FixedRankEmbedded(FixedRankManifold):
         InvalidInputError
             For a wrong shape, values that are not finite, or a matrix of smaller rank.
         """
-        matrix, k = real_matrix("matrix", matrix, self.shape), self.rank
+        dtype, k = real_type(matrix), self.rank
+        matrix = real_matrix("matrix", matrix, self.shape)
         if sp.issparse(matrix) and k < min(self.shape) // 2:
             from scipy.sparse.linalg import svds
 
@@ -184,7 +189,7 @@ class FixedRankEmbedded(FixedRankManifold):
         point = LowRankPoint(
             np.ascontiguousarray(U[:, :k]), np.diag(sigma[:k]), np.ascontiguousarray(Vt[:k].T)
         )
-        return self._checked(point, "the matrix")
+        return self._checked(point, "the matrix", dtype)
 
     def from_gradients(self, gradients: Iterable[Factored]) -> LowRankPoint:
         """Return the best rank-k matrix to minus the sum of some gradients.
@@ -214,12 +219,16 @@ class FixedRankEmbedded(FixedRankManifold):
                 f"give about {2 * self.rank}."
             )
         U, sigma, V = truncated_svd_of_product(-left, np.eye(left.shape[1]), right, self.rank)
-        return self._checked(LowRankPoint(U, np.diag(sigma), V), "the sum of the gradients")
+        return self._checked(
+            LowRankPoint(U, np.diag(sigma), V), "the sum of the gradients", real_type(left, right)
+        )
 
-    def _checked(self, point: LowRankPoint, what: str) -> LowRankPoint:
+    def _checked(self, point: LowRankPoint, what: str, dtype: Any) -> LowRankPoint:
+        point = in_precision(point, dtype)
         sigma = point.singular_values()
-        if not sigma[-1] > 1e-15 * sigma[0]:
-            rank = int(np.sum(sigma > 1e-15 * sigma[0]))
+        least = 1e-15 * coarseness(sigma) * sigma[0]
+        if not sigma[-1] > least:
+            rank = int(np.sum(sigma > least))
             raise InvalidInputError(
                 f"{what} has rank {rank} to machine precision, not {self.rank}; choose rank = {max(rank, 1)}."
             )

@@ -67,7 +67,7 @@ def frechet_mean(
 
     def pull(mean: Any) -> tuple[Any, float]:
         total = manifold.zero_vector(mean)
-        for share, point in zip(shares, points, strict=True):
+        for share, point in zip(shares.tolist(), points, strict=True):
             if share > 0.0:
                 total = total + manifold.log(mean, point) * share
         return total, manifold.norm(mean, total)

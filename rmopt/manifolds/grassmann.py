@@ -1,14 +1,18 @@
 """The Grassmann manifold: subspaces, held by orthonormal bases."""
 
+from typing import Any
+
 import numpy as np
 
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer
 from rmopt.core.errors import InvalidInputError
+from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByProjection, Transport
 from rmopt.linalg import cosine, gram_functions, leave_span, orthonormalised, sine, versine
 from rmopt.manifolds.arrays import ArrayManifold
+from rmopt.precision import slack
 from rmopt.retractions.grassmann import GRASSMANN_RETRACTIONS, Exponential
 
 
@@ -63,14 +67,14 @@ class Grassmann(ArrayManifold):
     # The tangent space
 
     def projection(self, point: Array, ambient: Ambient) -> Array:
-        return leave_span(point, dense(ambient))
+        return leave_span(point, dense(ambient, point))
 
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
     ) -> Array:
         """Return (I − U Uᵀ) H − ξ UᵀG for the Euclidean gradient G and its derivative H along ξ."""
-        turn = point.T @ dense(euclidean_gradient)
-        return leave_span(point, dense(euclidean_hessian) - tangent_vector @ turn)
+        turn = point.T @ dense(euclidean_gradient, point)
+        return leave_span(point, dense(euclidean_hessian, point) - tangent_vector @ turn)
 
     # Geodesics
 
@@ -128,13 +132,14 @@ class Grassmann(ArrayManifold):
 
     def refusal(self, point: Array) -> str | None:
         error = float(np.abs(point.T @ point - np.eye(self.shape[1])).max())
-        if error > 1e-10:
+        if error > slack(1e-10, point):
             return f"its columns are not orthonormal: UᵀU − I reaches {error:.1e}; take np.linalg.qr(U)[0]"
         return None
 
-    def random_point(self, rng: np.random.Generator | None = None) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
         """Return a uniformly distributed subspace."""
-        return np.linalg.qr(np.random.default_rng(rng).standard_normal(self.shape))[0]
+        basis = np.linalg.qr(np.random.default_rng(rng).standard_normal(self.shape))[0]
+        return in_precision(basis, dtype)
 
 
 def _principal(A: Array, B: Array) -> tuple[Array, Array, Array]:

@@ -13,6 +13,7 @@ from rmopt.core.arguments import instance, numbers, sequence
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import Manifold
+from rmopt.core.points import arrays_of, in_precision
 from rmopt.core.product import Parts
 from rmopt.core.psd import PSDPoint
 from rmopt.linalg import leading_eigh, symmetric, truncated_svd_of_product
@@ -24,6 +25,7 @@ from rmopt.manifolds.product import Power, Product
 from rmopt.manifolds.psd_fixed_rank import PSDFixedRank
 from rmopt.manifolds.sphere import Oblique, Sphere
 from rmopt.manifolds.stiefel import CanonicalStiefel, SpecialOrthogonal, Stiefel
+from rmopt.precision import real_type
 
 Points = Sequence[Any]
 
@@ -85,7 +87,9 @@ def mean_on(manifold: Manifold) -> Callable[[Points, Array], Any]:
             f"the points of {manifold} have no mean here; take one of {', '.join(one.__name__ for one in MEANS)}."
         )
     mean = MEANS[type(manifold)]
-    return lambda points, weights: _point(manifold, mean(manifold, points, weights))
+    return lambda points, weights: _point(
+        manifold, in_precision(mean(manifold, points, weights), real_type(*arrays_of(points)))
+    )
 
 
 def _point(manifold: Manifold, found: Any) -> Any:

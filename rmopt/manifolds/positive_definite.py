@@ -11,6 +11,7 @@ from rmopt.core.row_column import RowColumn
 from rmopt.kernels import row_column
 from rmopt.linalg import leading_eigh
 from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
+from rmopt.precision import coarseness
 from rmopt.retractions.positive_definite import POSITIVE_DEFINITE_RETRACTIONS
 
 
@@ -81,7 +82,9 @@ class PositiveDefinite(SymmetricPositiveDefinite):
             w, moved = np.ascontiguousarray(cho_solve(cho_factor(point), np.column_stack([unit, rest])).T)
         else:
             w, moved = np.ascontiguousarray(inverse[k]), inverse @ rest
-        return row_column.schur_along(w, moved, direction.u, k)
+        # Compiled for double precision alone.
+        w, moved, u = (part.astype(float, copy=False) for part in (w, moved, direction.u))
+        return row_column.schur_along(w, moved, u, k)
 
     def max_step(self, point: Array, direction: Any, inverse: Array | None = None) -> float:
         """Return the least t ≥ 0 at which W + t · direction leaves the cone, or infinity.
@@ -97,12 +100,14 @@ class PositiveDefinite(SymmetricPositiveDefinite):
         """
         if isinstance(direction, RowColumn):
             return float(row_column.max_step(self.schur_along(point, direction, inverse)))
-        fall = leading_eigh(-dense(direction), 1, point)[0][0]
+        fall = leading_eigh(-dense(direction, point), 1, point)[0][0]
         return float(1.0 / fall) if fall > 0.0 else float("inf")
 
     def safe_step(self, point: Array, direction: Any) -> float:
         """Return how far a solver may go: there the Schur complement is as small as an inverse can bear."""
+        # That of single precision can bear less.
+        coarse = coarseness(point) ** 0.5
         if isinstance(direction, RowColumn):
-            corner = point[direction.k, direction.k]
+            corner = float(point[direction.k, direction.k]) * coarse
             return float(row_column.reach(row_column.STRAIGHT, self.schur_along(point, direction), corner))
-        return (1.0 - row_column.MARGIN) * self.max_step(point, direction)
+        return (1.0 - row_column.MARGIN * coarse) * self.max_step(point, direction)

@@ -9,6 +9,7 @@ from rmopt.core.ambient import Ambient, dense
 from rmopt.core.arguments import integer, sequence, shown
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import HasHessian, Manifold
+from rmopt.core.points import in_precision
 from rmopt.core.product import BlockDiagonal, Parts, diagonal_blocks, matrix_shape
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import Transport
@@ -139,7 +140,9 @@ class Product(Manifold):
         shares = np.sqrt(rng.chisquare([max(factor.dim, 1) for factor in self.factors]))
         shares /= np.linalg.norm(shares)
         parts = zip(self.factors, point, shares, strict=True)
-        return Parts([factor.random_tangent_vector(part, rng) * share for factor, part, share in parts])
+        return Parts(
+            [factor.random_tangent_vector(part, rng) * float(share) for factor, part, share in parts]
+        )
 
     def transport(self, point_a: Parts, point_b: Parts, tangent_vector_a: Parts) -> Parts:
         return self._each("transport", point_a, point_b, tangent_vector_a)
@@ -173,9 +176,9 @@ class Product(Manifold):
                 return f"part {i}: {reason}"
         return None
 
-    def random_point(self, rng: np.random.Generator | None = None) -> Parts:
+    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Parts:
         rng = np.random.default_rng(rng)
-        return Parts([factor.random_point(rng) for factor in self.factors])
+        return in_precision(Parts([factor.random_point(rng) for factor in self.factors]), dtype)
 
     def _each(self, method: str, *arguments: Parts) -> Parts:
         """Return what a method of every factor makes of its parts."""

@@ -5,14 +5,16 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from rmopt.core.ambient import Ambient, Array, dense
+from rmopt.core.ambient import Ambient, Array, applied, dense
 from rmopt.core.arguments import integer, number, numbers
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.manifold import FixedRankManifold, checked_rank
 from rmopt.core.matrices import real_matrix
+from rmopt.core.points import in_precision
 from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import Retraction
 from rmopt.linalg import leave_span, symmetric
+from rmopt.precision import coarseness, matched, real_type, slack
 from rmopt.renamed import renamed
 from rmopt.retractions.fixed_rank import PSD_RETRACTIONS, PolarFactors, SecondOrderPSD
 
@@ -70,7 +72,7 @@ class PSDMatrices(FixedRankManifold):
 
     def random_tangent_vector(self, point: PSDPoint, rng: np.random.Generator | None = None) -> PSDTangent:
         rng = np.random.default_rng(rng)
-        vector = PSDTangent(*(rng.standard_normal(part.shape) for part in (point.S, point.Q)))
+        vector = PSDTangent(*(matched(rng.standard_normal(part.shape), part) for part in (point.S, point.Q)))
         vector = self.to_tangent_space(point, vector)
         return vector / self.norm(point, vector)
 
@@ -86,22 +88,23 @@ class PSDMatrices(FixedRankManifold):
         if not (np.isfinite(point.Q).all() and np.isfinite(point.S).all()):
             return "Q or S holds NaN or infinity"
         error = np.abs(point.Q.T @ point.Q - np.eye(k)).max()
-        if error > 1e-10:
+        if error > slack(1e-10, point.Q):
             return f"Q is not orthonormal: |QᵀQ − I| reaches {error:.1e}"
-        if np.abs(point.S - point.S.T).max() > 1e-12 * np.abs(point.S).max():
+        if np.abs(point.S - point.S.T).max() > slack(1e-12, point.S) * np.abs(point.S).max():
             return "S is not symmetric"
         values = point.eigenvalues()
-        if values[-1] <= 1e-15 * values[0]:
+        if values[-1] <= 1e-15 * coarseness(values) * values[0]:
             return (
                 f"fewer than {k} eigenvalues are positive: they run from {values[0]:.1e} to {values[-1]:.1e}"
             )
         return None
 
-    def random_point(self, rng: np.random.Generator | None = None) -> PSDPoint:
+    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> PSDPoint:
         """Return a point with uniformly distributed column space and eigenvalues in [½, 1½]."""
         rng = np.random.default_rng(rng)
         Q, _ = np.linalg.qr(rng.standard_normal((self.shape[0], self.rank)))
-        return PSDPoint(Q, np.diag(np.sort(rng.uniform(0.5, 1.5, self.rank))[::-1]))
+        point = PSDPoint(Q, np.diag(np.sort(rng.uniform(0.5, 1.5, self.rank))[::-1]))
+        return in_precision(point, dtype)
 
     def identity(self) -> PSDPoint:
         """Return the zero-padded identity: ones at the first k places of the diagonal, zeros elsewhere."""
@@ -115,8 +118,9 @@ class PSDMatrices(FixedRankManifold):
         InvalidInputError
             For a wrong shape, values that are not finite, or a product of smaller rank.
         """
+        dtype = real_type(Y)
         Q, triangle = np.linalg.qr(numbers("Y", Y, (self.shape[0], self.rank)))
-        return self._checked(PSDPoint(Q, symmetric(triangle @ triangle.T)), "the product Y Yᵀ")
+        return self._checked(PSDPoint(Q, symmetric(triangle @ triangle.T)), "the product Y Yᵀ", dtype)
 
     def from_matrix(self, matrix: Any) -> PSDPoint:
         """Return the point closest to a dense or sparse n × n matrix: the k leading eigenpairs of its symmetric part.
@@ -126,7 +130,7 @@ class PSDMatrices(FixedRankManifold):
         InvalidInputError
             For a wrong shape, values that are not finite, or fewer than k positive eigenvalues.
         """
-        matrix = real_matrix("matrix", matrix, self.shape)
+        dtype, matrix = real_type(matrix), real_matrix("matrix", matrix, self.shape)
         n, k = self.shape[0], self.rank
         if sp.issparse(matrix) and k < n // 2:
             from scipy.sparse.linalg import eigsh
@@ -136,14 +140,15 @@ class PSDMatrices(FixedRankManifold):
         else:
             eigenvalues, vectors = np.linalg.eigh(symmetric(dense(matrix)))
         order = np.argsort(-eigenvalues)[:k]
-        return self._checked(
-            PSDPoint(np.ascontiguousarray(vectors[:, order]), np.diag(eigenvalues[order])), "the matrix"
-        )
+        point = PSDPoint(np.ascontiguousarray(vectors[:, order]), np.diag(eigenvalues[order]))
+        return self._checked(point, "the matrix", dtype)
 
-    def _checked(self, point: PSDPoint, what: str) -> PSDPoint:
+    def _checked(self, point: PSDPoint, what: str, dtype: Any) -> PSDPoint:
+        point = in_precision(point, dtype)
         values = point.eigenvalues()
-        if not values[-1] > 1e-15 * abs(values[0]):
-            rank = int(np.sum(values > 1e-15 * abs(values[0])))
+        least = 1e-15 * coarseness(values) * abs(values[0])
+        if not values[-1] > least:
+            rank = int(np.sum(values > least))
             raise InvalidInputError(
                 f"{what} has {rank} positive eigenvalues to machine precision, not {self.rank}; "
                 f"choose rank = {max(rank, 1)}."
@@ -272,5 +277,5 @@ class PolarPSD(PSDMatrices):
 
 def _symmetric_action(ambient: Ambient, X: Array) -> Array:
     """Return what the symmetric part of an ambient operator makes of X."""
-    turned, image = ambient.T, np.asarray(ambient @ X)
-    return image if turned is ambient else 0.5 * (image + np.asarray(turned @ X))
+    turned, image = ambient.T, applied(ambient, X)
+    return image if turned is ambient else 0.5 * (image + applied(turned, X))

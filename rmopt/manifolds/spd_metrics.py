@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg.lapack import dtrtrs
+from scipy.linalg.lapack import dtrtrs, strtrs
 
 from rmopt.core.ambient import Array
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.retraction import Retraction
 from rmopt.linalg import exp_differences, lyapunov, symmetric
+from rmopt.precision import real_type
 from rmopt.retractions.grassmann import Exponential
 from rmopt.retractions.positive_definite import Congruence, SecondOrderPD
 
@@ -196,7 +197,7 @@ class BuresWasserstein(Metric):
                 f"the geodesic of the Bures–Wasserstein metric meets a singular matrix after {-1.0 / least:.3g} of "
                 "the tangent vector; take a shorter one, or the retraction 'congruence', which goes on behind."
             )
-        moved = L + np.eye(W.shape[-1])
+        moved = L + np.eye(W.shape[-1], dtype=W.dtype)
         return symmetric(moved @ W @ moved)
 
     def log(self, A: Array, B: Array) -> Array:
@@ -255,8 +256,9 @@ def whitened(factor: Array, matrix: Array) -> Array:
     """
     if matrix.ndim == 2:
         # On small matrices `scipy.linalg.solve_triangular` takes seven times as long.
-        half = dtrtrs(factor, matrix, lower=1)[0]
-        return symmetric(dtrtrs(factor, half.T, lower=1)[0])
+        solve = strtrs if real_type(factor, matrix) == np.float32 else dtrtrs
+        half = solve(factor, matrix, lower=1)[0]
+        return symmetric(solve(factor, half.T, lower=1)[0])
     half = np.linalg.solve(factor, matrix)
     return symmetric(np.linalg.solve(factor, half.mT))
 

@@ -10,9 +10,11 @@ import numpy as np
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer
 from rmopt.core.errors import InvalidInputError
+from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByProjection, Transport
 from rmopt.manifolds.arrays import ArrayManifold
+from rmopt.precision import coarseness, matched, slack
 from rmopt.retractions.arrays import SPHERE_RETRACTIONS, Normalisation
 
 
@@ -34,7 +36,7 @@ class UnitLength(ArrayManifold):
         return array
 
     def projection(self, point: Array, ambient: Ambient) -> Array:
-        Z = dense(ambient)
+        Z = dense(ambient, point)
         normal = point * self.products(point, Z)
         # In the memory order of the point, whatever that of the ambient array.
         return np.subtract(Z, normal, out=normal)
@@ -43,8 +45,8 @@ class UnitLength(ArrayManifold):
         self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
     ) -> Array:
         """Return P(H) − ξ ⟨X, G⟩ for the Euclidean gradient G and its derivative H along ξ."""
-        bend = tangent_vector * self.products(point, dense(euclidean_gradient))
-        return self.projection(point, np.subtract(dense(euclidean_hessian), bend, out=bend))
+        bend = tangent_vector * self.products(point, dense(euclidean_gradient, point))
+        return self.projection(point, np.subtract(dense(euclidean_hessian, point), bend, out=bend))
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
         """Follow the great circle."""
@@ -55,11 +57,13 @@ class UnitLength(ArrayManifold):
 
     def refusal(self, point: Array) -> str | None:
         error = float(np.abs(self.products(point, point) ** 0.5 - 1.0).max())
-        return f"its length differs from 1 by {error:.1e}; divide by it" if error > 1e-10 else None
+        return (
+            f"its length differs from 1 by {error:.1e}; divide by it" if error > slack(1e-10, point) else None
+        )
 
-    def random_point(self, rng: np.random.Generator | None = None) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
         """Return a uniformly distributed point."""
-        return self.normalised(np.random.default_rng(rng).standard_normal(self.shape))
+        return self.normalised(in_precision(np.random.default_rng(rng).standard_normal(self.shape), dtype))
 
 
 class Sphere(UnitLength):
@@ -114,10 +118,11 @@ class Sphere(UnitLength):
         """Return the initial velocity of the shortest great circle; between opposite points one of many."""
         angle, chord = self._angles(point_a, point_b), point_b - point_a
         # Opposite points alone would leave nothing but rounding.
-        aside = np.cos(np.arange(float(chord.size))).reshape(chord.shape) * (1e-15 * (angle > 3.1415))
+        aside = np.cos(np.arange(float(chord.size))).reshape(chord.shape) * (angle > 3.1415)
+        aside = matched(1e-15 * coarseness(chord) * aside, chord)
         velocity = self.projection(point_a, self.projection(point_a, chord) + aside)
         length = self.products(velocity, velocity) ** 0.5
-        return velocity * (angle / np.maximum(length, np.finfo(float).tiny))
+        return velocity * (angle / np.maximum(length, np.finfo(chord.dtype).tiny))
 
     def dist(self, point_a: Array, point_b: Array) -> float:
         """Return the angle, exact to rounding also for close and for opposite points."""
@@ -129,7 +134,7 @@ class Sphere(UnitLength):
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         """Carry a tangent vector along the shortest great circle, in parallel."""
         middle = point_a + point_b
-        half = np.maximum(0.5 * self.products(middle, middle), np.finfo(float).tiny)
+        half = np.maximum(0.5 * self.products(middle, middle), np.finfo(middle.dtype).tiny)
         return tangent_vector_a - middle * (self.products(point_b, tangent_vector_a) / half)
 
     def _angles(self, point_a: Array, point_b: Array) -> Any:

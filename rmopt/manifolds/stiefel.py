@@ -9,6 +9,7 @@ import numpy as np
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer, one_of
 from rmopt.core.errors import InvalidInputError
+from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByProjection, Transport
 from rmopt.linalg import (
@@ -25,6 +26,7 @@ from rmopt.linalg import (
 )
 from rmopt.manifolds import canonical
 from rmopt.manifolds.arrays import ArrayManifold
+from rmopt.precision import slack
 from rmopt.retractions.arrays import CANONICAL_RETRACTIONS, FRAME_RETRACTIONS, CanonicalCayley
 from rmopt.retractions.grassmann import Exponential, Polar
 
@@ -106,7 +108,7 @@ class Stiefel(ArrayManifold):
         return float((self.p * self.k) ** 0.5)
 
     def projection(self, point: Array, ambient: Ambient) -> Array:
-        Z = dense(ambient)
+        Z = dense(ambient, point)
         normal = point @ symmetric(point.mT @ Z)
         return np.subtract(Z, normal, out=normal)
 
@@ -114,8 +116,8 @@ class Stiefel(ArrayManifold):
         self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
     ) -> Array:
         """Return P(H − ξ sym(XᵀG)) for the Euclidean gradient G and its derivative H along ξ."""
-        bend = symmetric(point.mT @ dense(euclidean_gradient))
-        return self.projection(point, dense(euclidean_hessian) - tangent_vector @ bend)
+        bend = symmetric(point.mT @ dense(euclidean_gradient, point))
+        return self.projection(point, dense(euclidean_hessian, point) - tangent_vector @ bend)
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
         """Follow the geodesic, by exponentials of skew-symmetric matrices (Zimmermann and Hüper 2022)."""
@@ -128,13 +130,13 @@ class Stiefel(ArrayManifold):
 
     def refusal(self, point: Array) -> str | None:
         error = float(np.abs(point.mT @ point - np.eye(self.p)).max())
-        if error > 1e-10:
+        if error > slack(1e-10, point):
             return f"its columns are not orthonormal: XᵀX − I reaches {error:.1e}; take np.linalg.qr(X)[0]"
         return None
 
-    def random_point(self, rng: np.random.Generator | None = None) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
         """Return a uniformly distributed point."""
-        return positive_qr(np.random.default_rng(rng).standard_normal(self.shape))
+        return in_precision(positive_qr(np.random.default_rng(rng).standard_normal(self.shape)), dtype)
 
 
 class CanonicalStiefel(Stiefel):
@@ -155,13 +157,14 @@ class CanonicalStiefel(Stiefel):
 
     def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Ambient) -> Array:
         """Return G − X GᵀX for the Euclidean gradient G."""
-        return canonical.gradient(point, dense(euclidean_gradient))
+        return canonical.gradient(point, dense(euclidean_gradient, point))
 
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
     ) -> Array:
         """Return the Hessian of Edelman, Arias and Smith (1998, section 2.4.5)."""
-        return canonical.hessian(point, dense(euclidean_gradient), dense(euclidean_hessian), tangent_vector)
+        G, H = dense(euclidean_gradient, point), dense(euclidean_hessian, point)
+        return canonical.hessian(point, G, H, tangent_vector)
 
     def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
         vector = super().random_tangent_vector(point, rng)
@@ -285,11 +288,11 @@ class SpecialOrthogonal(Stiefel):
             return reason
         return None if (np.linalg.det(point) > 0.0).all() else "its determinant is −1; turn a column around"
 
-    def random_point(self, rng: np.random.Generator | None = None) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
         """Return a uniformly distributed point."""
         point = super().random_point(rng)
         point[..., 0] *= np.linalg.det(point)[..., None]
-        return orthonormalised(point)
+        return in_precision(orthonormalised(point), dtype)
 
 
 def _log_in_space(Q: Array) -> Array:
@@ -310,11 +313,11 @@ def _log_in_space(Q: Array) -> Array:
 
 def _wide_axes(Q: Array, turn: Array, cosines: Any) -> Array:
     """Return the axes n of turns towards half turns, where sines vanish: the longest column of (1 − cos) n nᵀ."""
-    square = symmetric(Q) - cosines[..., None, None] * np.eye(3)
+    square = symmetric(Q) - cosines[..., None, None] * np.eye(3, dtype=Q.dtype)
     longest = np.argmax(np.diagonal(square, axis1=-2, axis2=-1), axis=-1)
     column = np.take_along_axis(square, longest[..., None, None], axis=-1)[..., 0].T
-    forward = np.where((column * turn).sum(0) < 0.0, -1.0, 1.0)
-    return column * (forward / np.linalg.norm(column, axis=0))
+    length = np.linalg.norm(column, axis=0)
+    return column / np.where((column * turn).sum(0) < 0.0, -length, length)
 
 
 def _tangent_in_space(point: Array, vector: Array) -> Array:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer, one_of
 from rmopt.core.errors import InvalidInputError
+from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByProjection, Transport
 from rmopt.linalg import symmetric
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.manifolds.spd_metrics import METRICS, Metric
+from rmopt.precision import matched, slack
 
 
 class SymmetricPositiveDefinite(ArrayManifold):
@@ -92,32 +96,32 @@ class SymmetricPositiveDefinite(ArrayManifold):
         same = tangent_vector_b is tangent_vector_a
         vectors = [tangent_vector_a] if same else [tangent_vector_a, tangent_vector_b]
         try:
-            flat = self._metric.flat(point, *map(dense, vectors))
+            flat = self._metric.flat(point, *(dense(vector, point) for vector in vectors))
         except InvalidInputError:
             # Rounding has led a run out of the cone, where there is no metric: solvers take NaN for divergence.
             return float("nan")
         return float(np.vdot(flat[0], flat[-1]))
 
     def projection(self, point: Array, ambient: Ambient) -> Array:
-        return symmetric(dense(ambient))
+        return symmetric(dense(ambient, point))
 
     def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Ambient) -> Array:
         """Return the gradient for a Euclidean one, of which the symmetric part counts."""
-        return self._metric.gradient(point, symmetric(dense(euclidean_gradient)))
+        return self._metric.gradient(point, symmetric(dense(euclidean_gradient, point)))
 
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
     ) -> Array:
         """Return the Hessian along ξ for the Euclidean gradient and its derivative along ξ."""
-        G, H = (symmetric(dense(part)) for part in (euclidean_gradient, euclidean_hessian))
-        return self._metric.hessian(point, G, H, dense(tangent_vector))
+        G, H = (symmetric(dense(part, point)) for part in (euclidean_gradient, euclidean_hessian))
+        return self._metric.hessian(point, G, H, dense(tangent_vector, point))
 
     def embedding(self, point: Array, tangent_vector: Ambient) -> Array:
-        return dense(tangent_vector)
+        return dense(tangent_vector, point)
 
     def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
         """Return a tangent vector of length 1 in a uniformly distributed direction."""
-        inner = symmetric(np.random.default_rng(rng).standard_normal(self.shape))
+        inner = matched(symmetric(np.random.default_rng(rng).standard_normal(self.shape)), point)
         return self._metric.bent(point, inner) / np.linalg.norm(inner)
 
     # Geodesics
@@ -130,7 +134,7 @@ class SymmetricPositiveDefinite(ArrayManifold):
         InvalidInputError
             When it leaves the positive definite matrices, as it may with the Bures–Wasserstein metric.
         """
-        return self._metric.exp(point, dense(tangent_vector))
+        return self._metric.exp(point, dense(tangent_vector, point))
 
     def log(self, point_a: Array, point_b: Array) -> Array:
         return self._metric.log(point_a, point_b)
@@ -144,12 +148,12 @@ class SymmetricPositiveDefinite(ArrayManifold):
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Ambient) -> Array:
         """Carry a tangent vector along; lengths and angles stay."""
-        return self._metric.transport(point_a, point_b, dense(tangent_vector_a))
+        return self._metric.transport(point_a, point_b, dense(tangent_vector_a, point_a))
 
     # Points
 
     def refusal(self, point: Array) -> str | None:
-        if np.abs(point - point.mT).max() > 1e-12 * np.abs(point).max():
+        if np.abs(point - point.mT).max() > slack(1e-12, point) * np.abs(point).max():
             return "the matrix is not symmetric"
         try:
             np.linalg.cholesky(point)
@@ -158,8 +162,10 @@ class SymmetricPositiveDefinite(ArrayManifold):
             return f"the matrix is not positive definite: its least eigenvalue is {least:.1e}"
         return None
 
-    def random_point(self, rng: np.random.Generator | None = None) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
         """Return a matrix with uniformly distributed eigenvectors and eigenvalues in [½, 1½]."""
         rng = np.random.default_rng(rng)
         Q, _ = np.linalg.qr(rng.standard_normal(self.shape))
-        return symmetric((Q * rng.uniform(0.5, 1.5, (*self.shape[:-2], 1, self.d))) @ Q.mT)
+        return in_precision(
+            symmetric((Q * rng.uniform(0.5, 1.5, (*self.shape[:-2], 1, self.d))) @ Q.mT), dtype
+        )

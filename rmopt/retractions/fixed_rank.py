@@ -14,6 +14,7 @@ from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import Retraction
 from rmopt.kernels import lifted
 from rmopt.linalg import factor_product, symmetric, truncated_svd_of_product
+from rmopt.precision import real_type
 
 
 class SecondOrder(Retraction):
@@ -42,7 +43,7 @@ class SecondOrder(Retraction):
     ) -> LowRankPoint:
         # Lemma 4 with A = U S and B = V: its M is S⁻¹M (here R), A⊥N₂ is U_p and B⊥N₁ is V_p S⁻ᵀ.
         S, M = point.S, t * tangent.M
-        identity = np.eye(point.rank)
+        identity = np.eye(point.rank, dtype=S.dtype)
         R = _solve(S, M, self)
         tail = identity - 0.5 * R
         Z1 = point.U @ (S + 0.5 * M - 0.125 * M @ R) + (t * tangent.Up) @ tail
@@ -76,7 +77,7 @@ class MetricProjection(Retraction):
         self, manifold: Any, point: LowRankPoint, tangent: LowRankTangent, t: float = 1.0
     ) -> LowRankPoint:
         k = point.rank
-        core = np.zeros((2 * k, 2 * k))
+        core = np.zeros((2 * k, 2 * k), real_type(point.S, tangent.M))
         core[:k, :k] = point.S + t * tangent.M
         core[:k, k:] = core[k:, :k] = t * np.eye(k)
         left, right = np.hstack([point.U, tangent.Up]), np.hstack([point.V, tangent.Vp])
@@ -113,8 +114,9 @@ class Orthographic(Retraction):
         # [U, U_p] [[K, I], [I, K⁻¹]] [V, V_p]ᵀ with K = S + M: rank k, since the Schur complement of K is 0.
         K = point.S + t * tangent.M
         left = point.U @ K + t * tangent.Up
-        right = point.V + (t * tangent.Vp) @ _solve(K.T, np.eye(point.rank), self)
-        return LowRankPoint(*factor_product(left, np.eye(point.rank), right))
+        identity = np.eye(point.rank, dtype=K.dtype)
+        right = point.V + (t * tangent.Vp) @ _solve(K.T, identity, self)
+        return LowRankPoint(*factor_product(left, identity, right))
 
 
 class SecondOrderPSD(Retraction):
@@ -143,7 +145,9 @@ class SecondOrderPSD(Retraction):
         S, M = point.S, t * tangent.M
         R = _solve(S, M, self)
         # V Q, so that V W† Vᵀ = (V Q) S⁻¹ (V Q)ᵀ.
-        VQ = point.Q @ (S + 0.5 * M - 0.125 * M @ R) + (t * tangent.Qp) @ (np.eye(point.rank) - 0.5 * R)
+        VQ = point.Q @ (S + 0.5 * M - 0.125 * M @ R) + (t * tangent.Qp) @ (
+            np.eye(point.rank, dtype=S.dtype) - 0.5 * R
+        )
         Q, triangle = np.linalg.qr(VQ)
         return PSDPoint(Q, symmetric(triangle @ np.linalg.solve(S, triangle.T)))
 
@@ -170,7 +174,7 @@ class MetricProjectionPSD(Retraction):
 
     def __call__(self, manifold: Any, point: PSDPoint, tangent: PSDTangent, t: float = 1.0) -> PSDPoint:
         k = point.rank
-        core = np.zeros((2 * k, 2 * k))
+        core = np.zeros((2 * k, 2 * k), real_type(point.S, tangent.M))
         core[:k, :k] = point.S + t * tangent.M
         core[:k, k:] = core[k:, :k] = t * np.eye(k)
         basis, triangle = np.linalg.qr(np.hstack([point.Q, tangent.Qp]))

@@ -17,6 +17,7 @@ from rmopt.core.retraction import Retraction
 from rmopt.core.row_column import RowColumn
 from rmopt.kernels import row_column
 from rmopt.linalg import lyapunov, symmetric
+from rmopt.precision import coarseness
 
 
 class Additive(Retraction):
@@ -50,7 +51,7 @@ class Additive(Retraction):
                     f"the straight line leaves {manifold} within a step of {t:.3g}; take a smaller step "
                     "(`max_step` tells how small) or a retraction that never leaves, such as SchurExponential."
                 )
-        return point + t * dense(tangent)
+        return point + t * dense(tangent, point)
 
     def reach(self, manifold: Any, point: Array, tangent: Any) -> float:
         """Return how far a solver may follow the line."""
@@ -58,7 +59,7 @@ class Additive(Retraction):
 
     def velocity(self, manifold: Any, point: Array, tangent: Any, t: float) -> Array:
         """Return the derivative of the curve at t."""
-        return dense(tangent)
+        return dense(tangent, point)
 
 
 class AffineExponential(Retraction):
@@ -80,16 +81,16 @@ class AffineExponential(Retraction):
     point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Any, t: float = 1.0) -> Array:
-        return manifold.exp(point, t * dense(tangent))
+        return manifold.exp(point, t * dense(tangent, point))
 
     def velocity(self, manifold: Any, point: Array, tangent: Any, t: float) -> Array:
         """Return the derivative of the curve at t: ξ exp(t W⁻¹ξ)."""
-        tangent = dense(tangent)
+        tangent = dense(tangent, point)
         return symmetric(tangent @ np.linalg.solve(point, self(manifold, point, tangent, t)))
 
     def reach(self, manifold: Any, point: Array, tangent: Any) -> float:
         """Return how far a solver may go: there some direction is a hundred times longer or shorter."""
-        fastest = float(np.abs(eigvalsh(dense(tangent), point)).max())
+        fastest = float(np.abs(eigvalsh(dense(tangent, point), point)).max())
         return float(np.log(row_column.GROWTH) / fastest) if fastest > 0.0 else float("inf")
 
 
@@ -112,12 +113,12 @@ class SecondOrderPD(Retraction):
     point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Any, t: float = 1.0) -> Array:
-        tangent = dense(tangent)
+        tangent = dense(tangent, point)
         return symmetric(point + t * tangent + 0.5 * t * t * (tangent @ _solve(point, tangent)))
 
     def velocity(self, manifold: Any, point: Array, tangent: Any, t: float) -> Array:
         """Return the derivative of the curve at t."""
-        tangent = dense(tangent)
+        tangent = dense(tangent, point)
         return symmetric(tangent + t * (tangent @ _solve(point, tangent)))
 
 
@@ -142,7 +143,7 @@ class Congruence(Retraction):
     point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
-        moved = t * lyapunov(point, tangent) + np.eye(point.shape[-1])
+        moved = t * lyapunov(point, tangent) + np.eye(point.shape[-1], dtype=point.dtype)
         return symmetric(moved @ point @ moved)
 
 
@@ -192,7 +193,9 @@ class SchurExponential(Retraction):
         if not isinstance(tangent, RowColumn):
             return float("inf")
         schur = manifold.schur_along(point, tangent)
-        return float(row_column.reach(self.kernel, schur, point[tangent.k, tangent.k]))
+        # That of single precision can bear less.
+        corner = float(point[tangent.k, tangent.k]) * coarseness(point) ** 0.5
+        return float(row_column.reach(self.kernel, schur, corner))
 
     @staticmethod
     def _row_column(point: Array, tangent: RowColumn, t: float) -> tuple[Array, Array]:
@@ -225,7 +228,9 @@ def _solve(point: Array, tangent: Array) -> Array:
 def _log_cholesky(point: Array, tangent: Any) -> tuple[Array, Array, Array]:
     """Return the Cholesky factor L, the velocity of its lower part, and the relative velocity of its diagonal."""
     factor = np.linalg.cholesky(point)
-    inner = solve_triangular(factor, solve_triangular(factor, dense(tangent), lower=True).T, lower=True)
+    inner = solve_triangular(
+        factor, solve_triangular(factor, dense(tangent, point), lower=True).T, lower=True
+    )
     half = np.tril(inner, -1) + np.diag(0.5 * np.diag(inner))
     return factor, factor @ half, 0.5 * np.diag(inner)
 

@@ -21,7 +21,7 @@ from rmopt.core.errors import (
     StorageError,
 )
 from rmopt.core.identity import fingerprint, fingerprints
-from rmopt.core.points import arrays_of, packed, unpacked
+from rmopt.core.points import arrays_of, coarseness_of, in_precision, packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import Value
@@ -114,6 +114,8 @@ class Solver(Value, ABC):
         The budget, unless `budget` says otherwise.
     keeps_constraints : bool
         Whether it looks at those of a `ConstrainedProblem`.
+    keeps_single : bool
+        Whether runs from a point of single precision stay in it; those of other solvers begin at it in double.
     not_identity : tuple of str
         The attributes that may differ between a run and its continuation from a checkpoint: those of the budget, by
         all their names, and of where it runs. All others are part of what the checkpoint belongs to.
@@ -121,6 +123,7 @@ class Solver(Value, ABC):
 
     max_iter: int = 1000
     keeps_constraints: ClassVar[bool] = False
+    keeps_single: ClassVar[bool] = False
     not_identity: ClassVar[tuple[str, ...]] = (
         "max_iter", "n_epochs", "world", "max_iterations", "n_steps", "n_passes", "n_updates", "_n_steps",
     )  # fmt: skip
@@ -326,14 +329,19 @@ class _Run:
         start = (
             solver.start(problem, generator(seed, Stream.POINT)) if initial_point is None else initial_point
         )
-        if isinstance(start, np.ndarray) and start.dtype.kind in "iuf" and start.dtype != np.float64:
-            # Whole and short numbers would stay what they are on the way.
+        if isinstance(start, np.ndarray) and start.dtype.kind in "iu":
+            # Whole numbers would stay what they are on the way.
             start = start.astype(np.float64)
+        start = in_precision(start)
         reason = solver.check_start(problem, start)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
         if any(np.iscomplexobj(part) for part in arrays_of(start)):
             raise InvalidInputError("the initial point is complex; points are real here.")
+        if not solver.keeps_single and coarseness_of(start) > 1.0:
+            # In double precision it is off the manifold by a rounding of single; a step of length 0 leads back.
+            start = in_precision(start, np.float64)
+            start = problem.manifold.retraction(start, problem.manifold.zero_vector(start))
         self.last = first_step + solver.budget(problem)
         self.check_every = solver.check_every(problem)
         self.identity = {} if checkpoint is None else self._identity(initial_point)

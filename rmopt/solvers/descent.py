@@ -11,15 +11,17 @@ from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 
-from rmopt.core.arguments import CheckedValue, bounded, integer, number, optional
+from rmopt.core.arguments import CheckedValue, integer, number, optional
 from rmopt.core.cost import Cost
 from rmopt.core.errors import DivergedError, InvalidInputError, RmoptError
 from rmopt.core.manifold import Manifold
+from rmopt.core.points import arrays_of, coarseness_of, in_precision
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, ByProjection, Transport, as_transport
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.manifolds.product import ByFactors, Product
+from rmopt.precision import slack
 from rmopt.renamed import renamed
 from rmopt.solvers.base import Result, Solver, broke_down
 from rmopt.solvers.stop import Converged
@@ -87,6 +89,11 @@ def is_extrinsic(manifold: Manifold, transport: Transport) -> bool:
     return way is ByProjection or (way is ByManifold and kind.transport is ArrayManifold.transport)
 
 
+def _single(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose points or vectors are of single precision: others' parts may compute in double."""
+    return lambda *arguments: in_precision(function(*arguments), np.float32)
+
+
 def _stay(start: Any, end: Any, vector: Any) -> Any:
     return vector
 
@@ -113,12 +120,16 @@ class Oracle:
         they have the inner products of their projections, and what is made of them is projected when it is used.
     counts : list of int
         Costs, gradients, Hessian products and retractions so far.
+    coarseness : float
+        How many times coarser the points are rounded than those of double precision.
     """
+
+    coarseness = 1.0
 
     def __init__(self, problem: Problem, retraction: Any, transport: Transport | None) -> None:
         manifold, cost = problem.manifold, problem.cost
         self.problem, self.manifold, self.cost = problem, manifold, cost
-        self._retraction = manifold.fitting(retraction)
+        self._retraction: Callable[..., Any] = manifold.fitting(retraction)
         overrides = type(cost).preconditioner_at is not Cost.preconditioner_at
         self._preconditions = overrides or hasattr(cost, "precondition")
         chosen = manifold.default_transport if transport is None else transport
@@ -210,6 +221,8 @@ class Oracle:
             if known is point:
                 return found
         made = self.cost.preconditioner_at(point)
+        if made is not None and self.coarseness > 1.0:
+            made = _single(made)
         # Of the last two points: the ends of a step.
         self._preconditioners = [*self._preconditioners[-1:], (point, made)]
         return made
@@ -237,7 +250,7 @@ class Oracle:
             length = manifold.norm(point, tangent)
             if not length > 0.0:
                 return tangent
-            h = DIFFERENCE / length
+            h = DIFFERENCE * self.coarseness ** (1.0 / 3.0) / length
             there = self.retract(point, tangent, h)
             counts[2] += 1
             # Rounding off the tangent space would be divided by h too.
@@ -248,6 +261,9 @@ class Oracle:
 
     def first(self, point: Any, memory: Any, search: Any) -> Iterate:
         """Return the state at the initial point, after a look at cost and gradient there."""
+        self.coarseness = coarseness_of(point)
+        if self.coarseness > 1.0:
+            self._retraction = _single(self._retraction)
         cost, ambient, gradient = self.problem.probe(point)
         self.counts[:2], self._ambient = (1, 1), (point, ambient)
         self._shape = getattr(ambient, "shape", None)
@@ -263,7 +279,7 @@ EARLY = 1e-3
 # Below this share of the cost a step of the size of the manifold would change nothing that can be seen.
 ROUNDED = 1e-8
 # What needs no look before it is taken for a number.
-_FLOATS = (float, np.float64)
+_FLOATS = (float, np.float64, np.float32)
 # Length of a step between two gradients whose difference stands for the Hessian.
 DIFFERENCE = 1e-6
 
@@ -276,8 +292,9 @@ class GradientSolver(CheckedValue, Solver):
     Parameters
     ----------
     max_iter : int
-    tol : float
-        Stop when the gradient is at most this long, relative to the first one.
+    tol : float, optional
+        Stop when the gradient is at most this long, relative to the first one: 1e-6, and 1e-4 in single precision,
+        unless given.
     gradient_norm : float, optional
         Stop when it is at most this long; in place of `tol`.
     retraction : Retraction or str, optional
@@ -287,9 +304,10 @@ class GradientSolver(CheckedValue, Solver):
     """
 
     not_identity = (*Solver.not_identity, "tol", "gradient_norm")
+    keeps_single = True
 
     max_iter: Annotated[int, integer] = 1000
-    tol: Annotated[float, bounded(number, least=0)] = 1e-6
+    tol: Annotated[float | None, optional(number, least=0)] = None
     gradient_norm: Annotated[float | None, optional(number, least=0)] = None
     retraction: Retraction | str | None = None
     transport: Annotated[Any, as_transport] = None
@@ -341,7 +359,8 @@ class GradientSolver(CheckedValue, Solver):
         if state.stuck:
             idle = state.best[2]
             what = f"nothing got better in {idle} steps" if idle > PATIENCE else "no step lowers the cost"
-            long = state.norm * work.manifold.typical_dist > ROUNDED * abs(state.cost)
+            rounded = ROUNDED * work.coarseness**0.5
+            long = state.norm * work.manifold.typical_dist > rounded * abs(state.cost)
             early = long and state.norm > EARLY * state.first_norm
             cure = "; so long a one may be wrong: rmopt.checks.check_gradient tells" if early else ""
             return f"rounding: {what}, at a gradient of length {state.norm:.1e}{cure}"
@@ -349,7 +368,10 @@ class GradientSolver(CheckedValue, Solver):
 
     def limit(self, state: Iterate) -> float:
         """Return the length at which a gradient is short enough."""
-        return self.tol * state.first_norm if self.gradient_norm is None else self.gradient_norm
+        if self.gradient_norm is not None:
+            return self.gradient_norm
+        tol = slack(1e-6, *arrays_of(state.point)) if self.tol is None else self.tol
+        return tol * state.first_norm
 
     def diverged(self, step: int) -> DivergedError:
         return DivergedError(

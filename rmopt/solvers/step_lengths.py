@@ -79,7 +79,7 @@ class Curve:
 
     def falls_enough(self, trial: Trial, reference: float, share: float) -> bool:
         """Return whether a trial brings a share of what the slope promises, as far as rounding lets see that."""
-        promised, noise = share * trial.t * self.slope, ROUNDING * abs(self.start.cost)
+        promised, noise = share * trial.t * self.slope, ROUNDING * self.work.coarseness * abs(self.start.cost)
         if trial.cost <= reference + promised and trial.cost < reference:
             return True
         if not trial.cost <= reference + noise or -promised > 10.0 * noise:
@@ -266,7 +266,7 @@ class StrongWolfe(StepLength):
                 t = min(max(ahead, 1.5 * t), 10.0 * t) if isfinite(ahead) else 10.0 * t
             else:
                 width = high[0] - low[0]
-                if abs(width) <= 1e-12 * max(abs(t), 1e-300):
+                if abs(width) <= 1e-12 * curve.work.coarseness * max(abs(t), 1e-300):
                     break
                 t = _cubic(low, high)
                 near, far = sorted((low[0] + 0.1 * width, high[0] - 0.1 * width))

@@ -22,7 +22,8 @@ Map = Callable[[Any], Any]
 
 # A step counts when it brings this share of what the model promised.
 ACCEPTED = 0.05
-# Changes of the cost below this share of it are rounding; there the gradient alone decides.
+# Changes of the cost below this share of it are rounding; there the gradient alone decides. In single precision so
+# many roundings would be seen, and fewer are allowed for.
 ROUNDING = 1e3 * np.finfo(float).eps
 
 
@@ -55,7 +56,7 @@ class ModelSolver(GradientSolver):
         # Rounding off the tangent space, which directions of little length are made of, would lead off the manifold.
         step = work.manifold.to_tangent_space(point, step)
         there, cost, ambient = work.reached(point, step)
-        noise = ROUNDING * abs(state.cost)
+        noise = max(ROUNDING, 1e-14 * work.coarseness) * abs(state.cost)
         ratio = (state.cost - cost + noise) / (promised + noise)
         done = state._replace(steps=state.steps + 1, memory=(bound, 0), step_size=0.0, step_length=0.0)
         new, norm = None, np.inf
@@ -322,7 +323,7 @@ class AdaptiveCubics(ModelSolver):
             size = float(np.linalg.norm(y))
             if (
                 rest * abs(y[-1]) <= 0.1 * length * min(1.0, size, state.norm / state.first_norm + 1e-3)
-                or rest <= 1e-14
+                or rest <= 1e-14 * work.coarseness
             ):
                 break
             beside.append(rest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from rmopt.checks import (
@@ -31,7 +32,7 @@ from rmopt.solvers.step_sizes import StepSize
 __all__ = ["checks_of", "parametrize_with_laws"]
 
 
-def checks_of(part: Any, seed: int = 0) -> list[Check]:
+def checks_of(part: Any, seed: int = 0, dtype: Any = None) -> list[Check]:
     """Return the checks of all laws that a part must obey.
 
     Parameters
@@ -42,6 +43,8 @@ def checks_of(part: Any, seed: int = 0) -> list[Check]:
         manifold, a solver and a problem, an engine and a problem.
     seed : int
         For points and directions.
+    dtype : dtype, optional
+        np.float32 for the laws in single precision, of manifolds, retractions, problems and instances.
 
     Returns
     -------
@@ -50,44 +53,54 @@ def checks_of(part: Any, seed: int = 0) -> list[Check]:
     Raises
     ------
     InvalidInputError
-        For anything else.
+        For anything else, and for solvers, engines, samplers and step sizes in single precision.
     """
-    return _laws_of(part)(part, seed)
+    return _laws_of(part, dtype)(part, seed)
 
 
-def _laws_of(part: Any) -> Callable[[Any, int], list[Check]]:
+def _laws_of(part: Any, dtype: Any) -> Callable[[Any, int], list[Check]]:
     """Return what holds parts of a kind against their laws."""
     kinds = part if isinstance(part, tuple) else (part,)
     for wanted, found in LAWS.items():
         if len(wanted) == len(kinds) and all(map(isinstance, kinds, wanted)):
-            return found
+            if dtype is None:
+                return found
+            if wanted in OF_POINTS:
+                return partial(found, dtype=dtype)
+            raise InvalidInputError(
+                f"the laws of {shown(part)} are held in double precision; leave out `dtype`."
+            )
     raise InvalidInputError(
         f"there are no laws for {shown(part)}; give a manifold, a problem, a sampler, a rule of step sizes, an "
         "Instance, or a pair: (retraction, manifold), (solver, problem), (engine, problem)."
     )
 
 
-def _of_manifold(manifold: Manifold, seed: int) -> list[Check]:
+def _of_manifold(manifold: Manifold, seed: int, dtype: Any = None) -> list[Check]:
     retractions = {repr(one): one for one in (manifold.default_retraction, *manifold.retractions.values())}
-    curves = [check for one in retractions.values() for check in check_retraction(one, manifold, seed)]
-    return check_manifold(manifold, seed) + curves
+    curves = [
+        check for one in retractions.values() for check in check_retraction(one, manifold, seed, dtype=dtype)
+    ]
+    return check_manifold(manifold, seed, dtype=dtype) + curves
 
 
-def _of_problem(problem: Problem, seed: int) -> list[Check]:
-    second = check_hessian(problem, seed) if problem.lacks_hessian() is None else []
-    return check_cost(problem, seed) + second
+def _of_problem(problem: Problem, seed: int, dtype: Any = None) -> list[Check]:
+    second = check_hessian(problem, seed, dtype=dtype) if problem.lacks_hessian() is None else []
+    return check_cost(problem, seed, dtype=dtype) + second
 
 
-LAWS: dict[tuple[type, ...], Callable[[Any, int], list[Check]]] = {
+LAWS: dict[tuple[type, ...], Callable[..., list[Check]]] = {
     (Manifold,): _of_manifold,
     (Problem,): _of_problem,
-    (Instance,): lambda part, seed: list(check_instance(part, seed)),
+    (Instance,): lambda part, seed, dtype=None: list(check_instance(part, seed, dtype)),
     (Sampler,): lambda part, seed: check_sampler(part, rng=seed),
     (StepSize,): lambda part, seed: check_step_size(part),
-    (Retraction, Manifold): lambda pair, seed: check_retraction(pair[0], pair[1], seed),
+    (Retraction, Manifold): lambda pair, seed, dtype=None: check_retraction(*pair, seed, dtype=dtype),
     (Solver, Problem): lambda pair, seed: check_solver(pair[0], pair[1], seed),
     (Engine, Problem): lambda pair, seed: check_engine(pair[1], rng=seed, engine=pair[0]),
 }
+# What has laws of points, which may be of single precision.
+OF_POINTS = ((Manifold,), (Problem,), (Instance,), (Retraction, Manifold))
 
 
 class Held:
@@ -98,10 +111,11 @@ class Held:
     part : object
         As in `checks_of`.
     seed : int
+    dtype : dtype, optional
     """
 
-    def __init__(self, part: Any, seed: int) -> None:
-        self.part, self.seed, self.laws = part, seed, _laws_of(part)
+    def __init__(self, part: Any, seed: int, dtype: Any = None) -> None:
+        self.part, self.seed, self.laws = part, seed, _laws_of(part, dtype)
 
     def __call__(self) -> None:
         checks = self.laws(self.part, self.seed)
@@ -114,7 +128,7 @@ class Held:
         return f"{' on '.join(map(_named, parts))} seed {self.seed}"
 
 
-def parametrize_with_laws(parts: Iterable[Any], seeds: Iterable[int] = (0, 1, 2)) -> Any:
+def parametrize_with_laws(parts: Iterable[Any], seeds: Iterable[int] = (0, 1, 2), dtype: Any = None) -> Any:
     """Return a pytest decorator that calls a test with each of some parts and seeds, as ``check``.
 
     Parameters
@@ -123,6 +137,8 @@ def parametrize_with_laws(parts: Iterable[Any], seeds: Iterable[int] = (0, 1, 2)
         As in `checks_of`.
     seeds : iterable of int
         One seed is enough for a part without random numbers; laws at several points find more.
+    dtype : dtype, optional
+        As in `checks_of`.
 
     Returns
     -------
@@ -144,7 +160,7 @@ def parametrize_with_laws(parts: Iterable[Any], seeds: Iterable[int] = (0, 1, 2)
     import pytest
 
     numbers = sequence("seeds", seeds)
-    held = [Held(part, seed) for part in sequence("parts", parts) for seed in numbers]
+    held = [Held(part, seed, dtype) for part in sequence("parts", parts) for seed in numbers]
     return pytest.mark.parametrize("check", held, ids=repr)
 
 

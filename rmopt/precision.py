@@ -1,0 +1,56 @@
+"""Single and double precision of arrays: which one results, how much coarser single is, and from one to the other."""
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["coarseness", "matched", "real_type", "slack"]
+
+
+def real_type(*arrays: Any) -> np.dtype[Any]:
+    """Return float32 where all arrays are of single precision, and float64 for others, for integers and for lists.
+
+    Parameters
+    ----------
+    *arrays : array or sparse array
+    """
+    single = all(getattr(array, "dtype", None) == np.float32 for array in arrays)
+    return np.dtype(np.float32 if single else np.float64)
+
+
+def coarseness(*arrays: Any) -> float:
+    """Return how many times coarser than double precision numbers are rounded: 1, or 2²⁹ where an array is single.
+
+    Limits that count roundings are multiplied by it.
+
+    Parameters
+    ----------
+    *arrays : array
+    """
+    return 2.0**29 if any(array.dtype == np.float32 for array in arrays) else 1.0
+
+
+def slack(limit: float, *arrays: Any) -> float:
+    """Return how far off arrays may be that a limit of double precision holds; of single at most 1e-4.
+
+    A limit that leaves room for the roundings of a long run would be no limit any more, were it so many roundings of
+    single precision: 1e-4 are a thousand.
+
+    Parameters
+    ----------
+    limit : float
+    *arrays : array
+    """
+    return min(limit * coarseness(*arrays), max(limit, 1e-4))
+
+
+def matched(array: Any, like: Any) -> Any:
+    """Return an array of real numbers in the precision of another one; the array itself where it has that.
+
+    Parameters
+    ----------
+    array, like : array
+    """
+    if array.dtype == like.dtype or array.dtype.kind not in "biuf":
+        return array
+    return array.astype(real_type(like), copy=False)

@@ -1,0 +1,372 @@
+"""Points of single precision: the laws, what runs from them give back, and what of other precisions is done with."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from tabled import each_row
+
+from rmopt import Problem, autograd_cost
+from rmopt.checks import check_manifold, check_retraction
+from rmopt.checks.catalogue import Instance, instances
+from rmopt.core import Cost, InvalidInputError, LowRankPoint, Parts, Retraction, in_precision
+from rmopt.core.ambient import dense
+from rmopt.core.points import arrays_of
+from rmopt.costs import AutomaticResiduals, BilinearSum, squared
+from rmopt.manifolds import (
+    Elliptope,
+    Euclidean,
+    FixedRankEmbedded,
+    FixedRankFactors,
+    Grassmann,
+    Hyperbolic,
+    Oblique,
+    PolarPSD,
+    Power,
+    Product,
+    PSDFactors,
+    PSDFixedRank,
+    Simplex,
+    SpecialOrthogonal,
+    Sphere,
+    Stiefel,
+    SymmetricPositiveDefinite,
+    frechet_mean,
+    projected_mean,
+)
+from rmopt.retractions import MetricProjection, Normalisation
+from rmopt.solvers import (
+    LBFGS,
+    SGD,
+    AdaptiveCubics,
+    Conjugate,
+    ConjugateGradient,
+    GradientDescent,
+    LevenbergMarquardt,
+    LineSearchSolver,
+    StrongWolfe,
+    TrustRegions,
+)
+from rmopt.testing import checks_of, parametrize_with_laws
+
+MANIFOLDS = [
+    Sphere(9), Oblique(5, 4), Elliptope(9, 3), Stiefel(5, 2), Stiefel(5, 2, metric="canonical"), Stiefel(4, 2, 3),
+    SpecialOrthogonal(3, 4), SpecialOrthogonal(5), Hyperbolic(4), Simplex(4, 3), Grassmann(9, 3),
+    SymmetricPositiveDefinite(4), SymmetricPositiveDefinite(3, 2, metric="log-euclidean"),
+    SymmetricPositiveDefinite(4, metric="bures-wasserstein"), FixedRankEmbedded(9, 7, 3), PSDFixedRank(9, 3),
+    PolarPSD(9, 2), PSDFactors(6, 2), FixedRankFactors(6, 5, 2), Power(Grassmann(6, 2), 2),
+    Product([SpecialOrthogonal(3), Euclidean(2, 3), FixedRankEmbedded(5, 4, 2)]),
+]  # fmt: skip
+SOLVERS = [
+    GradientDescent(), ConjugateGradient(), LBFGS(), TrustRegions(), AdaptiveCubics(), LevenbergMarquardt(),
+    LineSearchSolver(Conjugate("hager-zhang"), StrongWolfe(flatness=0.1)), TrustRegions(first_radius=0.1),
+]  # fmt: skip
+
+
+def kinds(thing: Any) -> set[str]:
+    return {array.dtype.name for array in arrays_of(thing) if array.dtype.kind == "f" and array.ndim}
+
+
+@parametrize_with_laws(MANIFOLDS, seeds=(0,), dtype=np.float32)
+def test_laws(check: Any) -> None:
+    check()
+
+
+def test_laws_of_costs() -> None:
+    # Data of double precision, and a gradient that is no array.
+    rng = np.random.default_rng(0)
+    fit = BilinearSum(
+        rng.standard_normal((30, 9)), rng.standard_normal((30, 7)), squared, rng.standard_normal(30)
+    )
+    for cost, manifold in ((fit, FixedRankEmbedded(9, 7, 3)), (energy(np.float32), Sphere(9))):
+        found = checks_of(Problem(manifold, cost), dtype=np.float32)
+        assert len(found) >= 5
+        assert all(found), list(map(str, found))
+
+
+@each_row(
+    "name", ["sphere-9", "stiefel-5-4", "fixed-rank-spread", "positive-definite-spread", "power-grassmann"]
+)
+def test_laws_of_instances(name: str) -> None:
+    (instance,) = (one for one in instances() if one.name == name)
+    found = checks_of(
+        Instance(name, instance.manifold, instance.retractions, point=instance.point), dtype=np.float32
+    )
+    assert not [str(check) for check in found if not check]
+
+
+def energy(dtype: Any) -> Any:
+    weights = np.arange(1.0, 10.0).astype(dtype)
+    return autograd_cost(lambda x: 0.5 * (weights * x**2).sum())
+
+
+# Wrong parts, each right in double precision
+
+
+class Promoting(Normalisation):
+    """It adds an array of numpy's own precision."""
+
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        return super().__call__(manifold, point, tangent + np.zeros(point.shape), t)
+
+
+class TooLong(Normalisation):
+    """Two percent too long."""
+
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        return super().__call__(manifold, point, tangent, 1.02 * t)
+
+
+class Bent(Normalisation):
+    """Of second order by its word, and of first in truth."""
+
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        aside = np.roll(point, 1) * (0.3 * t * t * float(np.vdot(tangent, tangent)))
+        return super().__call__(manifold, point, tangent * t + manifold.projection(point, aside))
+
+
+class Undivided(Sphere):
+    """Its points keep the roundings of some thousand steps."""
+
+    def random_point(self, rng: Any = None, dtype: Any = float) -> Any:
+        return super().random_point(rng, dtype) * np.float32(1.0 + 3e-4)
+
+
+class WrongLog(Sphere):
+    """Three percent too long."""
+
+    def log(self, point_a: Any, point_b: Any) -> Any:
+        return super().log(point_a, point_b) * 1.03
+
+
+class Forgetful(Sphere):
+    """It forgets the precision of the point."""
+
+    def zero_vector(self, point: Any) -> Any:
+        return np.zeros(self.shape)
+
+
+@each_row(
+    "retraction, broken",
+    [(Promoting(), {"retracted precision"}), (TooLong(), {"rigidity", "order 2"}), (Bent(), {"order 2"})],
+)
+def test_wrong_retractions_are_seen(retraction: Retraction, broken: set[str]) -> None:
+    for seed in range(5):
+        found = {
+            check.name
+            for check in check_retraction(retraction, Sphere(9), seed, dtype=np.float32)
+            if not check
+        }
+        assert broken <= found, (seed, found)
+
+
+@each_row(
+    "manifold, broken",
+    [(Undivided(9), {"point"}), (WrongLog(9), {"exp and log", "distance"}), (Forgetful(9), {"precision"})],
+)
+def test_wrong_manifolds_are_seen(manifold: Any, broken: set[str]) -> None:
+    for seed in range(5):
+        found = {check.name for check in check_manifold(manifold, seed, dtype=np.float32) if not check}
+        assert broken <= found, (seed, found)
+
+
+# Solvers
+
+
+class Nearest(Cost):
+    """½‖X − A‖² in the ambient space."""
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+
+    def _gap(self, point: Any) -> Any:
+        return dense(point if isinstance(point, np.ndarray) else point.as_ambient()) - self.target
+
+    def value(self, point: Any) -> float:
+        gap = self._gap(point)
+        return 0.5 * float(np.vdot(gap, gap))
+
+    def gradient(self, point: Any) -> Any:
+        return self._gap(point)
+
+    def hessian(self, point: Any, direction: Any) -> Any:
+        return dense(direction)
+
+
+class NearestWithPreconditioner(Nearest):
+    """It computes in double precision, whatever the point."""
+
+    def precondition(self, point: Any, tangent: Any) -> Any:
+        return in_precision(tangent, float) * 0.5
+
+
+@each_row("solver", [solver for solver in SOLVERS if not isinstance(solver, LevenbergMarquardt)])
+def test_runs_stay_single_and_end_where_double_ends(solver: Any) -> None:
+    rng = np.random.default_rng(3)
+    for manifold in (Sphere(9), Stiefel(5, 2), FixedRankEmbedded(9, 7, 2), SymmetricPositiveDefinite(4)):
+        start = manifold.random_point(rng)
+        target = dense(manifold.embed_point(manifold.random_point(rng)))
+        target = target + 0.05 * rng.standard_normal(target.shape)
+        exact = solver.run(Problem(manifold, Nearest(target)), start)
+        for kind, dtype in (
+            (Nearest, np.float32),
+            (Nearest, np.float64),
+            (NearestWithPreconditioner, np.float64),
+        ):
+            problem = Problem(manifold, kind(target.astype(dtype)))
+            *_, state = solver.iterate(problem, in_precision(start, np.float32))
+            assert kinds(state) == {"float32"}, (manifold, kind)
+            result = solver.run(problem, in_precision(start, np.float32))
+            assert result.converged, (manifold, kind, result.stopped_by)
+            assert manifold.check_point(result.point) is None
+            # At a minimum the cost is exact to the square of the gradient.
+            assert (
+                abs(exact.history[-1]["cost"] - result.history[-1]["cost"]) <= 1e-5 * exact.history[0]["cost"]
+            )
+
+
+def test_least_squares_stay_single() -> None:
+    rng = np.random.default_rng(0)
+    turn, points = SpecialOrthogonal(3).random_point(rng), rng.standard_normal((3, 20)).astype(np.float32)
+    moved = turn.astype(np.float32) @ points
+    result = LevenbergMarquardt().run(
+        Problem(SpecialOrthogonal(3), AutomaticResiduals(lambda R: R @ points - moved)),
+        np.eye(3, dtype=np.float32),
+    )
+    assert result.converged
+    assert kinds(result.point) == {"float32"}
+    assert np.abs(result.point - turn).max() < 1e-5
+
+
+def test_matrix_completion_in_single_precision() -> None:
+    # Its gradient is sparse and its points are factors; the answer is known.
+    rng = np.random.default_rng(0)
+    manifold = FixedRankEmbedded(60, 50, 3)
+    truth = manifold.random_point(rng)
+    rows, columns = np.divmod(rng.permutation(3000)[:1500], 50)
+    values = manifold.to_dense(truth)[rows, columns].astype(np.float32)
+
+    class Completion(Cost):
+        def residual(self, point: Any) -> Any:
+            return np.einsum("ik,ik->i", (point.U @ point.S)[rows], point.V[columns]) - values
+
+        def value(self, point: Any) -> float:
+            return 0.5 * float(np.sum(self.residual(point) ** 2))
+
+        def gradient(self, point: Any) -> Any:
+            return sp.csr_array((self.residual(point), (rows, columns)), shape=(60, 50))
+
+    for solver in (ConjugateGradient(), LBFGS(retraction=MetricProjection()), TrustRegions()):
+        result = solver.run(Problem(manifold, Completion()), manifold.random_point(rng, dtype=np.float32))
+        assert kinds(result.point) == {"float32"}
+        error = np.linalg.norm(manifold.to_dense(result.point) - manifold.to_dense(truth))
+        assert error < 2e-3 * np.linalg.norm(manifold.to_dense(truth))
+
+
+def test_the_default_tolerance_is_that_of_the_precision() -> None:
+    problem = Problem(Sphere(9), energy(np.float32))
+    for dtype, least, most in ((np.float64, 1e-9, 1e-6), (np.float32, 1e-7, 1e-4)):
+        history = GradientDescent().run(problem, problem.manifold.random_point(1, dtype)).history
+        assert least < history[-1]["gradient_norm"] / history[0]["gradient_norm"] <= most
+    # What is asked for is what is done, also where rounding does not let it be reached.
+    A = np.random.default_rng(0).standard_normal((9, 9)).astype(np.float32)
+    turned = Problem(Sphere(9), autograd_cost(lambda x: 0.5 * (x @ A @ (A.T @ x))))
+    result = GradientDescent(tol=1e-12).run(turned, turned.manifold.random_point(1, np.float32))
+    assert not result.converged
+    assert "rounding" in result.stopped_by
+
+
+def test_compiled_engines_begin_in_double_precision() -> None:
+    rng = np.random.default_rng(0)
+    manifold = FixedRankEmbedded(8, 7, 2)
+    left, right = rng.standard_normal((40, 8)), rng.standard_normal((40, 7))
+    problem = Problem(manifold, BilinearSum(left, right, squared, left[:, 0] * right[:, 1]))
+    start = manifold.random_point(np.random.default_rng(1), dtype=np.float32)
+    single, double = (
+        SGD(0.01, max_iter=200).run(problem, point, random_state=0).point
+        for point in (start, manifold.random_point(np.random.default_rng(1)))
+    )
+    assert kinds(single) == {"float64"}
+    assert manifold.check_point(single) is None
+    assert np.abs(manifold.to_dense(single) - manifold.to_dense(double)).max() < 1e-5
+
+
+# Points
+
+
+@each_row("manifold", MANIFOLDS)
+def test_points_of_both_precisions_are_the_same(manifold: Any) -> None:
+    single, double = (manifold.random_point(np.random.default_rng(5), dtype) for dtype in (np.float32, float))
+    assert kinds(single) == {"float32"}
+    assert kinds(double) == {"float64"}
+    for one, other in zip(arrays_of(single), arrays_of(double), strict=True):
+        assert np.abs(one - other).max() <= 2e-7 * max(1.0, np.abs(other).max())
+    with pytest.raises(InvalidInputError, match=re.escape("must be np.float32 or np.float64")):
+        manifold.random_point(0, dtype=np.float16)
+
+
+def test_points_of_single_precision_data_are_single() -> None:
+    rng = np.random.default_rng(0)
+    A, B = (rng.standard_normal((n, 2)).astype(np.float32) for n in (6, 5))
+    wide, square = FixedRankEmbedded(6, 5, 2), PSDFixedRank(6, 2)
+    for make in (lambda A, B: wide.from_factors(A, B), lambda A, B: wide.from_matrix(A @ B.T),
+                 lambda A, B: wide.from_matrix(sp.csr_array(A @ B.T)), lambda A, B: square.from_factor(A),
+                 lambda A, B: square.from_matrix(A @ A.T)):  # fmt: skip
+        single, double = make(A, B), make(A.astype(float), B.astype(float))
+        assert (kinds(single), kinds(double)) == ({"float32"}, {"float64"})
+        manifold = wide if isinstance(single, LowRankPoint) else square
+        assert manifold.check_point(single) is None
+        assert np.allclose(manifold.to_dense(single), manifold.to_dense(double), rtol=0.0, atol=1e-5)
+    # One part of double precision makes all of it double.
+    assert kinds(wide.from_factors(A, B.astype(float))) == {"float64"}
+
+
+def test_in_precision() -> None:
+    point = Parts([np.ones(2, np.float32), LowRankPoint(np.eye(3)[:, :1], np.eye(1), np.eye(2)[:, :1])])
+    assert kinds(in_precision(point)) == {"float64"}
+    single = in_precision(point, np.float32)
+    assert kinds(single) == {"float32"}
+    assert in_precision(single) is single
+
+    @dataclass(frozen=True)
+    class Own:
+        where: Any
+        count: Any
+        size: float
+
+    own = in_precision(Own(np.ones(2), np.arange(3), 0.1), np.float32)
+    assert (own.where.dtype, own.count.dtype, own.size) == (np.float32, np.int64, 0.1)
+
+
+def test_means_are_single() -> None:
+    for manifold in (Sphere(5), SymmetricPositiveDefinite(3)):
+        points = [manifold.random_point(seed, np.float32) for seed in range(4)]
+        exact = frechet_mean(
+            manifold, [manifold.random_point(seed) for seed in range(4)], weights=[1, 2, 3, 4]
+        )
+        mean = frechet_mean(manifold, points, weights=[1, 2, 3, 4])
+        assert mean.dtype == np.float32
+        assert np.abs(mean - exact).max() < 1e-5
+    assert (
+        projected_mean(Sphere(5), [Sphere(5).random_point(seed, np.float32) for seed in range(3)]).dtype
+        == np.float32
+    )
+
+
+def test_lengths_whose_squares_vanish() -> None:
+    sphere = Sphere(3)
+    x, y = np.eye(3, dtype=np.float32)[:2]
+    assert sphere.norm(x, 0.0 * y) == 0.0
+    assert np.isclose(sphere.norm(x, np.float32(1e-25) * y), 1e-25, rtol=1e-6, atol=0.0)
+    assert np.isclose(sphere.norm(x.astype(float), 1e-25 * y.astype(float)), 1e-25, rtol=1e-12, atol=0.0)
+
+
+def test_laws_of_solvers_are_held_in_double_precision() -> None:
+    problem = Problem(Sphere(9), energy(np.float32))
+    with pytest.raises(InvalidInputError, match="leave out `dtype`"):
+        checks_of((GradientDescent(), problem), dtype=np.float32)
