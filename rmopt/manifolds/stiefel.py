@@ -246,7 +246,7 @@ class SpecialOrthogonal(Stiefel):
 
     def projection(self, point: Array, ambient: Ambient) -> Array:
         if self.n == 3 and self.k >= MANY:
-            return _tangent_in_space(point, dense(ambient))
+            return _tangent_in_space(point, dense(ambient, point))
         return super().projection(point, ambient)
 
     # Geodesics
