@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.checks.geometry import DIFFERENCES, combined, difference_step
+from rmopt.checks.geometry import DIFFERENCES, along_several, combined, difference_step
 from rmopt.checks.report import Check, Law, hold, law, slope_check
 from rmopt.core.ambient import Array, dense
 from rmopt.core.cost import AgentSum, BlockCost, FiniteSum, HasPreconditioner, HasProximalStep
@@ -85,20 +85,24 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = N
     rng = np.random.default_rng(rng)
     x = in_precision(manifold.random_point(rng) if point is None else point, dtype)
     xi = manifold.random_tangent_vector(x, rng)
-    slope = manifold.inner_product(x, problem.riemannian_gradient(x), xi)
-    start, along, power = _line(manifold, x, xi)
-    value = problem.value(start)
+    gradient, subject = problem.riemannian_gradient(x), _subject(problem)
 
-    def error(t: float) -> float:
-        return abs(cost.value(manifold.retraction(start, t * along)) - value - t * slope)
+    def taylor(xi: Any) -> list[Check]:
+        slope = manifold.inner_product(x, gradient, xi)
+        start, along, power = _line(manifold, x, xi)
+        value = problem.value(start)
 
-    subject = _subject(problem)
-    taylor = slope_check(
-        "gradient", subject, error, 2.0, abs(value) + abs(slope), "the Taylor error of first order",
-        "a factor, a sign or a part that is missing in `gradient`; or a kink near this point",
-        coarseness_of(x), power,
-    )  # fmt: skip
-    return [taylor, *hold(COST, subject, _Cost(problem, x, rng), coarseness_of(x))]
+        def error(t: float) -> float:
+            return abs(cost.value(manifold.retraction(start, t * along)) - value - t * slope)
+
+        return [slope_check(
+            "gradient", subject, error, 2.0, abs(value) + abs(slope), "the Taylor error of first order",
+            "a factor, a sign or a part that is missing in `gradient`; or a kink near this point",
+            coarseness_of(x), power,
+        )]  # fmt: skip
+
+    found = along_several(taylor, manifold, x, xi, rng)
+    return [*found, *hold(COST, subject, _Cost(problem, x, rng), coarseness_of(x))]
 
 
 def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = None) -> list[Check]:
@@ -139,27 +143,29 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any 
     rng = np.random.default_rng(rng)
     x = in_precision(manifold.random_point(rng) if point is None else point, dtype)
     xi, eta = (manifold.random_tangent_vector(x, rng) for _ in range(2))
-    gradient = problem.riemannian_gradient(x)
-    slope = manifold.inner_product(x, gradient, xi)
-    along = problem.riemannian_hessian(x, xi)
-    curvature = manifold.inner_product(x, along, xi)
-    straight = manifold.default_retraction.order >= 2
-    start, direction, power = _line(manifold, x, xi)
-    value, downhill = problem.value(start), in_precision(gradient, float)
+    gradient, along = problem.riemannian_gradient(x), problem.riemannian_hessian(x, xi)
+    straight, subject = manifold.default_retraction.order >= 2, _subject(problem)
 
-    def error(t: float) -> float:
-        moved = cost.value(manifold.retraction(start, t * direction))
-        bend = 0.0 if straight else _bend(manifold, start, direction, downhill, t)
-        return abs(moved - value - t * slope - 0.5 * t * t * (curvature + bend))
+    def taylor(v: Any) -> list[Check]:
+        slope = manifold.inner_product(x, gradient, v)
+        curvature = manifold.inner_product(x, along if v is xi else problem.riemannian_hessian(x, v), v)
+        start, direction, power = _line(manifold, x, v)
+        value, downhill = problem.value(start), in_precision(gradient, float)
 
-    subject = _subject(problem)
-    size = abs(value) + abs(slope) + (0.0 if straight else manifold.norm(x, gradient))
-    taylor = slope_check(
-        "Hessian", subject, error, 3.0, size, "the Taylor error of second order",
-        "the curvature of the manifold is missing, or `hessian` is not the derivative of `gradient`; or the "
-        "retraction is not of the order that it claims (check_retraction tells)", coarseness_of(x), power,
-    )  # fmt: skip
-    return [taylor, *hold(HESSIAN, subject, (problem, x, xi, eta, along), coarseness_of(x))]
+        def error(t: float) -> float:
+            moved = cost.value(manifold.retraction(start, t * direction))
+            bend = 0.0 if straight else _bend(manifold, start, direction, downhill, t)
+            return abs(moved - value - t * slope - 0.5 * t * t * (curvature + bend))
+
+        size = abs(value) + abs(slope) + (0.0 if straight else manifold.norm(x, gradient))
+        return [slope_check(
+            "Hessian", subject, error, 3.0, size, "the Taylor error of second order",
+            "the curvature of the manifold is missing, or `hessian` is not the derivative of `gradient`; or the "
+            "retraction is not of the order that it claims (check_retraction tells)", coarseness_of(x), power,
+        )]  # fmt: skip
+
+    found = along_several(taylor, manifold, x, xi, rng)
+    return [*found, *hold(HESSIAN, subject, (problem, x, xi, eta, along), coarseness_of(x))]
 
 
 def _line(manifold: Manifold, x: Any, xi: Any) -> tuple[Any, Any, int]:

@@ -1,5 +1,6 @@
 """Laws of manifolds and retractions."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -87,14 +88,24 @@ def check_retraction(
     rng = np.random.default_rng(rng)
     x = in_precision(manifold.random_point(rng) if point is None else point, dtype)
     xi, coarseness = manifold.random_tangent_vector(x, rng), coarseness_of(x)
-    slopes = _slopes(retraction, manifold, x, xi, coarseness)
-    for _ in range(2 if coarseness > 1.0 else 0):
-        if not all(slopes):
-            # Noise may bend a slope of so few digits; a wrong curve is wrong in all directions.
-            others = _slopes(retraction, manifold, x, manifold.random_tangent_vector(x, rng), coarseness)
-            slopes = [one or other for one, other in zip(slopes, others, strict=True)]
+    slopes = along_several(lambda xi: _slopes(retraction, manifold, x, xi, coarseness), manifold, x, xi, rng)
     subject = f"{retraction} on {manifold}"
     return [*slopes, *hold(RETRACTION, subject, _Curves(retraction, manifold, x, xi, rng), coarseness)]
+
+
+def along_several(
+    measure: Callable[[Any], list[Check]], manifold: Manifold, x: Any, xi: Any, rng: np.random.Generator
+) -> list[Check]:
+    """Return slopes along a tangent vector; of those that are broken in single precision the best of two others.
+
+    Noise may bend a slope of so few digits. A part that is wrong is wrong in all directions.
+    """
+    slopes = measure(xi)
+    for _ in range(2 if coarseness_of(x) > 1.0 else 0):
+        if not all(slopes):
+            others = measure(manifold.random_tangent_vector(x, rng))
+            slopes = [one or other for one, other in zip(slopes, others, strict=True)]
+    return slopes
 
 
 def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, coarseness: float) -> list[Check]:

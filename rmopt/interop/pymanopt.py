@@ -25,7 +25,7 @@ from rmopt.core.points import in_precision
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.core.streams import Stream, generator, seed_of
-from rmopt.solvers.base import Result, Solver, StopRule
+from rmopt.solvers.base import Result, Solver, StopRule, in_double
 from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.stop import Converged
@@ -231,6 +231,7 @@ class PymanoptSolver(Solver):
         reason = problem.manifold.check_point(initial_point)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
+        initial_point = in_double(problem, initial_point)
         problem.probe(initial_point)
         options = {"initial_point": initial_point}
         if isinstance(self.optimizer, optimizers.ConjugateGradient | optimizers.SteepestDescent):

@@ -82,6 +82,14 @@ def finite_numbers(step: int) -> Iterator[None]:
         raise _as_divergence(error, step) from error
 
 
+def in_double(problem: Problem, point: Any) -> Any:
+    """Return a point of single precision as one of double: off by its roundings, a step of length 0 leads it back."""
+    if coarseness_of(point) == 1.0:
+        return point
+    exact, manifold = in_precision(point, np.float64), problem.manifold
+    return manifold.retraction(exact, manifold.zero_vector(exact))
+
+
 def broke_down(error: ValueError) -> bool:
     """Return whether linear algebra says that a matrix is singular or not finite."""
     return isinstance(error, np.linalg.LinAlgError) or "infs or NaNs" in str(error)
@@ -338,10 +346,7 @@ class _Run:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
         if any(np.iscomplexobj(part) for part in arrays_of(start)):
             raise InvalidInputError("the initial point is complex; points are real here.")
-        if not solver.keeps_single and coarseness_of(start) > 1.0:
-            # In double precision it is off the manifold by a rounding of single; a step of length 0 leads back.
-            start = in_precision(start, np.float64)
-            start = problem.manifold.retraction(start, problem.manifold.zero_vector(start))
+        start = start if solver.keeps_single else in_double(problem, start)
         self.last = first_step + solver.budget(problem)
         self.check_every = solver.check_every(problem)
         self.identity = {} if checkpoint is None else self._identity(initial_point)
