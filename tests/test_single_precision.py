@@ -275,6 +275,19 @@ def test_matrix_completion_in_single_precision() -> None:
         assert error < 2e-3 * np.linalg.norm(manifold.to_dense(truth))
 
 
+def test_automatic_costs_of_matrices() -> None:
+    manifold = FixedRankEmbedded(8, 7, 2)
+    target = manifold.to_dense(manifold.random_point(1))
+    for dtype in (np.float32, np.float64):
+        data = target.astype(dtype)
+        problem = Problem(manifold, autograd_cost(lambda A, B, data=data: ((A @ B.T - data) ** 2).sum()))
+        assert all(checks_of(problem, dtype=np.float32))
+        result = TrustRegions().run(problem, manifold.random_point(0, np.float32))
+        assert result.converged
+        assert kinds(result.point) == {"float32"}
+        assert np.abs(manifold.to_dense(result.point) - target).max() < 1e-4
+
+
 def test_the_default_tolerance_is_that_of_the_precision() -> None:
     problem = Problem(Sphere(9), energy(np.float32))
     for dtype, least, most in ((np.float64, 1e-9, 1e-6), (np.float32, 1e-7, 1e-4)):

@@ -21,6 +21,7 @@ from rmopt.core.product import Parts
 from rmopt.core.psd import PSDPoint
 from rmopt.costs import point_forms as forms
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
+from rmopt.precision import slack
 
 __all__ = ["AutomaticCost", "autograd_cost", "jax_cost", "torch_cost"]
 
@@ -303,7 +304,7 @@ class AutomaticCost(Cost):
                 *same, elsewhere = (at([*flat[:place], *pair, *flat[place + 2 :]]) for pair in others)
             scale = max(abs(number) for number in (value, elsewhere) if np.isfinite(number))
             for other in same:
-                if not abs(other - value) <= 1e-6 * scale:
+                if not abs(other - value) <= slack(1e-6, left) * scale:
                     raise InvalidInputError(
                         f"{self._name} depends on more than A Bᵀ: {value:.6g} and {other:.6g} for two pairs of "
                         "factors of one matrix. Use A and B only in products such as A @ B.T or sum(A[i] * B[j])."

@@ -95,7 +95,9 @@ LAWS: dict[tuple[type, ...], Callable[..., list[Check]]] = {
     (Instance,): lambda part, seed, dtype=None: list(check_instance(part, seed, dtype)),
     (Sampler,): lambda part, seed: check_sampler(part, rng=seed),
     (StepSize,): lambda part, seed: check_step_size(part),
-    (Retraction, Manifold): lambda pair, seed, dtype=None: check_retraction(*pair, seed, dtype=dtype),
+    (Retraction, Manifold): lambda pair, seed, dtype=None: check_retraction(
+        pair[0], pair[1], seed, dtype=dtype
+    ),
     (Solver, Problem): lambda pair, seed: check_solver(pair[0], pair[1], seed),
     (Engine, Problem): lambda pair, seed: check_engine(pair[1], rng=seed, engine=pair[0]),
 }
