@@ -90,9 +90,9 @@ def _check(content: Mapping[str, Any]) -> int:
     return zlib.crc32(json.dumps([content["settings"], content["result"]], sort_keys=True).encode())
 
 
-def mean_and_sem(values: Iterable[float]) -> tuple[float, float | None]:
-    """Return the mean and the standard error of the mean; None for the latter of one value."""
-    array = np.array(list(values))
+def mean_and_sem(values: Iterable[float | None]) -> tuple[float, float | None]:
+    """Return the mean and the standard error of the mean, None for the latter of one value; NaN where one is None."""
+    array = np.array(list(values), dtype=float)
     return float(array.mean()), float(array.std(ddof=1) / array.size**0.5) if array.size > 1 else None
 
 

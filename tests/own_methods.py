@@ -131,7 +131,7 @@ class NoEstimator:
 
 
 class Diverges(ClassScores):
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, *data: Any) -> Self:
         raise DivergedError("it left the numbers at step 3", 3)
 
 

@@ -29,7 +29,7 @@ def table_claims(results: Results, labels: Mapping[str, str], data: str) -> list
     others = [name for name in results if name != "ila"]
     for name in MEASURES if others else ():
         theirs = {other: mean_and_sem(cell[name] for cell in results[other])[0] for other in others}
-        best = max(theirs, key=theirs.__getitem__)
+        best = max(theirs, key=lambda other: np.nan_to_num(theirs[other], nan=-np.inf))
         mean, sem = ours[name]
         made.append(
             near(

@@ -39,7 +39,7 @@ from problems.options import (
     methods_option,
     positive_numbers,
 )  # fmt: skip
-from rmopt.core import InvalidInputError
+from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.arguments import number, one_of
 from rmopt.core.identity import fingerprint
 from rmopt.costs import Trace
@@ -100,7 +100,10 @@ def coembedding(
         if isinstance(kind.estimator, Coembedding | Searched):
             about |= {"cv": folds, "scoring": select_by, "betas": weights}
         X, Y, model = part.X, part.Y.toarray().astype(int), kind.made(**about)
-        seconds = trained(model, X[part.train], Y[part.train]).seconds
+        try:
+            seconds = trained(model, X[part.train], Y[part.train]).seconds
+        except DivergedError:
+            return dict.fromkeys((*MEASURES, "seconds")) | {"chosen": {}}
         truth = Y[part.test]
         found = measures(truth, indicators(model.predict(X[part.test]), truth.shape))
         return found | {"seconds": seconds, "chosen": getattr(model, "chosen_", {})}

@@ -21,9 +21,8 @@ def draw_scores(figure: Figure, rows: Sequence[Mapping[str, Any]], title: str) -
     panels = figure.subplots(1, len(NAMES), sharey=True, squeeze=False)[0]
     for axes, (measure, name) in zip(panels, NAMES.items(), strict=True):
         errors = [row.get(f"{measure}_sem") or 0.0 for row in rows]
-        axes.errorbar(
-            [row[measure] for row in rows], places, xerr=errors, fmt="o", color=COLOURS[0], capsize=3, label="here"
-        )  # fmt: skip
+        means = np.array([row[measure] for row in rows], dtype=float)
+        axes.errorbar(means, places, xerr=errors, fmt="o", color=COLOURS[0], capsize=3, label="here")
         paper = f"{measure}_paper"
         theirs = [(row[paper], place) for row, place in zip(rows, places, strict=True) if paper in row]
         if theirs:

@@ -29,6 +29,7 @@ from problems.options import (
     methods_option,
     positive_numbers,
 )  # fmt: skip
+from rmopt.core import DivergedError
 from rmopt.core.arguments import number, one_of
 from rmopt.core.identity import fingerprint
 from rmopt.experiments import Claim, Outcome, Run
@@ -139,10 +140,13 @@ def _trained(bundle: TagBundle, model: Any, one: Settings) -> Cell:
         model.users_, model.items_, model.tags_ = (np.arange(count) for count in bundle.counts)
     begun = perf_counter()
     if not isinstance(model, TagRecommender):
-        if isinstance(model, TagModel):
-            model.learn(train, bundle.counts)
-        else:
-            model.fit(train[:, :2], train[:, 2])
+        try:
+            if isinstance(model, TagModel):
+                model.learn(train, bundle.counts)
+            else:
+                model.fit(train[:, :2], train[:, 2])
+        except DivergedError:
+            return dict.fromkeys(("f1", "rank", "gap", "seconds")) | {"curve": []}
         seconds = perf_counter() - begun
 
         def best(pairs: Any) -> Any:

@@ -253,8 +253,9 @@ class MultilabelBundle(Split):
             return "X must be a table of finite numbers"
         if self.Y.shape[0] != n_samples or self.Y.shape[1] < 2:
             return f"Y must have {n_samples} rows and at least 2 labels, got shape {self.Y.shape}"
-        if (self.Y.data != 1).any():
-            return f"Y must hold ones and zeros, and {self.Y.data[self.Y.data != 1][0]:g} is among them"
+        others = self.Y.data[(self.Y.data != 0) & (self.Y.data != 1)]
+        if others.size:
+            return f"Y must hold ones and zeros, and {others[0]:g} is among them"
         if self.label_names is not None and len(self.label_names) != self.Y.shape[1]:
             return f"it has {self.Y.shape[1]} labels and {len(self.label_names)} names of them"
         return self._flaw_of_split()

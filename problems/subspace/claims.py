@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from problems.cells import Cell
+from problems.cells import Cell, mean_and_sem
 from problems.comparison import Difference, above, near
 from problems.methods import Method
 from problems.subspace.training import VARIANTS
@@ -106,7 +106,7 @@ def table_claims(
 
 
 def _mean(cells: Sequence[Cell]) -> float:
-    return float(np.mean([cell["test_rmse"] for cell in cells]))
+    return mean_and_sem(cell["test_rmse"] for cell in cells)[0]
 
 
 def shared_features_claims(traces: Traces) -> list[Claim]:
@@ -133,7 +133,7 @@ def multitask_claims(
     made = []
     for name in dict.fromkeys(name for name, _ in found if name not in (*VARIANTS, "batch")):
         theirs = {rank: found.get((name, rank), found.get((name, 0), ())) for rank in ours}
-        gaps = {rank: Difference.of(theirs[rank], cells, _nmse) for rank, cells in ours.items()}
+        gaps = {rank: Difference.of(theirs[rank], cells, "nmse") for rank, cells in ours.items()}
         claim = f"{labels['stochastic']} is within {LEVEL:.0%} of {labels[name]}" if ours else ""
         most = {f"rank {rank}": (gap, LEVEL * _level(theirs[rank])) for rank, gap in gaps.items()}
         if most:
@@ -148,9 +148,5 @@ def multitask_claims(
     return made
 
 
-def _nmse(cell: Cell) -> float:
-    return float(cell["nmse"])
-
-
 def _level(cells: Sequence[Cell]) -> float:
-    return float(np.mean([cell["nmse"] for cell in cells]))
+    return mean_and_sem(cell["nmse"] for cell in cells)[0]

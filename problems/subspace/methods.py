@@ -24,7 +24,7 @@ from problems.subspace.estimators import RCGMC, RTRMC
 from problems.subspace.peers import Biases, CMFRec, LibMF, MyFM
 from problems.subspace.shares import Shares
 from problems.subspace.training import VARIANTS, GossipPlan, agree, gossip
-from rmopt.core import MissingCapabilityError, Parts, Problem, RmoptError
+from rmopt.core import DivergedError, MissingCapabilityError, Parts, Problem, RmoptError
 from rmopt.core.identity import fingerprint
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost, as_graph
@@ -260,6 +260,10 @@ METHODS: dict[str, Method] = (
 )
 
 
+# What is not there where a model diverged.
+UNMEASURED = ("test_rmse", "train_mse", "disagreement", "updates", "seconds", "kilobytes_sent")
+
+
 class CompletionRuns:
     """The models of one run of the experiment; `last` has the subspaces of the first seed, by method.
 
@@ -390,7 +394,13 @@ class CompletionRuns:
         recorder = Recorder(metrics, at=at, progress=alone, description=method.label)
         stem = "-".join(str(one[key]) for key in ("method", "agents", "rank", "rho", "seed"))
         saved = self.run.path(f"checkpoint-{''.join(c if c.isalnum() else '-' for c in stem)}.npz")
-        trained = method.made(one["parameters"]).train(shares, plan, one, recorder, saved)
+        try:
+            trained = method.made(one["parameters"]).train(shares, plan, one, recorder, saved)
+        except DivergedError:
+            # Several processes would wait for each other.
+            if self.world.size > 1:
+                raise
+            return dict.fromkeys(UNMEASURED) | {"used": one["parameters"] or None, "trace": []}
         if self.world.size == 1:
             # What the cell tells need not be trained again.
             saved.unlink(missing_ok=True)

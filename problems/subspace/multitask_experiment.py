@@ -31,7 +31,7 @@ from problems.subspace.cost import MultitaskFeatures
 from problems.subspace.figure import draw_errors, draw_traces
 from problems.subspace.multitask_estimator import CENTRES, SCALES, AltMin, MultitaskSubspace
 from problems.subspace.training import VARIANTS, GossipPlan, gossip
-from rmopt.core import InvalidInputError, Parts
+from rmopt.core import DivergedError, InvalidInputError, Parts
 from rmopt.core.arguments import integer, number, numbers, one_of
 from rmopt.core.identity import fingerprint
 from rmopt.core.streams import Stream, generator
@@ -149,7 +149,10 @@ def _table(
         ours = about if isinstance(kind.estimator, MultitaskSubspace | AltMin) else {}
         model = kind.made(random_state=one["seed"], rank=one["rank"], **ours)
         begun = perf_counter()
-        model.fit(bundle.X[~test], bundle.y[~test], bundle.task[~test])
+        try:
+            model.fit(bundle.X[~test], bundle.y[~test], bundle.task[~test])
+        except DivergedError:
+            return dict.fromkeys(("nmse", "nmse_test", "agents_best", "agents_worst", "seconds"))
         found = model.predict(bundle.X[test], bundle.task[test])
         predicted = numbers("predict(X, tasks)", found, bundle.y[test].shape)
         seconds = perf_counter() - begun
