@@ -95,6 +95,29 @@ def test_steps_by_rows_are_those_in_the_whole_space(documents: Any) -> None:
     assert by_rows.updates == whole.updates == 30
 
 
+class Silent(ContrastiveSum):
+    """Whose terms have no gradient."""
+
+    def term_gradient(self, point: Array, terms: Array) -> Array:
+        return 0.0 * super().term_gradient(point, terms)
+
+
+class Twice(ContrastiveSum):
+    def row_gradient(self, point: Array, terms: Array) -> tuple[Array, Array]:
+        rows, gradient = super().row_gradient(point, terms)
+        return np.append(rows, rows[0]), np.vstack([gradient, gradient[0]])
+
+
+def test_gradients_that_a_subclass_changes_are_asked_and_rows_come_once(documents: Any) -> None:
+    X, y = documents
+    start = np.random.default_rng(3).standard_normal((60, 4))
+    solver = AdaGrad(0.1, max_iter=3, sampler=SeededEpochs(40, 8))
+    result = solver.run(Problem(Euclidean(60, 4), Silent(X, y)), start, random_state=0)
+    np.testing.assert_array_equal(result.point, start)
+    with pytest.raises(InvalidInputError, match="numbers of rows, each once"):
+        solver.run(Problem(Euclidean(60, 4), Twice(X, y)), start, random_state=0)
+
+
 def test_adagrad_by_hand_and_on_a_sphere() -> None:
     b = np.array([3.0, -1.0, 0.5])
     from rmopt import autograd_cost

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
+from rmopt.core.errors import InvalidInputError
 from rmopt.engines.base import Engine, checked, diverged
 
 
@@ -49,6 +50,8 @@ class RowAdaGrad(Engine):
         matrix, squares, updates = state.matrix, state.squares, state.updates
         for number, (terms, eta) in enumerate(zip(schedule, etas, strict=True)):
             rows, gradient = self.cost.row_gradient(matrix, terms)
+            if state.steps + number == 0:
+                _hold_rows(rows, gradient, matrix)
             if not np.isfinite(gradient).all():
                 raise diverged(state.steps + number, eta)
             if gradient.any():
@@ -63,3 +66,13 @@ class RowAdaGrad(Engine):
 
     def moved(self, state: RowState, point: Array) -> RowState:
         return replace(state, matrix=point.copy())
+
+
+def _hold_rows(rows: Array, gradient: Array, matrix: Array) -> None:
+    """Refuse rows that come twice, of which one would be lost, and gradients of other rows."""
+    different = len(np.unique(rows))
+    if different < len(rows) or gradient.shape != (len(rows), matrix.shape[1]):
+        raise InvalidInputError(
+            f"row_gradient must return numbers of rows, each once, and their gradient of {matrix.shape[1]} columns; got "
+            f"{len(rows)} numbers, {different} of them different, and a gradient of shape {gradient.shape}."
+        )

@@ -220,12 +220,19 @@ class AdaGrad(SGD):
 
     def engine(self, problem: Problem) -> Engine:
         flat = type(problem.manifold) is Euclidean and self.average is False and self.engine_name == "auto"
-        if flat and isinstance(problem.cost, HasRowGradient):
+        if flat and isinstance(problem.cost, HasRowGradient) and _says_all(type(problem.cost)):
             return RowAdaGrad(problem.cost, self.batch_size, self.eps)
         return super().engine(problem)
 
     def rule(self, problem: Problem) -> StepRule:
         return Accumulating(self.eps)
+
+
+def _says_all(kind: type) -> bool:
+    """Return whether no subclass has changed the gradient of terms since that of rows was written."""
+    names = "row_gradient", "term_gradient"
+    made = [next((one for one in kind.__mro__ if name in vars(one)), object) for name in names]
+    return issubclass(*made)
 
 
 class SVRG(SGD):
