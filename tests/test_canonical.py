@@ -14,7 +14,7 @@ from tabled import each_row
 from rmopt import InvalidInputError, Problem
 from rmopt.checks import check_hessian
 from rmopt.core import Cost, MissingCapabilityError
-from rmopt.manifolds import SpecialOrthogonal, Sphere, Stiefel, frechet_mean
+from rmopt.manifolds import Elliptope, SpecialOrthogonal, Sphere, Stiefel, frechet_mean
 from rmopt.retractions import Cayley
 from rmopt.solvers import LBFGS, ConjugateGradient, TrustRegions
 
@@ -194,8 +194,8 @@ def test_what_is_not_known_is_said() -> None:
     with pytest.raises(InvalidInputError, match="metric = 'round'"):
         Stiefel(4, 2, metric="round")
     with pytest.raises(MissingCapabilityError, match="logarithm"):
-        Stiefel(4, 2).log(np.eye(4)[:, :2], np.eye(4)[:, :2])
-    assert not Stiefel(4, 2).knows("log")
+        Elliptope(4, 2).log(np.eye(4)[:, :2], np.eye(4)[:, :2])
+    assert not Elliptope(4, 2).knows("log")
     assert Stiefel(4, 2, metric="canonical").knows("log")
     square = Stiefel(3, 3, metric="canonical")
     with pytest.raises(MissingCapabilityError, match="determinant"):

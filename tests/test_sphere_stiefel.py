@@ -33,7 +33,8 @@ PAIRS: list[tuple[Any, Any, bool]] = [
     (SpecialOrthogonal(4), foreign.SpecialOrthogonalGroup(4), True),
     (SpecialOrthogonal(5, k=2), foreign.SpecialOrthogonalGroup(5, k=2), True),
 ]
-GEODESICS = [pair for pair in PAIRS if pair[0].knows("log")]
+# With closed forms, by which vectors are carried in parallel.
+GEODESICS = [pair for pair in PAIRS if type(pair[0]) is not Stiefel]
 FRAMES = [pair[0] for pair in PAIRS if isinstance(pair[0], Stiefel)]
 
 
@@ -75,7 +76,7 @@ def test_geodesics_are_those_of_pymanopt(ours: Any, peer: Any, lie: bool) -> Non
     x, xi, _ = drawn(ours)
     y = ours.exp(x, xi)
     np.testing.assert_allclose(y, peer.exp(x, theirs(x, xi, lie)), atol=1e-13)
-    if ours.knows("log"):
+    if type(ours) is not Stiefel:
         np.testing.assert_allclose(theirs(x, ours.log(x, y), lie), peer.log(x, y), atol=1e-12)
         np.testing.assert_allclose(ours.dist(x, y), peer.dist(x, y), atol=1e-7)
         np.testing.assert_allclose(ours.pair_mean(x, y), peer.pair_mean(x, y), atol=1e-7)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,7 +25,7 @@ from rmopt.linalg import (
     symmetric,
     versine,
 )
-from rmopt.manifolds import canonical
+from rmopt.manifolds import canonical, shooting
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.precision import slack
 from rmopt.retractions.arrays import CANONICAL_RETRACTIONS, FRAME_RETRACTIONS, CanonicalCayley
@@ -38,10 +39,12 @@ class Stiefel(ArrayManifold):
     """The n × p matrices X with orthonormal columns, or batches of them.
 
     A tangent vector at X is an array ξ of the same shape with Xᵀξ + ξᵀX = 0. Its square is ‖ξ‖² with the Euclidean
-    metric, that of the space around, and ‖ξ‖² − ½ ‖Xᵀξ‖² with the canonical one (Edelman, Arias and Smith 1998), for
-    which logarithms and distances are known (Zimmermann 2017): within 0.89 π they are those of the one shortest
-    geodesic, beyond those of a geodesic that need not be the shortest. Its `transport` keeps lengths and angles: that
-    of the Cayley transform from one point to the other (Zhu 2017).
+    metric, that of the space around, and ‖ξ‖² − ½ ‖Xᵀξ‖² with the canonical one (Edelman, Arias and Smith 1998). The
+    `transport` of the latter keeps lengths and angles: that of the Cayley transform between the points (Zhu 2017).
+
+    Logarithms and distances are found step by step (Zimmermann and Hüper 2022). Within π, with the canonical metric
+    0.89 π, they are those of the one shortest geodesic; beyond those of one that need not be the shortest. Where none
+    is found, which begins at 0.95 π, a `MissingCapabilityError` tells.
 
     Parameters
     ----------
@@ -126,6 +129,28 @@ class Stiefel(ArrayManifold):
         core[..., : self.p, : self.p] *= 2.0
         return orthonormalised(frame @ (rotation(core)[..., : self.p] @ rotation(-turn)))
 
+    def log(self, point_a: Array, point_b: Array) -> Array:
+        """Return the initial velocity of a geodesic.
+
+        Raises
+        ------
+        MissingCapabilityError
+            Where none is found between points that are far apart.
+        """
+        pairs = zip(*(point.reshape(-1, self.n, self.p) for point in (point_a, point_b)), strict=True)
+        return np.array([self._log_of_one(*pair) for pair in pairs]).reshape(self.shape)
+
+    def _log_of_one(self, point_a: Array, point_b: Array) -> Array:
+        # Geodesics and projections are the same for frames of any number of rows, without batches.
+        return shooting.log(point_a, point_b, partial(Stiefel.exp, self), partial(Stiefel.projection, self))
+
+    def dist(self, point_a: Array, point_b: Array) -> float:
+        """Return the length of that geodesic; errors are those of `log`."""
+        return self.norm(point_a, self.log(point_a, point_b))
+
+    def pair_mean(self, point_a: Array, point_b: Array) -> Array:
+        return self.exp(point_a, 0.5 * self.log(point_a, point_b))
+
     # Points
 
     def refusal(self, point: Array) -> str | None:
@@ -177,23 +202,8 @@ class CanonicalStiefel(Stiefel):
         frame, core = skew_form(point, tangent_vector)
         return orthonormalised(frame @ rotation(core)[..., : self.p])
 
-    def log(self, point_a: Array, point_b: Array) -> Array:
-        """Return the initial velocity of a geodesic.
-
-        Raises
-        ------
-        MissingCapabilityError
-            Where none is found between points that are far apart.
-        """
-        pairs = zip(*(point.reshape(-1, self.n, self.p) for point in (point_a, point_b)), strict=True)
-        return np.array([canonical.log(*pair) for pair in pairs]).reshape(self.shape)
-
-    def dist(self, point_a: Array, point_b: Array) -> float:
-        """Return the length of that geodesic; errors are those of `log`."""
-        return self.norm(point_a, self.log(point_a, point_b))
-
-    def pair_mean(self, point_a: Array, point_b: Array) -> Array:
-        return self.exp(point_a, 0.5 * self.log(point_a, point_b))
+    def _log_of_one(self, point_a: Array, point_b: Array) -> Array:
+        return canonical.log(point_a, point_b)
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         """Carry a tangent vector along by the Cayley transform from one point to the other.

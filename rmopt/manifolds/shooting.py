@@ -1,0 +1,61 @@
+"""Logarithms of frames with the Euclidean metric, for which no closed form is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.core.errors import MissingCapabilityError
+from rmopt.precision import coarseness
+
+# Shots: ten for near points, up to eighty at 0.95 π. Beyond, some pairs have none that come nearer.
+MAX_STEPS = 500
+# Where along a geodesic what it misses is carried back, as parts of its length.
+STAGES = (1.0, 2.0 / 3.0, 1.0 / 3.0, 0.0)
+
+Move = Callable[[Array, Array], Array]
+
+
+def log(X: Array, Y: Array, exp: Move, projection: Move) -> Array:
+    """Return the initial velocity of a geodesic from X to Y, by shots (Bryner 2017; Zimmermann and Hüper 2022).
+
+    Each geodesic ends beside Y; what is missing is carried back along it, by projections that keep its length, and
+    added to the velocity. All of that is in the space of X and Y, so a shot costs O(p³).
+
+    Parameters
+    ----------
+    X, Y : array, shape (n, p)
+        With orthonormal columns.
+    exp, projection : callable
+        Of frames with p columns, and as many rows as X and Y span dimensions or more.
+
+    Raises
+    ------
+    MissingCapabilityError
+        When shots do not come nearer: the points are more than about π apart, or square matrices of which one is no
+        rotation of the other.
+    """
+    p = X.shape[1]
+    M = X.T @ Y
+    Q = np.linalg.qr(np.hstack([X, Y - X @ M]))[0][:, p:]
+    goal = np.vstack([M, Q.T @ Y])
+    start = np.eye(*goal.shape, dtype=goal.dtype)
+    velocity = projection(start, goal - start)
+    velocity *= np.linalg.norm(goal - start) / max(float(np.linalg.norm(velocity)), 1e-30)
+    enough = 3e-14 * coarseness(goal) * p**0.5
+    for _ in range(MAX_STEPS):
+        missing = goal - exp(start, velocity)
+        gap = float(np.linalg.norm(missing))
+        for stage in STAGES:
+            missing = projection(exp(start, velocity * stage), missing)
+            carried = float(np.linalg.norm(missing))
+            missing *= gap / max(carried, 1e-30)
+        velocity = velocity + missing
+        if gap <= enough:
+            return X @ velocity[:p] + Q @ velocity[p:]
+    raise MissingCapabilityError(
+        f"no geodesic was found between two frames in {MAX_STEPS} shots: they are about π or more apart, or square "
+        "with determinants of different signs. Use a solver that needs no logarithm, or points that are closer."
+    )
