@@ -41,6 +41,7 @@ from rmopt.costs import (
 )
 from rmopt.interop import PymanoptSolver, from_pymanopt
 from rmopt.manifolds import (
+    BoundedRank,
     Euclidean,
     FixedRankEmbedded,
     FixedRankFactors,
@@ -286,6 +287,7 @@ def parts() -> list[Part]:
         Part("Grassmann", Grassmann, {"m": 6, "r": 2, "retraction": None}, visit),
         Part("PositiveDefinite", PositiveDefinite, {"d": 4, "retraction": None}, visit),
         Part("PSDFactors", PSDFactors, {"n": 6, "rank": 2}, visit),
+        Part("BoundedRank", BoundedRank, {"n": 6, "m": 5, "rank": 2}, visit),
         Part("FixedRankFactors", FixedRankFactors, {"n": 6, "m": 5, "rank": 2}, visit),
         Part(
             "Sphere",
@@ -633,7 +635,7 @@ def combinations(seed: int, count: int) -> Iterator[Case]:
     from rmopt import retractions
 
     manifolds: list[Any] = [
-        PSDFactors(D, 2), FixedRankFactors(D, D, 2),
+        PSDFactors(D, 2), FixedRankFactors(D, D, 2), BoundedRank(D, D, 2),
         Euclidean(D, D), FixedRankEmbedded(D, D, 2), PSDFixedRank(D, 2), PolarPSD(D, 2), Grassmann(D, 2),
         PositiveDefinite(D), Power(Grassmann(D, 2), 3), Product([Grassmann(D, 2), Euclidean(2, 2)]),
         Sphere(D), Oblique(D, 2), Stiefel(D, 2), SpecialOrthogonal(D),

@@ -19,7 +19,7 @@ from rmopt.linalg import factor_product
 class OnFactors(Cost):
     """A cost f(W) as a function of factors: of Y with W = YYᵀ, or of A and B with W = ABᵀ.
 
-    For `PSDFactors` and `FixedRankFactors`. Nothing of the size of W is formed.
+    For `PSDFactors`, `FixedRankFactors` and `BoundedRank`. Nothing of the size of W is formed.
 
     Parameters
     ----------

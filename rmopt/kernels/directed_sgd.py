@@ -204,9 +204,10 @@ def _lodge(span, rows, plus, minus, out):
     square = _along(column, rows, plus) - _along(column, rows, minus)
     rest = square - dot(out, out)
     if rest > INSIDE * square:
-        span.K[: live + 1, live] = -(span.K[: live + 1, :live] @ out[:live])
-        span.K[live, live] = 1.0
-        span.K[: live + 1, live] /= np.sqrt(rest)
+        length = np.sqrt(rest)
+        for i in range(live):
+            span.K[i, live] = -dot(span.K[i, :live], out[:live]) / length
+        span.K[live, live] = 1.0 / length
     else:
         outside, Q = column.copy(), span.Z[:, :live].copy() @ span.K[:live, :live].copy()
         column[:] = 0.0

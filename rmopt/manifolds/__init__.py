@@ -4,7 +4,7 @@ from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.manifolds.curved import Hyperbolic, Simplex
 from rmopt.manifolds.elliptope import Elliptope
 from rmopt.manifolds.euclidean import Euclidean
-from rmopt.manifolds.factors import FixedRankFactors, PSDFactors
+from rmopt.manifolds.factors import BoundedRank, FixedRankFactors, PSDFactors
 from rmopt.manifolds.fixed_rank_embedded import FixedRankEmbedded
 from rmopt.manifolds.frechet import frechet_mean
 from rmopt.manifolds.grassmann import Grassmann
@@ -18,6 +18,7 @@ from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinit
 
 __all__ = [
     "ArrayManifold",
+    "BoundedRank",
     "Elliptope",
     "Euclidean",
     "FixedRankEmbedded",

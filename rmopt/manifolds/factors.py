@@ -74,7 +74,57 @@ class PSDFactors(Euclidean):
         return point @ point.T
 
 
-class FixedRankFactors(Product):
+class BoundedRank(Product):
+    """Factors A, B of n × m matrices W = ABᵀ of rank k or less, with the metric of flat space.
+
+    A point is `Parts` of A and B. Where the rank falls on the way, solvers on manifolds of one rank may end at points
+    that are not stationary among the matrices of bounded rank. Here every point that is stationary to second order
+    stands for a stationary W (Levin, Kileel and Boumal 2023): take `TrustRegions`, and a start of full rank that is
+    drawn, for from a symmetric one no solver sees in which direction a saddle point is left. Where the rank is known
+    `FixedRankEmbedded` needs fewer steps. Costs of W are functions of factors by `rmopt.costs.OnFactors`.
+
+    Parameters
+    ----------
+    n, m : int
+        Numbers of rows and columns of the matrices.
+    rank : int
+        The largest rank.
+
+    Examples
+    --------
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.solvers import TrustRegions
+    >>> target = np.outer(np.arange(4.0), np.ones(3))
+    >>> @autograd_cost
+    ... def apart(A, B):
+    ...     return ((A @ B.T - target) ** 2).sum()
+    >>> A, B = TrustRegions().run(Problem(BoundedRank(4, 3, 2), apart), random_state=0).point
+    >>> bool(np.allclose(A @ B.T, target, atol=1e-4))
+    True
+    """
+
+    point_type: ClassVar[type] = LowRankFactors
+
+    @renamed(k="rank")
+    def __init__(self, n: int, m: int, rank: int) -> None:
+        super().__init__([Euclidean(n, rank), Euclidean(m, rank)])
+        self.rank = checked_rank(rank, (n, m))
+        self.sizes = n, m
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.sizes[0]}, {self.sizes[1]}, {self.rank})"
+
+    def from_point(self, point: LowRankPoint) -> Parts:
+        """Return balanced factors of a point of `FixedRankEmbedded`."""
+        return Parts(point.balanced_factors())
+
+    def point_of(self, point: Parts) -> LowRankPoint:
+        """Return ABᵀ as a point of `FixedRankEmbedded`."""
+        A, B = point
+        return LowRankPoint(*factor_product(A, np.eye(self.rank, dtype=A.dtype), B))
+
+
+class FixedRankFactors(BoundedRank):
     """Factors A, B of n × m matrices W = ABᵀ of rank k, with a metric that no change of scale between them alters.
 
     A point is `Parts` of A and B. The metric is tr(ξ_Aᵀη_A BᵀB) + tr(ξ_Bᵀη_B AᵀA) (Mishra, Apuroop and Sepulchre
@@ -97,17 +147,6 @@ class FixedRankFactors(Product):
     >>> A.shape, B.shape
     ((6, 2), (5, 2))
     """
-
-    point_type: ClassVar[type] = LowRankFactors
-
-    @renamed(k="rank")
-    def __init__(self, n: int, m: int, rank: int) -> None:
-        super().__init__([Euclidean(n, rank), Euclidean(m, rank)])
-        self.rank = checked_rank(rank, (n, m))
-        self.sizes = n, m
-
-    def __repr__(self) -> str:
-        return f"FixedRankFactors({self.sizes[0]}, {self.sizes[1]}, {self.rank})"
 
     def inner_product(self, point: Parts, tangent_vector_a: Parts, tangent_vector_b: Parts) -> float:
         """Return tr(ξ_Aᵀη_A BᵀB) + tr(ξ_Bᵀη_B AᵀA)."""
@@ -157,15 +196,6 @@ class FixedRankFactors(Product):
                 spread = f"singular values run from {values[0]:.1e} to {values[-1]:.1e}"
                 return f"{name} has a rank below {self.rank}: {spread}"
         return None
-
-    def from_point(self, point: LowRankPoint) -> Parts:
-        """Return balanced factors of a point of `FixedRankEmbedded`."""
-        return Parts(point.balanced_factors())
-
-    def point_of(self, point: Parts) -> LowRankPoint:
-        """Return ABᵀ as a point of `FixedRankEmbedded`."""
-        A, B = point
-        return LowRankPoint(*factor_product(A, np.eye(self.rank, dtype=A.dtype), B))
 
 
 def _divided(vectors: Array, factor: Array) -> Array:

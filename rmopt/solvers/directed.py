@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
 from rmopt.core.transport import ByManifold, ByProjection
+from rmopt.costs.bilinear import Bilinear
 from rmopt.costs.losses import Loss
 from rmopt.engines.base import Engine, checked, diverged, unlike
 from rmopt.engines.bilinear import BILINEAR, loop_of, rows_of
@@ -87,18 +88,29 @@ class SpannedEngine(Engine):
         return f"a step looks at {reference.batch_size} terms, more than {MOST_TERMS}" if many else None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_rows", rows_of(self.reference.cost.left, self.reference.cost.right))  # type: ignore[attr-defined]
+        object.__setattr__(self, "_rows", rows_of(self._cost.left, self._cost.right))
+
+    @property
+    def _cost(self) -> Bilinear:
+        return cast(Bilinear, self.reference.cost)
+
+    @property
+    def _retractions(self) -> tuple[Any, Any]:
+        """Those of steps and of the mean; the latter is not looked at where there is no mean."""
+        steps, mean = self.reference.retraction, self.reference.manifold.default_retraction
+        return steps, steps if self.reference.average_from is None else mean
 
     def load(self, point: LowRankPoint) -> SpannedState:
         return self._spanned(self.reference.load(point))
 
     def advance(self, state: SpannedState, schedule: Array, etas: Array) -> SpannedState:
-        reference, cost = self.reference, self.reference.cost
+        reference, cost = self.reference, self._cost
         schedule = checked(schedule, etas, cost.term_ranges, reference.batch_size)
         etas = np.ascontiguousarray(etas, dtype=float)
-        terms = StepRows(*cost.resolve(schedule.ravel()), etas)  # type: ignore[attr-defined]
-        loop, code = loop_of(directed_sgd, cost.loss)  # type: ignore[attr-defined]
-        kinds = reference.retraction.kernel, reference.manifold.default_retraction.kernel  # type: ignore[attr-defined]
+        left, plus, minus, targets = cost.resolve(schedule.ravel())
+        terms = StepRows(left, plus, minus, targets, etas)
+        loop, code = loop_of(directed_sgd, cost.loss)
+        kinds = tuple(retraction.kernel for retraction in self._retractions)
         average_from = -1 if reference.average_from is None else reference.average_from
         first = state.steps
         try:
@@ -114,7 +126,7 @@ class SpannedEngine(Engine):
         return state
 
     def dump(self, state: SpannedState) -> LowRankPoint:
-        return self.reference.dump(self._in_full(state))  # type: ignore[no-any-return]
+        return cast(LowRankPoint, self.reference.dump(self._in_full(state)))
 
     def moved(self, state: SpannedState, point: LowRankPoint) -> SpannedState:
         return self._spanned(self.reference.moved(self._in_full(state), point))
@@ -183,4 +195,5 @@ def spanning(
     Z, K, coordinates = np.zeros((n, c)), np.zeros((c, c)), np.zeros((3, c, U.shape[1]))
     Z[:, :live], K[:live, :live] = Q, np.eye(live)
     coordinates[:, :live] = [Q.T @ one for one in (U, Up, mean_U)]
-    return Span(Z, K, np.array([live])), tuple(one.copy() for one in coordinates)  # type: ignore[return-value]
+    first, second, third = (one.copy() for one in coordinates)
+    return Span(Z, K, np.array([live])), (first, second, third)
