@@ -12,6 +12,7 @@ from tabled import each_row
 
 from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Problem
 from rmopt.core import FiniteSum, Parts
+from rmopt.core.low_rank import LowRankPoint
 from rmopt.costs import LOSSES, BilinearSum, OnFactors, TripletSum
 from rmopt.manifolds import (
     Euclidean,
@@ -247,6 +248,16 @@ def test_compiled_steps_that_remember_follow_the_reference(size: tuple[int, int,
                 for engine, state in zip((compiled, reference), there, strict=True)
             ]
             np.testing.assert_allclose(dense(ends[0]), dense(ends[1]), rtol=1e-9, atol=1e-11)
+
+
+def test_compiled_steps_from_a_point_of_single_precision_are_of_double_precision() -> None:
+    start = PLACES[3].manifold.random_point(np.random.default_rng(0))
+    single = LowRankPoint(*(part.astype(np.float32) for part in (start.U, start.S, start.V)))
+    ends = [
+        SGD(1e-3, momentum=0.9, max_iter=50, engine=engine).run(PLACES[3], single, random_state=0).point
+        for engine in ("reference", "compiled")
+    ]
+    np.testing.assert_allclose(*map(PLACES[3].manifold.to_dense, ends), rtol=1e-10)
 
 
 def test_compiled_steps_that_are_too_long_are_named() -> None:

@@ -167,7 +167,9 @@ class SpannedEngine(Engine):
         ]
         (U, Up, mean_U), (V, Vp, mean_V) = (parts for _, parts in sides)
         squares_kept = np.array(squares, dtype=float)
-        matrices = Matrices(U, point.S.copy(), V, vector.M.copy(), Up, Vp, mean_U, mean.S.copy(), mean_V)
+        # Points of single precision are moved in double precision, as by all compiled steps.
+        S, M, mean_S = (np.array(part, dtype=float) for part in (point.S, vector.M, mean.S))
+        matrices = Matrices(U, S, V, M, Up, Vp, mean_U, mean_S, mean_V)
         counts = np.array([state.steps, state.updates, state.averaged], dtype=np.int64)
         return SpannedState(tuple(span for span, _ in sides), matrices, squares_kept, counts)
 
