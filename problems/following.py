@@ -6,6 +6,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -89,6 +90,11 @@ class _Run:
             **{name: fingerprint(one, name) for name, one in {**parts, **about}.items()},
         }  # fmt: skip
         if saving is not None:
+            folder = getattr(chunks, "path", None)
+            if folder is not None and Path(saving.path).resolve().parent == Path(folder).resolve():
+                raise InvalidInputError(
+                    f"the checkpoint {saving.path} lies among the files of the stream; choose another folder for it."
+                )
             self._resume(saving)
         self.saved_at = time.monotonic()
 

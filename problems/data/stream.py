@@ -86,12 +86,12 @@ class ChunkStream:
     def __init__(
         self,
         path: Path | str,
-        how: Format,
         batch_size: int,
         n_epochs: int,
         shuffle_buffer: int,
-        seed: int,
         read_ahead: int,
+        how: Format,
+        seed: int,
     ) -> None:
         self.path, self._how, self._seed = Path(path), how, seed
         self._batch_size, self._n_epochs, self._read_ahead = batch_size, n_epochs, read_ahead
@@ -375,12 +375,12 @@ def stream(
     )
     return ChunkStream(
         path,
-        how,
         integer("batch_size", batch_size, 1),
         integer("n_epochs", n_epochs, 1),
         integer("shuffle_buffer", shuffle_buffer, 0),
-        seed_of(random_state),
         integer("read_ahead", read_ahead, 1),
+        how,
+        seed_of(random_state),
     )
 
 
