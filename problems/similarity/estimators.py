@@ -260,7 +260,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         solver, problem, start = self._parts(X, triplets, steps, seed)
         self.classes_ = np.union1d(before, labels)
         self._learn_chunk(solver, problem, start, seed, recorder)
-        self.history_ = []
+        self.history_ = list[dict[str, Any]]()
 
     def _hold_out(self, X: Any, y: Array, seed: int) -> tuple[Any, Array, Any, Array]:
         rng = np.random.default_rng(np.random.RandomState(seed % 2**32).randint(2**31))

@@ -64,7 +64,7 @@ class Gauge(ABC):
     def grown(factors: Any, rows: int) -> Any:
         """Return the factors of a point with so many more rows, which are zero."""
         left, *others = factors
-        return type(factors)(np.vstack([left, np.zeros((rows, left.shape[1]))]), *others)
+        return type(factors)(np.vstack([left, np.zeros((rows, left.shape[1]), left.dtype)]), *others)
 
     def drift(self, factors: Any, k: int) -> float:
         """Return how far the kept inverses are from the true ones, along one fixed random direction."""

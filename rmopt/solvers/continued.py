@@ -208,4 +208,4 @@ class Continued:
 
 def with_zero_rows(point: LowRankPoint, rows: int) -> LowRankPoint:
     """Return a point with so many more rows, which are zero."""
-    return replace(point, U=np.vstack([point.U, np.zeros((rows, point.rank))]))
+    return replace(point, U=np.vstack([point.U, np.zeros((rows, point.rank), point.U.dtype)]))
