@@ -59,7 +59,12 @@ def follow(model: Any, chunks: Iterable[Any], learn: Learn, seed: int, **about: 
     run = _Run(model, chunks, saving, seed, about)
     with Interrupts(saving is not None) as interrupts, _progress(model.verbose, chunks) as told:
         for X, y in run.rest():
-            learn(X, y, run.seed)
+            try:
+                learn(X, y, run.seed)
+            except ValueError as error:
+                raise InvalidInputError(
+                    f"chunk {run.count + 1} of the stream, which begins with row {run.rows + 1}: {error}"
+                ) from error
             run.learned(X, y)
             told(run.rows)
             if interrupts.pending is not None:
