@@ -242,7 +242,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
 
         Parameters
         ----------
-        ratings, y
+        ratings, y : as in `fit`
             Held-out entries of which a list should hold many, given as in `fit`; those that `fit` saw do not count.
             Leave out what was disliked, ratings below 4 of 5, say.
         n : int

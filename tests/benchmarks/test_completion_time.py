@@ -198,7 +198,7 @@ def models_of_known(large: bool) -> dict[str, Any]:
         f"BayesianCompletion, rank {rank}, implicit, 20 + {samples}": BayesianCompletion(
             rank, n_samples=samples, **options
         )
-        for rank, samples in ((10, 100), (20, 100), (32, 100))
+        for rank, samples in ((10, 100), (20, 100), (32, 200))
     }
     return models | ({"myfm, rank 10, implicit": MyFM(10, implicit=True)} if find_spec("myfm") else {})
 
