@@ -114,7 +114,7 @@ def test_gradients_that_a_subclass_changes_are_asked_and_rows_come_once(document
     solver = AdaGrad(0.1, max_iter=3, sampler=SeededEpochs(40, 8))
     result = solver.run(Problem(Euclidean(60, 4), Silent(X, y)), start, random_state=0)
     np.testing.assert_array_equal(result.point, start)
-    with pytest.raises(InvalidInputError, match="numbers of rows, each once"):
+    with pytest.raises(InvalidInputError, match="row numbers, each once"):
         solver.run(Problem(Euclidean(60, 4), Twice(X, y)), start, random_state=0)
 
 

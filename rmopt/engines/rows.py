@@ -73,6 +73,6 @@ def _hold_rows(rows: Array, gradient: Array, matrix: Array) -> None:
     different = len(np.unique(rows))
     if different < len(rows) or gradient.shape != (len(rows), matrix.shape[1]):
         raise InvalidInputError(
-            f"row_gradient must return numbers of rows, each once, and their gradient of {matrix.shape[1]} columns; got "
+            f"row_gradient must return row numbers, each once, and a gradient of {matrix.shape[1]} columns; got "
             f"{len(rows)} numbers, {different} of them different, and a gradient of shape {gradient.shape}."
         )
