@@ -370,7 +370,10 @@ class Difference:
 
     Examples
     --------
-    >>> ours, theirs = [{"map": 0.7}, {"map": 0.8}, {"map": 0.75}], [{"map": 0.6}, {"map": 0.72}, {"map": 0.66}]
+    >>> ours, theirs = (
+    ...     [{"map": 0.7}, {"map": 0.8}, {"map": 0.75}],
+    ...     [{"map": 0.6}, {"map": 0.72}, {"map": 0.66}],
+    ... )
     >>> found = Difference.of(ours, theirs, "map")
     >>> print(found, found.verdict)
     +0.090 ± 0.006 above

@@ -31,6 +31,19 @@ class Retrieval:
         For each k the mean share of the query's class among the first k documents.
     n_queries : int
         The queries that the means are taken over.
+
+    See Also
+    --------
+    evaluate_retrieval : returns it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.evaluation import cosine_scores, evaluate_retrieval
+    >>> X = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]])
+    >>> found = evaluate_retrieval(cosine_scores(X), [0, 0, 1, 1], ks=(1,))
+    >>> found.map, found.precision_at, found.n_queries
+    (1.0, {1: 1.0}, 4)
     """
 
     map: float
@@ -81,9 +94,24 @@ def evaluate_retrieval(
     InvalidInputError
         When an argument is out of range, a score is NaN, or no query has another document of its class.
 
+    See Also
+    --------
+    problems.ranking.mean_average_precision : each query with true labels of its own.
+    sklearn.metrics.average_precision_score : for one query.
+
     References
     ----------
-    Manning, Raghavan and Schütze, Introduction to Information Retrieval (2008), chapter 8.
+    Manning, Raghavan and Schütze, Introduction to Information Retrieval, Cambridge University Press (2008),
+    chapter 8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.evaluation import bilinear_scores, evaluate_retrieval
+    >>> X = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.8, 0.9]])
+    >>> found = evaluate_retrieval(bilinear_scores(X, X), [0, 0, 1, 1], ks=(1,))
+    >>> round(found.map, 3), found.precision_at
+    (1.0, {1: 1.0})
     """
     _, group, size = classes(y)
     block_size = integer("block_size", block_size, 1)
@@ -153,6 +181,19 @@ def bilinear_scores(query_embedding: ArrayLike, document_embedding: ArrayLike) -
     ------
     InvalidInputError
         When the shapes differ or a value is NaN or infinite.
+
+    See Also
+    --------
+    cosine_scores : without a model.
+    matrix_scores : a full matrix in place of factors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.evaluation import bilinear_scores
+    >>> scores = bilinear_scores(np.array([[1.0], [2.0]]), np.array([[3.0], [4.0]]))
+    >>> scores(np.array([1])).tolist()
+    [[6.0, 8.0]]
     """
     left, right = array("query_embedding", query_embedding), array("document_embedding", document_embedding)
     if left.ndim != 2 or left.shape != right.shape:
@@ -175,6 +216,19 @@ def matrix_scores(W: NDArray[np.floating], X: Any, *, distance: bool = False) ->
     W : array, shape (n_features, n_features)
     X : sparse or dense array, shape (n_documents, n_features)
     distance : bool
+
+    See Also
+    --------
+    bilinear_scores : factors of W, which cost less.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.evaluation import matrix_scores
+    >>> X = np.array([[1.0, 0.0], [0.0, 1.0]])
+    >>> W = np.diag([2.0, 3.0])
+    >>> matrix_scores(W, X)(np.array([0, 1])).tolist()
+    [[2.0, 0.0], [0.0, 3.0]]
     """
     moved = np.asarray(X @ W)
     lengths = np.zeros(X.shape[0])
@@ -197,6 +251,18 @@ def cosine_scores(X: Any) -> ScoreBlock:
     ------
     InvalidInputError
         When X is not two-dimensional or a value is NaN or infinite.
+
+    See Also
+    --------
+    bilinear_scores : a learned similarity in place of the cosine.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.evaluation import cosine_scores
+    >>> scores = cosine_scores(np.array([[3.0, 4.0], [5.0, 0.0], [0.0, 0.0]]))
+    >>> scores(np.array([0])).round(2).tolist()
+    [[1.0, 0.6, 0.0]]
     """
     features = csr_array(sound("X", X), dtype=np.float64, copy=True) if issparse(X) else array("X", X)
     if features.ndim != 2 or not _is_finite(features.data if issparse(features) else features):

@@ -177,6 +177,32 @@ class Oasis(TripletSolver):
     """Passive–aggressive steps on a full matrix W (Chechik et al. 2010); `step_size` is the bound C.
 
     Runs on `Euclidean(n, n)`, by custom from the identity; a step touches nnz(q) · nnz(d) numbers.
+
+    See Also
+    --------
+    Lego : keeps the matrix positive definite, so that it is a metric.
+    PassiveAggressive : the same on factors, O(nnz·k) a step in place of n² numbers.
+
+    References
+    ----------
+    Chechik, Sharma, Shalit and Bengio, Large scale online learning of image similarity through ranking, JMLR 11
+    (2010).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import TripletSum
+    >>> from rmopt.manifolds import Euclidean
+    >>> from problems.similarity import ClassTriplets, Oasis
+    >>> X, y = np.repeat(np.eye(4), 5, axis=0), np.repeat([0, 0, 1, 1], 5)
+    >>> problem = Problem(Euclidean(4, 4), TripletSum(X, X))
+    >>> oasis = Oasis(0.1, max_iter=500, sampler=ClassTriplets(y))
+    >>> oasis.run(problem, np.eye(4), random_state=0).point.round(1)
+    array([[ 1. ,  0.7, -0.4, -0.3],
+           [ 0.7,  1. , -0.4, -0.3],
+           [-0.4, -0.3,  1. ,  0.7],
+           [-0.4, -0.3,  0.7,  1. ]])
     """
 
     one_space = True
@@ -193,6 +219,30 @@ class Lego(TripletSolver):
     custom for log-det metric learning (Davis et al. 2007), and a pair moves the matrix only where it is not.
     Runs on `Euclidean(n, n)` from the identity; the matrix stays positive definite. A step reads
     the rows that a pair needs; the matrix changes for many steps at once.
+
+    See Also
+    --------
+    Oasis : a bilinear similarity, neither symmetric nor positive definite.
+    problems.metric.LegoMetric : the same as a scikit-learn transformer.
+
+    References
+    ----------
+    Jain, Kulis, Dhillon and Grauman, Online metric learning and fast similarity search, NIPS (2008). Davis,
+    Kulis, Jain, Sra and Dhillon, Information-theoretic metric learning, ICML (2007).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import TripletSum
+    >>> from rmopt.manifolds import Euclidean
+    >>> from problems.similarity import ClassTriplets, Lego
+    >>> X, y = np.repeat(np.eye(4), 5, axis=0), np.repeat([0, 0, 1, 1], 5)
+    >>> problem = Problem(Euclidean(4, 4), TripletSum(X, X))
+    >>> lego = Lego(0.1, max_iter=500, sampler=ClassTriplets(y))
+    >>> W = lego.run(problem, np.eye(4), random_state=0).point
+    >>> [round(float(d @ W @ d), 1) for d in (X[0] - X[5], X[0] - X[10])]
+    [0.2, 2.0]
     """
 
     one_space = True

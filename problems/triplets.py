@@ -41,12 +41,19 @@ class ClassTriplets(Sampler):
     InvalidInputError
         When there are fewer than two classes, or no class has two rows.
 
+    See Also
+    --------
+    rmopt.solvers.Uniform : draws terms of a cost that has a list of them.
+
     Examples
     --------
     >>> import numpy as np
-    >>> triplets = ClassTriplets(np.array([0, 0, 1, 1])).draw(np.random.default_rng(0), 0, 5)
-    >>> triplets.shape
-    (5, 3)
+    >>> from problems.similarity import ClassTriplets
+    >>> y = np.array([0, 0, 1, 1])
+    >>> triplets = ClassTriplets(y).draw(np.random.default_rng(0), 0, 5)
+    >>> query, positive, negative = y[triplets].T
+    >>> bool(np.all(query == positive)), bool(np.any(query == negative))
+    (True, False)
     """
 
     def __init__(self, y: ArrayLike, batch_size: int = 1) -> None:

@@ -2,7 +2,9 @@
 
 An experiment is a plain function, registered under the entry-point group ``rmopt.experiments``::
 
-    def similarity(run: Run, *, rank: Annotated[int, typer.Option(help="The rank.")] = 10) -> Outcome:
+    def similarity(
+        run: Run, *, rank: Annotated[int, typer.Option(help="The rank.")] = 10
+    ) -> Outcome:
         '''Compare methods that learn a similarity of documents.'''
 
 The function's own parameters become the options of ``rmopt run similarity``; the command line adds
@@ -44,6 +46,18 @@ class Run:
         Say nothing and draw no progress bar.
     json : bool
         Standard output belongs to the result; say nothing and draw no progress bar.
+
+    See Also
+    --------
+    Outcome : what an experiment returns.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from rmopt.experiments import Run
+    >>> run = Run("mine", seed=0, out=Path("results"), quiet=True)
+    >>> run.path("curve.png").as_posix(), run.progress
+    ('results/curve.png', False)
     """
 
     experiment: str
@@ -127,6 +141,16 @@ class Claim:
         Whether these numbers agree; None where they do not decide it.
     numbers : str
         The numbers that decide it, or what is missing.
+
+    See Also
+    --------
+    Outcome : holds the claims of a run.
+
+    Examples
+    --------
+    >>> from rmopt.experiments import Claim
+    >>> print(Claim("ours is better", True, "0.82 > 0.79"))
+    holds: ours is better (0.82 > 0.79)
     """
 
     claim: str
@@ -155,6 +179,20 @@ class Outcome:
         Column headings by key, where the automatic one will not do.
     claims : list of Claim
         What the paper says about these numbers; printed after the table.
+
+    See Also
+    --------
+    Run : what an experiment is given.
+
+    Examples
+    --------
+    >>> from rmopt.experiments import Claim, Outcome
+    >>> def experiment(run, *, rank=3):
+    ...     rows = [{"method": "ours", "map": 0.82}, {"method": "theirs", "map": 0.79}]
+    ...     better = Claim("ours is better", rows[0]["map"] > rows[1]["map"], "0.82, 0.79")
+    ...     return Outcome("digits", {"rank": rank}, rows, claims=[better])
+    >>> print(experiment(None).claims[0])
+    holds: ours is better (0.82, 0.79)
     """
 
     data: str

@@ -39,6 +39,19 @@ def factor_product(A: Array, core: Array, B: Array) -> tuple[Array, Array, Array
     A : array, shape (n, k)
     core : array, shape (k, k)
     B : array, shape (m, k)
+
+    See Also
+    --------
+    truncated_svd_of_product : singular values as well, and a smaller rank.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.linalg import factor_product
+    >>> A, core, B = np.ones((4, 1)), np.array([[3.0]]), np.ones((2, 1))
+    >>> U, S, V = factor_product(A, core, B)
+    >>> bool(np.allclose(U @ S @ V.T, 3.0)), bool(np.allclose(U.T @ U, 1.0))
+    (True, True)
     """
     U, R_A = np.linalg.qr(A)
     V, R_B = np.linalg.qr(B)
@@ -64,6 +77,19 @@ def truncated_svd_of_product(A: Array, core: Array, B: Array, k: int) -> tuple[A
     U : array, shape (n, k)
     sigma : array, shape (k,)
     V : array, shape (m, k)
+
+    See Also
+    --------
+    factor_product : no singular values, and the whole rank.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.linalg import truncated_svd_of_product
+    >>> A = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    >>> U, sigma, V = truncated_svd_of_product(A, np.diag([5.0, 2.0]), A, 1)
+    >>> sigma.round(6).tolist(), abs(U).round(6).ravel().tolist()
+    ([5.0], [1.0, 0.0, 0.0])
     """
     Q_A, middle, Q_B = factor_product(A, core, B)
     P, sigma, Qt = np.linalg.svd(middle, full_matrices=False)
@@ -77,6 +103,13 @@ def leave_span(U: Array, X: Array) -> Array:
     ----------
     U : array, shape (n, k)
     X : array, shape (n, j)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.linalg import leave_span
+    >>> leave_span(np.eye(3)[:, :1], np.ones((3, 1))).ravel().tolist()
+    [0.0, 1.0, 1.0]
     """
     return X - U @ (U.T @ X)
 
@@ -87,6 +120,13 @@ def symmetric(matrix: Array) -> Array:
     Parameters
     ----------
     matrix : array, shape (..., n, n)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.linalg import symmetric
+    >>> symmetric(np.array([[1.0, 2.0], [4.0, 3.0]])).tolist()
+    [[1.0, 3.0], [3.0, 3.0]]
     """
     return 0.5 * (matrix + matrix.mT)
 
@@ -115,6 +155,24 @@ def rank_one_pinv_update(A: Array, A_pinv: Array, c: Array, d: Array) -> Array:
     ------
     ValueError
         For shapes that do not belong together, or values that are not finite.
+
+    See Also
+    --------
+    numpy.linalg.pinv : from the start.
+
+    References
+    ----------
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012).
+    Meyer, Generalized inversion of modified matrices, SIAM J. Appl. Math. 24 (1973).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.linalg import rank_one_pinv_update
+    >>> A, c, d = np.eye(3)[:, :2], np.array([0.0, 1.0, 2.0]), np.array([1.0, 0.0])
+    >>> updated = rank_one_pinv_update(A, np.linalg.pinv(A), c, d)
+    >>> bool(np.allclose(updated, np.linalg.pinv(A + np.outer(c, d))))
+    True
     """
     n, k = A.shape
     shapes = np.shape(A_pinv), np.shape(c), np.shape(d)
@@ -154,6 +212,17 @@ def lyapunov(W: Array, right: Array) -> Array:
     Parameters
     ----------
     W, right : array, shape (..., d, d)
+
+    See Also
+    --------
+    scipy.linalg.solve_continuous_lyapunov : for matrices that need not be symmetric.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.linalg import lyapunov
+    >>> lyapunov(np.diag([1.0, 3.0]), np.array([[2.0, 4.0], [4.0, 6.0]])).round(6).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
     """
     values, basis = np.linalg.eigh(W)
     inner = (basis.mT @ right @ basis) / (values[..., :, None] + values[..., None, :])
@@ -174,6 +243,17 @@ def exp_differences(x: Array, order: int = 1) -> Array:
     Returns
     -------
     array, shape (..., d, d) or (..., d, d, d)
+
+    References
+    ----------
+    Higham, Functions of Matrices, SIAM (2008), chapter 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.linalg import exp_differences
+    >>> exp_differences(np.array([0.0, 1.0])).round(3).tolist()
+    [[1.0, 1.718], [1.718, 2.718]]
     """
     if order == 1:
         return _exp_difference(x[..., :, None], x[..., None, :])
@@ -210,6 +290,14 @@ def gram_functions(X: Array, *functions: Callable[[Array], Array]) -> list[Array
     X : array, shape (..., n, k)
     *functions : callable
         Maps the squared singular values, shape (..., k), to numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.linalg import gram_functions
+    >>> (root,) = gram_functions(np.array([[3.0, 0.0], [0.0, 2.0], [0.0, 0.0]]), np.sqrt)
+    >>> root.round(6).tolist()
+    [[3.0, 0.0], [0.0, 2.0]]
     """
     squares, V = np.linalg.eigh(X.mT @ X)
     squares = np.maximum(squares, 0.0)
@@ -222,6 +310,23 @@ def horizontal(Y: Array, xi: Array) -> Array:
     Parameters
     ----------
     Y, xi : array, shape (n, k)
+
+    See Also
+    --------
+    lyapunov : solves the equation for Ω.
+
+    References
+    ----------
+    Journée, Bach, Absil and Sepulchre, Low-rank optimization on the cone of positive semidefinite matrices, SIAM
+    J. Optim. 20 (2010), doi:10.1137/080731359.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.linalg import horizontal
+    >>> Y, turn = np.eye(3)[:, :2], np.array([[0.0, -1.0], [1.0, 0.0]])
+    >>> horizontal(Y, Y @ turn + Y).round(6).tolist()
+    [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
     """
     skew = Y.T @ xi
     values, vectors = np.linalg.eigh(Y.T @ Y)
@@ -238,6 +343,13 @@ def cosine(squares: Array) -> Array:
     Parameters
     ----------
     squares : array
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.linalg import cosine
+    >>> cosine(np.array([0.0, np.pi**2])).round(6).tolist()
+    [1.0, -1.0]
     """
     return np.cos(np.sqrt(squares))
 
@@ -248,6 +360,13 @@ def sine(squares: Array) -> Array:
     Parameters
     ----------
     squares : array
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.linalg import sine
+    >>> sine(np.array([0.0, (np.pi / 2) ** 2])).round(6).tolist()
+    [1.0, 0.63662]
     """
     return np.sinc(np.sqrt(squares) / np.pi)
 
@@ -258,6 +377,13 @@ def versine(squares: Array) -> Array:
     Parameters
     ----------
     squares : array
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.linalg import versine
+    >>> versine(np.array([0.0, np.pi**2])).round(6).tolist()
+    [0.5, 0.202642]
     """
     return 0.5 * np.sinc(0.5 * np.sqrt(squares) / np.pi) ** 2
 
@@ -268,6 +394,18 @@ def rotation(skew: Array) -> Array:
     Parameters
     ----------
     skew : array, shape (..., n, n)
+
+    See Also
+    --------
+    rotation_log : the other way.
+    cayley : to second order, by one solve.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.linalg import rotation
+    >>> (rotation(np.array([[0.0, -np.pi / 2], [np.pi / 2, 0.0]])).round(6) + 0.0).tolist()
+    [[0.0, -1.0], [1.0, 0.0]]
     """
     even, odd = gram_functions(skew, cosine, sine)
     return even + skew @ odd
@@ -280,6 +418,18 @@ def rotation_log(Q: Array) -> Array:
     ----------
     Q : array, shape (n, n)
         Orthogonal, with determinant 1.
+
+    See Also
+    --------
+    rotation : the other way.
+    scipy.linalg.logm : of any matrix, and less exact near rotations by π.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.linalg import rotation_log
+    >>> rotation_log(np.array([[0.0, -1.0], [1.0, 0.0]])).round(4).tolist()
+    [[0.0, -1.5708], [1.5708, 0.0]]
     """
     turned, planes = scipy.linalg.schur(Q)
     below, cosines = np.diagonal(turned, -1), np.diagonal(turned)
@@ -297,6 +447,22 @@ def cayley(skew: Array) -> Array:
     Parameters
     ----------
     skew : array, shape (..., n, n)
+
+    See Also
+    --------
+    rotation : the exponential itself.
+
+    References
+    ----------
+    Wen and Yin, A feasible method for optimization with orthogonality constraints, Mathematical Programming 142
+    (2013).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.linalg import cayley
+    >>> cayley(np.array([[0.0, -1.0], [1.0, 0.0]])).round(3).tolist()
+    [[0.6, -0.8], [0.8, 0.6]]
     """
     identity, half = np.eye(skew.shape[-1], dtype=skew.dtype), 0.5 * skew
     return np.linalg.solve(identity - half, identity + half)
@@ -319,6 +485,15 @@ def skew_form(X: Array, xi: Array) -> tuple[Array, Array]:
     -------
     F : array, shape (..., n, p + min(n, p))
     K : array, shape (..., p + min(n, p), p + min(n, p))
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.linalg import skew_form
+    >>> X, xi = np.eye(4)[:, :2], np.array([[0.0, -1.0], [1.0, 0.0], [2.0, 0.0], [0.0, 3.0]])
+    >>> F, K = skew_form(X, xi)
+    >>> F.shape, bool(np.allclose(F @ K[:, :2], xi)), bool(np.allclose(K, -K.T))
+    ((4, 4), True, True)
     """
     turn = X.mT @ xi
     Q, R = np.linalg.qr(xi - X @ turn)
@@ -332,6 +507,18 @@ def orthonormalised(U: Array) -> Array:
     Parameters
     ----------
     U : array, shape (..., n, k)
+
+    See Also
+    --------
+    positive_qr : for matrices that are far from orthonormal.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.linalg import orthonormalised
+    >>> U = orthonormalised(np.eye(3)[:, :2] + 1e-9)
+    >>> bool(np.allclose(U.T @ U, np.eye(2), rtol=0.0, atol=1e-14))
+    True
     """
     return U @ (1.5 * np.eye(U.shape[-1], dtype=U.dtype) - 0.5 * (U.mT @ U))
 
@@ -342,6 +529,17 @@ def positive_qr(A: Array) -> Array:
     Parameters
     ----------
     A : array, shape (..., n, k)
+
+    See Also
+    --------
+    numpy.linalg.qr : signs that depend on the platform.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.linalg import positive_qr
+    >>> positive_qr(np.array([[3.0, 1.0], [4.0, 0.0]])).round(6).tolist()
+    [[0.6, 0.8], [0.8, -0.6]]
     """
     Q, R = np.linalg.qr(A)
     turned = np.diagonal(R, axis1=-2, axis2=-1) < 0.0
@@ -362,6 +560,18 @@ def leading_eigh(matrix: Array, k: int, metric: Array | None = None) -> tuple[Ar
     -------
     (array, array)
         Of shapes (k,) and (p, k).
+
+    See Also
+    --------
+    scipy.linalg.eigh : all of them, ascending.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.linalg import leading_eigh
+    >>> values, vectors = leading_eigh(np.diag([1.0, 3.0, 2.0]), 2)
+    >>> values.tolist(), abs(vectors[:, 0]).tolist()
+    ([3.0, 2.0], [0.0, 1.0, 0.0])
     """
     p = len(matrix)
     try:

@@ -107,14 +107,26 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     history_ : list of dict
         Rank, objective, eigenvalue and gap by round.
 
+    See Also
+    --------
+    CoembeddingClassifierCV : chooses β.
+    problems.ranking.LowRankLogisticRegression : for thousands of labels, with probabilities.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    doi:10.1007/978-3-319-23528-8.
+
     Examples
     --------
     >>> from sklearn.datasets import make_multilabel_classification
-    >>> from sklearn.preprocessing import Normalizer, StandardScaler
-    >>> from sklearn.pipeline import make_pipeline
-    >>> X, Y = make_multilabel_classification(n_samples=300, n_classes=4, random_state=0)
-    >>> model = make_pipeline(StandardScaler(), Normalizer(), CoembeddingClassifier(beta=2.0)).fit(X[:200], Y[:200])
-    >>> bool((model.predict(X[200:]) == Y[200:]).mean() > 0.75)
+    >>> from sklearn.preprocessing import scale
+    >>> from problems.coembedding import CoembeddingClassifier
+    >>> X, Y = make_multilabel_classification(n_samples=100, n_classes=4, random_state=0)
+    >>> model = CoembeddingClassifier(beta=5.0).fit(scale(X) / 5, Y)
+    >>> model.is_global_, model.predict(scale(X) / 5).shape
+    (True, (100, 4))
+    >>> bool((model.predict(scale(X) / 5) == Y).mean() > 0.75)
     True
     """
 
@@ -217,13 +229,18 @@ def coembedding_path(
     -------
     list of CoembeddingClassifier
 
+    See Also
+    --------
+    CoembeddingClassifierCV : chooses among them.
+
     Examples
     --------
     >>> from sklearn.datasets import make_multilabel_classification
-    >>> X, Y = make_multilabel_classification(n_samples=100, n_classes=4, random_state=0)
-    >>> small, large = coembedding_path(X / 10, Y, betas=[1.0, 30.0])
-    >>> small.rank_ >= large.rank_
-    True
+    >>> from problems.coembedding import coembedding_path
+    >>> X, Y = make_multilabel_classification(n_samples=60, n_classes=3, random_state=0)
+    >>> small, large = coembedding_path(X / 10, Y, betas=[5.0, 30.0])
+    >>> small.beta, large.beta, small.rank_ >= large.rank_
+    (5.0, 30.0, True)
     """
     model = CoembeddingClassifier(**options)
     check_parameters(model, model._parameters)
@@ -261,13 +278,24 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     scores_ : array, shape (n_betas, n_folds)
         By weight, ascending.
 
+    See Also
+    --------
+    CoembeddingClassifier : with a β that is known.
+    coembedding_path : all models of a path, without a choice.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    doi:10.1007/978-3-319-23528-8.
+
     Examples
     --------
     >>> from sklearn.datasets import make_multilabel_classification
-    >>> X, Y = make_multilabel_classification(n_samples=100, n_classes=4, random_state=0)
-    >>> model = CoembeddingClassifierCV(betas=[1.0, 10.0], cv=3).fit(X / 10, Y)
-    >>> model.beta_ in (1.0, 10.0)
-    True
+    >>> from problems.coembedding import CoembeddingClassifierCV
+    >>> X, Y = make_multilabel_classification(n_samples=60, n_classes=3, random_state=0)
+    >>> model = CoembeddingClassifierCV(betas=[5.0, 20.0], cv=2).fit(X / 10, Y)
+    >>> model.beta_ in (5.0, 20.0), model.scores_.shape
+    (True, (2, 2))
     """
 
     # Not a parameter here.

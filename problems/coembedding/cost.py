@@ -38,12 +38,24 @@ class MultilabelCoembedding(PairwiseDistance):
     InvalidInputError
         For values that are not finite, labels that are not 0 or 1, or numbers of rows that differ.
 
+    See Also
+    --------
+    CoembeddingClassifier : the estimator.
+    problems.ranking.LabelRanking : a hinge on differences of scores, without a threshold.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    doi:10.1007/978-3-319-23528-8.
+
     Examples
     --------
     >>> import numpy as np
-    >>> X, Y = np.eye(4), np.eye(4)[:, :3]
-    >>> MultilabelCoembedding(X, Y).shape
-    (8, 8)
+    >>> from problems.coembedding import MultilabelCoembedding
+    >>> loss = MultilabelCoembedding(np.eye(2), np.eye(2))
+    >>> near = np.array([[1.0, -1.0, 1.0, -1.0, 0.0]]).T
+    >>> loss.value(3.0 * near) < loss.value(0.0 * near)
+    True
     """
 
     # The hinge is parabolic between −2 and 0 and straight elsewhere.
@@ -104,11 +116,23 @@ class LinkPrediction(PairwiseDistance):
     InvalidInputError
         When the parts do not belong together, or an object is paired with itself.
 
+    See Also
+    --------
+    LinkPredictor : the estimator.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    doi:10.1007/978-3-319-23528-8.
+
     Examples
     --------
     >>> import numpy as np
-    >>> LinkPrediction(np.eye(4), [[0, 1], [2, 3], [0, 2]], [1, 1, 0]).shape
-    (5, 5)
+    >>> from problems.coembedding import LinkPrediction
+    >>> loss = LinkPrediction(np.eye(4), [[0, 1], [2, 3], [0, 2]], [1, 1, 0])
+    >>> near = np.array([[1.0, 1.0, -1.0, -1.0, 0.0]]).T
+    >>> loss.value(3.0 * near) < loss.value(0.0 * near)
+    True
     """
 
     # The hinge is parabolic between −2 and 0 and straight elsewhere.
@@ -184,10 +208,23 @@ class TagRanking(PairwiseDistance):
     InvalidInputError
         When the triples are not such a table, or every tag belongs to every post.
 
+    See Also
+    --------
+    TagRecommender : the estimator.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    doi:10.1007/978-3-319-23528-8. Rendle and Schmidt-Thieme, Factor models for tag recommendation in BibSonomy,
+    ECML PKDD Discovery Challenge (2009).
+
     Examples
     --------
-    >>> TagRanking([[0, 0, 0], [0, 1, 1], [1, 0, 0]]).shape
-    (6, 6)
+    >>> import numpy as np
+    >>> from problems.coembedding import TagRanking
+    >>> cost = TagRanking([[0, 0, 0], [0, 1, 1], [1, 0, 0]])
+    >>> bool(np.isclose(cost.value(np.zeros((6, 1))), 3 * np.log(2)))
+    True
     """
 
     lower_bound = 0.0

@@ -45,13 +45,24 @@ class LinkPredictor(CertifiedEmbedder):
     rank_, n_iter_, objective_, gap_, is_global_, history_
         See `CoembeddingClassifier`.
 
+    See Also
+    --------
+    CoembeddingClassifier : links between samples and labels.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    doi:10.1007/978-3-319-23528-8.
+
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((80, 5))
+    >>> import numpy as np
+    >>> from problems.coembedding import LinkPredictor
+    >>> X = np.random.default_rng(0).standard_normal((40, 4))
     >>> near = ((X[:, None, :2] - X[None, :, :2]) ** 2).sum(axis=2) < 0.5
-    >>> model = LinkPredictor(beta=0.5, random_state=0).fit(X, near & ~np.eye(80, dtype=bool))
-    >>> pairs = np.argwhere(np.triu(np.ones((80, 80)), 1))
+    >>> graph = near & ~np.eye(40, dtype=bool)
+    >>> model = LinkPredictor(beta=0.5, random_state=0).fit(X, graph)
+    >>> pairs = np.argwhere(np.triu(np.ones((40, 40)), 1))
     >>> model.score(X, near[tuple(pairs.T)], pairs=pairs) > 0.9
     True
     """

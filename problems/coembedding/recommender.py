@@ -151,10 +151,21 @@ class TagRecommender(Certified, TagModel):
     rank_, n_iter_, objective_, gap_, is_global_, history_
         See `CoembeddingClassifier`.
 
+    See Also
+    --------
+    PairwiseInteractionTags : factors by stochastic gradients, for very many users and items.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    doi:10.1007/978-3-319-23528-8.
+
     Examples
     --------
+    >>> from problems.coembedding import TagRecommender
     >>> posts = [["ann", "a"], ["ann", "b"], ["bob", "a"], ["bob", "b"]]
-    >>> model = TagRecommender(beta=0.1, n_tags=1).fit(posts, ["red", "blue", "red", "blue"])
+    >>> tags = ["red", "blue", "red", "blue"]
+    >>> model = TagRecommender(beta=0.1, n_tags=1).fit(posts, tags)
     >>> model.predict([["ann", "a"]]).tolist()
     [['red']]
     """
@@ -206,8 +217,19 @@ class PairwiseInteractionTags(TagModel):
     user_factors_, item_factors_ : array, shape (n, rank)
     tag_user_factors_, tag_item_factors_ : array, shape (n_tags, rank)
 
+    See Also
+    --------
+    TagRecommender : a global optimum, and nothing to tune but β.
+
+    References
+    ----------
+    Rendle and Schmidt-Thieme, Factor models for tag recommendation in BibSonomy, ECML PKDD Discovery Challenge
+    (2009). Rendle and Schmidt-Thieme, Pairwise interaction tensor factorization for personalized tag
+    recommendation, WSDM (2010), doi:10.1145/1718487.1718498.
+
     Examples
     --------
+    >>> from problems.coembedding import PairwiseInteractionTags
     >>> posts = [["ann", "a"], ["ann", "b"], ["bob", "a"], ["bob", "b"]]
     >>> model = PairwiseInteractionTags(rank=4, n_tags=1, random_state=0)
     >>> model.fit(posts, ["red", "blue", "red", "blue"]).predict([["ann", "a"]]).tolist()

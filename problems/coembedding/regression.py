@@ -29,13 +29,24 @@ class MetricRegression(EmbeddedCost):
     InvalidInputError
         When X is not a table of finite numbers.
 
+    See Also
+    --------
+    MultilabelCoembedding : where there are labels.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    doi:10.1007/978-3-319-23528-8.
+
     Examples
     --------
     >>> import numpy as np
-    >>> from rmopt.manifolds import PSDFixedRank
-    >>> X = np.random.default_rng(0).standard_normal((5, 20))
+    >>> from problems.coembedding import MetricRegression
+    >>> X = np.random.default_rng(0).standard_normal((3, 20))
     >>> cost = MetricRegression(X)
-    >>> cost.value(PSDFixedRank(5, 2).random_point(np.random.default_rng(1))) > 0
+    >>> cost.value(np.eye(3)) < 1e-12
+    True
+    >>> bool(np.isclose(cost.value(np.zeros((3, 1))), np.linalg.norm(X.T @ X) ** 2))
     True
     """
 

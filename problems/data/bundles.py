@@ -36,6 +36,19 @@ class Bundle:
     ------
     InvalidInputError
         When a part is not as the subclass describes it.
+
+    See Also
+    --------
+    load : makes one of a file, a frame, or a registered name.
+
+    Examples
+    --------
+    >>> from problems.data import load
+    >>> bundle = load("toy-tags")
+    >>> bundle.name, bundle.source, bundle.odd()
+    ('toy-tags', 'made up', [])
+    >>> bundle.summary()["triples"]
+    1528
     """
 
     name: str
@@ -142,6 +155,21 @@ class ClassBundle(Split):
     ------
     InvalidInputError
         When a part is not as described above.
+
+    See Also
+    --------
+    MultilabelBundle : several labels for each sample.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.data import ClassBundle
+    >>> X, y = np.arange(12.0).reshape(6, 2), np.array([0, 0, 0, 1, 1, 1])
+    >>> bundle = ClassBundle("mine", "by hand", X, y, test=np.arange(6) % 3 == 2)
+    >>> bundle.n_classes, bundle.X[bundle.train].shape
+    (2, (4, 2))
+    >>> int(bundle.resplit(seed=0, test_fraction=0.5).test.sum())
+    4
     """
 
     holds = "samples of classes"
@@ -227,6 +255,20 @@ class MultilabelBundle(Split):
     ------
     InvalidInputError
         When a part is not as described above.
+
+    See Also
+    --------
+    ClassBundle : one class for each sample.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from problems.data import MultilabelBundle
+    >>> Y = sp.csr_array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    >>> test = np.array([False, False, True])
+    >>> bundle = MultilabelBundle("mine", "by hand", np.eye(3), Y, test)
+    >>> bundle.summary()["labels a sample"], bundle.Y[bundle.train].shape
+    (1.333, (2, 2))
     """
 
     holds = "samples with several labels"
@@ -314,6 +356,21 @@ class Ratings(Bundle):
     ------
     InvalidInputError
         When the parts do not belong together, or a value is not finite or outside of the limits.
+
+    See Also
+    --------
+    problems.subspace.entries : known entries as pairs, for scikit-learn's cross-validation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.data import Ratings
+    >>> rows, columns = np.array([[0, 1, 1], [0, 0, 1]], dtype=np.int32)
+    >>> values = np.array([5.0, 3.0, 4.0])
+    >>> ratings = Ratings("mine", "by hand", rows, columns, values, (2, 2), (1.0, 5.0))
+    >>> ratings.table(np.ones(3, dtype=bool)).toarray()
+    array([[5., 0.],
+           [3., 4.]])
     """
 
     _what = "ratings"
@@ -402,6 +459,19 @@ class TaskBundle(Samples):
     ------
     InvalidInputError
         When the parts do not belong together, a number is not finite, or a task has fewer than two examples.
+
+    See Also
+    --------
+    problems.subspace.MultitaskSubspace : learns from one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.data import TaskBundle
+    >>> X, y = np.arange(10.0).reshape(5, 2), np.arange(5.0)
+    >>> bundle = TaskBundle("mine", "by hand", X, y, np.array([0, 0, 1, 1, 1]))
+    >>> bundle.summary()["tasks"], bundle.held_out(seed=0, fraction=0.4).sum().item()
+    (2, 2)
     """
 
     _what = "tasks"
@@ -455,6 +525,19 @@ class TagBundle(Bundle):
     ------
     InvalidInputError
         When the parts are not as described.
+
+    See Also
+    --------
+    Ratings : numbers in place of tags.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.data import TagBundle
+    >>> triples = np.array([[0, 0, 0], [0, 0, 1], [1, 0, 1]])
+    >>> bundle = TagBundle("mine", "by hand", triples, ("funny", "long"))
+    >>> bundle.counts, bundle.posts().tolist()
+    ((2, 1, 2), [0, 0, 1])
     """
 
     _what = "tags"

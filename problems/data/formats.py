@@ -217,6 +217,22 @@ def read_texts(folder: Path | str, encoding: str = "utf-8") -> tuple[list[str], 
     ------
     InvalidInputError
         When there are no subfolders with files, or a file is not text in this encoding.
+
+    See Also
+    --------
+    load : the same folder as a `ClassBundle` of counts.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from problems.data import read_texts
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for kind, text in [("ham", "See you at noon."), ("spam", "Win a prize!")]:
+    ...         Path(folder, kind).mkdir()
+    ...         _ = Path(folder, kind, "1.txt").write_text(text, encoding="utf-8")
+    ...     print(read_texts(folder))
+    (['See you at noon.', 'Win a prize!'], ['ham', 'spam'], ['ham/1.txt', 'spam/1.txt'])
     """
     root, texts, classes, names = Path(folder), [], [], []
     for path in sorted(root.glob("*/*")):

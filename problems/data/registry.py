@@ -54,7 +54,8 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
 
     Examples
     --------
-    >>> columns = {"who": ["ann", "ann", "bob"], "film": ["Alien", "Brazil", "Alien"], "stars": [5, 3, 4]}
+    >>> from problems.data import load
+    >>> columns = {"who": ["ann", "bob"], "film": ["Brazil", "Alien"], "stars": [5, 3]}
     >>> ratings = load(columns, user="who")
     >>> ratings.shape, ratings.column_names.tolist()
     ((2, 2), ['ann', 'bob'])
@@ -127,6 +128,14 @@ def data_folder(data_home: Path | str | None = None) -> Path:
     ------
     InvalidInputError
         When the argument or the variable names something that is not a folder.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from problems.data import data_folder
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     print(str(data_folder(folder)) == folder)
+    True
     """
     environment = os.environ.get("RMOPT_DATA_HOME")
     for name, given in (("data_home", data_home), ("RMOPT_DATA_HOME", environment or None)):
@@ -221,7 +230,8 @@ def loader(
 
         load_it.__module__, load_it.__name__ = read.__module__, read.__name__
         load_it.__qualname__ = read.__name__
-        load_it.__doc__ = f"""{inspect.cleandoc(read.__doc__ or "")}
+        about, heading, shown = inspect.cleandoc(read.__doc__ or "").partition("\n\nExamples\n")
+        load_it.__doc__ = f"""{about}
 
 Parameters
 ----------
@@ -231,7 +241,7 @@ data_home : path, optional
 Raises
 ------
 InvalidInputError
-    When `data_home` is not a folder.{missing}
+    When `data_home` is not a folder.{missing}{heading}{shown}
 """
         vars(load_it)["source"] = source
         return load_it

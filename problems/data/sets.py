@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,13 @@ def digits() -> ClassBundle:
     """Load the 1797 handwritten digits of scikit-learn: 64 pixel values in [0, 1], 10 classes.
 
     The held-out 30 % of every class are drawn once with a fixed seed.
+
+    Examples
+    --------
+    >>> from problems.data.sets import digits
+    >>> bundle = digits()
+    >>> bundle.X.shape, bundle.n_classes, int(bundle.test.sum())
+    ((1797, 64), 10, 539)
     """
     table = _digits_table()
     y = table[:, -1].astype(np.int64)
@@ -67,8 +75,24 @@ def _digits_table() -> NDArray[np.float64]:
     return np.column_stack(load_digits(return_X_y=True))
 
 
+def _shown(name: str, part: str, sizes: tuple[int, ...]) -> str:
+    """Return the example of a loader that reads a file; tests run it where the file is."""
+    return f"""
+
+Examples
+--------
+>>> from problems.data.sets import {name}
+>>> {name}().{part}  # doctest: +SKIP
+{sizes}"""
+
+
 def _newsgroups(
-    name: str, about: str, published: str, first_label: int = 0, **options: str
+    name: str,
+    about: str,
+    shape: tuple[int, int],
+    published: str,
+    first_label: int = 0,
+    **options: str,
 ) -> Callable[..., ClassBundle]:
     """Return the loader of counts of 20 Newsgroups: the published ones, or scikit-learn's, which are stored."""
     own = f"{name}_scikit-learn.npz"
@@ -103,7 +127,8 @@ def _newsgroups(
             warnings.warn(f"20 Newsgroups will be counted again next time: {error}", stacklevel=3)
         return ClassBundle(name, "scikit-learn", X, y, is_test)
 
-    read.__name__, read.__doc__ = name.replace("-", "_"), about
+    read.__name__ = name.replace("-", "_")
+    read.__doc__ = inspect.cleandoc(about) + _shown(read.__name__, "X.shape", shape)
     # scikit-learn compares its own checksum.
     return loader(Source((published, own), "http://qwone.com/~jason/20Newsgroups/"), fetch)(read)
 
@@ -116,6 +141,7 @@ news20 = _newsgroups(
     what a former call stored there; else fetched and counted by scikit-learn (no English stop words, terms in
     at least two posts) and stored there.
     """,
+    (18846, 26214),
     NEWS20_FILE,
     first_label=1,
 )
@@ -125,6 +151,7 @@ news20_full = _newsgroups(
 
     Read from ``news20_bydate_fullvocab_derived.npz``, or fetched, as in `news20`.
     """,
+    (18846, 61537),
     NEWS20_FULL_FILE,
     token_pattern="[a-z]+",
 )
@@ -142,6 +169,13 @@ def caltech101(path: Path) -> ClassBundle:
 
     The classes are the largest without the background, the images the first of each, as Atzmon et al. (2015)
     have 50 classes with 65 images of Caltech-256. Every fifth image is held out.
+
+    Examples
+    --------
+    >>> from problems.data.sets import caltech101
+    >>> bundle = caltech101()  # doctest: +SKIP
+    >>> bundle.X.shape, bundle.n_classes  # doctest: +SKIP
+    ((3219, 1000), 50)
     """
     X, (y, names) = read_table(path, "X"), read_arrays(path, _LABELS).values()
     if len(y) != X.shape[0] or not 0 <= y.min() <= y.max() < len(names):
@@ -171,6 +205,13 @@ def mnist(path: Path) -> ClassBundle:
     """Load the 70000 handwritten digits of MNIST: 784 pixel values in [0, 1], 10000 images held out.
 
     Read from ``mnist.npz`` in the data folder, else fetched as Keras has it.
+
+    Examples
+    --------
+    >>> from problems.data.sets import mnist
+    >>> bundle = mnist()  # doctest: +SKIP
+    >>> bundle.X.shape, int(bundle.test.sum())  # doctest: +SKIP
+    ((70000, 784), 10000)
     """
     parts = {f"{name}_{part}": (float, None) for part in ("train", "test") for name in "xy"}
     found = read_arrays(path, {"X": (float, None), "y": (int, ("n",)), "n_train": (int, ())}, parts)
@@ -189,6 +230,13 @@ def digits_labels() -> MultilabelBundle:
 
     As the LORETA paper adds the ancestors of a class, each digit gets what it is: even or odd, small (0 to 4) or
     large, and with a closed loop (0, 6, 8, 9) or without one.
+
+    Examples
+    --------
+    >>> from problems.data.sets import digits_labels
+    >>> bundle = digits_labels()
+    >>> bundle.Y.shape, int(bundle.Y.sum(axis=1).min())
+    ((1797, 16), 4)
     """
     bundle = digits()
     y = bundle.y
@@ -198,8 +246,14 @@ def digits_labels() -> MultilabelBundle:
     return MultilabelBundle("digits-labels", bundle.source, bundle.X, csr_array(Y.astype(float)), bundle.test)
 
 
-def _mulan(name: str, n_labels: int, what: str, *digests: str) -> Callable[..., MultilabelBundle]:
-    """Return the loader of a set of Mulan: of ``name.npz``, or of the files for training and for tests."""
+def _mulan(
+    name: str, what: str, sizes: tuple[int, int, int], *digests: str
+) -> Callable[..., MultilabelBundle]:
+    """Return the loader of a set of Mulan: of ``name.npz``, or of the files for training and for tests.
+
+    The sizes are the numbers of samples, features and labels, which `what` names.
+    """
+    n_labels = sizes[2]
 
     def read(path: Path) -> MultilabelBundle:
         if path.suffix == ".npz":
@@ -211,7 +265,8 @@ def _mulan(name: str, n_labels: int, what: str, *digests: str) -> Callable[..., 
             X, Y, n_train = join([X for X, _ in parts]), vstack([Y for _, Y in parts]), parts[0][0].shape[0]
         return MultilabelBundle(name, path.name, X, Y, np.arange(X.shape[0]) >= n_train)
 
-    read.__name__, read.__doc__ = name, f"Load {what}."
+    read.__name__ = name
+    read.__doc__ = f"Load {what.format(*sizes)}." + _shown(name, "X.shape", sizes[:2])
     addresses = (f"{MULAN}/{name}/{name}-{part}.arff" for part in ("test", "train"))
     downloads = tuple((address, f"sha256:{one}") for address, one in zip(addresses, digests, strict=True))
     return loader(
@@ -220,35 +275,40 @@ def _mulan(name: str, n_labels: int, what: str, *digests: str) -> Callable[..., 
 
 
 delicious = _mulan(
-    "delicious", 983,
-    "Delicious: 16105 web pages, 500 words, 983 tags (19 a page), the first 12920 pages for training",
+    "delicious", "Delicious: {} web pages, {} words, {} tags (19 a page), the first 12920 pages for training",
+    (16105, 500, 983),
     "2dfb01723a819914b0ca83361177ed413ce3f2169851d9f228d4692915d63944",
     "030186cdb542ebdd32052fcdbb1ebe30115b3a22518c1b4b198c45eb827aebe1",
 )  # fmt: skip
 bibtex = _mulan(
-    "bibtex", 159, "Bibtex: 7395 references, 1836 words, 159 tags",
+    "bibtex", "Bibtex: {} references, {} words, {} tags", (7395, 1836, 159),
     "9b03329cde64d3f994bdf7fbbac3f3b10fe185c311cb9ae725475f59c7f3f922",
     "8dcc9de6e0b2cebaec8c1f4fac78431adeeb73cfd3ab879b530a66d366e59174",
 )  # fmt: skip
 enron = _mulan(
-    "enron", 53, "Enron: 1702 letters, 1001 words, 53 labels",
+    "enron", "Enron: {} letters, {} words, {} labels", (1702, 1001, 53),
     "2f3aad54a8f54caaab4ab01246fe9dd385ba944a2633028f52747b57eac5474e",
     "2988cefc1cdf7a8004a20ef84615cc8fa1b5d7434c16687283b41454e2d9d194",
 )  # fmt: skip
 emotions = _mulan(
-    "emotions", 6, "Emotions: 593 pieces of music, 72 features, 6 labels",
+    "emotions", "Emotions: {} pieces of music, {} features, {} labels", (593, 72, 6),
     "f13d4b746b7b5c8eb484bd751d6ac463d4560dff998a93516a5c1fe35daf6c8f",
     "bbe704106c79bb8fb99c1d1d2e9bde081d6a2daeb01f100862f11fd91a3c1f98",
 )  # fmt: skip
 scene = _mulan(
-    "scene", 6, "Scene: 2407 images, 294 features, 6 labels",
+    "scene", "Scene: {} images, {} features, {} labels", (2407, 294, 6),
     "ea38d20296b3ff7e220f477a3b802a9bcb2d768881fe6ee163efbc97ea527a42",
     "b53ba93bdf412de922e3960389bcee24744fa3e872ce610511fc1d750888b64d",
 )  # fmt: skip
 
 
-def _movielens(name: str, what: str, published: str, separator: str, digest: str) -> Callable[..., Ratings]:
-    """Return the loader of ratings that are read from ``name.npz``, or from a file as GroupLens publishes it."""
+def _movielens(
+    name: str, what: str, sizes: tuple[int, int, int], published: str, separator: str, digest: str
+) -> Callable[..., Ratings]:
+    """Return the loader of ratings that are read from ``name.npz``, or from a file as GroupLens publishes it.
+
+    The sizes are the numbers of films, users and ratings.
+    """
 
     def read(path: Path) -> Ratings:
         stored = path.suffix == ".npz"
@@ -265,24 +325,34 @@ def _movielens(name: str, what: str, published: str, separator: str, digest: str
             row_names=known.astype(np.int64), column_names=users.astype(np.int64),
         )  # fmt: skip
 
-    read.__name__, read.__doc__ = name, f"Load {what} ratings from 1 to 5."
+    films_of = "{} films (rows), {} users (columns), {} ratings from 1 to 5."
+    read.__name__ = name
+    read.__doc__ = f"Load {what}: {films_of.format(*sizes)}" + _shown(name, "shape", sizes[:2])
     address = f"{GROUPLENS}/{Path(published).parent}.zip"
     return loader(Source((f"{name}.npz", published), address, ((address, digest),)))(read)
 
 
 ml100k = _movielens(
-    "ml100k", "MovieLens-100K: 1682 films (rows), 943 users (columns), 100000", "ml-100k/u.data", "\t",
+    "ml100k", "MovieLens-100K", (1682, 943, 100000), "ml-100k/u.data", "\t",
     "sha256:50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229",
 )  # fmt: skip
 ml1m = _movielens(
-    "ml1m", "MovieLens-1M: 3706 rated films (rows), 6040 users (columns), 1000209", "ml-1m/ratings.dat", "::",
+    "ml1m", "MovieLens-1M", (3706, 6040, 1000209), "ml-1m/ratings.dat", "::",
     "sha256:a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20",
 )  # fmt: skip
 
 
 @loader(Source(origin="scikit-learn"))
 def picture() -> Ratings:
-    """Load a photograph of scikit-learn's: 427 rows, its 640 columns in red, green and blue, from 0 to 1."""
+    """Load a photograph of scikit-learn's: 427 rows, its 640 columns in red, green and blue, from 0 to 1.
+
+    Examples
+    --------
+    >>> from problems.data.sets import picture
+    >>> ratings = picture()
+    >>> ratings.shape, ratings.limits
+    ((427, 1920), (0.0, 1.0))
+    """
     from sklearn.datasets import load_sample_image
 
     colours = load_sample_image(PICTURE).astype(float) / 255.0
@@ -307,6 +377,13 @@ def parkinsons(path: Path) -> TaskBundle:
     """Load Parkinsons telemonitoring: 42 patients (tasks), 5875 recordings, 19 features, the label total_UPDRS.
 
     The features are those of Mishra et al. 2019: all columns but the patient and the two UPDRS scores, as they are.
+
+    Examples
+    --------
+    >>> from problems.data.sets import parkinsons
+    >>> bundle = parkinsons()  # doctest: +SKIP
+    >>> bundle.X.shape, int(bundle.task.max()) + 1  # doctest: +SKIP
+    ((5875, 19), 42)
     """
     if path.name == PARKINSONS_FILE:
         table = read_arrays(path, {"X": (float, (None, 22))})["X"]
@@ -327,7 +404,15 @@ def parkinsons(path: Path) -> TaskBundle:
     )
 )
 def ml10m_tags(path: Path) -> TagBundle:
-    """Load the tags of MovieLens-10M in lower case, and of them the post core at level 15: 107 users, 162 movies."""
+    """Load the tags of MovieLens-10M in lower case, and of them the post core at level 15: 107 users, 162 movies.
+
+    Examples
+    --------
+    >>> from problems.data.sets import ml10m_tags
+    >>> tags = ml10m_tags()  # doctest: +SKIP
+    >>> tags.counts  # doctest: +SKIP
+    (107, 162, 168)
+    """
     users, movies, texts = _stored_columns(path) if path.name == ML10M_FILE else _text_columns(path)
     known, tags = np.unique([text.strip().lower() for text in texts], return_inverse=True)
     core = post_core(np.column_stack([users, movies, tags]).astype(np.int64), ML10M_CORE)
@@ -353,7 +438,15 @@ def _text_columns(path: Path) -> tuple[Array, Array, list[str]]:
 
 @loader(Source(origin="made up"))
 def toy_tags() -> TagBundle:
-    """Make tags of 40 users and 60 items: each has a place in the plane, and tags come from the nearest of 50."""
+    """Make tags of 40 users and 60 items: each has a place in the plane, and tags come from the nearest of 50.
+
+    Examples
+    --------
+    >>> from problems.data.sets import toy_tags
+    >>> tags = toy_tags()
+    >>> tags.counts, tags.tag_names[tags.triples[0, 2]]
+    ((40, 60, 47), 'tag 32')
+    """
     rng = np.random.default_rng(0)
     users, items, tags = (rng.standard_normal((count, 2)) for count in (40, 60, 50))
     triples: list[Any] = []

@@ -41,6 +41,23 @@ def information_gain(X: Any, y: ArrayLike) -> NDArray[np.float64]:
     ------
     InvalidInputError
         When `X` does not hold finite counts, or `y` does not fit it or has a single class.
+
+    See Also
+    --------
+    select_terms : chooses terms by it.
+    sklearn.feature_selection.mutual_info_classif : for numbers in place of presence.
+
+    References
+    ----------
+    Yang and Pedersen, A comparative study on feature selection in text categorization, ICML (1997).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.data.text import information_gain
+    >>> counts = np.array([[3, 1, 0], [1, 1, 1], [0, 1, 1], [0, 1, 0]])
+    >>> information_gain(counts, [0, 0, 1, 1]).tolist()
+    [1.0, 0.0, 0.0]
     """
     counts = _as_counts(X)
     n_samples, n_features = counts.shape
@@ -85,6 +102,22 @@ def select_terms(X: Any, y: ArrayLike, train_mask: ArrayLike, n_features: int) -
     ------
     InvalidInputError
         When an argument is out of range or the training part has a single class.
+
+    See Also
+    --------
+    information_gain : the numbers that it chooses by.
+
+    References
+    ----------
+    Yang and Pedersen, A comparative study on feature selection in text categorization, ICML (1997).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.data.text import select_terms
+    >>> counts = np.array([[3, 1, 0], [1, 1, 1], [0, 1, 1], [0, 1, 0]])
+    >>> select_terms(counts, [0, 0, 1, 1], np.ones(4, dtype=bool), n_features=1).tolist()
+    [0]
     """
     counts = _as_counts(X)
     n_features = integer("n_features", n_features, 1, counts.shape[1])
@@ -121,6 +154,20 @@ def tfidf(X: Any, train_mask: ArrayLike, *, sublinear: bool = False) -> csr_arra
     ------
     InvalidInputError
         When `X` does not hold finite counts or `train_mask` does not fit it.
+
+    See Also
+    --------
+    sklearn.feature_extraction.text.TfidfTransformer : the same as a transformer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.data.text import tfidf
+    >>> counts = np.array([[3, 1], [0, 1], [0, 2]])
+    >>> tfidf(counts, train_mask=[True, True, False]).toarray().round(3)
+    array([[0.973, 0.231],
+           [0.   , 1.   ],
+           [0.   , 1.   ]])
     """
     counts = _as_counts(X)
     train = _as_mask(train_mask, counts.shape[0])
@@ -152,6 +199,21 @@ def prepare_text(bundle: ClassBundle, n_features: int, *, sublinear: bool = Fals
     ------
     InvalidInputError
         When `n_features` is out of range or the bundle does not hold counts.
+
+    See Also
+    --------
+    informative_unit_rows : also takes measurements.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from problems.data import ClassBundle
+    >>> from problems.data.text import prepare_text
+    >>> counts = sp.csr_array([[3.0, 1, 0], [1, 1, 1], [0, 1, 1], [0, 1, 0], [2, 0, 0]])
+    >>> test = np.array([False, False, False, False, True])
+    >>> bundle = ClassBundle("mine", "by hand", counts, np.array([0, 0, 1, 1, 0]), test)
+    >>> prepare_text(bundle, n_features=2).X.toarray().round(2).tolist()
+    [[0.98, 0.22], [0.83, 0.55], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]]
     """
     counts = _as_counts(bundle.X)
     terms = select_terms(counts, bundle.y, bundle.train, n_features)
@@ -183,6 +245,19 @@ def informative_unit_rows(
     ------
     InvalidInputError
         When `n_features` is out of range or the bundle does not hold what it should.
+
+    See Also
+    --------
+    prepare_text : counts alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.data.sets import digits
+    >>> from problems.data.text import informative_unit_rows
+    >>> bundle = informative_unit_rows(digits(), n_features=20)
+    >>> bundle.X.shape, bool(np.allclose(np.linalg.norm(bundle.X, axis=1), 1.0))
+    ((1797, 20), True)
     """
     wanted = bundle.X.shape[1] if n_features == 0 else n_features
     if issparse(bundle.X):

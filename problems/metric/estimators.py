@@ -80,13 +80,28 @@ class CometMetric(TripletLearner):
     history_ : list of dict
         What the `recorder` of `learn` measured.
 
+    See Also
+    --------
+    problems.similarity.LoretaSimilarity : for many sparse features, and a low rank.
+    LegoMetric : one pass over the triplets, without a search.
+    HdslMetric : few of many features.
+
+    References
+    ----------
+    Atzmon, Shalit and Chechik, Metric learning using block coordinate descent, draft (2015).
+
     Examples
     --------
-    >>> from sklearn.datasets import load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> metric = CometMetric(n_epochs=3, random_state=0).fit(X[:500] / 16, y[:500])
-    >>> metric.transform(X[:2] / 16).shape
-    (2, 64)
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from problems.metric import CometMetric
+    >>> X, y = load_wine(return_X_y=True)
+    >>> metric = CometMetric(random_state=0)
+    >>> model = make_pipeline(StandardScaler(), metric, KNeighborsClassifier())
+    >>> bool(model.fit(X[::2], y[::2]).score(X[1::2], y[1::2]) > 0.9)
+    True
     """
 
     ranks_by = "similarity"

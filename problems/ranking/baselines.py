@@ -97,6 +97,29 @@ class PassiveAggressive(_RankingSolver):
     """Iterative passive–aggressive steps on the factors of W = A Bᵀ (§7.2.4, 1); `step_size` is the bound C.
 
     For each row A moves given B, then B given the new A; the violated labels are those before both.
+
+    See Also
+    --------
+    LoretaLabelRanker : steps along the manifold, which do not depend on how W is factored.
+    MatrixPerceptron : on a full matrix.
+
+    References
+    ----------
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    section 7.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> from rmopt.solvers import Uniform
+    >>> from problems.ranking import LabelRanking, PassiveAggressive
+    >>> cost = LabelRanking(np.eye(8), np.repeat(np.eye(2), 4, axis=0))
+    >>> solver = PassiveAggressive(0.5, max_iter=500, sampler=Uniform(8))
+    >>> W = solver.run(Problem(FixedRankEmbedded(2, 8, 1), cost), random_state=0).point
+    >>> cost.value(W) < 1e-6
+    True
     """
 
     def engine(self, problem: Problem) -> Engine:
@@ -107,6 +130,30 @@ class MatrixPerceptron(_RankingSolver):
     """The subgradient is subtracted from a full matrix that starts at zero (§7.2.4, 2).
 
     Runs on `Euclidean(L, n)`; the `step_size` sets the size of W against the margin of 1.
+
+    See Also
+    --------
+    GroupPerceptron : few features carry the weights.
+    PassiveAggressive : on factors of low rank, with a size for each step.
+
+    References
+    ----------
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    section 7.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.manifolds import Euclidean
+    >>> from rmopt.solvers import Uniform
+    >>> from problems.ranking import LabelRanking, MatrixPerceptron
+    >>> X, Y = np.eye(8), np.repeat(np.eye(2), 4, axis=0)
+    >>> solver = MatrixPerceptron(0.5, max_iter=100, sampler=Uniform(8))
+    >>> problem = Problem(Euclidean(2, 8), LabelRanking(X, Y))
+    >>> solver.run(problem, np.zeros((2, 8)), random_state=0).point
+    array([[ 0.5,  0.5,  0.5,  0.5, -0.5, -0.5, -0.5, -0.5],
+           [-0.5, -0.5, -0.5, -0.5,  0.5,  0.5,  0.5,  0.5]])
     """
 
     def engine(self, problem: Problem) -> Engine:
@@ -120,6 +167,30 @@ class GroupPerceptron(_RankingSolver):
     taken by ½‖W‖²_{2,q} with 1/p + 1/q = 1 and p = 2 ln n for n features (at least 2). The subgradient is
     subtracted from a dual matrix θ, and feature j has the weights (‖θ_j‖ / ‖θ‖_{2,p})^{p − 2} θ_j, so that few
     features carry most of W. Runs on `Euclidean(L, n)` from zero.
+
+    See Also
+    --------
+    MatrixPerceptron : all features alike.
+
+    References
+    ----------
+    Kakade, Shalev-Shwartz and Tewari, Regularization techniques for learning with matrices, JMLR 13 (2012).
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    section 7.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.manifolds import Euclidean
+    >>> from rmopt.solvers import Uniform
+    >>> from problems.ranking import GroupPerceptron, LabelRanking
+    >>> X, Y = np.eye(8), np.repeat(np.eye(2), 4, axis=0)
+    >>> solver = GroupPerceptron(1.0, max_iter=1000, sampler=Uniform(8))
+    >>> problem = Problem(Euclidean(2, 8), LabelRanking(X, Y))
+    >>> W = solver.run(problem, np.zeros((2, 8)), random_state=0).point
+    >>> problem.cost.value(W) < 1e-6
+    True
     """
 
     def engine(self, problem: Problem) -> Engine:

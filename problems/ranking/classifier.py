@@ -75,25 +75,30 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
     n_iter_ : int
         Batches seen.
 
+    See Also
+    --------
+    LoretaLabelRanker : an order of the labels without probabilities, from a stream as well.
+    sklearn.multiclass.OneVsRestClassifier : a classifier of its own for each label, where all are frequent.
+
     References
     ----------
     Duchi, Hazan and Singer, Adaptive subgradient methods for online learning and stochastic optimization, JMLR 12
-    (2011). Yu, Jain, Kar and Dhillon, Large-scale multi-label learning with missing labels, ICML (2014), has the same
-    model with a penalty on the factors in place of an early end.
+    (2011). Yu, Jain, Kar and Dhillon, Large-scale multi-label learning with missing labels, ICML (2014), has the
+    same model with a penalty on the factors in place of an early end.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn.datasets import load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> Y = np.column_stack([y % 2 == 0, y % 3 == 0, y < 5, y == 7])
-    >>> model = LowRankLogisticRegression(rank=3, random_state=0).fit(X[:1200], Y[:1200])
-    >>> model.predict_proba(X[1200:1202]).shape
-    (2, 4)
-    >>> model.top(X[1200:1202], 2).shape
-    (2, 2)
-    >>> bool(model.score(X[1200:], Y[1200:]) > 0.9)
+    >>> from problems.ranking import LowRankLogisticRegression
+    >>> X = np.random.default_rng(0).standard_normal((400, 10))
+    >>> Y = np.column_stack([X[:, 0] > 0, X[:, 1] > 0, X[:, 0] + X[:, 1] > 0])
+    >>> model = LowRankLogisticRegression(rank=2, n_epochs=20, random_state=0)
+    >>> model.fit(X[:300], Y[:300]).predict_proba(X[300:302]).shape
+    (2, 3)
+    >>> bool(model.score(X[300:], Y[300:]) > 0.9)
     True
+    >>> model.top(X[300:302], 2).shape
+    (2, 2)
     """
 
     rank: Annotated[int, kept_count] = 100

@@ -37,14 +37,25 @@ class LabelRanking(FiniteSum):
     InvalidInputError
         For shapes that do not belong together, or fewer than two labels.
 
+    See Also
+    --------
+    WarpRanking : samples wrong labels, for many of them.
+    LogisticLabels : a smooth loss with probabilities.
+
+    References
+    ----------
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    section 7.2.
+
     Examples
     --------
     >>> import numpy as np
-    >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> X, Y = np.eye(4), np.eye(4)[:, :3]
+    >>> from problems.ranking import LabelRanking
+    >>> X, Y = np.eye(2), np.array([[1, 0, 0], [0, 1, 1]])
     >>> cost = LabelRanking(X, Y)
-    >>> cost.shape, cost.value(FixedRankEmbedded(3, 4, 2).identity()) >= 0.0
-    ((3, 4), True)
+    >>> scores = np.array([[2.0, 0.5, 0.0], [0.0, 3.0, 0.4]])
+    >>> round(cost.value(scores.T), 3)
+    0.6
     """
 
     point_type = (LowRankPoint, np.ndarray)
@@ -125,6 +136,30 @@ class WarpRanking(LabelRanking):
     1 + 1/2 + … + 1/r. No step scores all labels.
 
     The value of this cost is that of `LabelRanking`.
+
+    See Also
+    --------
+    LabelRanking : the paper's loss, which scores all labels at each step.
+    LoretaLabelRanker : the estimator, whose default it is.
+
+    References
+    ----------
+    Weston, Bengio and Usunier, WSABIE: scaling up to large vocabulary image annotation, IJCAI (2011),
+    doi:10.5591/978-1-57735-516-8/IJCAI11-460.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> from rmopt.solvers import SGD
+    >>> from problems.ranking import WarpRanking
+    >>> cost = WarpRanking(np.eye(8), np.repeat(np.eye(4), 2, axis=0))
+    >>> terms = lambda rng, start, size: rng.integers((8, 1000), size=(size, 2))
+    >>> sgd = SGD(0.1, max_iter=5000, sampler=terms)
+    >>> point = sgd.run(Problem(FixedRankEmbedded(4, 8, 3), cost), random_state=0).point
+    >>> cost.value(point) < 1e-6
+    True
     """
 
     term_width = 2

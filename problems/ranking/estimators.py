@@ -100,13 +100,29 @@ class LoretaLabelRanker(Loreta):
     n_iter_, n_updates_ : int
         Steps done, and how many of them moved W.
 
+    See Also
+    --------
+    LowRankLogisticRegression : gives probabilities.
+    problems.coembedding.CoembeddingClassifier : a global optimum, for up to some hundred labels.
+
+    References
+    ----------
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    section 7.2. Weston, Bengio and Usunier, WSABIE: scaling up to large vocabulary image annotation, IJCAI
+    (2011), doi:10.5591/978-1-57735-516-8/IJCAI11-460.
+
     Examples
     --------
+    >>> from problems.ranking import LoretaLabelRanker
     >>> from sklearn.datasets import make_multilabel_classification
     >>> X, Y = make_multilabel_classification(n_samples=300, n_classes=6, random_state=0)
     >>> model = LoretaLabelRanker(rank=4, random_state=0).fit(X[:200], Y[:200])
-    >>> model.predict(X[200:]).shape
+    >>> model.decision_function(X[200:]).shape
     (100, 6)
+    >>> bool(model.score(X[200:], Y[200:]) > 0.7)
+    True
+    >>> model.predict(X[200:]).sum(axis=1)[:5].tolist()
+    [2, 2, 2, 2, 2]
     """
 
     _model = LabelScores

@@ -46,6 +46,21 @@ class LogisticLabels(RowBatches):
     ------
     InvalidInputError
         For shapes that do not belong together, or fewer than two labels.
+
+    See Also
+    --------
+    LowRankLogisticRegression : the estimator that minimises it.
+    LabelRanking : asks for an order of the labels alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.ranking import LogisticLabels
+    >>> X, Y = np.eye(4), np.repeat(np.eye(2), 2, axis=0)
+    >>> cost = LogisticLabels(X, Y)
+    >>> factors = np.zeros((4 + 2, 3))
+    >>> bool(np.isclose(cost.value(factors), 4 * 2 * np.log(2)))
+    True
     """
 
     remedy = "take Euclidean(n_features + n_labels, rank + 1)"

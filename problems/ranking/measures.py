@@ -33,13 +33,25 @@ def mean_average_precision(scores: Array, Y: Any) -> float:
     InvalidInputError
         When no row has both true and wrong labels, or a score is not finite.
 
+    See Also
+    --------
+    ndcg_at : weighs the first places more, by a logarithm.
+    precision_at : looks at the first k labels alone.
+    sklearn.metrics.label_ranking_average_precision_score : counts rows without labels as 1.
+
+    References
+    ----------
+    Manning, Raghavan and Schütze, Introduction to Information Retrieval, Cambridge University Press (2008),
+    chapter 8.
+
     Examples
     --------
     >>> import numpy as np
+    >>> from problems.ranking import mean_average_precision
     >>> scores = np.array([[0.9, 0.1, 0.5]])
-    >>> mean_average_precision(scores, np.array([[1, 0, 0]]))
+    >>> mean_average_precision(scores, [[1, 0, 0]])
     1.0
-    >>> mean_average_precision(scores, np.array([[0, 0, 1]]))
+    >>> mean_average_precision(scores, [[0, 0, 1]])
     0.5
     """
     truth, scores = _rankable(scores, Y)
@@ -72,8 +84,15 @@ def precision_at(scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5)) -> dict[i
     InvalidInputError
         For shapes that do not belong together, a k out of range, or a score that is not finite.
 
+    See Also
+    --------
+    ndcg_at : minds the order of the first k labels.
+    propensity_scored_precision_at : rare labels count more.
+
     Examples
     --------
+    >>> import numpy as np
+    >>> from problems.ranking import precision_at
     >>> precision_at(np.array([[3.0, 2.0, 1.0]]), [[1, 0, 1]], (1, 2))
     {1: 1.0, 2: 0.5}
     """
@@ -94,6 +113,24 @@ def ndcg_at(scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5)) -> dict[int, f
         What is not zero is a true label.
     ks : sequence of int
         From 1 to L.
+
+    See Also
+    --------
+    precision_at : does not mind the order of the first k labels.
+    sklearn.metrics.ndcg_score : also for grades of relevance.
+
+    References
+    ----------
+    Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, ACM Transactions on Information
+    Systems 20 (2002).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.ranking import ndcg_at
+    >>> found = ndcg_at(np.array([[3.0, 2.0, 1.0]]), [[1, 0, 1]], (1, 2, 3))
+    >>> {k: round(value, 3) for k, value in found.items()}
+    {1: 1.0, 2: 0.613, 3: 0.92}
     """
     hits, truth, _ = _hits(scores, Y, ks)
     gains = 1.0 / np.log2(np.arange(2, hits.shape[1] + 2))
@@ -118,10 +155,23 @@ def propensities(Y: Any, a: float = 0.55, b: float = 1.5) -> Array:
     a, b : float
         Properties of the data; 0.55 and 1.5 are those of most sets of the extreme classification repository.
 
+    See Also
+    --------
+    propensity_scored_precision_at : the measure that takes them.
+
     References
     ----------
-    Jain, Prabhu and Varma, Extreme multi-label loss functions for recommendation, tagging, ranking & other missing
-    label applications, KDD (2016).
+    Jain, Prabhu and Varma, Extreme multi-label loss functions for recommendation, tagging, ranking & other
+    missing label applications, KDD (2016).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.ranking import propensities
+    >>> Y = np.zeros((1000, 3))
+    >>> Y[:500, 0] = Y[:10, 1] = 1.0
+    >>> propensities(Y).round(2).tolist()
+    [0.76, 0.28, 0.11]
     """
     table = indicators(Y, Y.shape[0] if hasattr(Y, "shape") else len(Y))
     if table.shape[0] < 3:
@@ -154,6 +204,24 @@ def propensity_scored_precision_at(
     ------
     InvalidInputError
         As `precision_at`, and when no row has a true label.
+
+    See Also
+    --------
+    precision_at : all labels count alike.
+
+    References
+    ----------
+    Jain, Prabhu and Varma, Extreme multi-label loss functions for recommendation, tagging, ranking & other
+    missing label applications, KDD (2016).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.ranking import propensity_scored_precision_at
+    >>> scores, Y = np.array([[3.0, 2.0, 1.0]]), [[1, 0, 1]]
+    >>> found = propensity_scored_precision_at(scores, Y, np.array([0.8, 0.8, 0.2]), (1, 2))
+    >>> {k: round(value, 3) for k, value in found.items()}
+    {1: 0.25, 2: 0.2}
     """
     hits, truth, best_ones = _hits(scores, Y, ks)
     if not truth.any():

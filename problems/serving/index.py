@@ -47,18 +47,23 @@ class SimilarityIndex:
     search : callable, optional
         Takes embeddings of queries and k and gives numbers of documents; made by `to_index`. None: exact.
 
+    See Also
+    --------
+    top_k : the search alone, of any vectors.
+    make_server : a page in the browser.
+
     Examples
     --------
-    >>> from sklearn.datasets import load_digits
+    >>> import numpy as np
     >>> from problems.similarity import ContrastiveSimilarity
-    >>> X, y = load_digits(return_X_y=True)
-    >>> model = ContrastiveSimilarity(rank=10, random_state=0).fit(X[:1200], y[:1200])
-    >>> index = model.index(X[:1200], names=[f"scan {row}" for row in range(1200)])
-    >>> scores, indices = index.query(X[1200:1203], k=5)
-    >>> scores.shape, bool((y[indices][:, 0] == y[1200:1203]).all())
-    ((3, 5), True)
-    >>> [(name, round(score, 3)) for name, score in index.most_similar(X[7:8], k=1)[0]]
-    [('scan 7', 1.0)]
+    >>> X = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]])
+    >>> model = ContrastiveSimilarity(rank=2, n_epochs=20, random_state=0)
+    >>> index = model.fit(X, [0, 0, 1, 1]).index(X, names=["ant", "bee", "cat", "dog"])
+    >>> scores, rows = index.query([[1.0, 0.2]], k=2)
+    >>> sorted(index.names[row] for row in rows[0])
+    ['ant', 'bee']
+    >>> [[name for name, score in found] for found in index.most_similar(X[2:3], k=1)]
+    [['cat']]
     """
 
     embeddings: Array
@@ -343,7 +348,24 @@ def _keep(path: Path, value: Any, write: Any = None) -> None:
 
 
 class Searchable(ABC):
-    """A similarity of a query's embedding and a document's that can make an index of documents."""
+    """A similarity of a query's embedding and a document's that can make an index of documents.
+
+    See Also
+    --------
+    SimilarityIndex : what `index` returns.
+
+    Examples
+    --------
+    >>> from problems.serving import Searchable
+    >>> from problems.similarity import ContrastiveSimilarity
+    >>> X = [[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]]
+    >>> model = ContrastiveSimilarity(rank=2, n_epochs=20, random_state=0)
+    >>> isinstance(model, Searchable)
+    True
+    >>> scores, rows = model.fit(X, [0, 0, 1, 1]).index(X).query([[1.0, 0.2]], k=2)
+    >>> sorted(rows[0].tolist())
+    [0, 1]
+    """
 
     transform: Any
 

@@ -139,6 +139,28 @@ def make_server(
     ------
     InvalidInputError
         When the index lacks texts or a vectorizer, or the address cannot be used.
+
+    See Also
+    --------
+    SimilarityIndex : searches from Python.
+
+    Examples
+    --------
+    >>> import json, threading, urllib.request
+    >>> from problems.serving import make_server
+    >>> from problems.similarity import ContrastiveSimilarity
+    >>> from sklearn.feature_extraction.text import TfidfVectorizer
+    >>> texts = ["red apple", "red cherry", "fast car", "fast train"]
+    >>> words = TfidfVectorizer().fit(texts)
+    >>> X = words.transform(texts)
+    >>> model = ContrastiveSimilarity(rank=2, n_epochs=20, random_state=0)
+    >>> index = model.fit(X, [0, 0, 1, 1]).index(X, texts=texts, vectorizer=words)
+    >>> with make_server(index, port=0) as server:
+    ...     threading.Thread(target=server.handle_request).start()
+    ...     address = f"http://127.0.0.1:{server.server_address[1]}/search?like=0&k=1"
+    ...     found = json.load(urllib.request.urlopen(address))["results"]
+    >>> [one["text"] for one in found]
+    ['red cherry']
     """
     instance("index", index, SimilarityIndex, "a SimilarityIndex, as model.index(X) makes it")
     lacking = [name for name in ("texts", "vectorizer") if getattr(index, name) is None]

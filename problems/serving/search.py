@@ -55,8 +55,14 @@ def top_k(
     InvalidInputError
         When an argument has another shape, or a query has fewer than k items left with a finite score.
 
+    See Also
+    --------
+    SimilarityIndex : with names, embeddings and files.
+
     Examples
     --------
+    >>> import numpy as np
+    >>> from problems.serving import top_k
     >>> items = np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
     >>> scores, indices = top_k([[1.0, 1.0]], items, 2)
     >>> indices.tolist(), scores.tolist()

@@ -47,7 +47,34 @@ class SymmetricFactor(GeneralFactors):
 
 
 class FactoredGradientDescent(TripletSolver):
-    """Simultaneous gradient steps on A and B (§7.1.4, 1; Bai et al. 2009)."""
+    """Simultaneous gradient steps on A and B (§7.1.4, 1; Bai et al. 2009).
+
+    See Also
+    --------
+    LoretaSimilarity : steps that do not depend on how W is factored.
+    PassiveAggressive : chooses the size of each step.
+    PSDGradientDescent : for a symmetric similarity.
+
+    References
+    ----------
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    section 7.1.4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import TripletSum
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> from problems.similarity import ClassTriplets, FactoredGradientDescent
+    >>> X, y = np.repeat(np.eye(4), 5, axis=0), np.repeat([0, 0, 1, 1], 5)
+    >>> manifold = FixedRankEmbedded(4, 4, 2)
+    >>> solver = FactoredGradientDescent(0.1, max_iter=500, sampler=ClassTriplets(y))
+    >>> result = solver.run(Problem(manifold, TripletSum(X, X)), random_state=0)
+    >>> W = manifold.to_dense(result.point)
+    >>> bool(np.all(W[0, :2] > W[0, 2:].max()))
+    True
+    """
 
     def triplet_engine(self, cost: TripletSum) -> Engine:
         return GeneralFactors(kernels.FACTORED, cost)
@@ -57,6 +84,31 @@ class PassiveAggressive(TripletSolver):
     """Iterative passive–aggressive steps on A and B (§7.1.4, 3).
 
     For each triplet A moves given B, then B given the new A; `step_size` is the bound C.
+
+    See Also
+    --------
+    FactoredGradientDescent : fixed step sizes, A and B at once.
+    Oasis : on a full matrix, without a rank.
+
+    References
+    ----------
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    section 7.1.4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import TripletSum
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> from problems.similarity import ClassTriplets, PassiveAggressive
+    >>> X, y = np.repeat(np.eye(4), 5, axis=0), np.repeat([0, 0, 1, 1], 5)
+    >>> manifold = FixedRankEmbedded(4, 4, 2)
+    >>> solver = PassiveAggressive(0.1, max_iter=500, sampler=ClassTriplets(y))
+    >>> result = solver.run(Problem(manifold, TripletSum(X, X)), random_state=0)
+    >>> W = manifold.to_dense(result.point)
+    >>> bool(np.all(W[0, :2] > W[0, 2:].max()))
+    True
     """
 
     def triplet_engine(self, cost: TripletSum) -> Engine:
@@ -67,6 +119,31 @@ class PSDGradientDescent(TripletSolver):
     """Gradient steps on A of W = A Aᵀ, which is Riemannian descent in the flat metric (§7.1.4, 2).
 
     Runs on `PSDFixedRank` in O(nnz·k) a step.
+
+    See Also
+    --------
+    FactoredGradientDescent : for queries and documents that are embedded apart.
+
+    References
+    ----------
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    section 7.1.4. Burer and Monteiro, A nonlinear programming algorithm for solving semidefinite programs via
+    low-rank factorization, Mathematical Programming 95 (2003).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import TripletSum
+    >>> from rmopt.manifolds import PSDFixedRank
+    >>> from problems.similarity import ClassTriplets, PSDGradientDescent
+    >>> X, y = np.repeat(np.eye(4), 5, axis=0), np.repeat([0, 0, 1, 1], 5)
+    >>> manifold = PSDFixedRank(4, 2)
+    >>> solver = PSDGradientDescent(0.1, max_iter=500, sampler=ClassTriplets(y))
+    >>> result = solver.run(Problem(manifold, TripletSum(X, X)), random_state=0)
+    >>> W = manifold.to_dense(result.point)
+    >>> bool(np.all(W[0, :2] > W[0, 2:].max()))
+    True
     """
 
     one_space = True

@@ -72,19 +72,27 @@ class ContrastiveSimilarity(Checked, Saved, Searchable, Embedder, BaseEstimator)
     n_iter_ : int
         Batches seen.
 
+    See Also
+    --------
+    LoretaSimilarity : where there are triplets or a stream in place of classes.
+    problems.metric.CometMetric : a full metric, for up to some hundred dense features.
+
     References
     ----------
-    Khosla et al., Supervised contrastive learning, NeurIPS 2020.
+    Khosla et al., Supervised contrastive learning, NeurIPS (2020), arXiv:2004.11362.
 
     Examples
     --------
-    >>> from sklearn.datasets import load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> model = ContrastiveSimilarity(rank=10, random_state=0).fit(X[:1200], y[:1200])
-    >>> model.similarity(X[1200:1202], X[:5]).shape
+    >>> from problems.similarity import ContrastiveSimilarity
+    >>> from sklearn.datasets import make_blobs
+    >>> X, y = make_blobs(300, n_features=20, centers=10, cluster_std=4.0, random_state=0)
+    >>> model = ContrastiveSimilarity(rank=5, n_epochs=20, random_state=0)
+    >>> model.fit(X[:200], y[:200]).similarity(X[200:202], X[:5]).shape
     (2, 5)
-    >>> bool(model.score(X[1200:], y[1200:]) > 0.8)
+    >>> bool(model.score(X[200:], y[200:]) > 0.9)
     True
+    >>> model.transform(X[200:]).shape
+    (100, 5)
     """
 
     rank: Annotated[int, kept_count] = 30

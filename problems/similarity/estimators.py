@@ -95,13 +95,28 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     history_ : list of dict
         Measurements of early stopping.
 
+    See Also
+    --------
+    ContrastiveSimilarity : usually better where there are classes; it looks at whole batches.
+    problems.metric.CometMetric : a full metric, for up to some hundred dense features.
+    problems.ranking.LoretaLabelRanker : the same steps for labels.
+
+    References
+    ----------
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012).
+
     Examples
     --------
-    >>> from sklearn.datasets import load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> model = LoretaSimilarity(rank=10, max_iter=20_000, random_state=0).fit(X / 16, y)
-    >>> model.similarity(X[:2] / 16, X[:5] / 16).shape
+    >>> from problems.similarity import LoretaSimilarity
+    >>> from sklearn.datasets import make_blobs
+    >>> X, y = make_blobs(300, n_features=20, centers=3, cluster_std=4.0, random_state=0)
+    >>> model = LoretaSimilarity(rank=5, max_iter=20_000, random_state=0)
+    >>> model.fit(X[:200], y[:200]).similarity(X[200:202], X[:5]).shape
     (2, 5)
+    >>> bool(model.score(X[200:], y[200:]) > 0.9)
+    True
+    >>> model.transform(X[200:]).shape
+    (100, 5)
     """
 
     _model = BilinearSimilarity

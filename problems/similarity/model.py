@@ -37,6 +37,19 @@ class BilinearSimilarity(SavedMatrix):
         W, of shape (n_features, n_features).
     about : dict
         JSON-able parameters that are saved with it.
+
+    See Also
+    --------
+    LoretaSimilarity : learns one, and keeps it as ``model_``.
+    problems.serving.SimilarityIndex : searches many documents by it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.similarity import BilinearSimilarity
+    >>> similarity = BilinearSimilarity(np.diag([1.0, 2.0, 0.0]))
+    >>> similarity.similarity([[1.0, 1.0, 1.0]], [[1.0, 0.0, 0.0], [0.0, 1.0, 5.0]]).tolist()
+    [[1.0, 2.0]]
     """
 
     kind = "similarity"

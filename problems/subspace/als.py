@@ -82,11 +82,22 @@ class BiasedALS(PenalisedRows, PointCompletion):
     cost_ : float
         What is minimised, at the end.
 
+    See Also
+    --------
+    BayesianCompletion : usually a smaller error, with standard deviations, for more time.
+    RTRMC : data without noise, to rounding.
+
+    References
+    ----------
+    Zhou, Wilkinson, Schreiber and Pan, Large-scale parallel collaborative filtering for the Netflix prize, AAIM
+    (2008).
+
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
+    >>> from problems.subspace import BiasedALS
     >>> rng = np.random.default_rng(0)
-    >>> truth = 3.0 + rng.standard_normal((40, 1)) + rng.standard_normal((40, 2)) @ rng.standard_normal((2, 60))
+    >>> truth = 3.0 + rng.standard_normal((40, 2)) @ rng.standard_normal((2, 60))
     >>> known = sp.csc_array(truth * (rng.random((40, 60)) < 0.6))
     >>> model = BiasedALS(rank=2, lam=1e-4, max_iter=100, random_state=0).fit(known)
     >>> bool(np.abs(model.predict(5, range(60)) - truth[5]).max() < 0.01)

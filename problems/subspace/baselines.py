@@ -55,6 +55,26 @@ def alt_min(
     ------
     InvalidInputError
         When λ is not positive.
+
+    See Also
+    --------
+    MultitaskSubspace : a fixed rank, with or without agents.
+
+    References
+    ----------
+    Argyriou, Evgeniou and Pontil, Convex multi-task feature learning, Machine Learning 73 (2008),
+    doi:10.1007/s10994-007-5040-8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.subspace import alt_min
+    >>> rng = np.random.default_rng(0)
+    >>> truth = np.outer(rng.standard_normal(6), rng.standard_normal(5))
+    >>> tasks = [(X, X @ a) for X, a in zip(rng.standard_normal((5, 10, 6)), truth.T)]
+    >>> coef, history = alt_min(tasks, lam=1e-4)
+    >>> bool(np.abs(coef - truth).max() < 1e-2), history[-1] < history[0]
+    (True, True)
     """
     lam = number("lam", lam, above=0)
     grams = np.array([X.T @ X for X, _ in tasks])
@@ -110,6 +130,31 @@ class DLMaFit(Solver):
     ----------
     max_iter : int
         The budget; at every step each agent sends its factor to all its neighbours.
+
+    See Also
+    --------
+    GossipMatrixCompletion : agents that agree on a subspace, a pair at a time.
+
+    References
+    ----------
+    Ling, Xu, Yin and Wen, Decentralized low-rank matrix completion, ICASSP (2012). Wen, Yin and Zhang, Solving a
+    low-rank factorization model for matrix completion by a nonlinear successive over-relaxation algorithm,
+    Mathematical Programming Computation 4 (2012).
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import GossipCost, Graph
+    >>> from rmopt.manifolds import Grassmann, Power
+    >>> from problems.subspace import DLMaFit, MatrixCompletion
+    >>> rng = np.random.default_rng(0)
+    >>> table = sp.csc_array(rng.random((20, 1)) @ rng.random((1, 60)))
+    >>> tasks, manifold = MatrixCompletion(table, n_agents=3), Grassmann(20, 1)
+    >>> cost = GossipCost(tasks, Graph.path(3), 0.0, manifold)
+    >>> agents = DLMaFit(30).run(Problem(Power(manifold, 3), cost), random_state=0).point
+    >>> max(tasks.value(U) for U in agents) < 1e-3
+    True
     """
 
     def __init__(self, max_iter: int = 400) -> None:

@@ -95,16 +95,28 @@ class MatrixCompletion(OwnedData):
         When ratings are not finite or there are none, an agent would have none, or λ is out of range. From `value`
         and `gradient`: when a column has no unique solution, or the point is not finite.
 
+    See Also
+    --------
+    GossipMatrixCompletion : the estimator for several agents.
+    RTRMC : the estimator for one.
+
+    References
+    ----------
+    Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
+    Machine Learning 108 (2019), doi:10.1007/s10994-018-05775-x. Boumal and Absil, Low-rank matrix completion via
+    preconditioned optimization on the Grassmann manifold, Linear Algebra and its Applications 475 (2015),
+    doi:10.1016/j.laa.2015.02.027.
+
     Examples
     --------
-    >>> import numpy as np
-    >>> import scipy.sparse as sp
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from problems.subspace import MatrixCompletion
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.standard_normal((20, 1)) @ rng.standard_normal((1, 30))
     >>> cost = MatrixCompletion(sp.csc_array(truth * (rng.random((20, 30)) < 0.6)))
     >>> U = np.linalg.qr(truth[:, :1])[0]
-    >>> bool(cost.value(U) < 1e-20)
-    True
+    >>> bool(cost.value(U) < 1e-20), bool(np.allclose(U @ cost.weights(U, 0).T, truth))
+    (True, True)
     """
 
     def __init__(self, ratings: Any, n_agents: int = 1, lam: float = 0.0) -> None:
@@ -359,14 +371,28 @@ class MultitaskFeatures(OwnedData):
         For tasks without examples, of different widths, or with numbers that are not finite; for fewer tasks than
         agents. From `value` and `gradient`: when a task has no unique solution.
 
+    See Also
+    --------
+    MultitaskSubspace : the estimator.
+
+    References
+    ----------
+    Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
+    Machine Learning 108 (2019), doi:10.1007/s10994-018-05775-x.
+
     Examples
     --------
     >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.manifolds import Grassmann
+    >>> from rmopt.solvers import TrustRegions
+    >>> from problems.subspace import MultitaskFeatures
     >>> rng = np.random.default_rng(0)
     >>> U = np.linalg.qr(rng.standard_normal((6, 2)))[0]
     >>> examples = [rng.standard_normal((10, 6)) for _ in range(5)]
     >>> cost = MultitaskFeatures([(X, X @ U @ rng.standard_normal(2)) for X in examples])
-    >>> bool(cost.value(U) < 1e-20)
+    >>> found = TrustRegions().run(Problem(Grassmann(6, 2), cost), random_state=0).point
+    >>> bool(np.allclose(found @ found.T, U @ U.T))
     True
     """
 

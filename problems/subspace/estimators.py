@@ -151,16 +151,27 @@ class GossipMatrixCompletion(CompletionEstimator):
     disagreement_ : float
         The largest distance between the subspaces of neighbours.
 
+    See Also
+    --------
+    RTRMC : where all columns are in one place.
+    gossip : the same for other costs between agents.
+
+    References
+    ----------
+    Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
+    Machine Learning 108 (2019), doi:10.1007/s10994-018-05775-x.
+
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
+    >>> from problems.subspace import GossipMatrixCompletion
     >>> rng = np.random.default_rng(0)
-    >>> # Of rank 3 once the mean is subtracted.
-    >>> truth = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 60))
-    >>> known = sp.csc_array(truth * (rng.random((40, 60)) < 0.6))
-    >>> model = GossipMatrixCompletion(rank=3, n_agents=3, lam=0.0, random_state=0).fit(known)
-    >>> bool(np.abs(model.predict([0, 5], [7, 9]) - truth[[0, 5], [7, 9]]).max() < 0.05)
-    True
+    >>> truth = rng.standard_normal((20, 1)) @ rng.standard_normal((1, 60)) + 2.0
+    >>> known = sp.csc_array(truth * (rng.random((20, 60)) < 0.6))
+    >>> model = GossipMatrixCompletion(rank=2, n_agents=2, lam=0.0, random_state=0)
+    >>> misfit = np.abs(model.fit(known).predict(5, range(60)) - truth[5])
+    >>> bool(misfit.max() < 0.1), model.disagreement_ < 0.1
+    (True, True)
     """
 
     _parameters = CompletionEstimator._parameters | GossipPlan._parameters
@@ -241,17 +252,6 @@ class BatchCompletion(CompletionEstimator):
     known_ : sparse array, shape (m, n)
         True where an entry is known; `recommend` leaves these out.
     n_iter_ : int
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> rng = np.random.default_rng(0)
-    >>> # Of rank 3 once the mean is subtracted.
-    >>> truth = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 60))
-    >>> known = sp.csc_array(truth * (rng.random((40, 60)) < 0.6))
-    >>> model = RTRMC(rank=3, lam=0.0, max_iter=60, random_state=0).fit(known)
-    >>> bool(np.abs(model.predict(5, range(60)) - truth[5]).max() < 1e-5)
-    True
     """
 
     _: KW_ONLY
@@ -273,7 +273,31 @@ class BatchCompletion(CompletionEstimator):
 
 
 class RTRMC(BatchCompletion):
-    """Matrix completion by Riemannian trust regions, preconditioned (Boumal and Absil 2015)."""
+    """Matrix completion by Riemannian trust regions, preconditioned (Boumal and Absil 2015).
+
+    See Also
+    --------
+    RCGMC : first derivatives alone; cheaper steps, and more of them.
+    BayesianCompletion : predictions with standard deviations, and nothing to tune.
+    GossipMatrixCompletion : where the columns lie with several agents.
+
+    References
+    ----------
+    Boumal and Absil, RTRMC: a Riemannian trust-region method for low-rank matrix completion, NIPS (2011). Boumal
+    and Absil, Low-rank matrix completion via preconditioned optimization on the Grassmann manifold, Linear
+    Algebra and its Applications 475 (2015), doi:10.1016/j.laa.2015.02.027.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from problems.subspace import RTRMC
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.standard_normal((20, 1)) @ rng.standard_normal((1, 40)) + 2.0
+    >>> known = sp.csc_array(truth * (rng.random((20, 40)) < 0.8))
+    >>> model = RTRMC(rank=2, lam=0.0, random_state=0).fit(known)
+    >>> bool(np.abs(model.predict(5, range(40)) - truth[5]).max() < 1e-5)
+    True
+    """
 
     def solver(self, manifold: Grassmann) -> GradientSolver:
         radius = manifold.typical_dist / 8.0
@@ -281,7 +305,30 @@ class RTRMC(BatchCompletion):
 
 
 class RCGMC(BatchCompletion):
-    """Matrix completion by Riemannian conjugate gradients, preconditioned as in `RTRMC`."""
+    """Matrix completion by Riemannian conjugate gradients, preconditioned as in `RTRMC`.
+
+    See Also
+    --------
+    RTRMC : second derivatives, for a high accuracy.
+    BiasedALS : effects and a penalty by counts, for ratings.
+    GossipMatrixCompletion : where the columns lie with several agents.
+
+    References
+    ----------
+    Boumal and Absil, Low-rank matrix completion via preconditioned optimization on the Grassmann manifold, Linear
+    Algebra and its Applications 475 (2015), doi:10.1016/j.laa.2015.02.027.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from problems.subspace import RCGMC
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.standard_normal((20, 1)) @ rng.standard_normal((1, 40)) + 2.0
+    >>> known = sp.csc_array(truth * (rng.random((20, 40)) < 0.8))
+    >>> model = RCGMC(rank=2, lam=0.0, random_state=0).fit(known)
+    >>> bool(np.abs(model.predict(5, range(40)) - truth[5]).max() < 1e-3)
+    True
+    """
 
     def solver(self, manifold: Grassmann) -> GradientSolver:
         steps = StrongWolfe(flatness=0.3)
@@ -289,9 +336,10 @@ class RCGMC(BatchCompletion):
 
 
 for kind in (RTRMC, RCGMC):
-    # Below their own first lines, what is said of both.
-    said = (BatchCompletion.__doc__ or "").partition("\n")[2]
-    kind.__doc__ = f"{kind.__doc__}\n{said.replace('RTRMC(', f'{kind.__name__}(')}"
+    # What is said of both stands between their first lines and what is said of each.
+    first, _, own = (kind.__doc__ or "").partition("\n")
+    said = (BatchCompletion.__doc__ or "").partition("\n")[2].rstrip()
+    kind.__doc__ = f"{first}\n{said}\n{own}"
 
 
 def leading_subspace(tasks: MatrixCompletion, rank: int, seed: int) -> Array:

@@ -199,9 +199,20 @@ class MultitaskSubspace(TaskRegressions):
     agents_coef_, agents_intercept_ : array, shape (n_agents, n_tasks, n_features) and (n_agents, n_tasks)
         What the regressions would be in each agent's own subspace.
 
+    See Also
+    --------
+    alt_min : a convex problem in place of a rank.
+    sklearn.linear_model.Ridge : a regression of its own for each task.
+
+    References
+    ----------
+    Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
+    Machine Learning 108 (2019), doi:10.1007/s10994-018-05775-x.
+
     Examples
     --------
     >>> import numpy as np
+    >>> from problems.subspace import MultitaskSubspace
     >>> rng = np.random.default_rng(0)
     >>> X, tasks = rng.standard_normal((300, 8)), np.repeat(np.arange(10), 30)
     >>> coef = rng.standard_normal((10, 2)) @ rng.standard_normal((2, 8))

@@ -36,6 +36,7 @@ def entries(ratings: Any) -> tuple[Array, Array]:
     Examples
     --------
     >>> import scipy.sparse as sp
+    >>> from problems.subspace import entries
     >>> pairs, values = entries(sp.csc_array([[0.0, 5.0], [3.0, 0.0]]))
     >>> pairs.tolist(), values.tolist()
     ([[1, 0], [0, 1]], [3.0, 5.0])
@@ -54,17 +55,19 @@ class EntryKFold(BaseCrossValidator):
     n_splits : int
     random_state : int, RandomState or None
 
+    See Also
+    --------
+    TimeSplit : where entries have dates, and the later ones are to be predicted.
+
     Examples
     --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> from sklearn.model_selection import cross_val_score
-    >>> from problems.subspace import RCGMC, EntryKFold, entries
-    >>> rng = np.random.default_rng(0)
-    >>> truth = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 60))
-    >>> pairs, values = entries(sp.csc_array(truth * (rng.random((40, 60)) < 0.5)))
-    >>> scores = cross_val_score(RCGMC(3, lam=0.0), pairs, values, cv=EntryKFold(3), params={"shape": (40, 60)})
-    >>> bool(scores.min() > -0.2)
-    True
+    >>> import scipy.sparse as sp
+    >>> from problems.subspace import EntryKFold, entries
+    >>> pairs, values = entries(sp.csc_array([[5.0, 3.0, 0.0], [0.0, 4.0, 2.0]]))
+    >>> for train, test in EntryKFold(2).split(pairs):
+    ...     print(sorted(pairs[test, 0].tolist()))
+    [0, 1]
+    [0, 1]
     """
 
     def __init__(self, n_splits: int = 5, *, random_state: Any = 0) -> None:
@@ -96,12 +99,18 @@ class TimeSplit(BaseCrossValidator):
     ----------
     n_splits : int
 
+    See Also
+    --------
+    EntryKFold : where entries have no dates.
+
     Examples
     --------
     >>> from problems.subspace import TimeSplit
     >>> pairs, dates = [[0, 0], [1, 0], [0, 1], [1, 1]], [3, 1, 2, 3]
-    >>> [(train.tolist(), test.tolist()) for train, test in TimeSplit(2).split(pairs, groups=dates)]
-    [([1], [2]), ([1, 2], [0, 3])]
+    >>> for train, test in TimeSplit(2).split(pairs, groups=dates):
+    ...     print(train.tolist(), test.tolist())
+    [1] [2]
+    [1, 2] [0, 3]
     """
 
     def __init__(self, n_splits: int = 5) -> None:

@@ -43,13 +43,30 @@ def check_gradient(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any
     Check
         The slope, which is at least 2; or where it is and another law of `check_cost` is broken, the first such law.
 
+    See Also
+    --------
+    check_hessian : second derivatives.
+
+    References
+    ----------
+    Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
+    doi:10.1017/9781009166164.
+
     Examples
     --------
+    >>> import numpy as np
     >>> import rmopt
+    >>> from rmopt.checks import check_gradient
+    >>> from rmopt.core import Cost
     >>> from rmopt.manifolds import Sphere
-    >>> energy = rmopt.autograd_cost(lambda x: (x**4).sum())
-    >>> bool(check_gradient(rmopt.Problem(Sphere(5), energy)))
-    True
+    >>> class Wrong(Cost):
+    ...     def value(self, x):
+    ...         return np.sum(x**4)
+    ...
+    ...     def gradient(self, x):
+    ...         return 3.0 * x**3
+    >>> bool(check_gradient(rmopt.Problem(Sphere(5), Wrong())))
+    False
     """
     first, *others = check_cost(problem, rng, point, dtype)
     return next((check for check in (first, *others) if not check), first)
@@ -73,9 +90,14 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = N
     list of Check
         The slope of the Taylor error, and one for each law that applies.
 
+    See Also
+    --------
+    check_gradient : one check in place of a list.
+
     Examples
     --------
     >>> import rmopt
+    >>> from rmopt.checks import check_cost
     >>> from rmopt.manifolds import Sphere
     >>> energy = rmopt.autograd_cost(lambda x: (x**4).sum())
     >>> all(check_cost(rmopt.Problem(Sphere(5), energy)))
@@ -131,9 +153,19 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any 
     MissingCapabilityError
         When the manifold or the cost has no second derivatives.
 
+    See Also
+    --------
+    check_gradient : first derivatives.
+
+    References
+    ----------
+    Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
+    doi:10.1017/9781009166164.
+
     Examples
     --------
     >>> import rmopt
+    >>> from rmopt.checks import check_hessian
     >>> from rmopt.manifolds import Sphere
     >>> energy = rmopt.autograd_cost(lambda x: (x**4).sum())
     >>> all(check_hessian(rmopt.Problem(Sphere(5), energy)))

@@ -46,6 +46,22 @@ def check_engine(
         Terms per step.
     engine : {"compiled", "reference"} or Engine
         One of the library's, or one of your own for this problem.
+
+    See Also
+    --------
+    check_block_engine : coordinate descent.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.checks import check_engine
+    >>> from rmopt.costs import TripletSum
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> X = np.random.default_rng(0).standard_normal((20, 5))
+    >>> cost = TripletSum(X, X, triplets=[[0, 1, 2], [3, 4, 5]])
+    >>> all(check_engine(Problem(FixedRankEmbedded(5, 5, 2), cost), steps=20))
+    True
     """
     rng = np.random.default_rng(rng)
     manifold, cost = problem.manifold, problem.cost
@@ -75,6 +91,24 @@ def check_block_engine(
     rng : seed or Generator
     steps : int
     step_size : float
+
+    See Also
+    --------
+    check_engine : stochastic steps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.checks import check_block_engine
+    >>> from rmopt.costs import LogDetTriplet
+    >>> from rmopt.manifolds import PositiveDefinite
+    >>> from rmopt.retractions import Additive
+    >>> X = np.random.default_rng(0).standard_normal((20, 3))
+    >>> cost = LogDetTriplet(X, [[0, 1, 2], [3, 4, 5]], alpha=0.1, beta=0.1)
+    >>> problem = Problem(PositiveDefinite(3), cost)
+    >>> all(check_block_engine(problem, Additive(), steps=5, step_size=0.2))
+    True
     """
     rng = np.random.default_rng(rng)
     manifold = problem.manifold
@@ -103,6 +137,18 @@ def check_sampler(sampler: Sampler, n_terms: int | None = None, rng: Any = 0) ->
     n_terms : int, optional
         How many terms, blocks or edges there are; the sampler's own `n_terms` unless given.
     rng : seed or Generator
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.checks import check_sampler
+    >>> from rmopt.solvers import FromDraw, ShuffledEpochs
+    >>> all(check_sampler(ShuffledEpochs(10)))
+    True
+    >>> def forgetful(rng, start, size):
+    ...     return np.random.default_rng().integers(10, size=(size, 1))
+    >>> all(check_sampler(FromDraw(forgetful), n_terms=10))
+    False
     """
     count = getattr(sampler, "n_terms", None) if n_terms is None else n_terms
     seed = int(np.random.default_rng(rng).integers(2**32))
@@ -115,6 +161,15 @@ def check_step_size(rule: StepSize) -> list[Check]:
     Parameters
     ----------
     rule : StepSize
+
+    Examples
+    --------
+    >>> from rmopt.checks import check_step_size
+    >>> from rmopt.solvers import FromFunction, InverseTime
+    >>> all(check_step_size(InverseTime(0.1, 0.01)))
+    True
+    >>> all(check_step_size(FromFunction(lambda step: 1.0 - step)))
+    False
     """
     return hold(STEP_SIZE, rule, rule)
 

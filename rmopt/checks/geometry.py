@@ -42,8 +42,13 @@ def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None, dtype: A
     list of Check
         One for each law that applies.
 
+    See Also
+    --------
+    check_retraction : a retraction on it.
+
     Examples
     --------
+    >>> from rmopt.checks import check_manifold
     >>> from rmopt.manifolds import Sphere
     >>> all(check_manifold(Sphere(5)))
     True
@@ -78,8 +83,17 @@ def check_retraction(
     list of Check
         The rigidity, the order, and one for each law that applies.
 
+    See Also
+    --------
+    check_manifold : the manifold itself.
+
+    References
+    ----------
+    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012).
+
     Examples
     --------
+    >>> from rmopt.checks import check_retraction
     >>> from rmopt.manifolds import Sphere
     >>> from rmopt.retractions import Normalisation
     >>> all(check_retraction(Normalisation(), Sphere(5)))

@@ -23,7 +23,20 @@ Action = Callable[[Array], Array]
 
 @runtime_checkable
 class Ambient(Protocol):
-    """An n × m matrix known by its actions ``G @ X`` and ``G.T @ X``."""
+    """An n × m matrix known by its actions ``G @ X`` and ``G.T @ X``.
+
+    See Also
+    --------
+    Operator : the arithmetic for an operator of your own.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from rmopt.core import Ambient, Factored
+    >>> matrices = np.eye(3), sp.eye_array(3), Factored(np.ones((3, 1)), np.ones((3, 1)))
+    >>> [isinstance(matrix, Ambient) for matrix in matrices]
+    [True, True, True]
+    """
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -78,6 +91,19 @@ class Operator(Linear, ABC):
     """The arithmetic of ambient matrices that are no arrays: sums, differences, multiples.
 
     A subclass has `shape`, `T` and `@`. Sums and differences may mix operators, arrays and sparse arrays.
+
+    See Also
+    --------
+    Factored : a product of two matrices.
+    Sum : what ``+`` makes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.core import Factored, Operator
+    >>> G = Factored(np.ones((2, 1)), np.ones((2, 1)))
+    >>> isinstance(G, Operator), ((2.0 * G - np.eye(2)) @ np.ones(2)).tolist()
+    (True, [3.0, 3.0])
     """
 
     @property
@@ -123,9 +149,14 @@ class Factored(Operator):
     left : array or sparse array, shape (n, r)
     right : array or sparse array, shape (m, r)
 
+    See Also
+    --------
+    Actions : a matrix known by functions alone.
+
     Examples
     --------
     >>> import numpy as np
+    >>> from rmopt.core import Factored
     >>> G = Factored(np.ones((4, 1)), np.arange(3.0)[:, None])
     >>> (G @ np.ones(3)).tolist()
     [3.0, 3.0, 3.0, 3.0]
@@ -166,6 +197,18 @@ class Sum(Operator):
     ------
     InvalidInputError
         For different shapes.
+
+    See Also
+    --------
+    Operator : its ``+`` makes these.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from rmopt.core import Factored, Sum
+    >>> G = Sum(sp.eye_array(3), Factored(np.ones((3, 1)), np.ones((3, 1))))
+    >>> (G @ np.ones(3)).tolist()
+    [4.0, 4.0, 4.0]
     """
 
     def __init__(self, *terms: Ambient) -> None:
@@ -208,11 +251,16 @@ class Actions(Operator):
         Maps an (n, j) array X to G.T @ X; of a symmetric matrix the same function, so that it is called once where
         both products are wanted.
 
+    See Also
+    --------
+    Factored : where the factors of the matrix are at hand.
+
     Examples
     --------
     >>> import numpy as np
-    >>> shift = Actions((3, 3), lambda X: np.roll(X, 1, axis=0), lambda X: np.roll(X, -1, axis=0))
-    >>> (shift @ np.eye(3))[:, 0].tolist()
+    >>> from rmopt.core import Actions
+    >>> ahead, back = (lambda X: np.roll(X, 1, axis=0)), (lambda X: np.roll(X, -1, axis=0))
+    >>> (Actions((3, 3), ahead, back) @ np.eye(3))[:, 0].tolist()
     [0.0, 1.0, 0.0]
     """
 

@@ -24,16 +24,25 @@ class Cost(ABC):
     remedy : str
         What to do with others.
 
+    See Also
+    --------
+    FiniteSum : a sum of terms, for stochastic solvers.
+    rmopt.autograd_cost : finds the gradient by itself.
+
     Examples
     --------
     >>> import numpy as np
+    >>> from rmopt.core import Cost
     >>> class Distance(Cost):
     ...     def value(self, x):
-    ...         return 0.5 * np.sum((x - 1.0) ** 2)
+    ...         return 0.5 * float(np.sum((x - 1.0) ** 2))
+    ...
     ...     def gradient(self, x):
     ...         return x - 1.0
-    >>> float(Distance().value(np.zeros(4)))
+    >>> Distance().value(np.zeros(4))
     2.0
+    >>> (2.0 * Distance() + Distance()).value(np.zeros(4))
+    6.0
     """
 
     point_type: ClassVar[type | tuple[type, ...]] = object
@@ -104,6 +113,34 @@ class FiniteSum(Cost):
 
     A step's terms are one row of integers: `term_width` integers for each term. An enumerated
     cost has width 1 (the number of the term); a triplet cost has width 3.
+
+    See Also
+    --------
+    Cost : without terms.
+    rmopt.costs.BilinearSum : one of these, with compiled loops.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.core import FiniteSum
+    >>> class Distances(FiniteSum):
+    ...     def __init__(self, points):
+    ...         self.points = points
+    ...
+    ...     @property
+    ...     def n_terms(self):
+    ...         return len(self.points)
+    ...
+    ...     def value(self, x):
+    ...         return 0.5 * np.sum((x - self.points) ** 2)
+    ...
+    ...     def gradient(self, x):
+    ...         return self.term_gradient(x, np.arange(self.n_terms))
+    ...
+    ...     def term_gradient(self, x, terms):
+    ...         return np.sum(x - self.points[terms], axis=0)
+    >>> Distances(np.eye(3)).gradient(np.ones(3)).tolist()
+    [2.0, 2.0, 2.0]
     """
 
     term_width: int = 1
@@ -135,6 +172,19 @@ class WholeCost(FiniteSum):
     Parameters
     ----------
     cost : Cost
+
+    See Also
+    --------
+    FiniteSum : sums with terms of their own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.core import WholeCost
+    >>> cost = WholeCost(rmopt.autograd_cost(lambda x: (x**2).sum()))
+    >>> cost.n_terms, cost.term_gradient(np.ones(2), np.array([0])).tolist()
+    (1, [2.0, 2.0])
     """
 
     n_terms = 1
@@ -168,6 +218,32 @@ class AgentSum(FiniteSum):
     """A sum over agents, each of which holds data of its own: a term is an agent.
 
     Agents may be in other processes: only those in `here` can be asked.
+
+    See Also
+    --------
+    rmopt.costs.GossipCost : couples the agents.
+    problems.subspace.MatrixCompletion : one of these.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.core import AgentSum
+    >>> class Variances(AgentSum):
+    ...     def __init__(self, tables):
+    ...         self.tables = tables
+    ...
+    ...     @property
+    ...     def n_terms(self):
+    ...         return len(self.tables)
+    ...
+    ...     def agent_value(self, U, agent):
+    ...         return -0.5 * np.sum((U.T @ self.tables[agent]) ** 2)
+    ...
+    ...     def agent_gradient(self, U, agent):
+    ...         X = self.tables[agent]
+    ...         return -X @ (X.T @ U), np.eye(U.shape[1])
+    >>> Variances([np.eye(4)[:, :2], np.eye(4)[:, 2:]]).value(np.eye(4)[:, :3])
+    -1.5
     """
 
     @property
@@ -209,6 +285,20 @@ class BlockCost(Cost):
     """A cost whose gradient comes in blocks, for solvers that move one block a step.
 
     A cost without this runs under such solvers too, through its whole gradient.
+
+    See Also
+    --------
+    rmopt.costs.LogDetTriplet : one of these.
+    rmopt.solvers.CoordinateDescent : the solver that asks for blocks.
+
+    Examples
+    --------
+    >>> from rmopt.core import BlockCost
+    >>> from rmopt.costs import LogDetTriplet
+    >>> X = [[0.0, 0.0], [0.0, 1.0], [2.0, 0.0]]
+    >>> cost = LogDetTriplet(X, [[0, 1, 2]])
+    >>> isinstance(cost, BlockCost), cost.n_blocks
+    (True, 2)
     """
 
     @property
@@ -227,7 +317,16 @@ class BlockCost(Cost):
 
 @runtime_checkable
 class HasProximalStep(Protocol):
-    """A cost with a part that is not smooth, whose proximal map along a block is known."""
+    """A cost with a part that is not smooth, whose proximal map along a block is known.
+
+    Examples
+    --------
+    >>> from rmopt.core import HasProximalStep
+    >>> from rmopt.costs import LogDetTriplet
+    >>> cost = LogDetTriplet([[0.0, 0.0], [0.0, 1.0], [2.0, 0.0]], [[0, 1, 2]], sparsity=0.1)
+    >>> isinstance(cost, HasProximalStep)
+    True
+    """
 
     def proximal_step(self, point: Any, block: int, step: float) -> Any:
         """Return the point to which the proximal map of step · (the part that is not smooth) takes a block."""
@@ -235,7 +334,16 @@ class HasProximalStep(Protocol):
 
 @runtime_checkable
 class HasRowGradient(Protocol):
-    """A sum of terms at a matrix, a few terms of which have a gradient with a few rows that are not zero."""
+    """A sum of terms at a matrix, a few terms of which have a gradient with a few rows that are not zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.core import HasRowGradient
+    >>> from problems.ranking import LogisticLabels
+    >>> isinstance(LogisticLabels(np.eye(3), np.eye(3)), HasRowGradient)
+    True
+    """
 
     def row_gradient(self, point: np.ndarray, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return numbers of rows, each once, and what the gradient of the sum over some terms is there."""
@@ -243,7 +351,15 @@ class HasRowGradient(Protocol):
 
 @runtime_checkable
 class HasHessianAction(Protocol):
-    """A cost that knows its second derivative."""
+    """A cost that knows its second derivative.
+
+    Examples
+    --------
+    >>> import rmopt
+    >>> from rmopt.core import HasHessianAction
+    >>> isinstance(rmopt.autograd_cost(lambda x: (x**2).sum()), HasHessianAction)
+    True
+    """
 
     def hessian(self, point: Any, direction: Ambient) -> Ambient:
         """Return the derivative of the Euclidean gradient along an ambient direction, as an operator."""
@@ -251,7 +367,16 @@ class HasHessianAction(Protocol):
 
 @runtime_checkable
 class HasPreconditioner(Protocol):
-    """A cost that knows something near to the inverse of its Riemannian Hessian."""
+    """A cost that knows something near to the inverse of its Riemannian Hessian.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from rmopt.core import HasPreconditioner
+    >>> from problems.subspace import MatrixCompletion
+    >>> isinstance(MatrixCompletion(sp.csc_array(np.ones((3, 4)))), HasPreconditioner)
+    True
+    """
 
     def precondition(self, point: Any, tangent: Any) -> Any:
         """Return the image of a tangent vector under a symmetric positive definite map of the tangent space."""

@@ -2,15 +2,48 @@
 
 
 class RmoptError(Exception):
-    """Base class of every error that rmopt raises on purpose."""
+    """Base class of every error that rmopt raises on purpose.
+
+    Examples
+    --------
+    >>> from rmopt import RmoptError
+    >>> from rmopt.manifolds import Grassmann
+    >>> try:
+    ...     Grassmann(3, 5)
+    ... except RmoptError as error:
+    ...     print(type(error).__name__)
+    InvalidInputError
+    """
 
 
 class InvalidInputError(RmoptError, ValueError):
-    """An argument or a data set cannot be used; the message names it, its value and the cure."""
+    """An argument or a data set cannot be used; the message names it, its value and the cure.
+
+    Examples
+    --------
+    >>> from rmopt import InvalidInputError
+    >>> from rmopt.manifolds import Sphere
+    >>> try:
+    ...     Sphere(1)
+    ... except InvalidInputError as error:
+    ...     print(error)
+    Sphere(1) has no directions to go; let vectors have two or more entries.
+    """
 
 
 class MissingCapabilityError(RmoptError, TypeError):
-    """Two objects do not fit together; the message names what is missing and who has it."""
+    """Two objects do not fit together; the message names what is missing and who has it.
+
+    Examples
+    --------
+    >>> from rmopt import MissingCapabilityError
+    >>> from rmopt.manifolds import Elliptope
+    >>> try:
+    ...     Elliptope(4, 2).dist(None, None)
+    ... except MissingCapabilityError as error:
+    ...     print(error)
+    Elliptope(4, 2) has no closed form of a geodesic distance (`dist`); compare the embedded points instead.
+    """
 
 
 class DivergedError(RmoptError, ArithmeticError):
@@ -21,6 +54,19 @@ class DivergedError(RmoptError, ArithmeticError):
     message : str
     step : int
         Also an attribute: the number of the step (from 0) at which the first value that is not finite appeared.
+
+    Examples
+    --------
+    >>> from rmopt import DivergedError, Problem
+    >>> from rmopt.costs import BilinearSum, squared
+    >>> from rmopt.manifolds import Euclidean
+    >>> from rmopt.solvers import SGD
+    >>> problem = Problem(Euclidean(1, 1), BilinearSum([[1.0]], [[1.0]], squared))
+    >>> try:
+    ...     SGD(100.0, max_iter=1000).run(problem, random_state=0)
+    ... except DivergedError as error:
+    ...     print(0 < error.step < 1000)
+    True
     """
 
     def __init__(self, message: str, step: int) -> None:
@@ -29,4 +75,15 @@ class DivergedError(RmoptError, ArithmeticError):
 
 
 class StorageError(RmoptError, OSError):
-    """A file could not be read or written; what was saved before is untouched."""
+    """A file could not be read or written; what was saved before is untouched.
+
+    Examples
+    --------
+    >>> from rmopt import StorageError
+    >>> from problems.ranking import LoretaLabelRanker
+    >>> try:
+    ...     LoretaLabelRanker.load("no/such/model.npz")
+    ... except StorageError as error:
+    ...     print(type(error).__name__)
+    StorageError
+    """

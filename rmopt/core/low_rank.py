@@ -22,9 +22,14 @@ class LowRankPoint:
     V : array, shape (m, k)
         Orthonormal columns.
 
+    See Also
+    --------
+    PSDPoint : symmetric and positive semidefinite.
+
     Examples
     --------
     >>> import numpy as np
+    >>> from rmopt.core import LowRankPoint
     >>> W = LowRankPoint(np.eye(4)[:, :2], np.diag([3.0, 1.0]), np.eye(3)[:, :2])
     >>> W.shape, W.rank, W.singular_values().tolist()
     ((4, 3), 2, [3.0, 1.0])
@@ -78,6 +83,23 @@ class LowRankTangent(Vector):
         Uᵀ U_p = 0.
     Vp : array, shape (m, k)
         Vᵀ V_p = 0.
+
+    See Also
+    --------
+    PSDTangent : at positive semidefinite matrices.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.core import LowRankTangent
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> manifold = FixedRankEmbedded(4, 3, 2)
+    >>> W = manifold.identity()
+    >>> xi = manifold.projection(W, np.ones((4, 3)))
+    >>> isinstance(xi, LowRankTangent), xi.M.tolist()
+    (True, [[1.0, 1.0], [1.0, 1.0]])
+    >>> round(manifold.norm(W, 2.0 * xi) / manifold.norm(W, xi), 6)
+    2.0
     """
 
     M: Array

@@ -37,6 +37,30 @@ class Manifold(ABC):
         The class of its points, where retractions and costs ask for one.
     retractions : mapping from str to Retraction
         Those that are made for it, by name. Others are tried at a random point before they are used.
+
+    See Also
+    --------
+    rmopt.manifolds.ArrayManifold : less to write where points are arrays.
+    FixedRankManifold : matrices of one rank.
+
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+    Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
+    doi:10.1017/9781009166164.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.core import Manifold
+    >>> from rmopt.manifolds import Sphere
+    >>> manifold = Sphere(3)
+    >>> x, ambient = np.array([1.0, 0.0, 0.0]), np.array([5.0, 2.0, 0.0])
+    >>> xi = manifold.projection(x, ambient)
+    >>> isinstance(manifold, Manifold), xi.tolist()
+    (True, [0.0, 2.0, 0.0])
+    >>> manifold.retraction(x, xi).round(3).tolist()
+    [0.447, 0.894, 0.0]
     """
 
     default_retraction: Retraction
@@ -241,6 +265,23 @@ class FixedRankManifold(Manifold):
     shape : (int, int)
         Numbers of rows and columns.
     rank : int
+
+    See Also
+    --------
+    rmopt.manifolds.FixedRankEmbedded : matrices of any kind.
+    rmopt.manifolds.PSDFixedRank : positive semidefinite ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.core import FixedRankManifold
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> manifold = FixedRankEmbedded(6, 5, 2)
+    >>> isinstance(manifold, FixedRankManifold), manifold.with_rank(3).rank
+    (True, 3)
+    >>> W = manifold.random_point(np.random.default_rng(0))
+    >>> int(np.linalg.matrix_rank(manifold.to_dense(W)))
+    2
     """
 
     shape: tuple[int, int]
@@ -276,7 +317,15 @@ def checked_rank(rank: Any, shape: tuple[int, int]) -> int:
 
 @runtime_checkable
 class HasHessian(Protocol):
-    """A manifold that turns an ambient Hessian action into the Riemannian one."""
+    """A manifold that turns an ambient Hessian action into the Riemannian one.
+
+    Examples
+    --------
+    >>> from rmopt.core import HasHessian
+    >>> from rmopt.manifolds import Grassmann, PolarPSD
+    >>> isinstance(Grassmann(3, 1), HasHessian), isinstance(PolarPSD(3, 1), HasHessian)
+    (True, False)
+    """
 
     def euclidean_to_riemannian_hessian(
         self, point: Any, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Any
@@ -286,7 +335,15 @@ class HasHessian(Protocol):
 
 @runtime_checkable
 class HasBlocks(Protocol):
-    """A manifold whose tangent vectors are sums of blocks, for solvers that move one block a step."""
+    """A manifold whose tangent vectors are sums of blocks, for solvers that move one block a step.
+
+    Examples
+    --------
+    >>> from rmopt.core import HasBlocks
+    >>> from rmopt.manifolds import Grassmann, PositiveDefinite
+    >>> isinstance(PositiveDefinite(3), HasBlocks), isinstance(Grassmann(3, 1), HasBlocks)
+    (True, False)
+    """
 
     @property
     def n_blocks(self) -> int:
@@ -298,7 +355,17 @@ class HasBlocks(Protocol):
 
 @runtime_checkable
 class HasStepBound(Protocol):
-    """A manifold that knows how far a straight line stays on it."""
+    """A manifold that knows how far a straight line stays on it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.core import HasStepBound
+    >>> from rmopt.manifolds import PositiveDefinite
+    >>> manifold = PositiveDefinite(2)
+    >>> isinstance(manifold, HasStepBound), float(manifold.max_step(np.eye(2), -np.eye(2)))
+    (True, 1.0)
+    """
 
     def max_step(self, point: Any, direction: Any) -> float:
         """Return the least t ≥ 0 at which point + t · direction leaves the manifold, or infinity."""

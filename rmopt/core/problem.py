@@ -30,6 +30,10 @@ class Problem:
     InvalidInputError
         When one is no manifold or no cost, the cost is none of such points, or both have a shape and they differ.
 
+    See Also
+    --------
+    rmopt.costs.ConstrainedProblem : with constraints.
+
     Examples
     --------
     >>> import numpy as np
@@ -38,7 +42,7 @@ class Problem:
     >>> @rmopt.autograd_cost
     ... def first(x):
     ...     return x[0]
-    >>> problem = Problem(Sphere(3), first)
+    >>> problem = rmopt.Problem(Sphere(3), first)
     >>> problem.riemannian_gradient(np.array([0.0, 1.0, 0.0]))
     array([1., 0., 0.])
     """

@@ -23,12 +23,17 @@ class Parts(Vector):
     parts : sequence
         One per factor.
 
+    See Also
+    --------
+    rmopt.manifolds.Product : its points are these.
+
     Examples
     --------
     >>> import numpy as np
+    >>> from rmopt.core import Parts
     >>> both = Parts([np.ones(2), np.zeros(3)])
-    >>> len(both), both[0].tolist()
-    (2, [1.0, 1.0])
+    >>> len(both), both[0].tolist(), (2.0 * both + both)[0].tolist()
+    (2, [1.0, 1.0], [3.0, 3.0])
     """
 
     def __init__(self, parts: Sequence[Any]) -> None:
@@ -66,6 +71,19 @@ class BlockDiagonal(Operator):
         Shapes of all blocks.
     blocks : mapping from int to ambient operator
         The blocks that are not zero; a vector stands for one column.
+
+    See Also
+    --------
+    rmopt.manifolds.Product : its gradients are such matrices.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.core import BlockDiagonal
+    >>> BlockDiagonal([(2, 2), (1, 1)], {0: np.ones((2, 2))}).toarray()
+    array([[1., 1., 0.],
+           [1., 1., 0.],
+           [0., 0., 0.]])
     """
 
     def __init__(self, shapes: Sequence[tuple[int, int]], blocks: Mapping[int, Any]) -> None:

@@ -20,12 +20,17 @@ class PSDPoint:
     S : array, shape (k, k)
         Symmetric and positive definite, not necessarily diagonal.
 
+    See Also
+    --------
+    LowRankPoint : without symmetry.
+
     Examples
     --------
     >>> import numpy as np
+    >>> from rmopt.core import PSDPoint
     >>> W = PSDPoint(np.eye(4)[:, :2], np.diag([3.0, 1.0]))
-    >>> W.eigenvalues().tolist()
-    [3.0, 1.0]
+    >>> W.eigenvalues().tolist(), W.factor().shape
+    ([3.0, 1.0], (4, 2))
     """
 
     Q: Array
@@ -85,6 +90,20 @@ class PSDTangent(Vector):
         Symmetric.
     Qp : array, shape (n, k)
         Qᵀ Q_p = 0.
+
+    See Also
+    --------
+    LowRankTangent : without symmetry.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.core import PSDTangent
+    >>> from rmopt.manifolds import PSDFixedRank
+    >>> manifold = PSDFixedRank(4, 2)
+    >>> xi = manifold.projection(manifold.identity(), np.ones((4, 4)))
+    >>> isinstance(xi, PSDTangent), xi.M.tolist(), xi.Qp[2:].tolist()
+    (True, [[1.0, 1.0], [1.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]])
     """
 
     M: Array

@@ -26,6 +26,29 @@ class Retraction(Value, ABC):
         What the points are that it moves; None when it asks nothing of them.
     bounded : bool
         Whether its curves leave the manifold, where `HasStepBound.max_step` says.
+
+    See Also
+    --------
+    rmopt.checks.check_retraction : measures the order of one of your own.
+
+    References
+    ----------
+    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.core import Retraction
+    >>> from rmopt.manifolds import Sphere
+    >>> class ThroughNorm(Retraction):
+    ...     order, name = 2, "through-norm"
+    ...
+    ...     def __call__(self, manifold, point, tangent, t=1.0):
+    ...         moved = point + t * tangent
+    ...         return moved / np.linalg.norm(moved)
+    >>> x, y, z = np.eye(3)
+    >>> Sphere(3).using(ThroughNorm()).retraction(x, y).round(3).tolist()
+    [0.707, 0.707, 0.0]
     """
 
     order: ClassVar[int]
@@ -45,7 +68,15 @@ class Retraction(Value, ABC):
 
 @runtime_checkable
 class HasVelocity(Protocol):
-    """A retraction that knows the derivative of its curves, as an exact line search needs."""
+    """A retraction that knows the derivative of its curves, as an exact line search needs.
+
+    Examples
+    --------
+    >>> from rmopt.core import HasVelocity
+    >>> from rmopt.retractions import Orthographic, SecondOrderPD
+    >>> isinstance(SecondOrderPD(), HasVelocity), isinstance(Orthographic(), HasVelocity)
+    (True, False)
+    """
 
     def velocity(self, manifold: Any, point: Any, tangent: Any, t: float) -> Any:
         """Return the derivative of t ↦ R(point, t · tangent) as an ambient array."""

@@ -20,6 +20,18 @@ class RowColumn(Operator):
         The row and column.
     u : array, shape (d,)
         H_jk for j ≠ k, and half of H_kk.
+
+    See Also
+    --------
+    rmopt.manifolds.PositiveDefinite : coordinate descent moves along these.
+
+    Examples
+    --------
+    >>> from rmopt.core import RowColumn
+    >>> RowColumn.from_column(1, [2.0, 5.0, 0.0]).toarray()
+    array([[0., 2., 0.],
+           [2., 5., 0.],
+           [0., 0., 0.]])
     """
 
     k: int

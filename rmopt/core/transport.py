@@ -16,6 +16,29 @@ class Transport(Value, ABC):
     """A linear map between the tangent spaces at two points, exchangeable as retractions are.
 
     Transports are values: two of the same class and parameters are equal.
+
+    See Also
+    --------
+    ByManifold : the default of manifolds that know a parallel one.
+    ByProjection : the cheapest.
+
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.core.transport import Transport
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import ConjugateGradient
+    >>> class Forgetful(Transport):
+    ...     def __call__(self, manifold, start, end, vector):
+    ...         return manifold.zero_vector(end)
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x * x * np.arange(5)).sum()))
+    >>> ConjugateGradient(transport=Forgetful()).run(problem, random_state=0).converged
+    True
     """
 
     @abstractmethod
@@ -28,7 +51,21 @@ class Transport(Value, ABC):
 
 
 class ByManifold(Transport):
-    """What the manifold's own `transport` does: parallel where that is known in closed form."""
+    """What the manifold's own `transport` does: parallel where that is known in closed form.
+
+    See Also
+    --------
+    ByProjection : cheaper, and lengths change.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.core.transport import ByManifold
+    >>> from rmopt.manifolds import Sphere
+    >>> x, y, z = np.eye(3)
+    >>> (ByManifold()(Sphere(3), x, y, y) + 0.0).round(6).tolist()
+    [-1.0, 0.0, 0.0]
+    """
 
     def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
         return manifold.transport(start, end, vector)
@@ -42,6 +79,24 @@ class ByProjection(Transport):
     """The orthogonal projection of the embedded vector onto the tangent space at the end.
 
     It costs least, and no first-order solver was seen to need more iterations for it.
+
+    See Also
+    --------
+    ByManifold : keeps lengths where the manifold knows how.
+    Isometric : the same, and lengths are kept.
+
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.core.transport import ByProjection
+    >>> from rmopt.manifolds import Sphere
+    >>> x, y = np.array([1.0, 0.0, 0.0]), np.array([0.6, 0.8, 0.0])
+    >>> ByProjection()(Sphere(3), x, y, np.array([0.0, 1.0, 1.0])).round(2).tolist()
+    [-0.48, 0.36, 1.0]
     """
 
     def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
@@ -66,6 +121,20 @@ class Isometric(Transport):
     ----------
     transport : Transport, optional
         `ByProjection` unless given.
+
+    See Also
+    --------
+    ByProjection : linear, and shorter vectors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.core.transport import Isometric
+    >>> from rmopt.manifolds import Sphere
+    >>> x, y = np.array([1.0, 0.0, 0.0]), np.array([0.6, 0.8, 0.0])
+    >>> moved = Isometric()(Sphere(3), x, y, np.array([0.0, 1.0, 1.0]))
+    >>> round(float(np.linalg.norm(moved) ** 2), 6)
+    2.0
     """
 
     def __init__(self, transport: Transport | None = None) -> None:
@@ -94,6 +163,23 @@ class OfRetraction(Transport):
     ----------
     step : float
         The difference, relative to the length of the vector.
+
+    See Also
+    --------
+    ByProjection : costs less, and solvers do as well with it.
+
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.core.transport import OfRetraction
+    >>> from rmopt.manifolds import Sphere
+    >>> x, y = np.array([1.0, 0.0, 0.0]), np.array([0.6, 0.8, 0.0])
+    >>> OfRetraction()(Sphere(3), x, y, np.array([0.0, 0.0, 1.0])).round(2).tolist()
+    [0.0, 0.0, 0.73]
     """
 
     def __init__(self, step: float = 1e-5) -> None:
@@ -143,6 +229,12 @@ def as_transport(name: str, transport: Transport | str | None) -> Transport | No
     name : str
         What the error message calls it.
     transport : Transport, str or None
+
+    Examples
+    --------
+    >>> from rmopt.core.transport import as_transport
+    >>> as_transport("transport", "isometric")
+    Isometric(ByProjection())
     """
     if isinstance(transport, str):
         return TRANSPORTS[one_of(name, transport, TRANSPORTS)]

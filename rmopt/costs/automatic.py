@@ -51,6 +51,24 @@ class AutomaticCost(Cost):
     InvalidInputError
         For what is no function of arrays. From `value`, `gradient` and `hessian`, when points are of another kind, or
         the function returns no finite number at the first point or depends on more than A Bᵀ.
+
+    See Also
+    --------
+    rmopt.autograd_cost : makes one as a decorator, and so do `jax_cost` and `torch_cost`.
+    rmopt.core.Cost : gradients by hand.
+
+    References
+    ----------
+    Townsend, Koep and Weichwald, Pymanopt: a Python toolbox for optimization on manifolds using automatic
+    differentiation, JMLR 17 (2016).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.costs import AutomaticCost
+    >>> cost = AutomaticCost(lambda X: (X**2).sum())
+    >>> cost.value(np.ones((2, 2))), cost.gradient(np.ones((2, 2))).tolist()
+    (4.0, [[2.0, 2.0], [2.0, 2.0]])
     """
 
     point_type = (np.ndarray, LowRankPoint, PSDPoint, Parts)
@@ -358,17 +376,27 @@ def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:
     InvalidInputError
         For what is no function of arrays.
 
+    See Also
+    --------
+    jax_cost : compiled, on accelerators too.
+    torch_cost : tensors of PyTorch.
+
+    References
+    ----------
+    Townsend, Koep and Weichwald, Pymanopt: a Python toolbox for optimization on manifolds using automatic
+    differentiation, JMLR 17 (2016).
+
     Examples
     --------
-    >>> import autograd.numpy as anp
+    >>> import autograd.numpy as anp, numpy as np
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Euclidean, Grassmann, Product
+    >>> from rmopt.solvers import TrustRegions
     >>> X = np.random.default_rng(0).standard_normal((50, 6)) + 3.0
     >>> @autograd_cost
     ... def residuals(U, offset):
     ...     centred = X - offset.T
     ...     return anp.sum((centred - centred @ U @ U.T) ** 2)
-    >>> from rmopt.solvers import TrustRegions
     >>> plane = Product([Grassmann(6, 2), Euclidean(6, 1)])
     >>> TrustRegions().run(Problem(plane, residuals), random_state=0).converged
     True
@@ -396,6 +424,22 @@ def jax_cost(function: Callable[..., Any]) -> AutomaticCost:
         For what is no function of arrays.
     MissingCapabilityError
         Where JAX is not installed.
+
+    See Also
+    --------
+    autograd_cost : needs nothing but numpy; not compiled.
+    torch_cost : tensors of PyTorch.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np  # doctest: +SKIP
+    >>> from rmopt import Problem, jax_cost
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import LBFGS
+    >>> cost = jax_cost(lambda x: jnp.vdot(jnp.arange(3.0), x))  # doctest: +SKIP
+    >>> x = LBFGS().run(Problem(Sphere(3), cost), random_state=0).point  # doctest: +SKIP
+    >>> bool(np.allclose(x, -np.arange(3.0) / 5**0.5, atol=1e-5))  # doctest: +SKIP
+    True
     """
     JAX.module()
     return AutomaticCost(function, JAX)
@@ -419,6 +463,22 @@ def torch_cost(function: Callable[..., Any]) -> AutomaticCost:
         For what is no function of arrays.
     MissingCapabilityError
         Where PyTorch is not installed.
+
+    See Also
+    --------
+    autograd_cost : functions of numpy's arrays.
+    jax_cost : compiled.
+
+    Examples
+    --------
+    >>> import numpy as np, torch  # doctest: +SKIP
+    >>> from rmopt import Problem, torch_cost
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import LBFGS
+    >>> cost = torch_cost(lambda x: x @ torch.arange(3.0, dtype=x.dtype))  # doctest: +SKIP
+    >>> x = LBFGS().run(Problem(Sphere(3), cost), random_state=0).point  # doctest: +SKIP
+    >>> bool(np.allclose(x, -np.arange(3.0) / 5**0.5, atol=1e-5))  # doctest: +SKIP
+    True
     """
     TORCH.module()
     return AutomaticCost(function, TORCH)

@@ -29,6 +29,18 @@ class Backend(ABC):
     ----------
     name : str
         Of its package.
+
+    See Also
+    --------
+    rmopt.costs.AutomaticCost : takes one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.costs.backends import AUTOGRAD, Backend
+    >>> value, (slope,) = AUTOGRAD.slopes(lambda x: (x**2).sum(), (0,))([np.ones(2)])
+    >>> isinstance(AUTOGRAD, Backend), value.item(), slope.tolist()
+    (True, 2.0, [2.0, 2.0])
     """
 
     name: str
@@ -77,7 +89,21 @@ class Backend(ABC):
 
 
 class Autograd(Backend):
-    """The package autograd: functions written with ``autograd.numpy``."""
+    """The package autograd: functions written with ``autograd.numpy``.
+
+    See Also
+    --------
+    Jax : compiled.
+    Torch : tensors of PyTorch.
+
+    Examples
+    --------
+    >>> import autograd.numpy as anp, numpy as np
+    >>> from rmopt.costs import AutomaticCost
+    >>> from rmopt.costs.backends import AUTOGRAD
+    >>> AutomaticCost(lambda x: anp.sum(anp.sin(x)), AUTOGRAD).gradient(np.zeros(2)).tolist()
+    [1.0, 1.0]
+    """
 
     name = "autograd"
 
@@ -137,7 +163,21 @@ def _tie() -> Any:
 
 
 class Jax(Backend):
-    """JAX: functions written with ``jax.numpy``, compiled."""
+    """JAX: functions written with ``jax.numpy``, compiled.
+
+    See Also
+    --------
+    rmopt.jax_cost : a cost of a function.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np  # doctest: +SKIP
+    >>> from rmopt.costs import AutomaticResiduals
+    >>> from rmopt.costs.backends import JAX
+    >>> cost = AutomaticResiduals(lambda x: jnp.sin(x), JAX)
+    >>> cost.gradient(np.zeros(2)).tolist()  # doctest: +SKIP
+    [0.0, 0.0]
+    """
 
     name = "jax"
 
@@ -196,7 +236,21 @@ class Jax(Backend):
 
 
 class Torch(Backend):
-    """PyTorch: functions of tensors of double precision."""
+    """PyTorch: functions of tensors of double precision.
+
+    See Also
+    --------
+    rmopt.torch_cost : a cost of a function.
+
+    Examples
+    --------
+    >>> import numpy as np, torch  # doctest: +SKIP
+    >>> from rmopt.costs import AutomaticResiduals
+    >>> from rmopt.costs.backends import TORCH
+    >>> cost = AutomaticResiduals(lambda x: torch.sin(x), TORCH)
+    >>> cost.gradient(np.zeros(2)).tolist()  # doctest: +SKIP
+    [0.0, 0.0]
+    """
 
     name = "torch"
 

@@ -24,6 +24,19 @@ class Bilinear(FiniteSum):
     left, right : CSR arrays, shapes (N, n) and (M, m)
         The rows that terms refer to, made when they are asked for where the rows were given as arrays.
     loss : Loss
+
+    See Also
+    --------
+    BilinearSum : pairs with targets.
+    TripletSum : differences of two pairs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.costs import Bilinear, BilinearSum, squared
+    >>> cost = BilinearSum(np.eye(3), np.eye(3), squared, [1.0, 2.0, 3.0])
+    >>> isinstance(cost, Bilinear), cost.term_values(np.eye(3), np.array([0, 2])).tolist()
+    (True, [0.0, 2.0])
     """
 
     left: sp.csr_array
@@ -143,17 +156,25 @@ class BilinearSum(Bilinear):
     targets : array, shape (N,), optional
         Ones unless given.
 
+    See Also
+    --------
+    TripletSum : order in place of targets.
+    problems.subspace.MatrixCompletion : known entries, with one factor solved for.
+
     Examples
     --------
     >>> import numpy as np
-    >>> from rmopt.costs import squared
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import BilinearSum, squared
     >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> from rmopt.solvers import LBFGS
     >>> rng = np.random.default_rng(0)
-    >>> left, right = rng.standard_normal((50, 6)), rng.standard_normal((50, 5))
-    >>> cost = BilinearSum(left, right, squared, np.ones(50))
-    >>> W = FixedRankEmbedded(6, 5, 2).random_point(rng)
-    >>> scores = np.einsum("ij,ij->i", left @ W.U @ W.S, right @ W.V)
-    >>> bool(np.isclose(cost.value(W), 0.5 * np.sum((scores - 1.0) ** 2)))
+    >>> left, right = rng.random((60, 4)), rng.random((60, 3))
+    >>> truth = np.outer([1, 2, 3, 4], [1, 0, 2])
+    >>> cost = BilinearSum(left, right, squared, np.sum(left @ truth * right, axis=1))
+    >>> problem = Problem(FixedRankEmbedded(4, 3, 1), cost)
+    >>> W = LBFGS(tol=1e-8).run(problem, random_state=0).point
+    >>> bool(np.allclose(W.U @ W.S @ W.V.T, truth, atol=1e-5))
     True
     """
 
@@ -203,14 +224,23 @@ class TripletSum(Bilinear):
         The terms of the sum. Without them the cost is a stream: a sampler brings the triplets, and
         only sums over given terms can be evaluated.
 
+    See Also
+    --------
+    BilinearSum : targets in place of an order.
+    problems.similarity.LoretaSimilarity : the estimator.
+
+    References
+    ----------
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012).
+
     Examples
     --------
     >>> import numpy as np
-    >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> X = np.random.default_rng(0).standard_normal((20, 6))
-    >>> cost = TripletSum(X, X, triplets=[[0, 1, 2], [3, 4, 5]])
-    >>> cost.n_terms, cost.value(FixedRankEmbedded(6, 6, 2).identity()) >= 0.0
-    (2, True)
+    >>> from rmopt.costs import TripletSum
+    >>> X = np.array([[1.0, 0.0], [1.0, 0.5], [0.0, 1.0]])
+    >>> cost = TripletSum(X, X, triplets=[[0, 1, 2], [2, 1, 0]])
+    >>> cost.n_terms, cost.value(np.eye(2)), cost.value(2.0 * np.eye(2))
+    (2, 0.5, 0.0)
     """
 
     term_width = 3

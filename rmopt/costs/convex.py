@@ -32,6 +32,18 @@ class LocalModel(ABC):
         Y.
     value : float
         f(YYᵀ).
+
+    See Also
+    --------
+    ConvexCost : returns one from `at`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.costs import LocalModel, Trace
+    >>> model = Trace(2.0).at(np.ones((3, 1)))
+    >>> isinstance(model, LocalModel), model.value, model.factor_gradient().ravel().tolist()
+    (True, 6.0, [4.0, 4.0, 4.0])
     """
 
     factor: Array
@@ -69,6 +81,27 @@ class ConvexCost(Cost):
         The weight of tr W in that bound; `Trace` adds it.
     smooth_slope : bool
         Whether second derivatives are continuous.
+
+    See Also
+    --------
+    EmbeddedCost : less to write where a cost depends on embeddings of objects.
+    rmopt.solvers.RankIncremental : minimises these to a certified minimum.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    doi:10.1007/978-3-319-23528-8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.costs import ConvexCost, Trace
+    >>> from problems.coembedding import MetricRegression
+    >>> cost = MetricRegression(np.eye(3)) + Trace(0.5)
+    >>> isinstance(cost, ConvexCost), cost.lower_bound, cost.trace_weight
+    (True, 0.0, 0.5)
+    >>> float(cost.value(np.eye(3))), cost.gradient(np.eye(3)).shape
+    (1.5, (3, 3))
     """
 
     point_type = (PSDPoint, PSDFactor)
@@ -154,6 +187,15 @@ class SumOfCosts(ConvexCost):
     ------
     InvalidInputError
         When the parts are of matrices of different sizes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.costs import SumOfCosts, Trace
+    >>> from problems.coembedding import MetricRegression
+    >>> cost = MetricRegression(np.eye(3)) + Trace(0.5)
+    >>> isinstance(cost, SumOfCosts), len(cost.parts)
+    (True, 2)
     """
 
     def __init__(self, *parts: ConvexCost) -> None:
@@ -213,7 +255,16 @@ class _SumModel(LocalModel):
 
 @runtime_checkable
 class HasFactorPreconditioner(Protocol):
-    """A cost that knows something near to the inverse of the factor's Hessian."""
+    """A cost that knows something near to the inverse of the factor's Hessian.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.costs import HasFactorPreconditioner
+    >>> from problems.coembedding import MetricRegression
+    >>> isinstance(MetricRegression(np.eye(3)), HasFactorPreconditioner)
+    True
+    """
 
     def preconditioner(self, Y: Array, floor: float = 0.0) -> Callable[[Array], Array] | None:
         """Return a symmetric positive definite map of (p, d) arrays at a factor, or None.
@@ -239,11 +290,21 @@ class Trace(ConvexCost):
     InvalidInputError
         For another β.
 
+    See Also
+    --------
+    LogDetTriplet : a barrier in place of a low rank.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    doi:10.1007/978-3-319-23528-8.
+
     Examples
     --------
     >>> import numpy as np
-    >>> Trace(2.0).value(np.eye(3))
-    6.0
+    >>> from rmopt.costs import Trace
+    >>> Trace(2.0).value(np.eye(3)), Trace(2.0).gradient(np.eye(2)).tolist()
+    (6.0, [[4.0, 0.0], [0.0, 4.0]])
     """
 
     shape = (0, 0)

@@ -23,6 +23,31 @@ class EmbeddedCost(ConvexCost):
     ----------
     features : array, sparse array or operator, shape (n_objects, p)
         F.
+
+    See Also
+    --------
+    PairwiseDistance : squared distances as measurements.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.costs import EmbeddedCost
+    >>> class Lengths(EmbeddedCost):
+    ...     lower_bound = 0.0
+    ...
+    ...     def __init__(self, features):
+    ...         self.features = features
+    ...
+    ...     def measure(self, A, B):
+    ...         return np.sum(A * B, axis=1)
+    ...
+    ...     def spread(self, slopes, Z):
+    ...         return slopes[:, None] * Z
+    ...
+    ...     def loss(self, lengths):
+    ...         return 0.5 * float(np.sum((lengths - 1.0) ** 2)), lengths - 1.0
+    >>> Lengths(np.eye(3)).value(np.zeros((3, 1)))
+    1.5
     """
 
     features: Any
@@ -106,7 +131,19 @@ class EmbeddedModel(LocalModel):
 
 
 class Pairing(ABC):
-    """Which objects' distances are measured."""
+    """Which objects' distances are measured.
+
+    See Also
+    --------
+    Pairs : a list.
+    Grid : all pairs of two kinds of objects.
+
+    Examples
+    --------
+    >>> from rmopt.costs import Grid, Pairing, Pairs
+    >>> [isinstance(one, Pairing) for one in (Grid(range(2), range(2, 5)), Pairs([0], [1], 2))]
+    [True, True]
+    """
 
     @abstractmethod
     def distances(self, A: Array, B: Array) -> Array:
@@ -129,6 +166,18 @@ class Pairs(Pairing):
     ------
     InvalidInputError
         When they are not equally many numbers of objects.
+
+    See Also
+    --------
+    Grid : all pairs of two kinds of objects.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.costs import Pairs
+    >>> Z = np.array([[0.0], [1.0], [3.0]])
+    >>> Pairs([0, 0], [1, 2], 3).distances(Z, Z).tolist()
+    [1.0, 9.0]
     """
 
     def __init__(self, left: Any, right: Any, n_objects: int) -> None:
@@ -162,6 +211,18 @@ class Grid(Pairing):
     ----------
     rows, columns : range
         Numbers of objects; the two do not overlap.
+
+    See Also
+    --------
+    Pairs : some pairs alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.costs import Grid
+    >>> Z = np.array([[0.0], [1.0], [3.0]])
+    >>> Grid(range(1), range(1, 3)).distances(Z, Z).tolist()
+    [[1.0, 9.0]]
     """
 
     def __init__(self, rows: range, columns: range) -> None:
@@ -194,12 +255,16 @@ class PairwiseDistance(EmbeddedCost):
 
         class Contrastive(PairwiseDistance):
             lower_bound = 0.0  # A premise of certificates: the loss is never negative.
+
             def __init__(self, X, left, right, linked):
                 super().__init__(X, Pairs(left, right, len(X)))
                 self.linked = linked
+
             def loss(self, distances):
                 short = np.maximum(1 - distances, 0) * ~self.linked
-                return (distances * self.linked).sum() + short.sum(), self.linked - 1.0 * (short > 0)
+                return (distances * self.linked).sum() + short.sum(), self.linked - 1.0 * (
+                    short > 0
+                )
 
     Parameters
     ----------
@@ -207,6 +272,33 @@ class PairwiseDistance(EmbeddedCost):
         One row for each object; `BlockDiagonal` for objects of several kinds.
     pairing : Pairing
         `Pairs` or `Grid`.
+
+    See Also
+    --------
+    EmbeddedCost : other measurements than distances.
+    problems.coembedding.MultilabelCoembedding : one of these.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    doi:10.1007/978-3-319-23528-8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.costs import Pairs, PairwiseDistance
+    >>> class Stress(PairwiseDistance):
+    ...     lower_bound = 0.0
+    ...
+    ...     def __init__(self, X, left, right, wanted):
+    ...         super().__init__(X, Pairs(left, right, len(X)))
+    ...         self.wanted = np.asarray(wanted)
+    ...
+    ...     def loss(self, distances):
+    ...         gaps = distances - self.wanted
+    ...         return 0.5 * float(gaps @ gaps), gaps
+    >>> Stress(np.eye(3), [0, 1], [1, 2], [1.0, 4.0]).value(np.array([[0.0], [1.0], [2.0]]))
+    4.5
     """
 
     def __init__(self, features: Any, pairing: Pairing) -> None:

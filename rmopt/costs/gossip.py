@@ -36,6 +36,28 @@ class GossipCost(FiniteSum):
         When the graph is of another number of agents, ρ is negative, or the manifold is that of all agents.
     MissingCapabilityError
         When the manifold has no logarithm.
+
+    See Also
+    --------
+    problems.subspace.gossip : minimises one, with step sizes of its own.
+
+    References
+    ----------
+    Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
+    Machine Learning 108 (2019), doi:10.1007/s10994-018-05775-x.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from rmopt.core import Parts
+    >>> from rmopt.costs import GossipCost, Graph
+    >>> from rmopt.manifolds import Grassmann
+    >>> from problems.subspace import MatrixCompletion
+    >>> tasks = MatrixCompletion(sp.csc_array(np.ones((2, 4))), n_agents=2)
+    >>> cost = GossipCost(tasks, Graph.path(2), 1.0, Grassmann(2, 1))
+    >>> agents = Parts([np.array([[1.0], [0.0]]), np.array([[0.0], [1.0]])])
+    >>> cost.gaps(agents).round(4), round(cost.value(agents) - tasks.value(agents[0]), 4)
+    (array([1.5708]), 1.2337)
     """
 
     point_type = Parts

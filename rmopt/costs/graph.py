@@ -31,10 +31,16 @@ class Graph:
     InvalidInputError
         When a number is not one of an agent, an edge is a loop or comes twice, or the graph is not connected.
 
+    See Also
+    --------
+    as_graph : also takes a name or a list of edges.
+
     Examples
     --------
-    >>> Graph.ring(4).edges.tolist()
-    [[0, 1], [1, 2], [2, 3], [0, 3]]
+    >>> from rmopt.costs import Graph
+    >>> ring = Graph.ring(4)
+    >>> ring.edges.tolist(), ring.degrees.tolist()
+    ([[0, 1], [1, 2], [2, 3], [0, 3]], [2, 2, 2, 2])
     """
 
     def __init__(self, n: int, edges: Sequence[Sequence[int]] | Array, name: str = "graph") -> None:
@@ -207,6 +213,16 @@ def as_graph(graph: Any, n: int) -> Graph:
     ------
     InvalidInputError
         For an unknown name, edges of other agents, a graph of another size or one that is not connected.
+
+    See Also
+    --------
+    Graph : the graphs.
+
+    Examples
+    --------
+    >>> from rmopt.costs import as_graph
+    >>> as_graph("star", 4).edges.tolist(), as_graph([(0, 1), (1, 2)], 3).degrees.tolist()
+    ([[0, 1], [0, 2], [0, 3]], [1, 2, 1])
     """
     if isinstance(graph, str):
         return GRAPHS[one_of("graph", graph, GRAPHS)](n)

@@ -54,13 +54,28 @@ class LogDetTriplet(BlockCost):
     InvalidInputError
         For data, triplets or weights that cannot be used.
 
+    See Also
+    --------
+    problems.metric.CometMetric : the estimator.
+    TripletSum : without a barrier, for low ranks.
+
+    References
+    ----------
+    Atzmon, Shalit and Chechik, Metric learning using block coordinate descent, draft (2015).
+
     Examples
     --------
     >>> import numpy as np
-    >>> X = np.random.default_rng(0).standard_normal((20, 4))
-    >>> cost = LogDetTriplet(X, [[0, 1, 2], [3, 4, 5]], alpha=0.1, beta=0.1)
-    >>> cost.gradient(np.eye(4)).shape
-    (4, 4)
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import LogDetTriplet
+    >>> from rmopt.manifolds import PositiveDefinite
+    >>> from rmopt.solvers import CoordinateDescent
+    >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [2.0, 0.0], [1.0, 1.0]])
+    >>> cost = LogDetTriplet(X, [[3, 1, 2], [3, 2, 0]], alpha=0.1, beta=0.1)
+    >>> problem = Problem(PositiveDefinite(2), cost)
+    >>> W = CoordinateDescent(max_iter=100).run(problem, random_state=0).point
+    >>> cost.value(W) < cost.value(np.eye(2)), bool(np.linalg.eigvalsh(W)[0] > 0)
+    (True, True)
     """
 
     point_type = np.ndarray

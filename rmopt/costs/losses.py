@@ -25,8 +25,11 @@ class Loss:
     A new loss is two functions that numba can compile; it then runs in every engine. What they name besides their
     arguments is compiled in with the value that it has at the first use::
 
-        pinball = Loss("pinball", value=lambda z, y: max(0.9 * (y - z), 0.1 * (z - y)),
-                       slope=lambda z, y: -0.9 if z < y else 0.1)
+        pinball = Loss(
+            "pinball",
+            value=lambda z, y: max(0.9 * (y - z), 0.1 * (z - y)),
+            slope=lambda z, y: -0.9 if z < y else 0.1,
+        )
 
     Attributes
     ----------

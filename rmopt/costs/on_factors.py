@@ -26,19 +26,19 @@ class OnFactors(Cost):
     cost : Cost
         Of points of `PSDFixedRank` or `FixedRankEmbedded`.
 
+    See Also
+    --------
+    rmopt.manifolds.FixedRankEmbedded : takes the cost itself.
+
     Examples
     --------
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import LOSSES, BilinearSum
-    >>> from rmopt.manifolds import FixedRankFactors
-    >>> from rmopt.solvers import GradientDescent
-    >>> rng = np.random.default_rng(0)
-    >>> left, right = rng.standard_normal((200, 8)), rng.standard_normal((200, 6))
-    >>> targets = np.einsum("ik,ik->i", left[:, :2], right[:, :2])
-    >>> fit = BilinearSum(left, right, LOSSES["squared"], targets)
-    >>> result = GradientDescent().run(Problem(FixedRankFactors(8, 6, 2), OnFactors(fit)), random_state=0)
-    >>> result.converged
-    True
+    >>> import numpy as np
+    >>> from rmopt.core import Parts
+    >>> from rmopt.costs import BilinearSum, OnFactors, squared
+    >>> cost = OnFactors(BilinearSum(np.eye(3), np.eye(3), squared, [1.0, 2.0, 5.0]))
+    >>> factors = Parts([np.array([[1.0], [2.0], [3.0]]), np.ones((3, 1))])
+    >>> round(cost.value(factors), 6)
+    2.0
     """
 
     point_type = (PSDFactor, LowRankFactors)

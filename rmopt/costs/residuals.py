@@ -23,7 +23,28 @@ Linear = tuple[Callable[[Ambient], Array], Callable[[Array], Ambient]]
 
 
 class ResidualSum(Cost):
-    """½ ‖r(x)‖² for some residuals r."""
+    """½ ‖r(x)‖² for some residuals r.
+
+    See Also
+    --------
+    AutomaticResiduals : derivatives by autograd, JAX or PyTorch.
+    rmopt.solvers.LevenbergMarquardt : the solver for these.
+
+    References
+    ----------
+    Moré, The Levenberg–Marquardt algorithm: implementation and theory, in: Numerical Analysis, Lecture Notes in
+    Mathematics 630, Springer (1978).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.costs import AutomaticResiduals, ResidualSum
+    >>> cost = AutomaticResiduals(lambda x: x - 1.0)
+    >>> isinstance(cost, ResidualSum), cost.value(np.zeros(2))
+    (True, 1.0)
+    >>> cost.residuals(np.zeros(2)).tolist()
+    [-1.0, -1.0]
+    """
 
     @abstractmethod
     def residuals(self, point: Any) -> Array:
@@ -59,16 +80,21 @@ class AutomaticResiduals(ResidualSum):
     InvalidInputError
         For what is no function of arrays, or returns no finite numbers.
 
+    See Also
+    --------
+    ResidualSum : derivatives by hand.
+
     Examples
     --------
-    >>> import autograd.numpy as anp
+    >>> import autograd.numpy as anp, numpy as np
     >>> from rmopt import Problem
     >>> from rmopt.costs import AutomaticResiduals
     >>> from rmopt.manifolds import Euclidean
     >>> from rmopt.solvers import LevenbergMarquardt
-    >>> valley = AutomaticResiduals(lambda x: anp.array([10.0 * (x[1, 0] - x[0, 0] ** 2), 1.0 - x[0, 0]]))
-    >>> result = LevenbergMarquardt().run(Problem(Euclidean(2, 1), valley), np.array([[-1.2], [1.0]]))
-    >>> result.point.round(6).ravel()
+    >>> def valley(x):
+    ...     return anp.array([10.0 * (x[1, 0] - x[0, 0] ** 2), 1.0 - x[0, 0]])
+    >>> problem = Problem(Euclidean(2, 1), AutomaticResiduals(valley))
+    >>> LevenbergMarquardt().run(problem, np.zeros((2, 1))).point.round(6).ravel()
     array([1., 1.])
     """
 

@@ -42,12 +42,22 @@ def to_pymanopt(problem: Problem) -> pymanopt.Problem:
     ----------
     problem : Problem
 
+    See Also
+    --------
+    PymanoptSolver : its optimizers as solvers of rmopt.
+    from_pymanopt : the other way.
+
+    References
+    ----------
+    Townsend, Koep and Weichwald, Pymanopt: a Python toolbox for optimization on manifolds using automatic
+    differentiation, JMLR 17 (2016).
+
     Examples
     --------
-    >>> import rmopt, pymanopt
+    >>> import pymanopt, rmopt
+    >>> from rmopt.interop import to_pymanopt
     >>> from rmopt.manifolds import Sphere
-    >>> first = rmopt.autograd_cost(lambda x: x[0])
-    >>> problem = to_pymanopt(rmopt.Problem(Sphere(3), first))
+    >>> problem = to_pymanopt(rmopt.Problem(Sphere(3), rmopt.autograd_cost(lambda x: x[0])))
     >>> result = pymanopt.optimizers.SteepestDescent(verbosity=0).run(problem)
     >>> result.cost < -0.999
     True
@@ -141,6 +151,15 @@ class PymanoptSolver(Solver):
     ------
     InvalidInputError
         For an unknown optimizer or an option that it does not have.
+
+    See Also
+    --------
+    rmopt.solvers.ConjugateGradient : rmopt's own, which take less time.
+
+    References
+    ----------
+    Townsend, Koep and Weichwald, Pymanopt: a Python toolbox for optimization on manifolds using automatic
+    differentiation, JMLR 17 (2016).
 
     Examples
     --------
@@ -363,6 +382,25 @@ class FromPymanopt(Manifold):
     ------
     InvalidInputError
         For anything else.
+
+    See Also
+    --------
+    from_pymanopt : makes one.
+
+    References
+    ----------
+    Townsend, Koep and Weichwald, Pymanopt: a Python toolbox for optimization on manifolds using automatic
+    differentiation, JMLR 17 (2016).
+
+    Examples
+    --------
+    >>> import numpy as np, pymanopt, rmopt
+    >>> from rmopt.interop import FromPymanopt
+    >>> from rmopt.solvers import LBFGS
+    >>> sphere = FromPymanopt(pymanopt.manifolds.Sphere(3))
+    >>> cost = rmopt.autograd_cost(lambda x: x[0])
+    >>> LBFGS().run(rmopt.Problem(sphere, cost), random_state=0).point.round(4)
+    array([-1.,  0.,  0.])
     """
 
     _inner_product = _as_there("inner_product")
@@ -494,11 +532,21 @@ def from_pymanopt(manifold: Any) -> FromPymanopt:
     manifold : pymanopt manifold
         For example ``pymanopt.manifolds.Sphere(5)``.
 
+    See Also
+    --------
+    to_pymanopt : the other way.
+
+    References
+    ----------
+    Townsend, Koep and Weichwald, Pymanopt: a Python toolbox for optimization on manifolds using automatic
+    differentiation, JMLR 17 (2016).
+
     Examples
     --------
     >>> import numpy as np, pymanopt
+    >>> from rmopt.interop import from_pymanopt
     >>> manifold = from_pymanopt(pymanopt.manifolds.Sphere(4))
-    >>> manifold.random_point(np.random.default_rng(0)).shape
-    (4,)
+    >>> manifold.dim, manifold.random_point(np.random.default_rng(0)).shape
+    (3, (4,))
     """
     return FromPymanopt(manifold)

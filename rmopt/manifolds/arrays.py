@@ -20,6 +20,39 @@ class ArrayManifold(Manifold):
     Attributes
     ----------
     shape : tuple of int
+
+    See Also
+    --------
+    rmopt.core.Manifold : where points are no arrays.
+    rmopt.checks.check_manifold : checks one of your own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.checks import check_manifold
+    >>> from rmopt.manifolds import ArrayManifold
+    >>> from rmopt.retractions import Additive
+    >>> class Symmetric(ArrayManifold):
+    ...     default_retraction = Additive()
+    ...
+    ...     def __init__(self, n):
+    ...         self.shape, self.n = (n, n), n
+    ...
+    ...     @property
+    ...     def dim(self):
+    ...         return self.n * (self.n + 1) // 2
+    ...
+    ...     def projection(self, point, vector):
+    ...         return 0.5 * (vector + vector.T)
+    ...
+    ...     def random_point(self, rng=None):
+    ...         X = np.random.default_rng(rng).standard_normal(self.shape)
+    ...         return X + X.T
+    ...
+    ...     def refusal(self, point):
+    ...         return None if np.allclose(point, point.T) else "it is not symmetric"
+    >>> all(check_manifold(Symmetric(3)))
+    True
     """
 
     point_type: ClassVar[type] = np.ndarray

@@ -68,9 +68,18 @@ class Hyperbolic(_Columns):
     retraction : Retraction or str, optional
         The default retraction; `Exponential` unless given.
 
+    See Also
+    --------
+    Sphere : constant curvature of the other sign.
+
+    References
+    ----------
+    Nickel and Kiela, Learning continuous hierarchies in the Lorentz model of hyperbolic geometry, ICML (2018).
+
     Examples
     --------
     >>> import numpy as np
+    >>> from rmopt.manifolds import Hyperbolic
     >>> manifold = Hyperbolic(2)
     >>> x, y = (manifold.random_point(np.random.default_rng(seed)) for seed in (0, 1))
     >>> bool(np.allclose(manifold.exp(x, manifold.log(x, y)), y))
@@ -179,12 +188,20 @@ class Simplex(_Columns):
     InvalidInputError
         For fewer than two numbers.
 
+    See Also
+    --------
+    Sphere : squares in place of probabilities.
+
     Examples
     --------
     >>> import numpy as np
-    >>> p = Simplex(4).random_point(np.random.default_rng(0))
-    >>> bool(p.min() > 0), bool(np.isclose(p.sum(), 1.0))
-    (True, True)
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Simplex
+    >>> from rmopt.solvers import GradientDescent
+    >>> goal = np.array([0.7, 0.2, 0.1])
+    >>> cost = autograd_cost(lambda p: ((p - goal) ** 2).sum())
+    >>> GradientDescent(tol=1e-8).run(Problem(Simplex(3), cost), random_state=0).point.round(6)
+    array([0.7, 0.2, 0.1])
     """
 
     default_retraction: Retraction = MultiplicativeWeights()

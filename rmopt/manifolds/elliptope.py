@@ -37,18 +37,29 @@ class Elliptope(UnitLength):
     InvalidInputError
         For one column or more columns than rows.
 
+    See Also
+    --------
+    Oblique : spheres without the quotient; each step takes less time.
+
+    References
+    ----------
+    Journée, Bach, Absil and Sepulchre, Low-rank optimization on the cone of positive semidefinite matrices, SIAM
+    J. Optim. 20 (2010), doi:10.1137/080731359. Grubišić and Pietersz, Efficient rank reduction of correlation
+    matrices, Linear Algebra and its Applications 422 (2007).
+
     Examples
     --------
+    >>> import numpy as np
     >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Elliptope
     >>> from rmopt.solvers import TrustRegions
     >>> target = np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.9], [0.1, 0.9, 1.0]])
-    >>> @autograd_cost
-    ... def error(Y):
-    ...     return ((Y @ Y.T - target) ** 2).sum()
-    >>> result = TrustRegions(tol=1e-9).run(Problem(Elliptope(3, 2), error), random_state=0)
-    >>> nearest = result.point @ result.point.T
-    >>> result.converged, round(float(np.linalg.eigvalsh(nearest)[0]), 10) == 0.0
-    (True, True)
+    >>> cost = autograd_cost(lambda Y: ((Y @ Y.T - target) ** 2).sum())
+    >>> result = TrustRegions(tol=1e-9).run(Problem(Elliptope(3, 2), cost), random_state=0)
+    >>> (result.point @ result.point.T).round(2)
+    array([[1.  , 0.77, 0.18],
+           [0.77, 1.  , 0.77],
+           [0.18, 0.77, 1.  ]])
     """
 
     def __init__(self, n: int, k: int, retraction: Retraction | str | None = None) -> None:

@@ -28,8 +28,10 @@ class Euclidean(ArrayManifold):
     Examples
     --------
     >>> import numpy as np
-    >>> float(Euclidean(2, 2).dist(np.zeros((2, 2)), np.ones((2, 2))))
-    2.0
+    >>> from rmopt.manifolds import Euclidean
+    >>> manifold = Euclidean(2, 2)
+    >>> manifold.dim, float(manifold.dist(np.zeros((2, 2)), np.ones((2, 2))))
+    (4, 2.0)
     """
 
     default_retraction: Retraction = Additive()

@@ -33,14 +33,26 @@ class PSDFactors(Euclidean):
     n, rank : int
         Numbers of rows and columns of the factors.
 
+    See Also
+    --------
+    PSDFixedRank : for a loss of W itself; fewer steps.
+    rmopt.solvers.RankIncremental : lets the rank grow.
+
+    References
+    ----------
+    Burer and Monteiro, A nonlinear programming algorithm for solving semidefinite programs via low-rank
+    factorization, Mathematical Programming 95 (2003).
+
     Examples
     --------
+    >>> import numpy as np
     >>> from rmopt import Problem
     >>> from rmopt.costs import Trace
+    >>> from rmopt.manifolds import PSDFactors
     >>> from rmopt.solvers import TrustRegions
     >>> from problems.coembedding import MetricRegression
-    >>> X = np.random.default_rng(0).standard_normal((20, 50))
-    >>> problem = Problem(PSDFactors(20, 20), MetricRegression(X) + Trace(0.5))
+    >>> X = np.random.default_rng(0).standard_normal((5, 20))
+    >>> problem = Problem(PSDFactors(5, 5), MetricRegression(X) + Trace(0.5))
     >>> TrustRegions(tol=1e-8).run(problem, random_state=0).converged
     True
     """
@@ -139,13 +151,30 @@ class FixedRankFactors(BoundedRank):
     rank : int
         The rank.
 
+    See Also
+    --------
+    FixedRankEmbedded : the matrices themselves, with second derivatives of the quotient.
+    PSDFactors : symmetric and positive semidefinite.
+
+    References
+    ----------
+    Mishra, Apuroop and Sepulchre, A Riemannian geometry for low-rank matrix completion, arXiv (2012). Tong, Ma
+    and Chi, Accelerating ill-conditioned low-rank matrix estimation via scaled gradient descent, JMLR 22 (2021).
+
     Examples
     --------
     >>> import numpy as np
-    >>> manifold = FixedRankFactors(6, 5, 2)
-    >>> A, B = manifold.random_point(np.random.default_rng(0))
-    >>> A.shape, B.shape
-    ((6, 2), (5, 2))
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import FixedRankFactors
+    >>> from rmopt.solvers import GradientDescent
+    >>> target = np.outer([1.0, 2.0, 3.0], [4.0, 5.0])
+    >>> cost = autograd_cost(lambda A, B: ((A @ B.T - target) ** 2).sum())
+    >>> problem = Problem(FixedRankFactors(3, 2, 1), cost)
+    >>> A, B = GradientDescent().run(problem, random_state=0).point
+    >>> (A @ B.T).round(4)
+    array([[ 4.,  5.],
+           [ 8., 10.],
+           [12., 15.]])
     """
 
     def inner_product(self, point: Parts, tangent_vector_a: Parts, tangent_vector_b: Parts) -> float:

@@ -41,9 +41,22 @@ class FixedRankEmbedded(FixedRankManifold):
     InvalidInputError
         For sizes that are not positive or a rank out of range.
 
+    See Also
+    --------
+    FixedRankFactors : factors with a metric that no scale alters; costs as functions of A and B.
+    PSDFixedRank : symmetric and positive semidefinite.
+    Grassmann : where one factor has a closed form given the other.
+
+    References
+    ----------
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012).
+    Vandereycken, Low-rank matrix completion by Riemannian optimization, SIAM J. Optim. 23 (2013),
+    doi:10.1137/110845768.
+
     Examples
     --------
     >>> import numpy as np
+    >>> from rmopt.manifolds import FixedRankEmbedded
     >>> manifold = FixedRankEmbedded(60, 40, 3)
     >>> W = manifold.from_matrix(np.random.default_rng(0).standard_normal((60, 40)))
     >>> W.U.shape, W.S.shape, W.V.shape, manifold.dim

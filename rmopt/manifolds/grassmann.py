@@ -34,13 +34,26 @@ class Grassmann(ArrayManifold):
     InvalidInputError
         For dimensions out of range.
 
+    See Also
+    --------
+    Stiefel : where the columns themselves count, and not only what they span.
+
+    References
+    ----------
+    Edelman, Arias and Smith, The geometry of algorithms with orthogonality constraints, SIAM J. Matrix Anal.
+    Appl. 20 (1998). Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton
+    University Press (2008).
+
     Examples
     --------
     >>> import numpy as np
+    >>> from rmopt.manifolds import Grassmann
     >>> manifold = Grassmann(5, 2)
     >>> U = np.eye(5)[:, :2]
     >>> manifold.dim, round(manifold.dist(U, -U[:, ::-1]), 8)
     (6, 0.0)
+    >>> bool(np.isclose(manifold.dist(U, np.eye(5)[:, 1:3]), np.pi / 2))
+    True
     """
 
     default_retraction: Retraction = Exponential()

@@ -54,6 +54,10 @@ def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> A
     MissingCapabilityError
         On other manifolds.
 
+    See Also
+    --------
+    frechet_mean : by distances along the manifold.
+
     Examples
     --------
     >>> import numpy as np

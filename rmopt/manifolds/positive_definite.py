@@ -33,12 +33,24 @@ class PositiveDefinite(SymmetricPositiveDefinite):
     InvalidInputError
         For a size that is not positive.
 
+    See Also
+    --------
+    SymmetricPositiveDefinite : other metrics, and batches.
+    PSDFixedRank : a low rank.
+
+    References
+    ----------
+    Bhatia, Positive Definite Matrices, Princeton University Press (2007).
+
     Examples
     --------
     >>> import numpy as np
+    >>> from rmopt.manifolds import PositiveDefinite
     >>> manifold = PositiveDefinite(2)
     >>> bool(np.isclose(manifold.dist(np.eye(2), np.e * np.eye(2)), np.sqrt(2.0)))
     True
+    >>> manifold.n_blocks, manifold.pair_mean(np.eye(2), 4.0 * np.eye(2)).round(6).tolist()
+    (2, [[2.0, 0.0], [0.0, 2.0]])
     """
 
     def __init__(self, d: int, retraction: Retraction | str | None = None) -> None:

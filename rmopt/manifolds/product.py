@@ -39,10 +39,18 @@ class Product(Manifold):
     InvalidInputError
         When there is no factor, or a factor is not a manifold.
 
+    See Also
+    --------
+    Power : many times the same factor.
+
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+
     Examples
     --------
     >>> import numpy as np
-    >>> from rmopt.manifolds import Euclidean, Sphere
+    >>> from rmopt.manifolds import Euclidean, Product, Sphere
     >>> manifold = Product([Sphere(3), Euclidean(2, 1)])
     >>> x, y = manifold.random_point(np.random.default_rng(0))
     >>> x.shape, y.shape, manifold.dim
@@ -228,10 +236,14 @@ class Power(Product):
     InvalidInputError
         When n is not positive, or `base` is not a manifold.
 
+    See Also
+    --------
+    Product : factors that differ.
+
     Examples
     --------
     >>> import numpy as np
-    >>> from rmopt.manifolds import Grassmann
+    >>> from rmopt.manifolds import Grassmann, Power
     >>> agents = Power(Grassmann(5, 2), 3).random_point(np.random.default_rng(0))
     >>> len(agents), agents[0].shape
     (3, (5, 2))

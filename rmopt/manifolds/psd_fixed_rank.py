@@ -175,13 +175,26 @@ class PSDFixedRank(PSDMatrices):
     InvalidInputError
         For a size that is not positive or a rank out of range.
 
+    See Also
+    --------
+    PolarPSD : the same matrices with a metric that scalings do not alter.
+    PSDFactors : where the rank may fall on the way.
+    PositiveDefinite : full rank.
+
+    References
+    ----------
+    Vandereycken and Vandewalle, A Riemannian optimization approach for computing low-rank solutions of Lyapunov
+    equations, SIAM J. Matrix Anal. Appl. 31 (2010). Shalit, Weinshall and Chechik, Online learning in the
+    embedded manifold of low-rank matrices, JMLR 13 (2012).
+
     Examples
     --------
     >>> import numpy as np
+    >>> from rmopt.manifolds import PSDFixedRank
     >>> manifold = PSDFixedRank(6, 2)
     >>> W = manifold.to_dense(manifold.random_point(np.random.default_rng(0)))
-    >>> int((np.linalg.eigvalsh(W) > 1e-10).sum())
-    2
+    >>> int((np.linalg.eigvalsh(W) > 1e-10).sum()), manifold.dim
+    (2, 11)
     """
 
     def inner_product(
@@ -231,13 +244,24 @@ class PolarPSD(PSDMatrices):
     InvalidInputError
         For a size, rank or weight out of range.
 
+    See Also
+    --------
+    PSDFixedRank : the metric of the space around, with second derivatives.
+
+    References
+    ----------
+    Meyer, Bonnabel and Sepulchre, Regression on fixed-rank positive semidefinite matrices: a Riemannian approach,
+    JMLR 12 (2011).
+
     Examples
     --------
     >>> import numpy as np
+    >>> from rmopt.manifolds import PolarPSD
     >>> manifold = PolarPSD(6, 2)
-    >>> W = manifold.random_point(np.random.default_rng(0))
-    >>> manifold.to_dense(W).shape
-    (6, 6)
+    >>> W = manifold.identity()
+    >>> xi = manifold.projection(W, np.diag([1.0, 2.0, 0.0, 0.0, 0.0, 0.0]))
+    >>> round(manifold.inner_product(W, xi, xi), 6)
+    10.0
     """
 
     default_retraction = PolarFactors()

@@ -83,9 +83,19 @@ class Sphere(UnitLength):
     InvalidInputError
         For fewer than two entries.
 
+    See Also
+    --------
+    Oblique : columns of length 1.
+    Simplex : probabilities, by x = s².
+
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+
     Examples
     --------
     >>> import numpy as np
+    >>> from rmopt.manifolds import Sphere
     >>> sphere = Sphere(3)
     >>> x, y, z = np.eye(3)
     >>> bool(np.isclose(sphere.dist(x, y), np.pi / 2))
@@ -159,12 +169,19 @@ class Oblique(Sphere):
     InvalidInputError
         For fewer than two rows.
 
+    See Also
+    --------
+    Elliptope : for functions of XᵀX, without the rotations that leave it.
+    Sphere : one length for the whole array.
+
     Examples
     --------
     >>> import numpy as np
-    >>> X = Oblique(3, 5).random_point(np.random.default_rng(0))
-    >>> bool(np.allclose(np.linalg.norm(X, axis=0), 1.0))
-    True
+    >>> from rmopt.manifolds import Oblique
+    >>> manifold = Oblique(2, 3)
+    >>> X = np.eye(2)[:, [0, 1, 0]]
+    >>> manifold.dim, manifold.projection(X, np.ones((2, 3))).tolist()
+    (3, [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
     """
 
     def __init__(self, n: int, m: int, retraction: Retraction | str | None = None) -> None:

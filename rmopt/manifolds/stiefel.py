@@ -61,8 +61,22 @@ class Stiefel(ArrayManifold):
     InvalidInputError
         For more columns than rows, or no directions to go; for an unknown metric.
 
+    See Also
+    --------
+    Grassmann : where only the span counts.
+    SpecialOrthogonal : as many columns as rows, and no reflections.
+
+    References
+    ----------
+    Edelman, Arias and Smith, The geometry of algorithms with orthogonality constraints, SIAM J. Matrix Anal.
+    Appl. 20 (1998). Zimmermann, A matrix-algebraic algorithm for the Riemannian logarithm on the Stiefel manifold
+    under the canonical metric, SIAM J. Matrix Anal. Appl. 38 (2017). Zhu, A Riemannian conjugate gradient method
+    for optimization on the Stiefel manifold, Computational Optimization and Applications 67 (2017).
+
     Examples
     --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import Stiefel
     >>> manifold = Stiefel(5, 2, metric="canonical")
     >>> rng = np.random.default_rng(0)
     >>> x, y = manifold.random_point(rng), manifold.random_point(rng)
@@ -236,11 +250,24 @@ class SpecialOrthogonal(Stiefel):
     InvalidInputError
         For n below 2.
 
+    See Also
+    --------
+    Stiefel : fewer columns than rows, and reflections.
+
+    References
+    ----------
+    Edelman, Arias and Smith, The geometry of algorithms with orthogonality constraints, SIAM J. Matrix Anal.
+    Appl. 20 (1998).
+
     Examples
     --------
     >>> import numpy as np
-    >>> Q = SpecialOrthogonal(3).random_point(np.random.default_rng(0))
+    >>> from rmopt.manifolds import SpecialOrthogonal
+    >>> manifold = SpecialOrthogonal(3)
+    >>> Q = manifold.random_point(np.random.default_rng(0))
     >>> bool(np.isclose(np.linalg.det(Q), 1.0))
+    True
+    >>> bool(np.allclose(manifold.exp(Q, manifold.log(Q, np.eye(3))), np.eye(3)))
     True
     """
 

@@ -50,9 +50,22 @@ class SymmetricPositiveDefinite(ArrayManifold):
     InvalidInputError
         For a size that is not positive, or an unknown metric.
 
+    See Also
+    --------
+    PositiveDefinite : affine-invariant, for coordinate descent as well.
+    PSDFixedRank : a low rank.
+
+    References
+    ----------
+    Bhatia, Positive Definite Matrices, Princeton University Press (2007). Arsigny, Fillard, Pennec and Ayache,
+    Geometric means in a novel vector space structure on symmetric positive-definite matrices, SIAM J. Matrix
+    Anal. Appl. 29 (2007). Bhatia, Jain and Lim, On the Bures–Wasserstein distance between positive definite
+    matrices, Expositiones Mathematicae 37 (2019).
+
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
+    >>> import numpy as np
+    >>> from rmopt.manifolds import SymmetricPositiveDefinite
     >>> for metric in ("affine-invariant", "log-euclidean", "bures-wasserstein"):
     ...     manifold = SymmetricPositiveDefinite(2, metric=metric)
     ...     print(round(manifold.dist(np.eye(2), 4.0 * np.eye(2)), 4))

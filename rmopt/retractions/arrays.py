@@ -15,15 +15,22 @@ from rmopt.retractions.grassmann import QR, Exponential, Polar
 class Normalisation(Retraction):
     """R(ξ) = (X + ξ) / ‖X + ξ‖; the manifold says by `normalised` what has length 1.
 
+    See Also
+    --------
+    Exponential : along the great circle; the point moves as far as the vector is long.
+
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt.manifolds import Sphere
-    >>> manifold = Sphere(4).using(Normalisation())
-    >>> x = manifold.random_point(np.random.default_rng(0))
-    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
-    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
-    True
+    >>> from rmopt.retractions import Normalisation
+    >>> x, xi = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.75, 0.0])
+    >>> (Sphere(3).using(Normalisation()).retraction(x, xi).round(6) + 0.0).tolist()
+    [0.8, 0.6, 0.0]
     """
 
     order = 2
@@ -39,15 +46,23 @@ class Normalisation(Retraction):
 class FrameQR(QR):
     """`QR` for frames: where the columns themselves count, and not only what they span, it is of first order.
 
+    See Also
+    --------
+    Polar : of second order.
+    Cayley : without a factorisation of tall matrices.
+
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt.manifolds import Stiefel
-    >>> manifold = Stiefel(5, 2).using(FrameQR())
-    >>> x = manifold.random_point(np.random.default_rng(0))
-    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
-    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
-    True
+    >>> from rmopt.retractions import FrameQR
+    >>> X, xi = np.eye(3)[:, :2], np.array([[0.0, -1.0], [1.0, 0.0], [0.0, 0.0]])
+    >>> (Stiefel(3, 2).using(FrameQR()).retraction(X, xi).round(3) + 0.0).tolist()
+    [[0.707, -0.707], [0.707, 0.707], [0.0, 0.0]]
     """
 
     order = 1
@@ -59,15 +74,24 @@ class Cayley(Retraction):
     It is that of the canonical metric, as `CanonicalCayley` of second order. No rotation is ever by π: X and −X are
     never joined.
 
+    See Also
+    --------
+    Polar : reaches every frame.
+    CanonicalCayley : for the canonical metric.
+
+    References
+    ----------
+    Wen and Yin, A feasible method for optimization with orthogonality constraints, Mathematical Programming 142
+    (2013).
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt.manifolds import Stiefel
-    >>> manifold = Stiefel(5, 2).using(Cayley())
-    >>> x = manifold.random_point(np.random.default_rng(0))
-    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
-    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
-    True
+    >>> from rmopt.retractions import Cayley
+    >>> X, xi = np.eye(3)[:, :2], np.array([[0.0, -1.0], [1.0, 0.0], [0.0, 0.0]])
+    >>> (Stiefel(3, 2).using(Cayley()).retraction(X, xi).round(3) + 0.0).tolist()
+    [[0.6, -0.8], [0.8, 0.6], [0.0, 0.0]]
     """
 
     order = 1
@@ -82,15 +106,26 @@ class Cayley(Retraction):
 class CanonicalCayley(Cayley):
     """`Cayley` where the metric of frames is the canonical one: there it is of second order.
 
+    See Also
+    --------
+    Cayley : for the Euclidean metric.
+    Exponential : along the geodesics.
+
+    References
+    ----------
+    Wen and Yin, A feasible method for optimization with orthogonality constraints, Mathematical Programming 142
+    (2013). Zhu, A Riemannian conjugate gradient method for optimization on the Stiefel manifold, Computational
+    Optimization and Applications 67 (2017).
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt.manifolds import Stiefel
-    >>> manifold = Stiefel(5, 2, metric="canonical").using(CanonicalCayley())
-    >>> x = manifold.random_point(np.random.default_rng(0))
-    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
-    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
-    True
+    >>> from rmopt.retractions import CanonicalCayley
+    >>> X, xi = np.eye(3)[:, :2], np.array([[0.0, -1.0], [1.0, 0.0], [0.0, 0.0]])
+    >>> manifold = Stiefel(3, 2, metric="canonical")
+    >>> (manifold.using(CanonicalCayley()).retraction(X, xi).round(3) + 0.0).tolist()
+    [[0.6, -0.8], [0.8, 0.6], [0.0, 0.0]]
     """
 
     order = 2
@@ -99,15 +134,19 @@ class CanonicalCayley(Cayley):
 class MultiplicativeWeights(Retraction):
     """R(ξ) = x ∘ exp(ξ / x), divided by its sum: probabilities stay positive, however long the step.
 
+    See Also
+    --------
+    Exponential : geodesics, which may leave the simplex.
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt.manifolds import Simplex
-    >>> manifold = Simplex(4).using(MultiplicativeWeights())
-    >>> x = manifold.random_point(np.random.default_rng(0))
-    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
-    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
-    True
+    >>> from rmopt.retractions import MultiplicativeWeights
+    >>> manifold = Simplex(2).using(MultiplicativeWeights())
+    >>> x, xi = np.array([0.5, 0.5]), np.array([1.0, -1.0])
+    >>> manifold.retraction(x, xi).round(3).tolist()
+    [0.982, 0.018]
     """
 
     order = 1

@@ -22,15 +22,25 @@ class SecondOrder(Retraction):
 
     Costs O((n + m) k²) and needs no singular value decomposition. Defined for every ξ.
 
+    See Also
+    --------
+    MetricProjection : the nearest matrix, by a singular value decomposition.
+    Orthographic : the cheapest, and not defined everywhere.
+
+    References
+    ----------
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012).
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> manifold = FixedRankEmbedded(6, 5, 2).using(SecondOrder())
-    >>> x = manifold.random_point(np.random.default_rng(0))
-    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
-    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
-    True
+    >>> from rmopt.retractions import SecondOrder
+    >>> manifold = FixedRankEmbedded(3, 3, 1).using(SecondOrder())
+    >>> W = manifold.from_matrix(np.diag([2.0, 0.0, 0.0]))
+    >>> xi = manifold.projection(W, np.diag([2.0, 5.0, 5.0]))
+    >>> (manifold.to_dense(manifold.retraction(W, xi)).round(6) + 0.0).tolist()
+    [[3.78125, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
 
     order = 2
@@ -57,15 +67,25 @@ class MetricProjection(Retraction):
     Costs O((n + m) k²) with a larger constant. The new factors are orthonormal to machine precision
     for every ξ, because [U, U_p] and [V, V_p] are orthonormalised together.
 
+    See Also
+    --------
+    SecondOrder : without a singular value decomposition.
+    Orthographic : the cheapest, and not defined everywhere.
+
+    References
+    ----------
+    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012).
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> manifold = FixedRankEmbedded(6, 5, 2).using(MetricProjection())
-    >>> x = manifold.random_point(np.random.default_rng(0))
-    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
-    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
-    True
+    >>> from rmopt.retractions import MetricProjection
+    >>> manifold = FixedRankEmbedded(2, 2, 1).using(MetricProjection())
+    >>> W = manifold.from_matrix(np.diag([2.0, 0.0]))
+    >>> xi = manifold.projection(W, np.array([[1.0, 0.0], [4.0, 0.0]]))
+    >>> (manifold.to_dense(manifold.retraction(W, xi)).round(6) + 0.0).tolist()
+    [[3.0, 0.0], [4.0, 0.0]]
     """
 
     order = 2
@@ -92,15 +112,25 @@ class Orthographic(Retraction):
 
     Costs O((n + m) k²) and needs only a k × k solve; undefined where S + M is singular.
 
+    See Also
+    --------
+    SecondOrder : defined for every ξ.
+    MetricProjection : the nearest matrix.
+
+    References
+    ----------
+    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012).
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> manifold = FixedRankEmbedded(6, 5, 2).using(Orthographic())
-    >>> x = manifold.random_point(np.random.default_rng(0))
-    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
-    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
-    True
+    >>> from rmopt.retractions import Orthographic
+    >>> manifold = FixedRankEmbedded(2, 2, 1).using(Orthographic())
+    >>> W = manifold.from_matrix(np.diag([2.0, 0.0]))
+    >>> xi = manifold.projection(W, np.array([[0.0, 1.0], [1.0, 0.0]]))
+    >>> (manifold.to_dense(manifold.retraction(W, xi)).round(6) + 0.0).tolist()
+    [[2.0, 1.0], [1.0, 0.5]]
     """
 
     order = 2
@@ -125,15 +155,25 @@ class SecondOrderPSD(Retraction):
     The paper prints V W† V, but its V is not symmetric; Algorithm 5 computes V W† Vᵀ. Costs O(n k²) and
     needs no eigendecomposition. Defined for every ξ.
 
+    See Also
+    --------
+    MetricProjectionPSD : the nearest matrix, by eigenvalues.
+    PolarFactors : for the metric of `rmopt.manifolds.PolarPSD`.
+
+    References
+    ----------
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012).
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt.manifolds import PSDFixedRank
-    >>> manifold = PSDFixedRank(6, 2).using(SecondOrderPSD())
-    >>> x = manifold.random_point(np.random.default_rng(0))
-    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
-    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
-    True
+    >>> from rmopt.retractions import SecondOrderPSD
+    >>> manifold = PSDFixedRank(2, 1).using(SecondOrderPSD())
+    >>> W = manifold.from_matrix(np.diag([4.0, 0.0]))
+    >>> xi = manifold.projection(W, np.array([[0.0, 2.0], [2.0, 9.0]]))
+    >>> (manifold.to_dense(manifold.retraction(W, xi)).round(6) + 0.0).tolist()
+    [[4.0, 2.0], [2.0, 1.0]]
     """
 
     order = 2
@@ -157,15 +197,24 @@ class MetricProjectionPSD(Retraction):
 
     Costs O(n k²) with a larger constant. Undefined where fewer than k eigenvalues of W + ξ are positive.
 
+    See Also
+    --------
+    SecondOrderPSD : defined for every ξ, and no eigenvalues.
+
+    References
+    ----------
+    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012).
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt.manifolds import PSDFixedRank
-    >>> manifold = PSDFixedRank(6, 2).using(MetricProjectionPSD())
-    >>> x = manifold.random_point(np.random.default_rng(0))
-    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
-    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
-    True
+    >>> from rmopt.retractions import MetricProjectionPSD
+    >>> manifold = PSDFixedRank(2, 1).using(MetricProjectionPSD())
+    >>> W = manifold.from_matrix(np.diag([4.0, 0.0]))
+    >>> xi = manifold.projection(W, np.array([[0.0, 3.0], [3.0, 9.0]]))
+    >>> (manifold.to_dense(manifold.retraction(W, xi)).round(6) + 0.0).tolist()
+    [[4.357476, 2.33205], [2.33205, 1.248075]]
     """
 
     order = 2
@@ -191,15 +240,25 @@ class PolarFactors(Retraction):
     that S stays positive definite for every ξ. Meyer et al. take the QR factor of Q + Δ, whose result depends
     on the basis of the column space; the polar factor's does not. Costs O(n k²).
 
+    See Also
+    --------
+    SecondOrderPSD : for the metric of the space around.
+
+    References
+    ----------
+    Meyer, Bonnabel and Sepulchre, Regression on fixed-rank positive semidefinite matrices: a Riemannian approach,
+    JMLR 12 (2011).
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt.manifolds import PolarPSD
-    >>> manifold = PolarPSD(6, 2).using(PolarFactors())
-    >>> x = manifold.random_point(np.random.default_rng(0))
-    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
-    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
-    True
+    >>> from rmopt.retractions import PolarFactors
+    >>> manifold = PolarPSD(2, 1).using(PolarFactors())
+    >>> W = manifold.from_matrix(np.diag([4.0, 0.0]))
+    >>> xi = manifold.projection(W, np.diag([4.0 * np.log(2.0), 0.0]))
+    >>> (manifold.to_dense(manifold.retraction(W, xi)).round(6) + 0.0).tolist()
+    [[8.0, 0.0], [0.0, 0.0]]
     """
 
     order = 1

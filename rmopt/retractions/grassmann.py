@@ -15,15 +15,23 @@ from rmopt.linalg import gram_functions, positive_qr
 class Exponential(Retraction):
     """Follows the geodesic, on any manifold that knows its exponential map; else a `MissingCapabilityError`.
 
+    See Also
+    --------
+    Polar : costs less on subspaces and frames.
+    Normalisation : costs less on spheres.
+
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt.manifolds import Sphere
-    >>> manifold = Sphere(4).using(Exponential())
-    >>> x = manifold.random_point(np.random.default_rng(0))
-    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
-    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
-    True
+    >>> from rmopt.retractions import Exponential
+    >>> x, xi = np.array([1.0, 0.0, 0.0]), np.array([0.0, np.pi / 2, 0.0])
+    >>> ((Sphere(3).using(Exponential()).retraction(x, xi) + 0.0).round(6) + 0.0).tolist()
+    [0.0, 1.0, 0.0]
     """
 
     order = 2
@@ -42,15 +50,24 @@ class QR(Retraction):
 
     The same subspace as that of `Polar`, in another basis.
 
+    See Also
+    --------
+    Polar : the same subspace, in a basis that turns least.
+    Exponential : along the geodesic, with a singular value decomposition.
+    FrameQR : for frames.
+
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt.manifolds import Grassmann
-    >>> manifold = Grassmann(5, 2).using(QR())
-    >>> x = manifold.random_point(np.random.default_rng(0))
-    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
-    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
-    True
+    >>> from rmopt.retractions import QR
+    >>> U, xi = np.eye(3)[:, :1], np.array([[0.0], [1.0], [0.0]])
+    >>> (Grassmann(3, 1).using(QR()).retraction(U, xi).round(3).ravel() + 0.0).tolist()
+    [0.707, 0.707, 0.0]
     """
 
     order = 2
@@ -64,15 +81,23 @@ class QR(Retraction):
 class Polar(Retraction):
     """R(ξ) = (U + ξ)(I + ξᵀξ)^−½, the orthonormal factor nearest to U + ξ.
 
+    See Also
+    --------
+    QR : cheaper, and a basis that turns more.
+    Exponential : along the geodesic.
+
+    References
+    ----------
+    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012).
+
     Examples
     --------
     >>> import numpy as np
-    >>> from rmopt.manifolds import Grassmann
-    >>> manifold = Grassmann(5, 2).using(Polar())
-    >>> x = manifold.random_point(np.random.default_rng(0))
-    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
-    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
-    True
+    >>> from rmopt.manifolds import Stiefel
+    >>> from rmopt.retractions import Polar
+    >>> X, xi = np.eye(3)[:, :2], np.array([[0.0, -1.0], [1.0, 0.0], [0.0, 0.0]])
+    >>> (Stiefel(3, 2).using(Polar()).retraction(X, xi).round(3) + 0.0).tolist()
+    [[0.707, -0.707], [0.707, 0.707], [0.0, 0.0]]
     """
 
     order = 2

@@ -26,15 +26,21 @@ class Additive(Retraction):
     On an open set such as the positive definite cone the line is bounded: see `HasStepBound.max_step`; a step that
     leaves the manifold is an `InvalidInputError`.
 
+    See Also
+    --------
+    SecondOrderPD : positive definite for every step.
+    SchurExponential : follows single rows and columns.
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt.manifolds import PositiveDefinite
-    >>> manifold = PositiveDefinite(3).using(Additive())
-    >>> x = manifold.random_point(np.random.default_rng(0))
-    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
-    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
-    True
+    >>> from rmopt.retractions import Additive
+    >>> manifold = PositiveDefinite(2).using(Additive())
+    >>> manifold.retraction(np.eye(2), np.diag([-0.5, 1.0])).tolist()
+    [[0.5, 0.0], [0.0, 2.0]]
+    >>> float(manifold.max_step(np.eye(2), np.diag([-0.5, 1.0])))
+    2.0
     """
 
     order = 1
@@ -65,15 +71,22 @@ class Additive(Retraction):
 class AffineExponential(Retraction):
     """R(ξ) = W exp(W⁻¹ξ): the geodesics of the affine-invariant metric.
 
+    See Also
+    --------
+    SecondOrderPD : its start, without a matrix exponential.
+
+    References
+    ----------
+    Bhatia, Positive Definite Matrices, Princeton University Press (2007).
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt.manifolds import PositiveDefinite
-    >>> manifold = PositiveDefinite(3).using(AffineExponential())
-    >>> x = manifold.random_point(np.random.default_rng(0))
-    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
-    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
-    True
+    >>> from rmopt.retractions import AffineExponential
+    >>> manifold = PositiveDefinite(2).using(AffineExponential())
+    >>> (manifold.retraction(np.eye(2), np.diag([0.0, np.log(2.0)])).round(6) + 0.0).tolist()
+    [[1.0, 0.0], [0.0, 2.0]]
     """
 
     order = 2
@@ -97,15 +110,19 @@ class AffineExponential(Retraction):
 class SecondOrderPD(Retraction):
     """R(ξ) = W + ξ + ½ ξ W⁻¹ ξ, which is ½ (W + (W + ξ) W⁻¹ (W + ξ)).
 
+    See Also
+    --------
+    AffineExponential : the geodesic itself.
+    Additive : a straight line, which may leave the manifold.
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt.manifolds import PositiveDefinite
-    >>> manifold = PositiveDefinite(3).using(SecondOrderPD())
-    >>> x = manifold.random_point(np.random.default_rng(0))
-    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
-    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
-    True
+    >>> from rmopt.retractions import SecondOrderPD
+    >>> manifold = PositiveDefinite(2).using(SecondOrderPD())
+    >>> manifold.retraction(np.eye(2), np.diag([-1.0, 1.0])).tolist()
+    [[0.5, 0.0], [0.0, 2.5]]
     """
 
     order = 2
@@ -127,15 +144,23 @@ class Congruence(Retraction):
 
     Where these meet a singular matrix and end, it goes on behind.
 
+    See Also
+    --------
+    AffineExponential : the geodesics of the affine-invariant metric, which never end.
+
+    References
+    ----------
+    Bhatia, Jain and Lim, On the Bures–Wasserstein distance between positive definite matrices, Expositiones
+    Mathematicae 37 (2019).
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt.manifolds import SymmetricPositiveDefinite
-    >>> manifold = SymmetricPositiveDefinite(3).using(Congruence())
-    >>> x = manifold.random_point(np.random.default_rng(0))
-    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
-    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
-    True
+    >>> from rmopt.retractions import Congruence
+    >>> manifold = SymmetricPositiveDefinite(2, metric="bures-wasserstein").using(Congruence())
+    >>> (manifold.retraction(np.eye(2), np.diag([2.0, 0.0])).round(6) + 0.0).tolist()
+    [[4.0, 0.0], [0.0, 1.0]]
     """
 
     order = 2
@@ -155,15 +180,25 @@ class SchurExponential(Retraction):
     done to one row and column after the other: the strictly lower part of the Cholesky factor moves linearly and its
     diagonal multiplicatively (the log-Cholesky exponential of Lin 2019).
 
+    See Also
+    --------
+    SecondOrderPD : of second order.
+    Additive : a straight line, which may leave the manifold.
+
+    References
+    ----------
+    Lin, Riemannian geometry of symmetric positive definite matrices via Cholesky decomposition, SIAM J. Matrix
+    Anal. Appl. 40 (2019).
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt.manifolds import PositiveDefinite
-    >>> manifold = PositiveDefinite(3).using(SchurExponential())
-    >>> x = manifold.random_point(np.random.default_rng(0))
-    >>> xi = manifold.random_tangent_vector(x, np.random.default_rng(1))
-    >>> manifold.check_point(manifold.retraction(x, 0.1 * xi)) is None
-    True
+    >>> from rmopt.retractions import SchurExponential
+    >>> manifold = PositiveDefinite(2).using(SchurExponential())
+    >>> moved = manifold.retraction(np.eye(2), np.array([[0.0, 3.0], [3.0, 0.0]]))
+    >>> moved.round(6).tolist(), bool(np.linalg.eigvalsh(moved)[0] > 0)
+    ([[1.0, 3.0], [3.0, 10.0]], True)
     """
 
     order = 1
