@@ -45,12 +45,12 @@ class Certified(Checked, BaseEstimator):
         """Return the solver that the parameters describe."""
         return RankIncremental(self.growth, tol=self.tol, max_rank=self.max_rank)
 
-    def minimised(self, loss: ConvexCost, beta: float) -> Any:
+    def _minimised(self, loss: ConvexCost, beta: float) -> Any:
         """Return the factor that minimises loss + β trace, shape (p, rank); keep what certifies it."""
         recorder = Recorder(progress=self.verbose, description="rounds")
-        return self.keep(minimise(loss, float(beta), self.solver(), recorder=recorder))
+        return self._keep(minimise(loss, float(beta), self.solver(), recorder=recorder))
 
-    def keep(self, result: CertifiedResult, warn: bool = True) -> Any:
+    def _keep(self, result: CertifiedResult, warn: bool = True) -> Any:
         """Return the factor of a result; keep what certifies it, and warn where nothing does."""
         # Who limits the rank does not ask for the minimum over all ranks.
         if warn and not result.is_global and self.max_rank is None:

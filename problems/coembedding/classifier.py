@@ -147,7 +147,7 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
         self
         """
         check_parameters(self, self._parameters)
-        return self._take(self.minimised(MultilabelCoembedding(*self._checked(X, Y)), self.beta))
+        return self._take(self._minimised(MultilabelCoembedding(*self._checked(X, Y)), self.beta))
 
     def _checked(self, X: Any, Y: Any) -> tuple[Any, Array]:
         """Return X, and the indicators of the labels."""
@@ -187,7 +187,7 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
         for beta in betas[::-1]:
             model, result = copy(self), minimise(loss, beta, solver, start)
             model.beta, start = beta, result.point
-            models.append(model._take(model.keep(result, warn)))
+            models.append(model._take(model._keep(result, warn)))
         return models[::-1]
 
     def decision_function(self, X: Any) -> Array:
@@ -335,4 +335,4 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         self.scores_ = np.array(found).T
         means = self.scores_.mean(axis=1)
         self.beta_ = betas[int(np.flatnonzero(means == means.max())[-1])]
-        return self._take(self.minimised(MultilabelCoembedding(X, table), self.beta_))
+        return self._take(self._minimised(MultilabelCoembedding(X, table), self.beta_))

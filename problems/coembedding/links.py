@@ -91,7 +91,7 @@ class LinkPredictor(CertifiedEmbedder):
         X = admit(self, X)
         known = isinstance(links, tuple) and len(links) == 2
         pairs, linked = links if known else self._drawn(links, X.shape[0])
-        Y = self.minimised(LinkPrediction(in_range(X), pairs, linked), self.beta)
+        Y = self._minimised(LinkPrediction(in_range(X), pairs, linked), self.beta)
         self.components_, self.threshold_embedding_ = np.ascontiguousarray(Y[:-1].T), Y[-1]
         return self
 

@@ -177,7 +177,7 @@ class TagRecommender(Certified, TagModel):
 
     def learn(self, triples: Array, counts: tuple[int, int, int]) -> None:
         """Minimise equation 14."""
-        self.embed(self.minimised(TagRanking(triples, counts), self.beta), counts)
+        self.embed(self._minimised(TagRanking(triples, counts), self.beta), counts)
 
     def embed(self, Y: Array, counts: tuple[int, int, int]) -> None:
         """Take the embeddings from a factor."""

@@ -192,7 +192,7 @@ class GossipMatrixCompletion(CompletionEstimator):
 
     _numbers: ClassVar = {**CompletionEstimator._numbers, "rho_": number, "disagreement_": number}
 
-    def plan(self) -> GossipPlan:
+    def _plan(self) -> GossipPlan:
         """Return how the agents gossip."""
         return GossipPlan.of(self)
 
@@ -201,7 +201,7 @@ class GossipMatrixCompletion(CompletionEstimator):
             raise InvalidInputError(
                 "checkpoint holds one run, and bias makes several; give only one of them."
             )
-        recorder, plan = Recorder(progress=self.verbose, description="gossip"), self.plan()
+        recorder, plan = Recorder(progress=self.verbose, description="gossip"), self._plan()
         if plan.rho != "auto":
             plan = replace(plan, rho=float(plan.rho) / self._unit / self._unit)
         found = gossip(

@@ -81,7 +81,7 @@ class TaskRegressions(Checked, RegressorMixin, BaseEstimator):
     intercept_: Array
 
     @abstractmethod
-    def learn(self, prepared: Prepared) -> None:
+    def _learn(self, prepared: Prepared) -> None:
         """Set `coef_` and `intercept_`, from examples without their means and in their scale."""
 
     @one_blas_thread()
@@ -104,7 +104,7 @@ class TaskRegressions(Checked, RegressorMixin, BaseEstimator):
         in_range(X)
         y = np.asarray(y, dtype=np.float64)
         self.tasks_, which = np.unique(self._checked_tasks(tasks, len(y)), return_inverse=True)
-        self.learn(Prepared(X, y, which, len(self.tasks_), self.scale, self.centre))
+        self._learn(Prepared(X, y, which, len(self.tasks_), self.scale, self.centre))
         return self
 
     def predict(self, X: Any, tasks: Any = None) -> Array:
@@ -244,7 +244,7 @@ class MultitaskSubspace(TaskRegressions):
     random_state: Annotated[Any, seedable] = None
     verbose: Annotated[bool, flag] = False
 
-    def learn(self, prepared: Prepared) -> None:
+    def _learn(self, prepared: Prepared) -> None:
         seed, n_features = begin(self), self.n_features_in_
         if self.rank >= n_features:
             raise InvalidInputError(
@@ -319,6 +319,6 @@ class AltMin(TaskRegressions):
     scale: Annotated[str, bounded(one_of, SCALES)] = "standard"
     centre: Annotated[str, bounded(one_of, CENTRES)] = "tasks"
 
-    def learn(self, prepared: Prepared) -> None:
+    def _learn(self, prepared: Prepared) -> None:
         A, _ = alt_min(prepared.parts, self.trace_lam)
         self.coef_, self.intercept_ = prepared.regressions(A.T)
