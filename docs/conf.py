@@ -34,6 +34,7 @@ extensions = [
     "growth",
     "house",
     "measured",
+    "used_on",
 ]
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
