@@ -36,6 +36,23 @@ class ConstrainedResult(Result):
         The largest size of an h, and the largest g that is positive or has a multiplier.
     equality_multipliers, inequality_multipliers : array
         λ and μ, with which the gradient of f + λᵀh + μᵀg is zero at a stationary point.
+
+    See Also
+    --------
+    AugmentedLagrangian : returns it.
+
+    Examples
+    --------
+    >>> import rmopt
+    >>> from rmopt.costs import ConstrainedProblem
+    >>> from rmopt.manifolds import Euclidean
+    >>> from rmopt.solvers import AugmentedLagrangian
+    >>> square = rmopt.autograd_cost(lambda x: (x**2).sum())
+    >>> one = rmopt.autograd_cost(lambda x: x.sum() - 1.0)
+    >>> problem = ConstrainedProblem(Euclidean(2, 1), square, equalities=[one])
+    >>> result = AugmentedLagrangian().run(problem, random_state=0)
+    >>> result.equality_multipliers.round(4).tolist(), result.violation < 1e-6
+    ([-1.0], True)
     """
 
     violation: float = field(kw_only=True)
@@ -92,11 +109,22 @@ class AugmentedLagrangian(CheckedValue, Solver):
     growth : float
         The factor by which it grows.
 
+    See Also
+    --------
+    rmopt.manifolds.Product : constraints that make a manifold need no penalty.
+
+    References
+    ----------
+    Liu and Boumal, Simple algorithms for optimization on Riemannian manifolds with constraints, Applied
+    Mathematics & Optimization 82 (2020).
+
     Examples
     --------
+    >>> import numpy as np
     >>> from rmopt import autograd_cost
     >>> from rmopt.costs import ConstrainedProblem
     >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import AugmentedLagrangian
     >>> A = np.diag([1.0, 2.0, 3.0])
     >>> most = autograd_cost(lambda x: -x @ A @ x)
     >>> below_half = autograd_cost(lambda x: x[2] ** 2 - 0.5)

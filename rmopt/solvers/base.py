@@ -60,6 +60,21 @@ class Result:
         Whether it ended because it reached what it was for, and not because its budget was used up.
     counts : mapping from str to int
         What the run evaluated: ``costs``, ``gradients``, ``hessians`` and ``retractions``, where the solver counts.
+
+    See Also
+    --------
+    CertifiedResult : with a bound.
+    ConstrainedResult : with multipliers.
+
+    Examples
+    --------
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import LBFGS
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
+    >>> result = LBFGS().run(problem, random_state=0)
+    >>> result.converged, len(result.history) == result.steps + 1
+    (True, True)
     """
 
     point: Any
@@ -127,6 +142,39 @@ class Solver(Value, ABC):
     not_identity : tuple of str
         The attributes that may differ between a run and its continuation from a checkpoint: those of the budget, by
         all their names, and of where it runs. All others are part of what the checkpoint belongs to.
+
+    See Also
+    --------
+    GradientSolver : solvers of whole gradients.
+    ScheduledSolver : solvers of some terms.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from typing import NamedTuple
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import Solver
+    >>> class State(NamedTuple):
+    ...     point: np.ndarray
+    ...     steps: int = 0
+    ...     updates: int = 0
+    >>> class FixedSteps(Solver):
+    ...     def __init__(self, max_iter=100):
+    ...         self.max_iter = max_iter
+    ...
+    ...     def begin(self, work, point):
+    ...         return State(point)
+    ...
+    ...     def advance(self, work, state, steps):
+    ...         point = state.point
+    ...         for _ in range(steps):
+    ...             down = -0.1 * work.riemannian_gradient(point)
+    ...             point = work.manifold.retraction(point, down)
+    ...         return State(point, state.steps + steps, state.updates + steps)
+    >>> problem = Problem(Sphere(3), autograd_cost(lambda x: x[0]))
+    >>> FixedSteps().run(problem, random_state=0).point.round(3)
+    array([-1.,  0.,  0.])
     """
 
     max_iter: int = 1000

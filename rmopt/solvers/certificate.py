@@ -44,6 +44,27 @@ class Certificate:
         An upper bound on tr W*.
     excess : float
         f(W) − b. It is what gaps are relative to: a constant that is added to f and b changes nothing.
+
+    See Also
+    --------
+    certify : computes one.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    doi:10.1007/978-3-319-23528-8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.coembedding import MetricRegression
+    >>> from rmopt.costs import Trace
+    >>> from rmopt.solvers import certify
+    >>> cost = MetricRegression(np.diag([2.0, 0.0])) + Trace(8.0)
+    >>> best, *_ = certify(cost, np.array([[3.0**0.5 / 2.0], [0.0]]))
+    >>> other, *_ = certify(cost, np.array([[1.0], [0.0]]))
+    >>> best.is_global(1e-6), other.is_global(1e-6), round(best.objective, 6)
+    (True, False, 7.0)
     """
 
     objective: float
@@ -94,6 +115,26 @@ def certify(
     ------
     InvalidInputError
         When the cost states no lower bound, or one that its value at YYᵀ contradicts.
+
+    See Also
+    --------
+    RankIncremental : grows the rank until the certificate holds.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    doi:10.1007/978-3-319-23528-8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.coembedding import MetricRegression
+    >>> from rmopt.costs import Trace
+    >>> from rmopt.solvers import certify
+    >>> cost = MetricRegression(np.diag([2.0, 1.0])) + Trace(0.1)
+    >>> certificate, values, vectors = certify(cost, np.array([[1.0], [0.0]]))
+    >>> certificate.is_global(1e-6), abs(vectors).round(3).ravel().tolist()
+    (False, [0.0, 1.0])
     """
     floor = checked_lower_bound(cost)
     local = cost.at(Y)

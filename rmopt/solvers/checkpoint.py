@@ -65,16 +65,22 @@ class Checkpoint(CheckedValue, Saving):
     every_seconds : float
         Least time between two saves.
 
+    See Also
+    --------
+    SharedCheckpoint : of a run on several processes.
+
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import LBFGS
+    >>> from rmopt.solvers import LBFGS, Checkpoint
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> saving = Checkpoint(Path(tempfile.mkdtemp()) / "run.npz")
-    >>> one = LBFGS().run(problem, random_state=0, checkpoint=saving)
-    >>> other = LBFGS().run(problem, random_state=0, checkpoint=saving)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     saving = Checkpoint(Path(folder) / "run.npz")
+    ...     one = LBFGS().run(problem, random_state=0, checkpoint=saving)
+    ...     other = LBFGS().run(problem, random_state=0, checkpoint=saving)
     >>> bool((one.point == other.point).all())
     True
     """
@@ -109,6 +115,24 @@ class SharedCheckpoint(CheckedValue, Saving):
         Steps between two saves.
     world : World
         The processes.
+
+    See Also
+    --------
+    Checkpoint : of a run in one process.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import SGD, SharedCheckpoint
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     saving = SharedCheckpoint(Path(folder) / "run", every_steps=50)
+    ...     result = SGD(0.01, max_iter=100).run(problem, random_state=0, checkpoint=saving)
+    ...     print(len(list(Path(folder).iterdir())))
+    2
     """
 
     path: Annotated[Path | str, _named]

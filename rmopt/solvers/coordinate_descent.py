@@ -51,6 +51,28 @@ class CoordinateDescent(ScheduledSolver):
         "auto" takes the compiled engine where there is one.
     max_iter : int, optional
         The budget in steps, instead of `n_epochs`.
+
+    See Also
+    --------
+    problems.metric.CometMetric : the estimator.
+    LBFGS : whole gradients.
+
+    References
+    ----------
+    Atzmon, Shalit and Chechik, Metric learning using block coordinate descent, draft (2015).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import LogDetTriplet, squared_hinge
+    >>> from rmopt.manifolds import PositiveDefinite
+    >>> from rmopt.solvers import CoordinateDescent
+    >>> X = np.random.default_rng(0).standard_normal((20, 4))
+    >>> cost = LogDetTriplet(X, [[0, 1, 2], [3, 4, 5]], squared_hinge, alpha=0.1, beta=0.1)
+    >>> problem = Problem(PositiveDefinite(4), cost)
+    >>> CoordinateDescent(200, tol=1e-4).run(problem, random_state=0).converged
+    True
     """
 
     def __init__(

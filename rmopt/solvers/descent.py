@@ -53,6 +53,20 @@ class Iterate(NamedTuple):
     steps, updates : int
     best : tuple
         The least cost and the shortest gradient so far, and the number of steps since one of them was found.
+
+    See Also
+    --------
+    Result : what is left of the last one.
+
+    Examples
+    --------
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import GradientDescent
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
+    >>> states = list(GradientDescent().iterate(problem, random_state=0))
+    >>> states[0].steps, states[-1].cost < states[0].cost
+    (0, True)
     """
 
     point: Any
@@ -122,6 +136,21 @@ class Oracle:
         Costs, gradients, Hessian products and retractions so far.
     coarseness : float
         How many times coarser the points are rounded than those of double precision.
+
+    See Also
+    --------
+    rmopt.Problem : the same questions with checks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import Oracle
+    >>> work = Oracle(Problem(Sphere(3), autograd_cost(lambda x: x[0])), None, None)
+    >>> cost, ambient = work.look(np.array([0.0, 1.0, 0.0]))
+    >>> cost, work.gradient(np.array([0.0, 1.0, 0.0]), ambient).tolist()
+    (0.0, [1.0, 0.0, 0.0])
     """
 
     coarseness = 1.0
@@ -301,6 +330,17 @@ class GradientSolver(CheckedValue, Solver):
         The manifold's default retraction unless given.
     transport : Transport or str, optional
         The manifold's default transport unless given.
+
+    See Also
+    --------
+    LineSearchSolver : less to write for a direction of one's own.
+    ScheduledSolver : looks at some terms in each step.
+
+    Examples
+    --------
+    >>> from rmopt.solvers import LBFGS, GradientSolver, TrustRegions
+    >>> [isinstance(solver, GradientSolver) for solver in (LBFGS(), TrustRegions())]
+    [True, True]
     """
 
     not_identity = (*Solver.not_identity, "tol", "gradient_norm")

@@ -51,6 +51,24 @@ class Move:
     ----------
     point, cost, gradient : object
         At the end.
+
+    See Also
+    --------
+    Direction : is given one after each step.
+
+    Examples
+    --------
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import Backtracking, LineSearchSolver, SteepestDescent
+    >>> class Watched(SteepestDescent):
+    ...     def after(self, move, memory):
+    ...         print(move.cost < move.start.cost, move.slope < 0)
+    ...         return super().after(move, memory)
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
+    >>> solver = LineSearchSolver(Watched(), Backtracking(), max_iter=1)
+    >>> _ = solver.run(problem, random_state=0)
+    True True
     """
 
     def __init__(
@@ -123,6 +141,31 @@ class Direction(Value, ABC):
     ----------
     is_scaled : bool
         Whether the length of its vectors means something: then 1 is the first step size that is tried.
+
+    See Also
+    --------
+    SteepestDescent : the negative gradient.
+    Conjugate : with the direction before.
+    QuasiNewton : with the curvature of the last steps.
+
+    Examples
+    --------
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import Backtracking, Direction, LineSearchSolver
+    >>> class WithMomentum(Direction):
+    ...     def begin(self, work, state):
+    ...         return work.manifold.zero_vector(state.point)
+    ...
+    ...     def __call__(self, work, state, downhill):
+    ...         return downhill + 0.3 * state.memory
+    ...
+    ...     def after(self, move, memory):
+    ...         return move.old_direction
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
+    >>> solver = LineSearchSolver(WithMomentum(), Backtracking())
+    >>> solver.run(problem, random_state=0).converged
+    True
     """
 
     is_scaled: ClassVar[bool] = False
@@ -155,13 +198,22 @@ class Direction(Value, ABC):
 class SteepestDescent(Direction):
     """The negative gradient.
 
+    See Also
+    --------
+    Conjugate : for the price of one carried vector, mostly far fewer steps.
+
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+
     Examples
     --------
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import Backtracking, LineSearchSolver
+    >>> from rmopt.solvers import Backtracking, LineSearchSolver, SteepestDescent
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> LineSearchSolver(SteepestDescent(), Backtracking()).run(problem, random_state=0).converged
+    >>> solver = LineSearchSolver(SteepestDescent(), Backtracking())
+    >>> solver.run(problem, random_state=0).converged
     True
     """
 
@@ -195,13 +247,25 @@ class Conjugate(Direction):
     rule : {"hestenes-stiefel", "polak-ribiere", "fletcher-reeves", "dai-yuan", "hager-zhang", "hybrid"}
         How β is found; the first two are not negative (HS+, PR+), "hybrid" is that of Hestenes–Stiefel and Dai–Yuan.
 
+    See Also
+    --------
+    QuasiNewton : more memory, and fewer steps where the cost is ill-conditioned.
+    SteepestDescent : no memory.
+
+    References
+    ----------
+    Sato, Riemannian conjugate gradient methods: general framework and specific algorithms with convergence
+    analyses, SIAM J. Optim. 32 (2022). Hager and Zhang, A new conjugate gradient method with guaranteed descent
+    and an efficient line search, SIAM J. Optim. 16 (2005).
+
     Examples
     --------
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import LineSearchSolver, StrongWolfe
+    >>> from rmopt.solvers import Conjugate, LineSearchSolver, StrongWolfe
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> LineSearchSolver(Conjugate("polak-ribiere"), StrongWolfe()).run(problem, random_state=0).converged
+    >>> solver = LineSearchSolver(Conjugate("polak-ribiere"), StrongWolfe())
+    >>> solver.run(problem, random_state=0).converged
     True
     """
 
@@ -238,13 +302,23 @@ class QuasiNewton(Direction):
     memory : int
         How many pairs are kept.
 
+    See Also
+    --------
+    Conjugate : the memory of one direction.
+
+    References
+    ----------
+    Huang, Gallivan and Absil, A Broyden class of quasi-Newton methods for Riemannian optimization, SIAM J. Optim.
+    25 (2015).
+
     Examples
     --------
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import LineSearchSolver, StrongWolfe
+    >>> from rmopt.solvers import LineSearchSolver, QuasiNewton, StrongWolfe
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> LineSearchSolver(QuasiNewton(5), StrongWolfe()).run(problem, random_state=0).converged
+    >>> solver = LineSearchSolver(QuasiNewton(5), StrongWolfe())
+    >>> solver.run(problem, random_state=0).converged
     True
     """
 

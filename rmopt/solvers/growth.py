@@ -10,7 +10,25 @@ from rmopt.renamed import former_names
 
 
 class Growth(Protocol):
-    """How many columns a round adds at most."""
+    """How many columns a round adds at most.
+
+    See Also
+    --------
+    Doubling : the default.
+
+    Examples
+    --------
+    >>> from rmopt.solvers import RankIncremental
+    >>> class AtOnce:
+    ...     def first(self):
+    ...         return 10
+    ...
+    ...     def after(self, added):
+    ...         return 10
+    >>> solver = RankIncremental(AtOnce())
+    >>> solver.growth.first(), solver.growth.after(10)
+    (10, 10)
+    """
 
     def first(self) -> int:
         """Return the number for the first round."""
@@ -29,6 +47,22 @@ class Doubling(CheckedValue):
         In the first round.
     factor : int
         From round to round.
+
+    See Also
+    --------
+    OneByOne : fewer columns, and more rounds.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    doi:10.1007/978-3-319-23528-8.
+
+    Examples
+    --------
+    >>> from rmopt.solvers import Doubling
+    >>> growth = Doubling()
+    >>> growth.first(), growth.after(1), growth.after(4)
+    (1, 2, 8)
     """
 
     columns: Annotated[int, bounded(integer, 1)] = 1
@@ -50,6 +84,23 @@ class OneByOne(CheckedValue):
     Parameters
     ----------
     columns : int
+
+    See Also
+    --------
+    Doubling : fewer rounds.
+
+    References
+    ----------
+    Journée, Bach, Absil and Sepulchre, Low-rank optimization on the cone of positive semidefinite matrices, SIAM
+    J. Optim. 20 (2010), doi:10.1137/080731359. Zhang, Yu and Schuurmans, Accelerated training for matrix-norm
+    regularization: a boosting approach, NIPS (2012).
+
+    Examples
+    --------
+    >>> from rmopt.solvers import OneByOne
+    >>> growth = OneByOne()
+    >>> growth.first(), growth.after(1)
+    (1, 1)
     """
 
     columns: Annotated[int, bounded(integer, 1)] = 1

@@ -29,10 +29,16 @@ class Hybrid(GradientSolver):
     memory : int
         Of L-BFGS.
 
+    See Also
+    --------
+    TrustRegions : where the Hessian is cheap from the start.
+    LBFGS : where there is no Hessian.
+
     Examples
     --------
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import Hybrid
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = Hybrid().run(problem, random_state=0)
     >>> result.converged, round(result.history[-1]["cost"], 6)

@@ -141,6 +141,30 @@ class ManifoldIdentification(CheckedValue, ScheduledSolver):
         The budget, in rounds of 1 + `inner_steps` terms.
     sampler : Sampler or callable, optional
         Draws 1 + `inner_steps` terms a round; uniform with replacement unless given.
+
+    See Also
+    --------
+    SGD : LORETA-1, with less time for a step.
+
+    References
+    ----------
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import BilinearSum, squared
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> from rmopt.solvers import ManifoldIdentification
+    >>> left, right = np.random.default_rng(0).random((2, 100, 3))
+    >>> cost = BilinearSum(left, right, squared, left[:, 0] * right[:, 0])
+    >>> solver = ManifoldIdentification(
+    ...     0.5, inner_step_size=0.5, inner_steps=2, max_iter=500
+    ... )
+    >>> W = solver.run(Problem(FixedRankEmbedded(3, 3, 1), cost), random_state=0).point
+    >>> cost.value(W) < 1e-3
+    True
     """
 
     step_size: Annotated[Any, lambda name, rule: as_step_size(rule)] = field(kw_only=False)

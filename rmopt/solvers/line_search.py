@@ -24,6 +24,14 @@ class LineSearchSolver(GradientSolver):
     max_iter, tol, gradient_norm, retraction, transport : optional
         As in `GradientSolver`.
 
+    See Also
+    --------
+    GradientDescent : one direction and step length, and so are `ConjugateGradient` and `LBFGS`.
+
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+
     Examples
     --------
     >>> import numpy as np
@@ -93,10 +101,22 @@ class GradientDescent(LineSearchSolver):
     **options : object
         As in `LineSearchSolver`.
 
+    See Also
+    --------
+    LBFGS : fewer steps where the cost is ill-conditioned.
+    SGD : sums of very many terms.
+
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+    Iannazzo and Porcelli, The Riemannian Barzilai–Borwein method with nonmonotone line search and the matrix
+    geometric mean computation, IMA J. Numer. Anal. 38 (2018).
+
     Examples
     --------
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import GradientDescent
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = GradientDescent().run(problem, random_state=0)
     >>> result.converged, round(result.history[-1]["cost"], 6)
@@ -121,10 +141,20 @@ class ConjugateGradient(LineSearchSolver):
     **options : object
         As in `LineSearchSolver`.
 
+    See Also
+    --------
+    LBFGS : mostly fewer steps, for the memory of some tangent vectors.
+
+    References
+    ----------
+    Sato, Riemannian conjugate gradient methods: general framework and specific algorithms with convergence
+    analyses, SIAM J. Optim. 32 (2022).
+
     Examples
     --------
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import ConjugateGradient
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = ConjugateGradient().run(problem, random_state=0)
     >>> result.converged, round(result.history[-1]["cost"], 6)
@@ -149,10 +179,21 @@ class LBFGS(LineSearchSolver):
     **options : object
         As in `LineSearchSolver`.
 
+    See Also
+    --------
+    TrustRegions : second derivatives, for ill-conditioned costs and a short gradient.
+    GradientDescent : cheaper steps, and more of them.
+
+    References
+    ----------
+    Huang, Gallivan and Absil, A Broyden class of quasi-Newton methods for Riemannian optimization, SIAM J. Optim.
+    25 (2015).
+
     Examples
     --------
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import LBFGS
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = LBFGS().run(problem, random_state=0)
     >>> result.converged, round(result.history[-1]["cost"], 6)

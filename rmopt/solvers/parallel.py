@@ -54,6 +54,10 @@ class Parallel(ScheduledSolver):
     MissingCapabilityError
         In `run`, on manifolds without `projected_mean`.
 
+    See Also
+    --------
+    SGD : one worker.
+
     References
     ----------
     Stich, Local SGD converges fast and communicates little, ICLR 2019.
@@ -70,9 +74,9 @@ class Parallel(ScheduledSolver):
     >>> truth = np.outer(*rng.standard_normal((2, 20)))
     >>> y = np.sign(np.einsum("ij,jk,ik->i", left, truth, right))
     >>> problem = Problem(FixedRankEmbedded(20, 20, 1), BilinearSum(left, right, targets=y))
-    >>> result = Parallel(SGD(0.01, max_iter=40_000), workers=2, every=1000).run(problem, random_state=0)
-    >>> result.steps
-    20000
+    >>> solver = Parallel(SGD(0.01, max_iter=10_000), workers=2, every=1000)
+    >>> solver.run(problem, random_state=0).steps
+    5000
     """
 
     not_identity = (*ScheduledSolver.not_identity, "solver")

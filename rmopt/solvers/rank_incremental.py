@@ -39,6 +39,29 @@ class CertifiedResult(Result):
     certificate : Certificate
     tol : float
         The relative gap that was asked for.
+
+    See Also
+    --------
+    RankIncremental : returns it.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    doi:10.1007/978-3-319-23528-8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.coembedding import MetricRegression
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import Trace
+    >>> from rmopt.manifolds import PSDFixedRank
+    >>> from rmopt.solvers import RankIncremental
+    >>> X = np.random.default_rng(0).standard_normal((5, 20))
+    >>> problem = Problem(PSDFixedRank(5, 1), MetricRegression(X) + Trace(0.5))
+    >>> result = RankIncremental().run(problem, random_state=0)
+    >>> result.is_global, result.gap < 1e-6
+    (True, True)
     """
 
     certificate: Certificate = field(repr=False, kw_only=True)
@@ -92,14 +115,29 @@ class RankIncremental(Solver):
     rescale : bool
         Scale the old columns too; otherwise only the new ones.
 
+    See Also
+    --------
+    TrustRegions : a rank that is known.
+    certify : the certificate alone.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    doi:10.1007/978-3-319-23528-8. Journée, Bach, Absil and Sepulchre, Low-rank optimization on the cone of
+    positive semidefinite matrices, SIAM J. Optim. 20 (2010), doi:10.1137/080731359. Zhang, Yu and Schuurmans,
+    Accelerated training for matrix-norm regularization: a boosting approach, NIPS (2012).
+
     Examples
     --------
+    >>> import numpy as np
     >>> from problems.coembedding import MetricRegression
     >>> from rmopt import Problem
     >>> from rmopt.costs import Trace
     >>> from rmopt.manifolds import PSDFixedRank
+    >>> from rmopt.solvers import RankIncremental
     >>> X = np.random.default_rng(0).standard_normal((20, 50))
-    >>> result = RankIncremental().run(Problem(PSDFixedRank(20, 1), MetricRegression(X) + Trace(0.5)))
+    >>> problem = Problem(PSDFixedRank(20, 1), MetricRegression(X) + Trace(0.5))
+    >>> result = RankIncremental().run(problem)
     >>> result.point.rank, result.is_global
     (20, True)
     """

@@ -53,6 +53,22 @@ class RankState:
         Consecutive rounds without progress.
     steps, updates : int
         Rounds done, and how many of them lowered the objective.
+
+    See Also
+    --------
+    RankEngine : moves it on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.coembedding import MetricRegression
+    >>> from rmopt.costs import Trace
+    >>> from rmopt.solvers import RankState, certify
+    >>> Y = np.array([[1.0], [0.0]])
+    >>> cost = MetricRegression(np.diag([2.0, 1.0])) + Trace(0.1)
+    >>> state = RankState(Y, *certify(cost, Y))
+    >>> state.steps, state.values.round(2).tolist()
+    (0, [1.9])
     """
 
     varying: ClassVar[tuple[str, ...]] = ("Y", "values", "vectors")
@@ -86,6 +102,28 @@ class RankEngine:
     max_rank : int
     rescale : bool
         Search a and b; otherwise a = 1 (Journée et al. 2010).
+
+    See Also
+    --------
+    RankIncremental : the solver that makes one.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    doi:10.1007/978-3-319-23528-8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.coembedding import MetricRegression
+    >>> from rmopt.core import PSDPoint
+    >>> from rmopt.costs import Trace
+    >>> from rmopt.solvers import OneByOne, RankEngine
+    >>> cost = MetricRegression(np.diag([2.0, 1.0])) + Trace(0.1)
+    >>> engine = RankEngine(cost, None, OneByOne(), 1e-6, 2)
+    >>> state = engine.load(PSDPoint(np.eye(2)[:, :1], np.eye(1)))
+    >>> engine.round(state, 0).Y.shape
+    (2, 2)
     """
 
     cost: ConvexCost

@@ -32,6 +32,23 @@ class Sampler(ABC):
         Number of terms in one step.
     stream : Stream
         Which numbers of a seed it draws.
+
+    See Also
+    --------
+    FromDraw : a function in place of a class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.solvers import Sampler
+    >>> class FirstHalf(Sampler):
+    ...     def __init__(self, n_terms):
+    ...         self.n_terms = n_terms
+    ...
+    ...     def draw(self, rng, start, size):
+    ...         return rng.integers(self.n_terms // 2, size=(size, 1))
+    >>> bool(FirstHalf(10).draw(np.random.default_rng(0), 0, 100).max() < 5)
+    True
     """
 
     block_size: int = 16_384
@@ -88,9 +105,14 @@ class Uniform(_OverTerms):
     batch_size : int
         Terms per step.
 
+    See Also
+    --------
+    ShuffledEpochs : each term once before any comes again.
+
     Examples
     --------
     >>> import numpy as np
+    >>> from rmopt.solvers import Uniform
     >>> Uniform(100).draw(np.random.default_rng(0), 0, 4).shape
     (4, 1)
     """
@@ -106,6 +128,17 @@ class ShuffledEpochs(_OverTerms):
     ----------
     terms, batch_size : optional
         As in `Uniform`.
+
+    See Also
+    --------
+    Uniform : with replacement.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.solvers import ShuffledEpochs
+    >>> sorted(ShuffledEpochs(5).draw(np.random.default_rng(0), 0, 5).ravel().tolist())
+    [0, 1, 2, 3, 4]
     """
 
     def __init__(self, terms: int | Array, batch_size: int = 1) -> None:
@@ -124,6 +157,17 @@ class Cyclic(Sampler):
     ----------
     terms : int
         Their number.
+
+    See Also
+    --------
+    ShuffledEpochs : a new order each time.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.solvers import Cyclic
+    >>> Cyclic(3).draw(np.random.default_rng(0), 0, 5).ravel().tolist()
+    [0, 1, 2, 0, 1]
     """
 
     def __init__(self, terms: int) -> None:
@@ -140,6 +184,29 @@ class GaussSouthwell(Sampler):
     ----------
     terms : int
         The number of blocks.
+
+    See Also
+    --------
+    Cyclic : no whole gradient at each step.
+
+    References
+    ----------
+    Nutini, Schmidt, Laradji, Friedlander and Koepke, Coordinate descent converges faster with the Gauss–Southwell
+    rule than random selection, ICML (2015).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import LogDetTriplet
+    >>> from rmopt.manifolds import PositiveDefinite
+    >>> from rmopt.solvers import CoordinateDescent, GaussSouthwell
+    >>> X = np.array([[1.0, 1.0], [0.0, 1.0], [2.0, 0.0]])
+    >>> cost = LogDetTriplet(X, [[0, 1, 2]], alpha=0.1, beta=0.1)
+    >>> solver = CoordinateDescent(20, order=GaussSouthwell(2))
+    >>> result = solver.run(Problem(PositiveDefinite(2), cost), np.eye(2), random_state=0)
+    >>> cost.value(result.point) < cost.value(np.eye(2))
+    True
     """
 
     def __init__(self, terms: int) -> None:
@@ -157,6 +224,18 @@ class FromDraw(Sampler):
     function : callable
     batch_size : int
         Terms per step.
+
+    See Also
+    --------
+    Uniform : with equal probabilities.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.solvers import FromDraw
+    >>> evens = FromDraw(lambda rng, start, size: 2 * rng.integers(5, size=(size, 1)))
+    >>> bool((evens.draw(np.random.default_rng(0), 0, 100) % 2 == 0).all())
+    True
     """
 
     def __init__(

@@ -60,6 +60,16 @@ class ScheduledSolver(Solver):
     Attributes
     ----------
     step_size : StepSize
+
+    See Also
+    --------
+    GradientSolver : looks at the whole cost in each step.
+
+    Examples
+    --------
+    >>> from rmopt.solvers import SGD, CoordinateDescent, ScheduledSolver
+    >>> [isinstance(solver, ScheduledSolver) for solver in (SGD(0.1), CoordinateDescent())]
+    [True, True]
     """
 
     step_size: StepSize

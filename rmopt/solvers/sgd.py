@@ -60,18 +60,30 @@ class SGD(ScheduledSolver):
     average : bool or int
         The result is the mean of the points, from a step on (Tripuraneni et al. 2018): it allows for long steps.
 
+    See Also
+    --------
+    SVRG : constant step sizes lead to the minimum, where the terms are known.
+    Adam : step sizes that adapt.
+    Parallel : several workers.
+
+    References
+    ----------
+    Bonnabel, Stochastic gradient descent on Riemannian manifolds, IEEE Transactions on Automatic Control 58
+    (2013). Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13
+    (2012).
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt import Problem
     >>> from rmopt.costs import BilinearSum, squared
     >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> rng = np.random.default_rng(0)
-    >>> left, right = rng.standard_normal((300, 6)), rng.standard_normal((300, 5))
-    >>> scores = left[:, 0] * right[:, 0] + left[:, 1] * right[:, 2]
-    >>> problem = Problem(FixedRankEmbedded(6, 5, 2), BilinearSum(left, right, squared, scores))
-    >>> result = SGD(0.02, max_iter=20_000).run(problem, random_state=0)
-    >>> bool(problem.value(result.point) < 1e-6)
+    >>> from rmopt.solvers import SGD
+    >>> left, right = np.random.default_rng(0).standard_normal((2, 60, 3))
+    >>> cost = BilinearSum(left, right, squared, left[:, 0] * right[:, 0])
+    >>> problem = Problem(FixedRankEmbedded(3, 3, 1), cost)
+    >>> result = SGD(0.1, max_iter=2000).run(problem, random_state=0)
+    >>> problem.value(result.point) < 1e-9
     True
     """
 
@@ -137,18 +149,28 @@ class Adam(SGD):
     **options : object
         ``max_iter``, ``batch_size``, ``sampler``, ``retraction`` and ``average``, as in `SGD`.
 
+    See Also
+    --------
+    AdaGrad : for sparse gradients in flat spaces.
+    SGD : one step size for all, and less to keep.
+
+    References
+    ----------
+    Bécigneul and Ganea, Riemannian adaptive optimization methods, ICLR (2019). Kingma and Ba, Adam: a method for
+    stochastic optimization, ICLR (2015).
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt import Problem
     >>> from rmopt.costs import BilinearSum, squared
     >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> rng = np.random.default_rng(0)
-    >>> left, right = rng.standard_normal((300, 6)), rng.standard_normal((300, 5))
-    >>> scores = left[:, 0] * right[:, 0] + left[:, 1] * right[:, 2]
-    >>> problem = Problem(FixedRankEmbedded(6, 5, 2), BilinearSum(left, right, squared, scores))
-    >>> result = Adam(0.01, max_iter=2000, batch_size=20).run(problem, random_state=0)
-    >>> bool(problem.value(result.point) < 1.0)
+    >>> from rmopt.solvers import Adam
+    >>> left, right = np.random.default_rng(0).standard_normal((2, 60, 3))
+    >>> cost = BilinearSum(left, right, squared, left[:, 0] * right[:, 0])
+    >>> problem = Problem(FixedRankEmbedded(3, 3, 1), cost)
+    >>> result = Adam(0.05, max_iter=200, batch_size=10).run(problem, random_state=0)
+    >>> problem.value(result.point) < 1e-3
     True
     """
 
@@ -194,13 +216,25 @@ class AdaGrad(SGD):
     **options : object
         ``max_iter``, ``batch_size``, ``sampler``, ``retraction`` and ``average``, as in `SGD`.
 
+    See Also
+    --------
+    Adam : forgets old gradients.
+    SGD : one step size for all.
+
+    References
+    ----------
+    Duchi, Hazan and Singer, Adaptive subgradient methods for online learning and stochastic optimization, JMLR 12
+    (2011).
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Euclidean
+    >>> from rmopt.solvers import AdaGrad
     >>> target = np.arange(6.0).reshape(3, 2)
-    >>> problem = Problem(Euclidean(3, 2), autograd_cost(lambda A: ((A - target) ** 2).sum()))
+    >>> cost = autograd_cost(lambda A: ((A - target) ** 2).sum())
+    >>> problem = Problem(Euclidean(3, 2), cost)
     >>> found = AdaGrad(1.0, max_iter=300).run(problem, np.zeros((3, 2)))
     >>> bool(np.allclose(found.point, target))
     True
@@ -255,18 +289,27 @@ class SVRG(SGD):
     MissingCapabilityError
         When the cost does not say how many terms it has.
 
+    See Also
+    --------
+    SGD : no whole gradients; step sizes that fall.
+    SRG : corrected from step to step.
+
+    References
+    ----------
+    Zhang, Reddi and Sra, Riemannian SVRG: fast stochastic optimization on Riemannian manifolds, NIPS (2016).
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt import Problem
     >>> from rmopt.costs import BilinearSum, squared
     >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> rng = np.random.default_rng(0)
-    >>> left, right = rng.standard_normal((300, 6)), rng.standard_normal((300, 5))
-    >>> scores = left[:, 0] * right[:, 0] + left[:, 1] * right[:, 2]
-    >>> problem = Problem(FixedRankEmbedded(6, 5, 2), BilinearSum(left, right, squared, scores))
-    >>> result = SVRG(0.005, max_iter=1500).run(problem, random_state=0)
-    >>> bool(problem.value(result.point) < 0.1)
+    >>> from rmopt.solvers import SVRG
+    >>> left, right = np.random.default_rng(0).standard_normal((2, 60, 3))
+    >>> cost = BilinearSum(left, right, squared, left[:, 0] * right[:, 0])
+    >>> problem = Problem(FixedRankEmbedded(3, 3, 1), cost)
+    >>> result = SVRG(0.02, max_iter=200).run(problem, random_state=0)
+    >>> problem.value(result.point) < 0.1
     True
     """
 
@@ -303,18 +346,26 @@ class SRG(SVRG):
     step_size, period, **options : optional
         As in `SVRG`.
 
+    See Also
+    --------
+    SVRG : corrections by the last whole gradient alone.
+
+    References
+    ----------
+    Kasai, Sato and Mishra, Riemannian stochastic recursive gradient algorithm, ICML (2018).
+
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt import Problem
     >>> from rmopt.costs import BilinearSum, squared
     >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> rng = np.random.default_rng(0)
-    >>> left, right = rng.standard_normal((300, 6)), rng.standard_normal((300, 5))
-    >>> scores = left[:, 0] * right[:, 0] + left[:, 1] * right[:, 2]
-    >>> problem = Problem(FixedRankEmbedded(6, 5, 2), BilinearSum(left, right, squared, scores))
-    >>> result = SRG(0.005, max_iter=1500).run(problem, random_state=0)
-    >>> bool(problem.value(result.point) < 0.1)
+    >>> from rmopt.solvers import SRG
+    >>> left, right = np.random.default_rng(0).standard_normal((2, 60, 3))
+    >>> cost = BilinearSum(left, right, squared, left[:, 0] * right[:, 0])
+    >>> problem = Problem(FixedRankEmbedded(3, 3, 1), cost)
+    >>> result = SRG(0.03, max_iter=250).run(problem, random_state=0)
+    >>> problem.value(result.point) < 1.0
     True
     """
 

@@ -30,6 +30,23 @@ class Trial:
     Attributes
     ----------
     point, cost : object
+
+    See Also
+    --------
+    Curve : what it is a point of.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import Curve, Oracle
+    >>> work = Oracle(Problem(Sphere(3), autograd_cost(lambda x: x[0])), None, None)
+    >>> nothing = lambda state: None
+    >>> start = work.first(np.array([0.0, 1.0, 0.0]), nothing, nothing)
+    >>> trial = Curve(work, start, -start.gradient, slope=-(start.norm**2)).at(1.0)
+    >>> round(float(trial.cost), 3), round(float(trial.slope), 3)
+    (-0.707, -0.5)
     """
 
     __slots__ = ("_ambient", "_gradient", "cost", "curve", "point", "t")
@@ -66,6 +83,23 @@ class Curve:
         At the start.
     slope : float
         Of the cost along the direction at the start.
+
+    See Also
+    --------
+    Trial : a point on it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import Curve, Oracle
+    >>> work = Oracle(Problem(Sphere(3), autograd_cost(lambda x: x[0])), None, None)
+    >>> nothing = lambda state: None
+    >>> start = work.first(np.array([0.0, 1.0, 0.0]), nothing, nothing)
+    >>> curve = Curve(work, start, -start.gradient, slope=-(start.norm**2))
+    >>> curve.at(1.0).point.round(3).tolist()
+    [-0.707, 0.707, 0.0]
     """
 
     __slots__ = ("direction", "slope", "start", "work")
@@ -96,6 +130,16 @@ class Guess(NamedTuple):
         The next first trial.
     level, weight : float
         With what the cost is compared, and the weight of the past in it.
+
+    See Also
+    --------
+    StepLength : remembers one.
+
+    Examples
+    --------
+    >>> from rmopt.solvers import Guess
+    >>> Guess(t=0.5, level=1.0)
+    Guess(t=0.5, level=1.0, weight=1.0)
     """
 
     t: float
@@ -107,6 +151,22 @@ class StepLength(Value, ABC):
     """How far to go along a direction.
 
     What is remembered from step to step is a `Guess`, or a named tuple of numbers of one's own.
+
+    See Also
+    --------
+    Backtracking : until the cost falls enough.
+
+    Examples
+    --------
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import GradientDescent, StepLength
+    >>> class Fixed(StepLength):
+    ...     def __call__(self, curve, guess, memory):
+    ...         return curve.at(0.05)
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
+    >>> GradientDescent(Fixed()).run(problem, random_state=0).converged
+    True
     """
 
     def begin(self, work: Oracle, state: Iterate) -> Any:
@@ -143,11 +203,20 @@ class Backtracking(StepLength):
     share : float
         Of the promised decrease.
 
+    See Also
+    --------
+    StrongWolfe : flat slopes at the end, which conjugate gradients like.
+    BarzilaiBorwein : mostly no search; for the negative gradient.
+
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+
     Examples
     --------
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import GradientDescent
+    >>> from rmopt.solvers import Backtracking, GradientDescent
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> GradientDescent(Backtracking()).run(problem, random_state=0).converged
     True
@@ -187,11 +256,22 @@ class BarzilaiBorwein(StepLength):
     share : float
         Of the promised decrease.
 
+    See Also
+    --------
+    Backtracking : the cost never rises.
+
+    References
+    ----------
+    Iannazzo and Porcelli, The Riemannian Barzilai–Borwein method with nonmonotone line search and the matrix
+    geometric mean computation, IMA J. Numer. Anal. 38 (2018). Barzilai and Borwein, Two-point step size gradient
+    methods, IMA J. Numer. Anal. 8 (1988). Zhang and Hager, A nonmonotone line search technique and its
+    application to unconstrained optimization, SIAM J. Optim. 14 (2004).
+
     Examples
     --------
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import GradientDescent
+    >>> from rmopt.solvers import BarzilaiBorwein, GradientDescent
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> GradientDescent(BarzilaiBorwein()).run(problem, random_state=0).converged
     True
@@ -229,11 +309,20 @@ class StrongWolfe(StepLength):
     flatness : float
         Of the slope at the end, relative to that at the start: 0.9 for L-BFGS, 0.1 for conjugate gradients.
 
+    See Also
+    --------
+    Backtracking : fewer evaluations in each step.
+
+    References
+    ----------
+    Hager and Zhang, A new conjugate gradient method with guaranteed descent and an efficient line search, SIAM J.
+    Optim. 16 (2005).
+
     Examples
     --------
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import LBFGS
+    >>> from rmopt.solvers import LBFGS, StrongWolfe
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> LBFGS(step_length=StrongWolfe(flatness=0.5)).run(problem, random_state=0).converged
     True
@@ -292,6 +381,32 @@ class Exact(StepLength):
     """The minimum along the curve, or a good guess of it, where the cost knows one.
 
     The cost has a method ``exact_step(manifold, point, tangent)``. Its t is the first trial of Armijo's rule.
+
+    See Also
+    --------
+    Backtracking : needs no formula.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.core import Cost
+    >>> from rmopt.manifolds import Euclidean
+    >>> class Quadratic(Cost):
+    ...     A = np.diag([1.0, 10.0])
+    ...
+    ...     def value(self, x):
+    ...         return 0.5 * float((x * (self.A @ x)).sum())
+    ...
+    ...     def gradient(self, x):
+    ...         return self.A @ x
+    ...
+    ...     def exact_step(self, manifold, x, d):
+    ...         return -float((d * (self.A @ x)).sum() / (d * (self.A @ d)).sum())
+    >>> from rmopt.solvers import Conjugate, Exact, LineSearchSolver
+    >>> solver = LineSearchSolver(Conjugate(), Exact(), tol=1e-10)
+    >>> solver.run(Problem(Euclidean(2, 1), Quadratic()), random_state=0).steps
+    2
     """
 
     def __call__(self, curve: Curve, guess: float, memory: Any) -> Trial | None:

@@ -24,6 +24,20 @@ class StepSize(ABC):
     search : int
         What a block solver makes of the numbers (`rmopt.kernels.row_column`): `FIXED` step sizes unless a rule says
         otherwise.
+
+    See Also
+    --------
+    FromFunction : a function in place of a class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.solvers import StepSize
+    >>> class Halving(StepSize):
+    ...     def __call__(self, t):
+    ...         return 0.5**t
+    >>> Halving()(np.arange(3)).tolist()
+    [1.0, 0.5, 0.25]
     """
 
     search: ClassVar[int] = FIXED
@@ -57,9 +71,14 @@ class Constant(_Checked):
     ----------
     a : float
 
+    See Also
+    --------
+    InverseTime : falls, so that stochastic runs settle.
+
     Examples
     --------
     >>> import numpy as np
+    >>> from rmopt.solvers import Constant
     >>> Constant(0.1)(np.arange(3))
     array([0.1, 0.1, 0.1])
     """
@@ -78,9 +97,15 @@ class InverseTime(_Checked):
     ----------
     a, b : float
 
+    See Also
+    --------
+    InverseSqrt : falls later.
+    Cosine : falls to zero after a known number of steps.
+
     Examples
     --------
     >>> import numpy as np
+    >>> from rmopt.solvers import InverseTime
     >>> InverseTime(1.0, 1.0)(np.arange(3))
     array([1.        , 0.5       , 0.33333333])
     """
@@ -100,9 +125,14 @@ class InverseSqrt(_Checked):
     ----------
     a : float
 
+    See Also
+    --------
+    InverseTime : falls sooner.
+
     Examples
     --------
     >>> import numpy as np
+    >>> from rmopt.solvers import InverseSqrt
     >>> InverseSqrt(1.0)(np.array([0, 3]))
     array([1. , 0.5])
     """
@@ -127,9 +157,18 @@ class Cosine(_Checked):
         Steps of the rise.
     end : float
 
+    See Also
+    --------
+    InverseTime : without an end that is known beforehand.
+
+    References
+    ----------
+    Loshchilov and Hutter, SGDR: stochastic gradient descent with warm restarts, ICLR (2017).
+
     Examples
     --------
     >>> import numpy as np
+    >>> from rmopt.solvers import Cosine
     >>> Cosine(1.0, 100)(np.array([0, 50, 100])).round(3)
     array([1. , 0.5, 0. ])
     """
@@ -159,6 +198,28 @@ class ExactLineSearch(_Checked):
     Attributes
     ----------
     limit : float
+
+    See Also
+    --------
+    FractionOfBound : no search.
+
+    References
+    ----------
+    Atzmon, Shalit and Chechik, Metric learning using block coordinate descent, draft (2015).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import LogDetTriplet
+    >>> from rmopt.manifolds import PositiveDefinite
+    >>> from rmopt.solvers import CoordinateDescent, ExactLineSearch
+    >>> X = np.array([[1.0, 1.0], [0.0, 1.0], [2.0, 0.0]])
+    >>> cost = LogDetTriplet(X, [[0, 1, 2]], alpha=0.1, beta=0.1)
+    >>> solver = CoordinateDescent(20, step_size=ExactLineSearch(limit=0.5))
+    >>> result = solver.run(Problem(PositiveDefinite(2), cost), np.eye(2), random_state=0)
+    >>> cost.value(result.point) < cost.value(np.eye(2))
+    True
     """
 
     limit: _Share = 0.99
@@ -178,6 +239,28 @@ class FractionOfBound(_Checked):
     ----------
     fraction : float
         Between 0 and 1.
+
+    See Also
+    --------
+    ExactLineSearch : the minimiser.
+
+    References
+    ----------
+    Atzmon, Shalit and Chechik, Metric learning using block coordinate descent, draft (2015).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import LogDetTriplet
+    >>> from rmopt.manifolds import PositiveDefinite
+    >>> from rmopt.solvers import CoordinateDescent, FractionOfBound
+    >>> X = np.array([[1.0, 1.0], [0.0, 1.0], [2.0, 0.0]])
+    >>> cost = LogDetTriplet(X, [[0, 1, 2]], alpha=0.1, beta=0.1)
+    >>> solver = CoordinateDescent(5, step_size=FractionOfBound(0.1))
+    >>> result = solver.run(Problem(PositiveDefinite(2), cost), np.eye(2), random_state=0)
+    >>> bool(np.linalg.eigvalsh(result.point)[0] > 0)
+    True
     """
 
     fraction: _Share = 0.5
@@ -196,9 +279,14 @@ class FromFunction(StepSize):
     function : callable
         Maps an int array of step numbers to step sizes.
 
+    See Also
+    --------
+    StepSize : a class of one's own, which says what it is made of.
+
     Examples
     --------
     >>> import numpy as np
+    >>> from rmopt.solvers import FromFunction
     >>> FromFunction(lambda step: 0.5**step)(np.arange(3))
     array([1.  , 0.5 , 0.25])
     """

@@ -19,6 +19,22 @@ class Converged(str):
     Parameters
     ----------
     reason : str
+
+    See Also
+    --------
+    Stop : returns one, or another text where a budget was used up.
+
+    Examples
+    --------
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import Converged, GradientDescent
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
+    >>> def near(rows):
+    ...     return Converged("near enough") if rows[-1]["cost"] < 0.21 else None
+    >>> result = GradientDescent().run(problem, random_state=0, stop=near)
+    >>> result.stopped_by, result.converged
+    ('near enough', True)
     """
 
     def __new__(cls, reason: str) -> Converged:
@@ -32,11 +48,16 @@ class Stop(ABC):
     ``cost``, ``gradient_norm``, ``step_size`` and the counts of a `Result`), and the metrics of a recorder. Any
     function of the rows that returns a reason or None may stand in the place of a criterion.
 
+    See Also
+    --------
+    Below : a bound for any number of the rows.
+    GradientNorm : the usual one.
+
     Examples
     --------
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import GradientDescent
+    >>> from rmopt.solvers import GradientDescent, GradientNorm, MaxSeconds
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> stop = GradientNorm(1e-3) | MaxSeconds(60)
     >>> result = GradientDescent(tol=0.0).run(problem, random_state=0, stop=stop)
@@ -99,8 +120,13 @@ class MaxSteps(CheckedValue, Stop):
     ----------
     steps : int
 
+    See Also
+    --------
+    MaxEvaluations : of the cost, which steps need several of.
+
     Examples
     --------
+    >>> from rmopt.solvers import MaxSteps
     >>> MaxSteps(3)([{"step": 0}, {"step": 3}])
     '3 steps'
     """
@@ -122,8 +148,13 @@ class MaxSeconds(CheckedValue, Stop):
     ----------
     seconds : float
 
+    See Also
+    --------
+    MaxSteps : the same steps on every computer.
+
     Examples
     --------
+    >>> from rmopt.solvers import MaxSeconds
     >>> MaxSeconds(60)([{"seconds": 0.0}, {"seconds": 61.0}])
     '60 seconds'
     """
@@ -143,9 +174,16 @@ class GradientNorm(CheckedValue, Stop):
     length : float
     relative : bool
 
+    See Also
+    --------
+    SmallChange : of the cost.
+
     Examples
     --------
-    >>> GradientNorm(1e-3, relative=True)([{"gradient_norm": 10.0}, {"gradient_norm": 0.01}])
+    >>> from rmopt.solvers import GradientNorm
+    >>> GradientNorm(1e-3, relative=True)(
+    ...     [{"gradient_norm": 10.0}, {"gradient_norm": 0.01}]
+    ... )
     'a gradient of length 1.0e-02'
     """
 
@@ -167,8 +205,13 @@ class Below(CheckedValue, Stop):
     value : float
     name : str
 
+    See Also
+    --------
+    SmallChange : where the value at the minimum is not known.
+
     Examples
     --------
+    >>> from rmopt.solvers import Below
     >>> Below(0.5)([{"cost": 1.0}, {"cost": 0.4}])
     'a cost of 0.4'
     """
@@ -190,10 +233,15 @@ class SmallChange(CheckedValue, Stop):
     share : float
     name : str
 
+    See Also
+    --------
+    Stagnation : looks at more than two rows, for noisy costs.
+
     Examples
     --------
-    >>> rows = [{"step": 0, "updates": 0, "cost": 1.0}, {"step": 1, "updates": 1, "cost": 0.9999}]
-    >>> SmallChange(1e-3)(rows)
+    >>> from rmopt.solvers import SmallChange
+    >>> first, second = {"step": 0, "updates": 0}, {"step": 1, "updates": 1}
+    >>> SmallChange(1e-3)([first | {"cost": 1.0}, second | {"cost": 0.9999}])
     'a change of the cost by 1.0e-04'
     """
 
@@ -217,10 +265,15 @@ class SmallStep(CheckedValue, Stop):
     ----------
     length : float
 
+    See Also
+    --------
+    GradientNorm : says more of how near the minimum is.
+
     Examples
     --------
-    >>> rows = [{"step": 0, "updates": 0}, {"step": 1, "updates": 1, "step_length": 1e-9}]
-    >>> SmallStep(1e-8)(rows)
+    >>> from rmopt.solvers import SmallStep
+    >>> first, second = {"step": 0, "updates": 0}, {"step": 1, "updates": 1}
+    >>> SmallStep(1e-8)([first, second | {"step_length": 1e-9}])
     'a step of length 1.0e-09'
     """
 
@@ -242,9 +295,15 @@ class Stagnation(CheckedValue, Stop):
     rows : int
     name : str
 
+    See Also
+    --------
+    SmallChange : looks at two rows.
+
     Examples
     --------
-    >>> rows = [{"step": k, "updates": k, "cost": cost} for k, cost in enumerate([2.0, 1.0, 1.5, 1.0])]
+    >>> from rmopt.solvers import Stagnation
+    >>> costs = [2.0, 1.0, 1.5, 1.0]
+    >>> rows = [{"step": k, "updates": k, "cost": cost} for k, cost in enumerate(costs)]
     >>> Stagnation(2)(rows)
     'no better cost in 2 rows'
     """
@@ -273,6 +332,12 @@ class NotFinite(Stop):
     Parameters
     ----------
     name : str
+
+    Examples
+    --------
+    >>> from rmopt.solvers import NotFinite
+    >>> NotFinite()([{"cost": 1.0}, {"cost": float("nan")}])
+    'a cost of nan'
     """
 
     name: str = "cost"
@@ -294,8 +359,13 @@ class MaxEvaluations(CheckedValue, Stop):
     name : str
         "costs", "gradients", "hessians" or "retractions".
 
+    See Also
+    --------
+    MaxSteps : where all steps cost the same.
+
     Examples
     --------
+    >>> from rmopt.solvers import MaxEvaluations
     >>> MaxEvaluations(10)([{"costs": 1}, {"costs": 12}])
     '10 costs'
     """

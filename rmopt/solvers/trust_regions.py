@@ -129,13 +129,28 @@ class TrustRegions(ModelSolver):
         Of the trust region, in the preconditioner's norm; ten steps of steepest descent unless given. pymanopt begins
         with an eighth of the manifold's `typical_dist`, which is right where the cost bends soon.
 
+    See Also
+    --------
+    LBFGS : no second derivatives.
+    AdaptiveCubics : a penalty in place of the region.
+    LevenbergMarquardt : sums of squared residuals.
+
+    References
+    ----------
+    Absil, Baker and Gallivan, Trust-region methods on Riemannian manifolds, Foundations of Computational
+    Mathematics 7 (2007). Steihaug, The conjugate gradient method and trust regions in large scale optimization,
+    SIAM J. Numer. Anal. 20 (1983).
+
     Examples
     --------
+    >>> import numpy as np
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Grassmann
+    >>> from rmopt.solvers import TrustRegions
     >>> A = np.diag(np.arange(10.0))
     >>> minus_captured = autograd_cost(lambda U: -0.5 * ((A @ U) * U).sum())
-    >>> result = TrustRegions(tol=1e-9).run(Problem(Grassmann(10, 2), minus_captured), random_state=0)
+    >>> problem = Problem(Grassmann(10, 2), minus_captured)
+    >>> result = TrustRegions(tol=1e-9).run(problem, random_state=0)
     >>> result.converged, result.steps < 20
     (True, True)
     """
@@ -224,18 +239,29 @@ class LevenbergMarquardt(TrustRegions):
     max_iter, tol, gradient_norm, retraction, transport, max_inner, first_radius : optional
         As in `TrustRegions`.
 
+    See Also
+    --------
+    TrustRegions : second derivatives, for large residuals at the minimum.
+
+    References
+    ----------
+    Moré, The Levenberg–Marquardt algorithm: implementation and theory, in: Numerical Analysis, Lecture Notes in
+    Mathematics 630, Springer (1978). Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds,
+    Princeton University Press (2008).
+
     Examples
     --------
-    >>> import numpy as np
-    >>> import autograd.numpy as anp
+    >>> import autograd.numpy as anp, numpy as np
     >>> from rmopt import Problem
     >>> from rmopt.costs import AutomaticResiduals
     >>> from rmopt.manifolds import SpecialOrthogonal
-    >>> rng = np.random.default_rng(0)
-    >>> turn, points = SpecialOrthogonal(3).random_point(rng), rng.standard_normal((3, 20))
-    >>> registration = AutomaticResiduals(lambda R: anp.sqrt(1.0 + (R @ points - turn @ points) ** 2) - 1.0)
-    >>> result = LevenbergMarquardt().run(Problem(SpecialOrthogonal(3), registration), np.eye(3))
-    >>> result.converged
+    >>> from rmopt.solvers import LevenbergMarquardt
+    >>> rng, manifold = np.random.default_rng(0), SpecialOrthogonal(3)
+    >>> turn, points = manifold.random_point(rng), rng.standard_normal((3, 20))
+    >>> def gaps(R):
+    ...     return anp.sqrt(1.0 + (R @ points - turn @ points) ** 2) - 1.0
+    >>> problem = Problem(manifold, AutomaticResiduals(gaps))
+    >>> LevenbergMarquardt().run(problem, np.eye(3)).converged
     True
     """
 
@@ -274,10 +300,20 @@ class AdaptiveCubics(ModelSolver):
     max_inner : int
         Products with the Hessian in one step.
 
+    See Also
+    --------
+    TrustRegions : bounds the length of steps in place of their cube.
+
+    References
+    ----------
+    Agarwal, Boumal, Bullins and Cartis, Adaptive regularization with cubics on manifolds, Mathematical
+    Programming 188 (2021).
+
     Examples
     --------
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import AdaptiveCubics
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = AdaptiveCubics().run(problem, random_state=0)
     >>> result.converged, round(result.history[-1]["cost"], 6)

@@ -24,6 +24,18 @@ class World(ABC):
         The number of this process, and of all.
     sent : int array, shape (2,)
         Messages and bytes that this process sent to partners so far.
+
+    See Also
+    --------
+    OneProcess : one process.
+    MPIWorld : processes of MPI.
+
+    Examples
+    --------
+    >>> from rmopt.solvers import OneProcess, World
+    >>> world = OneProcess()
+    >>> isinstance(world, World), world.rank, world.size, world.owners(n_agents=3).tolist()
+    (True, 0, 1, [0, 0, 0])
     """
 
     rank: int = 0
@@ -88,7 +100,19 @@ class World(ABC):
 
 
 class OneProcess(World):
-    """All agents in this process."""
+    """All agents in this process.
+
+    See Also
+    --------
+    MPIWorld : agents in several processes.
+
+    Examples
+    --------
+    >>> from rmopt.solvers import OneProcess
+    >>> world = OneProcess()
+    >>> world.mine(n_agents=3), world.everywhere("here")
+    ([0, 1, 2], ['here'])
+    """
 
     def exchange(
         self, points: Mapping[int, Array], partners: Mapping[int, Sequence[int]], n_agents: int
@@ -120,6 +144,17 @@ class MPIWorld(World):
     ------
     MissingCapabilityError
         When mpi4py or an MPI library is not installed.
+
+    See Also
+    --------
+    OneProcess : without MPI.
+
+    Examples
+    --------
+    >>> from rmopt.solvers import MPIWorld
+    >>> world = MPIWorld()  # doctest: +SKIP
+    >>> world.mine(n_agents=6) if world.rank == 1 else None  # doctest: +SKIP
+    [2, 3]
     """
 
     def __init__(self, communicator: Any = None) -> None:
