@@ -490,7 +490,7 @@ def skew_form(X: Array, xi: Array) -> tuple[Array, Array]:
     --------
     >>> import numpy as np
     >>> from rmopt.linalg import skew_form
-    >>> X, xi = np.eye(4)[:, :2], np.array([[0.0, -1.0], [1.0, 0.0], [2.0, 0.0], [0.0, 3.0]])
+    >>> X, xi = np.eye(4)[:, :2], np.array([[0.0, -1], [1, 0], [2, 0], [0, 3]])
     >>> F, K = skew_form(X, xi)
     >>> F.shape, bool(np.allclose(F @ K[:, :2], xi)), bool(np.allclose(K, -K.T))
     ((4, 4), True, True)

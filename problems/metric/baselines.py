@@ -48,8 +48,10 @@ class EuclideanMetric(MahalanobisMetric):
     >>> from problems.metric import EuclideanMetric
     >>> X, y = load_iris(return_X_y=True)
     >>> metric = EuclideanMetric().fit(X, y)
-    >>> bool((metric.transform(X) == X).all()), metric.pair_distance([[X[0], X[0]]]).tolist()
-    (True, [0.0])
+    >>> bool((metric.transform(X) == X).all())
+    True
+    >>> metric.pair_distance([[X[0], X[0]]]).tolist()
+    [0.0]
     """
 
     learns = False

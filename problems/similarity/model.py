@@ -48,8 +48,8 @@ class BilinearSimilarity(SavedMatrix):
     >>> import numpy as np
     >>> from problems.similarity import BilinearSimilarity
     >>> similarity = BilinearSimilarity(np.diag([1.0, 2.0, 0.0]))
-    >>> similarity.similarity([[1.0, 1.0, 1.0]], [[1.0, 0.0, 0.0], [0.0, 1.0, 5.0]]).tolist()
-    [[1.0, 2.0]]
+    >>> similarity.similarity([[1.0, 1.0, 1.0]], np.eye(3)).tolist()
+    [[1.0, 2.0, 0.0]]
     """
 
     kind = "similarity"

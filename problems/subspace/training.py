@@ -158,7 +158,9 @@ class Gossiped:
     >>> from problems.subspace import GossipPlan, MatrixCompletion, gossip
     >>> rng = np.random.default_rng(0)
     >>> table = sp.csc_array(rng.random((20, 1)) @ rng.random((1, 60)))
-    >>> found = gossip(MatrixCompletion(table, n_agents=3), 1, GossipPlan(n_epochs=50), seed=0)
+    >>> found = gossip(
+    ...     MatrixCompletion(table, n_agents=3), 1, GossipPlan(n_epochs=50), seed=0
+    ... )
     >>> len(found.points), found.mean.shape, found.disagreement < 1e-2
     (3, (20, 1), True)
     """

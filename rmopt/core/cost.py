@@ -321,10 +321,10 @@ class HasProximalStep(Protocol):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from rmopt.core import HasProximalStep
     >>> from rmopt.costs import LogDetTriplet
-    >>> cost = LogDetTriplet([[0.0, 0.0], [0.0, 1.0], [2.0, 0.0]], [[0, 1, 2]], sparsity=0.1)
-    >>> isinstance(cost, HasProximalStep)
+    >>> isinstance(LogDetTriplet(np.eye(3), [[0, 1, 2]], sparsity=0.1), HasProximalStep)
     True
     """
 

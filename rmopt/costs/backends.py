@@ -101,7 +101,8 @@ class Autograd(Backend):
     >>> import autograd.numpy as anp, numpy as np
     >>> from rmopt.costs import AutomaticCost
     >>> from rmopt.costs.backends import AUTOGRAD
-    >>> AutomaticCost(lambda x: anp.sum(anp.sin(x)), AUTOGRAD).gradient(np.zeros(2)).tolist()
+    >>> cost = AutomaticCost(lambda x: anp.sum(anp.sin(x)), AUTOGRAD)
+    >>> cost.gradient(np.zeros(2)).tolist()
     [1.0, 1.0]
     """
 

@@ -141,8 +141,9 @@ class Pairing(ABC):
     Examples
     --------
     >>> from rmopt.costs import Grid, Pairing, Pairs
-    >>> [isinstance(one, Pairing) for one in (Grid(range(2), range(2, 5)), Pairs([0], [1], 2))]
-    [True, True]
+    >>> grid, pairs = Grid(range(2), range(2, 5)), Pairs([0], [1], 2)
+    >>> isinstance(grid, Pairing), isinstance(pairs, Pairing)
+    (True, True)
     """
 
     @abstractmethod

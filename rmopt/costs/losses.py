@@ -43,6 +43,7 @@ class Loss:
 
     Examples
     --------
+    >>> from rmopt.costs import Loss
     >>> huber = Loss(
     ...     "pseudo-huber",
     ...     value=lambda z, y: (1.0 + (z - y) ** 2) ** 0.5,

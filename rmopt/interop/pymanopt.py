@@ -166,6 +166,7 @@ class PymanoptSolver(Solver):
     >>> import numpy as np
     >>> import rmopt
     >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.interop import PymanoptSolver
     >>> energy = rmopt.autograd_cost(lambda x: 0.5 * (np.arange(1.0, 6.0) * x**2).sum())
     >>> problem = rmopt.Problem(Sphere(5), energy)
     >>> result = PymanoptSolver("TrustRegions").run(problem, random_state=0)

@@ -199,8 +199,8 @@ class Simplex(_Columns):
     >>> from rmopt.manifolds import Simplex
     >>> from rmopt.solvers import GradientDescent
     >>> goal = np.array([0.7, 0.2, 0.1])
-    >>> cost = autograd_cost(lambda p: ((p - goal) ** 2).sum())
-    >>> GradientDescent(tol=1e-8).run(Problem(Simplex(3), cost), random_state=0).point.round(6)
+    >>> problem = Problem(Simplex(3), autograd_cost(lambda p: ((p - goal) ** 2).sum()))
+    >>> GradientDescent(tol=1e-8).run(problem, random_state=0).point.round(6)
     array([0.7, 0.2, 0.1])
     """
 

@@ -85,7 +85,8 @@ class AffineExponential(Retraction):
     >>> from rmopt.manifolds import PositiveDefinite
     >>> from rmopt.retractions import AffineExponential
     >>> manifold = PositiveDefinite(2).using(AffineExponential())
-    >>> (manifold.retraction(np.eye(2), np.diag([0.0, np.log(2.0)])).round(6) + 0.0).tolist()
+    >>> xi = np.diag([0.0, np.log(2.0)])
+    >>> (manifold.retraction(np.eye(2), xi).round(6) + 0.0).tolist()
     [[1.0, 0.0], [0.0, 2.0]]
     """
 
@@ -158,8 +159,9 @@ class Congruence(Retraction):
     >>> import numpy as np
     >>> from rmopt.manifolds import SymmetricPositiveDefinite
     >>> from rmopt.retractions import Congruence
-    >>> manifold = SymmetricPositiveDefinite(2, metric="bures-wasserstein").using(Congruence())
-    >>> (manifold.retraction(np.eye(2), np.diag([2.0, 0.0])).round(6) + 0.0).tolist()
+    >>> manifold = SymmetricPositiveDefinite(2, metric="bures-wasserstein")
+    >>> moved = manifold.using(Congruence()).retraction(np.eye(2), np.diag([2.0, 0.0]))
+    >>> (moved.round(6) + 0.0).tolist()
     [[4.0, 0.0], [0.0, 1.0]]
     """
 
