@@ -318,7 +318,7 @@ def horizontal(Y: Array, xi: Array) -> Array:
     References
     ----------
     Journée, Bach, Absil and Sepulchre, Low-rank optimization on the cone of positive semidefinite matrices, SIAM
-    J. Optim. 20 (2010), doi:10.1137/080731359.
+    J. Optim. 20 (2010), https://doi.org/10.1137/080731359.
 
     Examples
     --------

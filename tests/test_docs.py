@@ -210,19 +210,20 @@ def test_code_fits_beside_the_columns_of_a_page(page: Path) -> None:
 
 
 def listed() -> dict[str, Any]:
-    """Return the public classes and functions of the reference by their paths, each once."""
-    found = (pair for module in ["rmopt", *MODULES] for pair in public(module))
-    return {path: thing for path, thing in found if "." not in thing.__qualname__}
+    """Return the public classes, functions and methods of the reference by their paths, each once."""
+    return {path: thing for module in ["rmopt", *MODULES] for path, thing in public(module)}
 
 
 def own_doc(thing: Any) -> str:
-    """Return the docstring of a class or function, not that of a class above it."""
+    """Return the docstring of a class, function or method, not that of a class above it."""
     return (vars(thing)["__doc__"] if inspect.isclass(thing) else thing.__doc__) or ""
 
 
 def test_every_public_name_has_an_example() -> None:
-    bare = [path for path, thing in listed().items() if ">>>" not in own_doc(thing)]
-    assert not bare, f"These have no example: {', '.join(bare)}."
+    whole = {path: own_doc(thing) for path, thing in listed().items() if "." not in thing.__qualname__}
+    parser = doctest.DocTestParser()
+    bare = [path for path, doc in whole.items() if not any(one.want for one in parser.get_examples(doc))]
+    assert not bare, f"These have no example that shows a result: {', '.join(bare)}."
 
 
 # Libraries that lines marked +SKIP need. Others need several processes, or change what later tests see.

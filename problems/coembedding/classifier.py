@@ -115,7 +115,7 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    doi:10.1007/978-3-319-23528-8.
+    https://doi.org/10.1007/978-3-319-23528-8.
 
     Examples
     --------
@@ -286,7 +286,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    doi:10.1007/978-3-319-23528-8.
+    https://doi.org/10.1007/978-3-319-23528-8.
 
     Examples
     --------

@@ -158,7 +158,7 @@ class TagRecommender(Certified, TagModel):
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    doi:10.1007/978-3-319-23528-8.
+    https://doi.org/10.1007/978-3-319-23528-8.
 
     Examples
     --------
@@ -225,7 +225,7 @@ class PairwiseInteractionTags(TagModel):
     ----------
     Rendle and Schmidt-Thieme, Factor models for tag recommendation in BibSonomy, ECML PKDD Discovery Challenge
     (2009). Rendle and Schmidt-Thieme, Pairwise interaction tensor factorization for personalized tag
-    recommendation, WSDM (2010), doi:10.1145/1718487.1718498.
+    recommendation, WSDM (2010), https://doi.org/10.1145/1718487.1718498.
 
     Examples
     --------

@@ -145,7 +145,7 @@ class WarpRanking(LabelRanking):
     References
     ----------
     Weston, Bengio and Usunier, WSABIE: scaling up to large vocabulary image annotation, IJCAI (2011),
-    doi:10.5591/978-1-57735-516-8/IJCAI11-460.
+    https://doi.org/10.5591/978-1-57735-516-8/IJCAI11-460.
 
     Examples
     --------

@@ -37,8 +37,8 @@ class Graph(CheckedValue):
 
     References
     ----------
-    Malkov and Yashunin, Efficient and robust approximate nearest neighbor search using hierarchical navigable small
-    world graphs, IEEE TPAMI 2020.
+    Malkov and Yashunin, Efficient and robust approximate nearest neighbor search using hierarchical navigable
+    small world graphs, IEEE TPAMI 2020.
     """
 
     M: Annotated[int, bounded(integer, 2, 1000)] = 28

@@ -63,7 +63,7 @@ def alt_min(
     References
     ----------
     Argyriou, Evgeniou and Pontil, Convex multi-task feature learning, Machine Learning 73 (2008),
-    doi:10.1007/s10994-007-5040-8.
+    https://doi.org/10.1007/s10994-007-5040-8.
 
     Examples
     --------

@@ -81,7 +81,7 @@ class BayesianCompletion(CompletionModel):
     References
     ----------
     Salakhutdinov and Mnih, Bayesian probabilistic matrix factorization using Markov chain Monte Carlo, ICML
-    (2008), doi:10.1145/1390156.1390267.
+    (2008), https://doi.org/10.1145/1390156.1390267.
 
     Examples
     --------

@@ -103,9 +103,9 @@ class MatrixCompletion(OwnedData):
     References
     ----------
     Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
-    Machine Learning 108 (2019), doi:10.1007/s10994-018-05775-x. Boumal and Absil, Low-rank matrix completion via
-    preconditioned optimization on the Grassmann manifold, Linear Algebra and its Applications 475 (2015),
-    doi:10.1016/j.laa.2015.02.027.
+    Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x. Boumal and Absil, Low-rank matrix
+    completion via preconditioned optimization on the Grassmann manifold, Linear Algebra and its Applications 475
+    (2015), https://doi.org/10.1016/j.laa.2015.02.027.
 
     Examples
     --------
@@ -378,7 +378,7 @@ class MultitaskFeatures(OwnedData):
     References
     ----------
     Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
-    Machine Learning 108 (2019), doi:10.1007/s10994-018-05775-x.
+    Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
 
     Examples
     --------

@@ -159,7 +159,7 @@ class GossipMatrixCompletion(CompletionEstimator):
     References
     ----------
     Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
-    Machine Learning 108 (2019), doi:10.1007/s10994-018-05775-x.
+    Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
 
     Examples
     --------
@@ -285,7 +285,7 @@ class RTRMC(BatchCompletion):
     ----------
     Boumal and Absil, RTRMC: a Riemannian trust-region method for low-rank matrix completion, NIPS (2011). Boumal
     and Absil, Low-rank matrix completion via preconditioned optimization on the Grassmann manifold, Linear
-    Algebra and its Applications 475 (2015), doi:10.1016/j.laa.2015.02.027.
+    Algebra and its Applications 475 (2015), https://doi.org/10.1016/j.laa.2015.02.027.
 
     Examples
     --------
@@ -316,7 +316,7 @@ class RCGMC(BatchCompletion):
     References
     ----------
     Boumal and Absil, Low-rank matrix completion via preconditioned optimization on the Grassmann manifold, Linear
-    Algebra and its Applications 475 (2015), doi:10.1016/j.laa.2015.02.027.
+    Algebra and its Applications 475 (2015), https://doi.org/10.1016/j.laa.2015.02.027.
 
     Examples
     --------

@@ -207,7 +207,7 @@ class MultitaskSubspace(TaskRegressions):
     References
     ----------
     Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
-    Machine Learning 108 (2019), doi:10.1007/s10994-018-05775-x.
+    Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
 
     Examples
     --------

@@ -50,7 +50,7 @@ def check_gradient(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any
     References
     ----------
     Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
-    doi:10.1017/9781009166164.
+    https://doi.org/10.1017/9781009166164.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any 
     References
     ----------
     Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
-    doi:10.1017/9781009166164.
+    https://doi.org/10.1017/9781009166164.
 
     Examples
     --------

@@ -47,7 +47,7 @@ class Manifold(ABC):
     ----------
     Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
     Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
-    doi:10.1017/9781009166164.
+    https://doi.org/10.1017/9781009166164.
 
     Examples
     --------

@@ -90,7 +90,7 @@ class ConvexCost(Cost):
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    doi:10.1007/978-3-319-23528-8.
+    https://doi.org/10.1007/978-3-319-23528-8.
 
     Examples
     --------
@@ -297,7 +297,7 @@ class Trace(ConvexCost):
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    doi:10.1007/978-3-319-23528-8.
+    https://doi.org/10.1007/978-3-319-23528-8.
 
     Examples
     --------

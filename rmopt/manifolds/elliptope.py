@@ -44,8 +44,8 @@ class Elliptope(UnitLength):
     References
     ----------
     Journée, Bach, Absil and Sepulchre, Low-rank optimization on the cone of positive semidefinite matrices, SIAM
-    J. Optim. 20 (2010), doi:10.1137/080731359. Grubišić and Pietersz, Efficient rank reduction of correlation
-    matrices, Linear Algebra and its Applications 422 (2007).
+    J. Optim. 20 (2010), https://doi.org/10.1137/080731359. Grubišić and Pietersz, Efficient rank reduction of
+    correlation matrices, Linear Algebra and its Applications 422 (2007).
 
     Examples
     --------

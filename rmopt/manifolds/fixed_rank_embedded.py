@@ -51,7 +51,7 @@ class FixedRankEmbedded(FixedRankManifold):
     ----------
     Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012).
     Vandereycken, Low-rank matrix completion by Riemannian optimization, SIAM J. Optim. 23 (2013),
-    doi:10.1137/110845768.
+    https://doi.org/10.1137/110845768.
 
     Examples
     --------

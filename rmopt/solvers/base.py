@@ -291,6 +291,7 @@ class Solver(Value, ABC):
 
         Examples
         --------
+        >>> import numpy as np
         >>> from rmopt import Problem, autograd_cost
         >>> from rmopt.manifolds import Euclidean
         >>> from rmopt.solvers import GradientDescent

@@ -97,7 +97,7 @@ class GossipEngine(Engine):
     References
     ----------
     Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
-    Machine Learning 108 (2019), doi:10.1007/s10994-018-05775-x.
+    Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
 
     Examples
     --------
@@ -198,7 +198,7 @@ class Matchings(Sampler):
     References
     ----------
     Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
-    Machine Learning 108 (2019), doi:10.1007/s10994-018-05775-x.
+    Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
 
     Examples
     --------
@@ -262,7 +262,7 @@ class Gossip(ScheduledSolver):
     References
     ----------
     Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
-    Machine Learning 108 (2019), doi:10.1007/s10994-018-05775-x.
+    Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
 
     Examples
     --------

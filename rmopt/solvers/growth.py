@@ -55,7 +55,7 @@ class Doubling(CheckedValue):
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    doi:10.1007/978-3-319-23528-8.
+    https://doi.org/10.1007/978-3-319-23528-8.
 
     Examples
     --------
@@ -92,8 +92,8 @@ class OneByOne(CheckedValue):
     References
     ----------
     Journée, Bach, Absil and Sepulchre, Low-rank optimization on the cone of positive semidefinite matrices, SIAM
-    J. Optim. 20 (2010), doi:10.1137/080731359. Zhang, Yu and Schuurmans, Accelerated training for matrix-norm
-    regularization: a boosting approach, NIPS (2012).
+    J. Optim. 20 (2010), https://doi.org/10.1137/080731359. Zhang, Yu and Schuurmans, Accelerated training for
+    matrix-norm regularization: a boosting approach, NIPS (2012).
 
     Examples
     --------

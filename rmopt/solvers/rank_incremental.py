@@ -47,7 +47,7 @@ class CertifiedResult(Result):
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    doi:10.1007/978-3-319-23528-8.
+    https://doi.org/10.1007/978-3-319-23528-8.
 
     Examples
     --------
@@ -123,9 +123,9 @@ class RankIncremental(Solver):
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    doi:10.1007/978-3-319-23528-8. Journée, Bach, Absil and Sepulchre, Low-rank optimization on the cone of
-    positive semidefinite matrices, SIAM J. Optim. 20 (2010), doi:10.1137/080731359. Zhang, Yu and Schuurmans,
-    Accelerated training for matrix-norm regularization: a boosting approach, NIPS (2012).
+    https://doi.org/10.1007/978-3-319-23528-8. Journée, Bach, Absil and Sepulchre, Low-rank optimization on the
+    cone of positive semidefinite matrices, SIAM J. Optim. 20 (2010), https://doi.org/10.1137/080731359. Zhang, Yu
+    and Schuurmans, Accelerated training for matrix-norm regularization: a boosting approach, NIPS (2012).
 
     Examples
     --------
