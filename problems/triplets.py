@@ -45,6 +45,10 @@ class ClassTriplets(Sampler):
     --------
     rmopt.solvers.Uniform : draws terms of a cost that has a list of them.
 
+    References
+    ----------
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012).
+
     Examples
     --------
     >>> import numpy as np

@@ -82,6 +82,11 @@ def truncated_svd_of_product(A: Array, core: Array, B: Array, k: int) -> tuple[A
     --------
     factor_product : no singular values, and the whole rank.
 
+    References
+    ----------
+    Vandereycken, Low-rank matrix completion by Riemannian optimization, SIAM J. Optim. 23 (2013),
+    https://doi.org/10.1137/110845768.
+
     Examples
     --------
     >>> import numpy as np

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -230,7 +231,11 @@ def loader(
 
         load_it.__module__, load_it.__name__ = read.__module__, read.__name__
         load_it.__qualname__ = read.__name__
-        about, heading, shown = inspect.cleandoc(read.__doc__ or "").partition("\n\nExamples\n")
+        # The parameters stand between what is said and where it is from.
+        about, *after = re.split(
+            r"\n\n(?=References\n|Examples\n)", inspect.cleandoc(read.__doc__ or ""), maxsplit=1
+        )
+        below = "\n\n".join(["", *after])
         load_it.__doc__ = f"""{about}
 
 Parameters
@@ -241,7 +246,7 @@ data_home : path, optional
 Raises
 ------
 InvalidInputError
-    When `data_home` is not a folder.{missing}{heading}{shown}
+    When `data_home` is not a folder.{missing}{below}
 """
         vars(load_it)["source"] = source
         return load_it

@@ -41,6 +41,11 @@ MULAN = "https://raw.githubusercontent.com/tsoumakas/mulan/43f6389095ad71984264d
 ML10M_FILE, ML10M_TEXT = "ml10m_tags.npz", "ml-10M100K/tags.dat"
 # The level of the post core that is nearest in size to the data of the ECML/PKDD challenge 2009.
 ML10M_CORE = 15
+MOVIELENS = (
+    "Harper and Konstan, The MovieLens datasets: history and context, ACM Transactions on Interactive Intelligent\n"
+    "Systems 5 (2015)."
+)
+NEWSWEEDER = "Lang, NewsWeeder: learning to filter netnews, ICML (1995)."
 PARKINSONS_FILE, PARKINSONS_TEXT = "parkinsons_telemonitoring.npz", "parkinsons_updrs.data"
 
 
@@ -75,9 +80,13 @@ def _digits_table() -> NDArray[np.float64]:
     return np.column_stack(load_digits(return_X_y=True))
 
 
-def _shown(name: str, part: str, sizes: tuple[int, ...]) -> str:
-    """Return the example of a loader that reads a file; tests run it where the file is."""
+def _shown(name: str, part: str, sizes: tuple[int, ...], paper: str) -> str:
+    """Return reference and example of a loader that reads a file; tests run it where the file is."""
     return f"""
+
+References
+----------
+{paper}
 
 Examples
 --------
@@ -128,7 +137,7 @@ def _newsgroups(
         return ClassBundle(name, "scikit-learn", X, y, is_test)
 
     read.__name__ = name.replace("-", "_")
-    read.__doc__ = inspect.cleandoc(about) + _shown(read.__name__, "X.shape", shape)
+    read.__doc__ = inspect.cleandoc(about) + _shown(read.__name__, "X.shape", shape, NEWSWEEDER)
     # scikit-learn compares its own checksum.
     return loader(Source((published, own), "http://qwone.com/~jason/20Newsgroups/"), fetch)(read)
 
@@ -170,6 +179,10 @@ def caltech101(path: Path) -> ClassBundle:
     The classes are the largest without the background, the images the first of each, as Atzmon et al. (2015)
     have 50 classes with 65 images of Caltech-256. Every fifth image is held out.
 
+    References
+    ----------
+    Fei-Fei, Fergus and Perona, Learning generative visual models from few training examples, CVPR workshop (2004).
+
     Examples
     --------
     >>> from problems.data.sets import caltech101
@@ -205,6 +218,11 @@ def mnist(path: Path) -> ClassBundle:
     """Load the 70000 handwritten digits of MNIST: 784 pixel values in [0, 1], 10000 images held out.
 
     Read from ``mnist.npz`` in the data folder, else fetched as Keras has it.
+
+    References
+    ----------
+    LeCun, Bottou, Bengio and Haffner, Gradient-based learning applied to document recognition, Proceedings of the
+    IEEE 86 (1998).
 
     Examples
     --------
@@ -247,7 +265,7 @@ def digits_labels() -> MultilabelBundle:
 
 
 def _mulan(
-    name: str, what: str, sizes: tuple[int, int, int], *digests: str
+    name: str, what: str, sizes: tuple[int, int, int], paper: str, *digests: str
 ) -> Callable[..., MultilabelBundle]:
     """Return the loader of a set of Mulan: of ``name.npz``, or of the files for training and for tests.
 
@@ -266,7 +284,7 @@ def _mulan(
         return MultilabelBundle(name, path.name, X, Y, np.arange(X.shape[0]) >= n_train)
 
     read.__name__ = name
-    read.__doc__ = f"Load {what.format(*sizes)}." + _shown(name, "X.shape", sizes[:2])
+    read.__doc__ = f"Load {what.format(*sizes)}." + _shown(name, "X.shape", sizes[:2], paper)
     addresses = (f"{MULAN}/{name}/{name}-{part}.arff" for part in ("test", "train"))
     downloads = tuple((address, f"sha256:{one}") for address, one in zip(addresses, digests, strict=True))
     return loader(
@@ -277,26 +295,33 @@ def _mulan(
 delicious = _mulan(
     "delicious", "Delicious: {} web pages, {} words, {} tags (19 a page), the first 12920 pages for training",
     (16105, 500, 983),
+    "Tsoumakas, Katakis and Vlahavas, Effective and efficient multilabel classification in domains with large number\n"
+    "of labels, ECML PKDD workshop on mining multidimensional data (2008).",
     "2dfb01723a819914b0ca83361177ed413ce3f2169851d9f228d4692915d63944",
     "030186cdb542ebdd32052fcdbb1ebe30115b3a22518c1b4b198c45eb827aebe1",
 )  # fmt: skip
 bibtex = _mulan(
     "bibtex", "Bibtex: {} references, {} words, {} tags", (7395, 1836, 159),
+    "Katakis, Tsoumakas and Vlahavas, Multilabel text classification for automated tag suggestion, ECML PKDD\n"
+    "Discovery Challenge (2008).",
     "9b03329cde64d3f994bdf7fbbac3f3b10fe185c311cb9ae725475f59c7f3f922",
     "8dcc9de6e0b2cebaec8c1f4fac78431adeeb73cfd3ab879b530a66d366e59174",
 )  # fmt: skip
 enron = _mulan(
     "enron", "Enron: {} letters, {} words, {} labels", (1702, 1001, 53),
+    "Klimt and Yang, The Enron corpus: a new dataset for email classification research, ECML (2004).",
     "2f3aad54a8f54caaab4ab01246fe9dd385ba944a2633028f52747b57eac5474e",
     "2988cefc1cdf7a8004a20ef84615cc8fa1b5d7434c16687283b41454e2d9d194",
 )  # fmt: skip
 emotions = _mulan(
     "emotions", "Emotions: {} pieces of music, {} features, {} labels", (593, 72, 6),
+    "Trohidis, Tsoumakas, Kalliris and Vlahavas, Multi-label classification of music into emotions, ISMIR (2008).",
     "f13d4b746b7b5c8eb484bd751d6ac463d4560dff998a93516a5c1fe35daf6c8f",
     "bbe704106c79bb8fb99c1d1d2e9bde081d6a2daeb01f100862f11fd91a3c1f98",
 )  # fmt: skip
 scene = _mulan(
     "scene", "Scene: {} images, {} features, {} labels", (2407, 294, 6),
+    "Boutell, Luo, Shen and Brown, Learning multi-label scene classification, Pattern Recognition 37 (2004).",
     "ea38d20296b3ff7e220f477a3b802a9bcb2d768881fe6ee163efbc97ea527a42",
     "b53ba93bdf412de922e3960389bcee24744fa3e872ce610511fc1d750888b64d",
 )  # fmt: skip
@@ -327,7 +352,7 @@ def _movielens(
 
     films_of = "{} films (rows), {} users (columns), {} ratings from 1 to 5."
     read.__name__ = name
-    read.__doc__ = f"Load {what}: {films_of.format(*sizes)}" + _shown(name, "shape", sizes[:2])
+    read.__doc__ = f"Load {what}: {films_of.format(*sizes)}" + _shown(name, "shape", sizes[:2], MOVIELENS)
     address = f"{GROUPLENS}/{Path(published).parent}.zip"
     return loader(Source((f"{name}.npz", published), address, ((address, digest),)))(read)
 
@@ -378,6 +403,11 @@ def parkinsons(path: Path) -> TaskBundle:
 
     The features are those of Mishra et al. 2019: all columns but the patient and the two UPDRS scores, as they are.
 
+    References
+    ----------
+    Tsanas, Little, McSharry and Ramig, Accurate telemonitoring of Parkinson's disease progression by noninvasive
+    speech tests, IEEE Transactions on Biomedical Engineering 57 (2010).
+
     Examples
     --------
     >>> from problems.data.sets import parkinsons
@@ -405,6 +435,11 @@ def parkinsons(path: Path) -> TaskBundle:
 )
 def ml10m_tags(path: Path) -> TagBundle:
     """Load the tags of MovieLens-10M in lower case, and of them the post core at level 15: 107 users, 162 movies.
+
+    References
+    ----------
+    Harper and Konstan, The MovieLens datasets: history and context, ACM Transactions on Interactive Intelligent
+    Systems 5 (2015).
 
     Examples
     --------

@@ -204,6 +204,10 @@ def prepare_text(bundle: ClassBundle, n_features: int, *, sublinear: bool = Fals
     --------
     informative_unit_rows : also takes measurements.
 
+    References
+    ----------
+    Yang and Pedersen, A comparative study on feature selection in text categorization, ICML (1997).
+
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
@@ -249,6 +253,10 @@ def informative_unit_rows(
     See Also
     --------
     prepare_text : counts alone.
+
+    References
+    ----------
+    Yang and Pedersen, A comparative study on feature selection in text categorization, ICML (1997).
 
     Examples
     --------

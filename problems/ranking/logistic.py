@@ -52,6 +52,11 @@ class LogisticLabels(RowBatches):
     LowRankLogisticRegression : the estimator that minimises it.
     LabelRanking : asks for an order of the labels alone.
 
+    References
+    ----------
+    Yu, Jain, Kar and Dhillon, Large-scale multi-label learning with missing labels, ICML (2014), has the same
+    model with a penalty on the factors in place of an early end.
+
     Examples
     --------
     >>> import numpy as np

@@ -317,10 +317,11 @@ def agree(
     --------
     >>> import numpy as np
     >>> import scipy.sparse as sp
-    >>> from problems.subspace import MatrixCompletion
+    >>> from problems.subspace import MatrixCompletion, agree
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.standard_normal((20, 1)) @ rng.standard_normal((1, 40))
-    >>> tasks = MatrixCompletion(sp.csc_array(truth * (rng.random(truth.shape) < 0.5)), n_agents=4)
+    >>> known = sp.csc_array(truth * (rng.random(truth.shape) < 0.5))
+    >>> tasks = MatrixCompletion(known, n_agents=4)
     >>> found = agree(tasks, 1, seed=0, graph="ring")
     >>> bool(tasks.value(found.mean) < 1e-12)
     True

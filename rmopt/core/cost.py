@@ -319,6 +319,10 @@ class BlockCost(Cost):
 class HasProximalStep(Protocol):
     """A cost with a part that is not smooth, whose proximal map along a block is known.
 
+    See Also
+    --------
+    BlockCost : the smooth part.
+
     Examples
     --------
     >>> import numpy as np
@@ -335,6 +339,10 @@ class HasProximalStep(Protocol):
 @runtime_checkable
 class HasRowGradient(Protocol):
     """A sum of terms at a matrix, a few terms of which have a gradient with a few rows that are not zero.
+
+    See Also
+    --------
+    FiniteSum : whole gradients of some terms.
 
     Examples
     --------
@@ -353,6 +361,10 @@ class HasRowGradient(Protocol):
 class HasHessianAction(Protocol):
     """A cost that knows its second derivative.
 
+    See Also
+    --------
+    HasHessian : what manifolds have to know.
+
     Examples
     --------
     >>> import rmopt
@@ -368,6 +380,10 @@ class HasHessianAction(Protocol):
 @runtime_checkable
 class HasPreconditioner(Protocol):
     """A cost that knows something near to the inverse of its Riemannian Hessian.
+
+    See Also
+    --------
+    HasHessianAction : second derivatives themselves.
 
     Examples
     --------

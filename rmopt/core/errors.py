@@ -4,6 +4,13 @@
 class RmoptError(Exception):
     """Base class of every error that rmopt raises on purpose.
 
+    See Also
+    --------
+    InvalidInputError : bad input; also a ``ValueError``.
+    MissingCapabilityError : parts that do not fit; also a ``TypeError``.
+    DivergedError : numbers that are not finite; also an ``ArithmeticError``.
+    StorageError : files; also an ``OSError``.
+
     Examples
     --------
     >>> from rmopt import RmoptError
@@ -19,6 +26,10 @@ class RmoptError(Exception):
 class InvalidInputError(RmoptError, ValueError):
     """An argument or a data set cannot be used; the message names it, its value and the cure.
 
+    See Also
+    --------
+    MissingCapabilityError : each part is right, and they do not fit.
+
     Examples
     --------
     >>> from rmopt import InvalidInputError
@@ -33,6 +44,10 @@ class InvalidInputError(RmoptError, ValueError):
 
 class MissingCapabilityError(RmoptError, TypeError):
     """Two objects do not fit together; the message names what is missing and who has it.
+
+    See Also
+    --------
+    InvalidInputError : one value is wrong.
 
     Examples
     --------
@@ -55,6 +70,10 @@ class DivergedError(RmoptError, ArithmeticError):
     step : int
         Also an attribute: the number of the step (from 0) at which the first value that is not finite appeared.
 
+    See Also
+    --------
+    rmopt.solvers.NotFinite : ends a run without an error.
+
     Examples
     --------
     >>> from rmopt import DivergedError, Problem
@@ -76,6 +95,10 @@ class DivergedError(RmoptError, ArithmeticError):
 
 class StorageError(RmoptError, OSError):
     """A file could not be read or written; what was saved before is untouched.
+
+    See Also
+    --------
+    InvalidInputError : the file is there, and holds something else.
 
     Examples
     --------

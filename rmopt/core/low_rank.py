@@ -88,6 +88,12 @@ class LowRankTangent(Vector):
     --------
     PSDTangent : at positive semidefinite matrices.
 
+    References
+    ----------
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012).
+    Vandereycken, Low-rank matrix completion by Riemannian optimization, SIAM J. Optim. 23 (2013),
+    https://doi.org/10.1137/110845768.
+
     Examples
     --------
     >>> import numpy as np

@@ -319,6 +319,10 @@ def checked_rank(rank: Any, shape: tuple[int, int]) -> int:
 class HasHessian(Protocol):
     """A manifold that turns an ambient Hessian action into the Riemannian one.
 
+    See Also
+    --------
+    HasHessianAction : what costs have to know.
+
     Examples
     --------
     >>> from rmopt.core import HasHessian
@@ -336,6 +340,10 @@ class HasHessian(Protocol):
 @runtime_checkable
 class HasBlocks(Protocol):
     """A manifold whose tangent vectors are sums of blocks, for solvers that move one block a step.
+
+    See Also
+    --------
+    HasStepBound : how far a block may move.
 
     Examples
     --------
@@ -356,6 +364,10 @@ class HasBlocks(Protocol):
 @runtime_checkable
 class HasStepBound(Protocol):
     """A manifold that knows how far a straight line stays on it.
+
+    See Also
+    --------
+    HasVelocity : what a line search needs besides.
 
     Examples
     --------

@@ -95,6 +95,10 @@ class PSDTangent(Vector):
     --------
     LowRankTangent : without symmetry.
 
+    References
+    ----------
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012).
+
     Examples
     --------
     >>> import numpy as np

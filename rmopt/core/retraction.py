@@ -70,6 +70,10 @@ class Retraction(Value, ABC):
 class HasVelocity(Protocol):
     """A retraction that knows the derivative of its curves, as an exact line search needs.
 
+    See Also
+    --------
+    HasStepBound : how far the line may go.
+
     Examples
     --------
     >>> from rmopt.core import HasVelocity

@@ -57,6 +57,10 @@ class ByManifold(Transport):
     --------
     ByProjection : cheaper, and lengths change.
 
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+
     Examples
     --------
     >>> import numpy as np

@@ -188,6 +188,10 @@ class SumOfCosts(ConvexCost):
     InvalidInputError
         When the parts are of matrices of different sizes.
 
+    See Also
+    --------
+    ConvexCost : its ``+`` makes these.
+
     Examples
     --------
     >>> import numpy as np
@@ -256,6 +260,10 @@ class _SumModel(LocalModel):
 @runtime_checkable
 class HasFactorPreconditioner(Protocol):
     """A cost that knows something near to the inverse of the factor's Hessian.
+
+    See Also
+    --------
+    rmopt.core.HasPreconditioner : in tangent vectors of any manifold.
 
     Examples
     --------

@@ -41,6 +41,10 @@ class Loss:
     code : int, optional
         Number of the built-in loss in the compiled kernels.
 
+    See Also
+    --------
+    BilinearSum : takes one, or its name in `LOSSES`.
+
     Examples
     --------
     >>> from rmopt.costs import Loss

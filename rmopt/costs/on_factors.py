@@ -30,6 +30,11 @@ class OnFactors(Cost):
     --------
     rmopt.manifolds.FixedRankEmbedded : takes the cost itself.
 
+    References
+    ----------
+    Burer and Monteiro, A nonlinear programming algorithm for solving semidefinite programs via low-rank
+    factorization, Mathematical Programming 95 (2003).
+
     Examples
     --------
     >>> import numpy as np

@@ -84,6 +84,11 @@ class AutomaticResiduals(ResidualSum):
     --------
     ResidualSum : derivatives by hand.
 
+    References
+    ----------
+    Moré, The Levenberg–Marquardt algorithm: implementation and theory, in: Numerical Analysis, Lecture Notes in
+    Mathematics 630, Springer (1978).
+
     Examples
     --------
     >>> import autograd.numpy as anp, numpy as np

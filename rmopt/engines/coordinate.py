@@ -93,6 +93,10 @@ class CoordinateReference(CoordinateDescentEngine):
     --------
     LogDetEngine : compiled, for one cost.
 
+    References
+    ----------
+    Atzmon, Shalit and Chechik, Metric learning using block coordinate descent, draft (2015).
+
     Examples
     --------
     >>> import numpy as np

@@ -40,6 +40,11 @@ class ReferenceEngine(Engine):
     --------
     BilinearEngine : compiled.
 
+    References
+    ----------
+    Bonnabel, Stochastic gradient descent on Riemannian manifolds, IEEE Transactions on Automatic Control 58
+    (2013).
+
     Examples
     --------
     >>> import numpy as np

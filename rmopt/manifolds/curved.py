@@ -192,6 +192,11 @@ class Simplex(_Columns):
     --------
     Sphere : squares in place of probabilities.
 
+    References
+    ----------
+    Åström, Petra, Schmitzer and Schnörr, Image labeling by assignment, Journal of Mathematical Imaging and Vision
+    58 (2017).
+
     Examples
     --------
     >>> import numpy as np

@@ -25,6 +25,10 @@ class Euclidean(ArrayManifold):
     InvalidInputError
         For sizes that are not positive.
 
+    See Also
+    --------
+    rmopt.core.Parts : points of several arrays, on a product.
+
     Examples
     --------
     >>> import numpy as np

@@ -174,6 +174,11 @@ class Oblique(Sphere):
     Elliptope : for functions of XᵀX, without the rotations that leave it.
     Sphere : one length for the whole array.
 
+    References
+    ----------
+    Absil and Gallivan, Joint diagonalization on the oblique manifold for independent component analysis, ICASSP
+    (2006).
+
     Examples
     --------
     >>> import numpy as np

@@ -138,6 +138,11 @@ class MultiplicativeWeights(Retraction):
     --------
     Exponential : geodesics, which may leave the simplex.
 
+    References
+    ----------
+    Åström, Petra, Schmitzer and Schnörr, Image labeling by assignment, Journal of Mathematical Imaging and Vision
+    58 (2017).
+
     Examples
     --------
     >>> import numpy as np

@@ -31,6 +31,10 @@ class Additive(Retraction):
     SecondOrderPD : positive definite for every step.
     SchurExponential : follows single rows and columns.
 
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+
     Examples
     --------
     >>> import numpy as np
@@ -115,6 +119,11 @@ class SecondOrderPD(Retraction):
     --------
     AffineExponential : the geodesic itself.
     Additive : a straight line, which may leave the manifold.
+
+    References
+    ----------
+    Jeuris, Vandebril and Vandereycken, A survey and comparison of contemporary algorithms for computing the
+    matrix geometric mean, ETNA 39 (2012).
 
     Examples
     --------

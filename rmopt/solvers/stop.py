@@ -333,6 +333,10 @@ class NotFinite(Stop):
     ----------
     name : str
 
+    See Also
+    --------
+    Below : a bound.
+
     Examples
     --------
     >>> from rmopt.solvers import NotFinite

@@ -59,10 +59,11 @@ class TreeSum(Cost):
     >>> from rmopt import Problem
     >>> from rmopt.costs import Graph
     >>> from rmopt.manifolds import Grassmann
-    >>> from rmopt.solvers import ConjugateGradient
+    >>> from rmopt.solvers import ConjugateGradient, TreeSum
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.standard_normal((20, 1)) @ rng.standard_normal((1, 40))
-    >>> tasks = MatrixCompletion(sp.csc_array(truth * (rng.random(truth.shape) < 0.5)), n_agents=4)
+    >>> known = sp.csc_array(truth * (rng.random(truth.shape) < 0.5))
+    >>> tasks = MatrixCompletion(known, n_agents=4)
     >>> problem = Problem(Grassmann(20, 1), TreeSum(tasks, Graph.ring(4)))
     >>> result = ConjugateGradient().run(problem, random_state=0)
     >>> bool(problem.cost.value(result.point) < 1e-12)

@@ -50,7 +50,7 @@ class ModelSolver(GradientSolver):
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         point, gradient = state.point, state.gradient
-        step, promised, size, bound = self.minimised(work, state, self.products(work, state))
+        step, promised, size, bound = self._minimised(work, state, self.products(work, state))
         if not np.isfinite(promised):
             raise self.diverged(state.steps)
         # Rounding off the tangent space, which directions of little length are made of, would lead off the manifold.
@@ -67,17 +67,17 @@ class ModelSolver(GradientSolver):
         if promised <= noise:
             if not self._length(work, there, new, norm) < self._length(work, point, gradient, state.norm):
                 # Longer steps may have raised the cost already, and shorter ones cannot be judged.
-                if self.is_inside(size, bound, promised) or state.memory[1]:
+                if self._is_inside(size, bound, promised) or state.memory[1]:
                     return done._replace(stuck=True, counts=counts)
                 # The bound was too tight for a step that the gradient can be judged by.
-                return done._replace(memory=(self.loosened(bound), 0), counts=counts)
+                return done._replace(memory=(self._loosened(bound), 0), counts=counts)
         elif not ratio >= ACCEPTED:
             # Where a parabola through what was seen along the step has its minimum.
             slope, rise = work.inner(point, gradient, step), cost - state.cost
             nearer = 0.5 * slope / (slope - rise) if np.isfinite(rise) and rise > slope else 0.0
-            return done._replace(memory=(self.tightened(size, bound, nearer), 1), counts=counts)
+            return done._replace(memory=(self._tightened(size, bound, nearer), 1), counts=counts)
         return done._replace(
-            point=there, cost=cost, gradient=new, norm=norm, memory=(self.adapted(bound, size, ratio), 0),
+            point=there, cost=cost, gradient=new, norm=norm, memory=(self._adapted(bound, size, ratio), 0),
             counts=counts, step_size=1.0, step_length=work.manifold.norm(point, step), updates=state.updates + 1,
         )  # fmt: skip
 
@@ -91,23 +91,23 @@ class ModelSolver(GradientSolver):
         return norm if precondition is None else work.inner(point, gradient, precondition(gradient)) ** 0.5
 
     @abstractmethod
-    def minimised(self, work: Oracle, state: Iterate, product: Map) -> tuple[Any, float, float, float]:
+    def _minimised(self, work: Oracle, state: Iterate, product: Map) -> tuple[Any, float, float, float]:
         """Return a step that lowers the model, what it promises, its size, and the bound."""
 
     @abstractmethod
-    def is_inside(self, size: float, bound: float, promised: float) -> bool:
+    def _is_inside(self, size: float, bound: float, promised: float) -> bool:
         """Return whether the bound did not hold a step back."""
 
     @abstractmethod
-    def loosened(self, bound: float) -> float:
+    def _loosened(self, bound: float) -> float:
         """Return a bound for longer steps."""
 
     @abstractmethod
-    def tightened(self, size: float, bound: float, nearer: float) -> float:
+    def _tightened(self, size: float, bound: float, nearer: float) -> float:
         """Return a bound for shorter steps, after one of which perhaps this share would have been right."""
 
     @abstractmethod
-    def adapted(self, bound: float, size: float, ratio: float) -> float:
+    def _adapted(self, bound: float, size: float, ratio: float) -> float:
         """Return the bound after a step that brought this ratio of what the model promised."""
 
 
@@ -166,24 +166,24 @@ class TrustRegions(ModelSolver):
         if steps == 0 and state.memory[1]:
             # Where a run goes on after a refused step, the products of that step are found again; they counted then.
             before = state._replace(memory=(4.0 * state.memory[0], 0))
-            self.minimised(work, before, self.products(work, state))
+            self._minimised(work, before, self.products(work, state))
         return state
 
-    def is_inside(self, size: float, bound: float, promised: float) -> bool:
+    def _is_inside(self, size: float, bound: float, promised: float) -> bool:
         return size < 0.99 * bound
 
-    def loosened(self, bound: float) -> float:
+    def _loosened(self, bound: float) -> float:
         return 10.0 * bound
 
-    def tightened(self, size: float, bound: float, nearer: float) -> float:
+    def _tightened(self, size: float, bound: float, nearer: float) -> float:
         return size * min(0.25, max(nearer, 0.05))
 
-    def adapted(self, bound: float, size: float, ratio: float) -> float:
+    def _adapted(self, bound: float, size: float, ratio: float) -> float:
         if ratio < 0.25:
             return 0.25 * min(bound, size)
         return max(bound, 2.0 * size) if ratio > 0.75 else bound
 
-    def minimised(self, work: Oracle, state: Iterate, product: Map) -> tuple[Any, float, float, float]:
+    def _minimised(self, work: Oracle, state: Iterate, product: Map) -> tuple[Any, float, float, float]:
         """Return a step, what it promises, its size, and the radius; sizes are in the preconditioner's norm."""
         point, gradient, (radius, refused) = state.point, state.gradient, state.memory
         inner, precondition = work.inner, work.preconditioner(point)
@@ -324,19 +324,19 @@ class AdaptiveCubics(ModelSolver):
 
     # The bound is the weight σ of the cube: larger weights make shorter steps.
 
-    def is_inside(self, size: float, bound: float, promised: float) -> bool:
+    def _is_inside(self, size: float, bound: float, promised: float) -> bool:
         return bound * size**3 <= 1e-8 * promised
 
-    def loosened(self, bound: float) -> float:
+    def _loosened(self, bound: float) -> float:
         return max(0.01 * bound, 1e-150)
 
-    def tightened(self, size: float, bound: float, nearer: float) -> float:
+    def _tightened(self, size: float, bound: float, nearer: float) -> float:
         return 3.0 * bound
 
-    def adapted(self, bound: float, size: float, ratio: float) -> float:
+    def _adapted(self, bound: float, size: float, ratio: float) -> float:
         return max(0.1 * bound, 1e-150) if ratio > 0.75 else bound if ratio >= 0.25 else 2.0 * bound
 
-    def minimised(self, work: Oracle, state: Iterate, product: Map) -> tuple[Any, float, float, float]:
+    def _minimised(self, work: Oracle, state: Iterate, product: Map) -> tuple[Any, float, float, float]:
         """Return a step, what it promises, its length, and σ."""
         point, inner, sigma = state.point, work.inner, state.memory[0]
         length = state.norm
