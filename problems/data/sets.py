@@ -295,8 +295,8 @@ def _mulan(
 delicious = _mulan(
     "delicious", "Delicious: {} web pages, {} words, {} tags (19 a page), the first 12920 pages for training",
     (16105, 500, 983),
-    "Tsoumakas, Katakis and Vlahavas, Effective and efficient multilabel classification in domains with large number\n"
-    "of labels, ECML PKDD workshop on mining multidimensional data (2008).",
+    "Tsoumakas, Katakis and Vlahavas, Effective and efficient multilabel classification in domains with large\n"
+    "number of labels, ECML PKDD workshop on mining multidimensional data (2008).",
     "2dfb01723a819914b0ca83361177ed413ce3f2169851d9f228d4692915d63944",
     "030186cdb542ebdd32052fcdbb1ebe30115b3a22518c1b4b198c45eb827aebe1",
 )  # fmt: skip
