@@ -31,7 +31,8 @@ LIBRARY = Path(rmopt.__file__).parents[1]
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 PAGES = [page for page in PAGES if "_build" not in page.parts]
 REFERENCE = (ROOT / "docs" / "api" / "index.rst").read_text(encoding="utf-8")
-MODULES = re.findall(r"^   ((?:rmopt|problems)\.[\w.]+)$", REFERENCE, flags=re.MULTILINE)
+MODULES = re.findall(r"^   ((?:rmopt|problems)[a-z._]+)$", REFERENCE, flags=re.MULTILINE)
+BASES = re.findall(r"^   ((?:rmopt|problems)[a-z._]+\.[A-Z]\w+)$", REFERENCE, flags=re.MULTILINE)
 
 # Summaries, order and names of parameters, and sections that are there: all but examples and cross-references.
 LAWS = {
@@ -224,6 +225,15 @@ def test_every_public_name_has_an_example() -> None:
     parser = doctest.DocTestParser()
     bare = [path for path, doc in whole.items() if not any(one.want for one in parser.get_examples(doc))]
     assert not bare, f"These have no example that shows a result: {', '.join(bare)}."
+
+
+def test_every_base_class_has_a_page() -> None:
+    ours = {thing for thing in listed().values() if inspect.isclass(thing)}
+    bases = {
+        base for thing in ours for base in thing.__mro__ if base.__module__.startswith(("rmopt", "problems"))
+    }
+    without = {f"{base.__module__}.{base.__name__}" for base in bases - ours if base.__name__[0] != "_"}
+    assert without <= set(BASES), sorted(without - set(BASES))
 
 
 # Libraries that lines marked +SKIP need. Others need several processes, or change what later tests see.
