@@ -68,12 +68,14 @@ class ChunkStream:
 
     Parameters
     ----------
-    path, batch_size, n_epochs, shuffle_buffer, read_ahead : path, int, int, int, int
-        As `stream` has them.
+    path : path
+        As of `stream`, and so are all numbers below.
     how : Format
         The rest of what it is told.
+    batch_size, n_epochs, shuffle_buffer : int
     seed : int
         Of the order.
+    read_ahead : int
 
     Attributes
     ----------
@@ -81,6 +83,22 @@ class ChunkStream:
         Rows given so far.
     share : float
         How much of all passes was given so far, from 0 to 1, as far as the files say.
+
+    See Also
+    --------
+    stream : makes it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from problems.data import stream
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(Path(folder) / "one.npz", X=np.eye(5), y=np.array([0, 0, 0, 1, 1]))
+    ...     chunks = stream(folder, batch_size=2)
+    ...     print([len(y) for X, y in chunks], chunks.n_rows, chunks.share)
+    [2, 2, 1] 5 1.0
     """
 
     def __init__(
@@ -353,18 +371,24 @@ def stream(
     StorageError
         When a file cannot be read.
 
+    See Also
+    --------
+    load : data that memory holds.
+
     Examples
     --------
     >>> import tempfile
-    >>> from sklearn.datasets import dump_svmlight_file, load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> for part in range(3):
-    ...     rows = slice(600 * part, 600 * part + 600)
-    ...     dump_svmlight_file(X[rows], y[rows], str(folder / f"{part}.svmlight"))
-    >>> chunks = stream(folder, n_features=64, batch_size=500)
-    >>> [X.shape[0] for X, y in chunks]
-    [500, 500, 500, 297]
+    >>> from pathlib import Path
+    >>> from problems.data import stream
+    >>> from sklearn.datasets import dump_svmlight_file, load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for part in range(3):
+    ...         rows = slice(50 * part, 50 * part + 50)
+    ...         dump_svmlight_file(X[rows], y[rows], str(Path(folder) / f"{part}.svmlight"))
+    ...     chunks = stream(folder, n_features=4, batch_size=60)
+    ...     print([X.shape[0] for X, y in chunks])
+    [60, 60, 30]
     """
     how = Format(
         optional(integer, 1)("n_features", n_features),

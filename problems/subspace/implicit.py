@@ -68,6 +68,7 @@ class ImplicitALS(PenalisedRows, PointCompletion):
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
+    >>> from problems.subspace import ImplicitALS
     >>> rng = np.random.default_rng(0)
     >>> group_of_film, group_of_user = np.arange(40) % 2, np.arange(60) % 2
     >>> alike = group_of_film[:, None] == group_of_user

@@ -73,6 +73,20 @@ class Instance:
         Terms per step where compiled engines are checked.
     single : bool
         Whether single precision sees its laws: it does not where curves bend within a thousandth.
+
+    See Also
+    --------
+    rmopt.checks.check_instance : checks one.
+
+    Examples
+    --------
+    >>> from rmopt.checks import check_instance
+    >>> from rmopt.checks.catalogue import Instance
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.retractions import Exponential, Normalisation
+    >>> instance = Instance("sphere", Sphere(3), [Normalisation(), Exponential()])
+    >>> all(check_instance(instance))
+    True
     """
 
     name: str
@@ -86,7 +100,19 @@ class Instance:
 
 
 def instances() -> list[Instance]:
-    """Return all registered instances: rmopt's own and those of other packages."""
+    """Return all registered instances: rmopt's own and those of other packages.
+
+    See Also
+    --------
+    rmopt.checks.run_catalogue : checks them.
+
+    Examples
+    --------
+    >>> from rmopt.checks.catalogue import instances
+    >>> manifolds = [one.manifold for one in instances() if one.name.startswith("sphere")]
+    >>> manifolds[:2]
+    [Sphere(2), Sphere(9)]
+    """
     found = [*fixed_rank_instances(), *psd_instances(), *positive_definite_instances()]
     found += [*flat_instances(), *sphere_instances(), *frame_instances(), *grassmann_instances()]
     found += [*curved_instances(), *product_instances()]

@@ -47,7 +47,10 @@ def in_precision(point: Any, dtype: Any = None) -> Any:
     --------
     >>> import numpy as np
     >>> from rmopt.core import Parts, in_precision
-    >>> [part.dtype.name for part in in_precision(Parts([np.ones(2), np.zeros(3)]), np.float32)]
+    >>> [
+    ...     part.dtype.name
+    ...     for part in in_precision(Parts([np.ones(2), np.zeros(3)]), np.float32)
+    ... ]
     ['float32', 'float32']
     """
     held = [leaf for _, leaf, _ in _leaves(point) if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f"]

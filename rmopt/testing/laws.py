@@ -54,6 +54,17 @@ def checks_of(part: Any, seed: int = 0, dtype: Any = None) -> list[Check]:
     ------
     InvalidInputError
         For anything else, and for solvers, engines, samplers and step sizes in single precision.
+
+    See Also
+    --------
+    parametrize_with_laws : a test for each law, seed and part.
+
+    Examples
+    --------
+    >>> from rmopt.manifolds import Grassmann
+    >>> from rmopt.testing import checks_of
+    >>> all(checks_of(Grassmann(5, 2)))
+    True
     """
     return _laws_of(part, dtype)(part, seed)
 
@@ -151,6 +162,10 @@ def parametrize_with_laws(parts: Iterable[Any], seeds: Iterable[int] = (0, 1, 2)
     InvalidInputError
         For a part that has no laws, when the tests are collected.
 
+    See Also
+    --------
+    checks_of : the checks without pytest.
+
     Examples
     --------
     >>> from rmopt.manifolds import Grassmann
@@ -158,6 +173,8 @@ def parametrize_with_laws(parts: Iterable[Any], seeds: Iterable[int] = (0, 1, 2)
     >>> @parametrize_with_laws([Grassmann(7, 2)])
     ... def test_laws(check):
     ...     check()
+    >>> [mark.name for mark in test_laws.pytestmark]
+    ['parametrize']
     """
     import pytest
 
