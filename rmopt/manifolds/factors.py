@@ -110,7 +110,9 @@ class BoundedRank(Product):
     >>> @autograd_cost
     ... def apart(A, B):
     ...     return ((A @ B.T - target) ** 2).sum()
-    >>> A, B = TrustRegions().run(Problem(BoundedRank(4, 3, 2), apart), random_state=0).point
+    >>> A, B = (
+    ...     TrustRegions().run(Problem(BoundedRank(4, 3, 2), apart), random_state=0).point
+    ... )
     >>> bool(np.allclose(A @ B.T, target, atol=1e-4))
     True
     """
