@@ -271,7 +271,7 @@ def _retracted(kind, U, S, V, M, Up, Vp, t):
         left, triangle_U = np.linalg.qr(np.hstack((U, Up)))
         right, triangle_V = np.linalg.qr(np.hstack((V, Vp)))
         P, sigma, Qt = np.linalg.svd(triangle_U @ core @ triangle_V.T)
-        return left @ P[:, :k].copy(), np.diag(sigma[:k]), right @ Qt[:k].T.copy()
+        return left.copy() @ P[:, :k].copy(), np.diag(sigma[:k]), right.copy() @ Qt[:k].T.copy()
     if kind == SECOND_ORDER:
         R = np.linalg.solve(S, t * M)
         tail = identity - 0.5 * R
