@@ -70,12 +70,11 @@ class ChunkStream:
     ----------
     path : path
         As of `stream`, and so are all numbers below.
+    batch_size, n_epochs, shuffle_buffer, read_ahead : int
     how : Format
         The rest of what it is told.
-    batch_size, n_epochs, shuffle_buffer : int
     seed : int
         Of the order.
-    read_ahead : int
 
     Attributes
     ----------
