@@ -16,7 +16,7 @@ from sphinx.util.docutils import SphinxDirective
 DOCS = Path(__file__).parents[1]
 IMPORT = re.compile(r"^(?:>>> )?from ((?:rmopt|problems)[\w.]*) import ([\w, ]+)$", re.MULTILINE)
 CALL = re.compile(r"\b(rmopt)\.(\w+)\(")
-LINK = re.compile(r"\{py:obj\}`(?:[^`<]*<)?~?((?:rmopt|problems)\.[\w.]+)\.(\w+)>?`")
+LINK = re.compile(r"\{py:obj\}`(?:[^`<]*<)?~?((?:rmopt|problems)(?:\.[a-z_]+)*)\.([A-Za-z]\w*)(?:\.\w+)?>?`")
 
 
 def called(module: str, name: str) -> Any:
