@@ -373,7 +373,10 @@ OTHERWISE = {
     "test_unsupported_automatic_spd_hessian_is_reported_explicitly": "Hessians are converted on SPD matrices",
 } | {
     f"test_project_repairs_zero_and_noisy_ambient_inputs[{name}]": REFUSED
-    for name in ("Oblique(4, 2)", "Sphere(4)", "FixedRankEmbedded(4, 3, 2)", "PSDFixedRank(4, 2)")
+    for name in (
+        "Oblique(4, 2)", "Sphere(4)", "FixedRankEmbedded(4, 3, 2)", "PSDFixedRank(4, 2)", "SpecialOrthogonal(3)",
+        "Stiefel(4, 2, metric='canonical')", "Stiefel(4, 2)",
+    )
 }  # fmt: skip
 
 
