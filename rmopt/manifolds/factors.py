@@ -102,17 +102,20 @@ class BoundedRank(Product):
     rank : int
         The largest rank.
 
+    See Also
+    --------
+    FixedRankFactors : where the rank is known and does not fall.
+
     Examples
     --------
+    >>> import numpy as np
     >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import BoundedRank
     >>> from rmopt.solvers import TrustRegions
     >>> target = np.outer(np.arange(4.0), np.ones(3))
-    >>> @autograd_cost
-    ... def apart(A, B):
-    ...     return ((A @ B.T - target) ** 2).sum()
-    >>> A, B = (
-    ...     TrustRegions().run(Problem(BoundedRank(4, 3, 2), apart), random_state=0).point
-    ... )
+    >>> cost = autograd_cost(lambda A, B: ((A @ B.T - target) ** 2).sum())
+    >>> problem = Problem(BoundedRank(4, 3, 2), cost)
+    >>> A, B = TrustRegions().run(problem, random_state=0).point
     >>> bool(np.allclose(A @ B.T, target, atol=1e-4))
     True
     """
