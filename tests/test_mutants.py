@@ -731,7 +731,9 @@ def test_every_law_has_a_part_that_breaks_it() -> None:
     laws = {
         law.name for laws in (MANIFOLD, RETRACTION, COST, HESSIAN, ENGINE, SAMPLER, STEP_SIZE) for law in laws
     }
-    assert {law for *_, law in MUTANTS} == laws | {"rigidity", "order 2", "gradient", "Hessian"}
+    # Parts that break the laws of precision are in test_single_precision.py.
+    found = {law for *_, law in MUTANTS} | {"precision", "retracted precision"}
+    assert found == laws | {"rigidity", "order 2", "gradient", "Hessian"}
     page = (Path(__file__).parents[1] / "docs" / "extend" / "index.md").read_text(encoding="utf-8")
     assert not [law for law in laws if not re.search(rf"[|,] {law}[,;]? ", page)]
 
@@ -865,7 +867,7 @@ def test_a_part_that_raises_is_a_broken_law_and_a_missing_capability_is_none() -
 
     failed = {check.name: check.detail for check in frames(transport=broken) if not check}
     assert set(failed) == {
-        "manifold purity", "transport", "transported", "transport of sums", "transport nearby"
+        "manifold purity", "precision", "transport", "transported", "transport of sums", "transport nearby"
     }  # fmt: skip
     assert "raised ValueError: operands" in failed["transport"]
     names = {check.name for check in frames()}
