@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from problems.data import kernels
 from problems.data.roles import KNOWN
 from rmopt.core.arguments import shown
 from rmopt.core.errors import InvalidInputError, StorageError
@@ -134,6 +133,9 @@ def _told(stream: Any) -> int:
 
 def _parsed(path: Path, text: bytes, line: int, how: Format) -> tuple[csr_array, Any]:
     """Return the rows of whole lines, and their labels."""
+    # numba takes longer to import than a list of the data sets.
+    from problems.data import kernels
+
     assert how.n_features is not None
     letters = np.frombuffer(text, np.uint8)
     n_lines, n_values, n_labels = kernels.counted(letters)
@@ -186,6 +188,8 @@ def _parsed(path: Path, text: bytes, line: int, how: Format) -> tuple[csr_array,
 
 def _flaw(why: int, word: str, how: Format) -> str:
     """Return what is wrong with a line, and what to do."""
+    from problems.data import kernels
+
     repair = f"{shown(word)}; repair or remove the line."
     other = ", or zero_based=False where they count from 1" if how.zero_based else ""
     return {
