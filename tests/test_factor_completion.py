@@ -545,3 +545,18 @@ def test_cross_validation_hands_features_on() -> None:
         for features in ({}, {"row_features": F, "column_features": G})
     ]
     assert scores[1] > 0.5 * scores[0]
+
+
+def test_recommendations_are_in_the_order_of_scores_beyond_the_limits() -> None:
+    rng = np.random.default_rng(0)
+    truth = 4.0 + 3.0 * rng.standard_normal((30, 1)) @ rng.standard_normal((1, 40))
+    rows, columns = np.nonzero(rng.random(truth.shape) < 0.5)
+    ratings = sp.csc_array((truth[rows, columns], (rows, columns)), shape=truth.shape)
+    free = BiasedALS(rank=2, random_state=0).fit(ratings)
+    clipped = BiasedALS(rank=2, limits=(1.0, 5.0), random_state=0).fit(ratings)
+    for column in range(40):
+        best = free.recommend(column, 10)
+        assert [row for row, _ in clipped.recommend(column, 10)] == [row for row, _ in best]
+        assert [value for _, value in clipped.recommend(column, 10)] == [
+            min(5.0, max(1.0, v)) for _, v in best
+        ]

@@ -144,6 +144,19 @@ def test_workers_of_which_one_is_killed_are_resumed(tmp_path: Path, processes: i
     assert kills > 0
 
 
+def test_all_end_where_one_fails(tmp_path: Path) -> None:
+    script = tmp_path / "one_fails.py"
+    script.write_text(
+        "from rmopt.solvers import MPIWorld\nworld = MPIWorld()\n"
+        "if world.rank == 1:\n    raise FileNotFoundError('patients.csv')\n"
+        "world.everywhere(0)\n"
+    )
+    command = [str(MPIEXEC), "-n", "2", sys.executable, str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    assert "FileNotFoundError: patients.csv" in done.stderr
+
+
 def command(out: Path, *more: str, processes: int = 3) -> list[str]:
     options = [
         "--case",

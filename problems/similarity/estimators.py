@@ -258,7 +258,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     ) -> None:
         """Learn from a part of the data: some steps, or so many for each row."""
         first = not self._has_learned()
-        X, y = labelled(self, X, y, reset=first, ensure_min_samples=3)
+        X, y = labelled(self, X, y, reset=first, ensure_min_samples=3 if first else 1)
         steps = max(1, round(share * X.shape[0])) if steps is None else steps
         labels = np.unique(y)
         before = labels if first else getattr(self, "classes_", labels)

@@ -232,10 +232,12 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         """
         check_is_fitted(self, "known_")
         n, number = integer("n", n, 1), int(positions("column", self.column_names_, np.array([column]))[0])
-        found = self.predict(np.arange(self.known_.shape[0]), number)
+        # In the order before they are clipped: many may lie beyond the limits.
+        found = self._values(*self._places(np.arange(self.known_.shape[0]), number))
         found[self.known_.indices[self.known_.indptr[number] : self.known_.indptr[number + 1]]] = -np.inf
         best = np.argsort(-found, kind="stable")[:n]
-        return [(self.row_names_[row].item(), float(found[row])) for row in best if found[row] > -np.inf]
+        within = self._within(found)
+        return [(self.row_names_[row].item(), float(within[row])) for row in best if found[row] > -np.inf]
 
     def ranked(self, ratings: Any, y: Any = None, n: int = 10) -> Ranked:
         """Measure the recommendations for all columns by entries that were held out.
@@ -260,7 +262,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         """
         table, n = self._table_like_fit(ratings, y, False), integer("n", n, 1)
         rows = np.arange(self.known_.shape[0])
-        return ranked_lists(lambda column: self.predict(rows, column), self.known_, table, n)
+        return ranked_lists(lambda column: self._values(*self._places(rows, column)), self.known_, table, n)
 
     def rmse(self, ratings: Any, y: Any = None) -> float:
         """Return the root mean square error of the predictions of known entries, given as in `fit`."""

@@ -333,7 +333,8 @@ class Solver(Value, ABC):
         checkpoint : Checkpoint or SharedCheckpoint, optional
             Save on the way, and resume when the file is there already. The budget may then be larger than before.
         stop : Stop or callable, optional
-            A criterion such as `MaxSeconds`, besides the solver's own end: it sees the rows after each measurement
+            A criterion such as `MaxSeconds`, besides the solver's own end, which may come first: for a shorter
+            gradient than its `tol` asks for, set that, ``LBFGS(tol=1e-12)``. It sees the rows after each measurement
             and returns a reason to stop, or None. Where nothing is measured it is asked after each piece of work,
             about every tenth of a second, and the rows that it sees hold step, updates and seconds.
         first_step : int

@@ -7,6 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -169,6 +170,9 @@ class MPIWorld(World):
         # A communicator of our own: messages of others cannot be taken for ours.
         self.communicator = (MPI.COMM_WORLD if communicator is None else communicator).Dup()
         self.rank, self.size = self.communicator.Get_rank(), self.communicator.Get_size()
+        if self.size > 1:
+            # Where one process fails outside of `guard`, the others would wait for it forever.
+            sys.excepthook = partial(self._end_all, sys.excepthook)
 
     def __repr__(self) -> str:
         return f"MPIWorld({self.size} processes)"
@@ -225,6 +229,12 @@ class MPIWorld(World):
 
     def everywhere(self, value: Any) -> list[Any]:
         return self.communicator.allgather(value)
+
+    def _end_all(self, tell: Callable[..., Any], *error: Any) -> None:
+        """Tell of an error that nobody caught, and end all processes."""
+        tell(*error)
+        sys.stderr.flush()
+        self.communicator.Abort(1)
 
     @contextmanager
     def guard(self) -> Iterator[None]:
