@@ -235,7 +235,7 @@ class TestRatings:
             "The numbers of rating have decimal commas.",
             "Not used: title.",
             "1 rating came again for a user and an item: all with the same value.",
-            "All entries are 1.5, so that there is nothing to learn from them.",
+            "All entries are 1.5: no ratings to predict. ImplicitALS learns who has what.",
             "2 of 2 rows have fewer than two entries.",
         ]
 
@@ -689,3 +689,17 @@ def test_measurements_below_zero_are_no_counts() -> None:
         InvalidInputError, match=r"negative features.*cannot choose 2.*features=FIRST\+SECOND"
     ):
         informative_unit_rows(table, 2)
+
+
+def test_views_are_counted_where_nothing_else_is_told(tmp_path: Path) -> None:
+    views = tmp_path / "views.csv"
+    views.write_text("user_id,product,when\nann,tea,1\nbob,milk,4\nann,tea,2\nbob,tea,3\n")
+    found = load(views, kind=Ratings)
+    assert list(found.row_names) == ["milk", "tea"]
+    assert found.table().toarray().tolist() == [[0, 1], [2, 1]]
+    assert any("how often" in note for note in found.notes)
+    # A third column may be a rating by another name.
+    views.write_text("user_id,product,liking\nann,tea,1\nbob,milk,4\n")
+    assert load(views, kind=Ratings).values.tolist() == [1.0, 4.0]
+    with pytest.raises(InvalidInputError, match=r"user and item and rating; or user and item alone"):
+        load(views, kind=Ratings, user="user_id", item="product")

@@ -395,7 +395,9 @@ class Ratings(Bundle):
     def odd(self) -> list[str]:
         said = super().odd()
         if self.values.min() == self.values.max():
-            said.append(f"All entries are {self.values[0]:g}, so that there is nothing to learn from them.")
+            said.append(
+                f"All entries are {self.values[0]:g}: no ratings to predict. ImplicitALS learns who has what."
+            )
         for what, numbers, size in zip(("row", "column"), (self.rows, self.columns), self.shape, strict=True):
             few = int((np.bincount(numbers, minlength=size) < 2).sum())
             if few:

@@ -38,7 +38,7 @@ KNOWN = {
         "isbn", "song", "songid", "track", "trackid", "artist", "artistid", "asin",
     ),
     "rating": ("rating", "ratings", "stars", "score", "bookrating", "overall"),
-    "time": ("time", "timestamp", "unixtime", "date", "datetime", "ratedat"),
+    "time": ("time", "timestamp", "unixtime", "date", "datetime", "ratedat", "when"),
     "tag": ("tag", "tags", "tagname", "keyword"),
     "task": ("task", "taskid", "tasks"),
     "label": ("label", "labels", "class", "classes", "target", "y", "category", "species", "topic"),
@@ -52,12 +52,16 @@ TEST_FRACTION, SPLIT_SEED = 0.3, 0
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of data: the bundles that it may give, the columns that it needs and may have, and who makes it."""
+    """A kind of data: the bundles that it may give, the columns that it needs and may have, and who makes it.
+
+    With `alone` there are no other columns: one of them may hold what is needed by another name.
+    """
 
     bundles: tuple[type[Bundle], ...]
     needs: tuple[str, ...]
     may: tuple[str, ...]
     make: Callable[[Table, Roles], Bundle]
+    alone: bool = False
 
 
 def bundle_of(table: Table, said: Said, kind: type[Any]) -> Any:
@@ -92,7 +96,8 @@ def bundle_of(table: Table, said: Said, kind: type[Any]) -> Any:
     able = [one for one in wanted if set(given) <= {*one.needs, *one.may}]
     for one in able:
         roles = _roles(table, one, given)
-        if roles is not None:
+        others = set(table.columns).difference(*roles.values()) if roles is not None else set()
+        if roles is not None and not (one.alone and others):
             found = one.make(table, roles)
             if isinstance(found, kind):
                 return found
@@ -111,7 +116,7 @@ def bundle_of(table: Table, said: Said, kind: type[Any]) -> Any:
             )
             return ratings(table, roles)
     wanted = able or wanted
-    needs = "; or ".join(" and ".join(one.needs) for one in wanted)
+    needs = "; or ".join(" and ".join(one.needs) + " alone" * one.alone for one in wanted)
     raise InvalidInputError(
         f"it is not clear what the columns of {table.source} mean: {_listed(table.columns)}; say which is {needs}, "
         f"as in {table.name}::{','.join(f'{role}=COLUMN' for role in wanted[0].needs)}."
@@ -267,6 +272,21 @@ def ratings(table: Table, roles: Roles) -> Ratings:
     )  # fmt: skip
 
 
+def views(table: Table, roles: Roles) -> Ratings:
+    """Return how often each user has each item."""
+    (users, columns), (items, rows) = (_known(table, roles[role][0]) for role in ("user", "item"))
+    cells, counts = np.unique(rows.astype(np.int64) * len(users) + columns, return_counts=True)
+    table.notes.append(
+        "No ratings: the values are how often a user has an item. ImplicitALS learns from such."
+    )
+    rows, columns = np.divmod(cells, len(users))
+    return Ratings(
+        table.name, table.source, rows.astype(np.int32), columns.astype(np.int32), counts.astype(float),
+        (len(items), len(users)), (float(counts.min()), float(counts.max())),
+        row_names=items, column_names=users, notes=tuple(table.notes),
+    )  # fmt: skip
+
+
 def _note_unused(table: Table, roles: Roles) -> None:
     used = {name for names in roles.values() for name in names}
     unused = [name for name in table.columns if name not in used]
@@ -392,6 +412,7 @@ def tasks(table: Table, roles: Roles) -> TaskBundle:
 KINDS = (
     Kind((Ratings,), ("user", "item", "rating"), ("time",), ratings),
     Kind((TagBundle,), ("user", "item", "tag"), (), tags),
+    Kind((Ratings,), ("user", "item"), ("time",), views, alone=True),
     Kind((TaskBundle,), ("task", "label"), ("features", "drop"), tasks),
     Kind((ClassBundle, MultilabelBundle), ("label",), ("test", "text", "features", "drop"), samples),
 )
