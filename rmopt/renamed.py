@@ -44,7 +44,6 @@ MERGED = {
     "problems.metric.outside": "problems.metric.baselines",
     "problems.ranking.model": "problems.ranking.estimators",
     "problems.subspace.agents": "problems.subspace.cost",
-    "problems.subspace.alt_min": "problems.subspace.baselines",
     "problems.subspace.completion": "problems.subspace.cost",
     "problems.subspace.completion_estimator": "problems.subspace.estimators",
     "problems.subspace.lmafit": "problems.subspace.baselines",

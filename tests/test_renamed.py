@@ -219,3 +219,10 @@ def test_what_caches_of_compiled_loops_name_is_read_without_a_word() -> None:
         (b"crmopt.kernels.lifted_psd\nSymmetricFactors\n.", SymmetricFactors),
     ):
         assert pickle.loads(old) is new
+
+
+def test_no_old_module_hides_what_its_package_offers() -> None:
+    # The import of a module makes it an attribute of its package.
+    for old in (*renamed.MODULES, *renamed.MERGED):
+        package, _, name = old.rpartition(".")
+        assert name not in getattr(importlib.import_module(package), "__all__", ()), old
