@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -15,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from problems.arrays import load_point, save_point
 from problems.door import begin, engine_name, file_path, seedable, step_rule
 from problems.following import Learn, follow
+from problems.saving import made_with, plain
 from rmopt.core import InvalidInputError, Problem, Retraction
 from rmopt.core.arguments import Checked, bounded, flag, integer, named, optional
 from rmopt.core.files import reading
@@ -109,25 +111,33 @@ class Loreta(LoretaRun, BaseEstimator):
         return tags
 
     def save(self, path: Path | str) -> None:
-        """Write what was learned as an ``.npz`` file, without pickle; `load` reads it."""
+        """Write what was learned, and the parameters, as an ``.npz`` file, without pickle; `load` reads it.
+
+        Of the parameters, objects such as a `StepSize` are left out.
+        """
         check_is_fitted(self, "model_")
-        about = {name: getattr(self, attribute) for name, attribute in self._counts.items()}
+        about: dict[str, Any] = {name: getattr(self, one) for name, one in self._counts.items()}
+        about["parameters"] = {}
+        for name, value in self.get_params(deep=False).items():
+            with suppress(InvalidInputError):
+                about["parameters"][name] = plain(name, value)
         self._model(self.model_.point, about).save(path)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
         """Return a fitted estimator with what `save` wrote.
 
-        Its `rank` (and `psd`) are the saved ones; the other parameters are the defaults.
+        Parameters that the file does not hold are the defaults.
         """
         model = cls._model.load(path)
         if isinstance(model.point, np.ndarray):
             raise InvalidInputError(
                 f"{path} holds a {model.kind} of full rank; read it with {cls._model.__name__}.load."
             )
-        estimator = cls(**cls._shape_of(model.point))
-        estimator.model_, estimator.n_features_in_ = model, model.point.shape[1]
         with reading(path):
+            given = model.about.get("parameters", {})
+            estimator = made_with(cls, {**given, **cls._shape_of(model.point)})
+            estimator.model_, estimator.n_features_in_ = model, model.point.shape[1]
             for name, attribute in cls._counts.items():
                 setattr(estimator, attribute, integer(name, model.about.get(name)))
         return estimator

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -13,6 +13,7 @@ from rmopt.core.errors import InvalidInputError
 from rmopt.core.files import Layout, conforming, load_arrays, reading, save_arrays
 
 Array = np.ndarray
+T = TypeVar("T")
 
 
 class Saved:
@@ -55,8 +56,8 @@ class Saved:
             arrays,
             {
                 "kind": type(self).__name__,
-                "parameters": {name: _plain(name, value) for name, value in given.items()},
-                "numbers": {name: _plain(name, getattr(self, name)) for name in self._numbers},
+                "parameters": {name: plain(name, value) for name, value in given.items()},
+                "numbers": {name: plain(name, getattr(self, name)) for name in self._numbers},
             },
         )
 
@@ -82,13 +83,7 @@ class Saved:
                 "by its own class."
             )
         with reading(path):
-            model = cls(
-                **{
-                    name: tuple(value) if isinstance(value, list) else value
-                    for name, value in about["parameters"].items()
-                }
-            )
-            check_parameters(model, model._parameters)  # type: ignore[attr-defined]
+            model = made_with(cls, about["parameters"])
             for name, check in cls._numbers.items():
                 setattr(model, name, check(name, about["numbers"][name]))
             shapes = cls._names | {cls._FEATURES: ("features",)}
@@ -113,14 +108,23 @@ class Saved:
             raise ValueError("its features and their names are not equally many")
 
 
-def _plain(name: str, value: Any) -> Any:
-    """Return a parameter as JSON has it."""
+def made_with(kind: type[T], parameters: dict[str, Any]) -> T:
+    """Return an estimator with the parameters of a file, which are checked."""
+    model: Any = kind(
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in parameters.items()}
+    )
+    check_parameters(model, model._parameters)
+    return model
+
+
+def plain(name: str, value: Any) -> Any:
+    """Return a parameter as JSON has it; an `InvalidInputError` where it has no such form."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, (tuple, list)):
-        return [_plain(name, one) for one in value]
+        return [plain(name, one) for one in value]
     if value is not None and not isinstance(value, (bool, int, float, str)):
         raise InvalidInputError(
             f"{name} = {shown(value)} cannot be written to a file; give numbers, text or None, an integer as "

@@ -1130,3 +1130,17 @@ def test_gradients_of_another_library_are_read(solver: Any) -> None:
     Alignment.reason = "call detach() first"
     with pytest.raises(InvalidInputError, match=r"is no array of numbers: call detach"):
         solver.run(Problem(Sphere(4), Alignment()), random_state=0)
+
+
+def test_a_criterion_of_the_gradient_takes_the_place_of_the_default_tolerance() -> None:
+    A = np.diag(np.arange(1.0, 31.0))
+    problem = Problem(Sphere(30), autograd_cost(lambda x: 0.5 * x @ A @ x))
+    wanted = GradientNorm(1e-11) | MaxSeconds(60)
+    for solver in (LBFGS(), ConjugateGradient(), TrustRegions()):
+        alone, beside = (solver.run(problem, random_state=0, stop=stop) for stop in (MaxSeconds(60), wanted))
+        assert alone.history[-1]["gradient_norm"] > 1e-11
+        assert beside.converged
+        assert beside.history[-1]["gradient_norm"] <= 1e-11
+    # A tolerance that was given is meant.
+    early = LBFGS(tol=1e-2).run(problem, random_state=0, stop=wanted)
+    assert early.history[-1]["gradient_norm"] > 1e-8

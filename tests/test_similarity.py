@@ -19,6 +19,7 @@ from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.core import StorageError
 from rmopt.costs import TripletSum
 from rmopt.manifolds import FixedRankEmbedded
+from rmopt.solvers import InverseTime
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +115,19 @@ def test_save_and_load(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) ->
     (tmp_path / "model.npz").write_bytes(b"not a model")
     with pytest.raises(StorageError, match=r"not a file that rmopt can read"):
         LoretaSimilarity.load(tmp_path / "model.npz")
+
+
+def test_parameters_are_saved_but_objects_are_not(tmp_path: Path) -> None:
+    X, y = load_digits(return_X_y=True)
+    model = LoretaSimilarity(4, psd=True, step_size=0.02, max_iter=50, random_state=3).fit(
+        X[:100] / 16, y[:100]
+    )
+    model.save(tmp_path / "model.npz")
+    assert LoretaSimilarity.load(tmp_path / "model.npz").get_params() == model.get_params()
+    model.set_params(step_size=InverseTime(0.1, 0.1))
+    model.save(tmp_path / "model.npz")
+    found = LoretaSimilarity.load(tmp_path / "model.npz").get_params()
+    assert found == model.get_params() | {"step_size": None}
 
 
 def test_checkpoint_of_a_finished_fit_is_its_result(

@@ -198,6 +198,10 @@ class Solver(Value, ABC):
         """Return what the other methods work with: the problem, or what is made of it once for a run."""
         return problem
 
+    def beside(self, stop: StopRule | None) -> Solver:
+        """Return the solver as it runs beside a criterion."""
+        return self
+
     @abstractmethod
     def begin(self, work: Any, point: Any) -> Any:
         """Return the state of a run that begins at a point."""
@@ -333,8 +337,8 @@ class Solver(Value, ABC):
         checkpoint : Checkpoint or SharedCheckpoint, optional
             Save on the way, and resume when the file is there already. The budget may then be larger than before.
         stop : Stop or callable, optional
-            A criterion such as `MaxSeconds`, besides the solver's own end, which may come first: for a shorter
-            gradient than its `tol` asks for, set that, ``LBFGS(tol=1e-12)``. It sees the rows after each measurement
+            A criterion such as `MaxSeconds`, besides the solver's own end; one with `GradientNorm` takes the place of
+            a `tol` that was not given. It sees the rows after each measurement
             and returns a reason to stop, or None. Where nothing is measured it is asked after each piece of work,
             about every tenth of a second, and the rows that it sees hold step, updates and seconds.
         first_step : int
@@ -377,6 +381,7 @@ class _Run:
     ) -> None:
         solver.check_problem(problem)
         self.stop = optional(callable_of)("stop", stop)
+        solver = solver.beside(self.stop)
         self.first = first_step = integer("first_step", first_step)
         self.solver, self.problem, self.checkpoint = solver, problem, checkpoint
         self.recorder = Recorder() if recorder is None else recorder

@@ -24,7 +24,7 @@ from rmopt.manifolds.product import ByFactors, Product
 from rmopt.precision import slack
 from rmopt.renamed import renamed
 from rmopt.solvers.base import Result, Solver, broke_down
-from rmopt.solvers.stop import Converged
+from rmopt.solvers.stop import Converged, Stop
 
 COUNTED = ("costs", "gradients", "hessians", "retractions")
 
@@ -322,8 +322,8 @@ class GradientSolver(CheckedValue, Solver):
     ----------
     max_iter : int
     tol : float, optional
-        Stop when the gradient is at most this long, relative to the first one: 1e-6, and 1e-4 in single precision,
-        unless given.
+        Stop when the gradient is at most this long, relative to the first one. Unless given it is 1e-6, and 1e-4 in
+        single precision; beside a stopping criterion that sets the length of the gradient it is 0.
     gradient_norm : float, optional
         Stop when it is at most this long; in place of `tol`.
     retraction : Retraction or str, optional
@@ -356,6 +356,14 @@ class GradientSolver(CheckedValue, Solver):
         """Return the same solver, which stops at a gradient of this length."""
         twin = copy.copy(self)
         object.__setattr__(twin, "gradient_norm", norm)
+        return twin
+
+    def beside(self, stop: Any) -> Self:
+        """Return the solver as it runs beside a criterion, which may say how short the gradient is to be."""
+        if self.tol is not None or not isinstance(stop, Stop) or not stop.waits_for("gradient_norm"):
+            return self
+        twin = copy.copy(self)
+        object.__setattr__(twin, "tol", 0.0)
         return twin
 
     def prepare(self, problem: Problem, seed: int, first_step: int) -> Oracle:

@@ -73,6 +73,10 @@ class Stop(ABC):
         """Return the step at which it must be asked, where the first row is of the step `first`; infinity: at any."""
         return math.inf
 
+    def waits_for(self, name: str) -> bool:
+        """Return whether it, or a part of it, sets how small a number of the rows must get."""
+        return False
+
     def __or__(self, other: Any) -> Stop:
         return Either(self, other)
 
@@ -89,9 +93,15 @@ class _Pair(CheckedValue, Stop):
     first: Annotated[Any, _criterion]
     second: Annotated[Any, _criterion]
 
+    @property
+    def _parts(self) -> list[Stop]:
+        return [part for part in (self.first, self.second) if isinstance(part, Stop)]
+
     def due(self, first: int) -> float:
-        parts = (part for part in (self.first, self.second) if isinstance(part, Stop))
-        return min((part.due(first) for part in parts), default=math.inf)
+        return min((part.due(first) for part in self._parts), default=math.inf)
+
+    def waits_for(self, name: str) -> bool:
+        return any(part.waits_for(name) for part in self._parts)
 
 
 class Either(_Pair):
@@ -189,6 +199,9 @@ class GradientNorm(CheckedValue, Stop):
 
     length: Annotated[float, bounded(number, least=0)]
     relative: Annotated[bool, flag] = False
+
+    def waits_for(self, name: str) -> bool:
+        return name == "gradient_norm"
 
     def __call__(self, rows: list[Row]) -> str | None:
         now = seen(rows[-1], "gradient_norm", self)
