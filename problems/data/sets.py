@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +29,8 @@ DIGITS_TEST_FRACTION = 0.3
 DIGITS_SPLIT_SEED = 0
 NEWS20_FILE = "news20_bydate_cai.npz"
 NEWS20_FULL_FILE = "news20_bydate_fullvocab_derived.npz"
+NEWS20_OWN, NEWS20_FULL_OWN = "news20_scikit-learn.npz", "news20-full_scikit-learn.npz"
+NEWSGROUPS = "http://qwone.com/~jason/20Newsgroups/"
 CALTECH_FILE, MNIST_FILE = "caltech101_bow1000_derived.npz", "mnist.npz"
 CALTECH_CLASSES, CALTECH_IMAGES = 50, 65
 BACKGROUND = "BACKGROUND_Google"
@@ -41,11 +41,6 @@ MULAN = "https://raw.githubusercontent.com/tsoumakas/mulan/43f6389095ad71984264d
 ML10M_FILE, ML10M_TEXT = "ml10m_tags.npz", "ml-10M100K/tags.dat"
 # The level of the post core that is nearest in size to the data of the ECML/PKDD challenge 2009.
 ML10M_CORE = 15
-MOVIELENS = (
-    "Harper and Konstan, The MovieLens datasets: history and context, ACM Transactions on Interactive Intelligent\n"
-    "Systems 5 (2015)."
-)
-NEWSWEEDER = "Lang, NewsWeeder: learning to filter netnews, ICML (1995)."
 PARKINSONS_FILE, PARKINSONS_TEXT = "parkinsons_telemonitoring.npz", "parkinsons_updrs.data"
 
 
@@ -80,90 +75,85 @@ def _digits_table() -> NDArray[np.float64]:
     return np.column_stack(load_digits(return_X_y=True))
 
 
-def _shown(name: str, part: str, sizes: tuple[int, ...], paper: str) -> str:
-    """Return reference and example of a loader that reads a file; tests run it where the file is."""
-    return f"""
+def _read_newsgroups(name: str, path: Path, published: bool, first_label: int = 0) -> ClassBundle:
+    """Read counts of 20 Newsgroups: published ones, or scikit-learn's, which `_count_newsgroups` stores."""
+    X = read_table(path, "X")
+    labels: Layout = {"y": (int, ("n",)), "is_test": (bool, ("n",))}
+    stored = read_arrays(path, {**labels, "vocabulary_utf8": (str, (X.shape[1],))}, labels)
+    if "vocabulary_utf8" in stored:
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-References
-----------
-{paper}
-
-Examples
---------
->>> from problems.data.sets import {name}
->>> {name}().{part}  # doctest: +SKIP
-{sizes}"""
+        kept = [term not in ENGLISH_STOP_WORDS for term in stored["vocabulary_utf8"].tolist()]
+        X = X[:, np.flatnonzero(kept)]
+    source, first = (path.name, first_label) if published else ("scikit-learn", 0)
+    return ClassBundle(name, source, X, stored["y"] - first, stored["is_test"])
 
 
-def _newsgroups(
-    name: str,
-    about: str,
-    shape: tuple[int, int],
-    published: str,
-    first_label: int = 0,
-    **options: str,
-) -> Callable[..., ClassBundle]:
-    """Return the loader of counts of 20 Newsgroups: the published ones, or scikit-learn's, which are stored."""
-    own = f"{name}_scikit-learn.npz"
+def _count_newsgroups(name: str, file: Path, **options: str) -> ClassBundle:
+    """Let scikit-learn fetch 20 Newsgroups, count terms, and store them."""
+    from sklearn.datasets import fetch_20newsgroups
+    from sklearn.feature_extraction.text import CountVectorizer
 
-    def read(path: Path) -> ClassBundle:
-        X = read_table(path, "X")
-        labels: Layout = {"y": (int, ("n",)), "is_test": (bool, ("n",))}
-        stored = read_arrays(path, {**labels, "vocabulary_utf8": (str, (X.shape[1],))}, labels)
-        if "vocabulary_utf8" in stored:
-            from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-            kept = [term not in ENGLISH_STOP_WORDS for term in stored["vocabulary_utf8"].tolist()]
-            X = X[:, np.flatnonzero(kept)]
-        source, first = ("scikit-learn", 0) if path.name == own else (published, first_label)
-        return ClassBundle(name, source, X, stored["y"] - first, stored["is_test"])
-
-    def fetch(folder: Path) -> ClassBundle:
-        from sklearn.datasets import fetch_20newsgroups
-        from sklearn.feature_extraction.text import CountVectorizer
-
-        train, test = (fetch_20newsgroups(subset=part, shuffle=False) for part in ("train", "test"))
-        counts = CountVectorizer(stop_words="english", min_df=2, **options)
-        X = csr_array(counts.fit_transform(train.data + test.data), dtype=np.float64)
-        X.sum_duplicates()
-        y = np.concatenate([train.target, test.target]).astype(np.int64)
-        is_test = np.repeat([False, True], [len(train.target), len(test.target)])
-        parts = {"X_data": X.data.astype(np.float32), "X_indices": X.indices, "X_indptr": X.indptr}
-        arrays = {**parts, "X_shape": np.array(X.shape), "y": y, "is_test": is_test}
-        try:
-            save_arrays(folder / own, arrays, {"source": "scikit-learn fetch_20newsgroups"})
-        except StorageError as error:
-            warnings.warn(f"20 Newsgroups will be counted again next time: {error}", stacklevel=3)
-        return ClassBundle(name, "scikit-learn", X, y, is_test)
-
-    read.__name__ = name.replace("-", "_")
-    read.__doc__ = inspect.cleandoc(about) + _shown(read.__name__, "X.shape", shape, NEWSWEEDER)
     # scikit-learn compares its own checksum.
-    return loader(Source((published, own), "http://qwone.com/~jason/20Newsgroups/"), fetch)(read)
+    train, test = (fetch_20newsgroups(subset=part, shuffle=False) for part in ("train", "test"))
+    counts = CountVectorizer(stop_words="english", min_df=2, **options)
+    X = csr_array(counts.fit_transform(train.data + test.data), dtype=np.float64)
+    X.sum_duplicates()
+    y = np.concatenate([train.target, test.target]).astype(np.int64)
+    is_test = np.repeat([False, True], [len(train.target), len(test.target)])
+    parts = {"X_data": X.data.astype(np.float32), "X_indices": X.indices, "X_indptr": X.indptr}
+    arrays = {**parts, "X_shape": np.array(X.shape), "y": y, "is_test": is_test}
+    try:
+        save_arrays(file, arrays, {"source": "scikit-learn fetch_20newsgroups"})
+    except StorageError as error:
+        warnings.warn(f"20 Newsgroups will be counted again next time: {error}", stacklevel=3)
+    return ClassBundle(name, "scikit-learn", X, y, is_test)
 
 
-news20 = _newsgroups(
-    "news20",
+@loader(
+    Source((NEWS20_FILE, NEWS20_OWN), NEWSGROUPS),
+    fetch=lambda folder: _count_newsgroups("news20", folder / NEWS20_OWN),
+)
+def news20(path: Path) -> ClassBundle:
     """Load the term counts of 20 Newsgroups with the published by-date split: 18846 posts, 7532 held out.
 
     Read from ``news20_bydate_cai.npz`` (26214 terms) in the data folder, which may be read-only then; else from
     what a former call stored there; else fetched and counted by scikit-learn (no English stop words, terms in
     at least two posts) and stored there.
-    """,
-    (18846, 26214),
-    NEWS20_FILE,
-    first_label=1,
+
+    References
+    ----------
+    Lang, NewsWeeder: learning to filter netnews, ICML (1995).
+
+    Examples
+    --------
+    >>> from problems.data.sets import news20
+    >>> news20().X.shape  # doctest: +SKIP
+    (18846, 26214)
+    """
+    return _read_newsgroups("news20", path, path.name == NEWS20_FILE, first_label=1)
+
+
+@loader(
+    Source((NEWS20_FULL_FILE, NEWS20_FULL_OWN), NEWSGROUPS),
+    fetch=lambda folder: _count_newsgroups("news20-full", folder / NEWS20_FULL_OWN, token_pattern="[a-z]+"),
 )
-news20_full = _newsgroups(
-    "news20-full",
+def news20_full(path: Path) -> ClassBundle:
     """Load 20 Newsgroups with every word of the letters a-z that two posts use and that is no stop word.
 
     Read from ``news20_bydate_fullvocab_derived.npz``, or fetched, as in `news20`.
-    """,
-    (18846, 61537),
-    NEWS20_FULL_FILE,
-    token_pattern="[a-z]+",
-)
+
+    References
+    ----------
+    Lang, NewsWeeder: learning to filter netnews, ICML (1995).
+
+    Examples
+    --------
+    >>> from problems.data.sets import news20_full
+    >>> news20_full().X.shape  # doctest: +SKIP
+    (18846, 61537)
+    """
+    return _read_newsgroups("news20-full", path, path.name == NEWS20_FULL_FILE)
 
 
 @loader(
@@ -264,107 +254,205 @@ def digits_labels() -> MultilabelBundle:
     return MultilabelBundle("digits-labels", bundle.source, bundle.X, csr_array(Y.astype(float)), bundle.test)
 
 
-def _mulan(
-    name: str, what: str, sizes: tuple[int, int, int], paper: str, *digests: str
-) -> Callable[..., MultilabelBundle]:
-    """Return the loader of a set of Mulan: of ``name.npz``, or of the files for training and for tests.
-
-    The sizes are the numbers of samples, features and labels, which `what` names.
-    """
-    n_labels = sizes[2]
-
-    def read(path: Path) -> MultilabelBundle:
-        if path.suffix == ".npz":
-            X, Y = read_table(path, "X", ones=True), csr_array(read_table(path, "Y", ones=True))
-            n_train = int(read_arrays(path, {"n_train": (int, ())})["n_train"])
-        else:
-            parts = [read_arff(path.with_name(f"{name}-{part}.arff"), n_labels) for part in ("train", "test")]
-            join = vstack if issparse(parts[0][0]) else np.vstack
-            X, Y, n_train = join([X for X, _ in parts]), vstack([Y for _, Y in parts]), parts[0][0].shape[0]
-        return MultilabelBundle(name, path.name, X, Y, np.arange(X.shape[0]) >= n_train)
-
-    read.__name__ = name
-    read.__doc__ = f"Load {what.format(*sizes)}." + _shown(name, "X.shape", sizes[:2], paper)
+def _mulan(name: str, *digests: str) -> Source:
+    """Return where a set of Mulan comes from: ``name.npz``, or the files for training and for tests."""
     addresses = (f"{MULAN}/{name}/{name}-{part}.arff" for part in ("test", "train"))
     downloads = tuple((address, f"sha256:{one}") for address, one in zip(addresses, digests, strict=True))
-    return loader(
-        Source((f"{name}.npz", f"{name}-train.arff"), "https://github.com/tsoumakas/mulan", downloads)
-    )(read)
+    return Source((f"{name}.npz", f"{name}-train.arff"), "https://github.com/tsoumakas/mulan", downloads)
 
 
-delicious = _mulan(
-    "delicious", "Delicious: {} web pages, {} words, {} tags (19 a page), the first 12920 pages for training",
-    (16105, 500, 983),
-    "Tsoumakas, Katakis and Vlahavas, Effective and efficient multilabel classification in domains with large\n"
-    "number of labels, ECML PKDD workshop on mining multidimensional data (2008).",
-    "2dfb01723a819914b0ca83361177ed413ce3f2169851d9f228d4692915d63944",
-    "030186cdb542ebdd32052fcdbb1ebe30115b3a22518c1b4b198c45eb827aebe1",
-)  # fmt: skip
-bibtex = _mulan(
-    "bibtex", "Bibtex: {} references, {} words, {} tags", (7395, 1836, 159),
-    "Katakis, Tsoumakas and Vlahavas, Multilabel text classification for automated tag suggestion, ECML PKDD\n"
-    "Discovery Challenge (2008).",
-    "9b03329cde64d3f994bdf7fbbac3f3b10fe185c311cb9ae725475f59c7f3f922",
-    "8dcc9de6e0b2cebaec8c1f4fac78431adeeb73cfd3ab879b530a66d366e59174",
-)  # fmt: skip
-enron = _mulan(
-    "enron", "Enron: {} letters, {} words, {} labels", (1702, 1001, 53),
-    "Klimt and Yang, The Enron corpus: a new dataset for email classification research, ECML (2004).",
-    "2f3aad54a8f54caaab4ab01246fe9dd385ba944a2633028f52747b57eac5474e",
-    "2988cefc1cdf7a8004a20ef84615cc8fa1b5d7434c16687283b41454e2d9d194",
-)  # fmt: skip
-emotions = _mulan(
-    "emotions", "Emotions: {} pieces of music, {} features, {} labels", (593, 72, 6),
-    "Trohidis, Tsoumakas, Kalliris and Vlahavas, Multi-label classification of music into emotions, ISMIR (2008).",
-    "f13d4b746b7b5c8eb484bd751d6ac463d4560dff998a93516a5c1fe35daf6c8f",
-    "bbe704106c79bb8fb99c1d1d2e9bde081d6a2daeb01f100862f11fd91a3c1f98",
-)  # fmt: skip
-scene = _mulan(
-    "scene", "Scene: {} images, {} features, {} labels", (2407, 294, 6),
-    "Boutell, Luo, Shen and Brown, Learning multi-label scene classification, Pattern Recognition 37 (2004).",
-    "ea38d20296b3ff7e220f477a3b802a9bcb2d768881fe6ee163efbc97ea527a42",
-    "b53ba93bdf412de922e3960389bcee24744fa3e872ce610511fc1d750888b64d",
-)  # fmt: skip
+def _read_mulan(name: str, path: Path, n_labels: int) -> MultilabelBundle:
+    if path.suffix == ".npz":
+        X, Y = read_table(path, "X", ones=True), csr_array(read_table(path, "Y", ones=True))
+        n_train = int(read_arrays(path, {"n_train": (int, ())})["n_train"])
+    else:
+        parts = [read_arff(path.with_name(f"{name}-{part}.arff"), n_labels) for part in ("train", "test")]
+        join = vstack if issparse(parts[0][0]) else np.vstack
+        X, Y, n_train = join([X for X, _ in parts]), vstack([Y for _, Y in parts]), parts[0][0].shape[0]
+    return MultilabelBundle(name, path.name, X, Y, np.arange(X.shape[0]) >= n_train)
 
 
-def _movielens(
-    name: str, what: str, sizes: tuple[int, int, int], published: str, separator: str, digest: str
-) -> Callable[..., Ratings]:
-    """Return the loader of ratings that are read from ``name.npz``, or from a file as GroupLens publishes it.
+@loader(
+    _mulan(
+        "delicious",
+        "2dfb01723a819914b0ca83361177ed413ce3f2169851d9f228d4692915d63944",
+        "030186cdb542ebdd32052fcdbb1ebe30115b3a22518c1b4b198c45eb827aebe1",
+    )
+)
+def delicious(path: Path) -> MultilabelBundle:
+    """Load Delicious: 16105 web pages, 500 words, 983 tags (19 a page), the first 12920 pages for training.
 
-    The sizes are the numbers of films, users and ratings.
+    References
+    ----------
+    Tsoumakas, Katakis and Vlahavas, Effective and efficient multilabel classification in domains with large
+    number of labels, ECML PKDD workshop on mining multidimensional data (2008).
+
+    Examples
+    --------
+    >>> from problems.data.sets import delicious
+    >>> delicious().X.shape  # doctest: +SKIP
+    (16105, 500)
     """
+    return _read_mulan("delicious", path, n_labels=983)
 
-    def read(path: Path) -> Ratings:
-        stored = path.suffix == ".npz"
-        if stored:
-            layout = {"user": (int, ("n",)), "item": (int, ("n",)), "rating": (float, ("n",))}
-            users, films, values = read_arrays(path, layout).values()
-        else:
-            users, films, values = read_text_table(path, separator, usecols=(0, 1, 2)).T
-        # Films without ratings are left out: the numbers become 0, 1, 2, …
-        (known, rows), (users, columns) = (np.unique(ids, return_inverse=True) for ids in (films, users))
-        shape, source = (len(known), len(users)), path.name if stored else published
-        return Ratings(
-            name, source, rows.astype(np.int32), columns.astype(np.int32), values, shape, (1.0, 5.0),
-            row_names=known.astype(np.int64), column_names=users.astype(np.int64),
-        )  # fmt: skip
 
-    films_of = "{} films (rows), {} users (columns), {} ratings from 1 to 5."
-    read.__name__ = name
-    read.__doc__ = f"Load {what}: {films_of.format(*sizes)}" + _shown(name, "shape", sizes[:2], MOVIELENS)
+@loader(
+    _mulan(
+        "bibtex",
+        "9b03329cde64d3f994bdf7fbbac3f3b10fe185c311cb9ae725475f59c7f3f922",
+        "8dcc9de6e0b2cebaec8c1f4fac78431adeeb73cfd3ab879b530a66d366e59174",
+    )
+)
+def bibtex(path: Path) -> MultilabelBundle:
+    """Load Bibtex: 7395 references, 1836 words, 159 tags.
+
+    References
+    ----------
+    Katakis, Tsoumakas and Vlahavas, Multilabel text classification for automated tag suggestion, ECML PKDD
+    Discovery Challenge (2008).
+
+    Examples
+    --------
+    >>> from problems.data.sets import bibtex
+    >>> bibtex().X.shape  # doctest: +SKIP
+    (7395, 1836)
+    """
+    return _read_mulan("bibtex", path, n_labels=159)
+
+
+@loader(
+    _mulan(
+        "enron",
+        "2f3aad54a8f54caaab4ab01246fe9dd385ba944a2633028f52747b57eac5474e",
+        "2988cefc1cdf7a8004a20ef84615cc8fa1b5d7434c16687283b41454e2d9d194",
+    )
+)
+def enron(path: Path) -> MultilabelBundle:
+    """Load Enron: 1702 letters, 1001 words, 53 labels.
+
+    References
+    ----------
+    Klimt and Yang, The Enron corpus: a new dataset for email classification research, ECML (2004).
+
+    Examples
+    --------
+    >>> from problems.data.sets import enron
+    >>> enron().X.shape  # doctest: +SKIP
+    (1702, 1001)
+    """
+    return _read_mulan("enron", path, n_labels=53)
+
+
+@loader(
+    _mulan(
+        "emotions",
+        "f13d4b746b7b5c8eb484bd751d6ac463d4560dff998a93516a5c1fe35daf6c8f",
+        "bbe704106c79bb8fb99c1d1d2e9bde081d6a2daeb01f100862f11fd91a3c1f98",
+    )
+)
+def emotions(path: Path) -> MultilabelBundle:
+    """Load Emotions: 593 pieces of music, 72 features, 6 labels.
+
+    References
+    ----------
+    Trohidis, Tsoumakas, Kalliris and Vlahavas, Multi-label classification of music into emotions, ISMIR (2008).
+
+    Examples
+    --------
+    >>> from problems.data.sets import emotions
+    >>> emotions().X.shape  # doctest: +SKIP
+    (593, 72)
+    """
+    return _read_mulan("emotions", path, n_labels=6)
+
+
+@loader(
+    _mulan(
+        "scene",
+        "ea38d20296b3ff7e220f477a3b802a9bcb2d768881fe6ee163efbc97ea527a42",
+        "b53ba93bdf412de922e3960389bcee24744fa3e872ce610511fc1d750888b64d",
+    )
+)
+def scene(path: Path) -> MultilabelBundle:
+    """Load Scene: 2407 images, 294 features, 6 labels.
+
+    References
+    ----------
+    Boutell, Luo, Shen and Brown, Learning multi-label scene classification, Pattern Recognition 37 (2004).
+
+    Examples
+    --------
+    >>> from problems.data.sets import scene
+    >>> scene().X.shape  # doctest: +SKIP
+    (2407, 294)
+    """
+    return _read_mulan("scene", path, n_labels=6)
+
+
+def _movielens(name: str, published: str, digest: str) -> Source:
     address = f"{GROUPLENS}/{Path(published).parent}.zip"
-    return loader(Source((f"{name}.npz", published), address, ((address, digest),)))(read)
+    return Source((f"{name}.npz", published), address, ((address, digest),))
 
 
-ml100k = _movielens(
-    "ml100k", "MovieLens-100K", (1682, 943, 100000), "ml-100k/u.data", "\t",
-    "sha256:50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229",
-)  # fmt: skip
-ml1m = _movielens(
-    "ml1m", "MovieLens-1M", (3706, 6040, 1000209), "ml-1m/ratings.dat", "::",
-    "sha256:a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20",
-)  # fmt: skip
+def _read_movielens(name: str, path: Path, separator: str) -> Ratings:
+    """Read ratings from ``name.npz``, or from a file as GroupLens publishes it."""
+    stored = path.suffix == ".npz"
+    if stored:
+        layout = {"user": (int, ("n",)), "item": (int, ("n",)), "rating": (float, ("n",))}
+        users, films, values = read_arrays(path, layout).values()
+    else:
+        users, films, values = read_text_table(path, separator, usecols=(0, 1, 2)).T
+    # Films without ratings are left out: the numbers become 0, 1, 2, …
+    (known, rows), (users, columns) = (np.unique(ids, return_inverse=True) for ids in (films, users))
+    shape, source = (len(known), len(users)), path.name if stored else "/".join(path.parts[-2:])
+    return Ratings(
+        name, source, rows.astype(np.int32), columns.astype(np.int32), values, shape, (1.0, 5.0),
+        row_names=known.astype(np.int64), column_names=users.astype(np.int64),
+    )  # fmt: skip
+
+
+@loader(
+    _movielens(
+        "ml100k", "ml-100k/u.data", "sha256:50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229"
+    )
+)
+def ml100k(path: Path) -> Ratings:
+    """Load MovieLens-100K: 1682 films (rows), 943 users (columns), 100000 ratings from 1 to 5.
+
+    References
+    ----------
+    Harper and Konstan, The MovieLens datasets: history and context, ACM Transactions on Interactive Intelligent
+    Systems 5 (2015).
+
+    Examples
+    --------
+    >>> from problems.data.sets import ml100k
+    >>> ml100k().shape  # doctest: +SKIP
+    (1682, 943)
+    """
+    return _read_movielens("ml100k", path, "\t")
+
+
+@loader(
+    _movielens(
+        "ml1m", "ml-1m/ratings.dat", "sha256:a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20"
+    )
+)
+def ml1m(path: Path) -> Ratings:
+    """Load MovieLens-1M: 3706 films (rows), 6040 users (columns), 1000209 ratings from 1 to 5.
+
+    References
+    ----------
+    Harper and Konstan, The MovieLens datasets: history and context, ACM Transactions on Interactive Intelligent
+    Systems 5 (2015).
+
+    Examples
+    --------
+    >>> from problems.data.sets import ml1m
+    >>> ml1m().shape  # doctest: +SKIP
+    (3706, 6040)
+    """
+    return _read_movielens("ml1m", path, "::")
 
 
 @loader(Source(origin="scikit-learn"))
