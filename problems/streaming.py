@@ -1,4 +1,4 @@
-"""What ``rmopt fit`` runs: one model is learned from files that no memory holds, and written."""
+"""What ``rmopt fit`` runs on rows with classes or labels: one model is learned from files that no memory holds."""
 
 from __future__ import annotations
 

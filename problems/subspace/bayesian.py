@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 
-from problems.door import in_range, table_of_numbers
+from problems.door import in_range, positions, table_of_numbers
 from problems.saving import Saved
 from problems.subspace.als import standardised
 from problems.subspace.completer import CompletionModel
@@ -193,7 +193,7 @@ class BayesianCompletion(CompletionModel):
             self.column_links_[s] = np.concatenate([np.empty((0, d)), *sample.column_links])
 
     def fold_in(self, pairs: Any, values: Any, names: Any = None, *, features: Any = None) -> Self:
-        """Return the model with new columns, which are drawn given the rows; nothing else changes.
+        """Return a new model with more columns, which are drawn given the rows; this one stays as it is.
 
         Where columns are users, these are users who came later.
 
@@ -243,6 +243,38 @@ class BayesianCompletion(CompletionModel):
         mean, square = self._moments(rows, columns, self.column_samples_)
         variance = np.maximum(square - mean**2, 0.0) + np.mean(1.0 / self.noise_precisions_)
         return values, self.scale_ * np.sqrt(variance)
+
+    def recommend(self, column: Any, n: int = 10, *, return_std: bool = False) -> list[Any]:
+        """Return the rows with the highest predictions in a column, without those that are known there.
+
+        Parameters
+        ----------
+        column, n
+            See `BiasedALS.recommend`.
+        return_std : bool
+            Give the standard deviation too: of an entry that will be observed, its noise included.
+
+        Returns
+        -------
+        list of (name, float) or (name, float, float)
+            For several columns a list of such lists.
+
+        Raises
+        ------
+        InvalidInputError
+            When `fit` did not see the column.
+        """
+        found = super().recommend(column, n)
+        if not return_std:
+            return found
+        several = np.ndim(column) > 0
+        columns = positions("column", self.column_names_, column if several else np.array([column]))
+        lists = []
+        for place, best in zip(columns.tolist(), found if several else [found], strict=True):
+            rows = positions("row", self.row_names_, np.array([name for name, _ in best]))
+            _, std = self.predict(rows, place, return_std=True)
+            lists.append([(*one, float(width)) for one, width in zip(best, std, strict=True)])
+        return lists if several else lists[0]
 
     def _values(self, rows: Array, columns: Array) -> Array:
         return self.mean_ + self.scale_ * self._moments(rows, columns, self.column_means_)[0]

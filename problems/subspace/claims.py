@@ -82,7 +82,7 @@ def table_claims(
         label = f"rank {rank}: {methods[name].label}"
         by_agents = {n: cells for (other, n, r, _), cells in found.items() if (other, r) == (name, rank)}
         for other, batch in ((key[0], cells) for key, cells in found.items() if key[2] in (rank, 0)):
-            if methods[other].estimator.decentral:
+            if methods[other].estimator.decentral or not methods[other].estimator.claimed:
                 continue
             gaps = {f"N = {n}": Difference.of(batch, cells, "test_rmse") for n, cells in by_agents.items()}
             theirs = f"{methods[other].label} {_mean(batch):.3f}"

@@ -160,7 +160,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         return found if self.limits is None else np.clip(found, *self.limits)
 
     def fold_in(self, pairs: Any, values: Any, names: Any = None) -> Self:
-        """Return the model with new columns, which are solved given the rows; nothing else changes.
+        """Return a new model with more columns, which are solved given the rows; this one stays as it is.
 
         Where columns are users, these are users who came later.
 
@@ -208,14 +208,14 @@ class CompletionModel(Checked, Saved, BaseEstimator):
             model._append(table, *features)
         return model
 
-    def recommend(self, column: Any, n: int = 10) -> list[tuple[Any, float]]:
+    def recommend(self, column: Any, n: int = 10) -> list[Any]:
         """Return the rows with the highest predictions in a column, without those that are known there.
 
         Where rows are items and columns users, these are the items that a user may like best.
 
         Parameters
         ----------
-        column : int or str
+        column : int or str, or list or array of them
             Its name where `fit` got a bundle with names, else its number.
         n : int
             How many; fewer where fewer are not known.
@@ -223,7 +223,8 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         Returns
         -------
         list of (name, float)
-            Rows, by their names or numbers, and predictions, the highest first.
+            Rows, by their names or numbers, and predictions, the highest first. For several columns a list of such
+            lists.
 
         Raises
         ------
@@ -231,10 +232,15 @@ class CompletionModel(Checked, Saved, BaseEstimator):
             When `fit` did not see the column.
         """
         check_is_fitted(self, "known_")
-        n, number = integer("n", n, 1), int(positions("column", self.column_names_, np.array([column]))[0])
+        n, several = integer("n", n, 1), np.ndim(column) > 0
+        columns = positions("column", self.column_names_, column if several else np.array([column]))
+        lists = [self._best(number, n) for number in columns.tolist()]
+        return lists if several else lists[0]
+
+    def _best(self, column: int, n: int) -> list[tuple[Any, float]]:
         # In the order before they are clipped: many may lie beyond the limits.
-        found = self._values(*self._places(np.arange(self.known_.shape[0]), number))
-        found[self.known_.indices[self.known_.indptr[number] : self.known_.indptr[number + 1]]] = -np.inf
+        found = self._values(*self._places(np.arange(self.known_.shape[0]), column))
+        found[self.known_.indices[self.known_.indptr[column] : self.known_.indptr[column + 1]]] = -np.inf
         best = np.argsort(-found, kind="stable")[:n]
         within = self._within(found)
         return [(self.row_names_[row].item(), float(within[row])) for row in best if found[row] > -np.inf]

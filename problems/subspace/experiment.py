@@ -41,7 +41,7 @@ from rmopt.solvers import MPIWorld, OneProcess, World
 
 Option = typer.Option
 
-DEFAULT_METHODS = ("stochastic", "precon-parallel", "rtrmc")
+DEFAULT_METHODS = ("biases", "als", "rtrmc", "stochastic", "precon-parallel")
 HEADINGS = {
     "test_rmse": "RMSE", "sem": "± s.e.m.", "train_mse": "train MSE", "disagreement": "distance",
     "updates": "updates", "train_seconds": "train s", "kilobytes_sent": "kB sent",
@@ -101,9 +101,10 @@ def completion(
     n_jobs: Jobs = 1,
     resume: Resume = False,
 ) -> Outcome:
-    """Complete a matrix whose columns belong to different agents: gossip, and batch solvers beside it.
+    """Complete a matrix: least squares with all entries in one place, and gossip between agents that share none.
 
-    Every agent fits a subspace to its own columns and agrees with its neighbours on it; ratings never leave an agent.
+    In gossip every agent fits a subspace to its own columns and agrees with its neighbours on it; ratings never leave
+    an agent.
     With --agents mpi each process that mpiexec starts is an agent: mpiexec -n 6 rmopt run completion --agents mpi.
     """
     world: World = MPIWorld() if agents == "mpi" else OneProcess()

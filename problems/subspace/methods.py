@@ -67,6 +67,8 @@ class Completion(BaseEstimator):
     decentral = True
     # Whether it minimises what gossip does, with all data in one place.
     batch = False
+    # Whether gossip is to be measured by it, as the paper or a user has it.
+    claimed = True
 
     @property
     def ranked(self) -> bool:
@@ -201,9 +203,12 @@ class Brought(Completion):
     ----------
     estimator : estimator
         Pairs are numbers of a row and a column, shape (N, 2).
+    claimed : bool
+        Whether gossip is to be measured by it.
     """
 
     estimator: Any
+    claimed: bool = True
     decentral = False
 
     @property
@@ -224,10 +229,10 @@ class Brought(Completion):
         return Trained(test**0.5, train, seconds)
 
 
-def _wrapped(method: Method) -> Method:
-    """Return a user's method as one of this experiment."""
+def _wrapped(method: Method, claimed: bool = True) -> Method:
+    """Return an estimator's method as one of this experiment."""
     grid = [{f"estimator__{name}": value for name, value in values.items()} for values in method.grid]
-    return replace(method, estimator=Brought(method.estimator), grid=grid)
+    return replace(method, estimator=Brought(method.estimator, claimed), grid=grid)
 
 
 def _all_here(shares: Shares, name: str) -> None:
@@ -247,7 +252,7 @@ METHODS: dict[str, Method] = (
         "rcg": Method("Riemannian CG (batch)", Batch(RCGMC())),
     }
     | {
-        name: _wrapped(Method(label, estimator, [{"lam": lam} for lam in lams]))
+        name: _wrapped(Method(label, estimator, [{"lam": lam} for lam in lams]), claimed=False)
         for name, label, estimator, lams in (
             ("biases", "biases alone", Biases(), (1.0, 3.0, 10.0)),
             ("als", "ALS with biases", BiasedALS(handle_unknown="mean"), (0.7, 1.0, 1.4)),

@@ -37,7 +37,7 @@ def fit(
     context: typer.Context,
     wants_help: Annotated[bool, typer.Option("--help", help="Show this message and exit.")] = False,
 ) -> None:
-    """Learn a model from files that no memory holds; 'rmopt fit NAME --help' shows the options."""
+    """Learn a model from a file or a folder and write it; 'rmopt fit NAME --help' shows the options."""
     _run(context, wants_help, MODELS)
 
 

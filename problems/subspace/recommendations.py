@@ -1,0 +1,139 @@
+"""What ``rmopt fit completion`` runs: ratings in a file become a model, its error, and a list for every user."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import typer
+from sklearn.base import clone
+
+from problems.data import Ratings, load
+from problems.options import DataHome
+from problems.subspace.als import BiasedALS
+from problems.subspace.bayesian import BayesianCompletion
+from problems.subspace.completer import CompletionModel
+from problems.subspace.implicit import ImplicitALS
+from problems.subspace.ranked import ranked_lists
+from rmopt.core import InvalidInputError
+from rmopt.core.arguments import number
+from rmopt.core.files import write_atomically
+from rmopt.experiments import Outcome, Run
+
+Option = typer.Option
+
+# Of implicit feedback.
+MEASURES = "precision", "recall", "ndcg"
+# Between two moves of the progress bar.
+USERS = 100
+HEADINGS = {"test_rmse": "RMSE", "ndcg": "nDCG", "train_seconds": "train s"}
+
+
+def completion(
+    run: Run,
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="Ratings, a line each, or a registered data set; ratings.csv::user=uid,item=film,rating=stars where "
+            "the names of the columns do not say it.",
+        ),
+    ],
+    *,
+    data_home: DataHome = None,
+    model: Annotated[
+        Literal["als", "bayesian", "implicit"],
+        Option(help="bayesian errs less and takes longer; implicit is for views, clicks and purchases."),
+    ] = "als",
+    rank: Annotated[int, Option(min=1, help="The rank of the model.")] = 10,
+    n: Annotated[int, Option("--n", "-n", min=1, help="How many items are recommended to a user.")] = 10,
+    user: Annotated[
+        list[str] | None, Option("--user", help="Recommend to this user alone; may be repeated.")
+    ] = None,
+    hidden: Annotated[float, Option(help="Share of the ratings that the error is measured on.")] = 0.1,
+) -> Outcome:
+    """Learn from ratings in a file, and write model.npz and recommendations.csv: the best items for every user.
+
+    The error is that of a model that has not seen the hidden ratings; the model that is written has seen all. Below
+    it stands what users and items alone explain, or for views the most popular items.
+    """
+    number("--hidden", hidden, above=0, below=1)
+    ratings = load(file, data_home, Ratings)
+    names = np.arange(ratings.shape[1]) if ratings.column_names is None else ratings.column_names
+    by_text = {str(name): name for name in names.tolist()}
+    if unknown := [name for name in user or () if name not in by_text]:
+        raise InvalidInputError(
+            f"--user {unknown[0]!r} is not in {ratings.source}, which names users such as {next(iter(by_text))!r}."
+        )
+    if model != "implicit" and ratings.values.min() == ratings.values.max():
+        raise InvalidInputError(
+            f"all ratings are {ratings.values[0]:g}: there is nothing to predict; say --model implicit, which "
+            "learns who has what."
+        )
+    estimator = _estimator(model, rank, ratings, run.seed)
+    rows = _measured(estimator, ratings, run.seed, hidden, n)
+    fitted = estimator.fit(ratings)
+    fitted.save(run.path("model.npz"))
+    chosen = [by_text[name] for name in user] if user else names.tolist()
+    lists = _lists(run, fitted, chosen, n)
+    text = io.StringIO(newline="")
+    table = csv.writer(text)
+    table.writerow(["user", "place", "item", "score", *["std"] * isinstance(fitted, BayesianCompletion)])
+    for name, best in zip(chosen, lists, strict=True):
+        table.writerows(
+            [name, place, item, *(f"{one:.6g}" for one in scores)]
+            for place, (item, *scores) in enumerate(best, 1)
+        )
+    write_atomically(run.path("recommendations.csv"), lambda file: file.write(text.getvalue().encode()))
+    for name, best in zip(user or (), lists, strict=False):
+        run.say(f"For {name}: " + ", ".join(f"{item} ({score:.2f})" for item, score, *_ in best) + "\n")
+    return Outcome(
+        ratings.source, {"model": model, "rank": rank, "hidden": hidden, "n": n}, rows, headings=HEADINGS
+    )
+
+
+def _estimator(model: str, rank: int, ratings: Ratings, seed: int) -> CompletionModel:
+    if model == "implicit":
+        return ImplicitALS(rank, random_state=seed)
+    kind = BiasedALS if model == "als" else BayesianCompletion
+    return kind(rank, limits=ratings.limits, random_state=seed)
+
+
+def _measured(
+    estimator: CompletionModel, ratings: Ratings, seed: int, hidden: float, n: int
+) -> list[dict[str, Any]]:
+    """Return the error of a model, and of the simplest one, on ratings that they have not seen."""
+    held_out = ratings.held_out(seed, hidden)
+    train, test = ratings.table(~held_out), ratings.table(held_out)
+    if train.nnz == 0 or test.nnz == 0:
+        raise InvalidInputError(
+            f"--hidden {hidden:g} of {len(ratings.values)} ratings leaves none to learn from, or none to measure on."
+        )
+    begun = time.perf_counter()
+    model = clone(estimator).fit(train)
+    row = {"model": type(model).__name__, "ratings": len(ratings.values), "rank": model.rank}
+    seconds = {"train_seconds": time.perf_counter() - begun}
+    if isinstance(model, ImplicitALS):
+        popular = np.diff(train.tocsr().indptr).astype(float)
+        by_count = ranked_lists(lambda column: popular, train, test, n)
+        found = [(row | seconds, model.ranked(test, n=n)), ({"model": "the most popular"}, by_count)]
+        return [about | {key: getattr(lists, key) for key in MEASURES} for about, lists in found]
+    biases = BiasedALS(0, lam=5.0, count_power=0.0, limits=ratings.limits, random_state=seed).fit(train)
+    return [
+        row | seconds | {"test_rmse": model.rmse(test)},
+        {"model": "users and items alone", "test_rmse": biases.rmse(test)},
+    ]
+
+
+def _lists(run: Run, model: CompletionModel, users: list[Any], n: int) -> list[Any]:
+    """Return what is recommended to each user, with a progress bar."""
+    how = {"return_std": True} if isinstance(model, BayesianCompletion) else {}
+    lists: list[Any] = []
+    with run.ticks("recommend", -(-len(users) // USERS)) as tick:
+        for first in range(0, len(users), USERS):
+            lists += model.recommend(users[first : first + USERS], n, **how)
+            tick()
+    return lists
