@@ -344,7 +344,7 @@ def test_a_stop_that_gives_no_reason_is_refused(answer: Any) -> None:
 
 @each_row(
     "options",
-    [{"stop": "late"}, {"recorder": {}}, {"checkpoint": "c.npz"}, {"first_step": -1}, {"first_step": 1.0}],
+    [{"stop": "late"}, {"recorder": {}}, {"checkpoint": 3}, {"first_step": -1}, {"first_step": 1.0}],
 )
 def test_arguments_of_run_are_checked(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError, match=next(iter(options))):
@@ -452,3 +452,27 @@ def test_the_end_of_a_run_is_on_the_manifold() -> None:
         DivergedError, match=r"the run ended off Grassmann\(12, 3\): .*Likely causes: the retraction Straight"
     ):
         SGD(0.1, max_iter=50, retraction=Straight()).run(problem, random_state=0)
+
+
+def test_a_path_is_a_checkpoint_and_keeps_its_seed(tmp_path: Path) -> None:
+    problem, file = Problem(G, WholeCost(Rayleigh())), tmp_path / "run.npz"
+    start = G.random_point(np.random.default_rng(5))
+    for initial in (start, None):
+        first = SGD(0.05, max_iter=20).run(problem, initial, checkpoint=str(file))
+        again = SGD(0.05, max_iter=30).run(problem, initial, checkpoint=file)
+        whole = SGD(0.05, max_iter=30).run(problem, initial, random_state=first.seed)
+        assert again.seed == first.seed
+        assert np.array_equal(again.point, whole.point)
+        with pytest.raises(InvalidInputError, match="its seed is"):
+            SGD(0.05, max_iter=40).run(problem, initial, random_state=first.seed + 1, checkpoint=file)
+        file.unlink()
+    # A file of something else has no seed to give.
+    for content in (b"", b"not an archive"):
+        file.write_bytes(content)
+        with pytest.raises(StorageError):
+            SGD(0.05, max_iter=20).run(problem, start, checkpoint=file)
+    save_arrays(file, {"X": np.ones(3)}, {"identity": "mine"})
+    with pytest.raises(InvalidInputError, match="not a checkpoint"):
+        SGD(0.05, max_iter=20).run(problem, start, checkpoint=file)
+    with pytest.raises(InvalidInputError, match="a path, a Checkpoint, or None"):
+        SGD(0.05).run(problem, start, checkpoint=3)  # type: ignore[arg-type]

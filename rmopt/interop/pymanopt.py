@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -217,7 +218,7 @@ class PymanoptSolver(Solver):
         *,
         random_state: int | np.random.Generator | None = None,
         recorder: Recorder | None = None,
-        checkpoint: Saving | None = None,
+        checkpoint: Saving | Path | str | None = None,
         stop: StopRule | None = None,
         first_step: int = 0,
     ) -> Result:

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +27,7 @@ from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import Value
 from rmopt.renamed import renamed
-from rmopt.solvers.checkpoint import Saving
+from rmopt.solvers.checkpoint import Saving, saving
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.stop import Converged, Stop, asked
@@ -319,7 +320,7 @@ class Solver(Value, ABC):
         *,
         random_state: int | np.random.Generator | None = None,
         recorder: Recorder | None = None,
-        checkpoint: Saving | None = None,
+        checkpoint: Saving | Path | str | None = None,
         stop: StopRule | None = None,
         first_step: int = 0,
     ) -> Result:
@@ -334,13 +335,14 @@ class Solver(Value, ABC):
             Equal integers give equal bits.
         recorder : Recorder, optional
             What to measure on the way, and whether to draw a progress bar.
-        checkpoint : Checkpoint or SharedCheckpoint, optional
-            Save on the way, and resume when the file is there already. The budget may then be larger than before.
+        checkpoint : path, Checkpoint or SharedCheckpoint, optional
+            Save on the way, and resume when the file is there already, with its seed where `random_state` is None.
+            The budget may then be larger than before.
         stop : Stop or callable, optional
             A criterion such as `MaxSeconds`, besides the solver's own end; one with `GradientNorm` takes the place of
-            a `tol` that was not given. It sees the rows after each measurement
-            and returns a reason to stop, or None. Where nothing is measured it is asked after each piece of work,
-            about every tenth of a second, and the rows that it sees hold step, updates and seconds.
+            a `tol` that was not given. It sees the rows after each measurement and returns a reason to stop, or None.
+            Where nothing is measured it is asked after each piece of work, about every tenth of a second, and the
+            rows that it sees hold step, updates and seconds.
         first_step : int
             Number of the first step, for a run that continues another one's schedule and step sizes.
 
@@ -359,8 +361,8 @@ class Solver(Value, ABC):
             When the checkpoint is damaged.
         """
         optional(instance, Recorder, "a Recorder, or None")("recorder", recorder)
-        optional(instance, Saving, "a Checkpoint, or None")("checkpoint", checkpoint)
-        run = _Run(self, problem, initial_point, random_state, first_step, stop, recorder, checkpoint)
+        saved = optional(saving)("checkpoint", checkpoint)
+        run = _Run(self, problem, initial_point, random_state, first_step, stop, recorder, saved)
         del initial_point
         return run.whole()
 
@@ -385,6 +387,8 @@ class _Run:
         self.first = first_step = integer("first_step", first_step)
         self.solver, self.problem, self.checkpoint = solver, problem, checkpoint
         self.recorder = Recorder() if recorder is None else recorder
+        if random_state is None and checkpoint is not None:
+            random_state = checkpoint.seed()
         self.seed = seed = seed_of(random_state)
         if isinstance(initial_point, Result):
             initial_point = initial_point.point

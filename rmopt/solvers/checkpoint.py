@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number
@@ -32,6 +32,10 @@ class Saving(ABC):
     def due(self, step: int, seconds: float) -> bool:
         """Return whether to save after a step, this long after the last time."""
 
+    def seed(self) -> int | None:
+        """Return the seed of the run that is saved, for one that names none; None: it draws its own."""
+        return None
+
     @abstractmethod
     def save(self, arrays: dict[str, Array], about: dict[str, Any]) -> None:
         """Write a state and its description."""
@@ -54,9 +58,9 @@ class Saving(ABC):
 class Checkpoint(CheckedValue, Saving):
     """A checkpoint of a run in one process, saved by the clock.
 
-    A run that finds a checkpoint of itself goes on from there and ends with the same bits as a run
-    that was never interrupted, also with a larger budget than before. Files are replaced atomically.
-    Ctrl-C and SIGTERM end a run as soon as its state is saved; a second one ends it at once.
+    Solvers take a path in its place. A run that finds a checkpoint of itself goes on from there and ends with the
+    same bits as a run that was never interrupted, also with a larger budget than before. Files are replaced
+    atomically. Ctrl-C and SIGTERM end a run as soon as its state is saved; a second one ends it at once.
 
     Attributes
     ----------
@@ -97,8 +101,22 @@ class Checkpoint(CheckedValue, Saving):
     def save(self, arrays: dict[str, Array], about: dict[str, Any]) -> None:
         _save(Path(self.path), arrays, about)
 
+    def seed(self) -> int | None:
+        if not Path(self.path).exists():
+            return None
+        identity = load_arrays(self.path)[1].get("identity")
+        seed = identity.get("seed") if isinstance(identity, dict) else None
+        return seed if _is_count(seed) else None
+
     def load(self, identity: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:
         return _loaded(Path(self.path), identity) if Path(self.path).exists() else None
+
+
+def saving(name: str, value: Any) -> Saving:
+    """Return where a run saves its state: a `Checkpoint` in the file that a path names."""
+    if isinstance(value, (str, Path)):
+        return Checkpoint(value)
+    return cast(Saving, instance(name, value, Saving, "a path, a Checkpoint, or None"))
 
 
 @dataclass(frozen=True)
