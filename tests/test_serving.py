@@ -8,6 +8,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -282,6 +283,18 @@ def test_what_makes_no_index_is_refused(
     given = {name: getattr(index, name) for name in ("embeddings", "query_map", "document_map", "normalize")}
     with pytest.raises(InvalidInputError, match=sentence):
         SimilarityIndex(**given | changed)
+
+
+def test_a_query_is_text_where_there_is_a_vectorizer(index: SimilarityIndex, terms: TfidfVectorizer) -> None:
+    texts = [index.texts[3], "nothing of this is known"]
+    for query in (texts, tuple(texts), texts[0]):
+        scores, rows = index.query(query, k=4)
+        several = [query] if isinstance(query, str) else list(query)
+        wanted = index.query(terms.transform(several), k=4)
+        np.testing.assert_array_equal(scores, wanted[0])
+        np.testing.assert_array_equal(rows, wanted[1])
+    with pytest.raises(InvalidInputError, match="no vectorizer"):
+        replace(index, vectorizer=None).query(texts[0])
 
 
 def test_a_query_of_other_features_is_refused(index: SimilarityIndex) -> None:

@@ -130,7 +130,8 @@ class SimilarityIndex:
 
         Parameters
         ----------
-        X : array or sparse matrix, shape (n_queries, n_features)
+        X : array or sparse matrix, shape (n_queries, n_features), or str or list of str
+            Texts where the index has a vectorizer.
         k : int
             At most as many as there are documents.
         exclude : sequence of sequences of int, optional
@@ -170,7 +171,7 @@ class SimilarityIndex:
 
         Parameters
         ----------
-        X : array or sparse matrix, shape (n_queries, n_features)
+        X : array or sparse matrix, shape (n_queries, n_features), or str or list of str
         k : int
         exclude : sequence of sequences of int, optional
         mask : bool array, shape (n_documents,), optional
@@ -318,6 +319,14 @@ class SimilarityIndex:
             )
 
     def _rows(self, X: Any) -> Any:
+        texts = [X] if isinstance(X, str) else X
+        if isinstance(texts, list | tuple) and texts and all(isinstance(one, str) for one in texts):
+            if self.vectorizer is None:
+                raise InvalidInputError(
+                    "X is text, and the index has no vectorizer; make it with model.index(X, names, vectorizer=…), "
+                    "or give rows of numbers."
+                )
+            X = self.vectorizer.transform(texts)
         rows = table_of_numbers("X", X)
         if rows.shape[1] != len(self.query_map):
             raise InvalidInputError(
