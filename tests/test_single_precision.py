@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -11,19 +12,23 @@ import pytest
 import scipy.sparse as sp
 from tabled import each_row
 
+import rmopt
 from rmopt import Problem, autograd_cost
 from rmopt.checks import check_manifold, check_retraction
 from rmopt.checks.catalogue import (
     Instance,
+    fixed_rank_instances,
     frame_instances,
     positive_definite_instances,
     product_instances,
+    psd_instances,
     sphere_instances,
 )
 from rmopt.core import Cost, InvalidInputError, LowRankPoint, Parts, Retraction, in_precision
 from rmopt.core.ambient import dense
 from rmopt.core.points import arrays_of
 from rmopt.costs import AutomaticResiduals, BilinearSum, squared
+from rmopt.costs.backends import AUTOGRAD, JAX, TORCH
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import (
     Elliptope,
@@ -70,6 +75,7 @@ MANIFOLDS = [
     PolarPSD(9, 2), PSDFactors(6, 2), FixedRankFactors(6, 5, 2), Power(Grassmann(6, 2), 2),
     Product([SpecialOrthogonal(3), Euclidean(2, 3), FixedRankEmbedded(5, 4, 2)]),
 ]  # fmt: skip
+BACKENDS = {one.name: one for one in (AUTOGRAD, JAX, TORCH)}
 SOLVERS = [
     GradientDescent(), ConjugateGradient(), LBFGS(), TrustRegions(), AdaptiveCubics(), LevenbergMarquardt(),
     LineSearchSolver(Conjugate("hager-zhang"), StrongWolfe(flatness=0.1)), TrustRegions(first_radius=0.1),
@@ -97,10 +103,16 @@ def test_laws_of_costs() -> None:
         assert all(found), list(map(str, found))
 
 
-@each_row("name", ["sphere-9", "stiefel-5-4", "positive-definite-spread", "power-grassmann"])
+@each_row(
+    "name",
+    [
+        "sphere-9", "stiefel-5-4", "positive-definite-spread", "power-grassmann", "fixed-rank-ill-conditioned",
+        "psd-ill-conditioned", "polar-ill-conditioned",
+    ],
+)  # fmt: skip
 def test_laws_of_instances(name: str) -> None:
     every = [*sphere_instances(), *frame_instances(), *positive_definite_instances(), *product_instances()]
-    (instance,) = (one for one in every if one.name == name)
+    (instance,) = (one for one in [*every, *fixed_rank_instances(), *psd_instances()] if one.name == name)
     found = checks_of(
         Instance(name, instance.manifold, instance.retractions, point=instance.point), dtype=np.float32
     )
@@ -170,6 +182,47 @@ def test_wrong_retractions_are_seen(retraction: Retraction, broken: set[str]) ->
             if not check
         }
         assert broken <= found, (seed, found)
+
+
+class Long(MetricProjection):
+    """A tenth too long."""
+
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        return super().__call__(manifold, point, tangent, 1.1 * t)
+
+
+class Aside(MetricProjection):
+    """Of first order, with as much of it as there is of the others."""
+
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        return super().__call__(manifold, point, tangent * (1.0 + 1e3 * t), t)
+
+
+class CoarseInSingle(MetricProjection):
+    """Of single precision a tenth of each step is lost."""
+
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        return super().__call__(manifold, point, tangent, t if point.S.dtype == float else 0.9 * t)
+
+
+class Added(MetricProjection):
+    """It stays for short steps alone."""
+
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        end = super().__call__(manifold, point, tangent, t)
+        return end if t < 0.1 else LowRankPoint(2.0 * end.U, end.S, end.V)
+
+
+@each_row(
+    "retraction, broken",
+    [(Long(), "order 2"), (Aside(), "order 2"), (CoarseInSingle(), "order 2"), (Added(), "staying")],
+)
+def test_wrong_retractions_are_seen_where_curves_bend_early(retraction: Retraction, broken: str) -> None:
+    (uneven,) = (one for one in fixed_rank_instances() if one.name == "fixed-rank-ill-conditioned")
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        checks = check_retraction(retraction, uneven.manifold, rng, uneven.point(rng), np.float32)
+        assert broken in {check.name for check in checks if not check}, seed
 
 
 @each_row(
@@ -286,6 +339,68 @@ def test_automatic_costs_of_matrices() -> None:
         assert result.converged
         assert kinds(result.point) == {"float32"}
         assert np.abs(manifold.to_dense(result.point) - target).max() < 1e-4
+
+
+@pytest.mark.parametrize("name", ["autograd", "jax", "torch"])
+def test_automatic_costs_stay_single(name: str) -> None:
+    library = pytest.importorskip(
+        name, reason=f"costs of single precision by {name} are not tested: pip install {name}"
+    )
+    make = getattr(rmopt, f"{name}_cost")
+    numbers = library if name == "torch" else importlib.import_module(f"{name}.numpy")
+    shift, wide = np.random.default_rng(0).standard_normal((2, 8, 7)).astype(np.float32)
+    square = wide[:7] + wide[:7].T
+
+    def of(data: Any, like: Any) -> Any:
+        # PyTorch multiplies matrices of one precision alone.
+        return library.tensor(data).to(like.dtype) if name == "torch" else numbers.asarray(data)
+
+    def gap(A: Any, B: Any) -> Any:
+        return 0.5 * numbers.sum((A @ B.T - of(shift, A)) ** 2) + numbers.sum(A * (of(wide, B) @ B))
+
+    def form(X: Any) -> Any:
+        return 0.5 * numbers.sum(X * (of(square, X) @ X))
+
+    frames, matrices = Stiefel(7, 2), FixedRankEmbedded(8, 7, 2)
+    psd, dense_gap = PSDFixedRank(7, 2), lambda W: matrices.to_dense(W) - shift + wide
+    for manifold, function, by_hand in (
+        (frames, form, lambda x: [square @ x]),
+        (matrices, gap, lambda x: [dense_gap(x)]),
+        (psd, lambda A, B: 0.5 * numbers.sum((A @ B.T - of(square, A)) ** 2), lambda x: [psd.to_dense(x) - square]),
+        (
+            Product([frames, matrices]), lambda X, W: form(X) + gap(*W),
+            lambda x: [square @ x[0], dense_gap(x[1])],
+        ),
+    ):  # fmt: skip
+        problem, point = Problem(manifold, make(function)), manifold.random_point(1, np.float32)
+        gradient = problem.cost.gradient(point)
+        found = [dense(part) for part in (gradient if isinstance(point, Parts) else [gradient])]
+        for one, other in zip(found, by_hand(in_precision(point, float)), strict=True):
+            assert one.dtype == np.float32
+            assert np.abs(one - other).max() <= 2e-6 * np.abs(other).max()
+        assert all(checks_of(problem, dtype=np.float32))
+        # A direction without some of its parts, and one of double precision.
+        for direction in (None, np.ones((8, 7))) if manifold is not frames else ():
+            if direction is None or manifold is matrices:
+                bent = problem.cost.hessian(point, direction)
+                kept = bent if isinstance(point, Parts) else [bent]
+                assert {dense(part).dtype.name for part in kept} == {"float32"}
+        result = TrustRegions().run(problem, point)
+        assert result.converged
+        assert kinds(result.point) == {"float32"}
+    matching = AutomaticResiduals(lambda R: R @ of(shift[:3], R) - of(shift[:3], R), BACKENDS[name])
+    turn = LevenbergMarquardt().run(
+        Problem(SpecialOrthogonal(3), matching), np.eye(3, dtype=np.float32)[[1, 2, 0]]
+    )
+    assert turn.converged
+    assert np.abs(turn.point - np.eye(3)).max() < 1e-4
+
+
+def test_matrices_of_two_precisions_are_named() -> None:
+    torch = pytest.importorskip("torch", reason="what torch refuses is not tested: pip install torch")
+    cost = rmopt.torch_cost(lambda x: (x @ (torch.eye(3) @ x)).sum())
+    with pytest.raises(InvalidInputError, match=r"of two precisions.*data.to\(x.dtype\)"):
+        cost.value(np.eye(3))
 
 
 def test_the_default_tolerance_is_that_of_the_precision() -> None:

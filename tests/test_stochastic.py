@@ -21,9 +21,10 @@ from rmopt.manifolds import (
     Grassmann,
     Product,
     PSDFactors,
+    PSDFixedRank,
     Sphere,
 )
-from rmopt.retractions import MetricProjection, Orthographic
+from rmopt.retractions import MetricProjection, MetricProjectionPSD, Orthographic
 from rmopt.solvers import SGD, SRG, SVRG, AdaGrad, Adam, Constant, Cosine, TrustRegions
 from rmopt.testing import parametrize_with_laws
 
@@ -195,10 +196,10 @@ def test_reduced_variance_is_unbiased_and_exact_at_a_known_point() -> None:
     np.testing.assert_allclose(whole, problem.riemannian_gradient(y), rtol=1e-9, atol=1e-11)
 
 
-def repeated(n: int, m: int, k: int, batch: bool) -> Problem:
+def repeated(manifold: Any, batch: bool) -> Problem:
     """Return a problem on sparse rows, some of them equal and some zero; of triplets where it is not of pairs."""
     rng = np.random.default_rng(8)
-    left, right = (sp.random_array((80, width), density=0.3, rng=rng).toarray() for width in (n, m))
+    left, right = (sp.random_array((80, width), density=0.3, rng=rng).toarray() for width in manifold.shape)
     left[40:], right[60:] = left[:40], right[:20]
     left[7], right[9] = 0.0, 0.0
     if batch:
@@ -206,7 +207,7 @@ def repeated(n: int, m: int, k: int, batch: bool) -> Problem:
         cost: Any = TripletSum(sp.csr_array(left), sp.csr_array(right), LOSSES["logistic"], triplets)
     else:
         cost = BilinearSum(left, right, LOSSES["squared"], rng.standard_normal(80))
-    return Problem(FixedRankEmbedded(n, m, k), cost)
+    return Problem(manifold, cost)
 
 
 COMPILED: list[tuple[Any, dict[str, Any]]] = [
@@ -214,13 +215,22 @@ COMPILED: list[tuple[Any, dict[str, Any]]] = [
     (SGD, {"step_size": 0.1, "average": 20, "retraction": MetricProjection()}),
     (Adam, {"step_size": 0.01}), (AdaGrad, {"step_size": 0.05, "batch_size": 3}),
     (Adam, {"step_size": 0.01, "amsgrad": True, "average": True, "batch_size": 3}),
+    (SGD, {"step_size": 0.01, "momentum": 0.5, "average": 20, "batch_size": 20}),
 ]  # fmt: skip
 
 
-@each_row("size", [(60, 50, 3), (6, 30, 2), (6, 5, 5)])
-def test_compiled_steps_that_remember_follow_the_reference(size: tuple[int, int, int]) -> None:
-    for make, options in COMPILED:
-        problem = repeated(*size, "batch_size" in options)
+@each_row(
+    "manifold",
+    [
+        FixedRankEmbedded(60, 50, 3), FixedRankEmbedded(6, 30, 2), FixedRankEmbedded(6, 5, 5),
+        PSDFixedRank(50, 3), PSDFixedRank(6, 2),
+    ],
+)  # fmt: skip
+def test_compiled_steps_that_remember_follow_the_reference(manifold: Any) -> None:
+    for make, given in COMPILED:
+        own = manifold.default_retraction
+        options = {**given, "retraction": own} if isinstance(manifold, PSDFixedRank) else given
+        problem = repeated(manifold, "batch_size" in options)
         reference, compiled = (
             make(engine=name, **options).engine(problem) for name in ("reference", "compiled")
         )
@@ -322,7 +332,10 @@ def test_what_is_missing_is_named() -> None:
     for solver, problem, says in (
         (SGD(0.1, momentum=0.5, engine="compiled"), PLACES[0], r"the cost LeastSquares has no compiled twin"),
         (SVRG(0.1, engine="compiled"), PLACES[3], r"the rule VarianceReduced\(.*\) has no compiled twin"),
-        (Adam(batch_size=51, engine="compiled"), PLACES[3], r"a step looks at 51 terms, more than 50"),
+        (
+            Adam(engine="compiled", retraction=MetricProjectionPSD()), repeated(PSDFixedRank(6, 2), False),
+            r"the retraction MetricProjectionPSD\(\) has no compiled twin",
+        ),
         (
             Adam(engine="compiled"), Problem(PLACES[3].manifold.using(transport="isometric"), bilinear()),
             r"the transport Isometric\(ByProjection\(\)\) has no compiled twin",

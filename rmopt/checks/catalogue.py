@@ -71,8 +71,6 @@ class Instance:
         Those which have a compiled twin with every problem.
     batch_size : int
         Terms per step where compiled engines are checked.
-    single : bool
-        Whether single precision sees its laws: it does not where curves bend within a thousandth.
 
     See Also
     --------
@@ -96,7 +94,6 @@ class Instance:
     point: PointMaker | None = None
     compiled: list[Retraction] = field(default_factory=list)
     batch_size: int = 1
-    single: bool = True
 
 
 def instances() -> list[Instance]:
@@ -141,7 +138,7 @@ def fixed_rank_instances() -> list[Instance]:
     ):
         problems = {loss: _bilinear_problem(spread, loss) for loss in losses}
         point = _with_singular_values(spread, sigma)
-        made.append(Instance(f"fixed-rank-{name}", spread, every, problems, point, single=min(sigma) > 0.01))
+        made.append(Instance(f"fixed-rank-{name}", spread, every, problems, point))
     return made
 
 
@@ -162,9 +159,8 @@ def psd_instances() -> list[Instance]:
         ("ill-conditioned", [1.0, 0.03, 0.001]),
     ):
         point = _with_eigenvalues(embedded, eigenvalues)
-        seen = min(eigenvalues) > 0.01
-        made.append(Instance(f"psd-{name}", embedded, every, point=point, single=seen))
-        made.append(Instance(f"polar-{name}", polar, [PolarFactors()], logistic, point, single=seen))
+        made.append(Instance(f"psd-{name}", embedded, every, point=point))
+        made.append(Instance(f"polar-{name}", polar, [PolarFactors()], logistic, point))
     return made
 
 

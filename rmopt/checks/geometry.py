@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.checks.report import Check, Law, hold, law, slope_check
+from rmopt.checks.report import Check, Law, as_in_double, hold, law, slope_check
 from rmopt.core.ambient import Actions, Array, dense
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import FixedRankManifold, HasBlocks, HasHessian, HasStepBound, Manifold
@@ -67,6 +67,11 @@ def check_retraction(
     tangential part of the difference takes its place. Where it has no geodesics, the metric is that of the ambient
     space, and x + tξ takes the place of the geodesic.
 
+    Single precision sees an error of ct² only where it is above rounding, and near singular values of size σ a curve
+    bends at steps of σ. A slope that is no line there holds where the same retraction keeps the law in double
+    precision, and what single precision sees of the curve is that curve. An end that double precision finds on the
+    manifold, and that its rounding to single precision takes off it, is none of single precision.
+
     Parameters
     ----------
     retraction : Retraction
@@ -100,9 +105,20 @@ def check_retraction(
     True
     """
     rng = np.random.default_rng(rng)
-    x = in_precision(manifold.random_point(rng) if point is None else point, dtype)
+    start = manifold.random_point(rng) if point is None else point
+    x = in_precision(start, dtype)
     xi, coarseness = manifold.random_tangent_vector(x, rng), coarseness_of(x)
-    slopes = along_several(lambda xi: _slopes(retraction, manifold, x, xi, coarseness), manifold, x, xi, rng)
+
+    def measure(xi: Any) -> list[Check]:
+        slopes = _slopes(retraction, manifold, x, xi, coarseness)
+        if coarseness == 1.0 or all(slopes):
+            return slopes
+        there = in_precision(start, float)
+        along = manifold.to_tangent_space(there, in_precision(xi, float))
+        exact = _slopes(retraction, manifold, there, along, 1.0)
+        return [as_in_double(*pair) for pair in zip(slopes, exact, strict=True)]
+
+    slopes = along_several(measure, manifold, x, xi, rng)
     subject = f"{retraction} on {manifold}"
     return [*slopes, *hold(RETRACTION, subject, _Curves(retraction, manifold, x, xi, rng), coarseness)]
 
@@ -517,6 +533,14 @@ class _Curves:
     def __call__(self, xi: Any, t: float) -> Any:
         return self.retraction(self.manifold, self.x, xi, t)
 
+    def unseen(self, xi: Any, t: float) -> bool:
+        """Return whether the end is a point in double precision, and its rounding none: single has no such point."""
+        if coarseness_of(self.x) == 1.0:
+            return False
+        exact = self.retraction(self.manifold, in_precision(self.x, float), in_precision(xi, float), t)
+        rounded = in_precision(exact, np.float32)
+        return self.manifold.check_point(exact) is None and self.manifold.check_point(rounded) is not None
+
 
 @law(RETRACTION, "a factor, a sign, or another basis", 1e-10)
 def _zero_step(at: _Curves) -> float:
@@ -546,7 +570,7 @@ def _staying(at: _Curves) -> Any:
             except InvalidInputError:
                 # It says that the step is too long.
                 continue
-            if reason := at.manifold.check_point(end):
+            if (reason := at.manifold.check_point(end)) and not at.unseen(xi, t):
                 return f"after a step of length {t} {reason}"
     return 0.0
 

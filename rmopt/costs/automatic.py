@@ -179,7 +179,7 @@ class AutomaticCost(Cost):
                             wide, start, np.hstack([wide[start + forms.X], right]), wide[start + forms.Y]
                         )
                         move = [
-                            np.hstack([np.zeros((leaf.shape[0], width)), left]),
+                            np.hstack([np.zeros((leaf.shape[0], width), left.dtype), left]),
                             np.zeros_like(wide[start + forms.F]),
                         ]
                     turned += move
@@ -251,7 +251,7 @@ class AutomaticCost(Cost):
 
         def of_flat(*flat: Any) -> Any:
             found = part(form, iter(flat))
-            return self.function(found) if form == forms.ARRAY else self.function(*found)
+            return self.backend.called(self.function, *([found] if form == forms.ARRAY else found))
 
         return of_flat
 
@@ -312,6 +312,7 @@ class AutomaticCost(Cost):
             left, right = flat[place : place + 2]
             k = left.shape[1]
             M = np.eye(k) + 0.5 * np.random.default_rng(0).uniform(size=(k, k)) / k
+            M = M.astype(left.dtype)
             others = (
                 (forms.with_column(left @ M, 0.0), forms.with_column(np.linalg.solve(M, right.T).T, 1.0)),
                 (forms.with_column(left, 1.0), forms.with_column(right, 0.0)),
@@ -446,7 +447,10 @@ def jax_cost(function: Callable[..., Any]) -> AutomaticCost:
 
 
 def torch_cost(function: Callable[..., Any]) -> AutomaticCost:
-    """Turn a function of PyTorch's tensors, of double precision, into a cost whose derivatives are automatic.
+    """Turn a function of PyTorch's tensors into a cost whose derivatives are automatic.
+
+    Tensors are of the point's precision, double unless it is single. PyTorch does not multiply matrices of two
+    precisions: convert data in the function, ``data.to(x.dtype)``.
 
     Parameters
     ----------

@@ -13,6 +13,7 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError
+from rmopt.precision import coarseness
 
 __all__ = ["AUTOGRAD", "JAX", "TORCH", "Autograd", "Backend", "Jax", "Torch"]
 
@@ -67,6 +68,10 @@ class Backend(ABC):
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function, compiled where that is done."""
         return function
+
+    def called(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the function's value."""
+        return function(*arguments)
 
     def plain(self, value: Any) -> Any:
         """Return a number of the library as one of numpy; anything else as it is."""
@@ -189,9 +194,10 @@ class Jax(Backend):
         return found
 
     def check(self, function: Callable[..., Any], arrays: Sequence[Array]) -> None:
-        """Warn where a function holds data of single precision, as they are when made before the first jax_cost."""
+        """Warn where a function of double precision holds data of single, as they are before the first jax_cost."""
         held = self.module().make_jaxpr(function)(*arrays).consts
-        if any(getattr(data, "dtype", None) == np.float32 for data in held):
+        single = any(getattr(data, "dtype", None) == np.float32 for data in held)
+        if single and coarseness(*arrays) == 1.0:
             warnings.warn(
                 "the function holds data of single precision (float32), so that its values are rounded to 1e-7; make "
                 'them after jax.config.update("jax_enable_x64", True).',
@@ -237,7 +243,7 @@ class Jax(Backend):
 
 
 class Torch(Backend):
-    """PyTorch: functions of tensors of double precision.
+    """PyTorch: functions of tensors.
 
     See Also
     --------
@@ -258,6 +264,17 @@ class Torch(Backend):
     def given(self, array: Array) -> Any:
         # A copy: tensors have no negative strides, and must not write into points.
         return self.module().tensor(np.ascontiguousarray(array))
+
+    def called(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except RuntimeError as error:
+            if "same dtype" not in str(error):
+                raise
+            raise InvalidInputError(
+                f"the function multiplies matrices of two precisions, which PyTorch does not ({error}); convert its "
+                "data to that of the point: data.to(x.dtype)."
+            ) from error
 
     def plain(self, value: Any) -> Any:
         return value.detach().cpu().numpy() if isinstance(value, self.module().Tensor) else value

@@ -56,9 +56,8 @@ class Derivative(Operator):
     def __matmul__(self, other: Array) -> Array:
         if other is self._blocks[0]:
             return self._images[0]
-        return self._act(
-            np.asarray(other, real_type(other)), np.empty((self._shape[0], 0), real_type(other))
-        )[0]
+        dtype = real_type(*self._images)
+        return self._act(np.asarray(other, dtype), np.empty((self._shape[0], 0), dtype))[0]
 
 
 def form_of(point: Any) -> Form:
@@ -135,13 +134,17 @@ def ambient_shape(point: Any) -> tuple[int, ...]:
 
 
 def move_of(leaf: Any, block: Any) -> list[Array]:
-    """Return a direction as an array of the leaf's shape, or as L and R with L Rᵀ."""
+    """Return a direction as an array of the leaf's shape, or as L and R with L Rᵀ, in the leaf's precision."""
     if isinstance(leaf, np.ndarray):
-        return [np.zeros(leaf.shape) if block is None else dense(block).reshape(leaf.shape)]
-    n, m = leaf.shape
-    if block is None:
-        return [np.zeros((n, 0)), np.zeros((m, 0))]
-    return [dense(block.left), dense(block.right)] if hasattr(block, "left") else [dense(block), np.eye(m)]
+        found = [np.zeros(leaf.shape) if block is None else dense(block).reshape(leaf.shape)]
+    elif block is None:
+        found = [np.zeros((n, 0)) for n in leaf.shape]
+    elif hasattr(block, "left"):
+        found = [dense(block.left), dense(block.right)]
+    else:
+        found = [dense(block), np.eye(leaf.shape[1])]
+    dtype = real_type(*leaf_arrays(leaf))
+    return [part.astype(dtype, copy=False) for part in found]
 
 
 def as_tangent(leaf: Any, move: list[Array]) -> list[Array]:
@@ -169,4 +172,4 @@ def gathered(form: Form, made: Iterator[Any]) -> Any:
 
 def with_column(block: Array, value: float) -> Array:
     """Return a block with one more column, of one value."""
-    return np.hstack([block, np.full((block.shape[0], 1), value)])
+    return np.hstack([block, np.full((block.shape[0], 1), value, block.dtype)])

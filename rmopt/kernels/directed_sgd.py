@@ -4,7 +4,10 @@ The point, what is remembered and the mean are matrices of rank k or 2k whose co
 They are kept as coordinates in orthonormal columns Q, on which a step is that of the reference. A step adds to Q the
 rows that it looks at; when there is no more room, Q is turned to the h columns that are needed. Q itself is Z K with
 a triangular K, where the columns of Z that were added are the rows as they are: O(nnz·h + h²k) a step, and
-O((n + m)h²) every h steps, in place of O((n + m)k²) a step.
+O((n + m)h²) every h steps, in place of O((n + m)k²) a step. Where a step looks at many rows, all of U and V are
+moved: O(nnz·k + (n + m)k²).
+
+A symmetric matrix U S Uᵀ has one side, on which both rows of a term lie.
 """
 
 from typing import NamedTuple
@@ -12,40 +15,41 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from rmopt.kernels.batch_sgd import _scatter_row
 from rmopt.kernels.lifted import METRIC_PROJECTION, SECOND_ORDER
 from rmopt.kernels.losses import slope
 from rmopt.kernels.steps import FINISHED, NOT_FINITE, gather_row
-from rmopt.kernels.vectors import dot
+from rmopt.kernels.vectors import dot, product, transposed_product
 
 # Where a smaller share of the square of a row is outside the span, that part is computed entry by entry; what is a
 # smaller share of its length is rounding.
 INSIDE = 1e-8
 ROUNDING = 1e-13
+# A column is taken for dependent on those before where a smaller share of its length is outside their span.
+DEPENDENT = 1e-10
 
 
-class Span(NamedTuple):
-    """The columns Q = Z K of one side: Z (n, c), K (c, c), of which the first `live[0]` are in use.
+class Side(NamedTuple):
+    """One side of the factors: coordinates in orthonormal columns Q = Z K, or the rows themselves.
 
-    With as many as there are rows they are all of the space.
+    Z (n, c), K (c, c): of the columns the first `live[0]` are in use. U, Up, mean (c, k): coordinates of the point,
+    of the tangent vector that is remembered, and of the mean of points. With c = 0 they are all rows, (n, k).
     """
 
     Z: np.ndarray
     K: np.ndarray
     live: np.ndarray
-
-
-class Matrices(NamedTuple):
-    """In coordinates: the point U S Vᵀ, a tangent vector (M, Up, Vp) that is remembered, and the mean of points."""
-
     U: np.ndarray
-    S: np.ndarray
-    V: np.ndarray
-    M: np.ndarray
     Up: np.ndarray
-    Vp: np.ndarray
-    mean_U: np.ndarray
-    mean_S: np.ndarray
-    mean_V: np.ndarray
+    mean: np.ndarray
+
+
+class Cores(NamedTuple):
+    """What stands between both sides: of the point U S Vᵀ, of the tangent vector (M, Up, Vp), and of the mean."""
+
+    S: np.ndarray
+    M: np.ndarray
+    mean: np.ndarray
 
 
 class Rule(NamedTuple):
@@ -64,14 +68,15 @@ class Rule(NamedTuple):
     corrected: bool
 
 
-def _run(rule, kinds, code, spans, matrices, squares, counts, left, right, terms, batch, average_from, start):
+def _run(rule, kinds, code, sides, cores, squares, counts, left, right, terms, batch, average_from, start):
     """Do the steps from `start` on; return (number of the next step, why the loop ended).
 
     Parameters
     ----------
     kinds : (int, int)
         Retractions of steps and of the mean (`rmopt.kernels.lifted`).
-    spans : (Span, Span)
+    sides : tuple of Side
+        Left and right; the one side of a symmetric matrix, whose gradients are the symmetric parts.
     squares : array of two
         The squared lengths that the rule keeps, and the largest.
     counts : int array of three
@@ -81,124 +86,151 @@ def _run(rule, kinds, code, spans, matrices, squares, counts, left, right, terms
     average_from : int
         The mean begins after so many steps; −1 for none.
     """
-    A, B = spans
+    A, B, symmetric = sides[0], sides[-1], len(sides) == 1
+    S, M, mean_S = cores.S, cores.M, cores.mean
     P, Q = np.zeros((batch, A.K.shape[0])), np.zeros((batch, B.K.shape[0]))
-    slopes = np.empty(batch)
+    u, v, Sv = np.empty((batch, S.shape[0])), np.empty((batch, S.shape[0])), np.empty(S.shape[0])
+    active, none = np.empty(batch, np.int64), np.full(terms.minus.shape[0], np.int64(-1))
+    rows = 2 * batch if symmetric else batch
     remembers, averages = rule.keep > 0.0, average_from >= 0
     for t in range(start, terms.etas.shape[0]):
-        _make_room(A, batch, matrices.U, matrices.Up, matrices.mean_U, remembers, averages)
-        _make_room(B, batch, matrices.V, matrices.Vp, matrices.mean_V, remembers, averages)
-        middle = matrices.U @ matrices.S
-        for i in range(batch):
-            term = t * batch + i
-            _coordinates(A, left, terms.left[term], np.int64(-1), P[i])
-            _coordinates(B, right, terms.plus[term], terms.minus[term], Q[i])
-            z = np.dot(P[i] @ middle, Q[i] @ matrices.V)
+        _make_room(A, rows, remembers, averages)
+        _make_room(B, rows, remembers, averages)
+        r = 0
+        for term in range(t * batch, (t + 1) * batch):
+            _products(A, left, terms.left[term], none[term], P[r], u[r])
+            _products(B, right, terms.plus[term], terms.minus[term], Q[r], v[r])
+            product(S, v[r], Sv)
+            z = dot(u[r], Sv)
             if not np.isfinite(z):
                 return t, NOT_FINITE
-            slopes[i] = slope(code, z, terms.targets[term])
-        r = 0
-        for i in range(batch):
-            term = t * batch + i
-            if slopes[i] != 0.0:
-                _lodge(A, left, terms.left[term], np.int64(-1), P[r])
-                _lodge(B, right, terms.plus[term], terms.minus[term], Q[r])
-                Q[r] *= slopes[i]
+            weight = slope(code, z, terms.targets[term])
+            if weight != 0.0:
+                active[r] = term
+                u[r] *= weight
+                v[r] *= weight
                 r += 1
-        p, q = P[:r, : A.live[0]].copy(), Q[:r, : B.live[0]].copy()
-        U, V = matrices.U[: A.live[0]], matrices.V[: B.live[0]]
-        Up, Vp, S, M = matrices.Up[: A.live[0]], matrices.Vp[: B.live[0]], matrices.S, matrices.M
-        core, up, vp = _tangent(U, V, p.T @ (q @ V), q.T @ (p @ U))
+        for i in range(r):
+            term = active[i]
+            _lodge(A, left, terms.left[term], none[term], P[i])
+            _lodge(B, right, terms.plus[term], terms.minus[term], Q[i])
+        along_V = _image(A, left, terms.left, none, active[:r], P[:r], v[:r])
+        along_U = _image(B, right, terms.plus, terms.minus, active[:r], Q[:r], u[:r])
+        if symmetric:
+            along_V = 0.5 * (along_V + along_U)
+        U, V = A.U[: A.live[0]], B.U[: B.live[0]]
+        Up, Vp = A.Up[: A.live[0]], B.Up[: B.live[0]]
+        core, up, vp = _tangent(symmetric, U, V, along_V, along_U)
         square = np.sum(core * core) + np.sum(up * up) + np.sum(vp * vp)
-        M, Up, Vp = (
-            rule.keep * M + rule.take * core,
-            rule.keep * Up + rule.take * up,
-            rule.keep * Vp + rule.take * vp,
-        )
+        new_M = rule.keep * M + rule.take * core
+        new_Up, new_Vp = rule.keep * Up + rule.take * up, rule.keep * Vp + rule.take * vp
         kept = rule.keep_squares * squares[0] + rule.take_squares * square
         most = max(squares[1], kept) if rule.largest else kept
         scale = _scale(rule, most, counts[0] + 1)
-        length = scale * np.sqrt(np.sum(M * M) + np.sum(Up * Up) + np.sum(Vp * Vp))
+        length = scale * np.sqrt(np.sum(new_M * new_M) + np.sum(new_Up * new_Up) + np.sum(new_Vp * new_Vp))
         if not np.isfinite(length):
             return t, NOT_FINITE
         squares[0], squares[1] = kept, most
         counts[0] += 1
         if length > 0.0:
             counts[1] += 1
-            end_U, end_S, end_V = _retracted(kinds[0], U, S, V, M, Up, Vp, -terms.etas[t] * scale)
+            end_U, end_S, end_V = _retracted(
+                kinds[0], symmetric, U, S, V, new_M, new_Up, new_Vp, -terms.etas[t] * scale
+            )
             if remembers:
                 # The remembered vector, projected where the step ends.
-                along_V = (U @ M + Up) @ (V.T @ end_V) + U @ (Vp.T @ end_V)
-                along_U = (V @ M.T + Vp) @ (U.T @ end_U) + V @ (Up.T @ end_U)
-                M, Up, Vp = _tangent(end_U, end_V, along_V, along_U)
-                matrices.M[:], matrices.Up[: A.live[0]], matrices.Vp[: B.live[0]] = M, Up, Vp
+                turn_U, turn_V = U.T @ end_U, V.T @ end_V
+                along_V = U @ (new_M @ turn_V + new_Vp.T @ end_V) + new_Up @ turn_V
+                if not symmetric:
+                    along_U = V @ (new_M.T @ turn_U + new_Up.T @ end_U) + new_Vp @ turn_U
+                M[:], Up[:], Vp[:] = _tangent(symmetric, end_U, end_V, along_V, along_U)
             U[:], S[:], V[:] = end_U, end_S, end_V
         if averages and counts[0] > average_from:
             counts[2] += 1
-            mean_U, mean_S, mean_V = (
-                matrices.mean_U[: A.live[0]],
-                matrices.mean_S,
-                matrices.mean_V[: B.live[0]],
-            )
+            mean_U, mean_V = A.mean[: A.live[0]], B.mean[: B.live[0]]
             if counts[2] == 1:
                 mean_U[:], mean_S[:], mean_V[:] = U, S, V
             else:
                 # From the mean towards the point.
-                along_V = (U @ S) @ (V.T @ mean_V) - mean_U @ mean_S
-                along_U = (V @ S.T) @ (U.T @ mean_U) - mean_V @ mean_S.T
-                core, up, vp = _tangent(mean_U, mean_V, along_V, along_U)
+                along_V = U @ (S @ (V.T @ mean_V)) - mean_U @ mean_S
+                if not symmetric:
+                    along_U = V @ (S.T @ (U.T @ mean_U)) - mean_V @ mean_S.T
+                core, up, vp = _tangent(symmetric, mean_U, mean_V, along_V, along_U)
                 mean_U[:], mean_S[:], mean_V[:] = _retracted(
-                    kinds[1], mean_U, mean_S, mean_V, core, up, vp, 1.0 / counts[2]
+                    kinds[1], symmetric, mean_U, mean_S, mean_V, core, up, vp, 1.0 / counts[2]
                 )
     return terms.etas.shape[0], FINISHED
 
 
 @njit(cache=True, nogil=True)
-def _make_room(span, rows, U, Up, mean_U, remembers, averages):
+def _make_room(side, rows, remembers, averages):
     """Turn the columns to those that are needed, where so many rows may have no room; and coordinates with them."""
-    live, (n, c) = span.live[0], span.Z.shape
-    if live + rows <= c or c == n:
+    live, c = side.live[0], side.K.shape[0]
+    if c == 0 or live + rows <= c:
         return
-    held = U[:live].copy()
+    held = side.U[:live].copy()
     if remembers:
-        held = np.hstack((held, Up[:live]))
+        held = np.hstack((held, side.Up[:live]))
     if averages:
-        held = np.hstack((held, mean_U[:live]))
+        held = np.hstack((held, side.mean[:live]))
     turn = np.linalg.qr(held)[0].copy()
     h = turn.shape[1]
-    for part in (U, Up, mean_U):
+    for part in (side.U, side.Up, side.mean):
         turned = turn.T @ part[:live]
         part[:] = 0.0
         part[:h] = turned
-    Z = span.Z[:, :live].copy() @ (span.K[:live, :live].copy() @ turn)
-    span.Z[:], span.K[:] = 0.0, 0.0
+    Z = side.Z[:, :live].copy() @ (side.K[:live, :live].copy() @ turn)
+    side.Z[:], side.K[:] = 0.0, 0.0
     # Without what rounding has left of orthonormality (Newton and Schulz).
-    span.Z[:, :h] = Z @ (1.5 * np.eye(h) - 0.5 * (Z.T @ Z))
-    span.K[:h, :h] = np.eye(h)
-    span.live[0] = h
+    side.Z[:, :h] = Z @ (1.5 * np.eye(h) - 0.5 * (Z.T @ Z))
+    side.K[:h, :h] = np.eye(h)
+    side.live[0] = h
 
 
 @njit(cache=True, nogil=True)
-def _coordinates(span, rows, plus, minus, out):
+def _products(side, rows, plus, minus, space, out):
+    """Set out = Uᵀp for p a row, or the difference of two rows."""
+    if side.K.shape[0] == 0:
+        gather_row(side.U, rows, plus, minus, out)
+    else:
+        _coordinates(side, rows, plus, minus, space)
+        transposed_product(side.U, space, out)
+
+
+@njit(cache=True, nogil=True)
+def _image(side, rows, plus, minus, active, P, weights):
+    """Return Σ p wᵀ over the active terms, whose coordinates are in P where there are columns."""
+    live = side.live[0]
+    if side.K.shape[0] > 0:
+        return P[:, :live].copy().T @ weights
+    out = np.zeros((live, weights.shape[1]))
+    for i in range(active.shape[0]):
+        _scatter_row(out, rows, plus[active[i]], weights[i])
+        if minus[active[i]] >= 0:
+            _scatter_row(out, rows, minus[active[i]], -weights[i])
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _coordinates(side, rows, plus, minus, out):
     """Set out = Qᵀp for p a row, or the difference of two rows."""
     raw = np.empty(out.shape[0])
-    gather_row(span.Z, rows, plus, minus, raw)
+    gather_row(side.Z, rows, plus, minus, raw)
     out[:] = 0.0
-    live = span.live[0]
+    live = side.live[0]
     for i in range(live):
         for j in range(i, live):
-            out[j] += span.K[i, j] * raw[i]
+            out[j] += side.K[i, j] * raw[i]
 
 
 @njit(cache=True, nogil=True)
-def _lodge(span, rows, plus, minus, out):
+def _lodge(side, rows, plus, minus, out):
     """Set out to the coordinates of p in columns that span it: where they do not, there is a new one."""
-    _coordinates(span, rows, plus, minus, out)
-    n, c = span.Z.shape
-    live = span.live[0]
-    if c == n:
+    if side.K.shape[0] == 0:
         return
-    column = span.Z[:, live]
+    _coordinates(side, rows, plus, minus, out)
+    live = side.live[0]
+    column = side.Z[:, live]
     _add(column, rows, plus, 1.0)
     _add(column, rows, minus, -1.0)
     square = _along(column, rows, plus) - _along(column, rows, minus)
@@ -206,10 +238,10 @@ def _lodge(span, rows, plus, minus, out):
     if rest > INSIDE * square:
         length = np.sqrt(rest)
         for i in range(live):
-            span.K[i, live] = -dot(span.K[i, :live], out[:live]) / length
-        span.K[live, live] = 1.0 / length
+            side.K[i, live] = -dot(side.K[i, :live], out[:live]) / length
+        side.K[live, live] = 1.0 / length
     else:
-        outside, Q = column.copy(), span.Z[:, :live].copy() @ span.K[:live, :live].copy()
+        outside, Q = column.copy(), side.Z[:, :live].copy() @ side.K[:live, :live].copy()
         column[:] = 0.0
         for _ in range(2):
             outside -= Q @ (outside @ Q)
@@ -217,9 +249,9 @@ def _lodge(span, rows, plus, minus, out):
         if not rest > ROUNDING * ROUNDING * square:
             return
         column[:] = outside / np.sqrt(rest)
-        span.K[live, live] = 1.0
+        side.K[live, live] = 1.0
     out[live] = np.sqrt(rest)
-    span.live[0] += 1
+    side.live[0] += 1
 
 
 @njit(cache=True, nogil=True)
@@ -241,10 +273,13 @@ def _along(column, rows, row):
 
 
 @njit(cache=True, nogil=True)
-def _tangent(U, V, along_V, along_U):
-    """Return the parts of the projection of an ambient matrix Z from Z V and ZᵀU."""
+def _tangent(symmetric, U, V, along_V, along_U):
+    """Return the parts of the projection of an ambient matrix Z from Z V and ZᵀU; where it is symmetric from Z V."""
     core = U.T @ along_V
-    return core, along_V - U @ core, along_U - V @ (V.T @ along_U)
+    up = along_V - U @ core
+    if symmetric:
+        return 0.5 * (core + core.T), up, up
+    return core, up, along_U - V @ (V.T @ along_U)
 
 
 @njit(cache=True, nogil=True)
@@ -259,7 +294,7 @@ def _scale(rule, most, step):
 
 
 @njit(cache=True, nogil=True)
-def _retracted(kind, U, S, V, M, Up, Vp, t):
+def _retracted(kind, symmetric, U, S, V, M, Up, Vp, t):
     """Return what the retractions of `rmopt.retractions.fixed_rank` do, by the same formulas."""
     k = S.shape[0]
     identity = np.eye(k)
@@ -268,22 +303,51 @@ def _retracted(kind, U, S, V, M, Up, Vp, t):
         core[:k, :k] = S + t * M
         core[:k, k:] = t * identity
         core[k:, :k] = t * identity
-        left, triangle_U = np.linalg.qr(np.hstack((U, Up)))
-        right, triangle_V = np.linalg.qr(np.hstack((V, Vp)))
+        left, triangle_U = _orthonormal(np.hstack((U, Up)))
+        right, triangle_V = _orthonormal(np.hstack((V, Vp)))
         P, sigma, Qt = np.linalg.svd(triangle_U @ core @ triangle_V.T)
-        return left.copy() @ P[:, :k].copy(), np.diag(sigma[:k]), right.copy() @ Qt[:k].T.copy()
+        return left @ P[:, :k].copy(), np.diag(sigma[:k]), right @ Qt[:k].T.copy()
     if kind == SECOND_ORDER:
         R = np.linalg.solve(S, t * M)
         tail = identity - 0.5 * R
         left = U @ (S + (0.5 * t) * M - (0.125 * t) * (M @ R)) + t * (Up @ tail)
+        if symmetric:
+            left, triangle_U = _orthonormal(left)
+            end = triangle_U @ np.linalg.solve(S, triangle_U.T)
+            return left, 0.5 * (end + end.T), left
         right = V @ (identity + 0.5 * R - 0.125 * (R @ R)).T + t * (Vp @ np.linalg.solve(S.T, tail.T))
     else:
         K = S + t * M
         left = U @ K + t * Up
         right = V + t * (Vp @ np.linalg.inv(K.T))
-    left, triangle_U = np.linalg.qr(left)
-    right, triangle_V = np.linalg.qr(right)
-    return left.copy(), triangle_U @ triangle_V.T, right.copy()
+    left, triangle_U = _orthonormal(left)
+    right, triangle_V = _orthonormal(right)
+    return left, triangle_U @ triangle_V.T, right
+
+
+@njit(cache=True, nogil=True)
+def _orthonormal(X):
+    """Return Q and R of X = Q R by Gram and Schmidt, twice, some ten times faster than reflections for few columns.
+
+    Reflections take over where a column is in the span of those before it.
+    """
+    n, k = X.shape
+    columns, R = X.T.copy(), np.zeros((k, k))
+    inside, change = np.empty(k), np.empty(n)
+    for j in range(k):
+        x, before = columns[j], columns[:j]
+        length = np.sqrt(dot(x, x))
+        for _ in range(2):
+            product(before, x, inside[:j])
+            transposed_product(before, inside[:j], change)
+            x -= change
+            R[:j, j] += inside[:j]
+        R[j, j] = np.sqrt(dot(x, x))
+        if not R[j, j] > DEPENDENT * length:
+            Q, R = np.linalg.qr(X)
+            return Q.copy(), R.copy()
+        x /= R[j, j]
+    return columns.T.copy(), R
 
 
 run = njit(cache=True, nogil=True)(_run)

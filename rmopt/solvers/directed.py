@@ -9,14 +9,16 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
+from rmopt.core.points import arrays_of, in_precision
+from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.transport import ByManifold, ByProjection
 from rmopt.costs.bilinear import Bilinear
-from rmopt.costs.losses import Loss
 from rmopt.engines.base import Engine, checked, diverged, unlike
-from rmopt.engines.bilinear import BILINEAR, loop_of, rows_of
+from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine, loop_of, rows_of
 from rmopt.kernels import directed_sgd
-from rmopt.kernels.directed_sgd import Matrices, Rule, Span
+from rmopt.kernels.directed_sgd import Cores, Rule, Side
 from rmopt.kernels.steps import FINISHED, Rows, StepRows
+from rmopt.manifolds import PSDFixedRank
 from rmopt.solvers.sgd_rules import (
     Accumulating,
     Adaptive,
@@ -30,16 +32,16 @@ from rmopt.solvers.sgd_rules import (
     StepRule,
 )
 
-# Steps of more terms are dominated by the products of their rows with each other.
-MOST_TERMS = 50
+# Where a step looks at more rows, times the rank, finding coordinates of them costs more than moving all of a side.
+MANY = 3
 
 
 @dataclass
 class SpannedState:
-    """The columns of both sides, matrices in their coordinates, squared lengths, and counts."""
+    """Both sides, or the one of a symmetric matrix, what stands between them, squared lengths, and counts."""
 
-    spans: Any
-    matrices: Any
+    sides: Any
+    cores: Any
     squares: Array
     counts: Array
 
@@ -58,8 +60,9 @@ class SpannedState:
 class SpannedEngine(Engine):
     """The steps of a `DirectedEngine` on sums of bilinear terms, compiled.
 
-    Momentum, Adam, AdaGrad and means of points move all of U and V at every step. All stay in the span of some
-    columns and of the rows that were looked at since: steps are done in coordinates (`rmopt.kernels.directed_sgd`).
+    Momentum, Adam, AdaGrad and means of points move all of U and V at every step. Where steps look at few rows, all
+    stay in the span of some columns and of the rows that were looked at since, and steps are done in coordinates
+    (`rmopt.kernels.directed_sgd`).
 
     Attributes
     ----------
@@ -74,18 +77,16 @@ class SpannedEngine(Engine):
     def refusal(reference: DirectedEngine) -> str | None:
         """Return why the steps of an engine are not compiled, or None."""
         manifold, cost, average = reference.manifold, reference.cost, reference.average_from is not None
+        twins = BilinearEngine.supports, SymmetricBilinearEngine.supports
+        of_kind = twins[isinstance(manifold, PSDFixedRank)]
         parts = [
-            ("cost", cost, BILINEAR["cost"]), ("manifold", manifold, BILINEAR["manifold"]),
-            ("loss", getattr(cost, "loss", None), (Loss,)),
-            ("retraction", reference.retraction, BILINEAR["retraction"]),
+            ("cost", cost, of_kind["cost"]), ("manifold", manifold, twins[0]["manifold"] + twins[1]["manifold"]),
+            ("loss", getattr(cost, "loss", None), of_kind["loss"]),
+            ("retraction", reference.retraction, of_kind["retraction"]),
             ("transport", manifold.default_transport, (ByManifold, ByProjection)),
             ("rule", reference.rule, (Plain, Momentum, Adaptive, Accumulating)),
-        ] + average * [("retraction", manifold.default_retraction, BILINEAR["retraction"])]  # fmt: skip
-        reasons = (unlike(*part) for part in parts)
-        if (reason := next(filter(None, reasons), None)) is not None:
-            return reason
-        many = reference.batch_size > MOST_TERMS
-        return f"a step looks at {reference.batch_size} terms, more than {MOST_TERMS}" if many else None
+        ] + average * [("retraction", manifold.default_retraction, of_kind["retraction"])]  # fmt: skip
+        return next(filter(None, (unlike(*part) for part in parts)), None)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_rows", rows_of(self._cost.left, self._cost.right))
@@ -100,7 +101,7 @@ class SpannedEngine(Engine):
         steps, mean = self.reference.retraction, self.reference.manifold.default_retraction
         return steps, steps if self.reference.average_from is None else mean
 
-    def load(self, point: LowRankPoint) -> SpannedState:
+    def load(self, point: Any) -> SpannedState:
         return self._spanned(self.reference.load(point))
 
     def advance(self, state: SpannedState, schedule: Array, etas: Array) -> SpannedState:
@@ -115,7 +116,7 @@ class SpannedEngine(Engine):
         first = state.steps
         try:
             position, reason = loop(
-                constants(reference.rule), kinds, code, state.spans, state.matrices, state.squares, state.counts,
+                constants(reference.rule), kinds, code, state.sides, state.cores, state.squares, state.counts,
                 *self._rows, terms, reference.batch_size, average_from, 0,
             )  # fmt: skip
         except (ValueError, np.linalg.LinAlgError) as error:
@@ -125,17 +126,20 @@ class SpannedEngine(Engine):
             raise diverged(state.steps, etas[position])
         return state
 
-    def dump(self, state: SpannedState) -> LowRankPoint:
-        return cast(LowRankPoint, self.reference.dump(self._in_full(state)))
+    def dump(self, state: SpannedState) -> Any:
+        return self.reference.dump(self._in_full(state))
 
-    def moved(self, state: SpannedState, point: LowRankPoint) -> SpannedState:
+    def moved(self, state: SpannedState, point: Any) -> SpannedState:
         return self._spanned(self.reference.moved(self._in_full(state), point))
 
     def _in_full(self, state: SpannedState) -> DirectedState:
         """Return the state as the reference has it."""
-        left, right = (span.Z @ span.K for span in state.spans)
-        one, rule = state.matrices, self.reference.rule
-        memory: Any = LowRankTangent(one.M.copy(), left @ one.Up, right @ one.Vp)
+        cores, rule = state.cores, self.reference.rule
+        symmetric = len(state.sides) == 1
+        points, vectors = ((LowRankPoint, LowRankTangent), (PSDPoint, PSDTangent))[symmetric]
+        left, *right = (in_full(side, side.U) for side in state.sides)
+        mean_left, *mean_right = (in_full(side, side.mean) for side in state.sides)
+        memory: Any = vectors(cores.M.copy(), *(in_full(side, side.Up) for side in state.sides))
         kept, most = state.squares
         if isinstance(rule, Momentum):
             memory = Speed(memory)
@@ -143,35 +147,36 @@ class SpannedEngine(Engine):
             memory = Moments(memory, kept, most)
         else:
             memory = Squares(kept) if isinstance(rule, Accumulating) else ()
-        point = LowRankPoint(left @ one.U, one.S.copy(), right @ one.V)
-        mean = LowRankPoint(left @ one.mean_U, one.mean_S.copy(), right @ one.mean_V)
+        point, mean = points(left, cores.S.copy(), *right), points(mean_left, cores.mean.copy(), *mean_right)
         steps, updates, averaged = map(int, state.counts)
         return DirectedState(point, memory, mean, averaged, steps, updates)
 
     def _spanned(self, state: DirectedState) -> SpannedState:
         """Return a state of the reference by new columns, and coordinates in them."""
-        point, memory, mean = state.point, state.memory, state.average
-        none = self.reference.manifold.zero_vector(point)
-        vector, squares = none, (0.0, 0.0)
+        memory = state.memory
+        vector, squares = self.reference.manifold.zero_vector(state.point), (0.0, 0.0)
         if isinstance(memory, Speed):
             vector = memory.speed
         elif isinstance(memory, Moments):
             vector, squares = memory.mean, (memory.squares, memory.largest)
         elif isinstance(memory, Squares):
             squares = memory.squares, memory.squares
+        # Points of single precision are moved in double precision, as by all compiled steps.
+        point, vector, mean = (in_precision(one, float) for one in (state.point, vector, state.average))
+        left, S, *right = arrays_of(point)
+        mean_left, mean_S, *mean_right = arrays_of(mean)
+        M, *outside = arrays_of(vector)
         remembers = constants(self.reference.rule).keep > 0.0
         averages = self.reference.average_from is not None
-        sides = [
-            spanning(U, Up, mean_U, remembers, averages, self.reference.batch_size)
-            for U, Up, mean_U in ((point.U, vector.Up, mean.U), (point.V, vector.Vp, mean.V))
-        ]
-        (U, Up, mean_U), (V, Vp, mean_V) = (parts for _, parts in sides)
-        squares_kept = np.array(squares, dtype=float)
-        # Points of single precision are moved in double precision, as by all compiled steps.
-        S, M, mean_S = (np.array(part, dtype=float) for part in (point.S, vector.M, mean.S))
-        matrices = Matrices(U, S, V, M, Up, Vp, mean_U, mean_S, mean_V)
+        # Both rows of a term are looked at on the one side of a symmetric matrix.
+        rows = self.reference.batch_size * (1 if right else 2)
+        sides = tuple(
+            spanning(U, Up, mean_U, remembers, averages, rows)
+            for U, Up, mean_U in zip([left, *right], outside, [mean_left, *mean_right], strict=True)
+        )
         counts = np.array([state.steps, state.updates, state.averaged], dtype=np.int64)
-        return SpannedState(tuple(span for span, _ in sides), matrices, squares_kept, counts)
+        cores = Cores(S.copy(), M.copy(), mean_S.copy())
+        return SpannedState(sides, cores, np.array(squares, dtype=float), counts)
 
 
 def constants(rule: StepRule) -> Rule:
@@ -184,18 +189,20 @@ def constants(rule: StepRule) -> Rule:
     return Rule(0.0, 1.0, 1.0, float(isinstance(rule, Accumulating)), 0.0, False, False)
 
 
-def spanning(
-    U: Array, Up: Array, mean_U: Array, remembers: bool, averages: bool, batch_size: int
-) -> tuple[Span, tuple[Array, Array, Array]]:
-    """Return columns that hold those of a side, with room for more, and coordinates in them."""
-    held = np.hstack([U, *([Up] * remembers), *([mean_U] * averages)])
-    n, h = held.shape
-    c = min(n, h + max(h, 2 * batch_size))
-    # Of a short side all of the space.
-    Q = np.eye(n) if c == n else np.linalg.qr(held)[0]
-    live = Q.shape[1]
-    Z, K, coordinates = np.zeros((n, c)), np.zeros((c, c)), np.zeros((3, c, U.shape[1]))
-    Z[:, :live], K[:live, :live] = Q, np.eye(live)
-    coordinates[:, :live] = [Q.T @ one for one in (U, Up, mean_U)]
-    first, second, third = (one.copy() for one in coordinates)
-    return Span(Z, K, np.array([live])), (first, second, third)
+def spanning(U: Array, Up: Array, mean: Array, remembers: bool, averages: bool, rows: int) -> Side:
+    """Return a side by columns that hold all of it and have room for more rows, or whole where that costs less."""
+    held = np.hstack([U, *([Up] * remembers), *([mean] * averages)])
+    (n, h), k = held.shape, U.shape[1]
+    c = h + max(h, 2 * rows)
+    if rows > MANY * k or n <= 2 * c:
+        return Side(np.zeros((n, 0)), np.zeros((0, 0)), np.array([n]), U.copy(), Up.copy(), mean.copy())
+    Q = np.linalg.qr(held)[0]
+    Z, K, coordinates = np.zeros((n, c)), np.zeros((c, c)), np.zeros((3, c, k))
+    Z[:, :h], K[:h, :h] = Q, np.eye(h)
+    coordinates[:, :h] = [Q.T @ one for one in (U, Up, mean)]
+    return Side(Z, K, np.array([h]), *(one.copy() for one in coordinates))
+
+
+def in_full(side: Side, coordinates: Array) -> Array:
+    """Return the rows that coordinates stand for."""
+    return side.Z @ (side.K @ coordinates) if len(side.K) else coordinates.copy()
