@@ -179,6 +179,12 @@ PARTS: dict[str, Part] = {
             for kind in (problems.subspace.RTRMC, problems.subspace.RCGMC, problems.subspace.BiasedALS)
         ),
         Part(
+            problems.subspace.ScaledSGDCompletion,
+            {"rank": 2, "n_epochs": 2, "random_state": 0},
+            {"ratings": RATINGS},
+            {"predict": _ENTRIES, "rmse": (RATINGS,), "score": (RATINGS,)},
+        ),
+        Part(
             problems.subspace.ImplicitALS,
             {"rank": 2, "max_iter": 2, "random_state": 0},
             {"ratings": abs(RATINGS)},

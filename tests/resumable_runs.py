@@ -17,10 +17,17 @@ from problems.subspace.instances import agent_sums
 from rmopt import Problem
 from rmopt.core import Cost, WholeCost
 from rmopt.core.points import arrays_of
-from rmopt.costs import BilinearSum, GossipCost, Graph, LogDetTriplet, Trace, squared
+from rmopt.costs import BilinearSum, GossipCost, Graph, LogDetTriplet, OnFactors, Trace, squared
 from rmopt.engines import Engine
 from rmopt.engines.base import diverged
-from rmopt.manifolds import FixedRankEmbedded, Grassmann, PositiveDefinite, Power, PSDFixedRank
+from rmopt.manifolds import (
+    FixedRankEmbedded,
+    FixedRankFactors,
+    Grassmann,
+    PositiveDefinite,
+    Power,
+    PSDFixedRank,
+)
 from rmopt.solvers import (
     SGD,
     Checkpoint,
@@ -31,6 +38,7 @@ from rmopt.solvers import (
     Parallel,
     RankIncremental,
     Recorder,
+    ScaledSGD,
     Solver,
 )
 
@@ -130,6 +138,13 @@ def agents(name: str) -> Problem:
     return Problem(Power(manifold, 5), GossipCost(tasks, Graph.path(5), 2.0, manifold))
 
 
+def known_entries() -> Problem:
+    rng = np.random.default_rng(4)
+    left, right = (sp.eye_array(size).tocsr()[rng.integers(size, size=2000)] for size in (80, 70))
+    cost = BilinearSum(left, right, squared, rng.standard_normal(2000))
+    return Problem(FixedRankFactors(80, 70, 3), OnFactors(cost))
+
+
 def cone() -> Problem:
     rng = np.random.default_rng(3)
     loss = MultilabelCoembedding(rng.standard_normal((50, 6)), rng.random((50, 4)) < 0.4)
@@ -170,6 +185,7 @@ CASES = {
     "loreta-psd": Case(
         lambda: bilinear(PSDFixedRank(30, 4)), lambda n: SGD(0.005, max_iter=n), 2000, 100_000
     ),
+    "scaled-sgd": Case(known_entries, lambda n: ScaledSGD(n_epochs=n, penalty=1e-3), 60, 4000),
     "ranking": Case(lambda: ranking(LabelRanking), lambda n: SGD(0.01, max_iter=n), 2000, 100_000),
     "warp": Case(
         lambda: ranking(WarpRanking), lambda n: SGD(0.01, max_iter=n, sampler=warp_terms), 2000, 100_000

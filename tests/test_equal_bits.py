@@ -69,6 +69,7 @@ def recipes() -> dict[str, tuple[dict[str, Any], tuple[Any, ...]]]:
         "LowRankLogisticRegression": ({"rank": 8, "n_epochs": 2, **seed}, (X, labels)),
         "BayesianCompletion": ({"rank": 3, "n_samples": 5, "burn_in": 2, **seed}, (ratings,)),
         "BiasedALS": ({"rank": 3, "max_iter": 3, **seed}, (ratings,)),
+        "ScaledSGDCompletion": ({"rank": 3, "n_epochs": 3, **seed}, (ratings,)),
         "ImplicitALS": ({"rank": 3, "max_iter": 3, **seed}, (abs(ratings),)),
         "RTRMC": ({"rank": 4, "max_iter": 3, "bias": True, **seed}, (ratings,)),
         "RCGMC": ({"rank": 4, "max_iter": 3, **seed}, (ratings,)),

@@ -23,6 +23,7 @@ from problems.subspace import (
     GossipMatrixCompletion,
     MatrixCompletion,
     MultitaskSubspace,
+    ScaledSGDCompletion,
     entries,
 )
 from rmopt.core import DivergedError, InvalidInputError, Problem
@@ -31,7 +32,7 @@ from rmopt.manifolds import Grassmann
 
 Array = np.ndarray
 KINDS = (RTRMC, RCGMC, GossipMatrixCompletion)
-FACTORS = (BiasedALS, BayesianCompletion)
+FACTORS = (BiasedALS, BayesianCompletion, ScaledSGDCompletion)
 
 
 def ratings(m: int = 20, n: int = 30, share: float = 0.6) -> sp.csc_array:

@@ -11,6 +11,7 @@ from problems.subspace.estimators import RCGMC, RTRMC, GossipMatrixCompletion
 from problems.subspace.implicit import ImplicitALS
 from problems.subspace.multitask_estimator import MultitaskSubspace
 from problems.subspace.pairs import EntryKFold, TimeSplit, entries
+from problems.subspace.scaled import ScaledSGDCompletion
 from problems.subspace.training import Gossiped, GossipPlan, agree, gossip
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "MatrixCompletion",
     "MultitaskFeatures",
     "MultitaskSubspace",
+    "ScaledSGDCompletion",
     "TimeSplit",
     "agree",
     "alt_min",

@@ -22,6 +22,7 @@ from problems.subspace.baselines import DLMaFit
 from problems.subspace.bayesian import BayesianCompletion
 from problems.subspace.estimators import RCGMC, RTRMC
 from problems.subspace.peers import Biases, CMFRec, LibMF, MyFM
+from problems.subspace.scaled import ScaledSGDCompletion
 from problems.subspace.shares import Shares
 from problems.subspace.training import VARIANTS, GossipPlan, agree, gossip
 from rmopt.core import DivergedError, MissingCapabilityError, Parts, Problem, RmoptError
@@ -256,6 +257,7 @@ METHODS: dict[str, Method] = (
         for name, label, estimator, lams in (
             ("biases", "biases alone", Biases(), (1.0, 3.0, 10.0)),
             ("als", "ALS with biases", BiasedALS(handle_unknown="mean"), (0.7, 1.0, 1.4)),
+            ("scaled-sgd", "Scaled SGD", ScaledSGDCompletion(handle_unknown="mean"), (0.03, 0.04, 0.06)),
             ("bayesian", "Bayesian (Gibbs)", BayesianCompletion(handle_unknown="mean"), ()),
             ("cmfrec", "cmfrec", CMFRec(), (5.0, 10.0, 20.0)),
             ("myfm", "myfm", MyFM(), ()),

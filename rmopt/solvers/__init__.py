@@ -18,6 +18,7 @@ from rmopt.solvers.rank_incremental import CertifiedResult, RankIncremental
 from rmopt.solvers.rank_rounds import RankEngine, RankState
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.samplers import Cyclic, FromDraw, GaussSouthwell, Sampler, ShuffledEpochs, Uniform
+from rmopt.solvers.scaled_sgd import ScaledSGD
 from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.sgd import SGD, SRG, SVRG, AdaGrad, Adam
 from rmopt.solvers.step_lengths import (
@@ -122,6 +123,7 @@ __all__ = [
     "Recorder",
     "Result",
     "Sampler",
+    "ScaledSGD",
     "ScheduledSolver",
     "SharedCheckpoint",
     "ShuffledEpochs",

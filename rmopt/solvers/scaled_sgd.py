@@ -1,0 +1,318 @@
+"""Matrix completion by stochastic steps on rows of factors, in the metric that no change of scale between them alters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.core.arguments import integer, number
+from rmopt.core.errors import DivergedError, MissingCapabilityError
+from rmopt.core.problem import Problem
+from rmopt.core.product import Parts
+from rmopt.core.streams import Stream, generator
+from rmopt.costs import BilinearSum, OnFactors, squared
+from rmopt.kernels.entry_steps import LANES, steps_of
+from rmopt.manifolds import BoundedRank, FixedRankFactors
+from rmopt.solvers.base import Solver
+from rmopt.solvers.step_sizes import StepSize, as_step_size, watched
+from rmopt.solvers.threads import one_blas_thread
+
+# Bytes of the rows that the entries of a block move: they stay in a core's own cache.
+CACHED = 2**18
+# Of the numbers of the factors where a run starts, to the root of the largest entry.
+START = 1e-4
+# So many diagonals of blocks at least, for as many threads; but each one has work enough to share it out.
+DIAGONALS, WORTH_THREADS = 8, 50_000
+
+
+class ScaledSGD(Solver):
+    """Gradient of one known entry, scaled by (BᵀB)⁻¹ and (AᵀA)⁻¹, which moves one row of A and one of B; again and again.
+
+    For ½ Σ (aᵢ·bⱼ − y)² over known entries, on `FixedRankFactors` or `BoundedRank`. In the metric of
+    `FixedRankFactors` the condition of the matrix does not slow the steps down (ScaledSGD, Zhang, Chiu and Zhang
+    2022). A step is implicit: with e the residual and s the squared length of the gradient of aᵢ·bⱼ, it takes η e / (1
+    + η s) in place of η e, as the proximal step does to first order, so that none is too long (Toulis and Airoldi
+    2017). The scales are renewed before each pass, by a change of A and B to balanced factors of the same matrix; in
+    these they are diagonal, and a step costs O(k).
+
+    A pass goes through a grid of blocks of rows and columns. Those of a diagonal have no row and no column in common
+    and run in threads (NOMAD, LIBMF); the result does not depend on the number of threads, to the bit. From a start of
+    single precision the run stays in it, and takes half of the memory and of the time.
+
+    Parameters
+    ----------
+    step_size : float, StepSize or callable
+        Of each pass, numbered from 0; relative to the share of entries that are known, so that a pass with 1 goes about
+        as far as a Newton step. With noise take one that falls to 0, such as `Cosine`.
+    n_epochs : int
+        The budget, in passes over the entries.
+    penalty : float
+        λ: to each entry's loss λ/2 (‖aᵢ‖² + ‖bⱼ‖²) is added, and λ√(mn) to the scales. Where it drives ranks down take
+        `BoundedRank`.
+    damping : float
+        What is added to the scales, over the largest singular value that the gradient would have were the residuals
+        noise: small singular values do not move before they are more than the noise of large ones. 0 is the method of
+        Zhang, Chiu and Zhang, which needs ten times as many entries or a start near by.
+
+    Raises
+    ------
+    MissingCapabilityError
+        In `run`, for other manifolds and costs.
+    InvalidInputError
+        In `run`, for a start at which W is 0.
+
+    See Also
+    --------
+    SGD : other costs; examples that are no entries.
+    TrustRegions : few entries, to rounding.
+    problems.subspace.ScaledSGDCompletion : the estimator.
+
+    References
+    ----------
+    Zhang, Chiu and Zhang, Accelerating SGD for highly ill-conditioned huge-scale online matrix completion, NeurIPS
+    (2022). Chin, Zhuang, Juan and Lin, A fast parallel stochastic gradient method for matrix factorization in shared
+    memory systems, ACM Transactions on Intelligent Systems and Technology 6 (2015). Toulis and Airoldi, Asymptotic and
+    finite-sample properties of estimators based on stochastic gradients, Annals of Statistics 45 (2017).
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import BilinearSum, OnFactors, squared
+    >>> from rmopt.manifolds import FixedRankFactors
+    >>> from rmopt.solvers import ScaledSGD
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.standard_normal((50, 2)) * [1.0, 1e-4] @ rng.standard_normal((2, 40))
+    >>> rows, columns = np.nonzero(rng.random((50, 40)) < 0.5)
+    >>> entries = sp.eye_array(50).tocsr()[rows], sp.eye_array(40).tocsr()[columns]
+    >>> cost = OnFactors(BilinearSum(*entries, squared, truth[rows, columns]))
+    >>> A, B = (
+    ...     ScaledSGD()
+    ...     .run(Problem(FixedRankFactors(50, 40, 2), cost), random_state=0)
+    ...     .point
+    ... )
+    >>> bool(np.abs(A @ B.T - truth).max() < 1e-6)
+    True
+    """
+
+    keeps_single = True
+
+    def __init__(
+        self,
+        step_size: float | StepSize | Callable[[Array], Array] = 5.0,
+        *,
+        n_epochs: int = 20,
+        penalty: float = 0.0,
+        damping: float = 3.0,
+    ) -> None:
+        self.step_size, self.n_epochs = as_step_size(step_size), integer("n_epochs", n_epochs)
+        self.penalty, self.damping = number("penalty", penalty, least=0), number("damping", damping, least=0)
+
+    def budget(self, problem: Problem) -> int:
+        return self.n_epochs
+
+    def check_every(self, problem: Problem) -> int | None:
+        """Return None: only the budget and a criterion end the run."""
+        return None
+
+    def check_problem(self, problem: Problem) -> None:
+        super().check_problem(problem)
+        manifold, cost = problem.manifold, problem.cost
+        if type(manifold) not in (FixedRankFactors, BoundedRank):
+            raise MissingCapabilityError(
+                f"ScaledSGD cannot run on {manifold}: it moves rows of factors A and B; take FixedRankFactors or "
+                "BoundedRank."
+            )
+        inner = cost.cost if type(cost) is OnFactors else None
+        if type(inner) is not BilinearSum or inner.loss is not squared:
+            raise MissingCapabilityError(
+                "ScaledSGD is for known entries: OnFactors(BilinearSum(left, right, squared, values)); take SGD on "
+                "FixedRankEmbedded for other costs."
+            )
+        for name, vectors in (("left", inner.left), ("right", inner.right)):
+            if (
+                not np.array_equal(vectors.indptr, np.arange(inner.n_terms + 1))
+                or (vectors.data != 1.0).any()
+            ):
+                raise MissingCapabilityError(
+                    f"ScaledSGD is for known entries, and some row of {name} is no unit vector; take SGD on "
+                    "FixedRankEmbedded for other vectors."
+                )
+
+    def check_start(self, problem: Problem, point: Any) -> str | None:
+        reason = super().check_start(problem, point)
+        if reason is None and not np.vdot(point[0].T @ point[0], point[1].T @ point[1]) > 0.0:
+            return "its factors stand for W = 0, where no entry tells where to go; start at random factors"
+        return reason
+
+    def prepare(self, problem: Problem, seed: int, first_step: int) -> DealtEntries:
+        terms: Any = problem.cost.cost  # type: ignore[attr-defined]
+        manifold: Any = problem.manifold
+        found = terms.left.indices, terms.right.indices, terms.targets
+        return DealtEntries(*found, manifold.sizes, manifold.rank, seed, first_step)
+
+    def start(self, problem: Problem, rng: np.random.Generator) -> Parts:
+        """Return random factors of a small W."""
+        manifold, values = problem.manifold, problem.cost.cost.targets  # type: ignore[attr-defined]
+        size = START * (np.abs(values).max() or 1.0) ** 0.5
+        return Parts([size * rng.standard_normal((count, manifold.rank)) for count in manifold.sizes])  # type: ignore[attr-defined]
+
+    def begin(self, work: DealtEntries, point: Any) -> EntryState:
+        A, B = point
+        work.values = work.values.astype(A.dtype)
+        A, B = A[work.row_order], B[work.column_order]
+        # A pass with steps of length 0.
+        still = np.zeros(work.width, A.dtype), np.ones(work.width, A.dtype), A.dtype.type(0)
+        return EntryState(A, B, work.pass_over(padded(A), padded(B), *still, 0))
+
+    def point(self, work: DealtEntries, state: EntryState) -> Parts:
+        A, B = np.empty_like(state.A), np.empty_like(state.B)
+        A[work.row_order], B[work.column_order] = state.A, state.B
+        return Parts([A, B])
+
+    def advance(self, work: DealtEntries, state: EntryState, steps: int) -> EntryState:
+        """Return the state after one pass, or the same one for 0 steps."""
+        if not steps:
+            return state
+        (m, n), count, k, dtype = work.sizes, len(work.values), state.A.shape[1], state.A.dtype
+        epoch = work.first_step + state.steps
+        A, B, spectrum = balanced(state.A, state.B)
+        # Of the gradient of the whole matrix, were the residuals noise.
+        noise = (state.squares / count) ** 0.5 * (m**0.5 + n**0.5) * (m * n / count) ** 0.5
+        scales = np.maximum(spectrum, np.finfo(dtype).eps * spectrum[0])
+        scales += self.damping * noise + self.penalty * (m * n) ** 0.5
+        eta = watched(self.step_size)(np.array([epoch]))[0] * (m * n / count)
+        metric = np.stack([1.0 / scales, 1.0 / (1.0 + eta * self.penalty / scales)])
+        A, B, (weights, shrink) = (padded(part).astype(dtype, copy=False) for part in (A, B, metric))
+        squares = work.pass_over(A, B, weights, shrink, dtype.type(eta), epoch)
+        if not np.isfinite(squares):
+            raise self.diverged(epoch)
+        return EntryState(A[:, :k].copy(), B[:, :k].copy(), squares, state.steps + 1, state.updates + count)
+
+    def diverged(self, step: int) -> DivergedError:
+        return DivergedError(
+            f"the run diverged in pass {step + 1}: a residual is no longer finite. Likely causes: values or a start "
+            "near the largest numbers of their precision; divide the values by their standard deviation.",
+            step,
+        )
+
+
+@dataclass(frozen=True)
+class EntryState:
+    """Factors with their rows in the order of blocks, the squares of the residuals of the last pass, and counters."""
+
+    A: Array
+    B: Array
+    squares: float
+    steps: int = 0
+    updates: int = 0
+
+
+class DealtEntries:
+    """Known entries, dealt into a grid of blocks of rows and columns of about as many entries each.
+
+    The grid follows from the sizes and the seed alone. Rows and columns are numbered anew, block by block; `row_order`
+    and `column_order` are the old numbers of the new ones. The entries of a block are in a random order and follow on
+    each other, as the blocks of a diagonal do.
+
+    Parameters
+    ----------
+    rows, columns : int array, shape (N,)
+    values : array, shape (N,)
+    sizes : (int, int)
+        Of the matrix.
+    rank, seed, first_step : int
+    """
+
+    def __init__(
+        self,
+        rows: Array,
+        columns: Array,
+        values: Array,
+        sizes: tuple[int, int],
+        rank: int,
+        seed: int,
+        first_step: int,
+    ) -> None:
+        self.sizes, self.seed, self.first_step, self.width = (
+            sizes,
+            seed,
+            first_step,
+            -(-rank // LANES) * LANES,
+        )
+        rng, needed = generator(seed, Stream.ORDER), -(-8 * self.width * sum(sizes) // CACHED)
+        self.p = p = min(max(needed, DIAGONALS), max(1, len(values) // WORTH_THREADS), *sizes, 2**8)
+        self.row_order, rows, row_blocks = _dealt(rows, sizes[0], p, rng)
+        self.column_order, columns, column_blocks = _dealt(columns, sizes[1], p, rng)
+        block = (column_blocks - row_blocks) % p * p + row_blocks
+        order = rng.permutation(len(values))
+        order = order[np.argsort(block[order].astype(np.uint16), kind="stable")]
+        self.rows, self.columns, self.values = rows[order], columns[order], values[order]
+        self.cuts = np.concatenate([[0], np.cumsum(np.bincount(block, minlength=p * p))])
+
+    def pass_over(
+        self, A: Array, B: Array, weights: Array, shrink: Array, eta: np.floating[Any], epoch: int
+    ) -> float:
+        """Move the rows of A and B for each entry; return the sum of the squared residuals, each before its step."""
+        loop = steps_of(self.width)
+        given = A, B, weights, shrink, self.rows, self.columns, self.values, self.cuts
+        squares = np.zeros(self.p * self.p)
+        threads = numba.get_num_threads() if len(self.values) >= WORTH_THREADS * self.p else 1
+
+        def move(first: int, last: int) -> None:
+            loop(*given, first, last, eta, squares)
+
+        with ThreadPoolExecutor(threads) as pool:
+            for diagonal in generator(self.seed, Stream.SCHEDULE, epoch).permutation(self.p):
+                begin = diagonal * self.p
+                cuts = self.cuts[begin : begin + self.p + 1]
+                # Each thread has blocks next to each other, about as many entries as the others.
+                even = np.linspace(cuts[0], cuts[-1], threads + 1)
+                ends = (begin + np.searchsorted(0.5 * (cuts[1:] + cuts[:-1]), even)).tolist()
+                for _ in (map if threads == 1 else pool.map)(move, ends[:-1], ends[1:]):
+                    pass
+        return float(squares.sum())
+
+
+def _dealt(numbers: Array, count: int, p: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+    """Return rows in a random order, and of each entry the place of its row in it and the number of its block."""
+    order, place = rng.permutation(count), np.empty(count, dtype=np.int32)
+    place[order] = np.arange(count)
+    held = np.bincount(numbers, minlength=count)[order]
+    blocks = (np.cumsum(held) - held) * p // len(numbers)
+    places = place[numbers]
+    return order, places, blocks[places]
+
+
+@one_blas_thread()
+def balanced(A: Array, B: Array) -> tuple[Array, Array, Array]:
+    """Return factors of ABᵀ with AᵀA = BᵀB diagonal, and the diagonal: the singular values, the largest first."""
+    to_A, to_B, values = _to_balanced(A, B)
+    return A @ to_A.astype(A.dtype), B @ to_B.astype(B.dtype), values
+
+
+def _to_balanced(A: Array, B: Array) -> tuple[Array, Array, Array]:
+    """Return the k × k matrices that balance A and B, of which one times the other one transposed is I."""
+    (root_A, across_A), (root_B, across_B) = _root(A), _root(B)
+    U, values, Vt = np.linalg.svd(root_A.T @ root_B)
+    scale = np.sqrt(values)
+    return across_A @ U * scale, across_B @ Vt.T * scale, values
+
+
+def _root(factor: Array) -> tuple[Array, Array]:
+    """Return R and R⁻ᵀ with RRᵀ = FᵀF, of which nothing is too small to be divided by."""
+    factor = factor.astype(np.float64, copy=False)
+    values, vectors = np.linalg.eigh(factor.T @ factor)
+    values = np.sqrt(np.maximum(values, max(np.finfo(float).eps * values[-1], 1e-300)))
+    return vectors * values, vectors / values
+
+
+def padded(matrix: Array) -> Array:
+    """Return a matrix with columns of zeros, so that their number is a multiple of `LANES`."""
+    return np.pad(matrix, ((0, 0), (0, -matrix.shape[1] % LANES)))
