@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numba
@@ -102,7 +103,7 @@ def test_the_grid_has_each_entry_once_and_its_diagonals_no_conflict(monkeypatch:
     for diagonal in range(work.p):
         cuts = work.cuts[diagonal * work.p : (diagonal + 1) * work.p + 1]
         for numbers in (work.rows, work.columns):
-            blocks = [set(numbers[first:last]) for first, last in zip(cuts[:-1], cuts[1:], strict=True)]
+            blocks = [set(numbers[first:last]) for first, last in pairwise(cuts)]
             assert len(set().union(*blocks)) == sum(map(len, blocks))
         assert cuts[-1] - cuts[0] < 1.5 * len(work.values) / work.p
 

@@ -90,8 +90,8 @@ def steps_of(k):
     """Return the loop for rows of k numbers, a multiple of `LANES`.
 
     It takes A, B, C-contiguous with k columns; weights, shrink, shape (k,); rows, columns, values of the entries in
-    their order; where blocks of them begin, the first block and where to end; η; and the array that it sets to the sum
-    of each block's squared residuals, each before its step. All numbers are of one precision.
+    their order; where blocks of them begin, the first block and where to end; η; and the array that it sets to the
+    sum of each block's squared residuals, each before its step. All numbers are of one precision.
     """
 
     @njit(cache=True, nogil=True)

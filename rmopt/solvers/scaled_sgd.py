@@ -1,4 +1,4 @@
-"""Matrix completion by stochastic steps on rows of factors, in the metric that no change of scale between them alters."""
+"""Matrix completion by stochastic steps on rows of factors, in a metric that no change of their scales alters."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ DIAGONALS, WORTH_THREADS = 8, 50_000
 
 
 class ScaledSGD(Solver):
-    """Gradient of one known entry, scaled by (BᵀB)⁻¹ and (AᵀA)⁻¹, which moves one row of A and one of B; again and again.
+    """Gradient of one known entry, scaled by (BᵀB)⁻¹ and (AᵀA)⁻¹, which moves a row of A and one of B; many times.
 
     For ½ Σ (aᵢ·bⱼ − y)² over known entries, on `FixedRankFactors` or `BoundedRank`. In the metric of
     `FixedRankFactors` the condition of the matrix does not slow the steps down (ScaledSGD, Zhang, Chiu and Zhang
-    2022). A step is implicit: with e the residual and s the squared length of the gradient of aᵢ·bⱼ, it takes η e / (1
-    + η s) in place of η e, as the proximal step does to first order, so that none is too long (Toulis and Airoldi
-    2017). The scales are renewed before each pass, by a change of A and B to balanced factors of the same matrix; in
-    these they are diagonal, and a step costs O(k).
+    2022). A step is implicit: with the residual e and the squared length s of the gradient of aᵢ·bⱼ, it goes by
+    η e / (1 + η s) in place of η e, so that none is too long (Toulis and Airoldi 2017). The scales are renewed before
+    each pass, by a change of A and B to balanced factors of the same matrix; in these they are diagonal, and a step
+    costs O(k).
 
     A pass goes through a grid of blocks of rows and columns. Those of a diagonal have no row and no column in common
-    and run in threads (NOMAD, LIBMF); the result does not depend on the number of threads, to the bit. From a start of
-    single precision the run stays in it, and takes half of the memory and of the time.
+    and run in threads, as in LIBMF; the result does not depend on the number of threads, to the bit. From a start
+    of single precision the run stays in it, and takes half of the memory and of the time.
 
     Parameters
     ----------
     step_size : float, StepSize or callable
-        Of each pass, numbered from 0; relative to the share of entries that are known, so that a pass with 1 goes about
-        as far as a Newton step. With noise take one that falls to 0, such as `Cosine`.
+        Of each pass, numbered from 0; relative to the share of entries that are known, so that a pass with 1 goes
+        about as far as a Newton step. With noise take one that falls to 0, such as `Cosine`.
     n_epochs : int
         The budget, in passes over the entries.
     penalty : float
-        λ: to each entry's loss λ/2 (‖aᵢ‖² + ‖bⱼ‖²) is added, and λ√(mn) to the scales. Where it drives ranks down take
-        `BoundedRank`.
+        λ: to each entry's loss λ/2 (‖aᵢ‖² + ‖bⱼ‖²) is added, and λ√(mn) to the scales. Where it drives ranks down
+        take `BoundedRank`.
     damping : float
         What is added to the scales, over the largest singular value that the gradient would have were the residuals
         noise: small singular values do not move before they are more than the noise of large ones. 0 is the method of
@@ -77,8 +77,8 @@ class ScaledSGD(Solver):
     ----------
     Zhang, Chiu and Zhang, Accelerating SGD for highly ill-conditioned huge-scale online matrix completion, NeurIPS
     (2022). Chin, Zhuang, Juan and Lin, A fast parallel stochastic gradient method for matrix factorization in shared
-    memory systems, ACM Transactions on Intelligent Systems and Technology 6 (2015). Toulis and Airoldi, Asymptotic and
-    finite-sample properties of estimators based on stochastic gradients, Annals of Statistics 45 (2017).
+    memory systems, ACM Transactions on Intelligent Systems and Technology 6 (2015). Toulis and Airoldi, Asymptotic
+    and finite-sample properties of estimators based on stochastic gradients, Annals of Statistics 45 (2017).
 
     Examples
     --------
@@ -217,9 +217,9 @@ class EntryState:
 class DealtEntries:
     """Known entries, dealt into a grid of blocks of rows and columns of about as many entries each.
 
-    The grid follows from the sizes and the seed alone. Rows and columns are numbered anew, block by block; `row_order`
-    and `column_order` are the old numbers of the new ones. The entries of a block are in a random order and follow on
-    each other, as the blocks of a diagonal do.
+    The grid follows from the sizes and the seed alone. Rows and columns are numbered anew, block by block;
+    `row_order` and `column_order` are the old numbers of the new ones. The entries of a block are in a random order
+    and follow on each other, as the blocks of a diagonal do.
 
     Parameters
     ----------

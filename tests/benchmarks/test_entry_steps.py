@@ -1,0 +1,156 @@
+"""Steps on single entries beside LIBMF's, and the passes that plain SGD takes.
+
+LIBMF takes part when it is installed; that of the package index uses SSE, and LIBMF_OBJ names another build.
+
+Run with ``pytest -o addopts= -s tests/benchmarks/test_entry_steps.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+
+from problems.data import Ratings, load
+from problems.subspace.scaled import _units
+from rmopt import Problem
+from rmopt.core import Parts
+from rmopt.costs import BilinearSum, OnFactors, squared
+from rmopt.manifolds import BoundedRank, FixedRankFactors
+from rmopt.solvers import ScaledSGD
+from rmopt.solvers.scaled_sgd import padded
+
+Array = np.ndarray
+FEW, MANY = 2, 8
+WANTED = 1e-6
+
+
+def problem_of(rows: Array, columns: Array, values: Array, rank: int, kind: Any) -> Problem:
+    m, n = rows.max() + 1, columns.max() + 1
+    return Problem(
+        kind(m, n, rank),
+        OnFactors(BilinearSum(_units(rows, m), _units(columns, n), squared, values)),
+    )
+
+
+def ill_conditioned(
+    m: int, n: int, rank: int, oversampling: float, condition: float
+) -> tuple[Array, Array, Array]:
+    """Return entries of a random matrix whose singular values fall exponentially."""
+    rng = np.random.default_rng(0)
+    A = np.linalg.qr(rng.standard_normal((m, rank)))[0] * m**0.5 * np.geomspace(1.0, 1.0 / condition, rank)
+    B = rng.standard_normal((n, rank))
+    cells = rng.choice(m * n, int(oversampling * rank * (m + n - rank)), replace=False)
+    rows, columns = np.divmod(cells, n)
+    return rows, columns, np.einsum("ij,ij->i", A[rows], B[columns])
+
+
+def per_update(passes: Callable[[int], Any], entries: int, clock: Callable[[], float]) -> float:
+    """Return nanoseconds per update: of more passes without those of fewer, so that no preparation counts."""
+    least = []
+    for count in (FEW, MANY):
+        taken = []
+        for _ in range(3):
+            begun = clock()
+            passes(count)
+            taken.append(clock() - begun)
+        least.append(min(taken))
+    return 1e9 * (least[1] - least[0]) / (MANY - FEW) / entries
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_updates(measured: Any, threads: int) -> None:
+    """Nanoseconds per update, preparation left out: CPU time on one thread, elapsed time on two."""
+    pytest.importorskip("libmf")
+    if not os.environ.get("RMOPT_DATA_HOME"):
+        pytest.skip("RMOPT_DATA_HOME is not set: no MovieLens.")
+    measured(updates, threads)
+
+
+def updates(threads: int) -> list[dict[str, Any]]:
+    from libmf.mf import MF
+
+    ml1m = load("ml1m", kind=Ratings)
+    sets = {
+        "MovieLens-1M": (ml1m.rows, ml1m.columns, ml1m.values - ml1m.values.mean()),
+        "condition 1e4": ill_conditioned(20_000, 15_000, 5, 6, 1e4),
+    }
+    clock = time.process_time if threads == 1 else time.perf_counter
+    before, found = numba.get_num_threads(), []
+    numba.set_num_threads(threads)
+    for name, (rows, columns, values) in sets.items():
+        triples = np.column_stack([rows, columns, values])
+        for k in (8, 16, 32, 64):
+
+            def theirs(count: int, k: int = k, triples: Array = triples) -> None:
+                MF(
+                    k=k, nr_iters=count, nr_threads=threads, quiet=True, eta=0.05, lambda_p1=0.0, lambda_q1=0.0,
+                    lambda_p2=0.05, lambda_q2=0.05,
+                ).fit(triples)  # fmt: skip
+
+            row = {"data": name, "k": k, "threads": threads}
+            row["LIBMF"] = per_update(theirs, len(values), clock)
+            problem: Any = problem_of(rows, columns, values, k, BoundedRank)
+            for dtype in (np.float32, np.float64):
+                rng = np.random.default_rng(0)
+                sides = [0.1 * rng.standard_normal((size, k)) for size in problem.manifold.sizes]
+                start = Parts([side.astype(dtype) for side in sides])
+
+                def ours(count: int, problem: Problem = problem, start: Parts = start) -> None:
+                    ScaledSGD(1.0, n_epochs=count, penalty=0.04).run(problem, start, random_state=0)
+
+                ours(1)
+                name_of = dtype.__name__
+                row[name_of] = per_update(ours, len(values), clock)
+                row[f"{name_of} / LIBMF"] = row[name_of] / row["LIBMF"]
+            found.append(row)
+    numba.set_num_threads(before)
+    return found
+
+
+def test_passes(measured: Any) -> None:
+    """Passes over the entries of 1,000 × 800 matrices to a relative residual of 1e-6.
+
+    Plain SGD has the best of five step sizes, implicit steps too, and 100 times as many passes.
+    """
+    rows = measured(passes)
+    assert all(row["ScaledSGD"] is not None for row in rows)
+
+
+def passes() -> list[dict[str, Any]]:
+    found = []
+    for rank, oversampling in ((5, 6), (10, 20)):
+        for condition in (1.0, 1e4):
+            rows, columns, values = ill_conditioned(1000, 800, rank, oversampling, condition)
+            problem = problem_of(rows, columns, values, rank, FixedRankFactors)
+            wanted = WANTED * float(np.linalg.norm(values))
+            solver = ScaledSGD(n_epochs=500)
+            # A state holds the residuals of the pass before it.
+            states = solver.iterate(problem, random_state=0)
+            scaled = next((one.steps for one in states if one.squares**0.5 <= wanted), None)
+            row = {"rank": rank, "oversampling": oversampling, "condition": condition, "ScaledSGD": scaled}
+            ends = [plain(problem, eta, 100 * (scaled or 5), wanted) for eta in 2.0 ** np.arange(-3, 2)]
+            row["plain SGD"], residual = min(ends, key=lambda end: (end[0] or np.inf, end[1]))
+            found.append(row | {"plain: residual at the end": residual / np.linalg.norm(values)})
+    return found
+
+
+def plain(problem: Any, step_size: float, most: int, wanted: float) -> tuple[int | None, float]:
+    """Return the passes that steps in the flat metric take, if they come so far, and the residual at the end."""
+    (m, n), k = problem.manifold.sizes, problem.manifold.rank
+    work = ScaledSGD().prepare(problem, 0, 0)
+    size, rng = (work.values.std() / k**0.5) ** 0.5, np.random.default_rng(0)
+    A, B = (padded(size * rng.standard_normal((count, k))) for count in (m, n))
+    # The largest singular value is about that of the values; a step of 1 is as far as the curvature allows.
+    eta = step_size * m * n / len(work.values) / np.sqrt(m * n * np.mean(work.values**2))
+    still = np.ones(work.width)
+    for number in range(most):
+        residual = work.pass_over(A, B, still, still, np.float64(eta), number) ** 0.5
+        if residual <= wanted:
+            return number, residual
+    return None, residual
