@@ -120,6 +120,10 @@ def test_ranks_may_be_too_large_on_bounded_ranks() -> None:
     larger = Problem(BoundedRank(M, N, 4), problem.cost)
     A, B = ScaledSGD(n_epochs=60, penalty=1e-6).run(larger, random_state=0).point
     np.testing.assert_allclose(A @ B.T, truth, atol=1e-3)
+    # A penalty beyond all measure leaves nothing.
+    start = in_precision(larger.manifold.random_point(np.random.default_rng(0)), np.float32)
+    A, B = ScaledSGD(n_epochs=200, penalty=100.0).run(larger, start, random_state=0).point
+    assert np.abs(A @ B.T).max() < 1e-20
 
 
 def test_repeated_entries_and_no_passes() -> None:

@@ -159,6 +159,7 @@ class FixedRankFactors(BoundedRank):
     See Also
     --------
     FixedRankEmbedded : the matrices themselves, with second derivatives of the quotient.
+    rmopt.solvers.ScaledSGD : for known entries, one at a time.
     PSDFactors : symmetric and positive semidefinite.
 
     References

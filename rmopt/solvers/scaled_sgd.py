@@ -12,7 +12,7 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number
-from rmopt.core.errors import DivergedError, MissingCapabilityError
+from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.core.problem import Problem
 from rmopt.core.product import Parts
 from rmopt.core.streams import Stream, generator
@@ -58,7 +58,7 @@ class ScaledSGD(Solver):
     damping : float
         What is added to the scales, over the largest singular value that the gradient would have were the residuals
         noise: small singular values do not move before they are more than the noise of large ones. 0 is the method of
-        Zhang, Chiu and Zhang, which needs ten times as many entries or a start near by.
+        Zhang, Chiu and Zhang, which needs more entries, or a start near by.
 
     Raises
     ------
@@ -136,20 +136,12 @@ class ScaledSGD(Solver):
                 "FixedRankEmbedded for other costs."
             )
         for name, vectors in (("left", inner.left), ("right", inner.right)):
-            if (
-                not np.array_equal(vectors.indptr, np.arange(inner.n_terms + 1))
-                or (vectors.data != 1.0).any()
-            ):
+            single = np.array_equal(vectors.indptr, np.arange(inner.n_terms + 1))
+            if not single or (vectors.data != 1.0).any():
                 raise MissingCapabilityError(
                     f"ScaledSGD is for known entries, and some row of {name} is no unit vector; take SGD on "
                     "FixedRankEmbedded for other vectors."
                 )
-
-    def check_start(self, problem: Problem, point: Any) -> str | None:
-        reason = super().check_start(problem, point)
-        if reason is None and not np.vdot(point[0].T @ point[0], point[1].T @ point[1]) > 0.0:
-            return "its factors stand for W = 0, where no entry tells where to go; start at random factors"
-        return reason
 
     def prepare(self, problem: Problem, seed: int, first_step: int) -> DealtEntries:
         terms: Any = problem.cost.cost  # type: ignore[attr-defined]
@@ -165,6 +157,11 @@ class ScaledSGD(Solver):
 
     def begin(self, work: DealtEntries, point: Any) -> EntryState:
         A, B = point
+        grams = [side.T @ side for side in (A.astype(np.float64), B.astype(np.float64))]
+        if not np.vdot(*grams) > 0.0:
+            raise InvalidInputError(
+                "the initial factors stand for W = 0, where no entry tells where to go; start at random ones."
+            )
         work.values = work.values.astype(A.dtype)
         A, B = A[work.row_order], B[work.column_order]
         # A pass with steps of length 0.
@@ -240,12 +237,8 @@ class DealtEntries:
         seed: int,
         first_step: int,
     ) -> None:
-        self.sizes, self.seed, self.first_step, self.width = (
-            sizes,
-            seed,
-            first_step,
-            -(-rank // LANES) * LANES,
-        )
+        self.sizes, self.seed, self.first_step = sizes, seed, first_step
+        self.width = -(-rank // LANES) * LANES
         rng, needed = generator(seed, Stream.ORDER), -(-8 * self.width * sum(sizes) // CACHED)
         self.p = p = min(max(needed, DIAGONALS), max(1, len(values) // WORTH_THREADS), *sizes, 2**8)
         self.row_order, rows, row_blocks = _dealt(rows, sizes[0], p, rng)
