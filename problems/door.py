@@ -53,6 +53,15 @@ def count(name: str, value: Any, most: int = 10**15) -> int:
 kept_count = bounded(count, 10**9)
 
 
+def thread_count(name: str, value: Any) -> int:
+    """Return a number of threads, or a negative one that counts from all cores down, as joblib has it."""
+    if integer(name, value, -1000, 1000) == 0:
+        raise InvalidInputError(
+            f"{name} = 0 must be None, a positive number of threads, or −1 for all cores."
+        )
+    return int(value)
+
+
 def seedable(name: str, value: Any) -> Any:
     """Return what `seed_of` takes; no number is drawn from a generator."""
     if not isinstance(value, np.random.Generator | np.random.RandomState):

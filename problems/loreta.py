@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from joblib import cpu_count
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from problems.arrays import load_point, save_point
-from problems.door import begin, engine_name, file_path, seedable, step_rule
+from problems.door import begin, engine_name, file_path, seedable, step_rule, thread_count
 from problems.following import Learn, follow
 from problems.saving import made_with, plain
 from rmopt.core import InvalidInputError, Problem, Retraction
@@ -22,8 +23,13 @@ from rmopt.core.arguments import Checked, bounded, flag, integer, named, optiona
 from rmopt.core.files import reading
 from rmopt.renamed import renamed
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
-from rmopt.solvers import SGD, Checkpoint, Recorder, Result, Sampler
+from rmopt.solvers import SGD, Checkpoint, Parallel, Recorder, Result, Sampler, ScheduledSolver
 from rmopt.solvers.continued import Continued, with_zero_rows
+
+
+# Of several workers (docs/scaling.md has the measurements): the steps of all between two means, the least steps of
+# each, and how much longer their steps are, for each of them.
+BETWEEN_MEANS, LEAST_BETWEEN, LONGER = 40_000, 2_500, 0.75
 
 
 def loreta_solver(
@@ -39,6 +45,17 @@ def loreta_solver(
     known = PSD_RETRACTIONS if psd else FIXED_RANK_RETRACTIONS
     chosen = named("retraction", retraction, known, Retraction)
     return SGD(step_size, max_iter=max_iter, sampler=sampler, retraction=chosen, engine=engine)
+
+
+def with_workers(solver: SGD, n_jobs: int | None) -> ScheduledSolver:
+    """Return what trains with so many threads: local steps, and means at the distances that were measured to do."""
+    if n_jobs is None or (n_jobs < 0 and cpu_count() + n_jobs < 1):
+        n_jobs = 1
+    workers = n_jobs if n_jobs > 0 else cpu_count() + 1 + n_jobs
+    if workers == 1:
+        return solver
+    every = max(LEAST_BETWEEN, BETWEEN_MEANS // workers)
+    return Parallel(solver, workers, every=every, step_factor=max(1.0, LONGER * workers))
 
 
 @dataclass(frozen=True)
@@ -80,6 +97,7 @@ class LoretaRun(Checked):
     warm_start: Annotated[bool, flag] = False
     checkpoint: Annotated[Path | str | None, file_path] = None
     random_state: Annotated[Any, seedable] = None
+    n_jobs: Annotated[int | None, optional(thread_count)] = None
     verbose: Annotated[bool, flag] = False
 
 
@@ -181,7 +199,7 @@ class Loreta(LoretaRun, BaseEstimator):
 
     def _learn_chunk(
         self,
-        solver: SGD,
+        solver: ScheduledSolver,
         problem: Problem,
         start: Callable[[], Any],
         seed: int,
@@ -204,7 +222,7 @@ class Loreta(LoretaRun, BaseEstimator):
 
     def _run(
         self,
-        solver: SGD,
+        solver: ScheduledSolver,
         problem: Problem,
         start: Callable[[], Any],
         seed: int,

@@ -165,7 +165,8 @@ def test_two_workers_by_hand(problem: Problem) -> None:
             for worker, (engine, state) in enumerate(zip(engines, states, strict=True))
         ]
         ends = [engine.dump(state) for engine, state in zip(engines, states, strict=True)]
-        point = projected_mean(problem.manifold, [point, *ends], [-0.5, 0.75, 0.75])
+        mean = projected_mean(problem.manifold, ends)
+        point = projected_mean(problem.manifold, [point, mean], [-0.5, 1.5])
         states = [engine.moved(state, point) for engine, state in zip(engines, states, strict=True)]
     found = parallel.run(problem, start, random_state=7, stop=MaxSteps(600))
     np.testing.assert_allclose(dense(found), dense_of(point), rtol=1e-12)

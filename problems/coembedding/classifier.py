@@ -19,9 +19,9 @@ from sklearn.utils.validation import column_or_1d
 from problems.coembedding.certified import CertifiedEmbedder, LabelTables, weight
 from problems.coembedding.cost import MultilabelCoembedding
 from problems.coembedding.training import BETAS, checked_betas, minimise
-from problems.door import admit, finite, in_order, in_range, kept_count
+from problems.door import admit, finite, in_order, in_range, kept_count, thread_count
 from rmopt.core import InvalidInputError, RmoptError
-from rmopt.core.arguments import check_parameters, integer, optional, shown
+from rmopt.core.arguments import check_parameters, optional, shown
 from rmopt.solvers import LBFGS, RankIncremental
 from rmopt.solvers.threads import one_blas_thread
 
@@ -29,14 +29,6 @@ Array = np.ndarray
 
 # On the paths of a cross-validation.
 PATH_TOL, PATH_ROUNDS = 1e-2, 5
-
-
-def _jobs(name: str, value: Any) -> int:
-    if integer(name, value, -1000, 1000) == 0:
-        raise InvalidInputError(
-            f"{name} = 0 must be None, a positive number of threads, or −1 for all cores."
-        )
-    return int(value)
 
 
 def _scored(scorer: Callable[..., Any], model: Any, X: Any, y: Array) -> float:
@@ -305,7 +297,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     _: KW_ONLY
     cv: Annotated[Any, _folds] = 5
     scoring: Annotated[str | Callable[..., float] | None, _scoring] = "f1_micro"
-    n_jobs: Annotated[int | None, optional(_jobs)] = None
+    n_jobs: Annotated[int | None, optional(thread_count)] = None
     path_iterations: Annotated[int, kept_count] = 200
 
     @one_blas_thread()

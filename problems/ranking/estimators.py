@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils import Tags
 
 from problems.door import admit, begin, count, finite, natural_step_size, seen
-from problems.loreta import Loreta, SavedMatrix, loreta_solver
+from problems.loreta import Loreta, SavedMatrix, loreta_solver, with_workers
 from problems.ranking.cost import indicators, label_scores
 from problems.ranking.measures import best_labels, mean_average_precision
 from problems.ranking.training import INITS, SAMPLINGS, epochs, ranking_cost, starting_point
@@ -76,6 +76,9 @@ class LoretaLabelRanker(Loreta):
         Save the state there every half minute, and resume from it when the file exists.
     random_state : int, RandomState or None
         Equal integers give equal bits.
+    n_jobs : int or None
+        Threads, -1 for all cores: workers that take their own steps and meet at their mean (`rmopt.solvers.Parallel`).
+        The result depends on how many there are.
     verbose : bool
         Draw a progress bar on standard error.
     init : {"zero", "identity", "gaussian"}
@@ -98,7 +101,7 @@ class LoretaLabelRanker(Loreta):
     top_k_ : int
         Labels that `predict` gives to each row.
     n_iter_, n_updates_ : int
-        Steps done, and how many of them moved W.
+        Steps done by each worker, and how many steps of all moved W.
 
     See Also
     --------
@@ -261,7 +264,7 @@ class LoretaLabelRanker(Loreta):
         solver = loreta_solver(step_size, steps, epochs(cost), retraction=self.retraction, engine=self.engine)
         first_size = float(solver.step_size(np.zeros(1, dtype=np.int64))[0])
         start = partial(starting_point, manifold, cost, self.init, seed, first_size)
-        return truth, (solver, Problem(manifold, cost), start)
+        return truth, (with_workers(solver, self.n_jobs), Problem(manifold, cost), start)
 
     def _recorder(self) -> Recorder:
         return Recorder(progress=self.verbose, description="LORETA")

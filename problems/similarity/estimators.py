@@ -21,7 +21,7 @@ from problems.door import (
     seen,
 )
 from problems.evaluation import bilinear_scores, evaluate_retrieval
-from problems.loreta import Loreta, loreta_solver
+from problems.loreta import Loreta, loreta_solver, with_workers
 from problems.serving.index import Searchable
 from problems.similarity.model import INITS, BilinearSimilarity, initial_point
 from problems.triplets import ClassTriplets
@@ -31,7 +31,7 @@ from rmopt.costs import TripletSum
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.renamed import renamed
-from rmopt.solvers import SGD, Recorder, Sampler, ShuffledEpochs
+from rmopt.solvers import Recorder, Sampler, ScheduledSolver, ShuffledEpochs
 
 Array = np.ndarray
 
@@ -62,6 +62,9 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         Save the state there every half minute, and resume from it when the file exists.
     random_state : int, RandomState or None
         Equal integers give equal bits.
+    n_jobs : int or None
+        Threads, -1 for all cores: workers that take their own steps and meet at their mean (`rmopt.solvers.Parallel`).
+        The result depends on how many there are.
     verbose : bool
         Draw a progress bar on standard error.
     psd : bool
@@ -91,7 +94,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         The classes seen by `fit`.
     n_features_in_ : int
     n_iter_, n_updates_ : int
-        Steps done, and how many of them moved the point.
+        Steps done by each worker, and how many steps of all moved the point.
     history_ : list of dict
         Measurements of early stopping.
 
@@ -288,7 +291,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             )
         return X[~held], y[~held], X[held], y[held]
 
-    def _parts(self, X: Any, sampler: Sampler, n_steps: int, seed: int) -> tuple[SGD, Problem, partial[Any]]:
+    def _parts(self, X: Any, sampler: Sampler, n_steps: int, seed: int) -> tuple[ScheduledSolver, Problem, partial[Any]]:
         """Return what learns, from what, and what makes the start."""
         n = X.shape[1]
         rank = min(30, max(1, n // 2)) if self.rank is None else int(self.rank)
@@ -300,7 +303,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         solver = loreta_solver(
             step_size, n_steps, sampler, retraction=self.retraction, engine=self.engine, psd=self.psd
         )
-        return solver, problem, partial(initial_point, manifold, self.init, seed)
+        return with_workers(solver, self.n_jobs), problem, partial(initial_point, manifold, self.init, seed)
 
     def _learn(
         self,
@@ -318,7 +321,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             done = 0 if afresh else self.n_iter_
             recorder = Recorder(
                 {"map": lambda point: _map_of(BilinearSimilarity(point), *held_out)},
-                at=done + np.linspace(0, n_steps, 21)[1:].astype(int),
+                at=done + np.linspace(0, solver.max_iter, 21)[1:].astype(int),
                 progress=self.verbose,
             )
             stop = self._no_longer_rises

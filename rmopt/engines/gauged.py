@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.linalg
 
 from rmopt.core.ambient import Array
 from rmopt.core.cost import FiniteSum
@@ -21,7 +23,7 @@ from rmopt.engines.base import Engine, checked, diverged
 from rmopt.engines.reference import ReferenceEngine, ReferenceState
 from rmopt.kernels.lifted import Factors, SymmetricFactors
 from rmopt.kernels.steps import FINISHED, PROBE_DUE, STEP_REFUSED, Counters
-from rmopt.linalg import factor_product, symmetric
+from rmopt.linalg import factor_product, leading_eigh, symmetric
 
 # Columns are padded with zeros to a multiple of this, so that vector loops have no remainder.
 LANES = 4
@@ -33,8 +35,16 @@ CONDITION_GROWTH = 1e4
 FEW = 20
 
 
+# Two factors of one side, each with the inverse of its Gram matrix; two factorisations; a `map`.
+Side = tuple[tuple[Array, Array], tuple[Array, Array]]
+Pairs = Sequence[tuple[Any, Any]]
+Each = Callable[[Callable[..., Any], Sequence[Any]], Iterable[Any]]
+
+
 class Gauge(ABC):
     """How points and lifted factors belong together."""
+
+    kind: ClassVar[type]
 
     @abstractmethod
     def factors_of(self, point: Any) -> Any:
@@ -66,6 +76,45 @@ class Gauge(ABC):
         left, *others = factors
         return type(factors)(np.vstack([left, np.zeros((rows, left.shape[1]), left.dtype)]), *others)
 
+    def merged(self, pairs: Pairs, weights: Sequence[Array], k: int, each: Each = map) -> list[Any]:
+        """Return for each pair the factors of the nearest matrix of rank k to its weighted sum.
+
+        By Gram matrices: six products with tall factors for a pair. A' and B' are sums of what is there, whatever the
+        Gram matrices hold; their rounding decides alone how near W' is, to half of the digits where the sum has
+        singular values that are close to each other. `each` maps functions over the products.
+        """
+        sides = [list(zip(self.sides(one), self.sides(other), strict=True)) for one, other in pairs]
+        crosses = list(each(_cross, [side for pair in sides for side in pair]))
+        shares, wide, tasks = len(sides[0]), len(pairs[0][0].C), []
+        cores: list[Array] = []
+        for at, (pair, weight) in enumerate(zip(pairs, weights, strict=True)):
+            roots = [
+                _root(side, cross, k)
+                for side, cross in zip(sides[at], crosses[shares * at : shares * (at + 1)], strict=True)
+            ]
+            middle = scipy.linalg.block_diag(
+                *(w * factors.C[:k, :k] for w, factors in zip(weight, pair, strict=True))
+            )
+            sigma, *turns = self.diagonal(roots[0][0] @ middle @ roots[-1][0].T, k)
+            cores.append(sigma)
+            for side, (_, back), turn in zip(sides[at], roots, turns, strict=True):
+                mix = np.zeros((2, wide, wide))
+                mix[:, :k, :k] = (back @ turn).reshape(2, k, k)
+                tasks.append((side, mix, k))
+        made = list(each(_mixed, tasks))
+        return [
+            self._with(made[shares * at : shares * (at + 1)], sigma) for at, sigma in enumerate(cores)
+        ]
+
+    @staticmethod
+    @abstractmethod
+    def diagonal(middle: Array, k: int) -> tuple[Array, ...]:
+        """Return the leading k values of a small matrix between orthonormal sides, and the vectors of each side."""
+
+    def _with(self, made: Sequence[tuple[Array, Array]], sigma: Array) -> Any:
+        talls, inverses = zip(*made, strict=True)
+        return type(self).kind(*talls, *_squares(sigma)[:2], *inverses)
+
     def drift(self, factors: Any, k: int) -> float:
         """Return how far the kept inverses are from the true ones, along one fixed random direction."""
         e = np.random.default_rng(0).standard_normal(k)
@@ -79,6 +128,13 @@ class Gauge(ABC):
 class GeneralGauge(Gauge):
     """W = A C Bᵀ."""
 
+    kind = Factors
+
+    @staticmethod
+    def diagonal(middle: Array, k: int) -> tuple[Array, ...]:
+        P, sigma, Qt = np.linalg.svd(middle)
+        return sigma[:k], P[:, :k], Qt[:k].T
+
     def factors_of(self, point: LowRankPoint) -> Factors:
         P, sigma, Qt = np.linalg.svd(point.S)
         C, C_inverse, H = _squares(sigma)
@@ -90,6 +146,12 @@ class GeneralGauge(Gauge):
 
 class SymmetricGauge(Gauge):
     """W = Y C Yᵀ."""
+
+    kind = SymmetricFactors
+
+    @staticmethod
+    def diagonal(middle: Array, k: int) -> tuple[Array, ...]:
+        return leading_eigh(symmetric(middle), k)
 
     def factors_of(self, point: PSDPoint) -> SymmetricFactors:
         values, vectors = np.linalg.eigh(point.S)
@@ -114,6 +176,32 @@ def _squares(sigma: Array) -> tuple[Array, Array, Array]:
         )
     C, C_inverse, H = (padded(np.diag(one), square=True) for one in (sigma, 1.0 / sigma, np.ones_like(sigma)))
     return C, C_inverse, H
+
+
+def _cross(side: Side) -> Array:
+    """Return the product of the tall factors of a side."""
+    (one, _), (other, _) = side
+    return one.T @ other
+
+
+def _root(side: Side, cross: Array, k: int) -> tuple[Array, Array]:
+    """Return F with FᵀF the Gram matrix of [one, other], and its inverse."""
+    (_, one), (_, other) = side
+    cross = cross[:k, :k]
+    gram = np.block([[np.linalg.inv(one[:k, :k]), cross], [cross.T, np.linalg.inv(other[:k, :k])]])
+    values, vectors = np.linalg.eigh(symmetric(gram))
+    # Where the two are alike, only rounding is left of the least values; F and its inverse still belong together.
+    root = np.sqrt(np.maximum(values, 1e-15 * values[-1]))
+    return root[:, None] * vectors.T, vectors / root
+
+
+def _mixed(task: tuple[Side, Array, int]) -> tuple[Array, Array]:
+    """Return a new tall factor, and the inverse of its Gram matrix."""
+    ((one, _), (other, _)), (first, second), k = task
+    tall = one @ first
+    tall += other @ second
+    gram = tall.T @ tall
+    return tall, padded(np.linalg.inv(symmetric(gram[:k, :k])), square=True)
 
 
 def padded(matrix: Array, square: bool = False) -> Array:

@@ -56,6 +56,7 @@ from rmopt.solvers.stop import (
 )
 from rmopt.solvers.tree_sum import TreeSum
 from rmopt.solvers.trust_regions import AdaptiveCubics, LevenbergMarquardt, TrustRegions
+from rmopt.solvers.shards import Shards
 from rmopt.solvers.world import MPIWorld, OneProcess, World
 
 __all__ = [
@@ -125,6 +126,7 @@ __all__ = [
     "Sampler",
     "ScaledSGD",
     "ScheduledSolver",
+    "Shards",
     "SharedCheckpoint",
     "ShuffledEpochs",
     "SmallChange",

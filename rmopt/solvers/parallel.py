@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,12 +12,15 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import instance, integer, number
 from rmopt.core.errors import InvalidInputError
+from rmopt.core.points import packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.engines.base import Engine
-from rmopt.manifolds.means import mean_on
+from rmopt.engines.gauged import GaugedState
 from rmopt.solvers.base import Result
+from rmopt.solvers.meeting import AtPoints, meeting_of
 from rmopt.solvers.samplers import Sampler
 from rmopt.solvers.scheduled import ScheduledSolver
+from rmopt.solvers.shards import Shards
 from rmopt.solvers.step_sizes import StepSize
 from rmopt.solvers.threads import one_blas_thread
 from rmopt.solvers.world import ONE_PROCESS, World
@@ -39,9 +42,11 @@ class Parallel(ScheduledSolver):
     workers : int
     every : int
         Steps of each worker between means. A mean costs about as much as several hundred steps.
+    step_factor : float
+        The workers' step sizes are those of the solver times this. With many workers the steps of one are lost in the
+        mean; a number a little below that of the workers wins them back.
     outer_step : float
-        How far to go from the last mean towards the next one; above 1 it goes beyond. With many workers the steps of
-        one are lost in the mean, and 2 or more wins them back.
+        How far to go from the last mean towards the next one; above 1 it goes beyond.
     world : World, optional
         `MPIWorld()` for the processes that ``mpiexec`` started; unless given, this process alone. In several
         processes a checkpoint is a `SharedCheckpoint`, a criterion goes by steps, and the updates in a row are those
@@ -87,11 +92,13 @@ class Parallel(ScheduledSolver):
         workers: int = 2,
         *,
         every: int = 20_000,
+        step_factor: float = 1.0,
         outer_step: float = 1.0,
         world: World | None = None,
     ) -> None:
         self.solver = instance("solver", solver, ScheduledSolver, "a solver with a schedule, such as SGD")
         self.workers, self.every = integer("workers", workers, 1), integer("every", every, 1)
+        self.step_factor = number("step_factor", step_factor, above=0)
         self.outer_step = number("outer_step", outer_step, above=0)
         self.max_iter = -(-solver.max_iter // self.workers)
         self.step_size = solver.step_size
@@ -109,40 +116,67 @@ class Parallel(ScheduledSolver):
         }
 
     def engine(self, problem: Problem) -> Engine:
-        own = tuple(self.solver.engine(problem) for _ in self.world.mine(self.workers))
-        mean = mean_on(problem.manifold)
-        return ParallelEngine(own, mean, self.every, self.outer_step, self.workers, self.world)
+        here = self.world.mine(self.workers)
+        own = tuple(self.solver.engine(one) for one in self._shares(problem, here))
+        meeting = meeting_of(own, problem.manifold)
+        return ParallelEngine(
+            own, meeting, AtPoints(problem.manifold), self.every, self.outer_step, self.workers, self.world
+        )
 
     def sampler_for(self, problem: Problem) -> Sampler:
-        return EachForItself(self.solver.sampler_for(problem), self.workers, self.world.mine(self.workers))
+        here, given = self.world.mine(self.workers), getattr(problem.cost, "samplers", None)
+        own = [self.solver.sampler_for(one) for one in self._shares(problem, here)]
+        own = [given[worker] for worker in here] if given else own
+        sizes = {sampler.block_size for sampler in own}
+        if len(sizes) > 1:
+            raise InvalidInputError(
+                f"the samplers of the workers draw blocks of {' and '.join(map(str, sorted(sizes)))} steps; deal as "
+                "many terms to each worker, or give samplers whose blocks are alike, such as Uniform."
+            )
+        return EachForItself(own, self.workers, here)
+
+    def _shares(self, problem: Problem, here: list[int]) -> list[Problem]:
+        """Return the problem of each worker here: all have the same data, unless these were dealt."""
+        cost = problem.cost
+        if not isinstance(cost, Shards):
+            return [problem] * len(here)
+        if list(cost.costs) != here:
+            raise InvalidInputError(
+                f"the Shards are of the workers {list(cost.costs)}, and those of this process are {here}; give a cost "
+                "for each of them."
+            )
+        return [replace(problem, cost=own) for own in cost.costs.values()]
 
     def conclude(self, result: Result, work: Any, state: Any) -> Result:
         """Return the result with the updates of all processes."""
         return replace(result, updates=int(self.world.total(state.updates)))
 
     def step_size_rule(self) -> StepSize:
-        return Stretched(self.solver.step_size_rule(), self.workers)
+        return Stretched(self.solver.step_size_rule(), self.workers, self.step_factor)
 
 
 class EachForItself(Sampler):
-    """The draws of one sampler for several workers, side by side, each with random numbers of its own.
+    """The draws of several workers, side by side, each with random numbers of its own.
 
     Parameters
     ----------
-    sampler : Sampler
+    samplers : list of Sampler
+        Of the workers for which terms are drawn here.
     workers : int
     mine : list of int
-        The workers for which terms are drawn here.
+        The numbers of these workers.
     """
 
-    def __init__(self, sampler: Sampler, workers: int, mine: list[int]) -> None:
-        self.sampler, self.workers, self.mine = sampler, workers, mine
-        self.block_size, self.batch_size = sampler.block_size, len(mine) * sampler.batch_size
-        self.stream = sampler.stream
+    def __init__(self, samplers: list[Sampler], workers: int, mine: list[int]) -> None:
+        self.samplers, self.workers, self.mine = samplers, workers, mine
+        first = samplers[0]
+        self.block_size, self.stream = first.block_size, first.stream
+        self.batch_size = sum(sampler.batch_size for sampler in samplers)
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
         each = rng.spawn(self.workers) if self.workers > 1 else [rng]
-        return np.hstack([self.sampler.draw(each[worker], start, size) for worker in self.mine])
+        own = zip(self.samplers, self.mine, strict=True)
+        return np.hstack([sampler.draw(each[worker], start, size) for sampler, worker in own])
 
 
 @dataclass(frozen=True)
@@ -153,18 +187,21 @@ class Stretched(StepSize):
     ----------
     rule : StepSize
     workers : int
+    factor : float
+        Of the step sizes.
     """
 
     rule: StepSize
     workers: int
+    factor: float
 
     def __call__(self, t: Array) -> Array:
-        return self.rule(self.workers * np.asarray(t))
+        return self.factor * self.rule(self.workers * np.asarray(t))
 
 
 @dataclass
 class ParallelState:
-    """Where each worker stands, the last mean, and counters."""
+    """Where each worker stands, the last mean in the form in which they meet, and counters."""
 
     own: list[Any]
     mean: Any
@@ -184,8 +221,8 @@ class ParallelEngine(Engine):
     ----------
     engines : tuple of Engine
         One for each worker of this process.
-    mean : callable
-        Of points and weights.
+    meeting, points : AtPoints
+        How they meet, and how a mean is found that leaves states as they are.
     every : int
         Steps between means.
     outer_step : float
@@ -195,15 +232,19 @@ class ParallelEngine(Engine):
     """
 
     engines: tuple[Engine, ...]
-    mean: Callable[[list[Any], Array], Any]
+    meeting: AtPoints
+    points: AtPoints
     every: int
     outer_step: float
     workers: int
     world: World
 
     def load(self, point: Any) -> ParallelState:
-        return ParallelState([engine.load(point) for engine in self.engines], point)
+        own = [engine.load(point) for engine in self.engines]
+        fresh = self.engines[0].load(point)
+        return ParallelState(own, self.meeting.brought(self.engines[0], fresh))
 
+    @one_blas_thread()
     def advance(self, state: ParallelState, schedule: Array, etas: Array) -> ParallelState:
         count, done = len(self.engines), 0
         if not len(etas):
@@ -219,30 +260,72 @@ class ParallelEngine(Engine):
                 own = threads.map(lambda engine, part: engine.advance(*part), self.engines, given)
                 state = replace(state, own=list(own), steps=state.steps + end - done)
                 done = end
-                if state.steps % self.every == 0:
-                    state = self._met(state)
+                if self._met(state.steps):
+                    state = self._at_mean(state, threads.map)
         return state
 
+    @one_blas_thread()
     def dump(self, state: ParallelState) -> Any:
-        return state.mean if state.steps % self.every == 0 else self._mean(state)
-
-    def _met(self, state: ParallelState) -> ParallelState:
-        """Return the state in which all workers go on from their mean."""
-        mean = self._mean(state)
-        fresh = [engine.moved(own, mean) for engine, own in zip(self.engines, state.own, strict=True)]
-        return replace(state, own=fresh, mean=mean)
+        if self._met(state.steps):
+            return self.meeting.point(state.mean)
+        before = self.meeting.point(state.mean) if self.outer_step != 1.0 else None
+        return self._mean(self.points, state.own, before)
 
     @one_blas_thread()
-    def _mean(self, state: ParallelState) -> Any:
-        here = self.world.mine(self.workers)
-        own = {
-            worker: engine.dump(stood)
-            for worker, engine, stood in zip(here, self.engines, state.own, strict=True)
-        }
-        points = self.world.gather(own, self.workers)
-        if len(points) == 1 and self.outer_step == 1.0:
-            return points[0]
-        weights = np.full(len(points), self.outer_step / len(points))
+    def handed_over(self, state: ParallelState) -> Any:
+        first = self.engines[0]
+        if self.workers == 1 and self.outer_step == 1.0:
+            return first.handed_over(state.own[0])
+        if not self._met(state.steps):
+            with self.world.guard(), ThreadPoolExecutor(len(self.engines)) as threads:
+                state = self._at_mean(state, threads.map)
+        stands = first.handed_over(self.meeting.taken(first, state.own[0], state.mean))
+        return _with_updates(stands, int(self.world.total(state.updates)))
+
+    def taken_over(self, state: Any) -> ParallelState | None:
+        own = []
+        for number, engine in enumerate(self.engines):
+            # The updates before are those of the first worker of all.
+            known = state.updates if number == self.world.rank == 0 else 0
+            own.append(engine.taken_over(_with_updates(_copied(state), known)))
+        if any(one is None for one in own):
+            return None
+        fresh = self.engines[0].taken_over(_copied(state))
+        return ParallelState(own, self.meeting.brought(self.engines[0], fresh), state.steps)
+
+    def _met(self, steps: int) -> bool:
+        """Return whether the workers meet after so many steps; one that goes as far as its mean meets nobody."""
+        return steps % self.every == 0 and (self.workers > 1 or self.outer_step != 1.0)
+
+    def _at_mean(self, state: ParallelState, each: Callable[..., Iterable[Any]]) -> ParallelState:
+        """Return the state in which all workers go on from their mean."""
+        mean = self._mean(self.meeting, state.own, state.mean, each)
+        taken = each(lambda engine, own: self.meeting.taken(engine, own, mean), self.engines, state.own)
+        return replace(state, own=list(taken), mean=mean)
+
+    def _mean(self, meeting: AtPoints, own: list[Any], before: Any, each: Callable[..., Any] = map) -> Any:
+        """Return what the ends of all workers become, and where the outer step leads from the last mean."""
+
+        def join(pairs: list[Any], counts: list[tuple[int, int]]) -> Iterable[Any]:
+            return meeting.joined(pairs, [np.array(pair) / sum(pair) for pair in counts], each)
+
+        brought = each(meeting.brought, self.engines, own)
+        ends = dict(zip(self.world.mine(self.workers), brought, strict=True))
+        mean = self.world.joined(ends, self.workers, join)
         if self.outer_step == 1.0:
-            return self.mean(points, weights)
-        return self.mean([state.mean, *points], np.append(1.0 - self.outer_step, weights))
+            return mean
+        [further] = meeting.joined([(before, mean)], [np.array([1.0 - self.outer_step, self.outer_step])])
+        return further
+
+
+def _copied(state: Any) -> Any:
+    """Return a state in memory of its own."""
+    return unpacked(packed(state), state)
+
+
+def _with_updates(state: Any, updates: int) -> Any:
+    """Return a state that counts so many updates."""
+    if not isinstance(state, GaugedState):
+        return replace(state, updates=updates)
+    state.counters.counts[0] = updates
+    return state

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -14,6 +14,11 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.errors import MissingCapabilityError, RmoptError
+from rmopt.core.points import arrays_of, rebuilt
+
+
+# Pairs of things, and how many agents each of the two stands for.
+Join = Callable[[list[tuple[Any, Any]], list[tuple[int, int]]], Iterable[Any]]
 
 
 class World(ABC):
@@ -77,6 +82,45 @@ class World(ABC):
         found = {agent: point for part in self.everywhere(dict(points)) for agent, point in part.items()}
         return [found[agent] for agent in range(n_agents)]
 
+    def joined(self, own: Mapping[int, Any], n_agents: int, join: Join) -> Any:
+        """Return what the things of all agents become, joined in pairs along a tree, in every process.
+
+        Agents 0 and 1, 2 and 3, …; then the first two and the next two, until one thing is left: the same pairs, in
+        the same order, however agents are spread. A process sends and receives one thing at each level of the tree.
+
+        Parameters
+        ----------
+        own : mapping from int to thing
+            Of the agents here: points or states, made of float64 arrays of the same shapes for all agents.
+        n_agents : int
+        join : callable
+            Of a list of pairs of things, and of the numbers of agents that each of the two stands for; returns what
+            each pair becomes.
+        """
+        owners, held, span = self.owners(n_agents), dict(own), 1
+        template = next(iter(own.values()))
+        size = sum(part.nbytes for part in arrays_of(template))
+        while span < n_agents:
+            # What the agents from `low` to before `high` became, and those from `high` on, become one.
+            pairs = [(low, low + span) for low in range(0, n_agents - span, 2 * span)]
+            ways = []
+            for low, high in pairs:
+                end = min(high + span, n_agents)
+                for begin, stop, there, beyond in ((low, high, high, end), (high, end, low, high)):
+                    for process in set(owners[begin:stop]) - set(owners[there:beyond]):
+                        first = int(np.argmax(owners[begin:stop] == process))
+                        ways.append((there + first % (beyond - there), begin + first))
+            messages = {agent: _message(held[agent // span * span]) for agent, _ in ways if agent in own}
+            for agent, message in self.deliver(messages, ways, size, n_agents).items():
+                held.setdefault(agent // span * span, _thing(message, template))
+            here = [pair for pair in pairs if pair[0] in held and pair[1] in held]
+            counts = [(span, min(high + span, n_agents) - high) for _, high in here]
+            joined = join([(held[low], held[high]) for low, high in here], counts)
+            alone = {low: one for low, one in held.items() if low % (2 * span) == 0 and low + span >= n_agents}
+            held = alone | {low: one for (low, _), one in zip(here, joined, strict=True)}
+            span *= 2
+        return held[0]
+
     def total(self, numbers: Any) -> Array:
         """Return the sum of some numbers over all processes."""
         return np.sum(self.everywhere(np.asarray(numbers, dtype=float)), axis=0)
@@ -98,6 +142,19 @@ class World(ABC):
     def guard(self) -> AbstractContextManager[Any]:
         """Return what to do when this process fails: nobody may wait for it forever."""
         return nullcontext()
+
+
+def _message(thing: Any) -> Array:
+    """Return the bytes of a thing's arrays."""
+    return np.concatenate([np.ascontiguousarray(part).view(np.uint8).ravel() for part in arrays_of(thing)])
+
+
+def _thing(message: Array, template: Any) -> Any:
+    """Return the thing of which `_message` is made."""
+    shapes = [part.shape for part in arrays_of(template)]
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
+    parts = np.split(message.view(float), ends)
+    return rebuilt(template, [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)])
 
 
 class OneProcess(World):

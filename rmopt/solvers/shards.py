@@ -1,0 +1,70 @@
+"""Data that were dealt to several workers: each has a cost of its own, and no process needs those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rmopt.core.arguments import instance, integer
+from rmopt.core.combined import Combined
+from rmopt.core.cost import FiniteSum
+from rmopt.core.errors import InvalidInputError
+from rmopt.solvers.samplers import Sampler
+
+
+class Shards(Combined):
+    """The costs of the workers of `Parallel`, each of its own part of the data.
+
+    In a world of several processes each gives the costs of its own workers alone, ``world.mine(workers)``; then value
+    and gradient are those of the parts in this process.
+
+    Parameters
+    ----------
+    costs : mapping from int to FiniteSum
+        By the number of the worker, from 0.
+    samplers : mapping from int to Sampler, optional
+        Which terms a worker's steps look at; those of the solver unless given. All draw blocks of the same size.
+
+    Raises
+    ------
+    InvalidInputError
+        When there are no costs, or the samplers are those of other workers.
+
+    See Also
+    --------
+    Parallel : the solver.
+    rmopt.core.AgentSum : agents with points of their own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import BilinearSum
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> from rmopt.solvers import SGD, Parallel, Shards
+    >>> rng = np.random.default_rng(0)
+    >>> left, right = rng.standard_normal((2, 400, 20))
+    >>> y = np.sign(left[:, 0] * right[:, 0])
+    >>> halves = [slice(0, 200), slice(200, 400)]
+    >>> costs = {i: BilinearSum(left[at], right[at], targets=y[at]) for i, at in enumerate(halves)}
+    >>> problem = Problem(FixedRankEmbedded(20, 20, 1), Shards(costs))
+    >>> Parallel(SGD(0.01, max_iter=10_000), workers=2, every=1000).run(problem, random_state=0).steps
+    5000
+    """
+
+    def __init__(
+        self, costs: Mapping[int, FiniteSum], samplers: Mapping[int, Sampler] | None = None
+    ) -> None:
+        instance("costs", costs, Mapping, "a mapping from the numbers of workers to costs")
+        if not costs:
+            raise InvalidInputError("costs are empty; give one for each worker of this process.")
+        self.costs = {
+            integer("a number of a worker", worker): instance(f"costs[{worker}]", cost, FiniteSum, "a FiniteSum")
+            for worker, cost in sorted(costs.items())
+        }
+        self.samplers = dict(samplers or {})
+        if self.samplers and self.samplers.keys() != self.costs.keys():
+            raise InvalidInputError(
+                f"samplers are of the workers {sorted(self.samplers)}, and costs of {list(self.costs)}; give one of "
+                "each for every worker."
+            )
+        super().__init__([(1.0, cost) for cost in self.costs.values()])
