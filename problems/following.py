@@ -15,13 +15,18 @@ import scipy.sparse as sp
 from rmopt.core import InvalidInputError, StorageError
 from rmopt.core.arguments import shown
 from rmopt.core.identity import fingerprint
-from rmopt.solvers import Checkpoint
+from rmopt.solvers import Checkpoint, SharedCheckpoint, World
+from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.continued import Continued
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import ProgressBar
+from rmopt.solvers.world import ONE_PROCESS
 
 Array = np.ndarray
 Learn = Callable[[Any, Any, int], object]
+
+# Chunks between two saves of several processes.
+CHUNKS = 10
 
 # What a checkpoint does not depend on.
 NO_IDENTITY = ("checkpoint", "verbose", "random_state", "warm_start")
@@ -38,7 +43,9 @@ class KnowsItsPlace(Protocol):
         """Go to the place that `state` told."""
 
 
-def follow(model: Any, chunks: Iterable[Any], learn: Learn, seed: int, **about: Any) -> None:
+def follow(
+    model: Any, chunks: Iterable[Any], learn: Learn, seed: int, world: World = ONE_PROCESS, **about: Any
+) -> None:
     """Let a model learn all chunks of a stream, from the checkpoint on where there is one.
 
     Parameters
@@ -52,12 +59,18 @@ def follow(model: Any, chunks: Iterable[Any], learn: Learn, seed: int, **about: 
         Learns (X, y, seed) of one chunk.
     seed : int
         Of the run, unless its checkpoint has another one.
+    world : World
+        The processes that learn one model together, each from chunks of its own.
     **about : object
         What the checkpoint belongs to, besides the parameters of the model.
     """
-    saving = None if model.checkpoint is None else Checkpoint(model.checkpoint)
-    run = _Run(model, chunks, saving, seed, about)
-    with Interrupts(saving is not None) as interrupts, _progress(model.verbose, chunks) as told:
+    saving: Saving | None = None
+    if model.checkpoint is not None:
+        # Several processes save at the same chunks.
+        alone = world.size == 1
+        saving = Checkpoint(model.checkpoint) if alone else SharedCheckpoint(model.checkpoint, CHUNKS, world)
+    run = _Run(model, chunks, saving, seed, about, world)
+    with Interrupts(saving is not None and world.size == 1) as interrupts, _progress(model.verbose, chunks) as told:
         for X, y in run.rest():
             try:
                 learn(X, y, run.seed)
@@ -83,10 +96,18 @@ class _Run:
     """A model that follows a stream, how far it is, and where that is kept."""
 
     def __init__(
-        self, model: Any, chunks: Iterable[Any], saving: Checkpoint | None, seed: int, about: dict[str, Any]
+        self,
+        model: Any,
+        chunks: Iterable[Any],
+        saving: Saving | None,
+        seed: int,
+        about: dict[str, Any],
+        world: World,
     ) -> None:
-        self.model, self.chunks, self.saving, self.seed = model, chunks, saving, seed
+        self.model, self.chunks, self.saving, self.seed, self.world = model, chunks, saving, seed, world
         self.count = self.rows = self.last = 0
+        # Whether all chunks were given once, to a process that goes on beside others.
+        self.ended = False
         self.begun, self.seconds, self.place = time.monotonic(), 0.0, None
         drawn = model.random_state is None
         parts = {name: one for name, one in model.get_params(deep=False).items() if name not in NO_IDENTITY}
@@ -94,17 +115,41 @@ class _Run:
             "model": type(model).__name__, "random_state": "drawn" if drawn else seed,
             **{name: fingerprint(one, name) for name, one in {**parts, **about}.items()},
         }  # fmt: skip
+        if world.size > 1:
+            self.identity["processes"] = world.size
         if saving is not None:
             folder = getattr(chunks, "path", None)
-            if folder is not None and Path(saving.path).resolve().parent == Path(folder).resolve():
+            if folder is not None and Path(model.checkpoint).resolve().parent == Path(folder).resolve():
                 raise InvalidInputError(
-                    f"the checkpoint {saving.path} lies among the files of the stream; choose another folder for it."
+                    f"the checkpoint {model.checkpoint} lies among the files of the stream; choose another folder for it."
                 )
             self._resume(saving)
         self.saved_at = time.monotonic()
 
     def rest(self) -> Iterator[tuple[Any, Any]]:
-        """Yield the chunks that are still to be learned."""
+        """Yield the chunks that are still to be learned, here or in another process."""
+        if self.world.size == 1:
+            yield from self._once()
+            return
+        own = self._once()
+        while True:
+            found = next(own, None)
+            if found is None:
+                self.ended = True
+            if self.world.least(self.ended):
+                return
+            if found is None:
+                own = iter(self.chunks)
+                found = next(own, None)
+            if found is None:
+                raise InvalidInputError(
+                    "the chunks cannot be given again, as a process needs whose chunks end before those of others; "
+                    "give a list, or problems.data.stream."
+                )
+            yield found
+
+    def _once(self) -> Iterator[tuple[Any, Any]]:
+        """Yield the chunks that are left of one pass over them."""
         skip = 0
         if self.place is not None and isinstance(self.chunks, KnowsItsPlace):
             self.chunks.seek(self.place)
@@ -144,7 +189,7 @@ class _Run:
         place = self.chunks.state if isinstance(self.chunks, KnowsItsPlace) else None
         row = {
             "step": self.model.n_iter_, "chunks": self.count, "rows": self.rows, "last": self.last, "seed": self.seed,
-            "place": place,
+            "place": place, "ended": self.ended,
         }  # fmt: skip
         arrays = {f"run.{name}": one for name, one in self.model._continued.pack().items()}
         self.saving.save(
@@ -158,7 +203,7 @@ class _Run:
         )
         self.saved_at = time.monotonic()
 
-    def _resume(self, saving: Checkpoint) -> None:
+    def _resume(self, saving: Saving) -> None:
         found = saving.load(self.identity)
         if found is None:
             return
@@ -171,10 +216,10 @@ class _Run:
             self.count, self.rows, self.last, self.seed = (
                 row[name] for name in ("chunks", "rows", "last", "seed")
             )
-            self.place, self.seconds = row["place"], about["seconds"]
+            self.place, self.ended, self.seconds = row["place"], row["ended"], about["seconds"]
         except (LookupError, TypeError, ValueError) as error:
             raise StorageError(
-                f"the checkpoint {saving.path} does not hold a run over a stream ({error}); delete it or choose "
+                f"the checkpoint {self.model.checkpoint} does not hold a run over a stream ({error}); delete it or choose "
                 "another path."
             ) from error
         self.model._stand_at(continued)

@@ -25,6 +25,7 @@ from rmopt.renamed import renamed
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
 from rmopt.solvers import SGD, Checkpoint, Parallel, Recorder, Result, Sampler, ScheduledSolver
 from rmopt.solvers.continued import Continued, with_zero_rows
+from rmopt.solvers.world import ONE_PROCESS, World
 
 
 # Of several workers (docs/scaling.md has the measurements): the steps of all between two means, the least steps of
@@ -47,15 +48,16 @@ def loreta_solver(
     return SGD(step_size, max_iter=max_iter, sampler=sampler, retraction=chosen, engine=engine)
 
 
-def with_workers(solver: SGD, n_jobs: int | None) -> ScheduledSolver:
-    """Return what trains with so many threads: local steps, and means at the distances that were measured to do."""
+def with_workers(solver: SGD, n_jobs: int | None, world: World = ONE_PROCESS) -> ScheduledSolver:
+    """Return what trains with so many threads in each process of a world: local steps, and means now and then."""
     if n_jobs is None or (n_jobs < 0 and cpu_count() + n_jobs < 1):
         n_jobs = 1
-    workers = n_jobs if n_jobs > 0 else cpu_count() + 1 + n_jobs
+    workers = world.size * (n_jobs if n_jobs > 0 else cpu_count() + 1 + n_jobs)
     if workers == 1:
         return solver
     every = max(LEAST_BETWEEN, BETWEEN_MEANS // workers)
-    return Parallel(solver, workers, every=every, step_factor=max(1.0, LONGER * workers))
+    factor = max(1.0, LONGER * workers)
+    return Parallel(solver, workers, every=every, step_factor=factor, world=world)
 
 
 @dataclass(frozen=True)
@@ -180,13 +182,14 @@ class Loreta(LoretaRun, BaseEstimator):
             )
         return begin(self)
 
-    def _follow(self, chunks: Any, learn: Learn, **about: Any) -> Self:
+    def _follow(self, chunks: Any, learn: Learn, world: World = ONE_PROCESS, **about: Any) -> Self:
         """Learn the chunks of a stream, afresh or from what was learned."""
         seed = begin(self)
         if not self._continues():
             for name in ("model_", "_continued", *self._kept):
                 self.__dict__.pop(name, None)
-        follow(self, chunks, learn, seed, **about)
+        with world.guard():
+            follow(self, chunks, learn, world.first(seed), world, **about)
         return self
 
     def _stand_at(self, run: Continued) -> None:

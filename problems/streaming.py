@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,8 +13,11 @@ from problems.data import ChunkStream, stream
 from problems.loreta import Loreta
 from problems.ranking import LoretaLabelRanker
 from problems.similarity import LoretaSimilarity
+from rmopt.cli.run import RANKS
 from rmopt.core import InvalidInputError
 from rmopt.experiments import Outcome, Run
+from rmopt.solvers import MPIWorld, World
+from rmopt.solvers.world import ONE_PROCESS
 
 Option = typer.Option
 
@@ -38,6 +42,7 @@ Shuffle = Annotated[
     Option("--shuffle-buffer", min=0, help="Rows in memory that are put in random order; 0: as they lie."),
 ]
 OneBased = Annotated[bool, Option("--one-based", help="Features of .svmlight files count from 1.")]
+Jobs = Annotated[int, Option("--n-jobs", help="Threads that learn one model; -1: all cores.")]
 Resume = Annotated[bool, Option("--resume", help="Go on from the checkpoint in the --out folder.")]
 
 
@@ -54,19 +59,21 @@ def similarity(
     batch_size: BatchSize = 10_000,
     shuffle_buffer: Shuffle = 0,
     one_based: OneBased = False,
+    n_jobs: Jobs = 1,
     resume: Resume = False,
 ) -> Outcome:
     """Learn a similarity from rows with classes, chunk by chunk, and write model.npz.
 
     A checkpoint is written every half minute; with --resume and the same --out folder a run that was killed goes on
-    from it, and ends with the same bits. LoretaSimilarity.load reads the model.
+    from it, and ends with the same bits. LoretaSimilarity.load reads the model. Under mpirun the processes share the
+    files, of which there must be as many or more, and learn the one model together.
     """
-    model = LoretaSimilarity(rank, step_size=step_size, psd=psd)
+    model, world = LoretaSimilarity(rank, step_size=step_size, psd=psd, n_jobs=n_jobs), launched()
     chunks = stream(
         files, n_features=n_features, batch_size=batch_size, n_epochs=epochs, shuffle_buffer=shuffle_buffer,
         random_state=run.seed, zero_based=not one_based,
-    )  # fmt: skip
-    return _fitted(run, model, chunks, resume, steps_per_row=steps_per_row)
+    ).dealt(world.rank, world.size)  # fmt: skip
+    return _fitted(run, model, chunks, resume, world, steps_per_row=steps_per_row, world=world)
 
 
 def ranking(
@@ -80,6 +87,7 @@ def ranking(
     batch_size: BatchSize = 10_000,
     shuffle_buffer: Shuffle = 0,
     one_based: OneBased = False,
+    n_jobs: Jobs = 1,
     resume: Resume = False,
 ) -> Outcome:
     """Learn to rank labels from rows with several labels, chunk by chunk, and write model.npz.
@@ -88,17 +96,28 @@ def ranking(
     with --resume and the same --out folder a run that was killed goes on from it, and ends with the same bits.
     LoretaLabelRanker.load reads the model.
     """
+    if launched().size > 1:
+        raise InvalidInputError(
+            "rmopt fit ranking learns in one process; leave out mpirun, or take --n-jobs for threads."
+        )
     chunks = stream(
         files, n_features=n_features, batch_size=batch_size, n_epochs=epochs, shuffle_buffer=shuffle_buffer,
         random_state=run.seed, multilabel=True, zero_based=not one_based,
     )  # fmt: skip
-    return _fitted(run, LoretaLabelRanker(rank, step_size=step_size), chunks, resume)
+    return _fitted(run, LoretaLabelRanker(rank, step_size=step_size, n_jobs=n_jobs), chunks, resume, ONE_PROCESS)
 
 
-def _fitted(run: Run, model: Loreta, chunks: ChunkStream, resume: bool, **how: Any) -> Outcome:
+def launched() -> World:
+    """Return the processes of the launcher of MPI that started this one; this process alone where none did."""
+    return MPIWorld() if any(name in os.environ for name in RANKS) else ONE_PROCESS
+
+
+def _fitted(
+    run: Run, model: Loreta, chunks: ChunkStream, resume: bool, together: World, **how: Any
+) -> Outcome:
     """Learn a stream from the checkpoint of the output folder on, and write the model there."""
     checkpoint, path = run.path("checkpoint.npz"), run.path("model.npz")
-    if not resume and checkpoint.exists():
+    if not resume and list(checkpoint.parent.glob("checkpoint*.npz")):
         raise InvalidInputError(
             f"{checkpoint} is of an earlier run; say --resume to go on from it, or choose another --out."
         )
@@ -106,9 +125,12 @@ def _fitted(run: Run, model: Loreta, chunks: ChunkStream, resume: bool, **how: A
     begun = time.perf_counter()
     model.fit_stream(chunks, **how)
     seconds = time.perf_counter() - begun
-    model.save(path)
+    if together.rank == 0:
+        model.save(path)
+    how.pop("world", None)
+    seen = {"rows": chunks.n_rows} if together.size == 1 else {"processes": together.size}
     row = {
-        "model": type(model).__name__, "rows": chunks.n_rows, "features": model.n_features_in_, "rank": model.rank,
+        "model": type(model).__name__, **seen, "features": model.n_features_in_, "rank": model.rank,
         "steps": model.n_iter_, "updates": model.n_updates_, "train_seconds": seconds,
     }  # fmt: skip
     return Outcome(str(chunks.path), {**model.get_params(), **how, "checkpoint": str(checkpoint)}, [row])

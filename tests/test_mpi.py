@@ -108,7 +108,7 @@ def assert_as_in_threads(out: Path, steps: int = STEPS) -> None:
             np.testing.assert_array_equal(found[name], array)
 
 
-@pytest.mark.parametrize("processes", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3, 4))])
+@pytest.mark.parametrize("processes", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3, 4, 8))])
 def test_workers_in_processes_give_the_bits_of_threads(tmp_path: Path, processes: int) -> None:
     # Neither end is a step at which workers meet.
     for steps in (STEPS // 2 + 900, STEPS + 400):
@@ -118,11 +118,11 @@ def test_workers_in_processes_give_the_bits_of_threads(tmp_path: Path, processes
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("processes", [2, 4, 8])
 def test_workers_of_which_one_is_killed_are_resumed(tmp_path: Path, processes: int) -> None:
     out, saved, kills = tmp_path / "out.npz", tmp_path / "saved.npz", 0
     moments, steps = np.random.default_rng(processes), 40 * STEPS
-    for _ in range(10):
+    for _ in range(20):
         with subprocess.Popen(
             workers(out, processes, steps, saved), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as started:

@@ -1,6 +1,6 @@
 """Workers that learn one model, in the processes that ``mpiexec`` started: what tests of `Parallel` run.
 
-``python workers_by_mpi.py OUT STEPS [CHECKPOINT]``
+``python workers_by_mpi.py OUT STEPS [CHECKPOINT]``; each process makes the data of its own workers alone.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ import numpy as np
 from rmopt import Problem
 from rmopt.costs import BilinearSum
 from rmopt.manifolds import FixedRankEmbedded
-from rmopt.solvers import SGD, MPIWorld, Parallel, SharedCheckpoint
+from rmopt.solvers import SGD, MPIWorld, OneProcess, Parallel, SharedCheckpoint, Shards
 
-WORKERS, STEPS = 4, 24_000
+WORKERS, STEPS = 8, 24_000
 
 
 def learned(steps: int, world: Any = None, path: Path | None = None) -> Any:
-    """Return the result of a run with four workers, 24,000 steps in all unless others are said."""
-    rng = np.random.default_rng(0)
-    left, right = rng.standard_normal((2, 400, 20))
-    truth = np.outer(*rng.standard_normal((2, 20)))
-    targets = np.sign(np.einsum("ij,jk,ik->i", left, truth, right))
-    problem = Problem(FixedRankEmbedded(20, 20, 2), BilinearSum(left, right, targets=targets))
+    """Return the result of a run with eight workers, each with data of its own."""
+    truth = np.outer(*np.random.default_rng(0).standard_normal((2, 20)))
+    costs = {}
+    for worker in (world or OneProcess()).mine(WORKERS):
+        left, right = np.random.default_rng(worker + 1).standard_normal((2, 50, 20))
+        targets = np.sign(np.einsum("ij,jk,ik->i", left, truth, right))
+        costs[worker] = BilinearSum(left, right, targets=targets)
+    problem = Problem(FixedRankEmbedded(20, 20, 2), Shards(costs))
     solver = Parallel(SGD(0.01, max_iter=steps), WORKERS, every=500, outer_step=1.5, world=world)
     saving = None if path is None else SharedCheckpoint(path, 100, world)
     return solver.run(problem, random_state=0, checkpoint=saving)

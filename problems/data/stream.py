@@ -7,6 +7,7 @@ import threading
 import zlib
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -192,6 +193,23 @@ class ChunkStream:
                 self.share = share
                 yield (piece.X, piece.y) if len(sizes) == 1 else (piece.X[rows], piece.y[rows])
         self._ended = True
+
+    def dealt(self, number: int, count: int) -> ChunkStream:
+        """Return the stream of one process of several: every so manieth file, beginning with that of its number.
+
+        Raises
+        ------
+        InvalidInputError
+            When there are fewer files than processes.
+        """
+        if len(self._files) < count:
+            raise InvalidInputError(
+                f"{self.path} has {len(self._files)} file{'s' * (len(self._files) > 1)} for {count} processes; split "
+                "the data into as many files, or start fewer processes."
+            )
+        own = copy(self)
+        own._files = self._files[number::count]
+        return own
 
     def save(self, folder: Path | str) -> None:
         """Write all chunks as ``.npz`` files into a folder, which are read many times as fast as text.

@@ -26,12 +26,13 @@ from problems.serving.index import Searchable
 from problems.similarity.model import INITS, BilinearSimilarity, initial_point
 from problems.triplets import ClassTriplets
 from rmopt.core import InvalidInputError, Problem, PSDPoint
-from rmopt.core.arguments import bounded, flag, integer, number, one_of, optional
+from rmopt.core.arguments import bounded, flag, instance, integer, number, one_of, optional
 from rmopt.costs import TripletSum
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.renamed import renamed
-from rmopt.solvers import Recorder, Sampler, ScheduledSolver, ShuffledEpochs
+from rmopt.solvers import Recorder, Sampler, ScheduledSolver, ShuffledEpochs, World
+from rmopt.solvers.world import ONE_PROCESS
 
 Array = np.ndarray
 
@@ -195,7 +196,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         self._learn_part(X, y, self._check_part(), Recorder(progress=self.verbose), steps)
         return self
 
-    def fit_stream(self, chunks: Any, *, steps_per_row: float = 10.0) -> Self:
+    def fit_stream(self, chunks: Any, *, steps_per_row: float = 10.0, world: World | None = None) -> Self:
         """Learn from data that come in chunks, of which one is in memory at a time.
 
         As `partial_fit` on each, with a progress bar where `verbose`, and with `checkpoint`: a run that is killed
@@ -208,6 +209,11 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             resumed.
         steps_per_row : float
             Steps on each chunk, for each of its rows.
+        world : World, optional
+            `rmopt.solvers.MPIWorld` for the processes that ``mpiexec`` started: each gives chunks of its own, learns
+            them with `n_jobs` workers, and holds the one model of all at the end. Where the chunks of a process end
+            before those of others it begins them again, so they must be such as can be iterated again. With
+            `checkpoint` each process writes files of its own.
 
         Returns
         -------
@@ -215,10 +221,12 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         """
         share = number("steps_per_row", steps_per_row, above=0)
 
-        def learn(X: Any, y: Any, seed: int) -> None:
-            self._learn_part(X, y, seed, Recorder(), share=share)
+        world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
 
-        return self._follow(chunks, learn, steps_per_row=share)
+        def learn(X: Any, y: Any, seed: int) -> None:
+            self._learn_part(X, y, seed, Recorder(), share=share, world=world)
+
+        return self._follow(chunks, learn, world, steps_per_row=share)
 
     def similarity(self, queries: Any, documents: Any) -> Array:
         """Return the scores of all pairs, shape (n_queries, n_documents)."""
@@ -257,13 +265,20 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         return self.model_.factors[1].shape[1]
 
     def _learn_part(
-        self, X: Any, y: Any, seed: int, recorder: Recorder, steps: int | None = None, share: float = 10.0
+        self,
+        X: Any,
+        y: Any,
+        seed: int,
+        recorder: Recorder,
+        steps: int | None = None,
+        share: float = 10.0,
+        world: World = ONE_PROCESS,
     ) -> None:
-        """Learn from a part of the data: some steps, or so many for each row."""
+        """Learn from a part of the data: some steps, or so many for each row, in all processes together."""
         first = not self._has_learned()
         X, y = labelled(self, X, y, reset=first, ensure_min_samples=3 if first else 1)
-        steps = max(1, round(share * X.shape[0])) if steps is None else steps
-        labels = np.unique(y)
+        steps = max(1, round(share * int(world.total(X.shape[0])))) if steps is None else steps
+        labels = np.unique(np.concatenate(world.everywhere(np.unique(y))))
         before = labels if first else getattr(self, "classes_", labels)
         if (before.dtype.kind in "biuf") != (labels.dtype.kind in "biuf"):
             raise InvalidInputError(
@@ -275,7 +290,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             raise InvalidInputError(
                 f"{str(error).rstrip('.')}; where rows come sorted by class, take larger parts, or a shuffle_buffer."
             ) from None
-        solver, problem, start = self._parts(X, triplets, steps, seed)
+        solver, problem, start = self._parts(X, triplets, steps, seed, world)
         self.classes_ = np.union1d(before, labels)
         self._learn_chunk(solver, problem, start, seed, recorder)
         self.history_ = list[dict[str, Any]]()
@@ -291,7 +306,9 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             )
         return X[~held], y[~held], X[held], y[held]
 
-    def _parts(self, X: Any, sampler: Sampler, n_steps: int, seed: int) -> tuple[ScheduledSolver, Problem, partial[Any]]:
+    def _parts(
+        self, X: Any, sampler: Sampler, n_steps: int, seed: int, world: World = ONE_PROCESS
+    ) -> tuple[ScheduledSolver, Problem, partial[Any]]:
         """Return what learns, from what, and what makes the start."""
         n = X.shape[1]
         rank = min(30, max(1, n // 2)) if self.rank is None else int(self.rank)
@@ -303,7 +320,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         solver = loreta_solver(
             step_size, n_steps, sampler, retraction=self.retraction, engine=self.engine, psd=self.psd
         )
-        return with_workers(solver, self.n_jobs), problem, partial(initial_point, manifold, self.init, seed)
+        solver = with_workers(solver, self.n_jobs, world)
+        return solver, problem, partial(initial_point, manifold, self.init, seed)
 
     def _learn(
         self,
