@@ -10,6 +10,7 @@ from scipy.sparse import csr_array, issparse
 
 from problems.door import classes
 from problems.kernels import add_products, average_precision, precisions_at
+from problems.threads import by_rows
 from rmopt.core.arguments import array, integer, shown
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.matrices import sound
@@ -58,6 +59,7 @@ def evaluate_retrieval(
     ks: Sequence[int] = (1, 10),
     queries: ArrayLike | None = None,
     block_size: int = 256,
+    n_jobs: int | None = None,
 ) -> Retrieval:
     """Rank all other documents for every query and measure how early its class comes.
 
@@ -84,6 +86,9 @@ def evaluate_retrieval(
         Row numbers of the queries; all documents by default.
     block_size : int
         Queries that are scored at a time, at least 1.
+    n_jobs : int, optional
+        Threads, -1 for all cores: `score_block` is called in several at once, and each holds a block. The result is
+        the same for any number.
 
     Returns
     -------
@@ -124,8 +129,9 @@ def evaluate_retrieval(
         raise InvalidInputError("y gives no query another document of its class; nothing can be ranked.")
     members = np.split(np.argsort(group, kind="stable"), np.cumsum(size)[:-1])
     precisions = np.empty((len(rows), 1 + len(positions)))
-    for start in range(0, len(rows), block_size):
-        block = rows[start : start + block_size]
+
+    def measure(part: slice) -> None:
+        block = rows[part]
         scores = _checked_scores(score_block(block), block, len(group))
         relevant = [np.sort(scores[i, members[group[row]]])[1:] for i, row in enumerate(block)]
         scores.sort(axis=1)
@@ -134,8 +140,10 @@ def evaluate_retrieval(
                 "score_block gave NaN scores; check the model for values that overflowed."
             )
         for i, of_class in enumerate(relevant):
-            precisions[start + i, 0] = average_precision(scores[i, 1:], of_class)
-            precisions_at(scores[i, 1:], of_class, positions, precisions[start + i, 1:])
+            precisions[part.start + i, 0] = average_precision(scores[i, 1:], of_class)
+            precisions_at(scores[i, 1:], of_class, positions, precisions[part.start + i, 1:])
+
+    by_rows(measure, len(rows), block_size, n_jobs)
     mean_average, *at_ks = precisions.mean(axis=0).tolist()
     return Retrieval(mean_average, dict(zip(positions.tolist(), at_ks, strict=True)), len(rows))
 

@@ -70,7 +70,10 @@ def follow(
         alone = world.size == 1
         saving = Checkpoint(model.checkpoint) if alone else SharedCheckpoint(model.checkpoint, CHUNKS, world)
     run = _Run(model, chunks, saving, seed, about, world)
-    with Interrupts(saving is not None and world.size == 1) as interrupts, _progress(model.verbose, chunks) as told:
+    with (
+        Interrupts(saving is not None and world.size == 1) as interrupts,
+        _progress(model.verbose, chunks) as told,
+    ):
         for X, y in run.rest():
             try:
                 learn(X, y, run.seed)
@@ -121,7 +124,8 @@ class _Run:
             folder = getattr(chunks, "path", None)
             if folder is not None and Path(model.checkpoint).resolve().parent == Path(folder).resolve():
                 raise InvalidInputError(
-                    f"the checkpoint {model.checkpoint} lies among the files of the stream; choose another folder for it."
+                    f"the checkpoint {model.checkpoint} lies among the files of the stream; choose another folder "
+                    "for it."
                 )
             self._resume(saving)
         self.saved_at = time.monotonic()
@@ -219,8 +223,8 @@ class _Run:
             self.place, self.ended, self.seconds = row["place"], row["ended"], about["seconds"]
         except (LookupError, TypeError, ValueError) as error:
             raise StorageError(
-                f"the checkpoint {self.model.checkpoint} does not hold a run over a stream ({error}); delete it or choose "
-                "another path."
+                f"the checkpoint {self.model.checkpoint} does not hold a run over a stream ({error}); delete it or "
+                "choose another path."
             ) from error
         self.model._stand_at(continued)
         for name, one in kept.items():

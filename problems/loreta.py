@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from joblib import cpu_count
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
@@ -18,6 +17,7 @@ from problems.arrays import load_point, save_point
 from problems.door import begin, engine_name, file_path, seedable, step_rule, thread_count
 from problems.following import Learn, follow
 from problems.saving import made_with, plain
+from problems.threads import threads_of
 from rmopt.core import InvalidInputError, Problem, Retraction
 from rmopt.core.arguments import Checked, bounded, flag, integer, named, optional
 from rmopt.core.files import reading
@@ -26,7 +26,6 @@ from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
 from rmopt.solvers import SGD, Checkpoint, Parallel, Recorder, Result, Sampler, ScheduledSolver
 from rmopt.solvers.continued import Continued, with_zero_rows
 from rmopt.solvers.world import ONE_PROCESS, World
-
 
 # Of several workers (docs/scaling.md has the measurements): the steps of all between two means, the least steps of
 # each, and how much longer their steps are, for each of them.
@@ -50,9 +49,7 @@ def loreta_solver(
 
 def with_workers(solver: SGD, n_jobs: int | None, world: World = ONE_PROCESS) -> ScheduledSolver:
     """Return what trains with so many threads in each process of a world: local steps, and means now and then."""
-    if n_jobs is None or (n_jobs < 0 and cpu_count() + n_jobs < 1):
-        n_jobs = 1
-    workers = world.size * (n_jobs if n_jobs > 0 else cpu_count() + 1 + n_jobs)
+    workers = world.size * threads_of(n_jobs)
     if workers == 1:
         return solver
     every = max(LEAST_BETWEEN, BETWEEN_MEANS // workers)

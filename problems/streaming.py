@@ -104,7 +104,9 @@ def ranking(
         files, n_features=n_features, batch_size=batch_size, n_epochs=epochs, shuffle_buffer=shuffle_buffer,
         random_state=run.seed, multilabel=True, zero_based=not one_based,
     )  # fmt: skip
-    return _fitted(run, LoretaLabelRanker(rank, step_size=step_size, n_jobs=n_jobs), chunks, resume, ONE_PROCESS)
+    return _fitted(
+        run, LoretaLabelRanker(rank, step_size=step_size, n_jobs=n_jobs), chunks, resume, ONE_PROCESS
+    )
 
 
 def launched() -> World:

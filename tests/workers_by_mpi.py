@@ -14,7 +14,7 @@ import numpy as np
 from rmopt import Problem
 from rmopt.costs import BilinearSum
 from rmopt.manifolds import FixedRankEmbedded
-from rmopt.solvers import SGD, MPIWorld, OneProcess, Parallel, SharedCheckpoint, Shards
+from rmopt.solvers import SGD, MPIWorld, OneProcess, Parallel, Shards, SharedCheckpoint
 
 WORKERS, STEPS = 8, 24_000
 

@@ -77,8 +77,8 @@ class LoretaLabelRanker(Loreta):
     random_state : int, RandomState or None
         Equal integers give equal bits.
     n_jobs : int or None
-        Threads, -1 for all cores: workers that take their own steps and meet at their mean (`rmopt.solvers.Parallel`).
-        The result depends on how many there are.
+        Threads, -1 for all cores: workers that take their own steps and meet at their mean
+        (`rmopt.solvers.Parallel`). The result depends on how many there are.
     verbose : bool
         Draw a progress bar on standard error.
     init : {"zero", "identity", "gaussian"}
@@ -221,7 +221,7 @@ class LoretaLabelRanker(Loreta):
 
     def score(self, X: Any, Y: Any) -> float:
         """Return the mean average precision (see `problems.ranking.mean_average_precision`)."""
-        return mean_average_precision(self.decision_function(X), Y)
+        return mean_average_precision(self.decision_function(X), Y, n_jobs=self.n_jobs)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:

@@ -9,13 +9,17 @@ import numpy as np
 
 from problems.kernels import average_precision
 from problems.ranking.cost import indicators
+from problems.threads import by_rows
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import array, integer, numbers, sequence
 
 Array = np.ndarray
 
+# Rows that a thread ranks at a time.
+BLOCK = 512
 
-def mean_average_precision(scores: Array, Y: Any) -> float:
+
+def mean_average_precision(scores: Array, Y: Any, *, n_jobs: int | None = None) -> float:
     """Return the mean, over rows with true labels and with wrong ones, of average precision.
 
     Average precision is the mean, over the true labels of a row, of the precision among the labels that score
@@ -27,6 +31,8 @@ def mean_average_precision(scores: Array, Y: Any) -> float:
     scores : array, shape (N, L)
     Y : array or sparse matrix, shape (N, L)
         What is not zero is a true label.
+    n_jobs : int, optional
+        Threads, -1 for all cores; the result is the same for any number.
 
     Raises
     ------
@@ -55,9 +61,13 @@ def mean_average_precision(scores: Array, Y: Any) -> float:
     0.5
     """
     truth, scores = _rankable(scores, Y)
-    ranked = np.sort(scores, axis=1)
-    relevant = (np.sort(row[true]) for row, true in zip(scores, truth, strict=True))
-    return float(np.mean([average_precision(*pair) for pair in zip(ranked, relevant, strict=True)]))
+
+    def measure(rows: slice) -> list[float]:
+        ranked = np.sort(scores[rows], axis=1)
+        relevant = (np.sort(row[true]) for row, true in zip(scores[rows], truth[rows], strict=True))
+        return [average_precision(*pair) for pair in zip(ranked, relevant, strict=True)]
+
+    return float(np.mean(np.concatenate(by_rows(measure, len(scores), BLOCK, n_jobs))))
 
 
 def best_labels(scores: Array, k: int) -> Array:
@@ -65,7 +75,9 @@ def best_labels(scores: Array, k: int) -> Array:
     return np.argsort(-scores, axis=1, kind="stable")[:, :k]
 
 
-def precision_at(scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5)) -> dict[int, float]:
+def precision_at(
+    scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5), *, n_jobs: int | None = None
+) -> dict[int, float]:
     """Return for each k the mean share, over all rows, of true labels among the k best-scored ones.
 
     Rows without true labels count, as in the extreme classification repository; of equal scores those of the first
@@ -78,6 +90,8 @@ def precision_at(scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5)) -> dict[i
         What is not zero is a true label.
     ks : sequence of int
         From 1 to L.
+    n_jobs : int, optional
+        Threads, -1 for all cores; the result is the same for any number.
 
     Raises
     ------
@@ -96,11 +110,13 @@ def precision_at(scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5)) -> dict[i
     >>> precision_at(np.array([[3.0, 2.0, 1.0]]), [[1, 0, 1]], (1, 2))
     {1: 1.0, 2: 0.5}
     """
-    hits, *_ = _hits(scores, Y, ks)
+    hits, *_ = _hits(scores, Y, ks, n_jobs)
     return {k: float(hits[:, :k].mean()) for k in ks}
 
 
-def ndcg_at(scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5)) -> dict[int, float]:
+def ndcg_at(
+    scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5), *, n_jobs: int | None = None
+) -> dict[int, float]:
     """Return for each k the mean normalised discounted cumulative gain of the k best-scored labels.
 
     A true label at position r gains 1 / log2(r + 1); the sum is divided by that of the best order. Rows without true
@@ -113,6 +129,8 @@ def ndcg_at(scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5)) -> dict[int, f
         What is not zero is a true label.
     ks : sequence of int
         From 1 to L.
+    n_jobs : int, optional
+        Threads, -1 for all cores; the result is the same for any number.
 
     See Also
     --------
@@ -132,7 +150,7 @@ def ndcg_at(scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5)) -> dict[int, f
     >>> {k: round(value, 3) for k, value in found.items()}
     {1: 1.0, 2: 0.613, 3: 0.92}
     """
-    hits, truth, _ = _hits(scores, Y, ks)
+    hits, truth, _ = _hits(scores, Y, ks, n_jobs)
     gains = 1.0 / np.log2(np.arange(2, hits.shape[1] + 2))
     counts = np.minimum(truth.sum(axis=1), hits.shape[1])
     best = np.concatenate([[0.0], np.cumsum(gains)])
@@ -184,7 +202,12 @@ def propensities(Y: Any, a: float = 0.55, b: float = 1.5) -> Array:
 
 
 def propensity_scored_precision_at(
-    scores: Array, Y: Any, propensities: Array, ks: Sequence[int] = (1, 3, 5)
+    scores: Array,
+    Y: Any,
+    propensities: Array,
+    ks: Sequence[int] = (1, 3, 5),
+    *,
+    n_jobs: int | None = None,
 ) -> dict[int, float]:
     """Return for each k the precision where rare labels weigh more, as a share of the best that is possible.
 
@@ -199,6 +222,8 @@ def propensity_scored_precision_at(
         See `propensities`.
     ks : sequence of int
         From 1 to L.
+    n_jobs : int, optional
+        Threads, -1 for all cores; the result is the same for any number.
 
     Raises
     ------
@@ -223,7 +248,7 @@ def propensity_scored_precision_at(
     >>> {k: round(value, 3) for k, value in found.items()}
     {1: 0.25, 2: 0.2}
     """
-    hits, truth, best_ones = _hits(scores, Y, ks)
+    hits, truth, best_ones = _hits(scores, Y, ks, n_jobs)
     if not truth.any():
         raise InvalidInputError("no row of Y has a true label; nothing can be found.")
     chances = numbers("propensities", propensities, (truth.shape[1],))
@@ -235,11 +260,11 @@ def propensity_scored_precision_at(
     return {k: float(found[:, :k].sum() / best[:, :k].sum()) for k in ks}
 
 
-def _hits(scores: Array, Y: Any, ks: Sequence[int]) -> tuple[Array, Array, Array]:
+def _hits(scores: Array, Y: Any, ks: Sequence[int], n_jobs: int | None) -> tuple[Array, Array, Array]:
     """Return whether the best-scored labels of each row are true, as many as are asked for, all truth, and which."""
     truth, scores = _checked(scores, Y)
     most = max((integer("each of ks", k, 1, truth.shape[1]) for k in sequence("ks", ks)), default=1)
-    best = best_labels(scores, most)
+    best = np.concatenate(by_rows(lambda rows: best_labels(scores[rows], most), len(scores), BLOCK, n_jobs))
     return np.take_along_axis(truth, best, axis=1), truth, best
 
 

@@ -64,8 +64,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     random_state : int, RandomState or None
         Equal integers give equal bits.
     n_jobs : int or None
-        Threads, -1 for all cores: workers that take their own steps and meet at their mean (`rmopt.solvers.Parallel`).
-        The result depends on how many there are.
+        Threads, -1 for all cores: workers that take their own steps and meet at their mean
+        (`rmopt.solvers.Parallel`). The result depends on how many there are.
     verbose : bool
         Draw a progress bar on standard error.
     psd : bool
@@ -246,7 +246,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     def score(self, X: Any, y: Any) -> float:
         """Return the mean average precision when each row in turn is the query and ranks the others."""
         check_is_fitted(self, "model_")
-        return _map_of(self.model_, *labelled(self, X, y, reset=False))
+        return _map_of(self.model_, *labelled(self, X, y, reset=False), n_jobs=self.n_jobs)
 
     @classmethod
     def _shape_of(cls, point: Any) -> dict[str, Any]:
@@ -317,10 +317,10 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         problem = Problem(manifold, cost)
         # If the rows grow by a factor c, a W that gives the same scores shrinks by c² and its gradient grows by c².
         step_size = natural_step_size(cost.rows[0], 1.0, 2) if self.step_size is None else self.step_size
-        solver = loreta_solver(
+        alone = loreta_solver(
             step_size, n_steps, sampler, retraction=self.retraction, engine=self.engine, psd=self.psd
         )
-        solver = with_workers(solver, self.n_jobs, world)
+        solver = with_workers(alone, self.n_jobs, world)
         return solver, problem, partial(initial_point, manifold, self.init, seed)
 
     def _learn(
@@ -354,6 +354,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         return None
 
 
-def _map_of(model: BilinearSimilarity, X: Any, y: Array) -> float:
+def _map_of(model: BilinearSimilarity, X: Any, y: Array, n_jobs: int | None = None) -> float:
     queries, documents = (product(X, factor) for factor in model.factors)
-    return evaluate_retrieval(bilinear_scores(queries, documents), y, ks=()).map
+    return evaluate_retrieval(bilinear_scores(queries, documents), y, ks=(), n_jobs=n_jobs).map

@@ -102,9 +102,7 @@ class Gauge(ABC):
                 mix[:, :k, :k] = (back @ turn).reshape(2, k, k)
                 tasks.append((side, mix, k))
         made = list(each(_mixed, tasks))
-        return [
-            self._with(made[shares * at : shares * (at + 1)], sigma) for at, sigma in enumerate(cores)
-        ]
+        return [self._with(made[shares * at : shares * (at + 1)], sigma) for at, sigma in enumerate(cores)]
 
     @staticmethod
     @abstractmethod

@@ -21,6 +21,7 @@ from rmopt.solvers.samplers import Cyclic, FromDraw, GaussSouthwell, Sampler, Sh
 from rmopt.solvers.scaled_sgd import ScaledSGD
 from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.sgd import SGD, SRG, SVRG, AdaGrad, Adam
+from rmopt.solvers.shards import Shards
 from rmopt.solvers.step_lengths import (
     Backtracking,
     BarzilaiBorwein,
@@ -56,7 +57,6 @@ from rmopt.solvers.stop import (
 )
 from rmopt.solvers.tree_sum import TreeSum
 from rmopt.solvers.trust_regions import AdaptiveCubics, LevenbergMarquardt, TrustRegions
-from rmopt.solvers.shards import Shards
 from rmopt.solvers.world import MPIWorld, OneProcess, World
 
 __all__ = [

@@ -142,8 +142,8 @@ class Parallel(ScheduledSolver):
             return [problem] * len(here)
         if list(cost.costs) != here:
             raise InvalidInputError(
-                f"the Shards are of the workers {list(cost.costs)}, and those of this process are {here}; give a cost "
-                "for each of them."
+                f"the Shards are of the workers {list(cost.costs)}, and those of this process are {here}; give "
+                "a cost for each of them."
             )
         return [replace(problem, cost=own) for own in cost.costs.values()]
 
@@ -284,9 +284,9 @@ class ParallelEngine(Engine):
 
     def taken_over(self, state: Any) -> ParallelState | None:
         own = []
-        for number, engine in enumerate(self.engines):
-            # The updates before are those of the first worker of all.
-            known = state.updates if number == self.world.rank == 0 else 0
+        for worker, engine in zip(self.world.mine(self.workers), self.engines, strict=True):
+            # The first worker of all counts the updates before.
+            known = 0 if worker else state.updates
             own.append(engine.taken_over(_with_updates(_copied(state), known)))
         if any(one is None for one in own):
             return None

@@ -45,20 +45,25 @@ class Shards(Combined):
     >>> left, right = rng.standard_normal((2, 400, 20))
     >>> y = np.sign(left[:, 0] * right[:, 0])
     >>> halves = [slice(0, 200), slice(200, 400)]
-    >>> costs = {i: BilinearSum(left[at], right[at], targets=y[at]) for i, at in enumerate(halves)}
+    >>> costs = {
+    ...     i: BilinearSum(left[at], right[at], targets=y[at])
+    ...     for i, at in enumerate(halves)
+    ... }
     >>> problem = Problem(FixedRankEmbedded(20, 20, 1), Shards(costs))
-    >>> Parallel(SGD(0.01, max_iter=10_000), workers=2, every=1000).run(problem, random_state=0).steps
+    >>> Parallel(SGD(0.01, max_iter=10_000), workers=2, every=1000).run(
+    ...     problem, random_state=0
+    ... ).steps
     5000
     """
 
-    def __init__(
-        self, costs: Mapping[int, FiniteSum], samplers: Mapping[int, Sampler] | None = None
-    ) -> None:
+    def __init__(self, costs: Mapping[int, FiniteSum], samplers: Mapping[int, Sampler] | None = None) -> None:
         instance("costs", costs, Mapping, "a mapping from the numbers of workers to costs")
         if not costs:
             raise InvalidInputError("costs are empty; give one for each worker of this process.")
         self.costs = {
-            integer("a number of a worker", worker): instance(f"costs[{worker}]", cost, FiniteSum, "a FiniteSum")
+            integer("a number of a worker", worker): instance(
+                f"costs[{worker}]", cost, FiniteSum, "a FiniteSum"
+            )
             for worker, cost in sorted(costs.items())
         }
         self.samplers = dict(samplers or {})

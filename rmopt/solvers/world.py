@@ -16,7 +16,6 @@ from rmopt.core.ambient import Array
 from rmopt.core.errors import MissingCapabilityError, RmoptError
 from rmopt.core.points import arrays_of, rebuilt
 
-
 # Pairs of things, and how many agents each of the two stands for.
 Join = Callable[[list[tuple[Any, Any]], list[tuple[int, int]]], Iterable[Any]]
 
@@ -116,7 +115,9 @@ class World(ABC):
             here = [pair for pair in pairs if pair[0] in held and pair[1] in held]
             counts = [(span, min(high + span, n_agents) - high) for _, high in here]
             joined = join([(held[low], held[high]) for low, high in here], counts)
-            alone = {low: one for low, one in held.items() if low % (2 * span) == 0 and low + span >= n_agents}
+            alone = {
+                low: one for low, one in held.items() if low % (2 * span) == 0 and low + span >= n_agents
+            }
             held = alone | {low: one for (low, _), one in zip(here, joined, strict=True)}
             span *= 2
         return held[0]
