@@ -27,9 +27,8 @@ from rmopt.solvers import SGD, Checkpoint, Parallel, Recorder, Result, Sampler, 
 from rmopt.solvers.continued import Continued, with_zero_rows
 from rmopt.solvers.world import ONE_PROCESS, World
 
-# Of several workers (docs/scaling.md has the measurements): the steps of all between two means, the least steps of
-# each, and how much longer their steps are, for each of them.
-BETWEEN_MEANS, LEAST_BETWEEN, LONGER = 40_000, 2_500, 0.75
+# How much longer the steps of several workers are, for each of them (docs/scaling.md has the measurements).
+LONGER = 0.85
 
 
 def loreta_solver(
@@ -52,9 +51,7 @@ def with_workers(solver: SGD, n_jobs: int | None, world: World = ONE_PROCESS) ->
     workers = world.size * threads_of(n_jobs)
     if workers == 1:
         return solver
-    every = max(LEAST_BETWEEN, BETWEEN_MEANS // workers)
-    factor = max(1.0, LONGER * workers)
-    return Parallel(solver, workers, every=every, step_factor=factor, world=world)
+    return Parallel(solver, workers, step_factor=max(1.0, LONGER * workers), world=world)
 
 
 @dataclass(frozen=True)

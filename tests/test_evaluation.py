@@ -15,6 +15,7 @@ from tabled import each_row
 from problems.data.sets import NEWS20_FILE, news20
 from problems.data.text import prepare_text
 from problems.evaluation import bilinear_scores, cosine_scores, evaluate_retrieval
+from problems.ranking import mean_average_precision, ndcg_at, precision_at
 from rmopt.core.errors import InvalidInputError
 
 REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
@@ -258,3 +259,13 @@ def test_cosine_on_news20() -> None:
     assert found.n_queries == 7532
     assert found.map == pytest.approx(0.22154, abs=1e-5)
     assert found.precision_at[1] == pytest.approx(0.82103, abs=1e-5)
+
+
+def test_threads_change_nothing() -> None:
+    rng = np.random.default_rng(0)
+    Z, y = rng.standard_normal((700, 4)), rng.integers(5, size=700)
+    alone = evaluate_retrieval(bilinear_scores(Z, Z), y)
+    assert evaluate_retrieval(bilinear_scores(Z, Z), y, n_jobs=3) == alone
+    scores, Y = rng.standard_normal((1300, 7)), rng.random((1300, 7)) < 0.3
+    for measure in (mean_average_precision, precision_at, ndcg_at):
+        assert measure(scores, Y, n_jobs=2) == measure(scores, Y)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits, make_multilabel_classification
 from tabled import each_row
 
+from problems.ranking import LoretaLabelRanker
+from problems.similarity import LoretaSimilarity
 from rmopt import InvalidInputError, Problem
 from rmopt.core import MissingCapabilityError
 from rmopt.costs import BilinearSum
+from rmopt.engines.gauged import GENERAL, SYMMETRIC
 from rmopt.manifolds import (
     Elliptope,
     Euclidean,
@@ -28,7 +35,20 @@ from rmopt.manifolds import (
     Stiefel,
     projected_mean,
 )
-from rmopt.solvers import SGD, AdaGrad, Adam, Checkpoint, MaxSteps, Parallel, Recorder, ShuffledEpochs
+from rmopt.solvers import (
+    SGD,
+    AdaGrad,
+    Adam,
+    Checkpoint,
+    MaxSteps,
+    OneProcess,
+    Parallel,
+    Recorder,
+    Shards,
+    ShuffledEpochs,
+    Uniform,
+    World,
+)
 
 Array = np.ndarray
 
@@ -205,9 +225,156 @@ def test_what_remembers_goes_on_from_the_mean(problem: Problem) -> None:
         ({"solver": "sgd"}, "a solver with a schedule"),
         ({"workers": 0}, "workers"),
         ({"every": 0}, "every"),
+        ({"first": 0}, "first"),
+        ({"step_factor": 0.0}, "step_factor"),
         ({"outer_step": 0.0}, "outer_step"),
     ],
 )
 def test_wrong_options_get_a_sentence(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InvalidInputError, match=sentence):
         Parallel(**({"solver": solver()} | options))
+
+
+@pytest.mark.parametrize("gauge", [GENERAL, SYMMETRIC], ids=["general", "symmetric"])
+@pytest.mark.parametrize("apart", [1.0, 1e-3, 1e-9, 0.0])
+def test_factors_meet_where_points_do(gauge: Any, apart: float) -> None:
+    rng = np.random.default_rng(2)
+    manifold = FixedRankEmbedded(40, 30, 3) if gauge is GENERAL else PSDFixedRank(40, 3)
+    one = manifold.random_point(rng)
+    other = manifold.retraction(one, manifold.random_tangent_vector(one, rng) * apart)
+    pair = tuple(gauge.factors_of(point) for point in (one, other))
+    [found] = gauge.merged([pair], [np.array([0.3, 0.7])], 3)
+    np.testing.assert_allclose(
+        dense_of(gauge.point_of(found, 3)),
+        dense_of(projected_mean(manifold, [one, other], [0.3, 0.7])),
+        atol=1e-13 * np.linalg.norm(dense_of(one)),
+    )
+    assert gauge.drift(found, 3) < 1e-12
+
+
+def test_workers_meet_more_and_more_seldom(problem: Problem) -> None:
+    engine = Parallel(solver(), 2, every=5000).engine(problem)
+    met = [0]
+    while met[-1] < 30_000:
+        met.append(engine._next_mean(met[-1]))  # type: ignore[attr-defined]
+    assert met[:6] == [0, 1000, 2000, 3000, 4000, 5333]
+    assert set(np.diff(met)[-3:]) == {5000}
+    for step in range(0, 30_000, 97):
+        assert engine._next_mean(step) == min(one for one in met if one > step)  # type: ignore[attr-defined]
+
+
+class Room(World):
+    """The processes of a world, in threads of one process that share a table."""
+
+    def __init__(self, rank: int, size: int, table: dict[Any, Any], barrier: threading.Barrier) -> None:
+        super().__init__()
+        self.rank, self.size, self.table, self.barrier = rank, size, table, barrier
+
+    @classmethod
+    def together(cls, size: int, work: Callable[[World], Any]) -> list[Any]:
+        table, barrier = dict[Any, Any](), threading.Barrier(size, timeout=30)
+        with ThreadPoolExecutor(size) as threads:
+            return list(threads.map(lambda rank: work(cls(rank, size, table, barrier)), range(size)))
+
+    def told(self, things: dict[Any, Any]) -> dict[Any, Any]:
+        self.table.update(things)
+        self.barrier.wait()
+        found = dict(self.table)
+        self.barrier.wait()
+        if self.rank == 0:
+            self.table.clear()
+        self.barrier.wait()
+        return found
+
+    def exchange(self, *_: Any) -> Any:
+        raise NotImplementedError
+
+    def deliver(self, messages: Any, ways: Any, size: int, n_agents: int) -> Any:
+        owners, found = self.owners(n_agents), self.told(dict(messages))
+        assert all(message.nbytes == size for message in messages.values())
+        return dict(messages) | {one: found[one] for one, other in ways if owners[other] == self.rank}
+
+    def everywhere(self, value: Any) -> list[Any]:
+        found = self.told({self.rank: value})
+        return [found[rank] for rank in range(self.size)]
+
+
+def test_all_processes_join_the_same_pairs() -> None:
+    def join(pairs: Any, counts: Any) -> Any:
+        return [
+            np.sin(3 * one * m + 7 * other * n) for (one, other), (m, n) in zip(pairs, counts, strict=True)
+        ]
+
+    for agents in (1, 2, 3, 5, 8):
+        things = [np.array([i + 0.5, i * i]) for i in range(agents)]
+        alone = OneProcess().joined(dict(enumerate(things)), agents, join)
+        for size in range(1, agents + 1):
+            found = Room.together(
+                size,
+                lambda world, things=things: world.joined(
+                    {i: things[i] for i in world.mine(len(things))}, len(things), join
+                ),
+            )
+            assert all(np.array_equal(one, alone) for one in found)
+
+
+def test_shards_are_those_of_the_workers(problem: Problem) -> None:
+    cost, manifold = problem.cost, problem.manifold
+    fits = Problem(manifold, Shards({0: cost, 1: cost}))
+    start = manifold.random_point(np.random.default_rng(5))
+    alike = Parallel(solver(), 2, every=150).run(fits, start, random_state=0)
+    assert np.array_equal(
+        dense(alike), dense(Parallel(solver(), 2, every=150).run(problem, start, random_state=0))
+    )
+    with pytest.raises(
+        InvalidInputError, match=r"workers \[0, 1\], and those of this process are \[0, 1, 2\]"
+    ):
+        Parallel(solver(), 3).run(fits, start)
+    with pytest.raises(InvalidInputError, match="costs are empty"):
+        Shards({})
+    with pytest.raises(InvalidInputError, match=r"samplers are of the workers \[1\]"):
+        Shards({0: cost}, {1: Uniform(600)})
+    uneven = Shards({0: cost, 1: cost}, {0: ShuffledEpochs(600), 1: ShuffledEpochs(500)})
+    with pytest.raises(InvalidInputError, match="blocks of 500 and 600 steps"):
+        Parallel(solver(), 2).run(Problem(manifold, uneven), start)
+
+
+DIGITS = load_digits(return_X_y=True)
+
+
+def similarity(**options: Any) -> LoretaSimilarity:
+    return LoretaSimilarity(6, max_iter=20_000, random_state=0, **options)
+
+
+def test_estimators_with_jobs(tmp_path: Path) -> None:
+    X, y = DIGITS[0][:600] / 64, DIGITS[1][:600]
+    one, two, again = (similarity(n_jobs=jobs).fit(X, y) for jobs in (None, 2, 2))
+    assert np.array_equal(dense_of(two.model_.point), dense_of(again.model_.point))
+    assert two.n_iter_ == 10_000
+    assert two.score(X, y) > one.score(X, y) - 0.03
+    parts = similarity(n_jobs=2)
+    for part in range(3):
+        parts.partial_fit(X[part::3], y[part::3], 7000)
+    assert parts.n_iter_ == 10_500
+    assert parts.score(X, y) > one.score(X, y) - 0.03
+    U, V = make_multilabel_classification(n_samples=300, n_classes=6, random_state=0)
+    ranker = LoretaLabelRanker(4, random_state=0, n_jobs=2).fit(U[:200], V[:200])
+    assert ranker.score(U[200:], V[200:]) > 0.7
+    with pytest.raises(InvalidInputError, match="n_jobs = 0 must be None, a positive number of threads"):
+        similarity(n_jobs=0).fit(X, y)
+
+
+def test_processes_share_a_stream() -> None:
+    X, y = DIGITS[0] / 64, DIGITS[1]
+
+    def learned(world: World) -> Any:
+        # The first process has one chunk, and begins it again while the other one goes on.
+        own = [[slice(0, 400)], [slice(400, 800), slice(800, 1200)]][world.rank]
+        model = similarity().fit_stream([(X[rows], y[rows]) for rows in own], world=world)
+        return model.n_iter_, dense_of(model.model_.point), model.score(X[1200:], y[1200:])
+
+    (steps, first, score), (others, second, _) = Room.together(2, learned)
+    # Ten steps for each of 400 + 400 rows, twice, dealt to two workers.
+    assert steps == others == 8000
+    assert np.array_equal(first, second)
+    assert score > 0.5

@@ -41,7 +41,10 @@ class Parallel(ScheduledSolver):
         What each worker does: `SGD` and its relatives.
     workers : int
     every : int
-        Steps of each worker between means. A mean costs about as much as several hundred steps.
+        The most steps of each worker between means. A mean costs about as much as a thousand steps.
+    first : int
+        Steps before the first mean. The next one is as far; later ones follow after 2 / (3 `workers`) of the steps
+        before, up to `every`: points part most where the run begins. From `every` on: all are as far.
     step_factor : float
         The workers' step sizes are those of the solver times this. With many workers the steps of one are lost in the
         mean; a number a little below that of the workers wins them back.
@@ -91,13 +94,15 @@ class Parallel(ScheduledSolver):
         solver: ScheduledSolver,
         workers: int = 2,
         *,
-        every: int = 20_000,
+        every: int = 50_000,
+        first: int = 1000,
         step_factor: float = 1.0,
         outer_step: float = 1.0,
         world: World | None = None,
     ) -> None:
         self.solver = instance("solver", solver, ScheduledSolver, "a solver with a schedule, such as SGD")
         self.workers, self.every = integer("workers", workers, 1), integer("every", every, 1)
+        self.first = integer("first", first, 1)
         self.step_factor = number("step_factor", step_factor, above=0)
         self.outer_step = number("outer_step", outer_step, above=0)
         self.max_iter = -(-solver.max_iter // self.workers)
@@ -120,7 +125,8 @@ class Parallel(ScheduledSolver):
         own = tuple(self.solver.engine(one) for one in self._shares(problem, here))
         meeting = meeting_of(own, problem.manifold)
         return ParallelEngine(
-            own, meeting, AtPoints(problem.manifold), self.every, self.outer_step, self.workers, self.world
+            own, meeting, AtPoints(problem.manifold), min(self.first, self.every), self.every, self.outer_step,
+            self.workers, self.world,
         )
 
     def sampler_for(self, problem: Problem) -> Sampler:
@@ -223,8 +229,8 @@ class ParallelEngine(Engine):
         One for each worker of this process.
     meeting, points : AtPoints
         How they meet, and how a mean is found that leaves states as they are.
-    every : int
-        Steps between means.
+    first, every : int
+        Steps before the first mean, and the most between means.
     outer_step : float
     workers : int
         Of all processes.
@@ -234,6 +240,7 @@ class ParallelEngine(Engine):
     engines: tuple[Engine, ...]
     meeting: AtPoints
     points: AtPoints
+    first: int
     every: int
     outer_step: float
     workers: int
@@ -254,7 +261,7 @@ class ParallelEngine(Engine):
         parts = np.reshape(schedule, (len(schedule), count, -1))
         with self.world.guard(), ThreadPoolExecutor(count) as threads:
             while done < len(etas):
-                end = min(len(etas), done + self.every - state.steps % self.every)
+                end = min(len(etas), done + self._next_mean(state.steps) - state.steps)
                 terms = [np.ascontiguousarray(parts[done:end, worker]) for worker in range(count)]
                 given = zip(state.own, terms, [etas[done:end]] * count, strict=True)
                 own = threads.map(lambda engine, part: engine.advance(*part), self.engines, given)
@@ -295,7 +302,16 @@ class ParallelEngine(Engine):
 
     def _met(self, steps: int) -> bool:
         """Return whether the workers meet after so many steps; one that goes as far as its mean meets nobody."""
-        return steps % self.every == 0 and (self.workers > 1 or self.outer_step != 1.0)
+        several = self.workers > 1 or self.outer_step != 1.0
+        return several and (steps == 0 or self._next_mean(steps - 1) == steps)
+
+    def _next_mean(self, steps: int) -> int:
+        """Return the number of steps, above a given one, after which the workers meet again."""
+        at, gap = self.first, self.first
+        while at <= steps and gap < self.every:
+            gap = min(self.every, max(self.first, 2 * at // (3 * self.workers)))
+            at += gap
+        return at + max(0, (steps - at) // self.every + 1) * self.every
 
     def _at_mean(self, state: ParallelState, each: Callable[..., Iterable[Any]]) -> ParallelState:
         """Return the state in which all workers go on from their mean."""

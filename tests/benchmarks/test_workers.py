@@ -1,0 +1,111 @@
+"""Several workers beside one, in threads: quality after as many examples, and seconds.
+
+Run by hand: ``pytest -o addopts= -s tests/benchmarks/test_workers.py``, with RMOPT_DATA_HOME. On a machine that
+others use the clock says little; the longest path is what two free cores would take: the CPU time of the slower
+worker between any two means, and that of what is done once.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+
+from problems.data import MultilabelBundle, load
+from problems.data.text import informative_unit_rows
+from problems.ranking import LoretaLabelRanker, precision_at
+from problems.similarity import LoretaSimilarity
+from rmopt.engines import GaugedEngine
+
+pytestmark = pytest.mark.skipif("RMOPT_DATA_HOME" not in os.environ, reason="RMOPT_DATA_HOME is not set.")
+
+
+class Path:
+    """The CPU time of the longest path through the threads of a fit."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+        self.workers, self.spent = workers, defaultdict(list)
+        advance = GaugedEngine.advance
+
+        def timed(engine: Any, state: Any, schedule: Any, etas: Any) -> Any:
+            begun = time.thread_time()
+            found = advance(engine, state, schedule, etas)
+            self.spent[id(engine)].append(time.thread_time() - begun)
+            return found
+
+        monkeypatch.setattr(GaugedEngine, "advance", timed)
+
+    def of(self, work: Any) -> tuple[float, float]:
+        """Return the length of the path, and the seconds of the clock."""
+        assert threading.current_thread() is threading.main_thread()
+        self.spent.clear()
+        begun = time.process_time(), time.thread_time(), time.perf_counter()
+        work()
+        whole, main, clock = (
+            now - before
+            for now, before in zip(
+                (time.process_time(), time.thread_time(), time.perf_counter()), begun, strict=True
+            )
+        )
+        if self.workers == 1:
+            return whole, clock
+        each = np.array(list(self.spent.values()))
+        # The rest, means, is dealt to the threads.
+        return main + each.max(axis=0).sum() + (whole - main - each.sum()) / self.workers, clock
+
+
+def newsgroups() -> tuple[Any, Any]:
+    bundle = informative_unit_rows(load("news20"), 16_660, sublinear=True)
+    X, y, test, truth = (part[rows] for rows in (bundle.train, bundle.test) for part in (bundle.X, bundle.y))
+
+    def fit(share: float, n_jobs: int, seed: int) -> Any:
+        model = LoretaSimilarity(
+            30, step_size=10.0, max_iter=int(600_000 * share), random_state=seed, n_jobs=n_jobs
+        )
+        return model.fit(X, y)
+
+    return fit, lambda model: model.score(test, truth)
+
+
+def delicious() -> tuple[Any, Any]:
+    bundle = load("delicious", None, MultilabelBundle).scaled()
+    X, Y, test, truth = (part[rows] for rows in (bundle.train, bundle.test) for part in (bundle.X, bundle.Y))
+
+    def fit(share: float, n_jobs: int, seed: int) -> Any:
+        return LoretaLabelRanker(50, n_epochs=int(40 * share), random_state=seed, n_jobs=n_jobs).fit(X, Y)
+
+    return fit, lambda model: precision_at(model.decision_function(test), truth, (1,))[1]
+
+
+@pytest.mark.parametrize("task", [newsgroups, delicious])
+def test_two_threads(measured: Any, monkeypatch: pytest.MonkeyPatch, task: Any) -> None:
+    """One thread and two, the same examples: quality (mAP; P@1 of labels), and seconds; means of three seeds."""
+    measured(two_threads, task, monkeypatch)
+
+
+def two_threads(task: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    fit, quality = task()
+    found: dict[int, list[tuple[float, ...]]] = {1: [], 2: []}
+    for jobs in found:
+        fit(0.02, jobs, 0)
+    for seed in range(3):
+        for jobs, kept in found.items():
+            with monkeypatch.context() as patch:
+                path = Path(patch, jobs)
+                made: list[Any] = []
+                times = path.of(lambda made=made, jobs=jobs, seed=seed: made.append(fit(1.0, jobs, seed)))
+            kept.append((quality(made[0]), *times))
+            print(task.__name__, jobs, seed, kept[-1], flush=True)
+    means = {jobs: np.mean(kept, axis=0) for jobs, kept in found.items()}
+    return [
+        {
+            "task": task.__name__, "threads": jobs, "quality": one[0], "longest path, s": one[1], "clock, s": one[2],
+            "one thread's path over it": means[1][1] / one[1],
+        }
+        for jobs, one in means.items()
+    ]  # fmt: skip
