@@ -27,8 +27,9 @@ from rmopt.solvers import SGD, Checkpoint, Parallel, Recorder, Result, Sampler, 
 from rmopt.solvers.continued import Continued, with_zero_rows
 from rmopt.solvers.world import ONE_PROCESS, World
 
-# How much longer the steps of several workers are, for each of them (docs/scaling.md has the measurements).
-LONGER = 0.85
+# How much longer the steps of several workers are, for each of them up to so many; more go beyond their mean instead
+# (docs/scaling.md has the measurements).
+LONGER, MANY = 0.8, 8
 
 
 def loreta_solver(
@@ -51,7 +52,8 @@ def with_workers(solver: SGD, n_jobs: int | None, world: World = ONE_PROCESS) ->
     workers = world.size * threads_of(n_jobs)
     if workers == 1:
         return solver
-    return Parallel(solver, workers, step_factor=max(1.0, LONGER * workers), world=world)
+    factor, beyond = max(1.0, LONGER * min(workers, MANY)), max(1.0, workers / MANY)
+    return Parallel(solver, workers, step_factor=factor, outer_step=beyond, world=world)
 
 
 @dataclass(frozen=True)

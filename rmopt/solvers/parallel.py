@@ -123,11 +123,8 @@ class Parallel(ScheduledSolver):
     def engine(self, problem: Problem) -> Engine:
         here = self.world.mine(self.workers)
         own = tuple(self.solver.engine(one) for one in self._shares(problem, here))
-        meeting = meeting_of(own, problem.manifold)
-        return ParallelEngine(
-            own, meeting, AtPoints(problem.manifold), min(self.first, self.every), self.every, self.outer_step,
-            self.workers, self.world,
-        )
+        meeting, first = meeting_of(own, problem.manifold), min(self.first, self.every)
+        return ParallelEngine(own, meeting, first, self.every, self.outer_step, self.workers, self.world)
 
     def sampler_for(self, problem: Problem) -> Sampler:
         here, given = self.world.mine(self.workers), getattr(problem.cost, "samplers", None)
@@ -227,8 +224,8 @@ class ParallelEngine(Engine):
     ----------
     engines : tuple of Engine
         One for each worker of this process.
-    meeting, points : AtPoints
-        How they meet, and how a mean is found that leaves states as they are.
+    meeting : AtPoints
+        How they meet.
     first, every : int
         Steps before the first mean, and the most between means.
     outer_step : float
@@ -239,7 +236,6 @@ class ParallelEngine(Engine):
 
     engines: tuple[Engine, ...]
     meeting: AtPoints
-    points: AtPoints
     first: int
     every: int
     outer_step: float
@@ -275,13 +271,15 @@ class ParallelEngine(Engine):
     def dump(self, state: ParallelState) -> Any:
         if self._met(state.steps):
             return self.meeting.point(state.mean)
-        before = self.meeting.point(state.mean) if self.outer_step != 1.0 else None
-        return self._mean(self.points, state.own, before)
+        if self._alone:
+            return self.engines[0].dump(state.own[0])
+        # What workers bring is used up.
+        return self.meeting.point(self._mean([_copied(own) for own in state.own], state.mean))
 
     @one_blas_thread()
     def handed_over(self, state: ParallelState) -> Any:
         first = self.engines[0]
-        if self.workers == 1 and self.outer_step == 1.0:
+        if self._alone:
             return first.handed_over(state.own[0])
         if not self._met(state.steps):
             with self.world.guard(), ThreadPoolExecutor(len(self.engines)) as threads:
@@ -302,8 +300,12 @@ class ParallelEngine(Engine):
 
     def _met(self, steps: int) -> bool:
         """Return whether the workers meet after so many steps; one that goes as far as its mean meets nobody."""
-        several = self.workers > 1 or self.outer_step != 1.0
-        return several and (steps == 0 or self._next_mean(steps - 1) == steps)
+        return not self._alone and (steps == 0 or self._next_mean(steps - 1) == steps)
+
+    @property
+    def _alone(self) -> bool:
+        """Whether there is nobody to meet: one worker, which goes as far as its own mean."""
+        return self.workers == 1 and self.outer_step == 1.0
 
     def _next_mean(self, steps: int) -> int:
         """Return the number of steps, above a given one, after which the workers meet again."""
@@ -315,12 +317,13 @@ class ParallelEngine(Engine):
 
     def _at_mean(self, state: ParallelState, each: Callable[..., Iterable[Any]]) -> ParallelState:
         """Return the state in which all workers go on from their mean."""
-        mean = self._mean(self.meeting, state.own, state.mean, each)
+        mean = self._mean(state.own, state.mean, each)
         taken = each(lambda engine, own: self.meeting.taken(engine, own, mean), self.engines, state.own)
         return replace(state, own=list(taken), mean=mean)
 
-    def _mean(self, meeting: AtPoints, own: list[Any], before: Any, each: Callable[..., Any] = map) -> Any:
-        """Return what the ends of all workers become, and where the outer step leads from the last mean."""
+    def _mean(self, own: list[Any], before: Any, each: Callable[..., Any] = map) -> Any:
+        """Return the mean of the ends of all workers, or where the outer step leads to from the last one."""
+        meeting = self.meeting
 
         def join(pairs: list[Any], counts: list[tuple[int, int]]) -> Iterable[Any]:
             return meeting.joined(pairs, [np.array(pair) / sum(pair) for pair in counts], each)
