@@ -1,7 +1,10 @@
 """Triplets (query, positive, negative) from class labels."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.neighbors import NearestNeighbors
 
 from problems.door import classes, kept_count
 from rmopt.core import InvalidInputError
@@ -82,3 +85,77 @@ class ClassTriplets(Sampler):
         negative += np.where(negative >= first, count, 0)
         triplets = np.column_stack([query, self._order[first + positive], self._order[negative]])
         return triplets.reshape(size, 3 * self.batch_size)
+
+
+class NeighborTriplets(Sampler):
+    """Triplets of near rows: a query, one of the nearest of its class, and one of the nearest of other classes.
+
+    What a vote of nearest neighbours depends on is there, between near rows; random triplets hardly ever hold it.
+
+    Parameters
+    ----------
+    X : array or sparse matrix, shape (N, d)
+        Rows, between which Euclidean distances say what is near.
+    y : array, shape (N,)
+        Class labels.
+    n_positives, n_negatives : int
+        The nearest rows of the query's class, and of all others, that are drawn from.
+
+    Raises
+    ------
+    InvalidInputError
+        When there are fewer than two classes, or no class has two rows.
+
+    See Also
+    --------
+    ClassTriplets : uniform ones.
+
+    References
+    ----------
+    Weinberger and Saul, Distance metric learning for large margin nearest neighbor classification, JMLR 10 (2009).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.triplets import NeighborTriplets
+    >>> X, y = np.array([[0.0], [1.0], [5.0], [2.0], [9.0]]), [0, 0, 0, 1, 1]
+    >>> sampler = NeighborTriplets(X, y, n_positives=1, n_negatives=1)
+    >>> drawn = sampler.draw(np.random.default_rng(0), 0, 50)
+    >>> sorted({tuple(one) for one in drawn.tolist()})
+    [(0, 1, 3), (1, 0, 3), (2, 1, 3), (3, 4, 1), (4, 3, 2)]
+    """
+
+    def __init__(self, X: Any, y: ArrayLike, n_positives: int = 3, n_negatives: int = 10) -> None:
+        kept_count("n_positives", n_positives), kept_count("n_negatives", n_negatives)
+        _, codes, counts = classes_with_pairs(y)
+        self._queries = np.flatnonzero(counts[codes] > 1)
+        self._positives: dict[int, Array] = {}
+        self._negatives: dict[int, Array] = {}
+        self._place = np.empty(len(codes), dtype=np.int64)
+        self._codes = codes
+        for code in np.flatnonzero(counts > 1).tolist():
+            own, others = np.flatnonzero(codes == code), np.flatnonzero(codes != code)
+            self._place[own] = np.arange(len(own))
+            self._positives[code] = own[_nearest(X[own], None, min(n_positives, len(own) - 1))]
+            self._negatives[code] = others[_nearest(X[others], X[own], min(n_negatives, len(others)))]
+
+    def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
+        """Return the triplets of `size` steps, shape (size, 3)."""
+        triplets = np.empty((size, 3), dtype=np.int64)
+        triplets[:, 0] = query = self._queries[rng.integers(len(self._queries), size=size)]
+        chances = rng.random((2, size))
+        for code, positives in self._positives.items():
+            mine = np.flatnonzero(self._codes[query] == code)
+            place = self._place[query[mine]]
+            for column, near in ((1, positives), (2, self._negatives[code])):
+                triplets[mine, column] = near[place, (chances[column - 1, mine] * near.shape[1]).astype(int)]
+        return triplets
+
+
+def _nearest(rows: Any, queries: Any, count: int) -> Array:
+    """Return the numbers of the nearest rows of each query; without queries of each row, itself left out."""
+    return (
+        NearestNeighbors(n_neighbors=count, algorithm="brute")
+        .fit(rows)
+        .kneighbors(queries, return_distance=False)
+    )

@@ -67,9 +67,10 @@ def least_value(cost: LogDetTriplet) -> float:
         (logistic, {}),
         (squared_hinge, {"alpha": 0.1, "beta": 0.05}),
         (logistic, {"kappa": 0.5, "alpha": 5.0}),
+        (logistic, {"score": "distance"}),
     ],
 )
-def test_the_optimum_is_that_of_an_independent_solver(loss: Loss, weights: dict[str, float]) -> None:
+def test_the_optimum_is_that_of_an_independent_solver(loss: Loss, weights: dict[str, Any]) -> None:
     cost = triplet_cost(loss=loss, **weights)
     found = CoordinateDescent(400, tol=1e-8, order="shuffled").run(
         problem_of(cost), cost.best_multiple_of_identity(), random_state=0
@@ -77,6 +78,17 @@ def test_the_optimum_is_that_of_an_independent_solver(loss: Loss, weights: dict[
     least = least_value(cost)
     assert cost.value(found.point) - least < 1e-6 * abs(least)
     assert "residual" in found.stopped_by
+
+
+@pytest.mark.parametrize("share", [0.2, 1.0])
+def test_scores_of_distances_are_those(share: float) -> None:
+    cost = triplet_cost(share=share, loss=logistic, score="distance")
+    W = PositiveDefinite(10).random_point(np.random.default_rng(1))
+    moved = cost.rows.toarray() @ np.linalg.cholesky(W)
+    q, p, n = (moved[column] for column in cost.triplets.T)
+    expected = 0.5 * (((q - n) ** 2).sum(axis=1) - ((q - p) ** 2).sum(axis=1))
+    assert np.allclose(cost.scores(W), expected)
+    assert np.allclose(cost.scores(W, np.array([5, 2])), expected[[5, 2]])
 
 
 def test_a_hinge_comes_near_the_optimum() -> None:

@@ -22,16 +22,18 @@ from problems.door import (
     seedable,
     seen,
 )
-from problems.triplets import ClassTriplets
+from problems.triplets import ClassTriplets, NeighborTriplets
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import Checked, array, optional
+from rmopt.core.arguments import Checked, array, bounded, one_of, optional
 from rmopt.core.streams import Stream, generator
 from rmopt.costs.bilinear import checked_triplets
+from rmopt.solvers import Sampler
 from rmopt.solvers.threads import one_blas_thread
 
 Array = np.ndarray
 
 TRIPLETS_PER_ROW = 20
+TRIPLETS = ("random", "neighbors")
 
 
 class MahalanobisMetric(Checked, Embedder, BaseEstimator):
@@ -87,6 +89,7 @@ class TripletLearner(MahalanobisMetric):
     """A metric learned from triplets, or from classes of which triplets are drawn; a subclass has parameters."""
 
     n_triplets: Annotated[int | None, optional(kept_count)]
+    triplets: Annotated[str, bounded(one_of, TRIPLETS)] = "random"
     random_state: Annotated[Any, seedable]
 
     @abstractmethod
@@ -116,9 +119,13 @@ class TripletLearner(MahalanobisMetric):
         seed = begin(self)
         X, y = labelled(self, X, y, ensure_min_samples=3)
         count = TRIPLETS_PER_ROW * len(y) if self.n_triplets is None else int(self.n_triplets)
-        sampler = ClassTriplets(y)
+        sampler = self.sampler(X, y)
         self.classes_ = np.unique(y)
         return self._finish(X, sampler.draw(generator(seed, Stream.TRIPLETS), 0, count), seed)
+
+    def sampler(self, X: Any, y: Any) -> Sampler:
+        """Return what draws the triplets of `fit`."""
+        return ClassTriplets(y) if self.triplets == "random" else NeighborTriplets(X, y)
 
     def fit_triplets(self, X: Any, triplets: Any) -> Self:
         """Learn from given triplets.

@@ -89,6 +89,9 @@ class LegoMetric(TripletLearner):
         Passes over the triplets.
     n_triplets : int or None
         Triplets that `fit` draws; None: 20 for each row.
+    triplets : {"random", "neighbors"}
+        Which ones `fit` draws: any, or of near rows (`problems.triplets.NeighborTriplets`), for a vote of nearest
+        neighbours.
     random_state : int, RandomState or None
 
     See Also
@@ -119,6 +122,7 @@ class LegoMetric(TripletLearner):
     _: KW_ONLY
     n_epochs: Annotated[int, bounded(count, 10**6)] = 1
     n_triplets: int | None = None
+    triplets: str = "random"
     random_state: Any = None
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
@@ -145,6 +149,9 @@ class BoostMetric(TripletLearner):
         v, the price of the trace, and the least eigenvalue that is worth a learner.
     n_triplets : int or None
         Triplets that `fit` draws; None: 20 for each row.
+    triplets : {"random", "neighbors"}
+        Which ones `fit` draws: any, or of near rows (`problems.triplets.NeighborTriplets`), for a vote of nearest
+        neighbours.
     random_state : int, RandomState or None
 
     See Also
@@ -174,6 +181,7 @@ class BoostMetric(TripletLearner):
     _: KW_ONLY
     penalty: Annotated[float, bounded(number, above=0)] = 1e-7
     n_triplets: int | None = None
+    triplets: str = "random"
     random_state: Any = None
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
@@ -256,6 +264,9 @@ class HdslMetric(TripletLearner):
         Number of bases added; stopping early keeps few features active.
     n_triplets : int or None
         Triplets that `fit` draws; None: 20 for each row.
+    triplets : {"random", "neighbors"}
+        Which ones `fit` draws: any, or of near rows (`problems.triplets.NeighborTriplets`), for a vote of nearest
+        neighbours.
     random_state : int, RandomState or None
 
     See Also
@@ -285,6 +296,7 @@ class HdslMetric(TripletLearner):
     _: KW_ONLY
     max_iter: Annotated[int, kept_count] = 8000
     n_triplets: int | None = None
+    triplets: str = "random"
     random_state: Any = None
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:

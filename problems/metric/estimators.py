@@ -13,6 +13,7 @@ from problems.metric.base import TripletLearner
 from rmopt.core import Problem, Retraction
 from rmopt.core.arguments import bounded, flag, named, number, one_of, optional
 from rmopt.costs import LogDetTriplet
+from rmopt.costs.log_det import SCORES
 from rmopt.manifolds import PositiveDefinite
 from rmopt.renamed import renamed
 from rmopt.retractions import POSITIVE_DEFINITE_RETRACTIONS
@@ -45,8 +46,14 @@ class CometMetric(TripletLearner):
         Weight of Σ_k ‖row k without its diagonal entry‖: whole features lose their ties to the others.
     loss : {"logistic", "hinge", "squared_hinge"} or Loss
         The loss of the score and the target 1; the paper's is the hinge.
+    compare : {"similarity", "distance"}
+        "similarity", the paper's: qᵀW(p − n). "distance": ½ (‖q − n‖² − ‖q − p‖²) in the metric, as nearest
+        neighbours compare; take it with ``triplets="neighbors"`` before a vote of neighbours.
     n_triplets : int or None
         Triplets that `fit` draws; None: 20 for each row.
+    triplets : {"random", "neighbors"}
+        Which ones `fit` draws: any, or of near rows (`problems.triplets.NeighborTriplets`), for a vote of nearest
+        neighbours.
     step_size : StepSize, float, callable or None
         None: an exact line search. See `rmopt.solvers.CoordinateDescent`.
     order : {"shuffled", "uniform", "cyclic", "gauss-southwell"}
@@ -104,7 +111,10 @@ class CometMetric(TripletLearner):
     True
     """
 
-    ranks_by = "similarity"
+    @property
+    def ranks_by(self) -> str:  # type: ignore[override]
+        return self.compare
+
     n_epochs: Annotated[float, bounded(number, least=0, most=1e9)] = 8.0
     _: KW_ONLY
     alpha: Annotated[float, bounded(number, least=0)] = 1e-4
@@ -112,7 +122,9 @@ class CometMetric(TripletLearner):
     kappa: Annotated[float, bounded(number, least=0)] = 0.0
     sparsity: Annotated[float, bounded(number, least=0)] = 0.0
     loss: Annotated[Any, loss_named] = "logistic"
+    compare: Annotated[str, bounded(one_of, SCORES)] = "similarity"
     n_triplets: int | None = None
+    triplets: str = "random"
     step_size: Annotated[Any, optional(step_rule, searches=True)] = None
     order: Annotated[str, bounded(named, ORDERS, Sampler)] = "shuffled"
     retraction: Annotated[Any, bounded(named, POSITIVE_DEFINITE_RETRACTIONS, Retraction)] = "additive"
@@ -141,7 +153,8 @@ class CometMetric(TripletLearner):
     def problem(self, X: Any, triplets: Array) -> Problem:
         """Return the problem that is solved: the sum of the losses, with weights that grow with their number."""
         scaled = {name: float(getattr(self, name)) * len(triplets) for name in ("alpha", "beta", "sparsity")}
-        cost = LogDetTriplet(X, triplets, loss_named("loss", self.loss), kappa=float(self.kappa), **scaled)
+        loss = loss_named("loss", self.loss)
+        cost = LogDetTriplet(X, triplets, loss, kappa=float(self.kappa), score=self.compare, **scaled)
         return Problem(PositiveDefinite(cost.n_blocks), cost)
 
     def _start(self, cost: Any) -> Array:

@@ -10,7 +10,10 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from scipy.sparse import issparse
+from sklearn.decomposition import PCA
 from sklearn.model_selection import StratifiedKFold
+from sklearn.preprocessing import StandardScaler
 
 from problems.cells import Cell, Settings, mean_and_sem
 from problems.comparison import Comparison
@@ -18,11 +21,12 @@ from problems.data import ClassBundle, load
 from problems.data.text import informative_unit_rows
 from problems.evaluation import Retrieval, evaluate_retrieval, matrix_scores
 from problems.methods import chosen_methods
+from problems.metric.base import factor
 from problems.metric.baselines import OutsideMetric, metric_learn
 from problems.metric.claims import metric_claims
 from problems.metric.estimators import CometMetric
 from problems.metric.figure import draw_convergence, draw_precision
-from problems.metric.methods import MEASURED_BY, METHODS, USUAL, Trainee, scores_of
+from problems.metric.methods import MEASURED_BY, METHODS, USUAL, Trainee, neighbour_votes, scores_of
 from problems.options import (
     Data,
     DataHome,
@@ -35,7 +39,7 @@ from problems.options import (
     check_options,
     methods_option,
 )
-from rmopt.core import DivergedError
+from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.arguments import number, one_of
 from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run
@@ -45,6 +49,8 @@ Array = np.ndarray
 Option = typer.Option
 
 RANKINGS = ("similarity", "distance")
+SCALINGS = ("unit", "raw", "standard")
+MEASURES = ("precision", "votes")
 TEST_FRACTION = 0.2
 DEEPEST = 50
 # What methods are selected by, and what convergence is watched by.
@@ -52,6 +58,7 @@ DEPTH = 10
 # Enough test rows for a curve; tables measure all.
 MOST_QUERIES = 2000
 HEADINGS = {
+    "votes": "kNN", "votes_sem": "±",
     "precision_at_1": "P@1", "sem_at_1": "± s.e.m.", "precision_at_10": "P@10", "sem_at_10": "±",
     "precision_at_50": "P@50", "train_seconds": "train s",
 }  # fmt: skip
@@ -64,6 +71,16 @@ def metric(
     data_home: DataHome = None,
     features: Annotated[int, Option(help="Features to keep, by information gain; 0: all.")] = 100,
     rows: Annotated[int, Option(help="Rows to keep, with the shares of the classes; 0: all.")] = 0,
+    scaling: Annotated[
+        str,
+        Option(
+            help="Rows of length 1 (counts by tf-idf), or without counts also raw or standardised, divided by their "
+            "mean length."
+        ),
+    ] = "unit",
+    components: Annotated[
+        int, Option(help="Principal components to keep, of the training part; 0: all.")
+    ] = 0,
     triplets: Annotated[int, Option(help="Training triplets, the same for all methods; 0: 20 a row.")] = 0,
     passes: Annotated[float, Option(help="Coordinate steps of COMET, over the number of features.")] = 8.0,
     seeds: Seeds = 3,
@@ -71,6 +88,9 @@ def metric(
     method: OwnMethods = None,
     select: Select = "none",
     folds: Folds = 5,
+    select_by: Annotated[
+        str, Option(help="What it maximises: precision at 10, or votes of the nearest training rows.")
+    ] = "precision",
     rank_by: Annotated[
         str,
         Option(
@@ -87,7 +107,8 @@ def metric(
     the others, and the share of its class among the first k is measured (Atzmon et al. 2015, section 5).
     """
     chosen = chosen_methods(METHODS, methods, method, "metric", MEASURED_BY)
-    check_options(locals(), features=0, rows=0, triplets=0, seeds=1, folds=2)
+    check_options(locals(), features=0, rows=0, components=0, triplets=0, seeds=1, folds=2)
+    one_of("--scaling", scaling, SCALINGS), one_of("--select-by", select_by, MEASURES)
     number("--passes", passes, above=0)
     one_of("--rank-by", rank_by, ("auto", *RANKINGS))
     bundle = _thinned(load(data, data_home, ClassBundle), rows)
@@ -97,10 +118,10 @@ def metric(
     features = features if features < bundle.X.shape[1] else 0
     comparison = Comparison(
         run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), features=features, triplets=triplets,
-        passes=passes,
+        passes=passes, scaling=scaling, components=components,
     )  # fmt: skip
     parts = {
-        seed: informative_unit_rows(bundle.resplit(seed, TEST_FRACTION), features)
+        seed: _prepared(bundle.resplit(seed, TEST_FRACTION), features, scaling, components)
         for seed in comparison.seeds
     }
     first = parts[run.seed]
@@ -111,6 +132,9 @@ def metric(
         f"random split{'s' * (seeds > 1)}; {n_features:,} features, {bundle.n_classes} classes, {count:,} triplets"
     )
     rankings = RANKINGS if rank_by == "auto" else (rank_by,)
+    if select_by == "votes":
+        # Neighbours are by distance.
+        rankings = ("distance",)
     labels = {name: one.label for name, one in chosen.items()}
 
     def trainee(one: Settings, parameters: Settings) -> Trainee:
@@ -126,7 +150,7 @@ def metric(
         best, ranking = comparison.search(
             kind.label, trainee(one, {}), values, part.X[part.train], part.y[part.train],
             StratifiedKFold(folds, shuffle=True, random_state=one["seed"]),
-            {ranking: partial(_held_out, ranking) for ranking in rankings},
+            {ranking: _votes if select_by == "votes" else partial(_held_out, ranking) for ranking in rankings},
         )  # fmt: skip
         return {"parameters": kind.grid[values.index(best)], "rank_by": ranking}
 
@@ -149,6 +173,7 @@ def metric(
         lambda one: labels[one["method"]],
         folds=folds,
         rankings=list(rankings),
+        select_by=select_by,
     )
     results = comparison.results(models, train, by=("method",))
     run.draw("precision.png", draw_precision, results, labels, bundle.name, size=(6.4, 4.4))
@@ -158,7 +183,8 @@ def metric(
         data=bundle.name,
         parameters={
             "features": n_features, "rows": rows, "triplets": count, "passes": passes, "seeds": seeds,
-            "select": select, "folds": folds, "rank_by": rank_by,
+            "scaling": scaling, "components": components, "select": select, "select_by": select_by, "folds": folds,
+            "rank_by": rank_by,
             "used": {
                 name: [
                     {key: one[key] for key in ("parameters", "rank_by")} for one in models if one["method"] == name
@@ -189,11 +215,12 @@ def _trained(part: ClassBundle, trainee: Trainee, rank_by: str) -> Cell:
             seconds = perf_counter() - begun
             scores = scores_of(trainee.metric, X_test, rank_by)
     except DivergedError:
-        return {"precision": None, "map": None, "seconds": None, "curve": []}
+        return {"precision": None, "map": None, "votes": None, "seconds": None, "curve": []}
     found = evaluate_retrieval(scores, y_test, ks=range(1, min(DEEPEST, len(y_test) - 1) + 1))
     return {
         "precision": list(found.precision_at.values()),
         "map": found.map,
+        "votes": neighbour_votes(trainee.metric, X, y, X_test, y_test),
         "seconds": seconds,
         "curve": curve,
     }
@@ -204,7 +231,7 @@ def _watched(
 ) -> tuple[Array, list[dict[str, Any]]]:
     """Return the W of COMET, and what was recorded after each pass, with the training time without measuring."""
     metric: Any = trainee.metric
-    drawn, d = trainee.triplets(y), X.shape[1]
+    drawn, d = trainee.triplets(X, y), X.shape[1]
     some = np.random.default_rng(trainee.seed).permutation(np.arange(len(y_test)))[:MOST_QUERIES]
     X_some, y_some = X_test[some], y_test[some]
     cost = metric.problem(X, drawn).cost
@@ -215,11 +242,17 @@ def _watched(
 
     passes = int(np.ceil(metric.n_epochs))
     recorder = Recorder({"test": measure}, at=[d * number for number in range(1, passes + 1)])
-    return metric.learn(X, drawn, trainee.seed, recorder), recorder.rows
+    metric.mahalanobis_ = metric.learn(X, drawn, trainee.seed, recorder)
+    metric.components_ = factor(metric.mahalanobis_)
+    return metric.mahalanobis_, recorder.rows
 
 
 def _held_out(rank_by: str, fitted: Trainee, X: Any, y: Array) -> float:
     return evaluate_retrieval(scores_of(fitted.metric, X, rank_by), y, ks=(DEPTH,)).precision_at[DEPTH]
+
+
+def _votes(fitted: Trainee, X: Any, y: Array) -> float:
+    return neighbour_votes(fitted.metric, fitted.rows_, fitted.classes_of_rows_, X, y)
 
 
 def _measured(W: Array, X: Any, y: Array, rank_by: str, ks: Sequence[int]) -> Retrieval:
@@ -235,9 +268,36 @@ def _row(label: str, found: list[dict[str, Any]]) -> dict[str, Any]:
         row[f"precision_at_{k}"] = mean
         if k < DEEPEST and len(found) > 1:
             row[f"sem_at_{k}"] = sem
+    votes, sem = mean_and_sem(cell["votes"] for cell in found) if whole else (None, None)
+    row["votes"] = votes
+    if len(found) > 1:
+        row["votes_sem"] = sem
     row["map"] = mean_and_sem(cell["map"] for cell in found)[0] if whole else None
     row["train_seconds"] = float(np.median([cell["seconds"] for cell in found])) if whole else None
     return row
+
+
+def _prepared(bundle: ClassBundle, features: int, scaling: str, components: int) -> ClassBundle:
+    """Return the rows as methods see them; what scales them is that of the training part."""
+    if scaling == "unit":
+        bundle = informative_unit_rows(bundle, features)
+    elif issparse(bundle.X) or features:
+        raise InvalidInputError(
+            f"--scaling {scaling} is for arrays, with --features 0; take unit for counts."
+        )
+    else:
+        X = bundle.X
+        if scaling == "standard":
+            X = StandardScaler().fit(X[bundle.train]).transform(X)
+        bundle = replace(bundle, X=X / np.linalg.norm(X[bundle.train], axis=1).mean())
+    if components:
+        if not components <= min(int(bundle.train.sum()), bundle.X.shape[1]):
+            raise InvalidInputError(
+                f"--components {components} is more than there are features or training rows."
+            )
+        found = PCA(components, random_state=0).fit(bundle.X[bundle.train])
+        bundle = replace(bundle, X=np.ascontiguousarray(found.transform(bundle.X)), feature_names=None)
+    return bundle
 
 
 def _thinned(bundle: ClassBundle, rows: int) -> ClassBundle:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from problems.comparison import crossed
 from problems.evaluation import ScoreBlock, matrix_scores
 from problems.methods import Method, rows_of
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
-from problems.metric.base import MahalanobisMetric, TripletLearner
+from problems.metric.base import TRIPLETS, MahalanobisMetric, TripletLearner, factor
 from problems.metric.baselines import OUTSIDE, OutsideMetric
-from problems.triplets import ClassTriplets
 from rmopt.core.arguments import numbers
 from rmopt.core.streams import Stream, generator
 
@@ -32,19 +36,28 @@ class Trainee(BaseEstimator):
     def __init__(self, metric: MahalanobisMetric, n_triplets: int, seed: int) -> None:
         self.metric, self.n_triplets, self.seed = metric, n_triplets, seed
 
-    def triplets(self, y: Array) -> Array:
-        """Return the triplets of some classes, the same for all methods."""
+    def triplets(self, X: Any, y: Array) -> Array:
+        """Return the triplets of some rows and classes, the same for all methods that take them alike."""
         drawn = generator(self.seed, Stream.TRIPLETS_OF_SPLITS)
-        return ClassTriplets(y).draw(drawn, 0, self.n_triplets)
+        return self.metric.sampler(X, y).draw(drawn, 0, self.n_triplets)
 
     def fit(self, X: Any, y: Array) -> Self:
+        self.rows_, self.classes_of_rows_ = X, y
         if isinstance(self.metric, TripletLearner):
-            self.metric.fit_triplets(X, self.triplets(y))
+            self.metric.fit_triplets(X, self.triplets(X, y))
         else:
             self.metric.fit(X, y)
         return self
 
 
+def as_array(X: Any) -> Array:
+    """Return rows as an array, for methods that take no sparse ones."""
+    return X.toarray() if issparse(X) else X
+
+
+ARRAYS = FunctionTransformer(as_array, accept_sparse=True)
+# Neighbours whose classes are counted.
+VOTERS = 3
 # What a metric must have one of, beside `fit`; the first that it has is used.
 MEASURED_BY = ("get_mahalanobis_matrix", "transform")
 
@@ -63,7 +76,21 @@ def scores_of(metric: Any, X: Any, rank_by: str) -> ScoreBlock:
     return matrix_scores(W, rows, distance=rank_by == "distance")
 
 
-COMET_GRID = crossed(alpha=(3e-5, 1e-4, 3e-4), beta=(1e-6, 1e-5, 1e-4))
+def embedded(metric: Any, X: Any) -> Array:
+    """Return rows where the Euclidean distance is the metric: by its matrix W where it has one."""
+    if hasattr(metric, "get_mahalanobis_matrix"):
+        return np.asarray(X @ factor(metric.get_mahalanobis_matrix()).T)
+    return rows_of("transform(X)", metric.transform(X), X.shape[0])
+
+
+def neighbour_votes(metric: Any, X: Any, y: Array, X_test: Any, y_test: Array) -> float:
+    """Return the share of test rows whose class most of their nearest training rows have."""
+    voters = KNeighborsClassifier(VOTERS, algorithm="brute").fit(embedded(metric, X), y)
+    return float(voters.score(embedded(metric, X_test), y_test))
+
+
+COMET_GRID = crossed(alpha=(1e-6, 1e-5, 1e-4, 3e-4), beta=(1e-7, 1e-6, 1e-5))
+DISTANCE_GRID = crossed(triplets=TRIPLETS, alpha=(1e-6, 1e-5, 1e-4, 1e-3), beta=(1e-7, 1e-5))
 SPARSE_GRID = crossed(alpha=(1e-4,), beta=(1e-5,), sparsity=(1e-6, 1e-5, 1e-4))
 
 METHODS: dict[str, Method] = {
@@ -71,10 +98,19 @@ METHODS: dict[str, Method] = {
     "comet": Method("COMET", CometMetric(tol=0.0), COMET_GRID),
     "comet-hinge": Method("COMET, hinge", CometMetric(loss="hinge", tol=0.0), COMET_GRID),
     "comet-sparse": Method("COMET, sparse", CometMetric(sparsity=1e-5, tol=0.0), SPARSE_GRID),
-    "lego": Method("LEGO", LegoMetric(), crossed(step_size=(0.1, 1.0, 10.0, 100.0, 1000.0))),
-    "boost": Method("BoostMetric", BoostMetric(), crossed(max_iter=(25, 50, 100, 200))),
+    "comet-distance": Method(
+        "COMET, distance", CometMetric(compare="distance", triplets="neighbors", tol=0.0), DISTANCE_GRID
+    ),
+    "lego": Method("LEGO", LegoMetric(), crossed(triplets=TRIPLETS, step_size=(0.1, 1.0, 10.0, 100.0, 1000.0, 1e4))),
+    "boost": Method("BoostMetric", BoostMetric(), crossed(triplets=TRIPLETS, max_iter=(25, 100, 400))),
     "hdsl": Method("HDSL", HdslMetric(), crossed(scale=(100.0, 1000.0, 10_000.0))),
-} | {name: Method(name.upper(), OutsideMetric(name), [{}]) for name in OUTSIDE}
+    "lda": Method(
+        "LDA", make_pipeline(ARRAYS, LinearDiscriminantAnalysis(solver="eigen")),
+        crossed(lineardiscriminantanalysis__shrinkage=(1e-3, 1e-2, 0.1, 0.3, 0.6, 0.9)),
+    ),
+    "nca": Method("NCA", make_pipeline(ARRAYS, NeighborhoodComponentsAnalysis(max_iter=30))),
+}  # fmt: skip
+METHODS |= {name: Method(name.upper(), OutsideMetric(name), [{}]) for name in OUTSIDE}
 
 # What is compared unless asked otherwise.
 USUAL = ("euclidean", "comet", "comet-hinge", "lego", "boost", "hdsl")

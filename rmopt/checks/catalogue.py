@@ -168,9 +168,9 @@ def positive_definite_instances() -> list[Instance]:
     """Return instances of positive definite matrices: one and many features, batches, every metric, uneven values."""
     every, made = list(POSITIVE_DEFINITE_RETRACTIONS.values()), []
     compiled = [retraction for retraction in every if retraction.kernel is not None]
-    cases: list[tuple[int, float, dict[str, dict[str, float]]]] = [
-        (7, 0.2, {"squared_hinge": {}, "logistic": {"kappa": 0.2}}),
-        (6, 1.0, {"hinge": {"sparsity": 0.1}, "squared": {}}),
+    cases: list[tuple[int, float, dict[str, dict[str, Any]]]] = [
+        (7, 0.2, {"squared_hinge": {}, "logistic": {"kappa": 0.2, "score": "distance"}}),
+        (6, 1.0, {"hinge": {"sparsity": 0.1}, "squared": {"score": "distance"}}),
         (1, 1.0, {"logistic": {}}),
     ]
     for d, share, costs in cases:
@@ -279,7 +279,7 @@ def _with_singular_values(manifold: FixedRankEmbedded, sigma: list[float]) -> Po
     return make
 
 
-def _log_det_problem(manifold: PositiveDefinite, share: float, loss: str, **weights: float) -> Problem:
+def _log_det_problem(manifold: PositiveDefinite, share: float, loss: str, **weights: Any) -> Problem:
     d = manifold.shape[0]
     rng = np.random.default_rng([d, 5])
     rows = _rows(20, d, rng, share).toarray()

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.linalg import cho_factor, cho_solve
 
 from rmopt.core.ambient import Array, dense
-from rmopt.core.arguments import bounded, number
+from rmopt.core.arguments import bounded, number, one_of
 from rmopt.core.cost import BlockCost
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.row_column import RowColumn
@@ -21,6 +21,7 @@ from rmopt.linalg import symmetric
 DENSE_SHARE = 0.25
 # Numbers that an intermediate result may hold; and those of a matrix that is small enough to be an array anyway.
 CHUNK, SMALL = 4_000_000, 100_000
+SCORES = ("similarity", "distance")
 
 
 class LogDetTriplet(BlockCost):
@@ -48,6 +49,9 @@ class LogDetTriplet(BlockCost):
         λ ≥ 0 of the additional term λ Σ_k ‖(W_jk)_{j≠k}‖, which coordinate descent treats by proximal steps: whole
         features lose their ties to the others (Atzmon, Shalit and Chechik 2015, *Learning sparse metrics, one
         feature at a time*). It is no part of `gradient`.
+    score : {"similarity", "distance"}
+        "similarity", the paper's: qᵀW(p − n). "distance": ½ (‖q − n‖² − ‖q − p‖²) in the metric W: p is to be nearer
+        than n. They are equal for rows that are equally long in W.
 
     Raises
     ------
@@ -91,10 +95,12 @@ class LogDetTriplet(BlockCost):
         beta: float = 1e-3,
         kappa: float = 0.0,
         sparsity: float = 0.0,
+        score: str = "similarity",
     ) -> None:
         weight = bounded(number, least=0, most=1e150)
         self.alpha, self.kappa = weight("alpha", alpha), weight("kappa", kappa)
         self.sparsity = weight("sparsity", sparsity)
+        self.distance = one_of("score", score, SCORES) == "distance"
         self.beta = number("beta", beta, most=1e150)
         if not self.beta > 0.0:
             raise InvalidInputError(
@@ -112,7 +118,7 @@ class LogDetTriplet(BlockCost):
     def __repr__(self) -> str:
         return (
             f"LogDetTriplet({len(self.triplets)} triplets, {self.loss}, alpha={self.alpha:g}, beta={self.beta:g}, "
-            f"kappa={self.kappa:g}, sparsity={self.sparsity:g})"
+            f"kappa={self.kappa:g}, sparsity={self.sparsity:g}, score={SCORES[self.distance]!r})"
         )
 
     @property
@@ -126,7 +132,7 @@ class LogDetTriplet(BlockCost):
         return int(self.rows.shape[1])
 
     def scores(self, point: Array, some: Array | None = None) -> Array:
-        """Return qᵀ W (p − n) of all triplets, or of those with some numbers, for a symmetric W."""
+        """Return the scores of all triplets, or of those with some numbers, for a symmetric W."""
         return self._inner(lambda rows: np.asarray(self.X[rows] @ point), some)
 
     def value(self, point: Array) -> float:
@@ -211,7 +217,7 @@ class LogDetTriplet(BlockCost):
         return point + self.kappa * np.eye(len(point)) if self.kappa > 0.0 else point
 
     def _inner(self, moved: Callable[[Array], Array], some: Array | None = None) -> Array:
-        """Return m_qᵀ(p − n) of triplets, where `moved` maps row numbers to the vectors m of these rows."""
+        """Return the scores of triplets, where `moved` maps row numbers to the vectors m = W x of these rows."""
         triplets = self.triplets if some is None else self.triplets[some]
         scores = np.empty(len(triplets))
         order = np.argsort(triplets[:, 0], kind="stable")
@@ -224,10 +230,21 @@ class LogDetTriplet(BlockCost):
                 scores[part] = np.asarray(difference.multiply(left).sum(axis=1)).ravel()
             else:
                 scores[part] = np.einsum("ij,ij->i", left, difference)
+        if self.distance:
+            # ½ (‖q − n‖² − ‖q − p‖²) = qᵀW(p − n) − ½ pᵀWp + ½ nᵀWn.
+            rows, place = np.unique(triplets[:, 1:], return_inverse=True)
+            squares = np.empty(len(rows))
+            for part in np.split(np.arange(len(rows)), range(size, len(rows), size)):
+                left, right = moved(rows[part]), self.X[rows[part]]
+                squares[part] = np.asarray(
+                    right.multiply(left).sum(axis=1) if sp.issparse(right) else (right * left).sum(axis=1)
+                )
+            p, n = squares[place.reshape(-1, 2)].T
+            scores -= 0.5 * (p - n)
         return scores
 
     def _pulled(self, weights: Array, k: int | None = None) -> Array:
-        """Return Σ weights · ½ (q(p − n)ᵀ + (p − n)qᵀ), or its column k."""
+        """Return the gradient of the weighted sum of scores, or its column k."""
         couplings = self._couplings(weights)
         if k is not None:
             return np.asarray(self.X.T @ (couplings @ self.rows[:, [k]].toarray())).ravel()
@@ -241,16 +258,19 @@ class LogDetTriplet(BlockCost):
         return pulled
 
     def _couplings(self, weights: Array) -> Any:
-        """Return C, of shape (N, N), with Xᵀ C X = Σ weights · ½ (q(p − n)ᵀ + (p − n)qᵀ)."""
+        """Return C, of shape (N, N), with Xᵀ C X the gradient of the weighted sum of scores."""
         q, p, n = self.triplets.T
         count = self.rows.shape[0]
+        own = np.zeros(count)
+        if self.distance:
+            own = 0.5 * (np.bincount(n, weights, count) - np.bincount(p, weights, count))
         if count * count <= SMALL:
             flat = np.bincount(q * count + p, weights, count * count)
             flat -= np.bincount(q * count + n, weights, count * count)
-            return symmetric(flat.reshape(count, count))
+            return symmetric(flat.reshape(count, count)) + np.diag(own)
         entries = (np.concatenate([weights, -weights]), (np.concatenate([q, q]), np.concatenate([p, n])))
         couplings = sp.csr_array(entries, shape=(count, count))
-        return 0.5 * (couplings + couplings.T)
+        return 0.5 * (couplings + couplings.T) + sp.diags_array(own)
 
 
 def _solved(matrix: Array, right: Array) -> Array:

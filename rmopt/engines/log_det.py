@@ -104,7 +104,9 @@ class LogDetEngine(CoordinateDescentEngine):
         cost = self.cost
         object.__setattr__(self, "samples", samples_of(cost.rows, cost.triplets, cost.is_dense))
         assert cost.loss.code is not None
-        weights = Weights(cost.loss.code, cost.alpha, cost.beta, cost.kappa, cost.sparsity)
+        weights = Weights(
+            cost.loss.code, cost.alpha, cost.beta, cost.kappa, cost.sparsity, float(cost.distance)
+        )
         object.__setattr__(self, "weights", weights)
 
     @np.errstate(all="ignore")

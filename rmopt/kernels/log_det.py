@@ -41,6 +41,7 @@ class Weights(NamedTuple):
     beta: float
     kappa: float
     sparsity: float
+    own: float  # 1 where scores are of distances, and so hold lengths of rows; otherwise 0
 
 
 # Numba's caches of version 0.1 name it so.
@@ -53,7 +54,7 @@ class Metric(NamedTuple):
     W: np.ndarray  # (d, d)
     cone: pending.Changing  # of W
     barrier: pending.Changing  # of W + κI; with κ = 0 empty and not looked at
-    scores: np.ndarray  # (T,) qᵀW(p − n)
+    scores: np.ndarray  # (T,) qᵀW(p − n), or half of what n is farther from q than p, squared
     residuals: np.ndarray  # (d,) length of column k of the gradient when it was last seen
     sizes: np.ndarray  # (d,) summed lengths of its three parts
     counts: np.ndarray  # (2,) int64: steps that moved W; steps since the inverses were probed or made
@@ -71,7 +72,7 @@ def column_of(samples, k, out):
 
 
 @njit(cache=True, nogil=True)
-def _touched(samples, k, x, stamp, out):
+def _touched(samples, own, x, k, stamp, out):
     """List the triplets of rows with a non-zero feature k; return their number. `stamp` is 0, and is 0 again."""
     count = 0
     if samples.dense.shape[0]:
@@ -79,7 +80,8 @@ def _touched(samples, k, x, stamp, out):
             # Selections instead of branches.
             out[count] = t
             q, d = x[samples.query[t]], x[samples.positive[t]] - x[samples.negative[t]]
-            count += 1 if q != 0.0 or d != 0.0 else 0
+            lengths = own * (abs(x[samples.positive[t]]) + abs(x[samples.negative[t]]))
+            count += 1 if q != 0.0 or d != 0.0 or lengths != 0.0 else 0
         return count
     for at in range(samples.columns.indptr[k], samples.columns.indptr[k + 1]):
         row = samples.columns.indices[at]
@@ -120,7 +122,7 @@ def product(samples, u, out):
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def _pull(samples, scores, loss, x, touched, c):
+def _pull(samples, scores, loss, own, x, touched, c):
     """Set c such that ½ Xᵀc is column k of the gradient of the losses."""
     c[:] = 0.0
     for t in touched:
@@ -128,8 +130,20 @@ def _pull(samples, scores, loss, x, touched, c):
         descent = slope(loss, scores[t], 1.0)
         if descent != 0.0:
             c[q] += descent * (x[p] - x[n])
-            c[p] += descent * x[q]
-            c[n] -= descent * x[q]
+            c[p] += descent * (x[q] - own * x[p])
+            c[n] -= descent * (x[q] - own * x[n])
+
+
+@njit(cache=True, nogil=True)
+def _along(x, r, q, p, n, own):
+    """Return how fast the score of a triplet moves along u e_kᵀ + e_k uᵀ, where x = X e_k and r = X u."""
+    return r[q] * (x[p] - x[n]) + x[q] * (r[p] - r[n]) - own * (r[p] * x[p] - r[n] * x[n])
+
+
+@njit(cache=True, nogil=True)
+def _at_corner(x, q, p, n, own):
+    """Return how fast the score of a triplet moves along e_k e_kᵀ."""
+    return (x[q] - 0.5 * own * (x[p] + x[n])) * (x[p] - x[n])
 
 
 @njit(cache=True, nogil=True)
@@ -183,8 +197,8 @@ def run(metric, samples, weights, retraction, search, blocks, wanted, position, 
         # The gradient.
         x[:] = 0.0
         column_of(samples, k, x)
-        touched = places[: _touched(samples, k, x, stamp, places)]
-        _pull(samples, metric.scores, weights.loss, x, touched, c)
+        touched = places[: _touched(samples, weights.own, x, k, stamp, places)]
+        _pull(samples, metric.scores, weights.loss, weights.own, x, touched, c)
         transposed_product(samples, c, g)
         loss_square = 0.25 * dot(g, g)
         for j in range(d):
@@ -218,8 +232,8 @@ def run(metric, samples, weights, retraction, search, blocks, wanted, position, 
             t = touched[at]
             q, p, n = samples.query[t], samples.positive[t], samples.negative[t]
             z[at] = metric.scores[t]
-            b[at] = r[q] * (x[p] - x[n]) + x[q] * (r[p] - r[n])
-            e_weight[at] = x[q] * (x[p] - x[n])
+            b[at] = _along(x, r, q, p, n, weights.own)
+            e_weight[at] = _at_corner(x, q, p, n, weights.own)
         m = touched.shape[0]
         cone = schur_along(w, Vu, u, k)
         barrier = schur_along(w_barrier, Vu_barrier, u, k) if weights.kappa > 0.0 else cone
@@ -259,8 +273,8 @@ def run(metric, samples, weights, retraction, search, blocks, wanted, position, 
             product(samples, g, r)
             for t in touched:
                 q, p, n = samples.query[t], samples.positive[t], samples.negative[t]
-                change = r[q] * (x[p] - x[n]) + x[q] * (r[p] - r[n])
-                metric.scores[t] += change + (2.0 * eta * u[k] + e) * x[q] * (x[p] - x[n])
+                corner_change = (2.0 * eta * u[k] + e) * _at_corner(x, q, p, n, weights.own)
+                metric.scores[t] += _along(x, r, q, p, n, weights.own) + corner_change
         W[k, k] = corner
         for j in range(d):
             W[j, k] = W[k, j]
