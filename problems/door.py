@@ -231,6 +231,14 @@ def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
     return found
 
 
+def table_of_labels(Y: Any, count: int) -> Array:
+    """Return indicators of labels, one row for each of so many samples, as an array."""
+    Y = sound("Y", Y).toarray() if sp.issparse(Y) else array_of("Y", Y)
+    if Y.ndim != 2 or len(Y) != count or not np.isin(Y, (0, 1)).all():
+        raise InvalidInputError(f"Y must be a table of 0 and 1, {count} rows and one column for each label.")
+    return Y.astype(int)
+
+
 def one_each(what: str, values: Any) -> Array:
     """Return an array with one value for each row; what is sparse or made of fields is refused."""
     found = array_of(what, values)

@@ -155,7 +155,13 @@ PARTS: dict[str, Part] = {
             problems.coembedding.CalibratedLabelRanking,
             {"estimator": LogisticRegression()},
             {"X": X, "Y": TABLE},
-            {"predict": (X,), "score": (X, TABLE)},
+            {"decision_function": (X,), "predict": (X,), "score": (X, TABLE)},
+        ),
+        Part(
+            problems.coembedding.LabelThresholds,
+            {"estimator": problems.coembedding.CalibratedLabelRanking(LogisticRegression()), "cv": 2},
+            {"X": X, "Y": TABLE},
+            {"decision_function": (X,), "predict_proba": (X,), "predict": (X,), "score": (X, TABLE)},
         ),
         Part(
             problems.subspace.GossipMatrixCompletion,

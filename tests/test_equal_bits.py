@@ -20,6 +20,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import RidgeClassifier
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from problems.coembedding import CalibratedLabelRanking
 from rmopt import Problem
 from rmopt.costs import BilinearSum, hinge, squared
 from rmopt.interop import PymanoptSolver
@@ -81,6 +82,10 @@ def recipes() -> dict[str, tuple[dict[str, Any], tuple[Any, ...]]]:
         "TagRecommender": ({"max_rank": 3, "tol": 1e-1}, posts),
         "PairwiseInteractionTags": ({"rank": 8, "n_epochs": 2, **seed}, posts),
         "CalibratedLabelRanking": ({"estimator": RidgeClassifier()}, (X, labels[:, :5])),
+        "LabelThresholds": (
+            {"estimator": CalibratedLabelRanking(RidgeClassifier()), "cv": 2},
+            (X, labels[:, :5]),
+        ),
     }
 
 

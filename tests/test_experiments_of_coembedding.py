@@ -22,10 +22,12 @@ from rmopt.experiments import Outcome, Run
 def test_classification_beside_baselines_and_local_optima(run: Run) -> None:
     options: dict[str, Any] = {
         "seeds": 2, "rows": 80, "methods": "ila,br-lr,cc-svm", "betas": "1,5", "folds": 2, "starts": 4,
-        "optima_rows": 40,
+        "optima_rows": 40, "thresholds": True, "select_by": "f1_calibrated",
     }  # fmt: skip
     outcome = coembedding(run, **options)
-    assert [row["method"] for row in outcome.rows] == ["ILA", "BR, LR", "CC, SVM"]
+    labels = ["ILA", "BR, LR", "CC, SVM"]
+    aims = [f"{label}, for {aim}" for aim in ("F1", "Hamming") for label in labels]
+    assert [row["method"] for row in outcome.rows] == labels + aims
     assert all(50.0 < row["hamming"] <= 100.0 for row in outcome.rows)
     used = outcome.parameters["used"]
     assert list(used) == ["ILA", "BR, LR", "CC, SVM"]
@@ -34,7 +36,8 @@ def test_classification_beside_baselines_and_local_optima(run: Run) -> None:
     assert all(len(chosen) == 2 for chosen in used.values())
     assert run.path("scores.png").stat().st_size > 5000
     assert run.path("optima.png").stat().st_size > 5000
-    assert len(outcome.claims) == 5
+    assert len(outcome.claims) == 8
+    assert [claim.claim.split()[1] for claim in outcome.claims[3:6]] == ["Hamming", "micro-F1", "macro-F1"]
     lines = run.path("cells.jsonl").read_text().splitlines()
     assert len(lines) == 6
     again = coembedding(run, **options, resume=True)

@@ -6,14 +6,19 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from coembedding_samples import samples
+from sklearn.base import BaseEstimator
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
 
 from problems.coembedding import (
     CalibratedLabelRanking,
+    LabelThresholds,
 )
 from problems.coembedding.baselines import Guarded, multilabel
 from problems.coembedding.methods import MEASURES, METHODS, PRINTED, SCORERS, measures
+from problems.coembedding.thresholds import _half_of_largest_f1
+from rmopt.core import InvalidInputError
 
 
 def test_calibrated_label_ranking_by_hand() -> None:
@@ -56,6 +61,64 @@ def test_guarded_classifiers_repeat_what_is_constant() -> None:
     np.testing.assert_array_equal(Guarded(LogisticRegression()).fit(X, np.ones(80)).predict(X), 1)
     plain = LogisticRegression().fit(X, Y[:, 0])
     np.testing.assert_array_equal(Guarded(LogisticRegression()).fit(X, Y[:, 0]).predict(X), plain.predict(X))
+
+
+class Moved(BaseEstimator):
+    """Logistic regressions whose scores are moved and stretched, label by label."""
+
+    def __init__(self, slope: float = 1.0, shift: float = 0.0) -> None:
+        self.slope, self.shift = slope, shift
+
+    def fit(self, X: np.ndarray, Y: np.ndarray) -> Moved:
+        self.model_ = multilabel("br", "lr", 0).fit(X, Y)
+        return self
+
+    def decision_function(self, X: np.ndarray) -> np.ndarray:
+        return self.slope * self.model_.decision_function(X) + self.shift * np.arange(1, 5)
+
+
+def test_thresholds_undo_what_is_wrong_with_scores() -> None:
+    X, Y = samples(n=200)
+    Y[:, 3] = 0
+    plain, moved = (
+        LabelThresholds(one, aim="hamming").fit(X[:150], Y[:150]) for one in (Moved(), Moved(3.0, -50.0))
+    )
+    np.testing.assert_allclose(plain.predict_proba(X), moved.predict_proba(X), atol=1e-3)
+    assert moved.predict(X)[:, 3].max() == 0
+    wrong = moved.estimator_.decision_function(X[150:]) > 0
+    assert (moved.predict(X[150:]) == Y[150:]).mean() > 0.85 > (wrong == Y[150:]).mean()
+    # The other aim lets more labels apply, and is what was trained for it.
+    other = moved.aimed("f1")
+    assert other.threshold_ < 0.5
+    assert other.predict(X).sum() > moved.predict(X).sum()
+    again = LabelThresholds(Moved(3.0, -50.0)).fit(X[:150], Y[:150])
+    np.testing.assert_array_equal(again.predict(X), other.predict(X))
+
+
+def test_the_threshold_for_f1_is_the_best_of_all() -> None:
+    rng = np.random.default_rng(0)
+    probabilities = rng.beta(0.4, 1.5, size=(500, 3))
+    truth = rng.random((2000, 500, 3)) < probabilities
+
+    def f1(cut: float) -> float:
+        predicted = probabilities > cut
+        return float(
+            (2.0 * (truth & predicted).sum(axis=(1, 2)) / (truth.sum(axis=(1, 2)) + predicted.sum())).mean()
+        )
+
+    cut = _half_of_largest_f1(probabilities)
+    assert f1(cut) > max(f1(other) for other in np.linspace(0.02, 0.98, 97)) - 1e-3
+    assert abs(2.0 * cut - f1(cut)) < 1e-2
+
+
+def test_label_thresholds_refuse() -> None:
+    X, Y = samples()
+    with pytest.raises(InvalidInputError, match=r"estimator = .* must be an estimator with fit and"):
+        LabelThresholds(StandardScaler()).fit(X, Y)
+    with pytest.raises(InvalidInputError, match="aim"):
+        LabelThresholds(Moved(), aim="recall").fit(X, Y)
+    with pytest.raises(InvalidInputError, match="0 and 1"):
+        LabelThresholds(Moved()).fit(X, Y[:, 0])
 
 
 def test_measures_by_hand() -> None:

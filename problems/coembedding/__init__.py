@@ -6,11 +6,13 @@ from problems.coembedding.cost import LinkPrediction, MultilabelCoembedding, Tag
 from problems.coembedding.links import LinkPredictor
 from problems.coembedding.recommender import PairwiseInteractionTags, TagRecommender
 from problems.coembedding.regression import MetricRegression
+from problems.coembedding.thresholds import LabelThresholds
 
 __all__ = [
     "CalibratedLabelRanking",
     "CoembeddingClassifier",
     "CoembeddingClassifierCV",
+    "LabelThresholds",
     "LinkPrediction",
     "LinkPredictor",
     "MetricRegression",

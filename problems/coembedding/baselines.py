@@ -18,7 +18,7 @@ from sklearn.preprocessing import MaxAbsScaler, Normalizer, StandardScaler
 from sklearn.svm import LinearSVC
 
 from problems.coembedding.certified import LabelTables
-from problems.door import admit, array_of, seen
+from problems.door import admit, seen, table_of_labels
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import Checked, check_parameters, shown
 from rmopt.solvers.threads import one_blas_thread
@@ -66,10 +66,25 @@ class Guarded(Checked, ClassifierMixin, BaseEstimator):
         """Return the predicted labels."""
         return self.fitted_.predict(seen(self, X))
 
+    def decision_function(self, X: Any) -> Array:
+        """Return the classifier's scores, or those of a constant: far from 0 for 1, below for 0."""
+        X = seen(self, X)
+        if len(self.classes_) > 1:
+            return self.fitted_.decision_function(X)
+        return np.where(self.fitted_.predict(X) > 0, 1.0, -1.0)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+class BinaryRelevance(MultiOutputClassifier):
+    """A classifier for each label, with scores."""
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the scores of the labels, shape (n_samples, n_labels)."""
+        return np.column_stack([one.decision_function(X) for one in self.estimators_])
 
 
 @dataclass(eq=False, repr=False)
@@ -124,11 +139,8 @@ class CalibratedLabelRanking(Checked, LabelTables, BaseEstimator):
         Y : array, shape (n_samples, n_labels)
         """
         check_parameters(self, self._parameters)
-        X, Y = admit(self, X), array_of("Y", Y)
-        if Y.ndim != 2 or len(Y) != X.shape[0] or not np.isin(Y, (0, 1)).all():
-            raise InvalidInputError(
-                f"Y must be a table of 0 and 1, {X.shape[0]} rows and one column for each label."
-            )
+        X = admit(self, X)
+        Y = table_of_labels(Y, X.shape[0])
         self.n_labels_ = Y.shape[1]
         self.classes_ = [np.unique(column) for column in Y.T]
         self.single_ = [Guarded(self.estimator).fit(X, Y[:, j]) for j in range(self.n_labels_)]
@@ -140,8 +152,8 @@ class CalibratedLabelRanking(Checked, LabelTables, BaseEstimator):
                 self.pairs_.append((i, j, Guarded(self.estimator).fit(X[differ], Y[differ, i])))
         return self
 
-    def predict(self, X: Any) -> Array:
-        """Return indicators of the labels with more votes than the virtual label."""
+    def decision_function(self, X: Any) -> Array:
+        """Return by how many votes each label is ahead of the virtual one, shape (n_samples, n_labels)."""
         X = seen(self, X)
         relevant = np.column_stack([model.predict(X) for model in self.single_]).astype(float)
         votes, virtual = relevant.copy(), (1.0 - relevant).sum(axis=1)
@@ -149,7 +161,11 @@ class CalibratedLabelRanking(Checked, LabelTables, BaseEstimator):
             first = model.predict(X)
             votes[:, i] += first
             votes[:, j] += 1.0 - first
-        return (votes > virtual[:, None]).astype(int)
+        return votes - virtual[:, None]
+
+    def predict(self, X: Any) -> Array:
+        """Return indicators of the labels with more votes than the virtual label."""
+        return (self.decision_function(X) > 0.0).astype(int)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -194,7 +210,7 @@ def multilabel(scheme: str, base: str, seed: int) -> Any:
     """
     binary = BASES[base]()
     if scheme == "br":
-        return MultiOutputClassifier(Guarded(binary))
+        return BinaryRelevance(Guarded(binary))
     if scheme == "clr":
         return CalibratedLabelRanking(binary)
     return ClassifierChain(Guarded(binary), order="random", random_state=seed)

@@ -52,7 +52,7 @@ def _scoring(name: str, value: Any) -> Any:
     return value if callable(value) or value is None else get_scorer(value)
 
 
-def _folds(name: str, value: Any) -> Any:
+def splitter(name: str, value: Any) -> Any:
     """Return a splitter."""
     if isinstance(value, str | bytes):
         raise InvalidInputError(f"{name} = {value!r} must be a number of folds, a splitter or None.")
@@ -295,7 +295,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     beta: float = field(init=False)
     betas: Annotated[Sequence[float], lambda _, betas: checked_betas(betas)] = BETAS
     _: KW_ONLY
-    cv: Annotated[Any, _folds] = 5
+    cv: Annotated[Any, splitter] = 5
     scoring: Annotated[str | Callable[..., float] | None, _scoring] = "f1_micro"
     n_jobs: Annotated[int | None, optional(thread_count)] = None
     path_iterations: Annotated[int, kept_count] = 200
@@ -320,7 +320,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
             models = one._path(X[train], given[train], betas, rough)
             return [_scored(scorer, model, X[test], given[test]) for model in models]
 
-        folds = list(_folds("cv", self.cv).split(X, given))
+        folds = list(splitter("cv", self.cv).split(X, given))
         if len(folds) < 2:
             raise InvalidInputError(f"cross-validation needs 2 folds or more, got {len(folds)}.")
         found = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(scores)(*fold) for fold in folds)

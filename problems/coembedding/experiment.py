@@ -9,7 +9,7 @@ import typer
 from threadpoolctl import threadpool_limits
 
 from problems.cells import Cell, Settings
-from problems.coembedding.claims import optima_claims, table_claims
+from problems.coembedding.claims import optima_claims, table_claims, threshold_claims
 from problems.coembedding.cost import MultilabelCoembedding
 from problems.coembedding.figure import draw_optima, draw_scores
 from problems.coembedding.methods import (
@@ -23,6 +23,7 @@ from problems.coembedding.methods import (
     measures,
 )  # fmt: skip
 from problems.coembedding.optima import local_optima
+from problems.coembedding.thresholds import AIMS
 from problems.coembedding.training import BETAS, checked_betas, minimise
 from problems.comparison import Comparison, averaged, trained
 from problems.data import MultilabelBundle, load
@@ -53,6 +54,7 @@ HEADINGS = {
     "micro_f1_paper": "paper", "macro_f1": "macro-F1", "macro_f1_sem": "±", "macro_f1_paper": "paper",
     "train_seconds": "train s",
 }  # fmt: skip
+NAMES_OF_AIMS = {"f1": "F1", "hamming": "Hamming"}
 GRID = ",".join(f"{beta:g}" for beta in BETAS)
 
 
@@ -68,6 +70,9 @@ def coembedding(
     method: OwnMethods = None,
     folds: Folds = 5,
     select_by: Annotated[str, Option(help=f"What it maximises: {', '.join(SCORERS)}.")] = "f1_micro",
+    thresholds: Annotated[
+        bool, Option(help="Measure methods also with thresholds for F1 and for the Hamming score.")
+    ] = False,
     starts: Annotated[int, Option(help="Random starts for the picture of local optima; 0: none.")] = 200,
     optima_rows: Annotated[int, Option(help="Training rows in that picture; 0: all.")] = 200,
     optima_beta: Annotated[float, Option(help="Weight of the trace in that picture.")] = 1.0,
@@ -91,14 +96,14 @@ def coembedding(
         f"{bundle.name} ({bundle.source}): {n_train:,} of {n:,} rows for training, {bundle.X.shape[1]:,} features, "
         f"{bundle.Y.shape[1]} labels, {seeds} random split{'s' * (seeds > 1)}"
     )
-    about = {"rows": n_train, "folds": folds, "select_by": select_by}
+    about = {"rows": n_train, "folds": folds, "select_by": select_by, "thresholds": thresholds}
     comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), **about)
     parts = {seed: bundle.with_training_rows(n_train, seed) for seed in comparison.seeds}
 
     def train(one: Settings) -> Cell:
         kind, part, about = chosen[one["method"]], parts[one["seed"]], {"random_state": one["seed"]}
         if isinstance(kind.estimator, Coembedding | Searched):
-            about |= {"cv": folds, "scoring": select_by, "betas": weights}
+            about |= {"cv": folds, "scoring": select_by, "thresholds": thresholds, "betas": weights}
         X, Y, model = part.X, part.Y.toarray().astype(int), kind.made(**about)
         try:
             seconds = trained(model, X[part.train], Y[part.train]).seconds
@@ -106,7 +111,9 @@ def coembedding(
             return dict.fromkeys((*MEASURES, "seconds")) | {"chosen": {}}
         truth = Y[part.test]
         found = measures(truth, indicators(model.predict(X[part.test]), truth.shape))
-        return found | {"seconds": seconds, "chosen": getattr(model, "chosen_", {})}
+        aims = AIMS if thresholds and isinstance(model, Coembedding | Searched) else ()
+        by_aim = {aim: measures(truth, model.predict(X[part.test], aim)) for aim in aims}
+        return found | {"seconds": seconds, "chosen": getattr(model, "chosen_", {}), "aims": by_aim}
 
     models = [
         {"method": name, "code": fingerprint(kind.estimator)}
@@ -116,8 +123,16 @@ def coembedding(
     results = comparison.results(models, train, by=("method",))
     labels = {name: kind.label for name, kind in chosen.items()}
     table = [_row(name, labels[name], found, bundle.name) for name, found in results.items()]
+    table += [
+        _row(
+            "", f"{labels[name]}, for {NAMES_OF_AIMS[aim]}", [cell | cell["aims"][aim] for cell in found], ""
+        )
+        for aim in AIMS
+        for name, found in results.items()
+        if all(cell.get("aims") for cell in found)
+    ]
     run.draw("scores.png", draw_scores, table, bundle.name, size=(9.0, 3.6))
-    claims = table_claims(results, labels, bundle.name)
+    claims = table_claims(results, labels, bundle.name) + threshold_claims(results, labels)
     if starts:
         claims += _optima(run, parts[run.seed].scaled(), starts, optima_rows, optima_beta)
     return Outcome(

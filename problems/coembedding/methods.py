@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from joblib import parallel_config
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.metrics import f1_score, hamming_loss, make_scorer
 from sklearn.pipeline import make_pipeline
@@ -19,7 +19,8 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 from threadpoolctl import threadpool_limits
 
 from problems.coembedding.baselines import searched
-from problems.coembedding.classifier import CoembeddingClassifierCV
+from problems.coembedding.classifier import CoembeddingClassifier, CoembeddingClassifierCV
+from problems.coembedding.thresholds import AIMS, LabelThresholds, calibrated_f1
 from problems.coembedding.training import BETAS
 from problems.methods import Method, rows_of
 from rmopt.core import InvalidInputError
@@ -38,11 +39,14 @@ MEASURES: dict[str, Callable[[Array, Array], float]] = {
     "micro_f1": partial(f1_score, average="micro", zero_division=0.0),
     "macro_f1": partial(f1_score, average="macro", zero_division=0.0),
 }
+# The thresholds that a classifier learns itself.
+OWN = "own"
 NAMES = {"hamming": "Hamming score", "micro_f1": "micro-F1", "macro_f1": "macro-F1"}
 SCORERS = {
     "hamming": make_scorer(hamming_score),
     "f1_micro": make_scorer(f1_score, average="micro", zero_division=0.0),
     "f1_macro": make_scorer(f1_score, average="macro", zero_division=0.0),
+    "f1_calibrated": calibrated_f1,
 }
 
 
@@ -68,6 +72,14 @@ def in_threads() -> AbstractContextManager[Any]:
     return together
 
 
+def by_aims(fitted: Any, unfitted: Any, method: Any, X: Any, Y: Array) -> dict[str, Any]:
+    """Return a model with its own thresholds, and where a method asks for it with those of `LabelThresholds`."""
+    if not method.thresholds:
+        return {OWN: fitted}
+    calibrated = LabelThresholds(unfitted, cv=method.cv).fit(X, Y)
+    return {OWN: fitted} | {aim: calibrated.aimed(aim) for aim in AIMS}
+
+
 @dataclass(eq=False, repr=False)
 class Coembedding(BaseEstimator):
     """Co-embedding of samples in standardised rows of length 1, or in tf-idf rows of length 1 of counts.
@@ -80,6 +92,8 @@ class Coembedding(BaseEstimator):
         Folds.
     scoring : str
         What is maximised, one of `SCORERS`.
+    thresholds : bool
+        Whether to predict with those of `LabelThresholds` too.
 
     Attributes
     ----------
@@ -90,6 +104,7 @@ class Coembedding(BaseEstimator):
     betas: Sequence[float] = BETAS
     cv: int = 5
     scoring: str = "f1_micro"
+    thresholds: bool = False
 
     def fit(self, X: Any, Y: Array) -> Self:
         self.scaling_ = TfidfTransformer() if issparse(X) else make_pipeline(StandardScaler(), Normalizer())
@@ -98,15 +113,15 @@ class Coembedding(BaseEstimator):
             model = CoembeddingClassifierCV(
                 list(self.betas), cv=self.cv, scoring=SCORERS[self.scoring], n_jobs=-1
             ).fit(rows, Y)
-        self.model_ = model
+            self.models_ = by_aims(model, CoembeddingClassifier(model.beta_), self, rows, Y)
         self.chosen_ = {
             "beta": model.beta_, "rank": model.rank_, "gap": model.gap_ / model.objective_,
             "cv_scores": model.scores_.mean(axis=1).tolist(), "fit_seconds": model.history_[-1]["seconds"],
         }  # fmt: skip
         return self
 
-    def predict(self, X: Any) -> Array:
-        return self.model_.predict(self.scaling_.transform(X))
+    def predict(self, X: Any, aim: str = OWN) -> Array:
+        return self.models_[aim].predict(self.scaling_.transform(X))
 
 
 @dataclass(eq=False, repr=False)
@@ -117,7 +132,7 @@ class Searched(BaseEstimator):
     ----------
     scheme : {"br", "clr", "cc"}
     base : {"svm", "lr"}
-    cv, scoring
+    cv, scoring, thresholds
         See `Coembedding`.
     random_state : int
         Of the order of a chain.
@@ -127,6 +142,7 @@ class Searched(BaseEstimator):
     base: str
     cv: int = 5
     scoring: str = "f1_micro"
+    thresholds: bool = False
     random_state: int = 0
 
     def fit(self, X: Any, Y: Array) -> Self:
@@ -135,11 +151,13 @@ class Searched(BaseEstimator):
         )
         with in_threads():
             self.search_ = search.fit(X, Y)
+            best = search.best_estimator_
+            self.models_ = by_aims(best, clone(best), self, X, Y)
         self.chosen_ = {name: str(value) for name, value in search.best_params_.items()}
         return self
 
-    def predict(self, X: Any) -> Array:
-        return self.search_.predict(X)
+    def predict(self, X: Any, aim: str = OWN) -> Array:
+        return self.models_[aim].predict(X)
 
 
 METHODS: dict[str, Method] = {"ila": Method("ILA", Coembedding())} | {
