@@ -131,10 +131,9 @@ def metric(
         f"{bundle.name} ({bundle.source}): {n_train:,} training, {int(first.test.sum()):,} test rows, {seeds} "
         f"random split{'s' * (seeds > 1)}; {n_features:,} features, {bundle.n_classes} classes, {count:,} triplets"
     )
-    rankings = RANKINGS if rank_by == "auto" else (rank_by,)
-    if select_by == "votes":
-        # Neighbours are by distance.
-        rankings = ("distance",)
+    # Those that vote are the nearest: among models that are chosen so, ranks are by distance too.
+    rankings = RANKINGS if select_by == "precision" else ("distance",)
+    rankings = rankings if rank_by == "auto" else (rank_by,)
     labels = {name: one.label for name, one in chosen.items()}
 
     def trainee(one: Settings, parameters: Settings) -> Trainee:

@@ -90,6 +90,7 @@ def neighbour_votes(metric: Any, X: Any, y: Array, X_test: Any, y_test: Array) -
 
 
 COMET_GRID = crossed(alpha=(1e-6, 1e-5, 1e-4, 3e-4), beta=(1e-7, 1e-6, 1e-5))
+LEGO_GRID = crossed(triplets=TRIPLETS, step_size=(0.003, 0.01, 0.03, 0.1, 1.0, 10.0, 100.0, 1000.0))
 DISTANCE_GRID = crossed(triplets=TRIPLETS, alpha=(1e-6, 1e-5, 1e-4, 1e-3), beta=(1e-7, 1e-5))
 SPARSE_GRID = crossed(alpha=(1e-4,), beta=(1e-5,), sparsity=(1e-6, 1e-5, 1e-4))
 
@@ -101,7 +102,7 @@ METHODS: dict[str, Method] = {
     "comet-distance": Method(
         "COMET, distance", CometMetric(compare="distance", triplets="neighbors", tol=0.0), DISTANCE_GRID
     ),
-    "lego": Method("LEGO", LegoMetric(), crossed(triplets=TRIPLETS, step_size=(0.1, 1.0, 10.0, 100.0, 1000.0, 1e4))),
+    "lego": Method("LEGO", LegoMetric(), LEGO_GRID),
     "boost": Method("BoostMetric", BoostMetric(), crossed(triplets=TRIPLETS, max_iter=(25, 100, 400))),
     "hdsl": Method("HDSL", HdslMetric(), crossed(scale=(100.0, 1000.0, 10_000.0))),
     "lda": Method(
