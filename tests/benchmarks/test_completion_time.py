@@ -26,7 +26,7 @@ from timing import median
 
 from problems.data import Ratings, load
 from problems.data.sets import ml1m
-from problems.subspace import RCGMC, RTRMC, BayesianCompletion, BiasedALS
+from problems.subspace import RCGMC, RTRMC, BayesianCompletion, BiasedALS, ScaledSGDCompletion
 from problems.subspace.cost import MatrixCompletion, columns_of
 from problems.subspace.peers import Biases, CMFRec, LibMF, MyFM
 from problems.subspace.shares import low_rank_shares
@@ -211,6 +211,7 @@ def models_of_ratings(large: bool) -> dict[str, Any]:
         "RCGMC, with effects": RCGMC(10, lam=0.03 if large else 0.1, max_iter=6, bias=True, **unseen),
         "BiasedALS": BiasedALS(10, lam=0.7 if large else 1.0, **unseen),
         "BiasedALS, 8 sweeps": BiasedALS(10, lam=0.7 if large else 1.0, max_iter=8, **unseen),
+        "ScaledSGDCompletion, rank 32": ScaledSGDCompletion(32, lam=0.05 if large else 0.08, **unseen),
         "BayesianCompletion, 3 + 9 sweeps": BayesianCompletion(10, n_samples=9, burn_in=3, **unseen),
         "BayesianCompletion, 10 + 30": BayesianCompletion(10, n_samples=30, **unseen),
         "BayesianCompletion, 10 + 100": BayesianCompletion(10, **unseen),
