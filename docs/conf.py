@@ -9,7 +9,7 @@ from typing import Any
 import rmopt
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE / "_ext"))
+sys.path[:0] = [str(HERE / "_ext"), str(HERE / "measured")]
 
 project = "rmopt"
 author = "the rmopt developers"

@@ -118,7 +118,7 @@ Z = RNG.standard_normal((N, D))
 TARGETS = np.sign(RNG.standard_normal(N))
 TRIPLETS = RNG.integers(N, size=(20, 3))
 Y = (RNG.random((N, 4)) < 0.4).astype(float)
-KNOWN = sp.random_array((D, 9), density=0.8, rng=0, format="csc")
+KNOWN = sp.random_array((D, 9), density=0.8, random_state=np.random.default_rng(0), format="csc")
 TASKS = [(RNG.standard_normal((8, D)), RNG.standard_normal(8)) for _ in range(4)]
 PATH = as_graph("path", 3)
 TAGS = np.array([[0, 0, 0], [1, 0, 1], [1, 1, 2], [0, 1, 1]])

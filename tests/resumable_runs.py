@@ -105,7 +105,7 @@ class Averaged(SGD):
 def bilinear(manifold: Any, loss: Any = squared) -> Problem:
     rng = np.random.default_rng(7)
     left, right = (
-        sp.random_array((60, width), density=0.3, rng=rng, data_sampler=rng.standard_normal).tocsr()
+        sp.random_array((60, width), density=0.3, random_state=rng, data_sampler=rng.standard_normal).tocsr()
         for width in manifold.shape
     )
     right = left if isinstance(manifold, PSDFixedRank) else right

@@ -27,7 +27,7 @@ def relative(found: np.ndarray, expected: np.ndarray) -> float:
 
 def make_cost(rng: np.random.Generator, loss: Loss = absolute) -> BilinearSum:
     left, right = (
-        sp.random_array((50, width), density=0.2, rng=rng, data_sampler=rng.standard_normal).tocsr()
+        sp.random_array((50, width), density=0.2, random_state=rng, data_sampler=rng.standard_normal).tocsr()
         for width in (N, M)
     )
     return BilinearSum(left, right, loss, np.where(rng.random(50) < 0.5, -1.0, 1.0))

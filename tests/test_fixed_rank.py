@@ -129,14 +129,14 @@ def test_constructors(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(
         MANIFOLD.to_dense(MANIFOLD.identity()), np.diag([1.0] * K + [0.0] * 10)[:, :M]
     )
-    big = sp.random_array((300, 200), density=0.1, rng=rng).tocsr()
+    big = sp.random_array((300, 200), density=0.1, random_state=rng).tocsr()
     few = FixedRankEmbedded(300, 200, 3).from_matrix(big)
     np.testing.assert_allclose(few.singular_values(), np.linalg.svd(big.toarray())[1][:3], rtol=1e-10)
 
 
 def test_zero_start_is_the_truncated_sum_of_sparse_subgradients(rng: np.random.Generator) -> None:
     gradients = [
-        Factored(sp.random_array((N, 1), density=0.5, rng=rng).tocsc(), rng.standard_normal((M, 1)))
+        Factored(sp.random_array((N, 1), density=0.5, random_state=rng).tocsc(), rng.standard_normal((M, 1)))
         for _ in range(2 * K)
     ]
     total = -sum(g.left.toarray() @ g.right.T for g in gradients)
@@ -195,7 +195,7 @@ def test_nothing_of_size_n_times_m_is_formed() -> None:
     tracemalloc.start()
     try:
         point = manifold.random_point(rng)
-        gradient = sp.random_array((n, n), density=1e-7, rng=rng).tocsr()
+        gradient = sp.random_array((n, n), density=1e-7, random_state=rng).tocsr()
         xi = manifold.projection(point, gradient)
         for retraction in FIXED_RANK_RETRACTIONS.values():
             moved = retraction(manifold, point, xi, 0.1)

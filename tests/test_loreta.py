@@ -26,7 +26,9 @@ def sparse_problem(
     rng: np.random.Generator, loss: Loss, n: int = N, m: int = M, rows: int = 50
 ) -> BilinearSum:
     left, right = (
-        sp.random_array((rows, width), density=0.2, rng=rng, data_sampler=rng.standard_normal).tocsr()
+        sp.random_array(
+            (rows, width), density=0.2, random_state=rng, data_sampler=rng.standard_normal
+        ).tocsr()
         for width in (n, m)
     )
     return BilinearSum(left, right, loss, np.where(rng.random(rows) < 0.5, -1.0, 1.0))

@@ -41,7 +41,7 @@ def test_algorithm_7_meets_the_moore_penrose_equations(
 def test_every_way_to_step_walks_the_same_path(loss: Loss) -> None:
     rng = np.random.default_rng(1)
     left, right = (
-        sp.random_array((50, width), density=0.3, rng=rng, data_sampler=rng.standard_normal).tocsr()
+        sp.random_array((50, width), density=0.3, random_state=rng, data_sampler=rng.standard_normal).tocsr()
         for width in (N, M)
     )
     cost = BilinearSum(left, right, loss, np.where(rng.random(50) < 0.5, -1.0, 1.0))

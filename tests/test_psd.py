@@ -31,7 +31,7 @@ def relative(found: np.ndarray, expected: np.ndarray) -> float:
 
 def make_cost(rng: np.random.Generator, loss: Loss = absolute, n: int = N) -> BilinearSum:
     left, right = (
-        sp.random_array((50, n), density=0.2, rng=rng, data_sampler=rng.standard_normal).tocsr()
+        sp.random_array((50, n), density=0.2, random_state=rng, data_sampler=rng.standard_normal).tocsr()
         for _ in range(2)
     )
     return BilinearSum(left, right, loss, np.where(rng.random(50) < 0.5, -1.0, 1.0))
@@ -152,7 +152,7 @@ def test_long_runs_do_not_drift() -> None:
 @pytest.mark.parametrize("overlap", ["same rows", "same vector"])
 def test_directions_that_overlap(overlap: str) -> None:
     rng = np.random.default_rng(5)
-    left = sp.random_array((50, N), density=0.2, rng=rng, data_sampler=rng.standard_normal).tocsr()
+    left = sp.random_array((50, N), density=0.2, random_state=rng, data_sampler=rng.standard_normal).tocsr()
     right = left.copy()
     if overlap == "same rows":
         right.data = rng.standard_normal(right.data.size)
@@ -227,7 +227,7 @@ def test_the_flat_quotient_of_pymanopt_has_the_same_minimum() -> None:
 
 def test_points_from_matrices() -> None:
     rng = np.random.default_rng(13)
-    X = sp.random_array((60, 60), density=0.1, rng=rng).tocsr()
+    X = sp.random_array((60, 60), density=0.1, random_state=rng).tocsr()
     manifold = PSDFixedRank(60, 4)
     from_sparse, from_dense = manifold.from_matrix(X), manifold.from_matrix(X.toarray())
     assert relative(manifold.to_dense(from_sparse), manifold.to_dense(from_dense)) < 1e-10

@@ -246,7 +246,7 @@ def passive_aggressive_step(A: np.ndarray, B: np.ndarray, q: np.ndarray, d: np.n
 )
 def test_baselines_follow_their_formulas(solver: type, step: object, eta: float) -> None:
     rng = np.random.default_rng(0)
-    X = sp.random_array((40, 25), density=0.3, rng=rng).tocsr()
+    X = sp.random_array((40, 25), density=0.3, random_state=rng).tocsr()
     y = rng.integers(3, size=40)
     manifold = FixedRankEmbedded(25, 25, 4)
     start = manifold.random_point(rng)

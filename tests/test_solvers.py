@@ -26,7 +26,7 @@ N, M, K = 30, 25, 4
 def make_problem() -> Problem:
     rng = np.random.default_rng(7)
     left, right = (
-        sp.random_array((60, width), density=0.3, rng=rng, data_sampler=rng.standard_normal).tocsr()
+        sp.random_array((60, width), density=0.3, random_state=rng, data_sampler=rng.standard_normal).tocsr()
         for width in (N, M)
     )
     return Problem(FixedRankEmbedded(N, M, K), BilinearSum(left, right, squared, rng.standard_normal(60)))

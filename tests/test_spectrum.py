@@ -59,7 +59,7 @@ def test_nothing_of_size_p_by_p_is_formed() -> None:
     import scipy.sparse as sp
 
     rng = np.random.default_rng(0)
-    X = sp.random_array((60, 3000), density=0.01, rng=rng, format="csr")
+    X = sp.random_array((60, 3000), density=0.01, random_state=rng, format="csr")
     loss = MultilabelCoembedding(X, rng.random((60, 4)) < 0.4)
     loss.features = Thin(loss.features, 20)
     result = minimise(loss, 0.2, RankIncremental(tol=1e-5))

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from again import benchmark
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
@@ -45,7 +46,9 @@ class Measured(SphinxDirective):
         found: list[nodes.Node] = []
         for table in content["tables"].values():
             found += [self._table(table["title"], rows_of(table)), self._origin(table)]
-        return found
+        again = nodes.paragraph(text="Measured again by ", classes=["measured"])
+        again += [nodes.literal(text=benchmark(self.arguments[0])), nodes.Text(".")]
+        return [*found, again]
 
     def _table(self, title: str, rows: list[dict[str, Any]]) -> nodes.Node:
         keys = list(dict.fromkeys(key for row in rows for key in row))
@@ -69,8 +72,10 @@ class Measured(SphinxDirective):
         parts = list(table["parts"].values())
         dates = sorted({part["date"] for part in parts})
         versions = ", ".join(f"{name} {number}" for name, number in parts[-1]["versions"].items())
+        commits = dict.fromkeys(part["commit"] for part in parts if part.get("commit"))
+        at = f", commit {', '.join(commits)}" if commits else ""
         return nodes.paragraph(
-            text=f"Measured {' to '.join(dict.fromkeys((dates[0], dates[-1])))}: {versions}.",
+            text=f"Measured {' to '.join(dict.fromkeys((dates[0], dates[-1])))}{at}: {versions}.",
             classes=["measured"],
         )
 

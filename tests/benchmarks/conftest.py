@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import subprocess
 import sys
 from collections.abc import Callable
 from datetime import date
@@ -77,6 +78,9 @@ def keep(request: pytest.FixtureRequest, title: str, rows: list[Row]) -> None:
     table["parts"][part] = {
         "rows": rows,
         "date": date.today().isoformat(),
+        "commit": subprocess.run(
+            ["git", "describe", "--always", "--dirty"], cwd=KEPT, capture_output=True, text=True
+        ).stdout.strip(),
         "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
     }
     path.parent.mkdir(exist_ok=True)

@@ -60,7 +60,7 @@ def data() -> tuple[sp.csr_array, sp.csr_array]:
         return bundle.X[bundle.train], bundle.Y[bundle.train]
     rng = np.random.default_rng(0)
     X, Y = (
-        sp.random_array((12_920, width), density=count / width, rng=rng).tocsr()
+        sp.random_array((12_920, width), density=count / width, random_state=rng).tocsr()
         for width, count in ((500, 18), (983, 19))
     )
     return X, Y

@@ -1,0 +1,46 @@
+"""What benchmarks kept has a benchmark, a page that shows it, and a command that measures it again."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tabled import each_row
+
+ROOT = Path(__file__).parents[1]
+AGAIN = runpy.run_path(str(ROOT / "docs" / "measured" / "again.py"))
+SOURCES = {name: (path, commands) for name, path, commands in AGAIN["sources"]()}
+
+
+@each_row("name", [name for name, (path, _) in SOURCES.items() if path.suffix == ".json"])
+def test_what_is_kept_is_still_measured_and_shown(name: str) -> None:
+    path, (command,) = SOURCES[name]
+    code = (ROOT / command.split()[-1]).read_text(encoding="utf-8")
+    tables = json.loads(path.read_text(encoding="utf-8"))["tables"]
+    assert not [test for test in tables if f"def {test}(measured: Any" not in code]
+    directive = f"{{measured}} {name}\n"
+    assert any(directive in page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
+
+
+def test_every_page_of_numbers_has_a_command() -> None:
+    pages = {name for name, (path, _) in SOURCES.items() if path.suffix == ".md"}
+    assert pages >= {"coembedding", "metric", "ranking", "similarity", "subspace", "reliability"}
+    for name in pages:
+        commands = SOURCES[name][1]
+        assert commands, name
+        files = [file for command in commands for file in re.findall(r"tests/\S+\.py", command)]
+        assert all((ROOT / file).exists() for file in files), name
+
+
+def test_the_list_and_a_name_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert AGAIN["main"]([]) == 0
+    said = capsys.readouterr().out
+    found: list[Any] = re.findall(r"^(\w+): \S+, (?:measured|last changed) \S", said, flags=re.MULTILINE)
+    assert found == list(SOURCES)
+    with pytest.raises(SystemExit):
+        AGAIN["main"](["no_such_benchmark"])
+    assert "nothing is called no_such_benchmark" in capsys.readouterr().err
