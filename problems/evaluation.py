@@ -37,6 +37,11 @@ class Retrieval:
     --------
     evaluate_retrieval : returns it.
 
+    References
+    ----------
+    Manning, Raghavan and Schütze, Introduction to Information Retrieval, Cambridge University Press (2008),
+    https://nlp.stanford.edu/IR-book, chapter 8.
+
     Examples
     --------
     >>> import numpy as np
@@ -107,7 +112,7 @@ def evaluate_retrieval(
     References
     ----------
     Manning, Raghavan and Schütze, Introduction to Information Retrieval, Cambridge University Press (2008),
-    chapter 8.
+    https://nlp.stanford.edu/IR-book, chapter 8.
 
     Examples
     --------

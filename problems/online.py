@@ -186,7 +186,7 @@ class Oasis(TripletSolver):
     References
     ----------
     Chechik, Sharma, Shalit and Bengio, Large scale online learning of image similarity through ranking, JMLR 11
-    (2010).
+    (2010), https://jmlr.org/papers/v11/chechik10a.html.
 
     Examples
     --------
@@ -228,7 +228,8 @@ class Lego(TripletSolver):
     References
     ----------
     Jain, Kulis, Dhillon and Grauman, Online metric learning and fast similarity search, NIPS (2008). Davis,
-    Kulis, Jain, Sra and Dhillon, Information-theoretic metric learning, ICML (2007).
+    Kulis, Jain, Sra and Dhillon, Information-theoretic metric learning, ICML (2007),
+    https://doi.org/10.1145/1273496.1273523.
 
     Examples
     --------

@@ -50,7 +50,8 @@ class ClassTriplets(Sampler):
 
     References
     ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012).
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    https://jmlr.org/papers/v13/shalit12a.html.
 
     Examples
     --------

@@ -167,8 +167,9 @@ def rank_one_pinv_update(A: Array, A_pinv: Array, c: Array, d: Array) -> Array:
 
     References
     ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012).
-    Meyer, Generalized inversion of modified matrices, SIAM J. Appl. Math. 24 (1973).
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    https://jmlr.org/papers/v13/shalit12a.html. Meyer, Generalized inversion of modified matrices, SIAM J. Appl.
+    Math. 24 (1973), https://doi.org/10.1137/0124033.
 
     Examples
     --------
@@ -251,7 +252,7 @@ def exp_differences(x: Array, order: int = 1) -> Array:
 
     References
     ----------
-    Higham, Functions of Matrices, SIAM (2008), chapter 3.
+    Higham, Functions of Matrices, SIAM (2008), https://doi.org/10.1137/1.9780898717778, chapter 3.
 
     Examples
     --------
@@ -460,7 +461,7 @@ def cayley(skew: Array) -> Array:
     References
     ----------
     Wen and Yin, A feasible method for optimization with orthogonality constraints, Mathematical Programming 142
-    (2013).
+    (2013), https://doi.org/10.1007/s10107-012-0584-1.
 
     Examples
     --------

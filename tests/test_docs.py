@@ -227,6 +227,33 @@ def test_every_public_name_has_an_example() -> None:
     assert not bare, f"These have no example that shows a result: {', '.join(bare)}."
 
 
+def bibliography() -> Iterator[tuple[str, str]]:
+    """Yield the titles of the bibliography in small letters, with their DOIs."""
+    entries = (ROOT / "docs" / "references.bib").read_text(encoding="utf-8").split("\n@")
+    for entry in entries:
+        title = re.search(r"\btitle = \{((?:[^{}]|\{[^{}]*\})*)\}", entry)
+        assert title, entry
+        doi = re.search(r"doi = \{(.*?)\}", entry)
+        plain = title[1].replace("--", "–").replace("\\&", "&").translate({ord("{"): None, ord("}"): None})
+        yield plain.lower(), doi[1] if doi else ""
+
+
+def test_what_docstrings_cite_is_in_the_bibliography() -> None:
+    known, wrong, seen = dict(bibliography()), [], 0
+    for path, thing in listed().items():
+        section = re.search(r"References\n *-+\n(.*?)(?:\n *\n|$)", own_doc(thing), flags=re.DOTALL)
+        text = " ".join(section[1].split()) if section else ""
+        # What follows the year of one paper, up to the year of the next, has one title of the bibliography in it.
+        for cited, link in re.findall(r"(.+?)\b(?:19|20)\d\d\)?(?:, (https://\S+|arXiv:\S+))?", text):
+            titles = [title for title in known if title in cited.lower()]
+            doi = link.rstrip(".,").removeprefix("https://doi.org/")
+            seen += bool(titles)
+            if not titles or (link.startswith("https://doi") and doi not in map(known.get, titles)):
+                wrong.append(f"{path}: {cited} {link}")
+    assert seen > 200
+    assert not wrong, "\n".join(wrong)
+
+
 def test_every_base_class_has_a_page() -> None:
     ours = {thing for thing in listed().values() if inspect.isclass(thing)}
     bases = {

@@ -211,8 +211,8 @@ def mnist(path: Path) -> ClassBundle:
 
     References
     ----------
-    LeCun, Bottou, Bengio and Haffner, Gradient-based learning applied to document recognition, Proceedings of the
-    IEEE 86 (1998).
+    LeCun, Bottou, Bengio and Haffner, Gradient-based learning applied to document recognition, Proceedings of
+    the IEEE 86 (1998), https://doi.org/10.1109/5.726791.
 
     Examples
     --------
@@ -494,7 +494,8 @@ def parkinsons(path: Path) -> TaskBundle:
     References
     ----------
     Tsanas, Little, McSharry and Ramig, Accurate telemonitoring of Parkinson's disease progression by noninvasive
-    speech tests, IEEE Transactions on Biomedical Engineering 57 (2010).
+    speech tests, IEEE Transactions on Biomedical Engineering 57 (2010),
+    https://doi.org/10.1109/TBME.2009.2036000.
 
     Examples
     --------
@@ -527,7 +528,7 @@ def ml10m_tags(path: Path) -> TagBundle:
     References
     ----------
     Harper and Konstan, The MovieLens datasets: history and context, ACM Transactions on Interactive Intelligent
-    Systems 5 (2015).
+    Systems 5 (2015), https://doi.org/10.1145/2827872.
 
     Examples
     --------

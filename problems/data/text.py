@@ -159,6 +159,11 @@ def tfidf(X: Any, train_mask: ArrayLike, *, sublinear: bool = False) -> csr_arra
     --------
     sklearn.feature_extraction.text.TfidfTransformer : the same as a transformer.
 
+    References
+    ----------
+    Manning, Raghavan and Schütze, Introduction to Information Retrieval, Cambridge University Press (2008),
+    https://nlp.stanford.edu/IR-book, chapter 6.
+
     Examples
     --------
     >>> import numpy as np

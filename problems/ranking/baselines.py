@@ -106,7 +106,7 @@ class PassiveAggressive(_RankingSolver):
     References
     ----------
     Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    section 7.2.
+    https://jmlr.org/papers/v13/shalit12a.html, section 7.2.
 
     Examples
     --------
@@ -139,7 +139,7 @@ class MatrixPerceptron(_RankingSolver):
     References
     ----------
     Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    section 7.2.
+    https://jmlr.org/papers/v13/shalit12a.html, section 7.2.
 
     Examples
     --------
@@ -174,9 +174,9 @@ class GroupPerceptron(_RankingSolver):
 
     References
     ----------
-    Kakade, Shalev-Shwartz and Tewari, Regularization techniques for learning with matrices, JMLR 13 (2012).
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    section 7.2.
+    Kakade, Shalev-Shwartz and Tewari, Regularization techniques for learning with matrices, JMLR 13 (2012),
+    https://jmlr.org/papers/v13/kakade12a.html. Shalit, Weinshall and Chechik, Online learning in the embedded
+    manifold of low-rank matrices, JMLR 13 (2012), https://jmlr.org/papers/v13/shalit12a.html, section 7.2.
 
     Examples
     --------

@@ -82,9 +82,10 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
 
     References
     ----------
-    Duchi, Hazan and Singer, Adaptive subgradient methods for online learning and stochastic optimization, JMLR 12
-    (2011). Yu, Jain, Kar and Dhillon, Large-scale multi-label learning with missing labels, ICML (2014), has the
-    same model with a penalty on the factors in place of an early end.
+    Duchi, Hazan and Singer, Adaptive subgradient methods for online learning and stochastic optimization, JMLR
+    12 (2011), https://jmlr.org/papers/v12/duchi11a.html. Yu, Jain, Kar and Dhillon, Large-scale multi-label
+    learning with missing labels, ICML (2014), arXiv:1307.5101, has the same model with a penalty on the factors
+    in place of an early end.
 
     Examples
     --------

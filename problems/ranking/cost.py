@@ -45,7 +45,7 @@ class LabelRanking(FiniteSum):
     References
     ----------
     Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    section 7.2.
+    https://jmlr.org/papers/v13/shalit12a.html, section 7.2.
 
     Examples
     --------

@@ -111,8 +111,8 @@ class LoretaLabelRanker(Loreta):
     References
     ----------
     Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    section 7.2. Weston, Bengio and Usunier, WSABIE: scaling up to large vocabulary image annotation, IJCAI
-    (2011), https://doi.org/10.5591/978-1-57735-516-8/IJCAI11-460.
+    https://jmlr.org/papers/v13/shalit12a.html, section 7.2. Weston, Bengio and Usunier, WSABIE: scaling up to
+    large vocabulary image annotation, IJCAI (2011), https://doi.org/10.5591/978-1-57735-516-8/IJCAI11-460.
 
     Examples
     --------

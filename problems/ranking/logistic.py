@@ -54,8 +54,8 @@ class LogisticLabels(RowBatches):
 
     References
     ----------
-    Yu, Jain, Kar and Dhillon, Large-scale multi-label learning with missing labels, ICML (2014), has the same
-    model with a penalty on the factors in place of an early end.
+    Yu, Jain, Kar and Dhillon, Large-scale multi-label learning with missing labels, ICML (2014),
+    arXiv:1307.5101, has the same model with a penalty on the factors in place of an early end.
 
     Examples
     --------

@@ -48,7 +48,7 @@ def mean_average_precision(scores: Array, Y: Any, *, n_jobs: int | None = None) 
     References
     ----------
     Manning, Raghavan and Schütze, Introduction to Information Retrieval, Cambridge University Press (2008),
-    chapter 8.
+    https://nlp.stanford.edu/IR-book, chapter 8.
 
     Examples
     --------
@@ -103,6 +103,11 @@ def precision_at(
     ndcg_at : minds the order of the first k labels.
     propensity_scored_precision_at : rare labels count more.
 
+    References
+    ----------
+    Manning, Raghavan and Schütze, Introduction to Information Retrieval, Cambridge University Press (2008),
+    https://nlp.stanford.edu/IR-book, chapter 8.
+
     Examples
     --------
     >>> import numpy as np
@@ -140,7 +145,7 @@ def ndcg_at(
     References
     ----------
     Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, ACM Transactions on Information
-    Systems 20 (2002).
+    Systems 20 (2002), https://doi.org/10.1145/582415.582418.
 
     Examples
     --------
@@ -180,7 +185,7 @@ def propensities(Y: Any, a: float = 0.55, b: float = 1.5) -> Array:
     References
     ----------
     Jain, Prabhu and Varma, Extreme multi-label loss functions for recommendation, tagging, ranking & other
-    missing label applications, KDD (2016).
+    missing label applications, KDD (2016), https://doi.org/10.1145/2939672.2939756.
 
     Examples
     --------
@@ -237,7 +242,7 @@ def propensity_scored_precision_at(
     References
     ----------
     Jain, Prabhu and Varma, Extreme multi-label loss functions for recommendation, tagging, ranking & other
-    missing label applications, KDD (2016).
+    missing label applications, KDD (2016), https://doi.org/10.1145/2939672.2939756.
 
     Examples
     --------

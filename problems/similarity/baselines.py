@@ -58,7 +58,7 @@ class FactoredGradientDescent(TripletSolver):
     References
     ----------
     Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    section 7.1.4.
+    https://jmlr.org/papers/v13/shalit12a.html, section 7.1.4.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class PassiveAggressive(TripletSolver):
     References
     ----------
     Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    section 7.1.4.
+    https://jmlr.org/papers/v13/shalit12a.html, section 7.1.4.
 
     Examples
     --------
@@ -127,8 +127,9 @@ class PSDGradientDescent(TripletSolver):
     References
     ----------
     Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    section 7.1.4. Burer and Monteiro, A nonlinear programming algorithm for solving semidefinite programs via
-    low-rank factorization, Mathematical Programming 95 (2003).
+    https://jmlr.org/papers/v13/shalit12a.html, section 7.1.4. Burer and Monteiro, A nonlinear programming
+    algorithm for solving semidefinite programs via low-rank factorization, Mathematical Programming 95 (2003),
+    https://doi.org/10.1007/s10107-002-0352-8.
 
     Examples
     --------

@@ -90,7 +90,7 @@ class BiasedALS(PenalisedRows, PointCompletion):
     References
     ----------
     Zhou, Wilkinson, Schreiber and Pan, Large-scale parallel collaborative filtering for the Netflix prize, AAIM
-    (2008).
+    (2008), https://doi.org/10.1007/978-3-540-68880-8_32.
 
     Examples
     --------

@@ -139,7 +139,7 @@ class DLMaFit(Solver):
     ----------
     Ling, Xu, Yin and Wen, Decentralized low-rank matrix completion, ICASSP (2012). Wen, Yin and Zhang, Solving a
     low-rank factorization model for matrix completion by a nonlinear successive over-relaxation algorithm,
-    Mathematical Programming Computation 4 (2012).
+    Mathematical Programming Computation 4 (2012), https://doi.org/10.1007/s12532-012-0044-1.
 
     Examples
     --------

@@ -65,6 +65,11 @@ class ImplicitALS(PenalisedRows, PointCompletion):
     cost_ : float
         What is minimised, at the end.
 
+    References
+    ----------
+    Hu, Koren and Volinsky, Collaborative filtering for implicit feedback datasets, ICDM (2008),
+    https://doi.org/10.1109/ICDM.2008.22.
+
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp

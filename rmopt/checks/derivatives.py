@@ -94,6 +94,11 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = N
     --------
     check_gradient : one check in place of a list.
 
+    References
+    ----------
+    Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
+    https://doi.org/10.1017/9781009166164.
+
     Examples
     --------
     >>> import rmopt

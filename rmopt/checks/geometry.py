@@ -46,6 +46,11 @@ def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None, dtype: A
     --------
     check_retraction : a retraction on it.
 
+    References
+    ----------
+    Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
+    https://doi.org/10.1017/9781009166164.
+
     Examples
     --------
     >>> from rmopt.checks import check_manifold
@@ -94,7 +99,8 @@ def check_retraction(
 
     References
     ----------
-    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012).
+    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012),
+    https://doi.org/10.1137/100802529.
 
     Examples
     --------

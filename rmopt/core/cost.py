@@ -224,6 +224,11 @@ class AgentSum(FiniteSum):
     rmopt.costs.GossipCost : couples the agents.
     problems.subspace.MatrixCompletion : one of these.
 
+    References
+    ----------
+    Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann
+    manifold, Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
+
     Examples
     --------
     >>> import numpy as np

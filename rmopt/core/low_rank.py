@@ -26,6 +26,11 @@ class LowRankPoint:
     --------
     PSDPoint : symmetric and positive semidefinite.
 
+    References
+    ----------
+    Vandereycken, Low-rank matrix completion by Riemannian optimization, SIAM J. Optim. 23 (2013),
+    https://doi.org/10.1137/110845768.
+
     Examples
     --------
     >>> import numpy as np
@@ -90,9 +95,9 @@ class LowRankTangent(Vector):
 
     References
     ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012).
-    Vandereycken, Low-rank matrix completion by Riemannian optimization, SIAM J. Optim. 23 (2013),
-    https://doi.org/10.1137/110845768.
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    https://jmlr.org/papers/v13/shalit12a.html. Vandereycken, Low-rank matrix completion by Riemannian
+    optimization, SIAM J. Optim. 23 (2013), https://doi.org/10.1137/110845768.
 
     Examples
     --------

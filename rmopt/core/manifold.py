@@ -45,9 +45,9 @@ class Manifold(ABC):
 
     References
     ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
-    Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
-    https://doi.org/10.1017/9781009166164.
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244. Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge
+    University Press (2023), https://doi.org/10.1017/9781009166164.
 
     Examples
     --------
@@ -271,6 +271,11 @@ class FixedRankManifold(Manifold):
     rmopt.manifolds.FixedRankEmbedded : matrices of any kind.
     rmopt.manifolds.PSDFixedRank : positive semidefinite ones.
 
+    References
+    ----------
+    Vandereycken, Low-rank matrix completion by Riemannian optimization, SIAM J. Optim. 23 (2013),
+    https://doi.org/10.1137/110845768.
+
     Examples
     --------
     >>> import numpy as np
@@ -323,6 +328,11 @@ class HasHessian(Protocol):
     --------
     HasHessianAction : what costs have to know.
 
+    References
+    ----------
+    Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
+    https://doi.org/10.1017/9781009166164.
+
     Examples
     --------
     >>> from rmopt.core import HasHessian
@@ -368,6 +378,10 @@ class HasStepBound(Protocol):
     See Also
     --------
     HasVelocity : what a line search needs besides.
+
+    References
+    ----------
+    Atzmon, Shalit and Chechik, Metric learning using block coordinate descent, draft (2015).
 
     Examples
     --------

@@ -34,6 +34,11 @@ class Problem:
     --------
     rmopt.costs.ConstrainedProblem : with constraints.
 
+    References
+    ----------
+    Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
+    https://doi.org/10.1017/9781009166164.
+
     Examples
     --------
     >>> import numpy as np

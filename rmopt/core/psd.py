@@ -24,6 +24,11 @@ class PSDPoint:
     --------
     LowRankPoint : without symmetry.
 
+    References
+    ----------
+    Vandereycken and Vandewalle, A Riemannian optimization approach for computing low-rank solutions of Lyapunov
+    equations, SIAM J. Matrix Anal. Appl. 31 (2010), https://doi.org/10.1137/090764566.
+
     Examples
     --------
     >>> import numpy as np
@@ -97,7 +102,8 @@ class PSDTangent(Vector):
 
     References
     ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012).
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    https://jmlr.org/papers/v13/shalit12a.html.
 
     Examples
     --------

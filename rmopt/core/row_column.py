@@ -25,6 +25,10 @@ class RowColumn(Operator):
     --------
     rmopt.manifolds.PositiveDefinite : coordinate descent moves along these.
 
+    References
+    ----------
+    Atzmon, Shalit and Chechik, Metric learning using block coordinate descent, draft (2015).
+
     Examples
     --------
     >>> from rmopt.core import RowColumn

@@ -24,7 +24,8 @@ class Transport(Value, ABC):
 
     References
     ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------
@@ -59,7 +60,8 @@ class ByManifold(Transport):
 
     References
     ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------
@@ -91,7 +93,8 @@ class ByProjection(Transport):
 
     References
     ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------
@@ -174,7 +177,8 @@ class OfRetraction(Transport):
 
     References
     ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------

@@ -60,7 +60,7 @@ class AutomaticCost(Cost):
     References
     ----------
     Townsend, Koep and Weichwald, Pymanopt: a Python toolbox for optimization on manifolds using automatic
-    differentiation, JMLR 17 (2016).
+    differentiation, JMLR 17 (2016), https://jmlr.org/papers/v17/16-177.html.
 
     Examples
     --------
@@ -385,7 +385,7 @@ def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:
     References
     ----------
     Townsend, Koep and Weichwald, Pymanopt: a Python toolbox for optimization on manifolds using automatic
-    differentiation, JMLR 17 (2016).
+    differentiation, JMLR 17 (2016), https://jmlr.org/papers/v17/16-177.html.
 
     Examples
     --------

@@ -30,6 +30,11 @@ class Bilinear(FiniteSum):
     BilinearSum : pairs with targets.
     TripletSum : differences of two pairs.
 
+    References
+    ----------
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    https://jmlr.org/papers/v13/shalit12a.html.
+
     Examples
     --------
     >>> import numpy as np
@@ -161,6 +166,11 @@ class BilinearSum(Bilinear):
     TripletSum : order in place of targets.
     problems.subspace.MatrixCompletion : known entries, with one factor solved for.
 
+    References
+    ----------
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    https://jmlr.org/papers/v13/shalit12a.html.
+
     Examples
     --------
     >>> import numpy as np
@@ -231,7 +241,8 @@ class TripletSum(Bilinear):
 
     References
     ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012).
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    https://jmlr.org/papers/v13/shalit12a.html.
 
     Examples
     --------

@@ -37,6 +37,11 @@ class LocalModel(ABC):
     --------
     ConvexCost : returns one from `at`.
 
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    https://doi.org/10.1007/978-3-319-23528-8.
+
     Examples
     --------
     >>> import numpy as np
@@ -191,6 +196,11 @@ class SumOfCosts(ConvexCost):
     See Also
     --------
     ConvexCost : its ``+`` makes these.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    https://doi.org/10.1007/978-3-319-23528-8.
 
     Examples
     --------

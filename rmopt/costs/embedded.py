@@ -28,6 +28,11 @@ class EmbeddedCost(ConvexCost):
     --------
     PairwiseDistance : squared distances as measurements.
 
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    https://doi.org/10.1007/978-3-319-23528-8.
+
     Examples
     --------
     >>> import numpy as np

@@ -33,7 +33,7 @@ class OnFactors(Cost):
     References
     ----------
     Burer and Monteiro, A nonlinear programming algorithm for solving semidefinite programs via low-rank
-    factorization, Mathematical Programming 95 (2003).
+    factorization, Mathematical Programming 95 (2003), https://doi.org/10.1007/s10107-002-0352-8.
 
     Examples
     --------

@@ -33,7 +33,7 @@ class ResidualSum(Cost):
     References
     ----------
     Moré, The Levenberg–Marquardt algorithm: implementation and theory, in: Numerical Analysis, Lecture Notes in
-    Mathematics 630, Springer (1978).
+    Mathematics 630, Springer (1978), https://doi.org/10.1007/BFb0067700.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class AutomaticResiduals(ResidualSum):
     References
     ----------
     Moré, The Levenberg–Marquardt algorithm: implementation and theory, in: Numerical Analysis, Lecture Notes in
-    Mathematics 630, Springer (1978).
+    Mathematics 630, Springer (1978), https://doi.org/10.1007/BFb0067700.
 
     Examples
     --------

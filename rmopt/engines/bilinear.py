@@ -45,7 +45,8 @@ class BilinearEngine(GaugedEngine):
 
     References
     ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012).
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    https://jmlr.org/papers/v13/shalit12a.html.
 
     Examples
     --------
@@ -95,7 +96,8 @@ class SymmetricBilinearEngine(BilinearEngine):
 
     References
     ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012).
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    https://jmlr.org/papers/v13/shalit12a.html.
 
     Examples
     --------
@@ -129,7 +131,8 @@ class BatchEngine(BilinearEngine):
 
     References
     ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012).
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    https://jmlr.org/papers/v13/shalit12a.html.
 
     Examples
     --------

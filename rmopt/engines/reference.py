@@ -43,7 +43,7 @@ class ReferenceEngine(Engine):
     References
     ----------
     Bonnabel, Stochastic gradient descent on Riemannian manifolds, IEEE Transactions on Automatic Control 58
-    (2013).
+    (2013), https://doi.org/10.1109/TAC.2013.2254619.
 
     Examples
     --------

@@ -51,7 +51,7 @@ def to_pymanopt(problem: Problem) -> pymanopt.Problem:
     References
     ----------
     Townsend, Koep and Weichwald, Pymanopt: a Python toolbox for optimization on manifolds using automatic
-    differentiation, JMLR 17 (2016).
+    differentiation, JMLR 17 (2016), https://jmlr.org/papers/v17/16-177.html.
 
     Examples
     --------
@@ -160,7 +160,7 @@ class PymanoptSolver(Solver):
     References
     ----------
     Townsend, Koep and Weichwald, Pymanopt: a Python toolbox for optimization on manifolds using automatic
-    differentiation, JMLR 17 (2016).
+    differentiation, JMLR 17 (2016), https://jmlr.org/papers/v17/16-177.html.
 
     Examples
     --------
@@ -392,7 +392,7 @@ class FromPymanopt(Manifold):
     References
     ----------
     Townsend, Koep and Weichwald, Pymanopt: a Python toolbox for optimization on manifolds using automatic
-    differentiation, JMLR 17 (2016).
+    differentiation, JMLR 17 (2016), https://jmlr.org/papers/v17/16-177.html.
 
     Examples
     --------
@@ -541,7 +541,7 @@ def from_pymanopt(manifold: Any) -> FromPymanopt:
     References
     ----------
     Townsend, Koep and Weichwald, Pymanopt: a Python toolbox for optimization on manifolds using automatic
-    differentiation, JMLR 17 (2016).
+    differentiation, JMLR 17 (2016), https://jmlr.org/papers/v17/16-177.html.
 
     Examples
     --------

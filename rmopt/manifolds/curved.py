@@ -74,7 +74,8 @@ class Hyperbolic(_Columns):
 
     References
     ----------
-    Nickel and Kiela, Learning continuous hierarchies in the Lorentz model of hyperbolic geometry, ICML (2018).
+    Nickel and Kiela, Learning continuous hierarchies in the Lorentz model of hyperbolic geometry, ICML (2018),
+    arXiv:1806.03417.
 
     Examples
     --------
@@ -194,8 +195,8 @@ class Simplex(_Columns):
 
     References
     ----------
-    Åström, Petra, Schmitzer and Schnörr, Image labeling by assignment, Journal of Mathematical Imaging and Vision
-    58 (2017).
+    Åström, Petra, Schmitzer and Schnörr, Image labeling by assignment, Journal of Mathematical Imaging and
+    Vision 58 (2017), https://doi.org/10.1007/s10851-016-0702-4.
 
     Examples
     --------

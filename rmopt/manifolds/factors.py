@@ -41,7 +41,7 @@ class PSDFactors(Euclidean):
     References
     ----------
     Burer and Monteiro, A nonlinear programming algorithm for solving semidefinite programs via low-rank
-    factorization, Mathematical Programming 95 (2003).
+    factorization, Mathematical Programming 95 (2003), https://doi.org/10.1007/s10107-002-0352-8.
 
     Examples
     --------
@@ -106,6 +106,11 @@ class BoundedRank(Product):
     --------
     FixedRankFactors : where the rank is known and does not fall.
 
+    References
+    ----------
+    Levin, Kileel and Boumal, Finding stationary points on bounded-rank matrices: a geometric hurdle and a smooth
+    remedy, Mathematical Programming 199 (2023), https://doi.org/10.1007/s10107-022-01851-2.
+
     Examples
     --------
     >>> import numpy as np
@@ -164,8 +169,9 @@ class FixedRankFactors(BoundedRank):
 
     References
     ----------
-    Mishra, Apuroop and Sepulchre, A Riemannian geometry for low-rank matrix completion, arXiv (2012). Tong, Ma
-    and Chi, Accelerating ill-conditioned low-rank matrix estimation via scaled gradient descent, JMLR 22 (2021).
+    Mishra, Apuroop and Sepulchre, A Riemannian geometry for low-rank matrix completion, arXiv (2012),
+    arXiv:1211.1550. Tong, Ma and Chi, Accelerating ill-conditioned low-rank matrix estimation via scaled
+    gradient descent, JMLR 22 (2021), https://jmlr.org/papers/v22/20-1067.html.
 
     Examples
     --------

@@ -50,7 +50,7 @@ def frechet_mean(
     References
     ----------
     Karcher, Riemannian center of mass and mollifier smoothing, Communications on Pure and Applied Mathematics 30
-    (1977).
+    (1977), https://doi.org/10.1002/cpa.3160300502.
 
     Examples
     --------

@@ -41,8 +41,8 @@ class Grassmann(ArrayManifold):
     References
     ----------
     Edelman, Arias and Smith, The geometry of algorithms with orthogonality constraints, SIAM J. Matrix Anal.
-    Appl. 20 (1998). Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton
-    University Press (2008).
+    Appl. 20 (1998), https://doi.org/10.1137/S0895479895290954. Absil, Mahony and Sepulchre, Optimization
+    Algorithms on Matrix Manifolds, Princeton University Press (2008), https://doi.org/10.1515/9781400830244.
 
     Examples
     --------

@@ -60,7 +60,8 @@ def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> A
 
     References
     ----------
-    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012).
+    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012),
+    https://doi.org/10.1137/100802529.
 
     Examples
     --------

@@ -40,7 +40,7 @@ class PositiveDefinite(SymmetricPositiveDefinite):
 
     References
     ----------
-    Bhatia, Positive Definite Matrices, Princeton University Press (2007).
+    Bhatia, Positive Definite Matrices, Princeton University Press (2007), https://doi.org/10.1515/9781400827787.
 
     Examples
     --------

@@ -45,7 +45,8 @@ class Product(Manifold):
 
     References
     ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------
@@ -239,6 +240,11 @@ class Power(Product):
     See Also
     --------
     Product : factors that differ.
+
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------

@@ -184,8 +184,9 @@ class PSDFixedRank(PSDMatrices):
     References
     ----------
     Vandereycken and Vandewalle, A Riemannian optimization approach for computing low-rank solutions of Lyapunov
-    equations, SIAM J. Matrix Anal. Appl. 31 (2010). Shalit, Weinshall and Chechik, Online learning in the
-    embedded manifold of low-rank matrices, JMLR 13 (2012).
+    equations, SIAM J. Matrix Anal. Appl. 31 (2010), https://doi.org/10.1137/090764566. Shalit, Weinshall and
+    Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    https://jmlr.org/papers/v13/shalit12a.html.
 
     Examples
     --------
@@ -250,8 +251,8 @@ class PolarPSD(PSDMatrices):
 
     References
     ----------
-    Meyer, Bonnabel and Sepulchre, Regression on fixed-rank positive semidefinite matrices: a Riemannian approach,
-    JMLR 12 (2011).
+    Meyer, Bonnabel and Sepulchre, Regression on fixed-rank positive semidefinite matrices: a Riemannian
+    approach, JMLR 12 (2011), https://jmlr.org/papers/v12/meyer11a.html.
 
     Examples
     --------

@@ -69,9 +69,11 @@ class Stiefel(ArrayManifold):
     References
     ----------
     Edelman, Arias and Smith, The geometry of algorithms with orthogonality constraints, SIAM J. Matrix Anal.
-    Appl. 20 (1998). Zimmermann, A matrix-algebraic algorithm for the Riemannian logarithm on the Stiefel manifold
-    under the canonical metric, SIAM J. Matrix Anal. Appl. 38 (2017). Zhu, A Riemannian conjugate gradient method
-    for optimization on the Stiefel manifold, Computational Optimization and Applications 67 (2017).
+    Appl. 20 (1998), https://doi.org/10.1137/S0895479895290954. Zimmermann, A matrix-algebraic algorithm for the
+    Riemannian logarithm on the Stiefel manifold under the canonical metric, SIAM J. Matrix Anal. Appl. 38
+    (2017), https://doi.org/10.1137/16M1074485. Zhu, A Riemannian conjugate gradient method for optimization on
+    the Stiefel manifold, Computational Optimization and Applications 67 (2017),
+    https://doi.org/10.1007/s10589-016-9883-4.
 
     Examples
     --------
@@ -257,7 +259,7 @@ class SpecialOrthogonal(Stiefel):
     References
     ----------
     Edelman, Arias and Smith, The geometry of algorithms with orthogonality constraints, SIAM J. Matrix Anal.
-    Appl. 20 (1998).
+    Appl. 20 (1998), https://doi.org/10.1137/S0895479895290954.
 
     Examples
     --------

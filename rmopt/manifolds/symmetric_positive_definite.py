@@ -57,10 +57,11 @@ class SymmetricPositiveDefinite(ArrayManifold):
 
     References
     ----------
-    Bhatia, Positive Definite Matrices, Princeton University Press (2007). Arsigny, Fillard, Pennec and Ayache,
-    Geometric means in a novel vector space structure on symmetric positive-definite matrices, SIAM J. Matrix
-    Anal. Appl. 29 (2007). Bhatia, Jain and Lim, On the Bures–Wasserstein distance between positive definite
-    matrices, Expositiones Mathematicae 37 (2019).
+    Bhatia, Positive Definite Matrices, Princeton University Press (2007), https://doi.org/10.1515/9781400827787.
+    Arsigny, Fillard, Pennec and Ayache, Geometric means in a novel vector space structure on symmetric
+    positive-definite matrices, SIAM J. Matrix Anal. Appl. 29 (2007), https://doi.org/10.1137/050637996. Bhatia,
+    Jain and Lim, On the Bures–Wasserstein distance between positive definite matrices, Expositiones Mathematicae
+    37 (2019), https://doi.org/10.1016/j.exmath.2018.01.002.
 
     Examples
     --------

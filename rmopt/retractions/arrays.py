@@ -21,7 +21,8 @@ class Normalisation(Retraction):
 
     References
     ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------
@@ -53,7 +54,8 @@ class FrameQR(QR):
 
     References
     ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------
@@ -82,7 +84,7 @@ class Cayley(Retraction):
     References
     ----------
     Wen and Yin, A feasible method for optimization with orthogonality constraints, Mathematical Programming 142
-    (2013).
+    (2013), https://doi.org/10.1007/s10107-012-0584-1.
 
     Examples
     --------
@@ -114,8 +116,9 @@ class CanonicalCayley(Cayley):
     References
     ----------
     Wen and Yin, A feasible method for optimization with orthogonality constraints, Mathematical Programming 142
-    (2013). Zhu, A Riemannian conjugate gradient method for optimization on the Stiefel manifold, Computational
-    Optimization and Applications 67 (2017).
+    (2013), https://doi.org/10.1007/s10107-012-0584-1. Zhu, A Riemannian conjugate gradient method for
+    optimization on the Stiefel manifold, Computational Optimization and Applications 67 (2017),
+    https://doi.org/10.1007/s10589-016-9883-4.
 
     Examples
     --------
@@ -140,8 +143,8 @@ class MultiplicativeWeights(Retraction):
 
     References
     ----------
-    Åström, Petra, Schmitzer and Schnörr, Image labeling by assignment, Journal of Mathematical Imaging and Vision
-    58 (2017).
+    Åström, Petra, Schmitzer and Schnörr, Image labeling by assignment, Journal of Mathematical Imaging and
+    Vision 58 (2017), https://doi.org/10.1007/s10851-016-0702-4.
 
     Examples
     --------

@@ -29,7 +29,8 @@ class SecondOrder(Retraction):
 
     References
     ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012).
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    https://jmlr.org/papers/v13/shalit12a.html.
 
     Examples
     --------
@@ -74,7 +75,8 @@ class MetricProjection(Retraction):
 
     References
     ----------
-    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012).
+    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012),
+    https://doi.org/10.1137/100802529.
 
     Examples
     --------
@@ -119,7 +121,8 @@ class Orthographic(Retraction):
 
     References
     ----------
-    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012).
+    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012),
+    https://doi.org/10.1137/100802529.
 
     Examples
     --------
@@ -162,7 +165,8 @@ class SecondOrderPSD(Retraction):
 
     References
     ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012).
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    https://jmlr.org/papers/v13/shalit12a.html.
 
     Examples
     --------
@@ -203,7 +207,8 @@ class MetricProjectionPSD(Retraction):
 
     References
     ----------
-    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012).
+    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012),
+    https://doi.org/10.1137/100802529.
 
     Examples
     --------
@@ -246,8 +251,8 @@ class PolarFactors(Retraction):
 
     References
     ----------
-    Meyer, Bonnabel and Sepulchre, Regression on fixed-rank positive semidefinite matrices: a Riemannian approach,
-    JMLR 12 (2011).
+    Meyer, Bonnabel and Sepulchre, Regression on fixed-rank positive semidefinite matrices: a Riemannian
+    approach, JMLR 12 (2011), https://jmlr.org/papers/v12/meyer11a.html.
 
     Examples
     --------

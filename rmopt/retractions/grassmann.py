@@ -22,7 +22,8 @@ class Exponential(Retraction):
 
     References
     ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------
@@ -58,7 +59,8 @@ class QR(Retraction):
 
     References
     ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------
@@ -88,7 +90,8 @@ class Polar(Retraction):
 
     References
     ----------
-    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012).
+    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012),
+    https://doi.org/10.1137/100802529.
 
     Examples
     --------

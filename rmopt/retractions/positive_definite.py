@@ -33,7 +33,8 @@ class Additive(Retraction):
 
     References
     ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------
@@ -81,7 +82,7 @@ class AffineExponential(Retraction):
 
     References
     ----------
-    Bhatia, Positive Definite Matrices, Princeton University Press (2007).
+    Bhatia, Positive Definite Matrices, Princeton University Press (2007), https://doi.org/10.1515/9781400827787.
 
     Examples
     --------
@@ -161,7 +162,7 @@ class Congruence(Retraction):
     References
     ----------
     Bhatia, Jain and Lim, On the Bures–Wasserstein distance between positive definite matrices, Expositiones
-    Mathematicae 37 (2019).
+    Mathematicae 37 (2019), https://doi.org/10.1016/j.exmath.2018.01.002.
 
     Examples
     --------
@@ -199,7 +200,7 @@ class SchurExponential(Retraction):
     References
     ----------
     Lin, Riemannian geometry of symmetric positive definite matrices via Cholesky decomposition, SIAM J. Matrix
-    Anal. Appl. 40 (2019).
+    Anal. Appl. 40 (2019), https://doi.org/10.1137/18M1221084.
 
     Examples
     --------

@@ -116,7 +116,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
     References
     ----------
     Liu and Boumal, Simple algorithms for optimization on Riemannian manifolds with constraints, Applied
-    Mathematics & Optimization 82 (2020).
+    Mathematics & Optimization 82 (2020), https://doi.org/10.1007/s00245-019-09564-3.
 
     Examples
     --------

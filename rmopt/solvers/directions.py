@@ -148,6 +148,11 @@ class Direction(Value, ABC):
     Conjugate : with the direction before.
     QuasiNewton : with the curvature of the last steps.
 
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244.
+
     Examples
     --------
     >>> from rmopt import Problem, autograd_cost
@@ -204,7 +209,8 @@ class SteepestDescent(Direction):
 
     References
     ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------
@@ -255,8 +261,9 @@ class Conjugate(Direction):
     References
     ----------
     Sato, Riemannian conjugate gradient methods: general framework and specific algorithms with convergence
-    analyses, SIAM J. Optim. 32 (2022). Hager and Zhang, A new conjugate gradient method with guaranteed descent
-    and an efficient line search, SIAM J. Optim. 16 (2005).
+    analyses, SIAM J. Optim. 32 (2022), https://doi.org/10.1137/21M1464178. Hager and Zhang, A new conjugate
+    gradient method with guaranteed descent and an efficient line search, SIAM J. Optim. 16 (2005),
+    https://doi.org/10.1137/030601880.
 
     Examples
     --------
@@ -308,8 +315,8 @@ class QuasiNewton(Direction):
 
     References
     ----------
-    Huang, Gallivan and Absil, A Broyden class of quasi-Newton methods for Riemannian optimization, SIAM J. Optim.
-    25 (2015).
+    Huang, Gallivan and Absil, A Broyden class of quasi-Newton methods for Riemannian optimization, SIAM J.
+    Optim. 25 (2015), https://doi.org/10.1137/140955483.
 
     Examples
     --------

@@ -34,6 +34,13 @@ class Hybrid(GradientSolver):
     TrustRegions : where the Hessian is cheap from the start.
     LBFGS : where there is no Hessian.
 
+    References
+    ----------
+    Huang, Gallivan and Absil, A Broyden class of quasi-Newton methods for Riemannian optimization, SIAM J.
+    Optim. 25 (2015), https://doi.org/10.1137/140955483. Absil, Baker and Gallivan, Trust-region methods on
+    Riemannian manifolds, Foundations of Computational Mathematics 7 (2007),
+    https://doi.org/10.1007/s10208-005-0179-9.
+
     Examples
     --------
     >>> from rmopt import Problem, autograd_cost

@@ -30,7 +30,8 @@ class LineSearchSolver(GradientSolver):
 
     References
     ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------
@@ -108,9 +109,10 @@ class GradientDescent(LineSearchSolver):
 
     References
     ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
-    Iannazzo and Porcelli, The Riemannian Barzilai–Borwein method with nonmonotone line search and the matrix
-    geometric mean computation, IMA J. Numer. Anal. 38 (2018).
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244. Iannazzo and Porcelli, The Riemannian Barzilai–Borwein method with
+    nonmonotone line search and the matrix geometric mean computation, IMA J. Numer. Anal. 38 (2018),
+    https://doi.org/10.1093/imanum/drx015.
 
     Examples
     --------
@@ -148,7 +150,7 @@ class ConjugateGradient(LineSearchSolver):
     References
     ----------
     Sato, Riemannian conjugate gradient methods: general framework and specific algorithms with convergence
-    analyses, SIAM J. Optim. 32 (2022).
+    analyses, SIAM J. Optim. 32 (2022), https://doi.org/10.1137/21M1464178.
 
     Examples
     --------
@@ -186,8 +188,8 @@ class LBFGS(LineSearchSolver):
 
     References
     ----------
-    Huang, Gallivan and Absil, A Broyden class of quasi-Newton methods for Riemannian optimization, SIAM J. Optim.
-    25 (2015).
+    Huang, Gallivan and Absil, A Broyden class of quasi-Newton methods for Riemannian optimization, SIAM J.
+    Optim. 25 (2015), https://doi.org/10.1137/140955483.
 
     Examples
     --------

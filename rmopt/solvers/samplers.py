@@ -191,8 +191,8 @@ class GaussSouthwell(Sampler):
 
     References
     ----------
-    Nutini, Schmidt, Laradji, Friedlander and Koepke, Coordinate descent converges faster with the Gauss–Southwell
-    rule than random selection, ICML (2015).
+    Nutini, Schmidt, Laradji, Friedlander and Koepke, Coordinate descent converges faster with the
+    Gauss–Southwell rule than random selection, ICML (2015), arXiv:1506.00552.
 
     Examples
     --------

@@ -69,8 +69,8 @@ class SGD(ScheduledSolver):
     References
     ----------
     Bonnabel, Stochastic gradient descent on Riemannian manifolds, IEEE Transactions on Automatic Control 58
-    (2013). Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13
-    (2012).
+    (2013), https://doi.org/10.1109/TAC.2013.2254619. Shalit, Weinshall and Chechik, Online learning in the
+    embedded manifold of low-rank matrices, JMLR 13 (2012), https://jmlr.org/papers/v13/shalit12a.html.
 
     Examples
     --------
@@ -156,8 +156,8 @@ class Adam(SGD):
 
     References
     ----------
-    Bécigneul and Ganea, Riemannian adaptive optimization methods, ICLR (2019). Kingma and Ba, Adam: a method for
-    stochastic optimization, ICLR (2015).
+    Bécigneul and Ganea, Riemannian adaptive optimization methods, ICLR (2019), arXiv:1810.00760. Kingma and Ba,
+    Adam: a method for stochastic optimization, ICLR (2015), arXiv:1412.6980.
 
     Examples
     --------
@@ -223,8 +223,8 @@ class AdaGrad(SGD):
 
     References
     ----------
-    Duchi, Hazan and Singer, Adaptive subgradient methods for online learning and stochastic optimization, JMLR 12
-    (2011).
+    Duchi, Hazan and Singer, Adaptive subgradient methods for online learning and stochastic optimization, JMLR
+    12 (2011), https://jmlr.org/papers/v12/duchi11a.html.
 
     Examples
     --------
@@ -296,7 +296,8 @@ class SVRG(SGD):
 
     References
     ----------
-    Zhang, Reddi and Sra, Riemannian SVRG: fast stochastic optimization on Riemannian manifolds, NIPS (2016).
+    Zhang, Reddi and Sra, Riemannian SVRG: fast stochastic optimization on Riemannian manifolds, NIPS (2016),
+    arXiv:1605.07147.
 
     Examples
     --------
@@ -352,7 +353,8 @@ class SRG(SVRG):
 
     References
     ----------
-    Kasai, Sato and Mishra, Riemannian stochastic recursive gradient algorithm, ICML (2018).
+    Kasai, Sato and Mishra, Riemannian stochastic recursive gradient algorithm, ICML (2018),
+    https://proceedings.mlr.press/v80/kasai18a.html.
 
     Examples
     --------

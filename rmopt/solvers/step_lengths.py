@@ -156,6 +156,11 @@ class StepLength(Value, ABC):
     --------
     Backtracking : until the cost falls enough.
 
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244.
+
     Examples
     --------
     >>> from rmopt import Problem, autograd_cost
@@ -210,7 +215,8 @@ class Backtracking(StepLength):
 
     References
     ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008).
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------
@@ -263,9 +269,11 @@ class BarzilaiBorwein(StepLength):
     References
     ----------
     Iannazzo and Porcelli, The Riemannian Barzilai–Borwein method with nonmonotone line search and the matrix
-    geometric mean computation, IMA J. Numer. Anal. 38 (2018). Barzilai and Borwein, Two-point step size gradient
-    methods, IMA J. Numer. Anal. 8 (1988). Zhang and Hager, A nonmonotone line search technique and its
-    application to unconstrained optimization, SIAM J. Optim. 14 (2004).
+    geometric mean computation, IMA J. Numer. Anal. 38 (2018), https://doi.org/10.1093/imanum/drx015. Barzilai
+    and Borwein, Two-point step size gradient methods, IMA J. Numer. Anal. 8 (1988),
+    https://doi.org/10.1093/imanum/8.1.141. Zhang and Hager, A nonmonotone line search technique and its
+    application to unconstrained optimization, SIAM J. Optim. 14 (2004),
+    https://doi.org/10.1137/S1052623403428208.
 
     Examples
     --------
@@ -315,8 +323,8 @@ class StrongWolfe(StepLength):
 
     References
     ----------
-    Hager and Zhang, A new conjugate gradient method with guaranteed descent and an efficient line search, SIAM J.
-    Optim. 16 (2005).
+    Hager and Zhang, A new conjugate gradient method with guaranteed descent and an efficient line search, SIAM
+    J. Optim. 16 (2005), https://doi.org/10.1137/030601880.
 
     Examples
     --------

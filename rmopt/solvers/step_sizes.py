@@ -102,6 +102,11 @@ class InverseTime(_Checked):
     InverseSqrt : falls later.
     Cosine : falls to zero after a known number of steps.
 
+    References
+    ----------
+    Robbins and Monro, A stochastic approximation method, Annals of Mathematical Statistics 22 (1951),
+    https://doi.org/10.1214/aoms/1177729586.
+
     Examples
     --------
     >>> import numpy as np
@@ -163,7 +168,7 @@ class Cosine(_Checked):
 
     References
     ----------
-    Loshchilov and Hutter, SGDR: stochastic gradient descent with warm restarts, ICLR (2017).
+    Loshchilov and Hutter, SGDR: stochastic gradient descent with warm restarts, ICLR (2017), arXiv:1608.03983.
 
     Examples
     --------

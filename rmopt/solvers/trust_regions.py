@@ -138,8 +138,8 @@ class TrustRegions(ModelSolver):
     References
     ----------
     Absil, Baker and Gallivan, Trust-region methods on Riemannian manifolds, Foundations of Computational
-    Mathematics 7 (2007). Steihaug, The conjugate gradient method and trust regions in large scale optimization,
-    SIAM J. Numer. Anal. 20 (1983).
+    Mathematics 7 (2007), https://doi.org/10.1007/s10208-005-0179-9. Steihaug, The conjugate gradient method and
+    trust regions in large scale optimization, SIAM J. Numer. Anal. 20 (1983), https://doi.org/10.1137/0720042.
 
     Examples
     --------
@@ -246,8 +246,9 @@ class LevenbergMarquardt(TrustRegions):
     References
     ----------
     Moré, The Levenberg–Marquardt algorithm: implementation and theory, in: Numerical Analysis, Lecture Notes in
-    Mathematics 630, Springer (1978). Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds,
-    Princeton University Press (2008).
+    Mathematics 630, Springer (1978), https://doi.org/10.1007/BFb0067700. Absil, Mahony and Sepulchre,
+    Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------
@@ -307,7 +308,7 @@ class AdaptiveCubics(ModelSolver):
     References
     ----------
     Agarwal, Boumal, Bullins and Cartis, Adaptive regularization with cubics on manifolds, Mathematical
-    Programming 188 (2021).
+    Programming 188 (2021), https://doi.org/10.1007/s10107-020-01505-1.
 
     Examples
     --------
