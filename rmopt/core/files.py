@@ -111,7 +111,15 @@ def save_arrays(path: Path | str, arrays: Mapping[str, np.ndarray], about: Mappi
     """Write named arrays and a JSON-able description into one ``.npz`` file, atomically, without pickle."""
     described = dict(arrays)
     described["about"] = np.frombuffer(json.dumps({"format": FORMAT, **about}).encode(), dtype=np.uint8)
-    write_atomically(path, lambda stream: np.savez(stream, allow_pickle=False, **described))
+
+    def write(stream: IO[bytes]) -> None:
+        # np.savez may be forbidden to pickle from numpy 2.1 on.
+        with zipfile.ZipFile(stream, "w") as archive:
+            for name, array in described.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+
+    write_atomically(path, write)
 
 
 def load_arrays(path: Path | str, *layouts: Layout) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
