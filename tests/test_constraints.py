@@ -198,7 +198,7 @@ def test_bad_input_is_named() -> None:
         r"must be a list of costs; write \[it\]": lambda: ConstrainedProblem(
             Sphere(8), minus_variance, equalities=minus_variance
         ),
-        r"is no cost": lambda: ConstrainedProblem(Sphere(8), minus_variance, equalities=[lambda x: x[0]]),
+        r"is not a cost": lambda: ConstrainedProblem(Sphere(8), minus_variance, equalities=[lambda x: x[0]]),
         r"takes 2 arguments": lambda: ConstrainedProblem(
             Stiefel(4, 2), minus_variance, equalities=[autograd_cost(lambda A, B: anp.sum(A @ B.T))]
         ),

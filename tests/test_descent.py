@@ -792,10 +792,10 @@ class Turning(Cost):
             ("value", lambda f: float("nan"), DivergedError, "not finite|infs or NaNs"),
             ("value", lambda f: float("inf"), DivergedError, "not finite|infs or NaNs"),
             ("value", lambda f: float("-inf"), DivergedError, "not finite|infs or NaNs"),
-            ("value", lambda f: np.array([f]), InvalidInputError, "no real number; return a float"),
-            ("value", lambda f: None, InvalidInputError, "no real number; return a float"),
-            ("value", lambda f: str(f), InvalidInputError, "no real number; return a float"),
-            ("value", lambda f: f + 0j, InvalidInputError, "no real number; return a float"),
+            ("value", lambda f: np.array([f]), InvalidInputError, "not a real number; return a float"),
+            ("value", lambda f: None, InvalidInputError, "not a real number; return a float"),
+            ("value", lambda f: str(f), InvalidInputError, "not a real number; return a float"),
+            ("value", lambda f: f + 0j, InvalidInputError, "not a real number; return a float"),
             ("gradient", lambda G: G * np.nan, DivergedError, "not finite|infs or NaNs"),
             ("gradient", lambda G: G * np.inf, DivergedError, "not finite|infs or NaNs"),
             ("gradient", lambda G: G[0], InvalidInputError, r"of shape \(3,\), and points of .* \(5, 3\)"),
@@ -1128,7 +1128,7 @@ def test_gradients_of_another_library_are_read(solver: Any) -> None:
     found = solver.run(Problem(Sphere(4), Alignment()), random_state=0)
     np.testing.assert_allclose(found.point, target / np.linalg.norm(target), atol=1e-5)
     Alignment.reason = "call detach() first"
-    with pytest.raises(InvalidInputError, match=r"is no array of numbers: call detach"):
+    with pytest.raises(InvalidInputError, match=r"is not an array of numbers: call detach"):
         solver.run(Problem(Sphere(4), Alignment()), random_state=0)
 
 

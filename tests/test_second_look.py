@@ -42,7 +42,7 @@ def test_values_are_real_numbers(found: Any) -> None:
         def value(self, point: Any) -> Any:
             return found
 
-    with pytest.raises(InvalidInputError, match=r"the value of Strange is .*, no real number"):
+    with pytest.raises(InvalidInputError, match=r"the value of Strange is .*, not a real number"):
         check_cost(Problem(Grassmann(7, 2), Strange()))
 
 

@@ -311,10 +311,10 @@ def dense(ambient: Any, like: Any = None) -> Array:
         try:
             return np.asarray(ambient)
         except (RuntimeError, TypeError) as error:
-            raise InvalidInputError(f"{shown(ambient)} is no array of numbers: {error}") from error
+            raise InvalidInputError(f"{shown(ambient)} is not an array of numbers: {error}") from error
     if not hasattr(ambient, "shape"):
         raise InvalidInputError(
-            f"{shown(ambient)} is no ambient matrix, for example a gradient; return an array, or an operator with "
+            f"{shown(ambient)} is not an ambient matrix, for example a gradient; return an array, or an operator with "
             "`shape`, `T` and `@`."
         )
     return np.asarray(ambient @ np.eye(ambient.shape[1]))

@@ -226,7 +226,7 @@ def conforming(arrays: Mapping[str, np.ndarray], layout: Layout) -> dict[str, np
         if wanted in (float, np.float32) and not np.isfinite(array).all():
             raise ValueError(f"{name} holds NaN or infinity")
         if wanted is bool and array.size and array.max() > 1:
-            raise ValueError(f"{name} holds other numbers than 0 and 1")
+            raise ValueError(f"{name} holds numbers other than 0 and 1")
         found[name] = array if wanted is str else array.astype(wanted)
     return found
 

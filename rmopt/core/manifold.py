@@ -192,7 +192,7 @@ class Manifold(ABC):
         )
         if reason is not None:
             raise InvalidInputError(
-                f"{retraction} is no retraction of {self}: {reason}; its default retraction is "
+                f"{retraction} is not a retraction of {self}: {reason}; its default retraction is "
                 f"{self.default_retraction}."
             )
         return retraction

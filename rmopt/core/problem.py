@@ -69,14 +69,14 @@ class Problem:
             cure = (
                 "wrap it: rmopt.interop.from_pymanopt(manifold)" if foreign else "take one of rmopt.manifolds"
             )
-            raise InvalidInputError(f"manifold = {shown(manifold)} is no rmopt manifold; {cure}.")
+            raise InvalidInputError(f"manifold = {shown(manifold)} is not an rmopt manifold; {cure}.")
         if not isinstance(cost, Cost):
             cure = "subclass rmopt.core.Cost"
             if isinstance(cost, type):
                 cure = f"make an object of the class: {cost.__name__}(...)"
             elif callable(cost):
                 cure = f"make one of a function by rmopt.autograd_cost(function), or {cure}"
-            raise InvalidInputError(f"cost = {shown(cost)} is no cost; {cure}.")
+            raise InvalidInputError(f"cost = {shown(cost)} is not a cost; {cure}.")
         reason = None if manifold.point_type is object else cost.refuses(manifold.point_type)
         if reason is not None:
             wrapped = (
@@ -98,14 +98,14 @@ class Problem:
         return self.manifold.euclidean_to_riemannian_gradient(point, self.gradient(point))
 
     def value(self, point: Any) -> float:
-        """Return the cost at a point, or refuse what is no real number."""
+        """Return the cost at a point, or refuse what is not a real number."""
         return self.real(self.cost.value(point))
 
     def real(self, found: Any) -> float:
-        """Return what the cost gave as a float, or refuse what is no real number."""
+        """Return what the cost gave as a float, or refuse what is not a real number."""
         if np.ndim(found) != 0 or np.asarray(found).dtype.kind not in "fiu":
             raise InvalidInputError(
-                f"the value of {self.cost._name} is {shown(found)}, no real number; return a float."
+                f"the value of {self.cost._name} is {shown(found)}, not a real number; return a float."
             )
         return float(found)
 
@@ -115,7 +115,7 @@ class Problem:
         Raises
         ------
         InvalidInputError
-            When it is no ambient matrix of the shape of the points.
+            When it is not an ambient matrix of the shape of the points.
         """
         return ambient_at(self.manifold, point, self.cost.gradient(point), self.cost)
 

@@ -118,7 +118,9 @@ class Graph:
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import shortest_path
 
-        edges = coo_array((np.ones(len(self.edges)), self.edges.T), shape=(self.n, self.n)).tocsr()
+        # Before scipy 1.15 the search takes indices of 32 bits only.
+        places = self.edges.T.astype(np.int32)
+        edges = coo_array((np.ones(len(self.edges)), places), shape=(self.n, self.n)).tocsr()
         hops, before = shortest_path(edges, directed=False, unweighted=True, return_predecessors=True)
         root = int(hops.max(axis=1).argmin())
         levels: list[list[tuple[int, int]]] = [[] for _ in range(int(hops[root].max()))]
