@@ -193,7 +193,7 @@ class BayesianCompletion(CompletionModel):
             self.column_links_[s] = np.concatenate([np.empty((0, d)), *sample.column_links])
 
     def fold_in(self, pairs: Any, values: Any, names: Any = None, *, features: Any = None) -> Self:
-        """Return a new model with more columns, which are drawn given the rows; this one stays as it is.
+        """Return a new model that has further columns, drawn given the rows; the model itself does not change.
 
         Where columns are users, these are users who came later.
 
@@ -206,6 +206,11 @@ class BayesianCompletion(CompletionModel):
             Of the new columns, as many as there are numbers from n to the last new one; needed where `fit` got names.
         features : array or sparse array, shape (new columns, q), optional
             Needed where `fit` got `column_features`.
+
+        Returns
+        -------
+        estimator
+            A copy that knows the old and the new columns.
 
         Raises
         ------

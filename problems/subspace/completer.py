@@ -160,7 +160,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         return found if self.limits is None else np.clip(found, *self.limits)
 
     def fold_in(self, pairs: Any, values: Any, names: Any = None) -> Self:
-        """Return a new model with more columns, which are solved given the rows; this one stays as it is.
+        """Return a new model that has further columns, solved given the rows; the model itself does not change.
 
         Where columns are users, these are users who came later.
 
@@ -171,6 +171,11 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         values : array, shape (N,)
         names : array, optional
             Of the new columns, as many as there are numbers from n to the last new one; needed where `fit` got names.
+
+        Returns
+        -------
+        estimator
+            A copy that knows the old and the new columns.
 
         Raises
         ------

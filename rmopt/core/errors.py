@@ -1,4 +1,4 @@
-"""The exceptions of rmopt: each carries one sentence that names the cause and the cure."""
+"""The exceptions of rmopt: each carries one sentence that names the cause and the remedy."""
 
 
 class RmoptError(Exception):
@@ -24,7 +24,7 @@ class RmoptError(Exception):
 
 
 class InvalidInputError(RmoptError, ValueError):
-    """An argument or a data set cannot be used; the message names it, its value and the cure.
+    """An argument or a data set cannot be used; the message names it, its value and the remedy.
 
     See Also
     --------
