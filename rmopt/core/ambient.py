@@ -314,8 +314,8 @@ def dense(ambient: Any, like: Any = None) -> Array:
             raise InvalidInputError(f"{shown(ambient)} is not an array of numbers: {error}") from error
     if not hasattr(ambient, "shape"):
         raise InvalidInputError(
-            f"{shown(ambient)} is not an ambient matrix, for example a gradient; return an array, or an operator with "
-            "`shape`, `T` and `@`."
+            f"{shown(ambient)} is not an ambient matrix, for example a gradient; return an array, or an operator "
+            "with `shape`, `T` and `@`."
         )
     return np.asarray(ambient @ np.eye(ambient.shape[1]))
 
