@@ -16,6 +16,7 @@ import pytest
 from workers_by_mpi import STEPS, learned
 
 from rmopt.core import MissingCapabilityError
+from rmopt.costs.graph import as_graph
 from rmopt.solvers import MPIWorld
 
 pytest.importorskip("mpi4py", reason="mpi4py is not installed.")
@@ -82,11 +83,15 @@ def test_any_number_of_processes_gives_the_points_of_one(tmp_path: Path, process
         messages, sent, _ = found[variant + " traffic"]
         # A message is one basis, and nothing else.
         assert sent == messages * 8 * 40 * 2
+    agents = 6 // processes
+    edges = [edge for level in as_graph("ring", 6).tree for edge in level]
+    crossings = sum(agent // agents != parent // agents for agent, parent in edges)
     for name, size in (("float64", 8), ("float32", 4)):
         bits, gradients, messages, sent = found[f"tree {name}"]
         assert [bits, gradients] == alone[f"tree {name}"][:2]
-        # Up and down the tree once each time; a message is a value, a gradient and a curvature.
-        assert messages == 2 * (processes - 1) * gradients
+        # Up and down the tree once each time, where it leads to another process; which of two parents as near an
+        # agent has depends on scipy. A message is a value, a gradient and a curvature.
+        assert messages == 2 * crossings * gradients
         assert sent == messages * (8 + size * (40 * 2 + 4))
     messages, _, steps = found["stochastic traffic"]
     if processes == 6:

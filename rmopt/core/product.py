@@ -151,8 +151,8 @@ def diagonal_blocks(ambient: Any, shapes: Sequence[tuple[int, int]]) -> dict[int
     rows, columns = offsets(shapes)
     if tuple(getattr(ambient, "shape", ())) != (rows[-1], columns[-1]):
         raise InvalidInputError(
-            f"{shown(ambient)} is not a gradient of a point with parts of shapes {[*map(tuple, shapes)]}; give Parts, "
-            f"a BlockDiagonal of these shapes, or a matrix of shape {(int(rows[-1]), int(columns[-1]))}."
+            f"{shown(ambient)} is not a gradient of a point with parts of shapes {[*map(tuple, shapes)]}; give "
+            f"Parts, a BlockDiagonal of these shapes, or a matrix of shape {(int(rows[-1]), int(columns[-1]))}."
         )
     parts = [(slice(*rows[i : i + 2]), slice(*columns[i : i + 2])) for i in range(len(shapes))]
     if isinstance(ambient, np.ndarray):
