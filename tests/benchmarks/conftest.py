@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import date
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,13 @@ def show(title: str, rows: list[Row]) -> None:
     console.print(table)
 
 
+@cache
+def commit() -> str:
+    """Return the commit that is measured, as it is before numbers are kept."""
+    words = ["git", "describe", "--always", "--dirty"]
+    return subprocess.run(words, cwd=KEPT, capture_output=True, text=True).stdout.strip()
+
+
 def keep(request: pytest.FixtureRequest, title: str, rows: list[Row]) -> None:
     """Replace this part of this table in the file of its module."""
     path = KEPT / f"{request.path.stem.removeprefix('test_')}.json"
@@ -78,9 +86,7 @@ def keep(request: pytest.FixtureRequest, title: str, rows: list[Row]) -> None:
     table["parts"][part] = {
         "rows": rows,
         "date": date.today().isoformat(),
-        "commit": subprocess.run(
-            ["git", "describe", "--always", "--dirty"], cwd=KEPT, capture_output=True, text=True
-        ).stdout.strip(),
+        "commit": commit(),
         "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
     }
     path.parent.mkdir(exist_ok=True)
