@@ -42,7 +42,3 @@ class Tasks:
         assert np.linalg.norm(found - truth) < 1e-6 * np.linalg.norm(truth)
 
     setup = time_task
-
-
-def timeraw_import() -> str:
-    return "import rmopt; from problems.similarity import LoretaSimilarity"
