@@ -251,7 +251,7 @@ def test_lines_are_read_as_scikit_learn_reads_them(
     suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(1)
-    X = sp.random_array((200, 50), density=0.2, random_state=rng, format="csr")
+    X = sp.csr_array(sp.random_array((200, 50), density=0.2, random_state=rng).toarray())
     path = tmp_path / f"rows{suffix}"
     plain = tmp_path / "plain"
     dump_svmlight_file(X, rng.integers(-1, 3, 200), str(plain), comment="a comment", zero_based=False)

@@ -176,7 +176,9 @@ class TestPrepareText:
             prepare_text(ClassBundle("toy", "memory", counts, y, ~train), 41)
 
     def test_working_memory_is_that_of_the_stored_counts(self) -> None:
-        sparse = csr_array(random_array((2000, 5000), density=0.01, random_state=np.random.default_rng(0)))
+        sparse = csr_array(
+            random_array((2000, 5000), density=0.01, random_state=np.random.default_rng(0)).toarray()
+        )
         bundle = ClassBundle("toy", "memory", sparse, np.arange(2000) % 5, np.arange(2000) % 3 == 0)
         tracemalloc.start()
         prepare_text(bundle, 3000)

@@ -43,7 +43,7 @@ def test_the_tree_spans_the_graph_and_is_low(graph: Graph) -> None:
             assert depths[parent] == depth - 1
             depths[agent] = depth
     assert sorted(depths) == list(range(graph.n))
-    links = csr_array((np.ones(len(edges)), graph.edges.T), shape=(graph.n, graph.n))
+    links = csr_array((np.ones(len(edges)), graph.edges.T.astype(np.int32)), shape=(graph.n, graph.n))
     hops = shortest_path(links, directed=False, unweighted=True)
     assert len(graph.tree) == hops.max(axis=1).min()
 
