@@ -109,3 +109,18 @@ def two_threads(task: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, An
         }
         for jobs, one in means.items()
     ]  # fmt: skip
+
+
+def test_many_workers(measured: Any) -> None:
+    """20 Newsgroups, the same examples for any number of workers."""
+    measured(many_workers)
+
+
+def many_workers() -> list[dict[str, Any]]:
+    fit, quality = newsgroups()
+    rows = []
+    for workers in (1, 2, 4, 8, 16):
+        model = fit(1.0, workers, 0)
+        rows.append({"workers": workers, "mAP": quality(model), "updates": model.n_updates_})
+        print(rows[-1], flush=True)
+    return rows
