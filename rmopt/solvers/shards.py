@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from rmopt.core.ambient import Ambient
 from rmopt.core.arguments import instance, integer
 from rmopt.core.combined import Combined
-from rmopt.core.cost import FiniteSum
+from rmopt.core.cost import Cost, FiniteSum
 from rmopt.core.errors import InvalidInputError
 from rmopt.solvers.samplers import Sampler
 
 
-class Shards(Combined):
+class Shards(Cost):
     """The costs of the workers of `Parallel`, each of its own part of the data.
 
     In a world of several processes each gives the costs of its own workers alone, ``world.mine(workers)``; then value
@@ -72,4 +74,15 @@ class Shards(Combined):
                 f"samplers are of the workers {sorted(self.samplers)}, and costs of {list(self.costs)}; give one of "
                 "each for every worker."
             )
-        super().__init__([(1.0, cost) for cost in self.costs.values()])
+        self.here = Combined([(1.0, cost) for cost in self.costs.values()])
+        if hasattr(self.here, "shape"):
+            self.shape = self.here.shape
+
+    def refuses(self, point_type: type) -> str | None:
+        return self.here.refuses(point_type)
+
+    def value(self, point: Any) -> float:
+        return self.here.value(point)
+
+    def gradient(self, point: Any) -> Ambient:
+        return self.here.gradient(point)
