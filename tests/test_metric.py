@@ -376,7 +376,7 @@ def test_experiment_runs_and_resumes(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["--methods", "svm"], "svm"),
         (["--data", "delicious"], "MultilabelBundle"),
         (["--rows", "-1"], "--rows"),
-        (["--scaling", "raw"], "take unit for counts"),
+        (["--data", "digits", "--scaling", "raw", "--features", "9"], "is for arrays, with --features 0"),
         (["--data", "digits", "--components", "65"], "--components 65 is more"),
     ],
 )
