@@ -199,7 +199,9 @@ def test_reduced_variance_is_unbiased_and_exact_at_a_known_point() -> None:
 def repeated(manifold: Any, batch: bool) -> Problem:
     """Return a problem on sparse rows, some of them equal and some zero; of triplets where it is not of pairs."""
     rng = np.random.default_rng(8)
-    left, right = (sp.random_array((80, width), density=0.3, random_state=rng).toarray() for width in manifold.shape)
+    left, right = (
+        sp.random_array((80, width), density=0.3, random_state=rng).toarray() for width in manifold.shape
+    )
     left[40:], right[60:] = left[:40], right[:20]
     left[7], right[9] = 0.0, 0.0
     if batch:
