@@ -107,7 +107,7 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8.
+    https://doi.org/10.1007/978-3-319-23528-8_39.
 
     Examples
     --------
@@ -278,7 +278,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8.
+    https://doi.org/10.1007/978-3-319-23528-8_39.
 
     Examples
     --------

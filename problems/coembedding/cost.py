@@ -46,7 +46,7 @@ class MultilabelCoembedding(PairwiseDistance):
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8.
+    https://doi.org/10.1007/978-3-319-23528-8_39.
 
     Examples
     --------
@@ -123,7 +123,7 @@ class LinkPrediction(PairwiseDistance):
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8.
+    https://doi.org/10.1007/978-3-319-23528-8_39.
 
     Examples
     --------
@@ -215,7 +215,7 @@ class TagRanking(PairwiseDistance):
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8. Rendle and Schmidt-Thieme, Factor models for tag recommendation in
+    https://doi.org/10.1007/978-3-319-23528-8_39. Rendle and Schmidt-Thieme, Factor models for tag recommendation in
     BibSonomy, ECML PKDD Discovery Challenge (2009).
 
     Examples

@@ -31,7 +31,7 @@ class EmbeddedCost(ConvexCost):
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8.
+    https://doi.org/10.1007/978-3-319-23528-8_39.
 
     Examples
     --------
@@ -287,7 +287,7 @@ class PairwiseDistance(EmbeddedCost):
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8.
+    https://doi.org/10.1007/978-3-319-23528-8_39.
 
     Examples
     --------

@@ -52,7 +52,7 @@ class Certificate:
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8.
+    https://doi.org/10.1007/978-3-319-23528-8_39.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def certify(
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8.
+    https://doi.org/10.1007/978-3-319-23528-8_39.
 
     Examples
     --------

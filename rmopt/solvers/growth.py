@@ -19,7 +19,7 @@ class Growth(Protocol):
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8.
+    https://doi.org/10.1007/978-3-319-23528-8_39.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class Doubling(CheckedValue):
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8.
+    https://doi.org/10.1007/978-3-319-23528-8_39.
 
     Examples
     --------

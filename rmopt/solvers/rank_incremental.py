@@ -47,7 +47,7 @@ class CertifiedResult(Result):
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8.
+    https://doi.org/10.1007/978-3-319-23528-8_39.
 
     Examples
     --------
@@ -123,7 +123,7 @@ class RankIncremental(Solver):
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8. Journée, Bach, Absil and Sepulchre, Low-rank optimization on the
+    https://doi.org/10.1007/978-3-319-23528-8_39. Journée, Bach, Absil and Sepulchre, Low-rank optimization on the
     cone of positive semidefinite matrices, SIAM J. Optim. 20 (2010), https://doi.org/10.1137/080731359. Zhang, Yu
     and Schuurmans, Accelerated training for matrix-norm regularization: a boosting approach, NIPS (2012).
 
