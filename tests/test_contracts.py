@@ -394,7 +394,7 @@ def test_the_ambient_algebra_is_closed(name: str) -> None:
         G + "x"
     with pytest.raises(InvalidInputError, match="one shape"):
         G + np.ones((2, 2))
-    with pytest.raises(InvalidInputError, match="no ambient matrix"):
+    with pytest.raises(InvalidInputError, match="not an ambient matrix"):
         dense(1.0)
 
 

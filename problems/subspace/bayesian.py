@@ -254,8 +254,10 @@ class BayesianCompletion(CompletionModel):
 
         Parameters
         ----------
-        column, n
-            See `BiasedALS.recommend`.
+        column : int or str, or list or array of them
+            Its name where `fit` got a bundle with names, else its number.
+        n : int
+            How many; fewer where fewer are not known.
         return_std : bool
             Give the standard deviation too: of an entry that will be observed, its noise included.
 
