@@ -271,17 +271,13 @@ class BayesianCompletion(CompletionModel):
         InvalidInputError
             When `fit` did not see the column.
         """
-        found = super().recommend(column, n)
-        if not return_std:
-            return found
-        several = np.ndim(column) > 0
-        columns = positions("column", self.column_names_, column if several else np.array([column]))
-        lists = []
-        for place, best in zip(columns.tolist(), found if several else [found], strict=True):
-            rows = positions("row", self.row_names_, np.array([name for name, _ in best]))
-            _, std = self.predict(rows, place, return_std=True)
-            lists.append([(*one, float(width)) for one, width in zip(best, std, strict=True)])
-        return lists if several else lists[0]
+        return self._listed(column, n, self._best_with_std if return_std else self._best)
+
+    def _best_with_std(self, column: int, n: int) -> list[tuple[Any, float, float]]:
+        best = self._best(column, n)
+        rows = positions("row", self.row_names_, np.array([name for name, _ in best]))
+        _, std = self.predict(rows, column, return_std=True)
+        return [(*one, float(width)) for one, width in zip(best, std, strict=True)]
 
     def _values(self, rows: Array, columns: Array) -> Array:
         return self.mean_ + self.scale_ * self._moments(rows, columns, self.column_means_)[0]

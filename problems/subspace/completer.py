@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from abc import abstractmethod
+from collections.abc import Callable
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Self
@@ -236,10 +237,14 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         InvalidInputError
             When `fit` did not see the column.
         """
+        return self._listed(column, n, self._best)
+
+    def _listed(self, column: Any, n: Any, best: Callable[[int, int], list[Any]]) -> list[Any]:
+        """Return the best rows of a column, or of each of several."""
         check_is_fitted(self, "known_")
         n, several = integer("n", n, 1), np.ndim(column) > 0
         columns = positions("column", self.column_names_, column if several else np.array([column]))
-        lists = [self._best(number, n) for number in columns.tolist()]
+        lists = [best(number, n) for number in columns.tolist()]
         return lists if several else lists[0]
 
     def _best(self, column: int, n: int) -> list[tuple[Any, float]]:

@@ -113,6 +113,9 @@ class Parallel(ScheduledSolver):
                 f"workers = {self.workers} are fewer than the {self.world.size} processes; take as many, or more."
             )
 
+    def budget(self, problem: Problem) -> int:
+        return -(-self.solver.budget(problem) // self.workers)
+
     def identity(self, problem: Problem, seed: int, first_step: int) -> dict[str, Any]:
         # Their own budget may be larger the next time, as that of any solver may.
         workers = self.solver.identity(problem, seed, first_step)
