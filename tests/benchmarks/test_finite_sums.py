@@ -143,7 +143,7 @@ def methods(unit: float, steps: int, most: int) -> dict[str, list[tuple[Any, flo
         "SVRG": [(SVRG(eta, **budget), 3 * BATCH) for eta in sizes],
         "Adam": [(Adam(Cosine(a, most * steps), **budget), BATCH) for a in (0.003, 0.01)],
         "SGD, averaged": [(SGD(eta, average=5 * steps, **budget), BATCH) for eta in sizes],
-        "SGD": [(SGD(rule, engine="reference", **budget), BATCH) for rule in falling],
+        "SGD": [(SGD(rule, **budget), BATCH) for rule in falling],
     }
 
 
