@@ -58,8 +58,13 @@ class Derivative(Operator):
     def __matmul__(self, other: Array) -> Array:
         if other is self._blocks[0]:
             return self._images[0]
+        return self.images(other, np.empty((self._shape[0], 0)))[0]
+
+    def images(self, right: Array, left: Array) -> tuple[Array, Array]:
+        if right is self._blocks[0] and left is self._blocks[1]:
+            return self._images[0], self._images[1]
         dtype = real_type(*self._images)
-        return self._act(np.asarray(other, dtype), np.empty((self._shape[0], 0), dtype))[0]
+        return self._act(np.asarray(right, dtype), np.asarray(left, dtype))
 
 
 def form_of(point: Any) -> Form:
