@@ -200,6 +200,11 @@ def bilinear_scores(query_embedding: ArrayLike, document_embedding: ArrayLike) -
     cosine_scores : without a model.
     matrix_scores : a full matrix in place of factors.
 
+    References
+    ----------
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    https://jmlr.org/papers/v13/shalit12a.html.
+
     Examples
     --------
     >>> import numpy as np
@@ -233,6 +238,12 @@ def matrix_scores(W: NDArray[np.floating], X: Any, *, distance: bool = False) ->
     See Also
     --------
     bilinear_scores : factors of W, which cost less.
+
+    References
+    ----------
+    Chechik, Sharma, Shalit and Bengio, Large scale online learning of image similarity through ranking, JMLR 11
+    (2010), https://jmlr.org/papers/v11/chechik10a.html. Davis, Kulis, Jain, Sra and Dhillon,
+    Information-theoretic metric learning, ICML (2007), https://doi.org/10.1145/1273496.1273523.
 
     Examples
     --------
@@ -268,6 +279,11 @@ def cosine_scores(X: Any) -> ScoreBlock:
     See Also
     --------
     bilinear_scores : a learned similarity in place of the cosine.
+
+    References
+    ----------
+    Manning, Raghavan and Schütze, Introduction to Information Retrieval, Cambridge University Press (2008),
+    https://nlp.stanford.edu/IR-book, chapter 6.
 
     Examples
     --------

@@ -46,6 +46,11 @@ def factor_product(A: Array, core: Array, B: Array) -> tuple[Array, Array, Array
     --------
     truncated_svd_of_product : singular values as well, and a smaller rank.
 
+    References
+    ----------
+    Golub and Van Loan, Matrix Computations, 4th edition, Johns Hopkins University Press (2013),
+    https://doi.org/10.56021/9781421407944, chapter 5.
+
     Examples
     --------
     >>> import numpy as np
@@ -111,6 +116,15 @@ def leave_span(U: Array, X: Array) -> Array:
     U : array, shape (n, k)
     X : array, shape (n, j)
 
+    See Also
+    --------
+    positive_qr : an orthonormal basis of what is left.
+
+    References
+    ----------
+    Golub and Van Loan, Matrix Computations, 4th edition, Johns Hopkins University Press (2013),
+    https://doi.org/10.56021/9781421407944, chapter 5.
+
     Examples
     --------
     >>> import numpy as np
@@ -127,6 +141,15 @@ def symmetric(matrix: Array) -> Array:
     Parameters
     ----------
     matrix : array, shape (..., n, n)
+
+    See Also
+    --------
+    lyapunov : symmetric for a symmetric right side.
+
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244, chapter 3.
 
     Examples
     --------
@@ -225,6 +248,11 @@ def lyapunov(W: Array, right: Array) -> Array:
     --------
     scipy.linalg.solve_continuous_lyapunov : for matrices that need not be symmetric.
 
+    References
+    ----------
+    Bhatia, Positive Definite Matrices, Princeton University Press (2007), https://doi.org/10.1515/9781400827787,
+    chapter 1.
+
     Examples
     --------
     >>> import numpy as np
@@ -251,6 +279,10 @@ def exp_differences(x: Array, order: int = 1) -> Array:
     Returns
     -------
     array, shape (..., d, d) or (..., d, d, d)
+
+    See Also
+    --------
+    scipy.linalg.expm_frechet : the derivative in one direction.
 
     References
     ----------
@@ -298,6 +330,14 @@ def gram_functions(X: Array, *functions: Callable[[Array], Array]) -> list[Array
     X : array, shape (..., n, k)
     *functions : callable
         Maps the squared singular values, shape (..., k), to numbers.
+
+    See Also
+    --------
+    scipy.linalg.funm : of any square matrix.
+
+    References
+    ----------
+    Higham, Functions of Matrices, SIAM (2008), https://doi.org/10.1137/1.9780898717778, chapter 1.
 
     Examples
     --------
@@ -352,6 +392,15 @@ def cosine(squares: Array) -> Array:
     ----------
     squares : array
 
+    See Also
+    --------
+    sine : the odd part.
+    gram_functions : takes such functions.
+
+    References
+    ----------
+    Higham, Functions of Matrices, SIAM (2008), https://doi.org/10.1137/1.9780898717778, chapter 12.
+
     Examples
     --------
     >>> import numpy as np
@@ -369,6 +418,15 @@ def sine(squares: Array) -> Array:
     ----------
     squares : array
 
+    See Also
+    --------
+    cosine : the even part.
+    gram_functions : takes such functions.
+
+    References
+    ----------
+    Higham, Functions of Matrices, SIAM (2008), https://doi.org/10.1137/1.9780898717778, chapter 12.
+
     Examples
     --------
     >>> import numpy as np
@@ -385,6 +443,14 @@ def versine(squares: Array) -> Array:
     Parameters
     ----------
     squares : array
+
+    See Also
+    --------
+    cosine : 1 − σ² times this.
+
+    References
+    ----------
+    Higham, Functions of Matrices, SIAM (2008), https://doi.org/10.1137/1.9780898717778, chapter 12.
 
     Examples
     --------
@@ -407,6 +473,11 @@ def rotation(skew: Array) -> Array:
     --------
     rotation_log : the other way.
     cayley : to second order, by one solve.
+
+    References
+    ----------
+    Gallier and Xu, Computing exponentials of skew-symmetric matrices and logarithms of orthogonal matrices,
+    International Journal of Robotics and Automation 18 (2003).
 
     Examples
     --------
@@ -431,6 +502,11 @@ def rotation_log(Q: Array) -> Array:
     --------
     rotation : the other way.
     scipy.linalg.logm : of any matrix, and less exact near rotations by π.
+
+    References
+    ----------
+    Gallier and Xu, Computing exponentials of skew-symmetric matrices and logarithms of orthogonal matrices,
+    International Journal of Robotics and Automation 18 (2003).
 
     Examples
     --------
@@ -494,6 +570,15 @@ def skew_form(X: Array, xi: Array) -> tuple[Array, Array]:
     F : array, shape (..., n, p + min(n, p))
     K : array, shape (..., p + min(n, p), p + min(n, p))
 
+    See Also
+    --------
+    rotation : the exponential of K.
+
+    References
+    ----------
+    Edelman, Arias and Smith, The geometry of algorithms with orthogonality constraints, SIAM J. Matrix Anal.
+    Appl. 20 (1998), https://doi.org/10.1137/S0895479895290954.
+
     Examples
     --------
     >>> import numpy as np
@@ -520,6 +605,10 @@ def orthonormalised(U: Array) -> Array:
     --------
     positive_qr : for matrices that are far from orthonormal.
 
+    References
+    ----------
+    Higham, Functions of Matrices, SIAM (2008), https://doi.org/10.1137/1.9780898717778, chapter 8.
+
     Examples
     --------
     >>> import numpy as np
@@ -541,6 +630,11 @@ def positive_qr(A: Array) -> Array:
     See Also
     --------
     numpy.linalg.qr : signs that depend on the platform.
+
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244, chapter 4.
 
     Examples
     --------
@@ -572,6 +666,11 @@ def leading_eigh(matrix: Array, k: int, metric: Array | None = None) -> tuple[Ar
     See Also
     --------
     scipy.linalg.eigh : all of them, ascending.
+
+    References
+    ----------
+    Golub and Van Loan, Matrix Computations, 4th edition, Johns Hopkins University Press (2013),
+    https://doi.org/10.56021/9781421407944, chapter 8.
 
     Examples
     --------

@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import inspect
 import os
+import pydoc
 import re
 import runpy
 import shlex
@@ -19,12 +20,17 @@ from typing import Any
 import pytest
 import typer
 from numpydoc.validate import validate
+from sklearn.base import BaseEstimator
 from tabled import each_row
 
 import rmopt
 from rmopt.cli.commands import app
 from rmopt.cli.plugins import EXPERIMENTS, MODELS, load_experiment
 from rmopt.cli.signature import as_command
+from rmopt.core import Cost, Manifold, Retraction
+from rmopt.core.transport import Transport
+from rmopt.costs import Loss
+from rmopt.solvers import Direction, Sampler, Solver, StepLength, StepSize
 
 ROOT = Path(__file__).parents[1]
 LIBRARY = Path(rmopt.__file__).parents[1]
@@ -220,11 +226,92 @@ def own_doc(thing: Any) -> str:
     return (vars(thing)["__doc__"] if inspect.isclass(thing) else thing.__doc__) or ""
 
 
+def whole() -> dict[str, Any]:
+    """Return the public classes and functions by their paths."""
+    return {path: thing for path, thing in listed().items() if "." not in thing.__qualname__}
+
+
+def section(name: str, doc: str) -> str:
+    """Return what stands below a heading of a docstring."""
+    found = re.search(rf"{name}\n *-+\n(.*?)(?:\n *\n|$)", doc, flags=re.DOTALL)
+    return found[1] if found else ""
+
+
 def test_every_public_name_has_an_example() -> None:
-    whole = {path: own_doc(thing) for path, thing in listed().items() if "." not in thing.__qualname__}
     parser = doctest.DocTestParser()
-    bare = [path for path, doc in whole.items() if not any(one.want for one in parser.get_examples(doc))]
+    docs = {path: own_doc(thing) for path, thing in whole().items()}
+    bare = [path for path, doc in docs.items() if not any(one.want for one in parser.get_examples(doc))]
     assert not bare, f"These have no example that shows a result: {', '.join(bare)}."
+
+
+# Geometry, methods, models, data and measures are taken from somewhere. What holds, reads, saves, checks, stops or
+# runs them, or says what is wrong, need not be.
+TAKEN = (
+    Manifold,
+    Retraction,
+    Transport,
+    Cost,
+    Loss,
+    Solver,
+    Direction,
+    StepLength,
+    StepSize,
+    Sampler,
+    BaseEstimator,
+)
+FROM = (
+    "rmopt.linalg",
+    "problems.data.sets",
+    "problems.data.text",
+    "problems.evaluation",
+    "problems.ranking.measures",
+)
+
+
+def test_what_is_taken_from_somewhere_says_from_where() -> None:
+    taken = {
+        path: thing
+        for path, thing in whole().items()
+        if thing.__module__ in FROM or (inspect.isclass(thing) and issubclass(thing, TAKEN))
+    }
+    silent = [path for path, thing in taken.items() if not section("References", own_doc(thing))]
+    assert not silent, f"{len(silent)} of {len(taken)} name no source: {', '.join(silent)}."
+    assert len(taken) > 200
+
+
+def shown(module: str, name: str) -> bool:
+    """Return whether the reference, or that of another library, has a page or a paragraph for a name."""
+    for full in (f"{module}.{name}", name):
+        home, _, last = full.rpartition(".")
+        if full in BASES or (home in MODULES and last in importlib.import_module(home).__all__):
+            return True
+        place, _, owner = home.rpartition(".")
+        if place in MODULES and hasattr(getattr(importlib.import_module(place), owner, None), last):
+            return True
+    other = name.partition(".")[0] not in ("rmopt", "problems") and "." in name
+    return other and pydoc.locate(name) is not None
+
+
+def test_see_also_leads_to_pages_that_are_there() -> None:
+    wrong, seen = [], 0
+    for module in MODULES:
+        home = importlib.import_module(module)
+        for name in home.__all__:
+            if not (inspect.isclass(getattr(home, name)) or inspect.isfunction(getattr(home, name))):
+                continue
+            links = re.findall(
+                r"^ *([\w., ]+?) : ", section("See Also", own_doc(getattr(home, name))), re.MULTILINE
+            )
+            seen += len(links)
+            wrong += [f"{module}.{name} has no See Also"] * (not links)
+            wrong += [
+                f"{module}.{name}: {link}"
+                for line in links
+                for link in line.split(", ")
+                if not shown(module, link)
+            ]
+    assert seen > 400
+    assert not wrong, "\n".join(wrong)
 
 
 def bibliography() -> Iterator[tuple[str, str]]:
@@ -241,8 +328,7 @@ def bibliography() -> Iterator[tuple[str, str]]:
 def test_what_docstrings_cite_is_in_the_bibliography() -> None:
     known, wrong, seen = dict(bibliography()), [], 0
     for path, thing in listed().items():
-        section = re.search(r"References\n *-+\n(.*?)(?:\n *\n|$)", own_doc(thing), flags=re.DOTALL)
-        text = " ".join(section[1].split()) if section else ""
+        text = " ".join(section("References", own_doc(thing)).split())
         # What follows the year of one paper, up to the year of the next, has one title of the bibliography in it.
         for cited, link in re.findall(r"(.+?)\b(?:19|20)\d\d\)?(?:, (https://\S+|arXiv:\S+))?", text):
             titles = [title for title in known if title in cited.lower()]
@@ -250,7 +336,7 @@ def test_what_docstrings_cite_is_in_the_bibliography() -> None:
             seen += bool(titles)
             if not titles or (link.startswith("https://doi") and doi not in map(known.get, titles)):
                 wrong.append(f"{path}: {cited} {link}")
-    assert seen > 200
+    assert seen > 280
     assert not wrong, "\n".join(wrong)
 
 

@@ -114,7 +114,7 @@ class CalibratedLabelRanking(Checked, LabelTables, BaseEstimator):
     References
     ----------
     Fürnkranz, Hüllermeier, Loza Mencía and Brinker, Multilabel classification via calibrated label ranking,
-    Machine Learning 73 (2008).
+    Machine Learning 73 (2008), https://doi.org/10.1007/s10994-008-5064-8.
 
     Examples
     --------

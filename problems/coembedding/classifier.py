@@ -225,6 +225,11 @@ def coembedding_path(
     --------
     CoembeddingClassifierCV : chooses among them.
 
+    References
+    ----------
+    Friedman, Hastie and Tibshirani, Regularization paths for generalized linear models via coordinate descent,
+    Journal of Statistical Software 33 (2010), https://doi.org/10.18637/jss.v033.i01.
+
     Examples
     --------
     >>> from sklearn.datasets import make_multilabel_classification

@@ -69,7 +69,8 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
 
     References
     ----------
-    Lipton, Elkan and Naryanaswamy, Optimal thresholding of classifiers to maximize F1 measure, ECML PKDD (2014).
+    Lipton, Elkan and Naryanaswamy, Optimal thresholding of classifiers to maximize F1 measure, ECML PKDD (2014),
+    https://doi.org/10.1007/978-3-662-44851-9_15.
 
     Examples
     --------

@@ -53,6 +53,11 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
     StorageError
         When files can neither be read nor fetched.
 
+    See Also
+    --------
+    stream : files that are larger than memory.
+    read_texts : a folder of texts.
+
     Examples
     --------
     >>> from problems.data import load
@@ -129,6 +134,10 @@ def data_folder(data_home: Path | str | None = None) -> Path:
     ------
     InvalidInputError
         When the argument or the variable names something that is not a folder.
+
+    See Also
+    --------
+    load : reads from there.
 
     Examples
     --------
@@ -233,7 +242,7 @@ def loader(
         load_it.__qualname__ = read.__name__
         # The parameters stand between what is said and where it is from.
         about, *after = re.split(
-            r"\n\n(?=References\n|Examples\n)", inspect.cleandoc(read.__doc__ or ""), maxsplit=1
+            r"\n\n(?=See Also\n|References\n|Examples\n)", inspect.cleandoc(read.__doc__ or ""), maxsplit=1
         )
         below = "\n\n".join(["", *after])
         load_it.__doc__ = f"""{about}

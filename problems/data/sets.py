@@ -50,6 +50,16 @@ def digits() -> ClassBundle:
 
     The held-out 30 % of every class are drawn once with a fixed seed.
 
+    See Also
+    --------
+    mnist : forty times as many, and larger.
+    digits_labels : the same with several labels each.
+
+    References
+    ----------
+    Alpaydin and Kaynak, Optical recognition of handwritten digits, UCI Machine Learning Repository (1998),
+    https://doi.org/10.24432/C50P49.
+
     Examples
     --------
     >>> from problems.data.sets import digits
@@ -121,9 +131,14 @@ def news20(path: Path) -> ClassBundle:
     what a former call stored there; else fetched and counted by scikit-learn (no English stop words, terms in
     at least two posts) and stored there.
 
+    See Also
+    --------
+    news20_full : more words.
+
     References
     ----------
-    Lang, NewsWeeder: learning to filter netnews, ICML (1995).
+    Lang, NewsWeeder: learning to filter netnews, ICML (1995),
+    https://doi.org/10.1016/B978-1-55860-377-6.50048-7.
 
     Examples
     --------
@@ -143,9 +158,14 @@ def news20_full(path: Path) -> ClassBundle:
 
     Read from ``news20_bydate_fullvocab_derived.npz``, or fetched, as in `news20`.
 
+    See Also
+    --------
+    news20 : the words that were published.
+
     References
     ----------
-    Lang, NewsWeeder: learning to filter netnews, ICML (1995).
+    Lang, NewsWeeder: learning to filter netnews, ICML (1995),
+    https://doi.org/10.1016/B978-1-55860-377-6.50048-7.
 
     Examples
     --------
@@ -169,9 +189,14 @@ def caltech101(path: Path) -> ClassBundle:
     The classes are the largest without the background, the images the first of each, as Atzmon et al. (2015)
     have 50 classes with 65 images of Caltech-256. Every fifth image is held out.
 
+    See Also
+    --------
+    mnist : images as pixels.
+
     References
     ----------
-    Fei-Fei, Fergus and Perona, Learning generative visual models from few training examples, CVPR workshop (2004).
+    Fei-Fei, Fergus and Perona, Learning generative visual models from few training examples, CVPR workshop
+    (2004), https://doi.org/10.1109/CVPR.2004.383.
 
     Examples
     --------
@@ -209,6 +234,10 @@ def mnist(path: Path) -> ClassBundle:
 
     Read from ``mnist.npz`` in the data folder, else fetched as Keras has it.
 
+    See Also
+    --------
+    digits : small, and no file is needed.
+
     References
     ----------
     LeCun, Bottou, Bengio and Haffner, Gradient-based learning applied to document recognition, Proceedings of
@@ -238,6 +267,16 @@ def digits_labels() -> MultilabelBundle:
 
     As the LORETA paper adds the ancestors of a class, each digit gets what it is: even or odd, small (0 to 4) or
     large, and with a closed loop (0, 6, 8, 9) or without one.
+
+    See Also
+    --------
+    digits : the same with one class each.
+
+    References
+    ----------
+    Alpaydin and Kaynak, Optical recognition of handwritten digits, UCI Machine Learning Repository (1998),
+    https://doi.org/10.24432/C50P49. Shalit, Weinshall and Chechik, Online learning in the embedded manifold of
+    low-rank matrices, JMLR 13 (2012), https://jmlr.org/papers/v13/shalit12a.html.
 
     Examples
     --------
@@ -282,6 +321,10 @@ def _read_mulan(name: str, path: Path, n_labels: int) -> MultilabelBundle:
 def delicious(path: Path) -> MultilabelBundle:
     """Load Delicious: 16105 web pages, 500 words, 983 tags (19 a page), the first 12920 pages for training.
 
+    See Also
+    --------
+    bibtex : fewer labels and more words.
+
     References
     ----------
     Tsoumakas, Katakis and Vlahavas, Effective and efficient multilabel classification in domains with large
@@ -305,6 +348,11 @@ def delicious(path: Path) -> MultilabelBundle:
 )
 def bibtex(path: Path) -> MultilabelBundle:
     """Load Bibtex: 7395 references, 1836 words, 159 tags.
+
+    See Also
+    --------
+    delicious : more labels and fewer words.
+    enron : fewer labels.
 
     References
     ----------
@@ -330,9 +378,14 @@ def bibtex(path: Path) -> MultilabelBundle:
 def enron(path: Path) -> MultilabelBundle:
     """Load Enron: 1702 letters, 1001 words, 53 labels.
 
+    See Also
+    --------
+    bibtex : more labels.
+
     References
     ----------
-    Klimt and Yang, The Enron corpus: a new dataset for email classification research, ECML (2004).
+    Klimt and Yang, The Enron corpus: a new dataset for email classification research, ECML (2004),
+    https://doi.org/10.1007/978-3-540-30115-8_22.
 
     Examples
     --------
@@ -352,6 +405,10 @@ def enron(path: Path) -> MultilabelBundle:
 )
 def emotions(path: Path) -> MultilabelBundle:
     """Load Emotions: 593 pieces of music, 72 features, 6 labels.
+
+    See Also
+    --------
+    scene : images, as small.
 
     References
     ----------
@@ -376,9 +433,14 @@ def emotions(path: Path) -> MultilabelBundle:
 def scene(path: Path) -> MultilabelBundle:
     """Load Scene: 2407 images, 294 features, 6 labels.
 
+    See Also
+    --------
+    emotions : pieces of music, as small.
+
     References
     ----------
-    Boutell, Luo, Shen and Brown, Learning multi-label scene classification, Pattern Recognition 37 (2004).
+    Boutell, Luo, Shen and Brown, Learning multi-label scene classification, Pattern Recognition 37 (2004),
+    https://doi.org/10.1016/j.patcog.2004.03.009.
 
     Examples
     --------
@@ -419,10 +481,14 @@ def _read_movielens(name: str, path: Path, separator: str) -> Ratings:
 def ml100k(path: Path) -> Ratings:
     """Load MovieLens-100K: 1682 films (rows), 943 users (columns), 100000 ratings from 1 to 5.
 
+    See Also
+    --------
+    ml1m : ten times as many ratings.
+
     References
     ----------
     Harper and Konstan, The MovieLens datasets: history and context, ACM Transactions on Interactive Intelligent
-    Systems 5 (2015).
+    Systems 5 (2015), https://doi.org/10.1145/2827872.
 
     Examples
     --------
@@ -441,10 +507,14 @@ def ml100k(path: Path) -> Ratings:
 def ml1m(path: Path) -> Ratings:
     """Load MovieLens-1M: 3706 films (rows), 6040 users (columns), 1000209 ratings from 1 to 5.
 
+    See Also
+    --------
+    ml100k : a tenth of the ratings.
+
     References
     ----------
     Harper and Konstan, The MovieLens datasets: history and context, ACM Transactions on Interactive Intelligent
-    Systems 5 (2015).
+    Systems 5 (2015), https://doi.org/10.1145/2827872.
 
     Examples
     --------
@@ -458,6 +528,15 @@ def ml1m(path: Path) -> Ratings:
 @loader(Source(origin="scikit-learn"))
 def picture() -> Ratings:
     """Load a photograph of scikit-learn's: 427 rows, its 640 columns in red, green and blue, from 0 to 1.
+
+    See Also
+    --------
+    problems.subspace.RTRMC : fills in what is missing of it.
+
+    References
+    ----------
+    Pedregosa et al., Scikit-learn: machine learning in Python, JMLR 12 (2011),
+    https://jmlr.org/papers/v12/pedregosa11a.html.
 
     Examples
     --------
@@ -490,6 +569,10 @@ def parkinsons(path: Path) -> TaskBundle:
     """Load Parkinsons telemonitoring: 42 patients (tasks), 5875 recordings, 19 features, the label total_UPDRS.
 
     The features are those of Mishra et al. 2019: all columns but the patient and the two UPDRS scores, as they are.
+
+    See Also
+    --------
+    problems.subspace.MultitaskSubspace : learns from it.
 
     References
     ----------
@@ -524,6 +607,10 @@ def parkinsons(path: Path) -> TaskBundle:
 )
 def ml10m_tags(path: Path) -> TagBundle:
     """Load the tags of MovieLens-10M in lower case, and of them the post core at level 15: 107 users, 162 movies.
+
+    See Also
+    --------
+    toy_tags : small, and no file is needed.
 
     References
     ----------
@@ -563,6 +650,15 @@ def _text_columns(path: Path) -> tuple[Array, Array, list[str]]:
 @loader(Source(origin="made up"))
 def toy_tags() -> TagBundle:
     """Make tags of 40 users and 60 items: each has a place in the plane, and tags come from the nearest of 50.
+
+    See Also
+    --------
+    ml10m_tags : tags that people gave.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    https://doi.org/10.1007/978-3-319-23528-8_39.
 
     Examples
     --------

@@ -19,6 +19,11 @@ def post_core(triples: Array, level: int) -> Array:
     --------
     numbered : numbers what is left from 0.
 
+    References
+    ----------
+    Jäschke, Marinho, Hotho, Schmidt-Thieme and Stumme, Tag recommendations in social bookmarking systems, AI
+    Communications 21 (2008), https://doi.org/10.3233/AIC-2008-0438.
+
     Examples
     --------
     >>> import numpy as np

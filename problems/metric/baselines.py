@@ -42,6 +42,10 @@ class EuclideanMetric(MahalanobisMetric):
     --------
     CometMetric : learns W.
 
+    References
+    ----------
+    Atzmon, Shalit and Chechik, Metric learning using block coordinate descent, draft (2015).
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -102,7 +106,8 @@ class LegoMetric(TripletLearner):
     References
     ----------
     Jain, Kulis, Dhillon and Grauman, Online metric learning and fast similarity search, NIPS (2008). Davis,
-    Kulis, Jain, Sra and Dhillon, Information-theoretic metric learning, ICML (2007).
+    Kulis, Jain, Sra and Dhillon, Information-theoretic metric learning, ICML (2007),
+    https://doi.org/10.1145/1273496.1273523.
 
     Examples
     --------
@@ -160,8 +165,8 @@ class BoostMetric(TripletLearner):
 
     References
     ----------
-    Shen, Kim, Wang and van den Hengel, Positive semidefinite metric learning using boosting-like algorithms, JMLR
-    13 (2012).
+    Shen, Kim, Wang and van den Hengel, Positive semidefinite metric learning using boosting-like algorithms,
+    JMLR 13 (2012), https://jmlr.org/papers/v13/shen12a.html.
 
     Examples
     --------

@@ -52,6 +52,12 @@ class SimilarityIndex:
     top_k : the search alone, of any vectors.
     make_server : a page in the browser.
 
+    References
+    ----------
+    Malkov and Yashunin, Efficient and robust approximate nearest neighbor search using hierarchical navigable
+    small world graphs, IEEE Transactions on Pattern Analysis and Machine Intelligence 42 (2020),
+    https://doi.org/10.1109/TPAMI.2018.2889473.
+
     Examples
     --------
     >>> import numpy as np

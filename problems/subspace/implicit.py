@@ -65,6 +65,10 @@ class ImplicitALS(PenalisedRows, PointCompletion):
     cost_ : float
         What is minimised, at the end.
 
+    See Also
+    --------
+    BiasedALS : ratings, where a missing one says nothing.
+
     References
     ----------
     Hu, Koren and Volinsky, Collaborative filtering for implicit feedback datasets, ICDM (2008),

@@ -138,6 +138,10 @@ def check_sampler(sampler: Sampler, n_terms: int | None = None, rng: Any = 0) ->
         How many terms, blocks or edges there are; the sampler's own `n_terms` unless given.
     rng : seed or Generator
 
+    See Also
+    --------
+    check_step_size : the other half of a schedule.
+
     Examples
     --------
     >>> import numpy as np
@@ -161,6 +165,10 @@ def check_step_size(rule: StepSize) -> list[Check]:
     Parameters
     ----------
     rule : StepSize
+
+    See Also
+    --------
+    check_sampler : the other half of a schedule.
 
     Examples
     --------

@@ -27,7 +27,12 @@ class Cost(ABC):
     See Also
     --------
     FiniteSum : a sum of terms, for stochastic solvers.
-    rmopt.autograd_cost : finds the gradient by itself.
+    rmopt.costs.automatic.autograd_cost : finds the gradient by itself.
+
+    References
+    ----------
+    Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
+    https://doi.org/10.1017/9781009166164, chapter 3.
 
     Examples
     --------
@@ -119,6 +124,11 @@ class FiniteSum(Cost):
     Cost : without terms.
     rmopt.costs.BilinearSum : one of these, with compiled loops.
 
+    References
+    ----------
+    Bottou, Curtis and Nocedal, Optimization methods for large-scale machine learning, SIAM Review 60 (2018),
+    https://doi.org/10.1137/16M1080173.
+
     Examples
     --------
     >>> import numpy as np
@@ -176,6 +186,11 @@ class WholeCost(FiniteSum):
     See Also
     --------
     FiniteSum : sums with terms of their own.
+
+    References
+    ----------
+    Bottou, Curtis and Nocedal, Optimization methods for large-scale machine learning, SIAM Review 60 (2018),
+    https://doi.org/10.1137/16M1080173.
 
     Examples
     --------
@@ -296,6 +311,11 @@ class BlockCost(Cost):
     rmopt.costs.LogDetTriplet : one of these.
     rmopt.solvers.CoordinateDescent : the solver that asks for blocks.
 
+    References
+    ----------
+    Wright, Coordinate descent algorithms, Mathematical Programming 151 (2015),
+    https://doi.org/10.1007/s10107-015-0892-3.
+
     Examples
     --------
     >>> from rmopt.core import BlockCost
@@ -328,6 +348,11 @@ class HasProximalStep(Protocol):
     --------
     BlockCost : the smooth part.
 
+    References
+    ----------
+    Parikh and Boyd, Proximal algorithms, Foundations and Trends in Optimization 1 (2014),
+    https://doi.org/10.1561/2400000003.
+
     Examples
     --------
     >>> import numpy as np
@@ -348,6 +373,11 @@ class HasRowGradient(Protocol):
     See Also
     --------
     FiniteSum : whole gradients of some terms.
+
+    References
+    ----------
+    Duchi, Hazan and Singer, Adaptive subgradient methods for online learning and stochastic optimization, JMLR
+    12 (2011), https://jmlr.org/papers/v12/duchi11a.html.
 
     Examples
     --------
@@ -370,6 +400,11 @@ class HasHessianAction(Protocol):
     --------
     HasHessian : what manifolds have to know.
 
+    References
+    ----------
+    Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
+    https://doi.org/10.1017/9781009166164, chapter 5.
+
     Examples
     --------
     >>> import rmopt
@@ -389,6 +424,11 @@ class HasPreconditioner(Protocol):
     See Also
     --------
     HasHessianAction : second derivatives themselves.
+
+    References
+    ----------
+    Boumal and Absil, Low-rank matrix completion via preconditioned optimization on the Grassmann manifold,
+    Linear Algebra and its Applications 475 (2015), https://doi.org/10.1016/j.laa.2015.02.027.
 
     Examples
     --------

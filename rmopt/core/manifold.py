@@ -355,6 +355,11 @@ class HasBlocks(Protocol):
     --------
     HasStepBound : how far a block may move.
 
+    References
+    ----------
+    Gutman and Ho-Nguyen, Coordinate descent without coordinates: tangent subspace descent on Riemannian
+    manifolds, Mathematics of Operations Research 48 (2023), https://doi.org/10.1287/moor.2022.1253.
+
     Examples
     --------
     >>> from rmopt.core import HasBlocks

@@ -75,6 +75,11 @@ class HasVelocity(Protocol):
     --------
     HasStepBound : how far the line may go.
 
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244, chapter 4.
+
     Examples
     --------
     >>> from rmopt.core import HasVelocity

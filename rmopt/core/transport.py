@@ -133,6 +133,11 @@ class Isometric(Transport):
     --------
     ByProjection : linear, and shorter vectors.
 
+    References
+    ----------
+    Sato and Iwai, A new, globally convergent Riemannian conjugate gradient method, Optimization 64 (2015),
+    https://doi.org/10.1080/02331934.2013.836650.
+
     Examples
     --------
     >>> import numpy as np
@@ -237,6 +242,10 @@ def as_transport(name: str, transport: Transport | str | None) -> Transport | No
     name : str
         What the error message calls it.
     transport : Transport, str or None
+
+    See Also
+    --------
+    ByProjection : the usual one.
 
     Examples
     --------

@@ -55,7 +55,7 @@ class AutomaticCost(Cost):
 
     See Also
     --------
-    rmopt.autograd_cost : makes one as a decorator, and so do `jax_cost` and `torch_cost`.
+    rmopt.costs.automatic.autograd_cost : makes one as a decorator, and so do `jax_cost` and `torch_cost`.
     rmopt.core.Cost : gradients by hand.
 
     References
@@ -436,6 +436,11 @@ def jax_cost(function: Callable[..., Any]) -> AutomaticCost:
     autograd_cost : needs nothing but numpy; not compiled.
     torch_cost : tensors of PyTorch.
 
+    References
+    ----------
+    Bradbury et al., JAX: composable transformations of Python+NumPy programs (2018),
+    https://github.com/jax-ml/jax.
+
     Examples
     --------
     >>> import jax.numpy as jnp, numpy as np  # doctest: +SKIP
@@ -477,6 +482,11 @@ def torch_cost(function: Callable[..., Any]) -> AutomaticCost:
     --------
     autograd_cost : functions of numpy's arrays.
     jax_cost : compiled.
+
+    References
+    ----------
+    Paszke et al., PyTorch: an imperative style, high-performance deep learning library, NeurIPS (2019),
+    arXiv:1912.01703.
 
     Examples
     --------

@@ -35,6 +35,11 @@ class Backend(ABC):
     --------
     rmopt.costs.AutomaticCost : takes one.
 
+    References
+    ----------
+    Baydin, Pearlmutter, Radul and Siskind, Automatic differentiation in machine learning: a survey, JMLR 18
+    (2018), https://jmlr.org/papers/v18/17-468.html.
+
     Examples
     --------
     >>> import numpy as np
@@ -100,6 +105,11 @@ class Autograd(Backend):
     --------
     Jax : compiled.
     Torch : tensors of PyTorch.
+
+    References
+    ----------
+    Maclaurin, Duvenaud and Adams, Autograd: effortless gradients in numpy, ICML workshop on automatic machine
+    learning (2015).
 
     Examples
     --------
@@ -175,7 +185,12 @@ class Jax(Backend):
 
     See Also
     --------
-    rmopt.jax_cost : a cost of a function.
+    rmopt.costs.automatic.jax_cost : a cost of a function.
+
+    References
+    ----------
+    Bradbury et al., JAX: composable transformations of Python+NumPy programs (2018),
+    https://github.com/jax-ml/jax.
 
     Examples
     --------
@@ -249,7 +264,12 @@ class Torch(Backend):
 
     See Also
     --------
-    rmopt.torch_cost : a cost of a function.
+    rmopt.costs.automatic.torch_cost : a cost of a function.
+
+    References
+    ----------
+    Paszke et al., PyTorch: an imperative style, high-performance deep learning library, NeurIPS (2019),
+    arXiv:1912.01703.
 
     Examples
     --------

@@ -39,7 +39,7 @@ class ConstrainedProblem(Problem):
 
     See Also
     --------
-    rmopt.Problem : without constraints.
+    rmopt.core.Problem : without constraints.
 
     References
     ----------

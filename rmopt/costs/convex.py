@@ -275,6 +275,11 @@ class HasFactorPreconditioner(Protocol):
     --------
     rmopt.core.HasPreconditioner : in tangent vectors of any manifold.
 
+    References
+    ----------
+    Tong, Ma and Chi, Accelerating ill-conditioned low-rank matrix estimation via scaled gradient descent, JMLR
+    22 (2021), https://jmlr.org/papers/v22/20-1067.html.
+
     Examples
     --------
     >>> import numpy as np

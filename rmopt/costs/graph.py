@@ -35,6 +35,11 @@ class Graph:
     --------
     as_graph : also takes a name or a list of edges.
 
+    References
+    ----------
+    Boyd, Ghosh, Prabhakar and Shah, Randomized gossip algorithms, IEEE Transactions on Information Theory 52
+    (2006), https://doi.org/10.1109/TIT.2006.874516.
+
     Examples
     --------
     >>> from rmopt.costs import Graph

@@ -45,6 +45,11 @@ class Loss:
     --------
     BilinearSum : takes one, or its name in `LOSSES`.
 
+    References
+    ----------
+    Hastie, Tibshirani and Friedman, The Elements of Statistical Learning, 2nd edition, Springer (2009),
+    https://doi.org/10.1007/978-0-387-84858-7, chapter 10.
+
     Examples
     --------
     >>> from rmopt.costs import Loss

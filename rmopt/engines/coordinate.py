@@ -33,6 +33,10 @@ class CoordinateDescentEngine(Engine):
     CoordinateReference : the definition.
     LogDetEngine : compiled.
 
+    References
+    ----------
+    Atzmon, Shalit and Chechik, Metric learning using block coordinate descent, draft (2015).
+
     Examples
     --------
     >>> from rmopt import Problem

@@ -149,6 +149,11 @@ class Solver(Value, ABC):
     GradientSolver : solvers of whole gradients.
     ScheduledSolver : solvers of some terms.
 
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244, chapter 4.
+
     Examples
     --------
     >>> import numpy as np

@@ -138,6 +138,11 @@ class SharedCheckpoint(CheckedValue, Saving):
     --------
     Checkpoint : of a run in one process.
 
+    References
+    ----------
+    Elnozahy, Alvisi, Wang and Johnson, A survey of rollback-recovery protocols in message-passing systems, ACM
+    Computing Surveys 34 (2002), https://doi.org/10.1145/568522.568525.
+
     Examples
     --------
     >>> import tempfile

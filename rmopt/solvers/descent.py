@@ -139,7 +139,7 @@ class Oracle:
 
     See Also
     --------
-    rmopt.Problem : the same questions with checks.
+    rmopt.core.Problem : the same questions with checks.
 
     Examples
     --------

@@ -68,7 +68,7 @@ class Parallel(ScheduledSolver):
 
     References
     ----------
-    Stich, Local SGD converges fast and communicates little, ICLR 2019.
+    Stich, Local SGD converges fast and communicates little, ICLR 2019, arXiv:1805.09767.
 
     Examples
     --------

@@ -37,6 +37,11 @@ class Sampler(ABC):
     --------
     FromDraw : a function in place of a class.
 
+    References
+    ----------
+    Bottou, Curtis and Nocedal, Optimization methods for large-scale machine learning, SIAM Review 60 (2018),
+    https://doi.org/10.1137/16M1080173.
+
     Examples
     --------
     >>> import numpy as np
@@ -109,6 +114,11 @@ class Uniform(_OverTerms):
     --------
     ShuffledEpochs : each term once before any comes again.
 
+    References
+    ----------
+    Bottou, Curtis and Nocedal, Optimization methods for large-scale machine learning, SIAM Review 60 (2018),
+    https://doi.org/10.1137/16M1080173.
+
     Examples
     --------
     >>> import numpy as np
@@ -132,6 +142,11 @@ class ShuffledEpochs(_OverTerms):
     See Also
     --------
     Uniform : with replacement.
+
+    References
+    ----------
+    Gürbüzbalaban, Ozdaglar and Parrilo, Why random reshuffling beats stochastic gradient descent, Mathematical
+    Programming 186 (2021), https://doi.org/10.1007/s10107-019-01440-w.
 
     Examples
     --------
@@ -161,6 +176,11 @@ class Cyclic(Sampler):
     See Also
     --------
     ShuffledEpochs : a new order each time.
+
+    References
+    ----------
+    Wright, Coordinate descent algorithms, Mathematical Programming 151 (2015),
+    https://doi.org/10.1007/s10107-015-0892-3.
 
     Examples
     --------
@@ -228,6 +248,11 @@ class FromDraw(Sampler):
     See Also
     --------
     Uniform : with equal probabilities.
+
+    References
+    ----------
+    Bottou, Curtis and Nocedal, Optimization methods for large-scale machine learning, SIAM Review 60 (2018),
+    https://doi.org/10.1137/16M1080173.
 
     Examples
     --------

@@ -75,10 +75,11 @@ class ScaledSGD(Solver):
 
     References
     ----------
-    Zhang, Chiu and Zhang, Accelerating SGD for highly ill-conditioned huge-scale online matrix completion, NeurIPS
-    (2022). Chin, Zhuang, Juan and Lin, A fast parallel stochastic gradient method for matrix factorization in shared
-    memory systems, ACM Transactions on Intelligent Systems and Technology 6 (2015). Toulis and Airoldi, Asymptotic
-    and finite-sample properties of estimators based on stochastic gradients, Annals of Statistics 45 (2017).
+    Zhang, Chiu and Zhang, Accelerating SGD for highly ill-conditioned huge-scale online matrix completion,
+    NeurIPS (2022). Chin, Zhuang, Juan and Lin, A fast parallel stochastic gradient method for matrix
+    factorization in shared memory systems, ACM Transactions on Intelligent Systems and Technology 6 (2015).
+    Toulis and Airoldi, Asymptotic and finite-sample properties of estimators based on stochastic gradients,
+    Annals of Statistics 45 (2017), https://doi.org/10.1214/16-AOS1506.
 
     Examples
     --------

@@ -65,6 +65,11 @@ class ScheduledSolver(Solver):
     --------
     GradientSolver : looks at the whole cost in each step.
 
+    References
+    ----------
+    Bonnabel, Stochastic gradient descent on Riemannian manifolds, IEEE Transactions on Automatic Control 58
+    (2013), https://doi.org/10.1109/TAC.2013.2254619.
+
     Examples
     --------
     >>> from rmopt.solvers import SGD, CoordinateDescent, ScheduledSolver

@@ -36,6 +36,10 @@ class Shards(Cost):
     Parallel : the solver.
     rmopt.core.AgentSum : agents with points of their own.
 
+    References
+    ----------
+    Stich, Local SGD converges fast and communicates little, ICLR (2019), arXiv:1805.09767.
+
     Examples
     --------
     >>> import numpy as np

@@ -88,6 +88,11 @@ class Curve:
     --------
     Trial : a point on it.
 
+    References
+    ----------
+    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
+    https://doi.org/10.1515/9781400830244, chapter 4.
+
     Examples
     --------
     >>> import numpy as np
@@ -393,6 +398,11 @@ class Exact(StepLength):
     See Also
     --------
     Backtracking : needs no formula.
+
+    References
+    ----------
+    Vandereycken, Low-rank matrix completion by Riemannian optimization, SIAM J. Optim. 23 (2013),
+    https://doi.org/10.1137/110845768.
 
     Examples
     --------

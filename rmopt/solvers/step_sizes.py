@@ -29,6 +29,11 @@ class StepSize(ABC):
     --------
     FromFunction : a function in place of a class.
 
+    References
+    ----------
+    Robbins and Monro, A stochastic approximation method, Annals of Mathematical Statistics 22 (1951),
+    https://doi.org/10.1214/aoms/1177729586.
+
     Examples
     --------
     >>> import numpy as np
@@ -74,6 +79,11 @@ class Constant(_Checked):
     See Also
     --------
     InverseTime : falls, so that stochastic runs settle.
+
+    References
+    ----------
+    Bottou, Curtis and Nocedal, Optimization methods for large-scale machine learning, SIAM Review 60 (2018),
+    https://doi.org/10.1137/16M1080173.
 
     Examples
     --------
@@ -133,6 +143,11 @@ class InverseSqrt(_Checked):
     See Also
     --------
     InverseTime : falls sooner.
+
+    References
+    ----------
+    Nemirovski, Juditsky, Lan and Shapiro, Robust stochastic approximation approach to stochastic programming,
+    SIAM J. Optim. 19 (2009), https://doi.org/10.1137/070704277.
 
     Examples
     --------
@@ -287,6 +302,11 @@ class FromFunction(StepSize):
     See Also
     --------
     StepSize : a class of one's own, which says what it is made of.
+
+    References
+    ----------
+    Robbins and Monro, A stochastic approximation method, Annals of Mathematical Statistics 22 (1951),
+    https://doi.org/10.1214/aoms/1177729586.
 
     Examples
     --------

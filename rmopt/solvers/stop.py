@@ -188,6 +188,11 @@ class GradientNorm(CheckedValue, Stop):
     --------
     SmallChange : of the cost.
 
+    References
+    ----------
+    Nocedal and Wright, Numerical Optimization, 2nd edition, Springer (2006),
+    https://doi.org/10.1007/978-0-387-40065-5.
+
     Examples
     --------
     >>> from rmopt.solvers import GradientNorm
@@ -311,6 +316,11 @@ class Stagnation(CheckedValue, Stop):
     See Also
     --------
     SmallChange : looks at two rows.
+
+    References
+    ----------
+    Prechelt, Automatic early stopping using cross validation: quantifying the criteria, Neural Networks 11
+    (1998), https://doi.org/10.1016/S0893-6080(98)00010-0.
 
     Examples
     --------

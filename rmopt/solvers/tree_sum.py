@@ -51,6 +51,10 @@ class TreeSum(Cost):
     --------
     rmopt.costs.GossipCost : Agents with points of their own, drawn to those of their neighbours.
 
+    References
+    ----------
+    Lynch, Distributed Algorithms, Morgan Kaufmann (1996).
+
     Examples
     --------
     >>> import numpy as np

@@ -208,6 +208,11 @@ class MPIWorld(World):
     --------
     OneProcess : without MPI.
 
+    References
+    ----------
+    Dalcin and Fang, mpi4py: status update after 12 years of development, Computing in Science & Engineering 23
+    (2021), https://doi.org/10.1109/MCSE.2021.3083216.
+
     Examples
     --------
     >>> from rmopt.solvers import MPIWorld

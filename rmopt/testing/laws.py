@@ -59,6 +59,11 @@ def checks_of(part: Any, seed: int = 0, dtype: Any = None) -> list[Check]:
     --------
     parametrize_with_laws : a test for each law, seed and part.
 
+    References
+    ----------
+    Claessen and Hughes, QuickCheck: a lightweight tool for random testing of Haskell programs, ICFP (2000),
+    https://doi.org/10.1145/351240.351266.
+
     Examples
     --------
     >>> from rmopt.manifolds import Grassmann
@@ -165,6 +170,11 @@ def parametrize_with_laws(parts: Iterable[Any], seeds: Iterable[int] = (0, 1, 2)
     See Also
     --------
     checks_of : the checks without pytest.
+
+    References
+    ----------
+    Claessen and Hughes, QuickCheck: a lightweight tool for random testing of Haskell programs, ICFP (2000),
+    https://doi.org/10.1145/351240.351266.
 
     Examples
     --------

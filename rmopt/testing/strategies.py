@@ -41,6 +41,11 @@ def points(manifold: Manifold) -> st.SearchStrategy[Any]:
     --------
     ill_conditioned_points : with singular values far apart.
 
+    References
+    ----------
+    MacIver, Hatfield-Dodds et al., Hypothesis: a new approach to property-based testing, Journal of Open Source
+    Software 4 (2019), https://doi.org/10.21105/joss.01891.
+
     Examples
     --------
     >>> from hypothesis import given, settings
@@ -71,6 +76,11 @@ def ill_conditioned_points(manifold: Manifold, worst: float = 1e8) -> st.SearchS
     --------
     points : random points.
 
+    References
+    ----------
+    MacIver, Hatfield-Dodds et al., Hypothesis: a new approach to property-based testing, Journal of Open Source
+    Software 4 (2019), https://doi.org/10.21105/joss.01891.
+
     Examples
     --------
     >>> import numpy as np
@@ -100,6 +110,11 @@ def tangents(manifold: Manifold, harsh: bool = False) -> st.SearchStrategy[tuple
     See Also
     --------
     points : points alone.
+
+    References
+    ----------
+    MacIver, Hatfield-Dodds et al., Hypothesis: a new approach to property-based testing, Journal of Open Source
+    Software 4 (2019), https://doi.org/10.21105/joss.01891.
 
     Examples
     --------
@@ -133,6 +148,15 @@ def problems(manifold: Manifold) -> st.SearchStrategy[Problem]:
     ----------
     manifold : Manifold
         Of arrays, or of matrices of one rank.
+
+    See Also
+    --------
+    points : where to evaluate them.
+
+    References
+    ----------
+    MacIver, Hatfield-Dodds et al., Hypothesis: a new approach to property-based testing, Journal of Open Source
+    Software 4 (2019), https://doi.org/10.21105/joss.01891.
 
     Examples
     --------
