@@ -36,10 +36,33 @@ def test_every_page_of_numbers_has_a_command() -> None:
         assert all((ROOT / file).exists() for file in files), name
 
 
+@each_row("page", AGAIN["TABLED"])
+def test_every_table_of_numbers_says_how_it_was_measured(page: Path) -> None:
+    for table, below in AGAIN["tables"](page):
+        commands = AGAIN["origin"](below)
+        assert commands is not None, f"{page.name}: what is below this table does not say how:\n{table}"
+        for command in commands:
+            for file, test in re.findall(r"(tests/\S+\.py)(?: -k (\w+))?", command):
+                assert f"{test}(" in (ROOT / file).read_text(encoding="utf-8"), command
+
+
+def test_a_table_without_an_origin_is_found(tmp_path: Path) -> None:
+    page, table = tmp_path / "page.md", "| method | mAP |\n|---|---|\n| ours | 0.77 |\n"
+    page.write_text(f"{table}\nIt is best.\n\n| parameter | start with |\n|---|---|\n| a | 0.5 |\n")
+    assert AGAIN["tables"](page) == [(table, "It is best.")]
+    assert AGAIN["origin"]("It is best.") is AGAIN["origin"]("`python docs/measured/again.py none`") is None
+    said = "Measured 2026-11-22, commit 8ca8cd8"
+    assert AGAIN["origin"](f"{said}, by `rmopt run metric` and `rmopt run ranking`.") == [
+        "rmopt run metric",
+        "rmopt run ranking",
+    ]
+    assert AGAIN["origin"](f"{said}; no command does it again: by hand.") == []
+
+
 def test_the_list_and_a_name_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert AGAIN["main"]([]) == 0
     said = capsys.readouterr().out
-    found: list[Any] = re.findall(r"^(\w+): \S+, (?:measured|last changed) \S", said, flags=re.MULTILINE)
+    found: list[Any] = re.findall(r"^([\w/]+): \S+, (?:measured|last changed) \S", said, flags=re.MULTILINE)
     assert found == list(SOURCES)
     with pytest.raises(SystemExit):
         AGAIN["main"](["no_such_benchmark"])

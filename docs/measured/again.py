@@ -7,7 +7,8 @@
     python docs/measured/again.py --all                # everything again: a day or two
 
 The tables of benchmarks are written by their commands into ``docs/measured/*.json``, from which the pages take
-them. The numbers on other pages were copied by hand from what their commands print.
+them. The numbers on other pages were copied by hand from what their commands print. In the README, in the guide and
+on the page about scaling out the paragraph below each table of numbers says when and how it was measured.
 """
 
 from __future__ import annotations
@@ -27,6 +28,16 @@ DOCS, ROOT = HERE.parent, HERE.parents[1]
 # Other pages of this chapter whose numbers have commands.
 MORE = ("reliability",)
 COMMAND = re.compile(r"(?:\w+=\S+ )*(?:mpiexec -n \d+ )?(?:rmopt run|pytest) .+")
+# Pages with tables of numbers among other things.
+TABLED = (ROOT / "README.md", *sorted((DOCS / "guide").glob("*.md")), DOCS / "scaling.md")
+# What is measured has decimals or a unit.
+NUMBER = re.compile(r"\d\.\d|\d (?:s|ms|µs|%|MiB)\b")
+# Which parameters to start with, and which section of a paper is where.
+ADVICE = re.compile(r"\| (?:parameter|in the paper) ")
+ORIGIN = re.compile(
+    r"Measured (\d{4}-\d\d-\d\d), commit ([0-9a-f]{7,})(?:, by ((?:`[^`]+`(?: and )?)+)|; no command does it again)"
+)
+OTHERS = re.compile(r"`python docs/measured/again\.py ((?:\w+ ?)+)`")
 
 
 def benchmark(name: str) -> str:
@@ -51,6 +62,28 @@ def written(page: Path) -> list[str]:
     ]
 
 
+def tables(page: Path) -> list[tuple[str, str]]:
+    """Return the tables of measured numbers on a page, each with the paragraph below it."""
+    found = re.findall(
+        r"((?:^\|.*\n){3,})\n?((?:^(?!\|).+\n)*)", page.read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+    return [
+        (table, " ".join(below.split()))
+        for table, below in found
+        if not ADVICE.match(table) and NUMBER.search(table)
+    ]
+
+
+def origin(below: str) -> list[str] | None:
+    """Return the commands of a table from the paragraph below it, or None where that says nothing of how."""
+    if others := OTHERS.search(below):
+        known = {path.stem: path for path in (*HERE.glob("*.json"), *HERE.glob("*.md"))}
+        names = others[1].split()
+        return [others[0].strip("`")] if set(names) <= set(known) else None
+    said = ORIGIN.search(below)
+    return None if said is None else re.findall(r"`([^`]+)`", said[3] or "")
+
+
 def sources() -> Iterator[tuple[str, Path, list[str]]]:
     """Yield the names of what was measured, the files that hold the numbers, and the commands."""
     for path in sorted(HERE.glob("*.json")):
@@ -58,20 +91,27 @@ def sources() -> Iterator[tuple[str, Path, list[str]]]:
     for path in (*sorted(HERE.glob("*.md")), *(DOCS / f"{name}.md" for name in MORE)):
         if path.stem != "index":
             yield path.stem, path, written(path)
+    for path in TABLED:
+        if below := [text for _, text in tables(path)]:
+            name = path.relative_to(ROOT if path.parent == ROOT else DOCS).with_suffix("").as_posix()
+            commands = [command for text in below for command in origin(text) or ()]
+            yield name, path, list(dict.fromkeys(commands))
 
 
-def when(path: Path) -> tuple[str, str]:
-    """Return the dates and commits of measurements; where they are not known, those of the file's last change."""
-    last = subprocess.run(
-        ["git", "log", "-1", "--format=%as %h", "--", path], cwd=ROOT, capture_output=True, text=True
-    ).stdout.split() or ["–", "–"]
-    if path.suffix != ".json":
-        return last[0], last[1]
-    tables = json.loads(path.read_text(encoding="utf-8"))["tables"].values()
-    parts = [part for table in tables for part in table["parts"].values()]
-    dates = sorted({part["date"] for part in parts})
-    commits = dict.fromkeys(part.get("commit") or last[1] for part in parts)
-    return " to ".join(dict.fromkeys((dates[0], dates[-1]))), ", ".join(commits)
+def when(path: Path) -> str:
+    """Say when and at which commit numbers were measured or, where that is not known, their file was changed."""
+    log = ["git", "log", "-1", "--format=%as %h", "--", path]
+    last = subprocess.run(log, cwd=ROOT, capture_output=True, text=True).stdout.split() or ["–", "–"]
+    said = []
+    if path.suffix == ".json":
+        kept = json.loads(path.read_text(encoding="utf-8"))["tables"].values()
+        parts = [part for table in kept for part in table["parts"].values()]
+        said = [(part["date"], part.get("commit") or last[1]) for part in parts]
+    elif path in TABLED:
+        said = [found.groups()[:2] for _, below in tables(path) if (found := ORIGIN.search(below))]
+    dates, commits = zip(*(said or [last]), strict=True)
+    days, places = dict.fromkeys((min(dates), max(dates))), dict.fromkeys(commits)
+    return f"{'measured' if said else 'last changed'} {' to '.join(days)}, commit {', '.join(places)}"
 
 
 def main(arguments: list[str]) -> int:
@@ -86,12 +126,11 @@ def main(arguments: list[str]) -> int:
     failed = 0
     for name in known if asked.all or not asked.names else asked.names:
         path, commands = known[name]
-        date, commit = when(path)
-        verb = "measured" if path.suffix == ".json" else "last changed"
-        print(f"{name}: {path.relative_to(ROOT)}, {verb} {date}, commit {commit}", flush=True)
+        print(f"{name}: {path.relative_to(ROOT)}, {when(path)}", flush=True)
         for command in commands:
             print(f"    {command}", flush=True)
-            if asked.all or asked.names:
+            # Where everything is run, that of other names is.
+            if asked.names or (asked.all and not OTHERS.search(f"`{command}`")):
                 # The programs of this environment come first.
                 there = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
                 words = ["env", *shlex.split(command)]
