@@ -520,14 +520,19 @@ def test_edited_data_are_trained_on_again(call: Callable[..., Any], data: Path, 
 
 @pytest.fixture(scope="module")
 def workers() -> Iterator[Callable[[str], Any]]:
-    """Return a function from a name of joblib's to the context of it; processes are started once."""
+    """Return a function from a name of joblib's to the context of it.
+
+    Dask's workers are threads here: processes take half a minute to start. joblib's are processes, and so are dask's
+    where the page's example runs.
+    """
     clients: list[Any] = []
 
     def context(backend: str) -> Any:
         if backend == "dask":
             distributed = pytest.importorskip("distributed", reason='needs pip install "dask[distributed]"')
             if not clients:
-                clients.append(distributed.Client(n_workers=2, threads_per_worker=1, dashboard_address=None))
+                how = {"processes": False, "n_workers": 2, "threads_per_worker": 1}
+                clients.append(distributed.Client(**how, dashboard_address=None))
         return parallel_config(backend)
 
     yield context
@@ -546,7 +551,7 @@ def without_times(found: Any, name: str) -> Any:
     return [without_times(one, name) for one in found] if isinstance(found, list) else found
 
 
-# Each with joblib's processes and with dask's in the full form, and some in each run of the tests.
+# Each with joblib's processes and with dask's workers in the full form, and some in each run of the tests.
 BACKENDS = [
     pytest.param(name, backend, marks=() if backend == "threading" or name in often else pytest.mark.slow)
     for backend, often in {

@@ -307,7 +307,7 @@ class Torch(Backend):
     def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
         def call(arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
             value, wanted = self._followed(function, arrays, where)
-            return value, [slope.numpy() for slope in self._of(value, wanted)]
+            return value, [self.plain(slope) for slope in self._of(value, wanted)]
 
         return call
 
@@ -321,7 +321,7 @@ class Torch(Backend):
                     slope = sum(
                         (part * self.given(one)).sum() for part, one in zip(slopes, along, strict=True)
                     )
-                return [bent.numpy() for bent in self._of(slope, wanted, retain_graph=True)]
+                return [self.plain(bent) for bent in self._of(slope, wanted, retain_graph=True)]
 
             return product
 
