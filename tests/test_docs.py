@@ -216,6 +216,15 @@ def test_code_fits_beside_the_columns_of_a_page(page: Path) -> None:
     assert not wide, f"{page.name}: lines {wide} of code are longer than {WIDEST} characters."
 
 
+@each_row("page", PAGES)
+def test_no_line_ends_a_formula(page: Path) -> None:
+    """A line of a formula that begins with a minus is an item of a list, and the formula is text."""
+    text = page.read_text(encoding="utf-8")
+    text = re.sub(r"```.*?```|`[^`\n]*`|\$\$.*?\$\$", "", text, flags=re.DOTALL)
+    cut = [part for part in re.split(r"\n\s*\n|\n(?=\s*[-+*>|] )", text) if part.count("$") % 2]
+    assert not cut, f"{page.name}: {cut[0]}"
+
+
 def listed() -> dict[str, Any]:
     """Return the public classes, functions and methods of the reference by their paths, each once."""
     return {path: thing for module in ["rmopt", *MODULES] for path, thing in public(module)}

@@ -137,6 +137,8 @@ def test_a_package_that_is_not_there_is_asked_for(name: str, monkeypatch: pytest
         METHODS[name].estimator.estimator.fit([[0, 1], [1, 0]], [1.0, 2.0])
 
 
+# What these packages warn of is theirs.
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["biases", *PEERS])
 def test_peers_learn_and_give_others_the_mean(name: str) -> None:
     if name in PEERS:

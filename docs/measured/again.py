@@ -37,7 +37,7 @@ ADVICE = re.compile(r"\| (?:parameter|in the paper) ")
 ORIGIN = re.compile(
     r"Measured (\d{4}-\d\d-\d\d), commit ([0-9a-f]{7,})(?:, by ((?:`[^`]+`(?: and )?)+)|; no command does it again)"
 )
-OTHERS = re.compile(r"`python docs/measured/again\.py ((?:\w+ ?)+)`")
+OTHERS = re.compile(r"`python docs/measured/again\.py ((?:[\w/]+ ?)+)`")
 
 
 def benchmark(name: str) -> str:
@@ -62,6 +62,11 @@ def written(page: Path) -> list[str]:
     ]
 
 
+def named(page: Path) -> str:
+    """Return what the list calls a page of `TABLED`."""
+    return page.relative_to(ROOT if page.parent == ROOT else DOCS).with_suffix("").as_posix()
+
+
 def tables(page: Path) -> list[tuple[str, str]]:
     """Return the tables of measured numbers on a page, each with the paragraph below it."""
     found = re.findall(
@@ -77,9 +82,8 @@ def tables(page: Path) -> list[tuple[str, str]]:
 def origin(below: str) -> list[str] | None:
     """Return the commands of a table from the paragraph below it, or None where that says nothing of how."""
     if others := OTHERS.search(below):
-        known = {path.stem: path for path in (*HERE.glob("*.json"), *HERE.glob("*.md"))}
-        names = others[1].split()
-        return [others[0].strip("`")] if set(names) <= set(known) else None
+        known = {path.stem for path in HERE.iterdir()} | set(map(named, TABLED))
+        return [others[0].strip("`")] if set(others[1].split()) <= known else None
     said = ORIGIN.search(below)
     return None if said is None else re.findall(r"`([^`]+)`", said[3] or "")
 
@@ -93,9 +97,8 @@ def sources() -> Iterator[tuple[str, Path, list[str]]]:
             yield path.stem, path, written(path)
     for path in TABLED:
         if below := [text for _, text in tables(path)]:
-            name = path.relative_to(ROOT if path.parent == ROOT else DOCS).with_suffix("").as_posix()
             commands = [command for text in below for command in origin(text) or ()]
-            yield name, path, list(dict.fromkeys(commands))
+            yield named(path), path, list(dict.fromkeys(commands))
 
 
 def when(path: Path) -> str:
