@@ -163,15 +163,6 @@ class CalibratedLabelRanking(Checked, LabelTables, BaseEstimator):
             votes[:, j] += 1.0 - first
         return votes - virtual[:, None]
 
-    def predict(self, X: Any) -> Array:
-        """Return indicators of the labels with more votes than the virtual label."""
-        return (self.decision_function(X) > 0.0).astype(int)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
-
 
 def searched(scheme: str, base: str, seed: int, counts: bool, folds: int, scoring: Any) -> GridSearchCV:
     """Return a baseline whose scaling of the features and whose C are chosen by cross-validation.

@@ -122,6 +122,7 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     True
     """
 
+    takes_classes = True
     beta: Annotated[float, weight] = 5.0
 
     @one_blas_thread()

@@ -145,15 +145,6 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
         """Return how far the probability of each label is above the threshold, shape (n_samples, n_labels)."""
         return self.predict_proba(X) - self.threshold_
 
-    def predict(self, X: Any) -> Array:
-        """Return indicators of labels, shape (n_samples, n_labels)."""
-        return (self.decision_function(X) > 0.0).astype(int)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
-
 
 def calibrated_f1(model: Any, X: Any, Y: Array) -> float:
     """Return the micro-F1 of a model's scores, were they mapped to probabilities and cut by these very samples.

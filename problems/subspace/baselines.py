@@ -160,9 +160,6 @@ class DLMaFit(Solver):
     def __init__(self, max_iter: int = 400) -> None:
         self.max_iter = integer("max_iter", max_iter)
 
-    def budget(self, problem: Problem) -> int:
-        return self.max_iter
-
     def check_every(self, problem: Problem) -> None:
         """Return None: only the budget ends a run."""
 

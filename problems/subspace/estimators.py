@@ -192,16 +192,12 @@ class GossipMatrixCompletion(CompletionEstimator):
 
     _numbers: ClassVar = {**CompletionEstimator._numbers, "rho_": number, "disagreement_": number}
 
-    def _plan(self) -> GossipPlan:
-        """Return how the agents gossip."""
-        return GossipPlan.of(self)
-
     def learn(self, tasks: MatrixCompletion, start: Array | None, seed: int) -> Array:
         if self.checkpoint is not None and self.bias:
             raise InvalidInputError(
                 "checkpoint holds one run, and bias makes several; give only one of them."
             )
-        recorder, plan = Recorder(progress=self.verbose, description="gossip"), self._plan()
+        recorder, plan = Recorder(progress=self.verbose, description="gossip"), GossipPlan.of(self)
         if plan.rho != "auto":
             plan = replace(plan, rho=float(plan.rho) / self._unit / self._unit)
         found = gossip(

@@ -12,7 +12,7 @@ import numpy as np
 
 from rmopt.core import AgentSum, InvalidInputError, Parts, Problem
 from rmopt.core.ambient import dense
-from rmopt.core.arguments import Checked, bounded, flag, instance, number, one_of
+from rmopt.core.arguments import CheckedValue, bounded, flag, instance, number, one_of
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost, Graph, as_graph
 from rmopt.costs.graph import GRAPHS
@@ -69,7 +69,7 @@ def _graph(name: str, value: Any) -> Any:
 
 @renamed(n_updates="n_epochs")
 @dataclass(frozen=True)
-class GossipPlan(Checked):
+class GossipPlan(CheckedValue):
     """How agents gossip.
 
     Attributes
@@ -124,10 +124,6 @@ class GossipPlan(Checked):
     clock: Annotated[str, bounded(one_of, CLOCKS)] = "shared"
     retraction: Annotated[str, bounded(one_of, GRASSMANN_RETRACTIONS)] = "exponential"
     init: Annotated[str, bounded(one_of, ("common", "independent"))] = "common"
-
-    def __post_init__(self) -> None:
-        for name, check in self._parameters.items():
-            object.__setattr__(self, name, check(name, getattr(self, name)))
 
     @classmethod
     def of(cls, estimator: Any) -> GossipPlan:

@@ -86,11 +86,6 @@ class FixedRankEmbedded(FixedRankManifold):
 
     # The tangent space
 
-    def inner_product(
-        self, point: LowRankPoint, tangent_vector_a: LowRankTangent, tangent_vector_b: LowRankTangent
-    ) -> float:
-        return tangent_vector_a.inner(tangent_vector_b)
-
     def projection(self, point: LowRankPoint, ambient: Ambient) -> LowRankTangent:
         """Return P_U Z P_V + P_U⊥ Z P_V + P_U Z P_V⊥, from the actions Z V and Zᵀ U alone."""
         ZV, ZtU = images(ambient, point.V, point.U)
