@@ -91,12 +91,8 @@ class LegoMetric(TripletLearner):
         η, the weight of a pair against the present matrix.
     n_epochs : int
         Passes over the triplets.
-    n_triplets : int or None
-        Triplets that `fit` draws; None: 20 for each row.
-    triplets : {"random", "neighbors"}
-        Which ones `fit` draws: any, or of near rows (`problems.triplets.NeighborTriplets`), for a vote of nearest
-        neighbours.
-    random_state : int, RandomState or None
+    n_triplets, triplets, random_state : optional
+        As in `CometMetric`.
 
     See Also
     --------
@@ -152,12 +148,8 @@ class BoostMetric(TripletLearner):
         The most weak learners.
     penalty : float
         v, the price of the trace, and the least eigenvalue that is worth a learner.
-    n_triplets : int or None
-        Triplets that `fit` draws; None: 20 for each row.
-    triplets : {"random", "neighbors"}
-        Which ones `fit` draws: any, or of near rows (`problems.triplets.NeighborTriplets`), for a vote of nearest
-        neighbours.
-    random_state : int, RandomState or None
+    n_triplets, triplets, random_state : optional
+        As in `CometMetric`.
 
     See Also
     --------
@@ -267,12 +259,8 @@ class HdslMetric(TripletLearner):
         λ, the size of the bases.
     max_iter : int
         Number of bases added; stopping early keeps few features active.
-    n_triplets : int or None
-        Triplets that `fit` draws; None: 20 for each row.
-    triplets : {"random", "neighbors"}
-        Which ones `fit` draws: any, or of near rows (`problems.triplets.NeighborTriplets`), for a vote of nearest
-        neighbours.
-    random_state : int, RandomState or None
+    n_triplets, triplets, random_state : optional
+        As in `CometMetric`.
 
     See Also
     --------

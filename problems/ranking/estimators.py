@@ -66,21 +66,8 @@ class LoretaLabelRanker(Loreta):
         The rank of W; None: 100, or two thirds of the number of labels or features where that is smaller, at least 1.
     step_size : float, StepSize, callable or None
         The step size, or a rule of them (`rmopt.solvers`). None: 0.03 over the mean of ‖x‖².
-    retraction : {"second-order", "metric-projection", "orthographic"} or Retraction
-        How a step stays on the manifold.
-    engine : {"auto", "compiled", "reference"}
-        "reference" is the plain definition, slow.
-    warm_start : bool
-        Let `fit` go on from the present solution, step numbers included.
-    checkpoint : path or None
-        Save the state there every half minute, and resume from it when the file exists.
-    random_state : int, RandomState or None
-        Equal integers give equal bits.
-    n_jobs : int or None
-        Threads, -1 for all cores: workers that take their own steps and meet at their mean
-        (`rmopt.solvers.Parallel`). The result depends on how many there are.
-    verbose : bool
-        Draw a progress bar on standard error.
+    retraction, engine, warm_start, checkpoint, random_state, n_jobs, verbose : optional
+        As in `problems.similarity.LoretaSimilarity`.
     init : {"zero", "identity", "gaussian"}
         The start: the first 2·rank subgradients from the zero matrix, a zero-padded identity, or a product of two
         random matrices (§7.2.1).

@@ -57,10 +57,8 @@ class BiasedALS(PenalisedRows, PointCompletion):
     ----------
     rank : int
         0: effects alone.
-    limits : (float, float), optional
-        Predictions are clipped to them.
-    handle_unknown : {"error", "mean"}
-        What to do with rows and columns that `fit` did not see; "mean": predict the mean, with a warning.
+    limits, handle_unknown : optional
+        As in `RTRMC`.
     random_state : int, RandomState or None
         Of the start; equal integers give equal bits.
     lam : float

@@ -111,10 +111,8 @@ class GossipMatrixCompletion(CompletionEstimator):
         Agents get consecutive columns, as many each as can be.
     rho : float or "auto"
         Weight ρ of the agreement; "auto": a tenth of the agents' mean curvature.
-    limits : (float, float), optional
-        Predictions are clipped to them.
-    handle_unknown : {"error", "mean"}
-        What to do with rows and columns that `fit` did not see; "mean": predict the mean, with a warning.
+    limits, handle_unknown : optional
+        As in `RTRMC`.
     random_state : int, RandomState or None
         Equal integers give equal bits.
     lam : float

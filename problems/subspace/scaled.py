@@ -34,10 +34,8 @@ class ScaledSGDCompletion(PointCompletion):
     Parameters
     ----------
     rank : int
-    limits : (float, float), optional
-        Predictions are clipped to them.
-    handle_unknown : {"error", "mean"}
-        What to do with rows and columns that `fit` did not see; "mean": predict the mean, with a warning.
+    limits, handle_unknown : optional
+        As in `RTRMC`.
     random_state : int, RandomState or None
         Of start and order; equal integers give equal bits, for any number of threads.
     lam : float
