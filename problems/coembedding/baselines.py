@@ -43,10 +43,6 @@ def _classifier(name: str, value: Any) -> Any:
 @dataclass(eq=False, repr=False)
 class Guarded(Checked, ClassifierMixin, BaseEstimator):
     """A binary classifier that also learns from labels that are all equal: it repeats them.
-
-    Parameters
-    ----------
-    estimator : classifier
     """
 
     estimator: Annotated[Any, _classifier]

@@ -26,11 +26,6 @@ Array = np.ndarray
 
 class Trainee(BaseEstimator):
     """A metric that learns from as many triplets as the experiment says, or where it takes none from the classes.
-
-    Parameters
-    ----------
-    metric : MahalanobisMetric
-    n_triplets, seed : int
     """
 
     def __init__(self, metric: MahalanobisMetric, n_triplets: int, seed: int) -> None:

@@ -281,10 +281,6 @@ class OmikujiTrees(LabelTrees):
 
 class NapkinTrees(LabelTrees):
     """NapkinXC's probabilistic label trees (Jasinska-Kobus et al. 2020) with its defaults.
-
-    Parameters
-    ----------
-    random_state : int
     """
 
     package = "napkinxc"

@@ -55,10 +55,6 @@ class Peer(BaseEstimator):
 @dataclass(eq=False, repr=False)
 class Biases(Peer):
     """Mean and effects of rows and columns, each with the penalty of so many ratings.
-
-    Parameters
-    ----------
-    lam : float
     """
 
     lam: float = 5.0
@@ -74,13 +70,6 @@ class Biases(Peer):
 @dataclass(eq=False, repr=False)
 class CMFRec(Peer):
     """cmfrec: alternating least squares with effects (Cortes 2018), on one thread.
-
-    Parameters
-    ----------
-    rank : int
-    random_state : int
-    lam : float
-    max_iter : int
     """
 
     rank: int = 10
@@ -147,12 +136,6 @@ class MyFM(Peer):
 @dataclass(eq=False, repr=False)
 class LibMF(Peer):
     """LIBMF: stochastic gradient descent with a penalty by counts (Chin et al. 2015); its `predict` is not used.
-
-    Parameters
-    ----------
-    rank : int
-    lam : float
-    max_iter : int
     """
 
     rank: int = 10
