@@ -42,8 +42,7 @@ def _classifier(name: str, value: Any) -> Any:
 
 @dataclass(eq=False, repr=False)
 class Guarded(Checked, ClassifierMixin, BaseEstimator):
-    """A binary classifier that also learns from labels that are all equal: it repeats them.
-    """
+    """A binary classifier that also learns from labels that are all equal: it repeats them."""
 
     estimator: Annotated[Any, _classifier]
 

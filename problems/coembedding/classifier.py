@@ -134,10 +134,6 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
         X : array or sparse array, shape (n_samples, n_features)
         Y : array or sparse array, shape (n_samples, n_labels), or array, shape (n_samples,)
             Indicators of labels, or one class for each sample.
-
-        Returns
-        -------
-        self
         """
         check_parameters(self, self._parameters)
         return self._take(self._minimised(MultilabelCoembedding(*self._checked(X, Y)), self.beta))

@@ -82,10 +82,6 @@ class LinkPredictor(CertifiedEmbedder):
         links : array or sparse array, shape (n_objects, n_objects), or a pair of arrays
             The symmetric table of links, of which pairs without a link are drawn; or ``(pairs, linked)``, integers of
             shape (n_pairs, 2) and 0 or 1 for each.
-
-        Returns
-        -------
-        self
         """
         check_parameters(self, self._parameters)
         X = admit(self, X)

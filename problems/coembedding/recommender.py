@@ -70,10 +70,6 @@ class TagModel(Checked, BaseEstimator):
             Names or numbers of users and items.
         y : array, shape (n_samples,)
             Names or numbers of tags, one for each row; a post with three tags has three rows.
-
-        Returns
-        -------
-        self
         """
         check_parameters(self, self._parameters)
         X, y = array_of("X", X), array_of("y", y)

@@ -97,10 +97,6 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
         ----------
         X : array or sparse array, shape (n_samples, n_features)
         Y : array or sparse array, shape (n_samples, n_labels)
-
-        Returns
-        -------
-        self
         """
         check_parameters(self, self._parameters)
         X = admit(self, X)

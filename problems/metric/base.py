@@ -111,10 +111,6 @@ class TripletLearner(MahalanobisMetric):
         ----------
         X : array or sparse matrix, shape (n_samples, n_features)
         y : array, shape (n_samples,)
-
-        Returns
-        -------
-        self
         """
         seed = begin(self)
         X, y = labelled(self, X, y, ensure_min_samples=3)
@@ -135,10 +131,6 @@ class TripletLearner(MahalanobisMetric):
         X : array or sparse matrix, shape (n_samples, n_features)
         triplets : int array, shape (T, 3)
             Row numbers in X: query, positive, negative.
-
-        Returns
-        -------
-        self
         """
         seed, X = begin(self), admit(self, X)
         return self._finish(X, checked_triplets(triplets, X.shape[0], X.shape[0]), seed)

@@ -68,10 +68,6 @@ class EuclideanMetric(MahalanobisMetric):
         X : array or sparse matrix, shape (n_samples, n_features)
         y : array, optional
             Nothing is learned from it; it must fit X.
-
-        Returns
-        -------
-        self
         """
         X = admit(self, X) if y is None else admit(self, X, y, multi_output=True)[0]
         self.mahalanobis_ = self.components_ = np.eye(X.shape[1])
@@ -328,10 +324,6 @@ class OutsideMetric(MahalanobisMetric):
         ----------
         X : array or sparse matrix, shape (n_samples, n_features)
         y : array, shape (n_samples,)
-
-        Returns
-        -------
-        self
         """
         seed = begin(self)
         X, y = labelled(self, X, y)

@@ -25,8 +25,7 @@ Array = np.ndarray
 
 
 class Trainee(BaseEstimator):
-    """A metric that learns from as many triplets as the experiment says, or where it takes none from the classes.
-    """
+    """A metric that learns from as many triplets as the experiment says, or where it takes none from the classes."""
 
     def __init__(self, metric: MahalanobisMetric, n_triplets: int, seed: int) -> None:
         self.metric, self.n_triplets, self.seed = metric, n_triplets, seed

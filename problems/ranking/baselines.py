@@ -280,8 +280,7 @@ class OmikujiTrees(LabelTrees):
 
 
 class NapkinTrees(LabelTrees):
-    """NapkinXC's probabilistic label trees (Jasinska-Kobus et al. 2020) with its defaults.
-    """
+    """NapkinXC's probabilistic label trees (Jasinska-Kobus et al. 2020) with its defaults."""
 
     package = "napkinxc"
 

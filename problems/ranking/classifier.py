@@ -130,10 +130,6 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
         X : array or sparse matrix, shape (n_samples, n_features)
         Y : array or sparse matrix, shape (n_samples, n_labels)
             Indicators: what is not zero is a true label.
-
-        Returns
-        -------
-        self
         """
         seed = begin(self)
         X = as_rows(admit(self, X), "X")

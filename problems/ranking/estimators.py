@@ -140,10 +140,6 @@ class LoretaLabelRanker(Loreta):
         X : array or sparse matrix, shape (n_samples, n_features)
         Y : array or sparse matrix, shape (n_samples, n_labels)
             Indicators: what is not zero is a true label.
-
-        Returns
-        -------
-        self
         """
         seed = begin(self)
         return self._learn(X, Y, self.n_epochs, seed, afresh=not self._continues())
@@ -158,10 +154,6 @@ class LoretaLabelRanker(Loreta):
         ----------
         X : array or sparse matrix, shape (n_samples, n_features)
         Y : array or sparse matrix, shape (n_samples, n_labels)
-
-        Returns
-        -------
-        self
         """
         self._learn_part(X, Y, self._check_part(), self._recorder())
         return self
@@ -177,10 +169,6 @@ class LoretaLabelRanker(Loreta):
         chunks : iterable of (X, Y)
             Such as `problems.data.stream` reads from files with ``multilabel=True``. Others must give the same chunks
             again for a run to be resumed.
-
-        Returns
-        -------
-        self
         """
         return self._follow(chunks, partial(self._learn_part, recorder=Recorder()))
 

@@ -118,10 +118,6 @@ class ContrastiveSimilarity(Checked, Saved, Searchable, Embedder, BaseEstimator)
         ----------
         X : array or sparse matrix, shape (n_samples, n_features)
         y : array, shape (n_samples,)
-
-        Returns
-        -------
-        self
         """
         seed = begin(self)
         X, y = labelled(self, X, y, ensure_min_samples=3)

@@ -137,10 +137,6 @@ class BayesianCompletion(CompletionModel):
             entry.
         column_features : array or sparse array, shape (n, q), optional
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         InvalidInputError

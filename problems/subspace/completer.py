@@ -85,10 +85,6 @@ class CompletionModel(Checked, Saved, BaseEstimator):
             The shape of the matrix that pairs belong to; just large enough for them unless given, which may be too
             small for other pairs in cross-validation.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         InvalidInputError

@@ -94,10 +94,6 @@ class TaskRegressions(Checked, RegressorMixin, BaseEstimator):
         y : array, shape (n_samples,)
         tasks : array, shape (n_samples,)
             The name or number of each example's task.
-
-        Returns
-        -------
-        self
         """
         check_parameters(self, self._parameters)
         X, y = admit(self, X, y, sparse=False, y_numeric=True, order="C")

@@ -54,8 +54,7 @@ class Peer(BaseEstimator):
 
 @dataclass(eq=False, repr=False)
 class Biases(Peer):
-    """Mean and effects of rows and columns, each with the penalty of so many ratings.
-    """
+    """Mean and effects of rows and columns, each with the penalty of so many ratings."""
 
     lam: float = 5.0
 
@@ -69,8 +68,7 @@ class Biases(Peer):
 
 @dataclass(eq=False, repr=False)
 class CMFRec(Peer):
-    """cmfrec: alternating least squares with effects (Cortes 2018), on one thread.
-    """
+    """cmfrec: alternating least squares with effects (Cortes 2018), on one thread."""
 
     rank: int = 10
     random_state: int = 0
@@ -135,8 +133,7 @@ class MyFM(Peer):
 
 @dataclass(eq=False, repr=False)
 class LibMF(Peer):
-    """LIBMF: stochastic gradient descent with a penalty by counts (Chin et al. 2015); its `predict` is not used.
-    """
+    """LIBMF: stochastic gradient descent with a penalty by counts (Chin et al. 2015); its `predict` is not used."""
 
     rank: int = 10
     lam: float = 0.05
