@@ -10,11 +10,10 @@ import scipy.sparse as sp
 from scipy.sparse import issparse
 
 from rmopt.core import FiniteSum
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import number
 from rmopt.costs.rows import as_rows
 from rmopt.solvers import AdaGrad, Cosine, ShuffledEpochs
-
-Array = np.ndarray
 
 # The share of entries below which features are words, and that of the words that are left out.
 SPARSE, WORDS = 0.1, 0.3

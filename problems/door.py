@@ -17,6 +17,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import (
     array,
     bounded,
@@ -34,8 +35,6 @@ from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
 from rmopt.costs import LOSSES, Loss
 from rmopt.solvers.step_sizes import as_step_size
-
-Array = np.ndarray
 
 array_of = array
 loss_named = bounded(named, LOSSES, Loss)

@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import Check, check_parameters, integer, shown
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.files import Layout, conforming, load_arrays, reading, save_arrays
 
-Array = np.ndarray
 T = TypeVar("T")
 
 

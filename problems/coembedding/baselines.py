@@ -20,10 +20,9 @@ from sklearn.svm import LinearSVC
 from problems.coembedding.certified import LabelTables
 from problems.door import admit, seen, table_of_labels
 from rmopt.core import InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, check_parameters, shown
 from rmopt.solvers.threads import one_blas_thread
-
-Array = np.ndarray
 
 BASES = {
     "svm": lambda: LinearSVC(random_state=0, max_iter=5000),

@@ -7,11 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 from rmopt.core import Problem
+from rmopt.core.ambient import Array
 from rmopt.costs import ConvexCost
 from rmopt.manifolds import PSDFactors
 from rmopt.solvers import LBFGS
-
-Array = np.ndarray
 
 
 def local_optima(

@@ -16,11 +16,10 @@ from problems.coembedding.certified import Certified, gap, weight
 from problems.coembedding.cost import TagRanking
 from problems.door import array_of, column_of_names, count, kept_count, positions, seedable
 from rmopt.core import DivergedError, InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, bounded, check_parameters, number
 from rmopt.core.streams import seed_of
 from rmopt.solvers.threads import one_blas_thread
-
-Array = np.ndarray
 
 
 def posts_f1(pairs: Array, tags: Array, predict: Callable[[Array], Array]) -> float:

@@ -16,9 +16,8 @@ from problems.coembedding.certified import LabelTables
 from problems.coembedding.classifier import splitter
 from problems.door import admit, seen, table_of_labels
 from rmopt.core import InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, bounded, check_parameters, one_of, shown
-
-Array = np.ndarray
 
 AIMS = ("f1", "hamming")
 # The weight of the losses of the regression on standardised scores: only scores that separate need a limit.

@@ -12,13 +12,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.identity import fingerprint
 
 __all__ = ["Bundle", "ClassBundle", "MultilabelBundle", "Ratings", "TagBundle", "TaskBundle", "stratified"]
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,13 +15,13 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from problems.data.files import read_table
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import array
 from rmopt.core.errors import InvalidInputError, StorageError
 from rmopt.core.files import read_arrays, reading
 
 __all__ = ["Table", "read_texts"]
 
-Array = np.ndarray
 
 MISSING = {"", "na", "n/a", "<na>", "nan", "nat", "null", "none", "?"}
 DECIMAL_COMMA, THOUSANDS = re.compile(r"-?\d+,\d+"), re.compile(r"-?[1-9]\d{0,2},\d{3}")

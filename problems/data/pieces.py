@@ -16,12 +16,11 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from problems.data.roles import KNOWN
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
 from rmopt.core.errors import InvalidInputError, StorageError
 from rmopt.core.files import reading
 from rmopt.core.matrices import sound
-
-Array = np.ndarray
 
 # Bytes of text, rows of arrays and texts in a piece.
 PIECE, ROWS, TEXTS = 2**22, 4096, 256

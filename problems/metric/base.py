@@ -24,13 +24,12 @@ from problems.door import (
 )
 from problems.triplets import ClassTriplets, NeighborTriplets
 from rmopt.core import InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, array, bounded, one_of, optional
 from rmopt.core.streams import Stream, generator
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.solvers import Sampler
 from rmopt.solvers.threads import one_blas_thread
-
-Array = np.ndarray
 
 TRIPLETS_PER_ROW = 20
 TRIPLETS = ("random", "neighbors")

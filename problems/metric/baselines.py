@@ -16,6 +16,7 @@ from problems.metric import kernels
 from problems.metric.base import MahalanobisMetric, TripletLearner
 from problems.online import Lego
 from rmopt.core import InvalidInputError, MissingCapabilityError, Problem
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, number, one_of
 from rmopt.costs import TripletSum
 from rmopt.costs.log_det import DENSE_SHARE
@@ -24,8 +25,6 @@ from rmopt.engines.log_det import samples_of
 from rmopt.manifolds import Euclidean
 from rmopt.renamed import renamed
 from rmopt.solvers import ShuffledEpochs
-
-Array = np.ndarray
 
 # Its square times a number of features is finite.
 LARGEST = 1e150

@@ -11,6 +11,7 @@ import numpy as np
 from problems.door import engine_name, file_path, loss_named, step_rule
 from problems.metric.base import TripletLearner
 from rmopt.core import Problem, Retraction
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, named, number, one_of, optional
 from rmopt.costs import LogDetTriplet
 from rmopt.costs.log_det import SCORES
@@ -19,8 +20,6 @@ from rmopt.renamed import renamed
 from rmopt.retractions import POSITIVE_DEFINITE_RETRACTIONS
 from rmopt.solvers import Checkpoint, CoordinateDescent, Recorder, Sampler
 from rmopt.solvers.coordinate_descent import ORDERS
-
-Array = np.ndarray
 
 INITS = ("scaled", "identity")
 

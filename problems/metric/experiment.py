@@ -9,11 +9,11 @@ from time import perf_counter
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from scipy.sparse import issparse
 from sklearn.decomposition import PCA
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
+from typer import Option
 
 from problems.cells import Cell, Settings, mean_and_sem
 from problems.comparison import Comparison
@@ -40,13 +40,11 @@ from problems.options import (
     methods_option,
 )
 from rmopt.core import DivergedError, InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import number, one_of
 from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run
 from rmopt.solvers import Recorder
-
-Array = np.ndarray
-Option = typer.Option
 
 RANKINGS = ("similarity", "distance")
 SCALINGS = ("unit", "raw", "standard")

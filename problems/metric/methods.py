@@ -18,10 +18,9 @@ from problems.methods import Method, rows_of
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
 from problems.metric.base import TRIPLETS, MahalanobisMetric, TripletLearner, factor
 from problems.metric.baselines import OUTSIDE, OutsideMetric
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import numbers
 from rmopt.core.streams import Stream, generator
-
-Array = np.ndarray
 
 
 class Trainee(BaseEstimator):

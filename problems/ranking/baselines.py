@@ -19,10 +19,9 @@ from problems.online import FactorEngine, OnlineEngine, OnlineSolver
 from problems.ranking import kernels
 from problems.ranking.cost import LabelRanking
 from rmopt.core import InvalidInputError, Problem
+from rmopt.core.ambient import Array
 from rmopt.engines.base import Engine
 from rmopt.engines.bilinear import rows_of
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True)

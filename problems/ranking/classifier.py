@@ -18,13 +18,12 @@ from problems.ranking.logistic import LogisticLabels, first_step
 from problems.ranking.measures import best_labels, mean_average_precision
 from problems.saving import Saved
 from rmopt.core import InvalidInputError, Problem
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, bounded, flag, integer, number, optional
 from rmopt.costs.rows import as_rows
 from rmopt.manifolds import Euclidean
 from rmopt.solvers import Checkpoint, Recorder
 from rmopt.solvers.threads import one_blas_thread
-
-Array = np.ndarray
 
 # Batches that small collections need.
 LEAST_STEPS = 200

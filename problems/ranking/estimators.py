@@ -16,12 +16,11 @@ from problems.ranking.cost import indicators, label_scores
 from problems.ranking.measures import best_labels, mean_average_precision
 from problems.ranking.training import INITS, SAMPLINGS, epochs, ranking_cost, starting_point
 from rmopt.core import InvalidInputError, Problem, PSDPoint, StorageError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, integer, one_of, optional
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.renamed import renamed
 from rmopt.solvers import Recorder
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
-import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
@@ -18,13 +17,12 @@ from problems.serving.index import Searchable
 from problems.similarity.cost import ContrastiveSum
 from problems.triplets import classes_with_pairs
 from rmopt.core import Problem
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, bounded, flag, integer, number, optional
 from rmopt.core.streams import Stream, generator
 from rmopt.manifolds import Euclidean
 from rmopt.solvers import Checkpoint, Recorder
 from rmopt.solvers.threads import one_blas_thread
-
-Array = np.ndarray
 
 # The length of the first embeddings decides how fast the first steps turn them.
 START = 0.03

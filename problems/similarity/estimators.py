@@ -26,6 +26,7 @@ from problems.serving.index import Searchable
 from problems.similarity.model import INITS, BilinearSimilarity, initial_point
 from problems.triplets import ClassTriplets
 from rmopt.core import InvalidInputError, Problem, PSDPoint
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, instance, integer, number, one_of, optional
 from rmopt.costs import TripletSum
 from rmopt.costs.bilinear import checked_triplets
@@ -33,8 +34,6 @@ from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.renamed import renamed
 from rmopt.solvers import Recorder, Sampler, ScheduledSolver, ShuffledEpochs, World
 from rmopt.solvers.world import ONE_PROCESS
-
-Array = np.ndarray
 
 
 @renamed(n_triplets="max_iter")

@@ -6,8 +6,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from scipy.sparse import issparse
+from typer import Option
 
 from problems.arrays import save_point
 from problems.cells import Cell, Settings
@@ -36,8 +36,6 @@ from rmopt.core.arguments import number
 from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run
 from rmopt.solvers import Checkpoint
-
-Option = typer.Option
 
 # What variants of LORETA may differ in, and how that is read.
 COMPARABLE = {"retraction": str, "engine": str, "init": str, "step-size": float}

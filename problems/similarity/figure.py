@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from problems.similarity.claims import Results
 
-Array = np.ndarray
-
 
 def draw_learning_curves(figure: Figure, results: Results, labels: Mapping[Any, str], title: str) -> None:
     """Draw mean average precision against triplets and training time, with its standard error over the seeds.

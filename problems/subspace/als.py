@@ -11,10 +11,9 @@ import scipy.sparse as sp
 from problems.subspace.completer import PointCompletion, unit_of
 from problems.subspace.cost import KnownEntries
 from problems.subspace.half_sweeps import Regressed, Side
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, integer, number
 from rmopt.core.streams import Stream, generator
-
-Array = np.ndarray
 
 # Standard deviation of the factors at the start, in units where entries have one of 1.
 START = 0.1

@@ -17,10 +17,9 @@ from problems.subspace.gibbs import FactorPrior, GibbsSampler, drawn
 from problems.subspace.half_sweeps import Side
 from problems.subspace.regression_kernels import add_sampled
 from rmopt.core import InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, integer, number
 from rmopt.core.streams import Stream, generator
-
-Array = np.ndarray
 
 
 @dataclass(eq=False, repr=False)

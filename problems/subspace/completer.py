@@ -22,12 +22,11 @@ from problems.subspace.cost import KnownEntries, columns_of, predictions
 from problems.subspace.pairs import checked_pairs, table_of
 from problems.subspace.ranked import Ranked, ranked_lists
 from rmopt.core import InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, bounded, integer, number, one_of, optional, shown
 from rmopt.core.files import Layout
 from rmopt.core.matrices import sound
 from rmopt.solvers.threads import one_blas_thread
-
-Array = np.ndarray
 
 
 def _limits(name: str, value: Any) -> tuple[float, float]:

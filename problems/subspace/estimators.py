@@ -15,13 +15,12 @@ from problems.subspace.completer import PointCompletion, unit_of
 from problems.subspace.cost import KnownEntries, MatrixCompletion, columns_of, predictions
 from problems.subspace.training import GossipPlan, gossip
 from rmopt.core import InvalidInputError, Problem
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, integer, number
 from rmopt.core.streams import Stream, generator
 from rmopt.manifolds import Grassmann
 from rmopt.renamed import renamed
 from rmopt.solvers import ConjugateGradient, GradientSolver, Recorder, StrongWolfe, TrustRegions
-
-Array = np.ndarray
 
 # Ratings that are added, all of the mean, before the effect of a row or of a column is averaged.
 DAMPING = (5.0, 10.0)

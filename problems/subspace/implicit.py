@@ -14,10 +14,9 @@ from problems.subspace.cost import KnownEntries
 from problems.subspace.half_sweeps import Side
 from problems.subspace.regression_kernels import weigh_piece
 from rmopt.core import InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, integer, number
 from rmopt.core.streams import Stream, generator
-
-Array = np.ndarray
 
 # Beyond this the weight of a single entry is all that a system of double precision sees.
 LARGEST_CONFIDENCE = 1e12

@@ -18,9 +18,8 @@ from sklearn.base import BaseEstimator
 from problems.subspace.als import BiasedALS
 from problems.subspace.pairs import checked_pairs
 from rmopt.core import InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.streams import seed_of
-
-Array = np.ndarray
 
 
 class Peer(BaseEstimator):

@@ -9,8 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core import InvalidInputError
-
-Array = np.ndarray
+from rmopt.core.ambient import Array
 
 
 class Ranked(NamedTuple):

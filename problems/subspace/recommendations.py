@@ -8,8 +8,8 @@ import time
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import typer
 from sklearn.base import clone
+from typer import Argument, Option
 
 from problems.data import Ratings, load
 from problems.options import DataHome
@@ -23,8 +23,6 @@ from rmopt.core.arguments import number
 from rmopt.core.files import write_atomically
 from rmopt.experiments import Outcome, Run
 
-Option = typer.Option
-
 # Of implicit feedback.
 MEASURES = "precision", "recall", "ndcg"
 # Between two moves of the progress bar.
@@ -36,7 +34,7 @@ def completion(
     run: Run,
     file: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="FILE",
             help="Ratings, a line each, or a registered data set; ratings.csv::user=uid,item=film,rating=stars where "
             "the names of the columns do not say it.",

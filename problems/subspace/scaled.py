@@ -13,13 +13,12 @@ from problems.subspace.completer import PointCompletion
 from problems.subspace.cost import KnownEntries, columns_of
 from rmopt import Problem
 from rmopt.core import Parts
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, integer, number
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import BilinearSum, OnFactors, squared
 from rmopt.manifolds import BoundedRank
 from rmopt.solvers import Cosine, ScaledSGD
-
-Array = np.ndarray
 
 
 @dataclass(eq=False, repr=False)

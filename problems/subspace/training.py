@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from rmopt.core import AgentSum, InvalidInputError, Parts, Problem
-from rmopt.core.ambient import dense
+from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import CheckedValue, bounded, flag, instance, number, one_of
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost, Graph, as_graph
@@ -34,8 +34,6 @@ from rmopt.solvers import (
 )
 from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.gossip import CLOCKS
-
-Array = np.ndarray
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "stochastic": {"order": "stochastic", "preconditioned": False},
