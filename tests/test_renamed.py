@@ -180,8 +180,13 @@ def test_an_old_module_is_found_by_a_process_that_imports_nothing_before() -> No
     ("module", "name"),
     [
         ("problems.ranking.model", "LabelScores"),
+        ("problems.images", "mnist"),
+        ("problems.multilabel", "scene"),
         ("problems.ratings", "Ratings"),
+        ("problems.tags", "numbered"),
         ("problems.tags", "post_core"),
+        ("problems.tasks", "parkinsons"),
+        ("problems.text", "tfidf"),
         ("problems.full_matrix", "Oasis"),
         ("problems.subspace.completion", "MatrixCompletion"),
         ("rmopt.costs.autodiff", "autograd_cost"),
