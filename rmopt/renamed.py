@@ -38,7 +38,9 @@ MODULES: dict[str, str] = {
 }
 # Modules that are part of another one, which was there before.
 MERGED = {
+    "problems.arrays": "problems.saving",
     "problems.coembedding.multilabel": "problems.coembedding.cost",
+    "problems.coembedding.optima": "problems.coembedding.training",
     "problems.coembedding.tagging": "problems.coembedding.cost",
     "problems.full_matrix": "problems.online",
     "problems.images": "problems.data.sets",

@@ -22,9 +22,8 @@ from problems.coembedding.methods import (
     indicators,
     measures,
 )  # fmt: skip
-from problems.coembedding.optima import local_optima
 from problems.coembedding.thresholds import AIMS
-from problems.coembedding.training import BETAS, checked_betas, minimise
+from problems.coembedding.training import BETAS, checked_betas, local_optima, minimise
 from problems.comparison import Comparison, averaged, trained
 from problems.data import MultilabelBundle, load
 from problems.methods import chosen_methods

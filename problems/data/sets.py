@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse, vstack
 
 from problems.data.bundles import ClassBundle, MultilabelBundle, Ratings, TagBundle, TaskBundle, stratified
-from problems.data.files import read_arff, read_table, read_text_table
+from problems.data.formats import read_arff, read_table, read_text_table
 from problems.data.registry import Source, loader
 from problems.data.tags import numbered, post_core
 from rmopt.core.ambient import Array

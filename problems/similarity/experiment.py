@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from scipy.sparse import issparse
 from typer import Option
 
-from problems.arrays import save_point
 from problems.cells import Cell, Settings
 from problems.comparison import Comparison, Kept, averaged
 from problems.data import ClassBundle, load
@@ -28,6 +27,7 @@ from problems.options import (
     methods_option,
     whole_numbers,
 )  # fmt: skip
+from problems.saving import save_point
 from problems.similarity.claims import similarity_claims
 from problems.similarity.figure import draw_learning_curves, draw_ranks
 from problems.similarity.methods import MEASURED_BY, METHODS, Bench, SimilarityLearner

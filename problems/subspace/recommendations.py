@@ -15,9 +15,8 @@ from problems.data import Ratings, load
 from problems.options import DataHome
 from problems.subspace.als import BiasedALS
 from problems.subspace.bayesian import BayesianCompletion
-from problems.subspace.completer import CompletionModel
+from problems.subspace.completer import CompletionModel, ranked_lists
 from problems.subspace.implicit import ImplicitALS
-from problems.subspace.ranked import ranked_lists
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import number
 from rmopt.core.files import write_atomically
