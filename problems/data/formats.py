@@ -99,7 +99,7 @@ def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
     """Read text with a separator: that of which the first line has most."""
     notes: list[str] = []
     with (
-        _decoded(path, encoding),
+        decoded(path, encoding),
         path.open(encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="") as stream,
     ):
         first = re.sub(r'"[^"]*"', "", stream.readline())
@@ -174,7 +174,7 @@ def _add(table: Table, name: str, column: Array, in_quotes: bool = True) -> None
 
 
 @contextmanager
-def _decoded(path: Path, encoding: str) -> Iterator[None]:
+def decoded(path: Path, encoding: str) -> Iterator[None]:
     """Turn bytes that are no text in an encoding, or a file that cannot be opened, into a sentence."""
     try:
         yield
@@ -237,7 +237,7 @@ def read_texts(folder: Path | str, encoding: str = "utf-8") -> tuple[list[str], 
     root, texts, classes, names = Path(folder), [], [], []
     for path in sorted(root.glob("*/*")):
         if path.is_file() and not path.name.startswith(".") and not path.parent.name.startswith("."):
-            with _decoded(path, encoding):
+            with decoded(path, encoding):
                 texts.append(path.read_text(encoding=encoding))
             classes.append(path.parent.name)
             names.append(f"{path.parent.name}/{path.name}")
