@@ -37,8 +37,8 @@ class AutomaticCost(Cost):
 
     The derivative G by W is known by its actions: that of f([A E Y], [B X F]) with respect to E and F at 0 is G X and
     Gᵀ Y, for it is a function of W + E Xᵀ + Y Fᵀ. Nothing is divided by singular values or their gaps, so tied
-    singular values are no special case, and no n × m array is formed unless the function does, or n and m are so
-    small, up to about 100, that W itself with an identity matrix is the faster pair of factors.
+    singular values are no special case, and no n × m array is formed unless the function does, or W is small,
+    its shorter side up to 100 and ten times the rank: then W itself with an identity matrix is the faster pair.
 
     Parameters
     ----------

@@ -16,8 +16,9 @@ from rmopt.precision import real_type
 # What a point is made of: an array, a matrix by factors, a small matrix that is differentiated as a whole, or parts.
 ARRAY, MATRIX, WHOLE = "array", "matrix", "whole"
 Form = Any
-# Up to this many multiplications for W I, with the identity in place of a factor, the libraries' overhead is longer.
-SMALL = 10**6
+# Up to this many multiplications for W I, with the identity in place of a factor, the libraries' overhead is longer;
+# functions of single entries, sum(A[i] * B[j]), take longer where the identity has many more columns than factors.
+SMALL, NARROW = 10**6, 10
 
 # How the arguments of a matrix W = A Bᵀ are written to be differentiated by E and F at 0: W + E Xᵀ + Y Fᵀ.
 A, B, E, X, Y, F = range(6)
@@ -74,7 +75,8 @@ def form_of(point: Any) -> Form:
     if isinstance(point, np.ndarray):
         return ARRAY
     n, m = point.shape
-    return WHOLE if n * m * min(n, m) <= SMALL else MATRIX
+    width = min(n, m)
+    return WHOLE if n * m * width <= SMALL and width <= NARROW * point.rank else MATRIX
 
 
 def kinds_in(form: Form) -> list[str]:
