@@ -9,6 +9,7 @@ them through `seen`.
 from __future__ import annotations
 
 import os
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,9 @@ engine_name = bounded(one_of, ("auto", "compiled", "reference"))
 file_path = optional(instance, (str, os.PathLike), "a path, or None")
 
 
+MOST_THREADS = 1000
+
+
 def count(name: str, value: Any, most: int = 10**15) -> int:
     """Return a positive number of steps, far from where 64 bits end."""
     return integer(name, integer(name, value, 1), 1, most)
@@ -54,9 +58,11 @@ kept_count = bounded(count, 10**9)
 
 def thread_count(name: str, value: Any) -> int:
     """Return a number of threads, or a negative one that counts from all cores down, as joblib has it."""
-    if integer(name, value, -1000, 1000) == 0:
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value == 0 or abs(value) > MOST_THREADS:
         raise InvalidInputError(
-            f"{name} = 0 must be None, a positive number of threads, or −1 for all cores."
+            f"{name} = {shown(value)} must be None, a positive number of threads up to {MOST_THREADS}, or −1 for all "
+            "cores."
         )
     return int(value)
 

@@ -135,7 +135,7 @@ class ImplicitALS(PenalisedRows, PointCompletion):
         """Return the factors of each column of a side, and its cost as `weigh_piece` says."""
         n, d = len(side.counts), features.shape[1]
         found, costs = np.empty((n, d)), np.empty(n)
-        given = side.known, features, features.T @ features, self._scales(side), float(self.alpha)
+        given = side.known, features, features.T @ features, self._penalty.scales(side), float(self.alpha)
 
         def solved(first: int, last: int) -> int:
             return int(weigh_piece(*given, first, last, found, costs))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from rmopt.kernels.batch_sgd import _scatter_row
+from rmopt.kernels.batch_sgd import scatter_row
 from rmopt.kernels.lifted import METRIC_PROJECTION, SECOND_ORDER
 from rmopt.kernels.losses import slope
 from rmopt.kernels.steps import FINISHED, NOT_FINITE, gather_row
@@ -205,9 +205,9 @@ def _image(side, rows, plus, minus, active, P, weights):
         return P[:, :live].copy().T @ weights
     out = np.zeros((live, weights.shape[1]))
     for i in range(active.shape[0]):
-        _scatter_row(out, rows, plus[active[i]], weights[i])
+        scatter_row(out, rows, plus[active[i]], weights[i])
         if minus[active[i]] >= 0:
-            _scatter_row(out, rows, minus[active[i]], -weights[i])
+            scatter_row(out, rows, minus[active[i]], -weights[i])
     return out
 
 
