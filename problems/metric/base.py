@@ -116,7 +116,8 @@ class TripletLearner(MahalanobisMetric):
         count = TRIPLETS_PER_ROW * len(y) if self.n_triplets is None else int(self.n_triplets)
         sampler = self.sampler(X, y)
         self.classes_ = np.unique(y)
-        return self._finish(X, sampler.draw(generator(seed, Stream.TRIPLETS), 0, count), seed)
+        self._learn_classes(X, y, sampler, generator(seed, Stream.TRIPLETS), count, seed)
+        return self
 
     def sampler(self, X: Any, y: Any) -> Sampler:
         """Return what draws the triplets of `fit`."""
@@ -134,9 +135,14 @@ class TripletLearner(MahalanobisMetric):
         seed, X = begin(self), admit(self, X)
         return self._finish(X, checked_triplets(triplets, X.shape[0], X.shape[0]), seed)
 
+    def _learn_classes(
+        self, X: Any, y: Array, sampler: Sampler, rng: np.random.Generator, count: int, seed: int
+    ) -> None:
+        self._finish(X, sampler.draw(rng, 0, count), seed)
+
     @one_blas_thread()
-    def _finish(self, X: Any, triplets: Array, seed: int) -> Self:
-        W = self.learn(X, triplets, seed)
+    def _finish(self, X: Any, triplets: Array, seed: int, **more: Any) -> Self:
+        W = self.learn(X, triplets, seed, **more)
         if not np.isfinite(W).all():
             raise InvalidInputError(
                 "the learned metric is not finite; scale X, for example to rows of length 1."

@@ -201,7 +201,7 @@ def _trained(part: ClassBundle, trainee: Trainee, rank_by: str) -> Cell:
     curve: list[list[float]] = []
     begun = perf_counter()
     try:
-        if isinstance(trainee.metric, CometMetric):
+        if isinstance(trainee.metric, CometMetric) and trainee.metric.n_rounds == 1:
             W, rows = _watched(trainee, X, y, X_test, y_test, rank_by)
             seconds = float(rows[-1]["seconds"])
             names = ("precision_at_1", "precision_at_10", "cost")

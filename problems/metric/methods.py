@@ -36,7 +36,10 @@ class Trainee(BaseEstimator):
 
     def fit(self, X: Any, y: Array) -> Self:
         self.rows_, self.classes_of_rows_ = X, y
-        if isinstance(self.metric, TripletLearner):
+        if getattr(self.metric, "n_rounds", 1) > 1:
+            # Later rounds draw triplets of their own.
+            self.metric.set_params(n_triplets=self.n_triplets).fit(X, y)
+        elif isinstance(self.metric, TripletLearner):
             self.metric.fit_triplets(X, self.triplets(X, y))
         else:
             self.metric.fit(X, y)
@@ -85,6 +88,7 @@ def neighbour_votes(metric: Any, X: Any, y: Array, X_test: Any, y_test: Array) -
 COMET_GRID = crossed(alpha=(1e-6, 1e-5, 1e-4, 3e-4), beta=(1e-7, 1e-6, 1e-5))
 LEGO_GRID = crossed(triplets=TRIPLETS, step_size=(0.003, 0.01, 0.03, 0.1, 1.0, 10.0, 100.0, 1000.0))
 DISTANCE_GRID = crossed(triplets=TRIPLETS, alpha=(1e-6, 1e-5, 1e-4, 1e-3), beta=(1e-7, 1e-5))
+ROUNDS_GRID = crossed(n_rounds=(1, 3, 6), alpha=(1e-6, 1e-5, 1e-4), beta=(1e-7,))
 SPARSE_GRID = crossed(alpha=(1e-4,), beta=(1e-5,), sparsity=(1e-6, 1e-5, 1e-4))
 
 METHODS: dict[str, Method] = {
@@ -94,6 +98,11 @@ METHODS: dict[str, Method] = {
     "comet-sparse": Method("COMET, sparse", CometMetric(sparsity=1e-5, tol=0.0), SPARSE_GRID),
     "comet-distance": Method(
         "COMET, distance", CometMetric(compare="distance", triplets="neighbors", tol=0.0), DISTANCE_GRID
+    ),
+    "comet-rounds": Method(
+        "COMET, distance, rounds",
+        CometMetric(compare="distance", triplets="neighbors", n_rounds=3, tol=0.0),
+        ROUNDS_GRID,
     ),
     "lego": Method("LEGO", LegoMetric(), LEGO_GRID),
     "boost": Method("BoostMetric", BoostMetric(), crossed(triplets=TRIPLETS, max_iter=(25, 100, 400))),

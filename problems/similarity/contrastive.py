@@ -26,8 +26,8 @@ from rmopt.solvers.threads import one_blas_thread
 
 # The length of the first embeddings decides how fast the first steps turn them.
 START = 0.03
-# Batches that small collections need.
-LEAST_STEPS = 500
+# Batches that small collections need, and the share of the terms that is left out of a document.
+LEAST_STEPS, WORDS = 500, 0.3
 
 
 @dataclass(eq=False, repr=False)
@@ -121,7 +121,7 @@ class ContrastiveSimilarity(Checked, Saved, Searchable, Embedder, BaseEstimator)
         X, y = labelled(self, X, y, ensure_min_samples=3)
         self.classes_, which, _ = classes_with_pairs(y)
         shape = X.shape[1], int(self.rank)
-        dropout = share_left_out(X, self.dropout)
+        dropout = share_left_out(X, self.dropout, WORDS)
         start = START * generator(seed, Stream.START).standard_normal(shape)
         solver = solver_of_batches(X.shape[0], self.batch_size, self.n_epochs, self.step_size, LEAST_STEPS)
         result = solver.run(
