@@ -32,6 +32,7 @@ LEAST_STEPS, WORDS = 200, 0.15
 class FactoredScores(Saved):
     """A fitted model with the scores ``label_components_ @ (components_.T @ x) + intercept_``."""
 
+    n_features_in_: int
     components_: Array
     label_components_: Array
     intercept_: Array
