@@ -10,14 +10,13 @@ import scipy.sparse as sp
 from scipy.sparse import issparse
 
 from rmopt.core import FiniteSum
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import number
 from rmopt.costs.rows import as_rows
 from rmopt.solvers import AdaGrad, Cosine, ShuffledEpochs
 
-Array = np.ndarray
-
-# The share of entries below which features are words, and that of the words that are left out.
-SPARSE, WORDS = 0.1, 0.3
+# The share of entries below which features are words.
+SPARSE = 0.1
 # Passes over the rows, where there are enough of them.
 LEAST_EPOCHS = 10
 
@@ -75,12 +74,12 @@ def columns_that_occur(X: sp.csr_array, features: Array) -> sp.csr_array:
     return sp.csr_array((X.data, among[X.indices], X.indptr), shape=(X.shape[0], len(features)))
 
 
-def share_left_out(X: Any, dropout: float | None) -> float:
-    """Return the share of words that is left out of rows; None: `WORDS` where features are sparse, otherwise 0."""
+def share_left_out(X: Any, dropout: float | None, words: float) -> float:
+    """Return the share that is left out of rows; None: `words` where features are sparse, otherwise 0."""
     if dropout is not None:
         return float(dropout)
     stored = np.count_nonzero(X.data if issparse(X) else X)
-    return WORDS * float(stored < SPARSE * X.shape[0] * X.shape[1])
+    return words * float(stored < SPARSE * X.shape[0] * X.shape[1])
 
 
 class SeededEpochs(ShuffledEpochs):

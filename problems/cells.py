@@ -96,5 +96,11 @@ def mean_and_sem(values: Iterable[float | None]) -> tuple[float, float | None]:
     return float(array.mean()), float(array.std(ddof=1) / array.size**0.5) if array.size > 1 else None
 
 
+def band(curves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of curves, one in a row, and its standard error, which is zero for one curve."""
+    mean, count = curves.mean(axis=0), len(curves)
+    return mean, curves.std(axis=0, ddof=1) / count**0.5 if count > 1 else np.zeros_like(mean)
+
+
 def _key(settings: dict[str, Any]) -> str:
     return json.dumps(settings, sort_keys=True)

@@ -9,6 +9,7 @@ them through `seen`.
 from __future__ import annotations
 
 import os
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import (
     array,
     bounded,
@@ -35,13 +37,14 @@ from rmopt.core.streams import seed_of
 from rmopt.costs import LOSSES, Loss
 from rmopt.solvers.step_sizes import as_step_size
 
-Array = np.ndarray
-
 array_of = array
 loss_named = bounded(named, LOSSES, Loss)
 engine_name = bounded(one_of, ("auto", "compiled", "reference"))
 # Where a state is saved; None: nowhere.
 file_path = optional(instance, (str, os.PathLike), "a path, or None")
+
+
+MOST_THREADS = 1000
 
 
 def count(name: str, value: Any, most: int = 10**15) -> int:
@@ -55,9 +58,11 @@ kept_count = bounded(count, 10**9)
 
 def thread_count(name: str, value: Any) -> int:
     """Return a number of threads, or a negative one that counts from all cores down, as joblib has it."""
-    if integer(name, value, -1000, 1000) == 0:
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value == 0 or abs(value) > MOST_THREADS:
         raise InvalidInputError(
-            f"{name} = 0 must be None, a positive number of threads, or −1 for all cores."
+            f"{name} = {shown(value)} must be None, a positive number of threads up to {MOST_THREADS}, or −1 for all "
+            "cores."
         )
     return int(value)
 

@@ -22,7 +22,6 @@ from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import ProgressBar
 from rmopt.solvers.world import ONE_PROCESS
 
-Array = np.ndarray
 Learn = Callable[[Any, Any, int], object]
 
 # Chunks between two saves of several processes.

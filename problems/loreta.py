@@ -13,10 +13,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from problems.arrays import load_point, save_point
 from problems.door import begin, engine_name, file_path, seedable, step_rule, thread_count
 from problems.following import Learn, follow
-from problems.saving import made_with, plain
+from problems.saving import load_point, made_with, plain, save_point
 from problems.threads import threads_of
 from rmopt.core import InvalidInputError, Problem, Retraction
 from rmopt.core.arguments import Checked, bounded, flag, integer, named, optional

@@ -10,6 +10,7 @@ import numpy as np
 
 from problems import kernels
 from rmopt.core import FiniteSum, InvalidInputError, LowRankPoint, Problem
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer
 from rmopt.costs import TripletSum, hinge
 from rmopt.engines.base import Engine, checked, diverged
@@ -20,8 +21,6 @@ from rmopt.linalg import factor_product
 from rmopt.renamed import renamed
 from rmopt.solvers import Sampler, ScheduledSolver
 from rmopt.solvers.step_sizes import StepSize, as_step_size
-
-Array = np.ndarray
 
 
 @dataclass

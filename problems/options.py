@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-import typer
+from typer import Option
 
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number
 
 T = TypeVar("T")
-
-Option = typer.Option
 
 # An experiment adds the kind of bundle that it takes: ``data: Annotated[Data, ClassBundle] = "digits"``.
 Data = Annotated[

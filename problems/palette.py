@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from problems.cells import mean_and_sem
+from problems.cells import band, mean_and_sem
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -17,6 +17,14 @@ def style(number: int) -> dict[str, Any]:
     return {
         "color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 4,
     }  # fmt: skip
+
+
+def draw_band(axes: Any, at: Any, curves: Any, label: str, **look: Any) -> None:
+    """Draw the mean of curves, one in a row, with a band of its standard error."""
+    mean, error = band(curves)
+    axes.plot(at, mean, label=label, **look)
+    if len(curves) > 1:
+        axes.fill_between(at, mean - error, mean + error, color=look["color"], alpha=0.2, linewidth=0)
 
 
 def draw_point(axes: Any, at: float, found: Iterable[Mapping[str, Any]], label: str, **look: Any) -> None:

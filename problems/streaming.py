@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from problems.data import ChunkStream, stream
 from problems.loreta import Loreta
@@ -19,11 +19,9 @@ from rmopt.experiments import Outcome, Run
 from rmopt.solvers import MPIWorld, World
 from rmopt.solvers.world import ONE_PROCESS
 
-Option = typer.Option
-
 Files = Annotated[
     Path,
-    typer.Argument(
+    Argument(
         metavar="FILES",
         help="A file, or a folder with .svmlight, .npz or .csv files, or with a folder of texts for each class.",
     ),

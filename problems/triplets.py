@@ -8,9 +8,8 @@ from sklearn.neighbors import NearestNeighbors
 
 from problems.door import classes, kept_count
 from rmopt.core import InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.solvers import Sampler
-
-Array = np.ndarray
 
 
 def classes_with_pairs(y: ArrayLike) -> tuple[Array, Array, Array]:

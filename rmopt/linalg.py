@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
+from scipy.linalg.lapack import dtrtrs, strtrs
 
 __all__ = [
     "cayley",
@@ -26,6 +27,7 @@ __all__ = [
     "symmetric",
     "truncated_svd_of_product",
     "versine",
+    "whitened",
 ]
 
 Array = np.ndarray
@@ -696,3 +698,30 @@ def scaled_inverse(curvature: Array, tangent: Array) -> Array:
     if scale == 0.0:
         return tangent
     return tangent @ np.linalg.inv(curvature / scale + 1e-12 * np.eye(len(curvature)))
+
+
+def whitened(factor: Array, matrix: Array) -> Array:
+    """Return F⁻¹ M F⁻ᵀ for a lower triangular F and a symmetric M.
+
+    Parameters
+    ----------
+    factor, matrix : array, shape (..., d, d)
+
+    See Also
+    --------
+    lyapunov : L with L W + W L = M.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.linalg import whitened
+    >>> whitened(np.diag([1.0, 2.0]), np.array([[1.0, 2.0], [2.0, 4.0]])).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    if matrix.ndim == 2:
+        # On small matrices `scipy.linalg.solve_triangular` takes seven times as long.
+        solve = strtrs if factor.dtype == matrix.dtype == np.float32 else dtrtrs
+        half = solve(factor, matrix, lower=1)[0]
+        return symmetric(solve(factor, half.T, lower=1)[0])
+    half = np.linalg.solve(factor, matrix)
+    return symmetric(np.linalg.solve(factor, half.mT))

@@ -45,12 +45,7 @@ def slack(limit: float, *arrays: Any) -> float:
 
 
 def matched(array: Any, like: Any) -> Any:
-    """Return an array of real numbers in the precision of another one; the array itself where it has that.
-
-    Parameters
-    ----------
-    array, like : array
-    """
+    """Return an array of real numbers in the precision of another one; the array itself where it has that."""
     if array.dtype == like.dtype or array.dtype.kind not in "biuf":
         return array
     return array.astype(real_type(like), copy=False)

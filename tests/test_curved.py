@@ -12,7 +12,7 @@ from tabled import each_row
 
 from rmopt import InvalidInputError, Problem, autograd_cost
 from rmopt.manifolds import Hyperbolic, Simplex, Sphere, frechet_mean
-from rmopt.retractions import MultiplicativeWeights
+from rmopt.retractions import MultiplicativeWeights, OrthographicHyperbolic
 from rmopt.solvers import LBFGS, ConjugateGradient, GradientDescent, TrustRegions
 
 Array = np.ndarray
@@ -45,6 +45,18 @@ def test_hyperbolic_distances_are_exact_near_by_and_far_off() -> None:
     x, y = (columns.random_point(np.random.default_rng(seed)) for seed in (1, 2))
     each = [plane.dist(a, b) for a, b in zip(x.T, y.T, strict=True)]
     assert columns.dist(x, y) == pytest.approx(np.linalg.norm(each), rel=1e-13)
+
+
+def test_the_orthographic_point_differs_by_a_normal_vector() -> None:
+    columns = Hyperbolic(3, 4)
+    rng = np.random.default_rng(1)
+    x = columns.random_point(rng)
+    v = 5.0 * columns.random_tangent_vector(x, rng)
+    end = columns.using(OrthographicHyperbolic()).retraction(x, v)
+    np.testing.assert_allclose(columns.to_tangent_space(x, end - x), v, atol=1e-13 * np.abs(end).max())
+    lengths = [Hyperbolic(3).dist(a, b) for a, b in zip(x.T, end.T, strict=True)]
+    np.testing.assert_allclose(np.sinh(lengths), np.sqrt(columns.products(x, v, v)), rtol=1e-12)
+    assert columns.check_point(columns.using(OrthographicHyperbolic()).retraction(x, 1e150 * v)) is None
 
 
 def test_probabilities_are_a_part_of_a_sphere() -> None:

@@ -162,3 +162,13 @@ def test_bad_input_is_named(completion: tuple[FixedRankEmbedded, Completion, np.
     with pytest.raises(InvalidInputError, match=r"random_state = -1 must be a non-negative integer"):
         PymanoptSolver().run(Problem(manifold, cost), random_state=-1)
     assert to_pymanopt(Problem(from_pymanopt(Stiefel(4, 2)), Rayleigh(np.eye(4)))).manifold.dim == 5
+
+
+def test_optimizers_start_from_another_result_and_from_whole_numbers() -> None:
+    problem = Problem(
+        rmopt.manifolds.Sphere(3), rmopt.autograd_cost(lambda x: anp.sum(np.arange(3.0) * x * x))
+    )
+    first = rmopt.solvers.GradientDescent(max_iter=2).run(problem, random_state=0)
+    solver = PymanoptSolver("ConjugateGradient")
+    np.testing.assert_array_equal(solver.run(problem, first).point, solver.run(problem, first.point).point)
+    assert solver.run(problem, np.array([0, 0, 1])).point.dtype == float

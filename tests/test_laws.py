@@ -23,7 +23,7 @@ from rmopt.checks import (
     report,
     run_catalogue,
 )
-from rmopt.checks.catalogue import fixed_rank_instances, instances
+from rmopt.checks.catalogue import Instance, fixed_rank_instances, instances
 from rmopt.core import BlockCost, Cost, Factored, InvalidInputError, LowRankPoint, Retraction
 from rmopt.engines import (
     BatchEngine,
@@ -45,6 +45,7 @@ from rmopt.retractions import (
     PolarFactors,
     SecondOrder,
 )
+from rmopt.testing import checks_of
 
 
 @pytest.mark.parametrize("name", [instance.name for instance in instances()])
@@ -55,6 +56,21 @@ def test_laws(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     checks = list(run_catalogue([name], seed=1))
     assert len(checks) >= 10
     failed = [str(check) for check in checks if not check]
+    assert not failed, "\n".join(failed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_geometry_in_twenty_seeds(dtype: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    count, failed = 0, []
+    for instance in instances():
+        part = Instance(instance.name, instance.manifold, instance.retractions, point=instance.point)
+        for seed in range(20):
+            checks = checks_of(part, seed, dtype)
+            count += len(checks)
+            failed += [f"{instance.name}, seed {seed}: {check}" for check in checks if not check]
+    with capsys.disabled():
+        print(f"\n{np.dtype(dtype)}: {count} checks, {len(failed)} failed")
     assert not failed, "\n".join(failed)
 
 

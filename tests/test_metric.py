@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
@@ -20,11 +21,12 @@ from problems.evaluation import evaluate_retrieval, matrix_scores
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
 from problems.metric.baselines import OUTSIDE, OutsideMetric
 from problems.metric.claims import metric_claims
-from problems.metric.methods import neighbour_votes
+from problems.metric.methods import Trainee, neighbour_votes
 from problems.triplets import ClassTriplets, NeighborTriplets
 from rmopt import InvalidInputError
 from rmopt.cli import main
 from rmopt.core import MissingCapabilityError, StorageError
+from rmopt.core.streams import Stream, generator
 
 SMALL = [
     CometMetric(n_epochs=2, random_state=0),
@@ -157,6 +159,27 @@ def test_distances_of_near_triplets_are_for_votes_of_neighbours() -> None:
     assert near > plain + 0.01
 
 
+def test_rounds_find_neighbours_by_what_was_learned() -> None:
+    """Stripes across one of ten features, the others being as long as a stripe is wide: few near rows are of use."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(0.0, 1.0, (600, 10))
+    X[:, 0] = rng.uniform(0.0, 4.0, 600)
+    y = X[:, 0].astype(int) % 2
+    train, test = (X[:300], y[:300]), (X[300:], y[300:])
+    kind = CometMetric(3, compare="distance", triplets="neighbors", random_state=0)
+    once, often = (clone(kind).set_params(n_rounds=rounds).fit(*train) for rounds in (1, 3))
+    assert neighbour_votes(often, *train, *test) > neighbour_votes(once, *train, *test) + 0.1
+    assert (once.n_iter_, often.n_iter_) == (30, 90)
+    trainee = Trainee(clone(often), 6000, 0).fit(*train)
+    assert np.array_equal(trainee.metric.mahalanobis_, often.mahalanobis_)
+    # The second round starts where the first one ended, at triplets of the rows as it sees them.
+    second, draws = clone(kind).set_params(n_rounds=2).fit(*train), generator(0, Stream.TRIPLETS)
+    NeighborTriplets(*train).draw(draws, 0, 6000)
+    drawn = NeighborTriplets(once.transform(train[0]), train[1]).draw(draws, 0, 6000)
+    W = once.learn(train[0], drawn, 0, start=once.mahalanobis_)
+    np.testing.assert_allclose(W, second.mahalanobis_, rtol=1e-10)
+
+
 def learned(estimator: Any, X: Any, triplets: np.ndarray) -> np.ndarray:
     return estimator.fit_triplets(X, triplets).get_mahalanobis_matrix()
 
@@ -249,6 +272,8 @@ def test_comet_refuses_bad_parameters(digits: Any) -> None:
         ({"beta": 0.0}, "beta"), ({"loss": "cubic"}, "cubic"), ({"init": "zero"}, "init"),
         ({"compare": "cosine"}, "compare"), ({"triplets": "far"}, "triplets"),
         ({"retraction": "polar"}, "polar"), ({"order": "random"}, "order"), ({"n_triplets": 0}, "n_triplets"),
+        ({"n_rounds": 2}, "n_rounds = 2 draws near rows anew"),
+        ({"n_rounds": 0, "triplets": "neighbors"}, "n_rounds"),
     ):  # fmt: skip
         with pytest.raises(InvalidInputError, match=message):
             CometMetric(**parameters).fit(X, y)

@@ -368,8 +368,11 @@ def test_estimators_with_jobs(tmp_path: Path) -> None:
     U, V = make_multilabel_classification(n_samples=300, n_classes=6, random_state=0)
     ranker = LoretaLabelRanker(4, random_state=0, n_jobs=2).fit(U[:200], V[:200])
     assert ranker.score(U[200:], V[200:]) > 0.7
-    with pytest.raises(InvalidInputError, match="n_jobs = 0 must be None, a positive number of threads"):
-        similarity(n_jobs=0).fit(X, y)
+    for wrong in (0, 2.5, -2000):
+        with pytest.raises(
+            InvalidInputError, match=f"n_jobs = {wrong} must be None, a positive number of threads"
+        ):
+            similarity(n_jobs=wrong).fit(X, y)
 
 
 def test_processes_share_a_stream() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pickle
 import re
+import subprocess
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -170,11 +171,22 @@ def test_a_module_of_the_first_release_is_imported_with_one_warning(old: str) ->
     assert module is sys.modules[(renamed.MODULES | renamed.MERGED)[old]]
 
 
+def test_an_old_module_is_found_by_a_process_that_imports_nothing_before() -> None:
+    subprocess.run([sys.executable, "-W", "ignore", "-c", "import problems.full_matrix"], check=True)
+
+
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize(
     ("module", "name"),
     [
         ("problems.ranking.model", "LabelScores"),
+        ("problems.images", "mnist"),
+        ("problems.multilabel", "scene"),
+        ("problems.ratings", "Ratings"),
+        ("problems.tags", "numbered"),
+        ("problems.tags", "post_core"),
+        ("problems.tasks", "parkinsons"),
+        ("problems.text", "tfidf"),
         ("problems.full_matrix", "Oasis"),
         ("problems.subspace.completion", "MatrixCompletion"),
         ("rmopt.costs.autodiff", "autograd_cost"),

@@ -124,13 +124,14 @@ def test_samplers() -> None:
         SGD(0.1, max_iter=9, batch_size=61).run(PROBLEM)
 
 
-def test_batches_run_on_the_reference_engine() -> None:
-    whole = SGD(0.001, max_iter=300, batch_size=60, sampler=None).run(PROBLEM, random_state=0)
-    assert PROBLEM.cost.value(whole.point) < PROBLEM.cost.value(PROBLEM.manifold.random_point(0))
-    with pytest.raises(
-        MissingCapabilityError, match=r"'compiled' is not available: a step looks at 60 terms"
-    ):
-        SGD(0.001, batch_size=60, engine="compiled").run(PROBLEM)
+def test_batches_above_the_rank_are_compiled_too() -> None:
+    ends = [
+        SGD(0.001, max_iter=300, batch_size=60, engine=engine).run(PROBLEM, random_state=0).point
+        for engine in ("auto", "compiled", "reference")
+    ]
+    auto, compiled, reference = map(PROBLEM.manifold.to_dense, ends)
+    np.testing.assert_array_equal(auto, compiled)
+    np.testing.assert_allclose(auto, reference, rtol=1e-10, atol=1e-12)
 
 
 class Plain(SecondOrder):

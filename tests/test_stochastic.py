@@ -218,6 +218,8 @@ COMPILED: list[tuple[Any, dict[str, Any]]] = [
     (Adam, {"step_size": 0.01}), (AdaGrad, {"step_size": 0.05, "batch_size": 3}),
     (Adam, {"step_size": 0.01, "amsgrad": True, "average": True, "batch_size": 3}),
     (SGD, {"step_size": 0.01, "momentum": 0.5, "average": 20, "batch_size": 20}),
+    (SGD, {"step_size": 0.01, "batch_size": 20}), (SVRG, {"step_size": 0.03, "period": 40}),
+    (SRG, {"step_size": 0.01, "batch_size": 3, "retraction": Orthographic()}),
 ]  # fmt: skip
 
 
@@ -333,7 +335,7 @@ def test_bad_input_is_named(make: Any, says: str) -> None:
 def test_what_is_missing_is_named() -> None:
     for solver, problem, says in (
         (SGD(0.1, momentum=0.5, engine="compiled"), PLACES[0], r"the cost LeastSquares has no compiled twin"),
-        (SVRG(0.1, engine="compiled"), PLACES[3], r"the rule VarianceReduced\(.*\) has no compiled twin"),
+        (SVRG(0.1, average=9, engine="compiled"), PLACES[3], r"the mean of points is not compiled where variance"),
         (
             Adam(engine="compiled", retraction=MetricProjectionPSD()), repeated(PSDFixedRank(6, 2), False),
             r"the retraction MetricProjectionPSD\(\) has no compiled twin",

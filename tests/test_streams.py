@@ -309,6 +309,22 @@ def test_rows_are_shuffled_within_a_buffer(digits: tuple[np.ndarray, np.ndarray]
     assert not same(first[0], first[1])
 
 
+@pytest.mark.parametrize(
+    ("encoding", "sentence"),
+    [
+        ("utf-8", r"1\.txt is not utf-8 text .byte 0xfc.*encoding=latin-1"),
+        ("utf-9", "unknown encoding: utf-9; give"),
+    ],
+)
+def test_texts_in_another_encoding_are_refused_in_a_sentence(
+    encoding: str, sentence: str, tmp_path: Path
+) -> None:
+    (tmp_path / "colours").mkdir()
+    (tmp_path / "colours" / "1.txt").write_bytes("grün".encode("latin-1"))
+    with pytest.raises(InvalidInputError, match=sentence):
+        list(stream(tmp_path, n_features=8, encoding=encoding))
+
+
 FORMATS = ("svmlight", "gz", "npz", "csv", "texts", "labels")
 
 

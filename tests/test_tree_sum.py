@@ -85,6 +85,53 @@ def test_agents_end_where_one_place_would() -> None:
     assert Grassmann(60, 3).dist(one_place.point, found.mean) < 1e-4
 
 
+class Watched(OneProcess):
+    """Counts what agents send, as if each were alone, and ends the run after some messages."""
+
+    def __init__(self, most: float = np.inf) -> None:
+        super().__init__()
+        self.most = most
+
+    def deliver(self, messages: Any, ways: Any, size: int, n_agents: int) -> Any:
+        self.sent += (len(ways), size * len(ways))
+        if self.sent[0] > self.most:
+            raise KeyboardInterrupt
+        return messages
+
+
+def test_columns_that_grow_send_less_where_singular_values_differ() -> None:
+    shares = low_rank_shares(300, 3000, 5, 6, OneProcess(), condition=500.0, seed=1)
+    grown, whole = (agree(shares.tasks, 5, 1, grow=grow, world=Watched()) for grow in (True, False))
+    for found in (grown, whole):
+        assert shares.train_mse(found.points) < 1e-12
+        assert shares.test_rmse(found.mean) < 1e-5
+    assert grown.bytes < 0.6 * whole.bytes
+
+
+def test_columns_that_grow_go_on_where_they_were_killed(tmp_path: Path) -> None:
+    tasks: Any = agent_sums(5)["completion-ridge"]
+    whole = agree(tasks, 3, 0, world=Watched())
+    saved = tmp_path / "state.npz"
+    with pytest.raises(KeyboardInterrupt):
+        agree(tasks, 3, 0, world=Watched(most=0.8 * whole.messages), checkpoint=saved)
+    again = agree(tasks, 3, 0, world=Watched(), checkpoint=saved)
+    assert again.mean.tobytes() == whole.mean.tobytes()
+    assert again.result.steps == whole.result.steps
+    assert again.messages < whole.messages
+
+
+def test_a_search_along_a_line_sends_values_alone() -> None:
+    tasks: Any = agent_sums(5)["completion"]
+    world = Watched()
+    cost = TreeSum(tasks, Graph.path(5), world)
+    U = Grassmann(tasks.n_rows, 3).random_point(np.random.default_rng(0))
+    cost.value(U)
+    assert world.sent.tolist() == [8, 64]
+    cost.value_and_gradient(U)
+    cost.precondition(U, U)
+    assert world.sent.tolist() == [16, 64 + 64 * (U.size + 9)]
+
+
 def test_an_interrupted_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     tasks: Any = agent_sums(5)["completion-ridge"]
     problem = Problem(Grassmann(tasks.n_rows, 2), TreeSum(tasks, Graph.path(5)))

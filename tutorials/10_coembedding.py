@@ -114,7 +114,7 @@ for inner in (
 # what makes growing safe.
 
 from problems.coembedding import MultilabelCoembedding
-from problems.coembedding.optima import local_optima
+from problems.coembedding.training import local_optima
 from problems.coembedding.training import minimise
 
 loss = MultilabelCoembedding(X[:60], Y[:60])

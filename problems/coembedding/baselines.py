@@ -20,10 +20,9 @@ from sklearn.svm import LinearSVC
 from problems.coembedding.certified import LabelTables
 from problems.door import admit, seen, table_of_labels
 from rmopt.core import InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, check_parameters, shown
 from rmopt.solvers.threads import one_blas_thread
-
-Array = np.ndarray
 
 BASES = {
     "svm": lambda: LinearSVC(random_state=0, max_iter=5000),
@@ -42,12 +41,7 @@ def _classifier(name: str, value: Any) -> Any:
 
 @dataclass(eq=False, repr=False)
 class Guarded(Checked, ClassifierMixin, BaseEstimator):
-    """A binary classifier that also learns from labels that are all equal: it repeats them.
-
-    Parameters
-    ----------
-    estimator : classifier
-    """
+    """A binary classifier that also learns from labels that are all equal: it repeats them."""
 
     estimator: Annotated[Any, _classifier]
 
@@ -162,15 +156,6 @@ class CalibratedLabelRanking(Checked, LabelTables, BaseEstimator):
             votes[:, i] += first
             votes[:, j] += 1.0 - first
         return votes - virtual[:, None]
-
-    def predict(self, X: Any) -> Array:
-        """Return indicators of the labels with more votes than the virtual label."""
-        return (self.decision_function(X) > 0.0).astype(int)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
 
 
 def searched(scheme: str, base: str, seed: int, counts: bool, folds: int, scoring: Any) -> GridSearchCV:

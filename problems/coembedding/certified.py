@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -90,6 +90,14 @@ class CertifiedEmbedder(Embedder, Certified):
 class LabelTables(ClassifierMixin):
     """A classifier of several labels from dense or sparse rows."""
 
+    # Whether there may also be one class for each sample.
+    takes_classes: ClassVar[bool] = False
+    decision_function: Any
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return indicators of the labels whose scores are above 0, shape (n_samples, n_labels)."""
+        return (self.decision_function(X) > 0.0).astype(int)
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of samples whose labels are all right."""
         return super().score(X, in_order("y", y), sample_weight)
@@ -97,4 +105,5 @@ class LabelTables(ClassifierMixin):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = tags.classifier_tags.multi_label = True
+        tags.classifier_tags.multi_class = self.takes_classes
         return tags

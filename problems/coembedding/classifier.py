@@ -21,11 +21,10 @@ from problems.coembedding.cost import MultilabelCoembedding
 from problems.coembedding.training import BETAS, checked_betas, minimise
 from problems.door import admit, finite, in_order, in_range, kept_count, thread_count
 from rmopt.core import InvalidInputError, RmoptError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import check_parameters, integer, optional, shown
 from rmopt.solvers import LBFGS, RankIncremental
 from rmopt.solvers.threads import one_blas_thread
-
-Array = np.ndarray
 
 # On the paths of a cross-validation.
 PATH_TOL, PATH_ROUNDS = 1e-2, 5
@@ -122,6 +121,7 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     True
     """
 
+    takes_classes = True
     beta: Annotated[float, weight] = 5.0
 
     @one_blas_thread()
@@ -133,10 +133,6 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
         X : array or sparse array, shape (n_samples, n_features)
         Y : array or sparse array, shape (n_samples, n_labels), or array, shape (n_samples,)
             Indicators of labels, or one class for each sample.
-
-        Returns
-        -------
-        self
         """
         check_parameters(self, self._parameters)
         return self._take(self._minimised(MultilabelCoembedding(*self._checked(X, Y)), self.beta))

@@ -10,11 +10,10 @@ import scipy.sparse as sp
 from problems.coembedding import kernels
 from problems.door import array_of, table_of_numbers
 from rmopt.core import BlockDiagonal, InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, integer, sequence
 from rmopt.core.matrices import sound
 from rmopt.costs import Grid, Pairs, PairwiseDistance
-
-Array = np.ndarray
 
 
 class MultilabelCoembedding(PairwiseDistance):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import numpy as np
-import typer
 from threadpoolctl import threadpool_limits
+from typer import Option
 
 from problems.cells import Cell, Settings
 from problems.coembedding.claims import optima_claims, table_claims, threshold_claims
@@ -22,9 +22,8 @@ from problems.coembedding.methods import (
     indicators,
     measures,
 )  # fmt: skip
-from problems.coembedding.optima import local_optima
 from problems.coembedding.thresholds import AIMS
-from problems.coembedding.training import BETAS, checked_betas, minimise
+from problems.coembedding.training import BETAS, checked_betas, local_optima, minimise
 from problems.comparison import Comparison, averaged, trained
 from problems.data import MultilabelBundle, load
 from problems.methods import chosen_methods
@@ -46,8 +45,6 @@ from rmopt.core.identity import fingerprint
 from rmopt.costs import Trace
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.solvers import RankIncremental
-
-Option = typer.Option
 
 HEADINGS = {
     "hamming": "Hamming", "hamming_sem": "±", "hamming_paper": "paper", "micro_f1": "micro-F1", "micro_f1_sem": "±",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from problems.coembedding.methods import NAMES
-from problems.palette import COLOURS, MARKERS
+from problems.palette import COLOURS, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,10 +70,7 @@ def draw_curves(
     for axes, (name, curves) in zip(found, panels.items(), strict=True):
         for number, (label, points) in enumerate(curves.items()):
             x, y = np.array(points, dtype=float).reshape(-1, 2).T
-            axes.plot(
-                x, y, color=COLOURS[number % len(COLOURS)], marker=MARKERS[number % len(MARKERS)], markersize=4,
-                label=label,
-            )  # fmt: skip
+            axes.plot(x, y, label=label, **style(number))
         if logarithmic:
             axes.set(xscale="log", yscale="log")
         axes.set(xlabel=xlabel, title=name)

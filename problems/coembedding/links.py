@@ -13,12 +13,11 @@ from problems.coembedding.certified import CertifiedEmbedder, weight
 from problems.coembedding.cost import LinkPrediction
 from problems.door import admit, array_of, finite, in_range, one_each, seedable
 from rmopt.core import InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, check_parameters, number
 from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
 from rmopt.solvers.threads import one_blas_thread
-
-Array = np.ndarray
 
 
 @dataclass(eq=False, repr=False)
@@ -82,10 +81,6 @@ class LinkPredictor(CertifiedEmbedder):
         links : array or sparse array, shape (n_objects, n_objects), or a pair of arrays
             The symmetric table of links, of which pairs without a link are drawn; or ``(pairs, linked)``, integers of
             shape (n_pairs, 2) and 0 or 1 for each.
-
-        Returns
-        -------
-        self
         """
         check_parameters(self, self._parameters)
         X = admit(self, X)

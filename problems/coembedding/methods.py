@@ -24,8 +24,7 @@ from problems.coembedding.thresholds import AIMS, LabelThresholds, calibrated_f1
 from problems.coembedding.training import BETAS
 from problems.methods import Method, rows_of
 from rmopt.core import InvalidInputError
-
-Array = np.ndarray
+from rmopt.core.ambient import Array
 
 
 def hamming_score(true: Array, predicted: Array) -> float:

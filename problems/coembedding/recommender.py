@@ -16,11 +16,10 @@ from problems.coembedding.certified import Certified, gap, weight
 from problems.coembedding.cost import TagRanking
 from problems.door import array_of, column_of_names, count, kept_count, positions, seedable
 from rmopt.core import DivergedError, InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, bounded, check_parameters, number
 from rmopt.core.streams import seed_of
 from rmopt.solvers.threads import one_blas_thread
-
-Array = np.ndarray
 
 
 def posts_f1(pairs: Array, tags: Array, predict: Callable[[Array], Array]) -> float:
@@ -70,10 +69,6 @@ class TagModel(Checked, BaseEstimator):
             Names or numbers of users and items.
         y : array, shape (n_samples,)
             Names or numbers of tags, one for each row; a post with three tags has three rows.
-
-        Returns
-        -------
-        self
         """
         check_parameters(self, self._parameters)
         X, y = array_of("X", X), array_of("y", y)

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from problems.door import table_of_numbers
+from rmopt.core.ambient import Array
 from rmopt.costs import EmbeddedCost
-
-Array = np.ndarray
 
 
 class MetricRegression(EmbeddedCost):

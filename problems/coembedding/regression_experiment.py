@@ -8,8 +8,8 @@ from time import perf_counter
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from threadpoolctl import threadpool_limits
+from typer import Option
 
 from problems.cells import Cell, Settings
 from problems.coembedding.figure import draw_curves
@@ -17,6 +17,7 @@ from problems.coembedding.regression import MetricRegression, closed_form
 from problems.comparison import Comparison, crossed
 from problems.options import Resume, check_options, chosen_from, methods_option, whole_numbers
 from rmopt.core import InvalidInputError, Problem
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import number
 from rmopt.costs import SumOfCosts, Trace
 from rmopt.experiments import Claim, Outcome, Run
@@ -32,8 +33,6 @@ from rmopt.solvers import (
     certify,
 )
 
-Array = np.ndarray
-Option = typer.Option
 # Rounds, rank, certificate, and why it ended.
 Solution = tuple[int, int, Certificate, str]
 # From a cost, a relative gap, a time limit and a seed.

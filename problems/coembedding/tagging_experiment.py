@@ -7,8 +7,8 @@ from time import perf_counter
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from threadpoolctl import threadpool_limits
+from typer import Option
 
 from problems.cells import Cell, Settings
 from problems.coembedding.cost import TagRanking
@@ -34,8 +34,6 @@ from rmopt.core.arguments import number, one_of
 from rmopt.core.identity import fingerprint
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.solvers import Doubling, OneByOne, RankIncremental, Recorder
-
-Option = typer.Option
 
 GROWTHS = {"linear": OneByOne, "exponential": Doubling}
 HEADINGS = {

@@ -16,9 +16,8 @@ from problems.coembedding.certified import LabelTables
 from problems.coembedding.classifier import splitter
 from problems.door import admit, seen, table_of_labels
 from rmopt.core import InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, bounded, check_parameters, one_of, shown
-
-Array = np.ndarray
 
 AIMS = ("f1", "hamming")
 # The weight of the losses of the regression on standardised scores: only scores that separate need a limit.
@@ -97,10 +96,6 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
         ----------
         X : array or sparse array, shape (n_samples, n_features)
         Y : array or sparse array, shape (n_samples, n_labels)
-
-        Returns
-        -------
-        self
         """
         check_parameters(self, self._parameters)
         X = admit(self, X)
@@ -144,15 +139,6 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
     def decision_function(self, X: Any) -> Array:
         """Return how far the probability of each label is above the threshold, shape (n_samples, n_labels)."""
         return self.predict_proba(X) - self.threshold_
-
-    def predict(self, X: Any) -> Array:
-        """Return indicators of labels, shape (n_samples, n_labels)."""
-        return (self.decision_function(X) > 0.0).astype(int)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
 
 
 def calibrated_f1(model: Any, X: Any, Y: Array) -> float:

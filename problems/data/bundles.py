@@ -12,13 +12,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.identity import fingerprint
 
 __all__ = ["Bundle", "ClassBundle", "MultilabelBundle", "Ratings", "TagBundle", "TaskBundle", "stratified"]
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,16 +139,14 @@ class ClassBundle(Split):
 
     Attributes
     ----------
-    name, source : str
-        The registered name, and what was read.
     X : ndarray or csr_array, shape (n_samples, n_features)
         Finite float64; a sparse X is canonical CSR (sorted, no duplicates) with int32 indices.
     y : ndarray of int64, shape (n_samples,)
         Labels 0 .. n_classes - 1, at least two of them, every one with a sample.
     test : ndarray of bool, shape (n_samples,)
         True for the held-out samples; neither part is empty.
-    notes, feature_names, class_names, sample_names : tuple of str, optional
-        What was noticed, and what columns, labels and rows stand for.
+    feature_names, class_names, sample_names : tuple of str, optional
+        What columns, labels and rows stand for.
 
     Raises
     ------
@@ -241,15 +238,13 @@ class MultilabelBundle(Split):
 
     Attributes
     ----------
-    name, source : str
-        The registered name, and what was read.
     X : ndarray or csr_array, shape (n_samples, n_features)
     Y : csr_array, shape (n_samples, n_labels)
         Ones where a label is true.
     test : ndarray of bool, shape (n_samples,)
         True for the held-out samples; neither part is empty.
-    notes, feature_names, label_names : tuple of str, optional
-        What was noticed, and what columns stand for.
+    feature_names, label_names : tuple of str, optional
+        What columns stand for.
 
     Raises
     ------
@@ -337,8 +332,6 @@ class Ratings(Bundle):
 
     Attributes
     ----------
-    name, source : str
-        The registered name, and what was read.
     rows, columns : int32 array, shape (N,)
         Where the entries are; columns are dealt to agents.
     values : float64 array, shape (N,)
@@ -349,8 +342,6 @@ class Ratings(Bundle):
         Entries of one unit are held out together, as the colours of a pixel; each on its own unless given.
     row_names, column_names : array, optional
         The items and the users that rows and columns stand for; their numbers unless given.
-    notes : tuple of str
-        What was noticed.
 
     Raises
     ------
@@ -448,14 +439,12 @@ class TaskBundle(Samples):
 
     Attributes
     ----------
-    name, source : str
-        The registered name, and what was read.
     X : array, shape (N, m)
     y : array, shape (N,)
     task : int array, shape (N,)
         0 .. n_tasks − 1, each with at least two examples.
-    notes, feature_names, task_names : tuple of str, optional
-        What was noticed, and what columns and tasks stand for.
+    feature_names, task_names : tuple of str, optional
+        What columns and tasks stand for.
 
     Raises
     ------
@@ -513,15 +502,11 @@ class TagBundle(Bundle):
 
     Attributes
     ----------
-    name, source : str
-        The registered name, and what was read.
     triples : int array, shape (N, 3)
         Numbers of user, item and tag, each from 0 without holes; no triple twice.
     tag_names : tuple of str
     user_names, item_names : array, optional
         What the numbers stand for.
-    notes : tuple of str
-        What was noticed.
 
     Raises
     ------

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from problems.data.formats import decoded
 from problems.data.roles import KNOWN
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
-from rmopt.core.errors import InvalidInputError, StorageError
+from rmopt.core.errors import InvalidInputError
 from rmopt.core.files import reading
 from rmopt.core.matrices import sound
-
-Array = np.ndarray
 
 # Bytes of text, rows of arrays and texts in a piece.
 PIECE, ROWS, TEXTS = 2**22, 4096, 256
@@ -362,15 +362,8 @@ def text_pieces(paths: list[Path], how: Format, mark: list[int]) -> Pieces:
         some = paths[first : first + TEXTS]
         texts = []
         for path in some:
-            try:
+            with decoded(path, how.encoding):
                 texts.append(path.read_text(encoding=how.encoding))
-            except UnicodeDecodeError as error:
-                raise InvalidInputError(
-                    f"{path} is not text in {how.encoding} (byte {error.start}); save it so, or say its encoding, "
-                    "for example latin-1."
-                ) from None
-            except OSError as error:
-                raise StorageError(f"{path} cannot be read ({error.strerror}); restore it.") from error
         X = csr_array(how.vectorizer.transform(texts), dtype=np.float64)
         yield Piece(
             X, np.array([path.parent.name for path in some]), [first], (first + len(some)) / len(paths)

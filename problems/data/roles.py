@@ -23,10 +23,10 @@ from problems.data.bundles import (
     stratified,
 )
 from problems.data.formats import Table, count_terms, parsed
+from rmopt.core.ambient import Array
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.matrices import sound
 
-Array = np.ndarray
 Said = Mapping[str, str | Sequence[str]]
 Roles = dict[str, list[str]]
 

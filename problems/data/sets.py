@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse, vstack
 
 from problems.data.bundles import ClassBundle, MultilabelBundle, Ratings, TagBundle, TaskBundle, stratified
-from problems.data.files import read_arff, read_table, read_text_table
+from problems.data.formats import read_arff, read_table, read_text_table
 from problems.data.registry import Source, loader
 from problems.data.tags import numbered, post_core
+from rmopt.core.ambient import Array
 from rmopt.core.errors import StorageError
 from rmopt.core.files import Layout, read_arrays, save_arrays
 
@@ -23,7 +24,6 @@ __all__ = [
     "ml100k", "mnist", "news20", "news20_full", "parkinsons", "picture", "scene", "toy_tags",
 ]  # fmt: skip
 
-Array = np.ndarray
 
 DIGITS_TEST_FRACTION = 0.3
 DIGITS_SPLIT_SEED = 0

@@ -17,12 +17,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from problems.data.pieces import PIECES, Format, Piece, pieces_of, text_pieces
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, integer, optional, shown
 from rmopt.core.errors import InvalidInputError, StorageError
 from rmopt.core.files import save_arrays
 from rmopt.core.streams import Stream, generator, seed_of
 
-Array = np.ndarray
 Chunk = tuple[Any, Any]
 
 # How much of both ends of a file is looked at to know it again.

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-__all__ = ["numbered", "post_core"]
+from rmopt.core.ambient import Array
 
-Array = np.ndarray
+__all__ = ["numbered", "post_core"]
 
 
 def post_core(triples: Array, level: int) -> Array:

@@ -24,13 +24,12 @@ from problems.door import (
 )
 from problems.triplets import ClassTriplets, NeighborTriplets
 from rmopt.core import InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, array, bounded, one_of, optional
 from rmopt.core.streams import Stream, generator
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.solvers import Sampler
 from rmopt.solvers.threads import one_blas_thread
-
-Array = np.ndarray
 
 TRIPLETS_PER_ROW = 20
 TRIPLETS = ("random", "neighbors")
@@ -111,17 +110,14 @@ class TripletLearner(MahalanobisMetric):
         ----------
         X : array or sparse matrix, shape (n_samples, n_features)
         y : array, shape (n_samples,)
-
-        Returns
-        -------
-        self
         """
         seed = begin(self)
         X, y = labelled(self, X, y, ensure_min_samples=3)
         count = TRIPLETS_PER_ROW * len(y) if self.n_triplets is None else int(self.n_triplets)
         sampler = self.sampler(X, y)
         self.classes_ = np.unique(y)
-        return self._finish(X, sampler.draw(generator(seed, Stream.TRIPLETS), 0, count), seed)
+        self._learn_classes(X, y, sampler, generator(seed, Stream.TRIPLETS), count, seed)
+        return self
 
     def sampler(self, X: Any, y: Any) -> Sampler:
         """Return what draws the triplets of `fit`."""
@@ -135,17 +131,18 @@ class TripletLearner(MahalanobisMetric):
         X : array or sparse matrix, shape (n_samples, n_features)
         triplets : int array, shape (T, 3)
             Row numbers in X: query, positive, negative.
-
-        Returns
-        -------
-        self
         """
         seed, X = begin(self), admit(self, X)
         return self._finish(X, checked_triplets(triplets, X.shape[0], X.shape[0]), seed)
 
+    def _learn_classes(
+        self, X: Any, y: Array, sampler: Sampler, rng: np.random.Generator, count: int, seed: int
+    ) -> None:
+        self._finish(X, sampler.draw(rng, 0, count), seed)
+
     @one_blas_thread()
-    def _finish(self, X: Any, triplets: Array, seed: int) -> Self:
-        W = self.learn(X, triplets, seed)
+    def _finish(self, X: Any, triplets: Array, seed: int, **more: Any) -> Self:
+        W = self.learn(X, triplets, seed, **more)
         if not np.isfinite(W).all():
             raise InvalidInputError(
                 "the learned metric is not finite; scale X, for example to rows of length 1."

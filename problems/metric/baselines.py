@@ -16,6 +16,7 @@ from problems.metric import kernels
 from problems.metric.base import MahalanobisMetric, TripletLearner
 from problems.online import Lego
 from rmopt.core import InvalidInputError, MissingCapabilityError, Problem
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, number, one_of
 from rmopt.costs import TripletSum
 from rmopt.costs.log_det import DENSE_SHARE
@@ -24,8 +25,6 @@ from rmopt.engines.log_det import samples_of
 from rmopt.manifolds import Euclidean
 from rmopt.renamed import renamed
 from rmopt.solvers import ShuffledEpochs
-
-Array = np.ndarray
 
 # Its square times a number of features is finite.
 LARGEST = 1e150
@@ -68,10 +67,6 @@ class EuclideanMetric(MahalanobisMetric):
         X : array or sparse matrix, shape (n_samples, n_features)
         y : array, optional
             Nothing is learned from it; it must fit X.
-
-        Returns
-        -------
-        self
         """
         X = admit(self, X) if y is None else admit(self, X, y, multi_output=True)[0]
         self.mahalanobis_ = self.components_ = np.eye(X.shape[1])
@@ -91,12 +86,8 @@ class LegoMetric(TripletLearner):
         η, the weight of a pair against the present matrix.
     n_epochs : int
         Passes over the triplets.
-    n_triplets : int or None
-        Triplets that `fit` draws; None: 20 for each row.
-    triplets : {"random", "neighbors"}
-        Which ones `fit` draws: any, or of near rows (`problems.triplets.NeighborTriplets`), for a vote of nearest
-        neighbours.
-    random_state : int, RandomState or None
+    n_triplets, triplets, random_state : optional
+        As in `CometMetric`.
 
     See Also
     --------
@@ -152,12 +143,8 @@ class BoostMetric(TripletLearner):
         The most weak learners.
     penalty : float
         v, the price of the trace, and the least eigenvalue that is worth a learner.
-    n_triplets : int or None
-        Triplets that `fit` draws; None: 20 for each row.
-    triplets : {"random", "neighbors"}
-        Which ones `fit` draws: any, or of near rows (`problems.triplets.NeighborTriplets`), for a vote of nearest
-        neighbours.
-    random_state : int, RandomState or None
+    n_triplets, triplets, random_state : optional
+        As in `CometMetric`.
 
     See Also
     --------
@@ -267,12 +254,8 @@ class HdslMetric(TripletLearner):
         λ, the size of the bases.
     max_iter : int
         Number of bases added; stopping early keeps few features active.
-    n_triplets : int or None
-        Triplets that `fit` draws; None: 20 for each row.
-    triplets : {"random", "neighbors"}
-        Which ones `fit` draws: any, or of near rows (`problems.triplets.NeighborTriplets`), for a vote of nearest
-        neighbours.
-    random_state : int, RandomState or None
+    n_triplets, triplets, random_state : optional
+        As in `CometMetric`.
 
     See Also
     --------
@@ -340,10 +323,6 @@ class OutsideMetric(MahalanobisMetric):
         ----------
         X : array or sparse matrix, shape (n_samples, n_features)
         y : array, shape (n_samples,)
-
-        Returns
-        -------
-        self
         """
         seed = begin(self)
         X, y = labelled(self, X, y)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from problems.cells import Cell
+from problems.cells import Cell, band
 from problems.comparison import Difference, above
 from rmopt.experiments import Claim
 
@@ -58,12 +57,6 @@ def _gaps(ours: Sequence[Cell], theirs: Sequence[Cell]) -> dict[str, Difference]
 
 def _precision(depth: int, cell: Cell) -> float | None:
     return None if cell["precision"] is None else float(cell["precision"][depth - 1])
-
-
-def band(curves: Any) -> tuple[Any, Any]:
-    """Return the mean of curves, one in a row, and its standard error, which is zero for one curve."""
-    mean, count = curves.mean(axis=0), len(curves)
-    return mean, curves.std(axis=0, ddof=1) / count**0.5 if count > 1 else np.zeros_like(mean)
 
 
 def _settles(found: Sequence[Cell], label: str) -> Claim:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 
-from problems.door import engine_name, file_path, loss_named, step_rule
+from problems.door import engine_name, file_path, kept_count, loss_named, product, step_rule
 from problems.metric.base import TripletLearner
-from rmopt.core import Problem, Retraction
-from rmopt.core.arguments import bounded, flag, named, number, one_of, optional
+from problems.triplets import NeighborTriplets
+from rmopt.core import InvalidInputError, Problem, Retraction
+from rmopt.core.ambient import Array
+from rmopt.core.arguments import bounded, flag, named, number, one_of, optional, shown
 from rmopt.costs import LogDetTriplet
 from rmopt.costs.log_det import SCORES
 from rmopt.manifolds import PositiveDefinite
@@ -19,8 +21,6 @@ from rmopt.renamed import renamed
 from rmopt.retractions import POSITIVE_DEFINITE_RETRACTIONS
 from rmopt.solvers import Checkpoint, CoordinateDescent, Recorder, Sampler
 from rmopt.solvers.coordinate_descent import ORDERS
-
-Array = np.ndarray
 
 INITS = ("scaled", "identity")
 
@@ -54,6 +54,10 @@ class CometMetric(TripletLearner):
     triplets : {"random", "neighbors"}
         Which ones `fit` draws: any, or of near rows (`problems.triplets.NeighborTriplets`), for a vote of nearest
         neighbours.
+    n_rounds : int
+        How often `fit` draws triplets of near rows and learns: what is near is after the first time told by the
+        metric that was learned, from which the next round goes on. Each has the whole budget. It pays where the
+        Euclidean distance is a poor guide to neighbours; choose it by cross-validation.
     step_size : StepSize, float, callable or None
         None: an exact line search. See `rmopt.solvers.CoordinateDescent`.
     order : {"shuffled", "uniform", "cyclic", "gauss-southwell"}
@@ -125,6 +129,7 @@ class CometMetric(TripletLearner):
     compare: Annotated[str, bounded(one_of, SCORES)] = "similarity"
     n_triplets: int | None = None
     triplets: str = "random"
+    n_rounds: Annotated[int, kept_count] = 1
     step_size: Annotated[Any, optional(step_rule, searches=True)] = None
     order: Annotated[str, bounded(named, ORDERS, Sampler)] = "shuffled"
     retraction: Annotated[Any, bounded(named, POSITIVE_DEFINITE_RETRACTIONS, Retraction)] = "additive"
@@ -135,14 +140,35 @@ class CometMetric(TripletLearner):
     random_state: Any = None
     verbose: Annotated[bool, flag] = False
 
-    def learn(self, X: Any, triplets: Array, seed: int, recorder: Recorder | None = None) -> Array:
+    def fit(self, X: Any, y: Any) -> Self:
+        if self.n_rounds != 1 and (self.triplets != "neighbors" or self.checkpoint is not None):
+            raise InvalidInputError(
+                f"n_rounds = {shown(self.n_rounds)} draws near rows anew: it needs triplets = 'neighbors', and no "
+                "checkpoint, which holds one round."
+            )
+        return super().fit(X, y)
+
+    fit.__doc__ = TripletLearner.fit.__doc__
+
+    def _learn_classes(
+        self, X: Any, y: Array, sampler: Sampler, rng: np.random.Generator, count: int, seed: int
+    ) -> None:
+        super()._learn_classes(X, y, sampler, rng, count, seed)
+        for _ in range(1, self.n_rounds):
+            done, nearer = self.n_iter_, NeighborTriplets(product(X, self.components_.T), y)
+            self._finish(X, nearer.draw(rng, 0, count), seed, start=self.mahalanobis_)
+            self.n_iter_ += done
+
+    def learn(
+        self, X: Any, triplets: Array, seed: int, recorder: Recorder | None = None, start: Array | None = None
+    ) -> Array:
         problem = self.problem(X, triplets)
         if recorder is None:
             recorder = Recorder(progress=self.verbose, description="COMET")
         # The start is as large as W: no name holds it while the solver runs.
         result = self.solver().run(
             problem,
-            self._start(problem.cost),
+            self._start(problem.cost) if start is None else start,
             random_state=seed,
             recorder=recorder,
             checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),

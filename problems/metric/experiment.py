@@ -9,11 +9,11 @@ from time import perf_counter
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from scipy.sparse import issparse
 from sklearn.decomposition import PCA
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
+from typer import Option
 
 from problems.cells import Cell, Settings, mean_and_sem
 from problems.comparison import Comparison
@@ -40,13 +40,11 @@ from problems.options import (
     methods_option,
 )
 from rmopt.core import DivergedError, InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import number, one_of
 from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run
 from rmopt.solvers import Recorder
-
-Array = np.ndarray
-Option = typer.Option
 
 RANKINGS = ("similarity", "distance")
 SCALINGS = ("unit", "raw", "standard")
@@ -203,7 +201,7 @@ def _trained(part: ClassBundle, trainee: Trainee, rank_by: str) -> Cell:
     curve: list[list[float]] = []
     begun = perf_counter()
     try:
-        if isinstance(trainee.metric, CometMetric):
+        if isinstance(trainee.metric, CometMetric) and trainee.metric.n_rounds == 1:
             W, rows = _watched(trainee, X, y, X_test, y_test, rank_by)
             seconds = float(rows[-1]["seconds"])
             names = ("precision_at_1", "precision_at_10", "cost")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from problems.metric.claims import Results, band
-from problems.palette import COLOURS, MARKERS
+from problems.metric.claims import Results
+from problems.palette import draw_band, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,9 +22,8 @@ def draw_precision(figure: Figure, results: Results, labels: Mapping[str, str], 
         if any(cell["precision"] is None for cell in found):
             continue
         curves = np.array([cell["precision"] for cell in found])
-        _draw_band(
-            axes, np.arange(1, curves.shape[1] + 1), curves, COLOURS[number % len(COLOURS)], labels[name]
-        )
+        at = np.arange(1, curves.shape[1] + 1)
+        draw_band(axes, at, curves, labels[name], color=style(number)["color"])
     axes.set_xlabel("k, number of neighbours")
     axes.set_ylabel("precision at top k (test)")
     axes.set_title(title)
@@ -43,24 +42,13 @@ def draw_convergence(figure: Figure, results: Results, labels: Mapping[str, str]
         curves = np.array([cell["curve"] for cell in found])
         passes = curves[0, :, 0]
         for column, depth in ((1, 1), (2, 10)):
-            colour = COLOURS[number % len(COLOURS)]
-            _draw_band(
-                left, passes, curves[:, :, column], colour, f"{labels[name]}, P@{depth}", MARKERS[number]
-            )
+            draw_band(left, passes, curves[:, :, column], f"{labels[name]}, P@{depth}", **style(number))
             number += 1
         relative = curves[:, :, 3] / np.abs(curves[:, :1, 3])
-        _draw_band(right, passes, relative, COLOURS[(number - 1) % len(COLOURS)], labels[name])
+        draw_band(right, passes, relative, labels[name], color=style(number - 1)["color"])
     for axes, label in ((left, "precision (test)"), (right, "cost, relative to the start")):
         axes.set_xlabel("coordinate steps / features")
         axes.set_ylabel(label)
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small")
     figure.suptitle(title)
-
-
-def _draw_band(axes: Any, x: Any, curves: Any, colour: str, label: str, marker: str = "") -> None:
-    """Draw the mean of curves with a band of its standard error."""
-    mean, error = band(curves)
-    axes.plot(x, mean, color=colour, label=label, marker=marker, markersize=4)
-    if len(curves) > 1:
-        axes.fill_between(x, mean - error, mean + error, color=colour, alpha=0.2, linewidth=0)

@@ -18,20 +18,13 @@ from problems.methods import Method, rows_of
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
 from problems.metric.base import TRIPLETS, MahalanobisMetric, TripletLearner, factor
 from problems.metric.baselines import OUTSIDE, OutsideMetric
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import numbers
 from rmopt.core.streams import Stream, generator
 
-Array = np.ndarray
-
 
 class Trainee(BaseEstimator):
-    """A metric that learns from as many triplets as the experiment says, or where it takes none from the classes.
-
-    Parameters
-    ----------
-    metric : MahalanobisMetric
-    n_triplets, seed : int
-    """
+    """A metric that learns from as many triplets as the experiment says, or where it takes none from the classes."""
 
     def __init__(self, metric: MahalanobisMetric, n_triplets: int, seed: int) -> None:
         self.metric, self.n_triplets, self.seed = metric, n_triplets, seed
@@ -43,7 +36,10 @@ class Trainee(BaseEstimator):
 
     def fit(self, X: Any, y: Array) -> Self:
         self.rows_, self.classes_of_rows_ = X, y
-        if isinstance(self.metric, TripletLearner):
+        if getattr(self.metric, "n_rounds", 1) > 1:
+            # Later rounds draw triplets of their own.
+            self.metric.set_params(n_triplets=self.n_triplets).fit(X, y)
+        elif isinstance(self.metric, TripletLearner):
             self.metric.fit_triplets(X, self.triplets(X, y))
         else:
             self.metric.fit(X, y)
@@ -92,6 +88,7 @@ def neighbour_votes(metric: Any, X: Any, y: Array, X_test: Any, y_test: Array) -
 COMET_GRID = crossed(alpha=(1e-6, 1e-5, 1e-4, 3e-4), beta=(1e-7, 1e-6, 1e-5))
 LEGO_GRID = crossed(triplets=TRIPLETS, step_size=(0.003, 0.01, 0.03, 0.1, 1.0, 10.0, 100.0, 1000.0))
 DISTANCE_GRID = crossed(triplets=TRIPLETS, alpha=(1e-6, 1e-5, 1e-4, 1e-3), beta=(1e-7, 1e-5))
+ROUNDS_GRID = crossed(n_rounds=(1, 3, 6), alpha=(1e-6, 1e-5, 1e-4), beta=(1e-7,))
 SPARSE_GRID = crossed(alpha=(1e-4,), beta=(1e-5,), sparsity=(1e-6, 1e-5, 1e-4))
 
 METHODS: dict[str, Method] = {
@@ -101,6 +98,11 @@ METHODS: dict[str, Method] = {
     "comet-sparse": Method("COMET, sparse", CometMetric(sparsity=1e-5, tol=0.0), SPARSE_GRID),
     "comet-distance": Method(
         "COMET, distance", CometMetric(compare="distance", triplets="neighbors", tol=0.0), DISTANCE_GRID
+    ),
+    "comet-rounds": Method(
+        "COMET, distance, rounds",
+        CometMetric(compare="distance", triplets="neighbors", n_rounds=3, tol=0.0),
+        ROUNDS_GRID,
     ),
     "lego": Method("LEGO", LegoMetric(), LEGO_GRID),
     "boost": Method("BoostMetric", BoostMetric(), crossed(triplets=TRIPLETS, max_iter=(25, 100, 400))),

@@ -19,10 +19,9 @@ from problems.online import FactorEngine, OnlineEngine, OnlineSolver
 from problems.ranking import kernels
 from problems.ranking.cost import LabelRanking
 from rmopt.core import InvalidInputError, Problem
+from rmopt.core.ambient import Array
 from rmopt.engines.base import Engine
 from rmopt.engines.bilinear import rows_of
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True)
@@ -280,12 +279,7 @@ class OmikujiTrees(LabelTrees):
 
 
 class NapkinTrees(LabelTrees):
-    """NapkinXC's probabilistic label trees (Jasinska-Kobus et al. 2020) with its defaults.
-
-    Parameters
-    ----------
-    random_state : int
-    """
+    """NapkinXC's probabilistic label trees (Jasinska-Kobus et al. 2020) with its defaults."""
 
     package = "napkinxc"
 

@@ -9,11 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core import Factored, FiniteSum, InvalidInputError, LowRankPoint
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import array
 from rmopt.core.matrices import sound
 from rmopt.costs.rows import as_rows
-
-Array = np.ndarray
 
 # Rows that are scored at a time.
 BLOCK = 512

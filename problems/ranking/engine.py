@@ -10,14 +10,13 @@ import numpy as np
 from problems.ranking import kernels
 from problems.ranking.cost import LabelRanking, WarpRanking
 from rmopt.core import Problem, Retraction
+from rmopt.core.ambient import Array
 from rmopt.engines import GaugedEngine, GaugedState, register
 from rmopt.engines.base import Supports
 from rmopt.engines.bilinear import rows_of
 from rmopt.kernels.steps import Rows
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import MetricProjection, Orthographic, SecondOrder
-
-Array = np.ndarray
 
 
 class RankingTerms(NamedTuple):

@@ -16,12 +16,11 @@ from problems.ranking.cost import indicators, label_scores
 from problems.ranking.measures import best_labels, mean_average_precision
 from problems.ranking.training import INITS, SAMPLINGS, epochs, ranking_cost, starting_point
 from rmopt.core import InvalidInputError, Problem, PSDPoint, StorageError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, integer, one_of, optional
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.renamed import renamed
 from rmopt.solvers import Recorder
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True)
@@ -66,21 +65,8 @@ class LoretaLabelRanker(Loreta):
         The rank of W; None: 100, or two thirds of the number of labels or features where that is smaller, at least 1.
     step_size : float, StepSize, callable or None
         The step size, or a rule of them (`rmopt.solvers`). None: 0.03 over the mean of ‖x‖².
-    retraction : {"second-order", "metric-projection", "orthographic"} or Retraction
-        How a step stays on the manifold.
-    engine : {"auto", "compiled", "reference"}
-        "reference" is the plain definition, slow.
-    warm_start : bool
-        Let `fit` go on from the present solution, step numbers included.
-    checkpoint : path or None
-        Save the state there every half minute, and resume from it when the file exists.
-    random_state : int, RandomState or None
-        Equal integers give equal bits.
-    n_jobs : int or None
-        Threads, -1 for all cores: workers that take their own steps and meet at their mean
-        (`rmopt.solvers.Parallel`). The result depends on how many there are.
-    verbose : bool
-        Draw a progress bar on standard error.
+    retraction, engine, warm_start, checkpoint, random_state, n_jobs, verbose : optional
+        As in `problems.similarity.LoretaSimilarity`.
     init : {"zero", "identity", "gaussian"}
         The start: the first 2·rank subgradients from the zero matrix, a zero-padded identity, or a product of two
         random matrices (§7.2.1).
@@ -153,10 +139,6 @@ class LoretaLabelRanker(Loreta):
         X : array or sparse matrix, shape (n_samples, n_features)
         Y : array or sparse matrix, shape (n_samples, n_labels)
             Indicators: what is not zero is a true label.
-
-        Returns
-        -------
-        self
         """
         seed = begin(self)
         return self._learn(X, Y, self.n_epochs, seed, afresh=not self._continues())
@@ -171,10 +153,6 @@ class LoretaLabelRanker(Loreta):
         ----------
         X : array or sparse matrix, shape (n_samples, n_features)
         Y : array or sparse matrix, shape (n_samples, n_labels)
-
-        Returns
-        -------
-        self
         """
         self._learn_part(X, Y, self._check_part(), self._recorder())
         return self
@@ -190,10 +168,6 @@ class LoretaLabelRanker(Loreta):
         chunks : iterable of (X, Y)
             Such as `problems.data.stream` reads from files with ``multilabel=True``. Others must give the same chunks
             again for a run to be resumed.
-
-        Returns
-        -------
-        self
         """
         return self._follow(chunks, partial(self._learn_part, recorder=Recorder()))
 

@@ -7,8 +7,8 @@ from operator import itemgetter
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from sklearn.model_selection import KFold
+from typer import Option
 
 from problems.cells import Cell, Settings
 from problems.comparison import Comparison, averaged, crossed, trained
@@ -45,8 +45,6 @@ from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import Recorder
-
-Option = typer.Option
 
 MEASURES = ("precision_at_1", "precision_at_3", "precision_at_5", "ndcg_at_5", "psp_at_1")
 # Enough test rows for a curve against time; the table measures all.

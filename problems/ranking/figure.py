@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from problems.cells import mean_and_sem
-from problems.palette import NO_TRAINING, draw_point, style
+from problems.palette import NO_TRAINING, draw_band, draw_point, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,15 +57,11 @@ def draw_ranking(
                 by_time.axhline(level, color=style(number)["color"], linestyle="-.", label=labels[name])
                 continue
             curves = np.array([cell["curve"][:length] for cell in best])
-            at, mean = curves.mean(axis=0).T
-            by_time.plot(at, mean, label=labels[name], **style(number))
-            if len(curves) > 1:
-                error = curves[:, :, 1].std(axis=0, ddof=1) / len(curves) ** 0.5
-                by_time.fill_between(at, mean - error, mean + error, color=style(number)["color"], alpha=0.2)
+            at = curves[:, :, 0].mean(axis=0)
+            draw_band(by_time, at, curves[:, :, 1], labels[name], **style(number))
     for axes in (by_rank, by_time):
         axes.grid(alpha=0.3)
-    # There is no free place for this many lines inside the axes.
-    for axes in (by_rank, by_time):
+        # There is no free place for this many lines inside the axes.
         axes.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)
     by_rank.set_xlabel("rank")
     by_rank.set_ylabel("mean average precision (test)")

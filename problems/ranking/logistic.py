@@ -15,10 +15,9 @@ from scipy.special import expit, logit
 
 from problems.batches import RowBatches, columns_that_occur
 from problems.ranking.cost import BLOCK, indicators
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, optional
 from rmopt.core.streams import Stream, generator
-
-Array = np.ndarray
 
 # Columns beyond the wanted ones, and multiplications by the matrix and its transpose, by which the leading singular
 # vectors are as good as exact for a start (Halko, Martinsson and Tropp 2011).

@@ -11,9 +11,8 @@ from problems.kernels import average_precision
 from problems.ranking.cost import indicators
 from problems.threads import by_rows
 from rmopt.core import InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, integer, numbers, sequence
-
-Array = np.ndarray
 
 # Rows that a thread ranks at a time.
 BLOCK = 512

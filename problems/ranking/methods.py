@@ -26,10 +26,9 @@ from problems.ranking.classifier import LowRankLogisticRegression
 from problems.ranking.estimators import LabelScores
 from problems.ranking.training import epochs, ranking_cost, starting_point
 from rmopt.core import Problem
+from rmopt.core.ambient import Array
 from rmopt.manifolds import Euclidean, FixedRankEmbedded
 from rmopt.solvers import Solver
-
-Array = np.ndarray
 
 
 @dataclass(eq=False, repr=False)

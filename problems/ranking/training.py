@@ -9,11 +9,10 @@ import numpy as np
 from problems.batches import SeededEpochs
 from problems.ranking.cost import LabelRanking, WarpRanking
 from rmopt.core import Factored, InvalidInputError, LowRankPoint
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import one_of
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import Sampler, ShuffledEpochs
-
-Array = np.ndarray
 
 SAMPLINGS: dict[str, type[LabelRanking]] = {"exact": LabelRanking, "warp": WarpRanking}
 INITS = ("zero", "identity", "gaussian")

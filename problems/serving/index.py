@@ -14,11 +14,10 @@ from scipy.sparse import csr_array
 from problems.door import column_of_names, product, table_of_numbers, unit_rows
 from problems.serving.graphs import GRAPHS, Graph, Search
 from problems.serving.search import excluded_pairs, top_k
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, instance, integer, one_of, sequence
 from rmopt.core.errors import InvalidInputError, StorageError
 from rmopt.core.files import reading, write_atomically, write_json
-
-Array = np.ndarray
 
 FORMAT = 1
 EMBEDDINGS, QUERY_MAP, DOCUMENT_MAP = "embeddings.npy", "query_map.npy", "document_map.npy"

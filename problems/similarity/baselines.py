@@ -9,11 +9,10 @@ import numpy as np
 from problems.online import FactorEngine, TripletSolver, rows_and_terms
 from problems.similarity import kernels
 from rmopt.core import PSDPoint
+from rmopt.core.ambient import Array
 from rmopt.costs import TripletSum
 from rmopt.engines.base import Engine
 from rmopt.linalg import symmetric
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
-import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
@@ -18,18 +17,17 @@ from problems.serving.index import Searchable
 from problems.similarity.cost import ContrastiveSum
 from problems.triplets import classes_with_pairs
 from rmopt.core import Problem
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, bounded, flag, integer, number, optional
 from rmopt.core.streams import Stream, generator
 from rmopt.manifolds import Euclidean
 from rmopt.solvers import Checkpoint, Recorder
 from rmopt.solvers.threads import one_blas_thread
 
-Array = np.ndarray
-
 # The length of the first embeddings decides how fast the first steps turn them.
 START = 0.03
-# Batches that small collections need.
-LEAST_STEPS = 500
+# Batches that small collections need, and the share of the terms that is left out of a document.
+LEAST_STEPS, WORDS = 500, 0.3
 
 
 @dataclass(eq=False, repr=False)
@@ -118,16 +116,12 @@ class ContrastiveSimilarity(Checked, Saved, Searchable, Embedder, BaseEstimator)
         ----------
         X : array or sparse matrix, shape (n_samples, n_features)
         y : array, shape (n_samples,)
-
-        Returns
-        -------
-        self
         """
         seed = begin(self)
         X, y = labelled(self, X, y, ensure_min_samples=3)
         self.classes_, which, _ = classes_with_pairs(y)
         shape = X.shape[1], int(self.rank)
-        dropout = share_left_out(X, self.dropout)
+        dropout = share_left_out(X, self.dropout, WORDS)
         start = START * generator(seed, Stream.START).standard_normal(shape)
         solver = solver_of_batches(X.shape[0], self.batch_size, self.n_epochs, self.step_size, LEAST_STEPS)
         result = solver.run(

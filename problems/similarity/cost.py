@@ -14,9 +14,8 @@ import numpy as np
 from problems.batches import RowBatches, columns_that_occur
 from problems.door import unit_rows
 from rmopt.core import InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, number
-
-Array = np.ndarray
 
 
 class ContrastiveSum(RowBatches):

@@ -26,6 +26,7 @@ from problems.serving.index import Searchable
 from problems.similarity.model import INITS, BilinearSimilarity, initial_point
 from problems.triplets import ClassTriplets
 from rmopt.core import InvalidInputError, Problem, PSDPoint
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, instance, integer, number, one_of, optional
 from rmopt.costs import TripletSum
 from rmopt.costs.bilinear import checked_triplets
@@ -33,8 +34,6 @@ from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.renamed import renamed
 from rmopt.solvers import Recorder, Sampler, ScheduledSolver, ShuffledEpochs, World
 from rmopt.solvers.world import ONE_PROCESS
-
-Array = np.ndarray
 
 
 @renamed(n_triplets="max_iter")
@@ -145,10 +144,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         ----------
         X : array or sparse matrix, shape (n_samples, n_features)
         y : array, shape (n_samples,)
-
-        Returns
-        -------
-        self
         """
         seed = begin(self)
         X, y = labelled(self, X, y, reset=not self._continues(), ensure_min_samples=3)
@@ -168,10 +163,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         X : array or sparse matrix, shape (n_samples, n_features)
         triplets : int array, shape (T, 3)
             Row numbers in X: query, positive, negative.
-
-        Returns
-        -------
-        self
         """
         seed = begin(self)
         X = admit(self, X, reset=not self._continues())
@@ -188,10 +179,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         y : array, shape (n_samples,)
         max_iter : int, optional
             Number of steps on this batch; ten per row unless given.
-
-        Returns
-        -------
-        self
         """
         steps = None if max_iter is None else count("max_iter", max_iter)
         self._learn_part(X, y, self._check_part(), Recorder(progress=self.verbose), steps)
@@ -215,10 +202,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             them with `n_jobs` workers, and holds the one model of all at the end. Where the chunks of a process end
             before those of others it begins them again, so they must be such as can be iterated again. With
             `checkpoint` each process writes files of its own.
-
-        Returns
-        -------
-        self
         """
         share = number("steps_per_row", steps_per_row, above=0)
 

@@ -6,10 +6,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from scipy.sparse import issparse
+from typer import Option
 
-from problems.arrays import save_point
 from problems.cells import Cell, Settings
 from problems.comparison import Comparison, Kept, averaged
 from problems.data import ClassBundle, load
@@ -28,6 +27,7 @@ from problems.options import (
     methods_option,
     whole_numbers,
 )  # fmt: skip
+from problems.saving import save_point
 from problems.similarity.claims import similarity_claims
 from problems.similarity.figure import draw_learning_curves, draw_ranks
 from problems.similarity.methods import MEASURED_BY, METHODS, Bench, SimilarityLearner
@@ -36,8 +36,6 @@ from rmopt.core.arguments import number
 from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run
 from rmopt.solvers import Checkpoint
-
-Option = typer.Option
 
 # What variants of LORETA may differ in, and how that is read.
 COMPARABLE = {"retraction": str, "engine": str, "init": str, "step-size": float}

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from problems.cells import Cell, mean_and_sem
-from problems.palette import NO_TRAINING, draw_point, style
+from problems.palette import NO_TRAINING, draw_band, draw_point, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from problems.similarity.claims import Results
-
-Array = np.ndarray
 
 
 def draw_learning_curves(figure: Figure, results: Results, labels: Mapping[Any, str], title: str) -> None:
@@ -99,14 +97,9 @@ def _whole(results: Results) -> Results:
 
 
 def _draw_curve(axes: Any, found: Sequence[Cell], label: str, column: int = 0, **look: Any) -> None:
-    """Draw the mean of the curves of several seeds, which were measured at the same steps, and its standard error."""
+    """Draw the curves of several seeds, which were measured at the same steps."""
     curves = np.array([cell["curve"] for cell in found])
-    at, values = curves[:, :, column].mean(axis=0), curves[:, :, 2]
-    mean = values.mean(axis=0)
-    axes.plot(at, mean, label=label, **look)
-    if len(found) > 1:
-        error = values.std(axis=0, ddof=1) / len(found) ** 0.5
-        axes.fill_between(at, mean - error, mean + error, color=look["color"], alpha=0.2, linewidth=0)
+    draw_band(axes, curves[:, :, column].mean(axis=0), curves[:, :, 2], label, **look)
 
 
 def _draw_level(axes: Any, found: Sequence[Cell], label: str, **look: Any) -> None:

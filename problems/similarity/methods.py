@@ -27,12 +27,11 @@ from problems.similarity.contrastive import ContrastiveSimilarity
 from problems.similarity.model import initial_point
 from problems.triplets import ClassTriplets
 from rmopt.core import DivergedError, Manifold, Problem
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import numbers
 from rmopt.costs import TripletSum
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, PolarPSD, PSDFixedRank
 from rmopt.solvers import SGD, Recorder, ScheduledSolver
-
-Array = np.ndarray
 
 # Enough for a learning curve and for cross-validation; tables measure all test documents.
 CURVE_QUERIES = 200

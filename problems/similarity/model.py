@@ -10,10 +10,9 @@ import numpy as np
 
 from problems.loreta import SavedMatrix
 from rmopt.core import LowRankPoint, PSDPoint
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import one_of
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
-
-Array = np.ndarray
 
 INITS = ("identity", "gaussian")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,10 +11,9 @@ import scipy.sparse as sp
 from problems.subspace.completer import PointCompletion, unit_of
 from problems.subspace.cost import KnownEntries
 from problems.subspace.half_sweeps import Regressed, Side
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, integer, number
 from rmopt.core.streams import Stream, generator
-
-Array = np.ndarray
 
 # Standard deviation of the factors at the start, in units where entries have one of 1.
 START = 0.1
@@ -30,18 +29,62 @@ def standardised(values: Array) -> tuple[Array, float, float]:
     return (values - mean) / deviation, mean * unit, deviation * unit
 
 
+@dataclass(frozen=True)
+class Penalty:
+    """λ c^power ‖factors‖² of each row and column with c entries."""
+
+    lam: float
+    power: float
+
+    def scales(self, side: Side) -> Array:
+        """Return the weight of each row or column; what has no entry has factors 0 at any penalty."""
+        return float(self.lam) * np.maximum(side.counts, 1.0) ** float(self.power)
+
+    def __call__(self, side: Side, factors: Array) -> float:
+        return float(self.scales(side) @ np.einsum("ij,ij->i", factors, factors))
+
+    def regressed(self, side: Side, features: Array) -> Regressed:
+        """Return the regression of each row or column on features of the others."""
+        d = features.shape[1]
+        zeros = np.zeros((len(side.counts), d))
+        return side.regress(features, np.eye(d), zeros, 1.0, zeros, self.scales(side))
+
+
 class PenalisedRows:
-    """A penalty on the factors of each row and column that grows with the number of its entries."""
+    """An estimator with a penalty on the factors of each row and column that grows with the number of its entries."""
 
     lam: float
     count_power: float
 
-    def _scales(self, side: Side) -> Array:
-        # What has no entry has factors 0 at any penalty.
-        return float(self.lam) * np.maximum(side.counts, 1.0) ** float(self.count_power)
+    @property
+    def _penalty(self) -> Penalty:
+        return Penalty(self.lam, self.count_power)
 
-    def _penalty(self, side: Side, factors: Array) -> float:
-        return float(self._scales(side) @ np.einsum("ij,ij->i", factors, factors))
+
+class Alternated(NamedTuple):
+    """Factors of rows and columns of standardised entries, effects first; the cost, and sweeps."""
+
+    U: Array
+    W: Array
+    cost: float
+    sweeps: int
+
+
+def alternated(
+    table: KnownEntries, values: Array, penalty: Penalty, W: Array, max_iter: int, tol: float
+) -> Alternated:
+    """Regress rows and columns in turns, from factors W of the columns, until a sweep gains a share below `tol`."""
+    by_rows = sp.csr_array(KnownEntries((values, table.indices, table.indptr), shape=table.shape))
+    rows, columns = Side(by_rows, by_rows.data), Side(table, values)
+    cost = np.inf
+    for sweep in range(1, max_iter + 1):
+        U = penalty.regressed(rows, W).means
+        found = penalty.regressed(columns, U)
+        W, before = found.means, cost
+        cost = float(found.squares.sum() + penalty(rows, U) + penalty(columns, W))
+        if before - cost <= tol * cost or sweep == max_iter:
+            break
+    return Alternated(U, W, cost, sweep)
 
 
 @dataclass(eq=False, repr=False)
@@ -57,10 +100,8 @@ class BiasedALS(PenalisedRows, PointCompletion):
     ----------
     rank : int
         0: effects alone.
-    limits : (float, float), optional
-        Predictions are clipped to them.
-    handle_unknown : {"error", "mean"}
-        What to do with rows and columns that `fit` did not see; "mean": predict the mean, with a warning.
+    limits, handle_unknown : optional
+        As in `RTRMC`.
     random_state : int, RandomState or None
         Of the start; equal integers give equal bits.
     lam : float
@@ -116,29 +157,14 @@ class BiasedALS(PenalisedRows, PointCompletion):
 
     def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
         values, self.mean_, self._unit = standardised(table.data)
-        by_rows = sp.csr_array(KnownEntries((values, table.indices, table.indptr), shape=table.shape))
-        rows, columns = Side(by_rows, by_rows.data), Side(table, values)
         W = START * generator(seed, Stream.START).standard_normal((table.shape[1], self.rank + 1))
         W[:, 0] = 0.0
-        cost = np.inf
-        for sweep in range(self.max_iter):
-            U = self._regressed(rows, W).means
-            found = self._regressed(columns, U)
-            W, before = found.means, cost
-            cost = float(found.squares.sum() + self._penalty(rows, U) + self._penalty(columns, W))
-            self.n_iter_ = sweep + 1
-            if before - cost <= self.tol * cost:
-                break
-        self._rows, self.cost_ = U, cost
+        U, W, self.cost_, self.n_iter_ = alternated(table, values, self._penalty, W, self.max_iter, self.tol)
+        self._rows = U
         self.components_, self.row_effects_ = np.ascontiguousarray(U[:, 1:]), self._unit * U[:, 0]
         self.weights_, self.column_effects_ = self._unit * W[:, 1:], self._unit * W[:, 0]
 
-    def _regressed(self, side: Side, features: Array) -> Regressed:
-        d = features.shape[1]
-        zeros = np.zeros((len(side.counts), d))
-        return side.regress(features, np.eye(d), zeros, 1.0, zeros, self._scales(side))
-
     def _solved(self, table: KnownEntries) -> tuple[Array, Array]:
         values = (table.data - self.mean_) / (self._unit or 1.0)
-        W = self._unit * self._regressed(Side(table, values), self._rows).means
+        W = self._unit * self._penalty.regressed(Side(table, values), self._rows).means
         return W[:, 1:], W[:, 0]

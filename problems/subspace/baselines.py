@@ -10,13 +10,12 @@ import numpy as np
 
 from problems.subspace.cost import MatrixCompletion, columns_of, predictions
 from rmopt.core import MissingCapabilityError, Parts, Problem
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number
 from rmopt.costs import GossipCost
 from rmopt.linalg import gram_functions
 from rmopt.renamed import renamed
 from rmopt.solvers import Solver
-
-Array = np.ndarray
 
 
 def alt_min(
@@ -159,9 +158,6 @@ class DLMaFit(Solver):
 
     def __init__(self, max_iter: int = 400) -> None:
         self.max_iter = integer("max_iter", max_iter)
-
-    def budget(self, problem: Problem) -> int:
-        return self.max_iter
 
     def check_every(self, problem: Problem) -> None:
         """Return None: only the budget ends a run."""

@@ -17,10 +17,9 @@ from problems.subspace.gibbs import FactorPrior, GibbsSampler, drawn
 from problems.subspace.half_sweeps import Side
 from problems.subspace.regression_kernels import add_sampled
 from rmopt.core import InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, integer, number
 from rmopt.core.streams import Stream, generator
-
-Array = np.ndarray
 
 
 @dataclass(eq=False, repr=False)
@@ -40,10 +39,8 @@ class BayesianCompletion(CompletionModel):
     Parameters
     ----------
     rank : int
-    limits : (float, float), optional
-        Predictions are clipped to them.
-    handle_unknown : {"error", "mean"}
-        What to do with rows and columns that `fit` did not see; "mean": predict the mean, with a warning.
+    limits, handle_unknown : optional
+        As in `RTRMC`.
     random_state : int, RandomState or None
         Equal integers give equal bits, with any number of threads.
     n_samples : int
@@ -133,21 +130,11 @@ class BayesianCompletion(CompletionModel):
 
         Parameters
         ----------
-        ratings : sparse array, shape (m, n), or int array, shape (N, 2), or Ratings
-            The known entries; stored zeros are known. Or pairs of a row and a column. Or a bundle of `problems.data`,
-            whose names `recommend` knows.
-        y : array, shape (N,), optional
-            The values at the pairs.
-        shape : (int, int), optional
-            The shape of the matrix that pairs belong to; just large enough for them unless given.
+        ratings, y, shape : as in `RTRMC.fit`
         row_features : array or sparse array, shape (m, p), optional
             Numbers of about the same size; zeros where nothing is known of a row. A row may have features and no
             entry.
         column_features : array or sparse array, shape (n, q), optional
-
-        Returns
-        -------
-        self
 
         Raises
         ------
@@ -195,15 +182,9 @@ class BayesianCompletion(CompletionModel):
     def fold_in(self, pairs: Any, values: Any, names: Any = None, *, features: Any = None) -> Self:
         """Return a new model that has further columns, drawn given the rows; the model itself does not change.
 
-        Where columns are users, these are users who came later.
-
         Parameters
         ----------
-        pairs : int array, shape (N, 2)
-            Rows that `fit` saw, and new columns, numbered from n on.
-        values : array, shape (N,)
-        names : array, optional
-            Of the new columns, as many as there are numbers from n to the last new one; needed where `fit` got names.
+        pairs, values, names : as in `RTRMC.fold_in`
         features : array or sparse array, shape (new columns, q), optional
             Needed where `fit` got `column_features`.
 
@@ -224,9 +205,7 @@ class BayesianCompletion(CompletionModel):
 
         Parameters
         ----------
-        rows, columns : int or int array, shape (N,)
-            One of them may be a single number: ``predict(5, range(n))``. Without `columns` the rows are pairs, shape
-            (N, 2).
+        rows, columns : as in `RTRMC.predict`
         return_std : bool
             Return standard deviations too: of an entry that will be observed, its noise included.
 
@@ -254,10 +233,7 @@ class BayesianCompletion(CompletionModel):
 
         Parameters
         ----------
-        column : int or str, or list or array of them
-            Its name where `fit` got a bundle with names, else its number.
-        n : int
-            How many; fewer where fewer are not known.
+        column, n : as in `RTRMC.recommend`
         return_std : bool
             Give the standard deviation too: of an entry that will be observed, its noise included.
 

@@ -12,12 +12,12 @@ import scipy.sparse as sp
 
 from problems.subspace import kernels
 from rmopt.core import AgentSum, InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, integer, number, sequence
 from rmopt.core.matrices import sound
 from rmopt.core.memo import Memo
 from rmopt.linalg import scaled_inverse
 
-Array = np.ndarray
 Task = tuple[Array, Array]
 
 # Pieces of columns that may run in parallel; a fixed number, so that rounding does not depend on the machine.

@@ -15,13 +15,12 @@ from problems.subspace.completer import PointCompletion, unit_of
 from problems.subspace.cost import KnownEntries, MatrixCompletion, columns_of, predictions
 from problems.subspace.training import GossipPlan, gossip
 from rmopt.core import InvalidInputError, Problem
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, integer, number
 from rmopt.core.streams import Stream, generator
 from rmopt.manifolds import Grassmann
 from rmopt.renamed import renamed
 from rmopt.solvers import ConjugateGradient, GradientSolver, Recorder, StrongWolfe, TrustRegions
-
-Array = np.ndarray
 
 # Ratings that are added, all of the mean, before the effect of a row or of a column is averaged.
 DAMPING = (5.0, 10.0)
@@ -111,10 +110,8 @@ class GossipMatrixCompletion(CompletionEstimator):
         Agents get consecutive columns, as many each as can be.
     rho : float or "auto"
         Weight ρ of the agreement; "auto": a tenth of the agents' mean curvature.
-    limits : (float, float), optional
-        Predictions are clipped to them.
-    handle_unknown : {"error", "mean"}
-        What to do with rows and columns that `fit` did not see; "mean": predict the mean, with a warning.
+    limits, handle_unknown : optional
+        As in `RTRMC`.
     random_state : int, RandomState or None
         Equal integers give equal bits.
     lam : float
@@ -192,16 +189,12 @@ class GossipMatrixCompletion(CompletionEstimator):
 
     _numbers: ClassVar = {**CompletionEstimator._numbers, "rho_": number, "disagreement_": number}
 
-    def _plan(self) -> GossipPlan:
-        """Return how the agents gossip."""
-        return GossipPlan.of(self)
-
     def learn(self, tasks: MatrixCompletion, start: Array | None, seed: int) -> Array:
         if self.checkpoint is not None and self.bias:
             raise InvalidInputError(
                 "checkpoint holds one run, and bias makes several; give only one of them."
             )
-        recorder, plan = Recorder(progress=self.verbose, description="gossip"), self._plan()
+        recorder, plan = Recorder(progress=self.verbose, description="gossip"), GossipPlan.of(self)
         if plan.rho != "auto":
             plan = replace(plan, rho=float(plan.rho) / self._unit / self._unit)
         found = gossip(

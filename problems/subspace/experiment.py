@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-import typer
 from threadpoolctl import threadpool_limits
+from typer import Option
 
 from problems.cells import Cell, Settings, mean_and_sem
 from problems.comparison import Kept, averaged
@@ -38,8 +38,6 @@ from rmopt.core.identity import fingerprint
 from rmopt.costs import as_graph
 from rmopt.experiments import Outcome, Run
 from rmopt.solvers import MPIWorld, OneProcess, World
-
-Option = typer.Option
 
 DEFAULT_METHODS = ("biases", "als", "rtrmc", "stochastic", "precon-parallel")
 HEADINGS = {

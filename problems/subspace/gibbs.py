@@ -22,8 +22,7 @@ from scipy.linalg import solve_triangular
 from problems.subspace.cost import KnownEntries
 from problems.subspace.half_sweeps import Regressed, Side
 from problems.subspace.regression_kernels import draw_links
-
-Array = np.ndarray
+from rmopt.core.ambient import Array
 
 # Of the normal-Wishart prior: how many rows its mean 0 counts for; its degrees of freedom are d and its scale I.
 MEAN_WEIGHT = 2.0

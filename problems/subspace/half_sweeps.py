@@ -12,8 +12,7 @@ import numpy as np
 from problems.subspace.cost import pieces_of
 from problems.subspace.regression_kernels import regress_piece
 from rmopt.core import InvalidInputError
-
-Array = np.ndarray
+from rmopt.core.ambient import Array
 
 # Products below which one thread is done, in 2 ms, before others that wait for a busy core would have begun.
 WORTH_THREADS = 20_000_000

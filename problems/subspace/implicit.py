@@ -14,10 +14,9 @@ from problems.subspace.cost import KnownEntries
 from problems.subspace.half_sweeps import Side
 from problems.subspace.regression_kernels import weigh_piece
 from rmopt.core import InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, integer, number
 from rmopt.core.streams import Stream, generator
-
-Array = np.ndarray
 
 # Beyond this the weight of a single entry is all that a system of double precision sees.
 LARGEST_CONFIDENCE = 1e12
@@ -136,7 +135,7 @@ class ImplicitALS(PenalisedRows, PointCompletion):
         """Return the factors of each column of a side, and its cost as `weigh_piece` says."""
         n, d = len(side.counts), features.shape[1]
         found, costs = np.empty((n, d)), np.empty(n)
-        given = side.known, features, features.T @ features, self._scales(side), float(self.alpha)
+        given = side.known, features, features.T @ features, self._penalty.scales(side), float(self.alpha)
 
         def solved(first: int, last: int) -> int:
             return int(weigh_piece(*given, first, last, found, costs))

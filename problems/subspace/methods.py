@@ -26,14 +26,13 @@ from problems.subspace.scaled import ScaledSGDCompletion
 from problems.subspace.shares import Shares
 from problems.subspace.training import VARIANTS, GossipPlan, agree, gossip
 from rmopt.core import DivergedError, MissingCapabilityError, Parts, Problem, RmoptError
+from rmopt.core.ambient import Array
 from rmopt.core.identity import fingerprint
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost, as_graph
 from rmopt.experiments import Run
 from rmopt.manifolds import Grassmann, Power, frechet_mean
 from rmopt.solvers import Recorder, World
-
-Array = np.ndarray
 
 # Points of a trace.
 MEASURED = 16

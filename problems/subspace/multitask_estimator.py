@@ -14,14 +14,12 @@ from problems.subspace.baselines import alt_min
 from problems.subspace.cost import MultitaskFeatures
 from problems.subspace.training import GossipPlan, gossip
 from rmopt.core import InvalidInputError, Problem
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, array, bounded, check_parameters, flag, integer, number, one_of
 from rmopt.manifolds import Grassmann
 from rmopt.renamed import renamed
 from rmopt.solvers import Recorder, TrustRegions
 from rmopt.solvers.threads import one_blas_thread
-
-Array = np.ndarray
-
 
 SCALES, CENTRES = ("none", "standard"), ("none", "tasks")
 
@@ -94,10 +92,6 @@ class TaskRegressions(Checked, RegressorMixin, BaseEstimator):
         y : array, shape (n_samples,)
         tasks : array, shape (n_samples,)
             The name or number of each example's task.
-
-        Returns
-        -------
-        self
         """
         check_parameters(self, self._parameters)
         X, y = admit(self, X, y, sparse=False, y_numeric=True, order="C")

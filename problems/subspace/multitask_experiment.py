@@ -7,8 +7,8 @@ from time import perf_counter
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from threadpoolctl import threadpool_limits
+from typer import Option
 
 from problems.cells import Cell, Settings, mean_and_sem
 from problems.comparison import Comparison, averaged
@@ -32,6 +32,7 @@ from problems.subspace.figure import draw_errors, draw_traces
 from problems.subspace.multitask_estimator import CENTRES, SCALES, AltMin, MultitaskSubspace
 from problems.subspace.training import VARIANTS, GossipPlan, gossip
 from rmopt.core import DivergedError, InvalidInputError, Parts
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number, numbers, one_of
 from rmopt.core.identity import fingerprint
 from rmopt.core.streams import Stream, generator
@@ -39,9 +40,6 @@ from rmopt.costs import as_graph
 from rmopt.experiments import Outcome, Run
 from rmopt.manifolds import Grassmann
 from rmopt.solvers import Recorder
-
-Array = np.ndarray
-Option = typer.Option
 
 METHODS: dict[str, Method] = {
     name: Method(f"{name.replace('-', ' ').title()} Gossip", MultitaskSubspace(variant=name))

@@ -15,10 +15,9 @@ from problems.data import Ratings
 from problems.door import array_of, one_each
 from problems.subspace.cost import KnownEntries, columns_of, known_entries
 from rmopt.core import InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, shown
 from rmopt.core.streams import seed_of
-
-Array = np.ndarray
 
 
 def entries(ratings: Any) -> tuple[Array, Array]:

@@ -18,9 +18,8 @@ from sklearn.base import BaseEstimator
 from problems.subspace.als import BiasedALS
 from problems.subspace.pairs import checked_pairs
 from rmopt.core import InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.streams import seed_of
-
-Array = np.ndarray
 
 
 class Peer(BaseEstimator):
@@ -54,12 +53,7 @@ class Peer(BaseEstimator):
 
 @dataclass(eq=False, repr=False)
 class Biases(Peer):
-    """Mean and effects of rows and columns, each with the penalty of so many ratings.
-
-    Parameters
-    ----------
-    lam : float
-    """
+    """Mean and effects of rows and columns, each with the penalty of so many ratings."""
 
     lam: float = 5.0
 
@@ -73,15 +67,7 @@ class Biases(Peer):
 
 @dataclass(eq=False, repr=False)
 class CMFRec(Peer):
-    """cmfrec: alternating least squares with effects (Cortes 2018), on one thread.
-
-    Parameters
-    ----------
-    rank : int
-    random_state : int
-    lam : float
-    max_iter : int
-    """
+    """cmfrec: alternating least squares with effects (Cortes 2018), on one thread."""
 
     rank: int = 10
     random_state: int = 0
@@ -146,14 +132,7 @@ class MyFM(Peer):
 
 @dataclass(eq=False, repr=False)
 class LibMF(Peer):
-    """LIBMF: stochastic gradient descent with a penalty by counts (Chin et al. 2015); its `predict` is not used.
-
-    Parameters
-    ----------
-    rank : int
-    lam : float
-    max_iter : int
-    """
+    """LIBMF: stochastic gradient descent with a penalty by counts (Chin et al. 2015); its `predict` is not used."""
 
     rank: int = 10
     lam: float = 0.05

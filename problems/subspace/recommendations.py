@@ -8,22 +8,19 @@ import time
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import typer
 from sklearn.base import clone
+from typer import Argument, Option
 
 from problems.data import Ratings, load
 from problems.options import DataHome
 from problems.subspace.als import BiasedALS
 from problems.subspace.bayesian import BayesianCompletion
-from problems.subspace.completer import CompletionModel
+from problems.subspace.completer import CompletionModel, ranked_lists
 from problems.subspace.implicit import ImplicitALS
-from problems.subspace.ranked import ranked_lists
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import number
 from rmopt.core.files import write_atomically
 from rmopt.experiments import Outcome, Run
-
-Option = typer.Option
 
 # Of implicit feedback.
 MEASURES = "precision", "recall", "ndcg"
@@ -36,7 +33,7 @@ def completion(
     run: Run,
     file: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="FILE",
             help="Ratings, a line each, or a registered data set; ratings.csv::user=uid,item=film,rating=stars where "
             "the names of the columns do not say it.",

@@ -8,18 +8,20 @@ from typing import Annotated, Any
 import numpy as np
 import scipy.sparse as sp
 
-from problems.subspace.als import START, BiasedALS
+from problems.subspace.als import START, Penalty, alternated, standardised
 from problems.subspace.completer import PointCompletion
 from problems.subspace.cost import KnownEntries, columns_of
 from rmopt import Problem
 from rmopt.core import Parts
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, integer, number
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import BilinearSum, OnFactors, squared
 from rmopt.manifolds import BoundedRank
 from rmopt.solvers import Cosine, ScaledSGD
 
-Array = np.ndarray
+# Of rows and columns in turns, at most.
+SWEEPS = 15
 
 
 @dataclass(eq=False, repr=False)
@@ -34,10 +36,8 @@ class ScaledSGDCompletion(PointCompletion):
     Parameters
     ----------
     rank : int
-    limits : (float, float), optional
-        Predictions are clipped to them.
-    handle_unknown : {"error", "mean"}
-        What to do with rows and columns that `fit` did not see; "mean": predict the mean, with a warning.
+    limits, handle_unknown : optional
+        As in `RTRMC`.
     random_state : int, RandomState or None
         Of start and order; equal integers give equal bits, for any number of threads.
     lam : float
@@ -82,20 +82,21 @@ class ScaledSGDCompletion(PointCompletion):
     n_epochs: Annotated[int, bounded(integer, 1)] = 20
 
     def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
-        effects = BiasedALS(0, lam=self.lam, count_power=1.0)
-        effects._learn(table, seed)
-        self.mean_, unit = effects.mean_, effects._unit or 1.0
+        values, self.mean_, unit = standardised(table.data)
+        # The effects of rows and columns alone, of which a few sweeps find enough.
+        effects = alternated(
+            table, values, Penalty(self.lam, 1.0), np.zeros((table.shape[1], 1)), SWEEPS, 1e-4
+        )
         width, rng = min(self.rank + 2, *table.shape), generator(seed, Stream.START)
         U, W = (START * rng.standard_normal((size, width)) for size in table.shape)
-        U[:, 0], W[:, 0] = effects.row_effects_ / unit, 1.0
-        U[:, 1], W[:, 1] = 1.0, effects.column_effects_ / unit
-        (m, n), values = table.shape, (table.data - self.mean_) / unit
+        U[:, :2], W[:, :2] = np.insert(effects.U, 1, 1.0, axis=1), np.insert(effects.W, 0, 1.0, axis=1)
+        m, n = table.shape
         cost = BilinearSum(_units(table.indices, m), _units(columns_of(table), n), squared, values)
         problem = Problem(BoundedRank(m, n, width), OnFactors(cost))
         solver = ScaledSGD(Cosine(self.step_size, self.n_epochs), n_epochs=self.n_epochs, penalty=self.lam)
         start = Parts([U.astype(np.float32), W.astype(np.float32)])
         U, W = solver.run(problem, start, random_state=seed).point
-        self.components_, self.weights_ = U.astype(float), effects._unit * W.astype(float)
+        self.components_, self.weights_ = U.astype(float), unit * W.astype(float)
         self.row_effects_, self.column_effects_ = (np.zeros(size) for size in table.shape)
 
     def _solved(self, table: KnownEntries) -> tuple[Array, Array]:

@@ -19,11 +19,10 @@ from problems.subspace.cost import (
     shares_out,
 )
 from rmopt.core import InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import numbers
 from rmopt.core.streams import Stream, generator
 from rmopt.solvers import World
-
-Array = np.ndarray
 
 # Of the paper's cases: known entries over degrees of freedom.
 OVERSAMPLING = 6.0

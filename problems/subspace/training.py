@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import numpy as np
 
 from rmopt.core import AgentSum, InvalidInputError, Parts, Problem
-from rmopt.core.ambient import dense
-from rmopt.core.arguments import Checked, bounded, instance, number, one_of
+from rmopt.core.ambient import Array, dense
+from rmopt.core.arguments import CheckedValue, bounded, flag, instance, number, one_of
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost, Graph, as_graph
 from rmopt.costs.graph import GRAPHS
@@ -35,8 +35,6 @@ from rmopt.solvers import (
 from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.gossip import CLOCKS
 
-Array = np.ndarray
-
 VARIANTS: dict[str, dict[str, Any]] = {
     "stochastic": {"order": "stochastic", "preconditioned": False},
     "parallel": {"order": "parallel", "preconditioned": False},
@@ -49,6 +47,10 @@ AGREEMENT = 0.1
 POWER_STEPS = 12
 # How often several processes save in a run.
 SAVES = 20
+# How short a gradient is, relative to the first one, before a column is added.
+GROWN = 0.01
+# How often a new column is turned to the strongest direction of what is left.
+TURNS = 3
 
 
 def _rho(name: str, value: Any) -> Any:
@@ -65,7 +67,7 @@ def _graph(name: str, value: Any) -> Any:
 
 @renamed(n_updates="n_epochs")
 @dataclass(frozen=True)
-class GossipPlan(Checked):
+class GossipPlan(CheckedValue):
     """How agents gossip.
 
     Attributes
@@ -120,10 +122,6 @@ class GossipPlan(Checked):
     clock: Annotated[str, bounded(one_of, CLOCKS)] = "shared"
     retraction: Annotated[str, bounded(one_of, GRASSMANN_RETRACTIONS)] = "exponential"
     init: Annotated[str, bounded(one_of, ("common", "independent"))] = "common"
-
-    def __post_init__(self) -> None:
-        for name, check in self._parameters.items():
-            object.__setattr__(self, name, check(name, getattr(self, name)))
 
     @classmethod
     def of(cls, estimator: Any) -> GossipPlan:
@@ -278,6 +276,7 @@ def agree(
     *,
     graph: str | Graph | Sequence[Sequence[int]] = "path",
     messages: str = "float64",
+    grow: bool = True,
     max_iter: int = 500,
     tol: float = 1e-8,
     recorder: Recorder | None = None,
@@ -300,18 +299,34 @@ def agree(
         Who talks to whom; a spanning tree of it is used.
     messages : {"float64", "float32"}
         Of gradients.
+    grow : bool
+        Begin with one column, and add one, turned to what is left, whenever the gradient is a hundredth as long as it
+        was: weak directions are found as soon as strong ones are. All columns at once take half as many bytes where
+        singular values are alike, and several times as many where they are not.
     max_iter : int
+        Of each number of columns.
     tol : float
         Stop when the gradient is this short, relative to its length at the start.
     recorder : Recorder, optional
+        Of the run with all columns.
     checkpoint : path, optional
-        Save there, and resume from it.
+        Save there, and resume from it; where columns grow, beside it too.
     world : World, optional
 
     Returns
     -------
     Gossiped
-        With a disagreement of 0.
+        With a disagreement of 0. The result's steps and updates are those with all numbers of columns; its history
+        and counts are of the last one.
+
+    See Also
+    --------
+    gossip : without a tree, and with a bias.
+
+    References
+    ----------
+    Huang, Gallivan and Absil, A Broyden class of quasi-Newton methods for Riemannian optimization, SIAM J.
+    Optim. 25 (2015), https://doi.org/10.1137/140955483. Lynch, Distributed Algorithms, Morgan Kaufmann (1996).
 
     See Also
     --------
@@ -335,19 +350,39 @@ def agree(
     >>> bool(tasks.value(found.mean) < 1e-12)
     True
     """
-    world = OneProcess() if world is None else world
+    world, grow = OneProcess() if world is None else world, flag("grow", grow)
     with world.guard():
-        manifold = Grassmann(tasks.n_rows, rank)  # type: ignore[attr-defined]
-        problem = Problem(manifold, TreeSum(tasks, as_graph(graph, tasks.n_terms), world, messages))
-        # A step of conjugate gradients looks more often, and here looking is dear.
-        solver = LBFGS(memory=30, max_iter=max_iter, tol=tol)
-        saving = _saving(checkpoint, max(1, max_iter // SAVES), world)
-        start = manifold.random_point(generator(seed, Stream.START))
-        before = world.traffic
-        result = solver.run(problem, start, random_state=seed, recorder=recorder, checkpoint=saving)
-        points = Parts([result.point] * tasks.n_terms)
+        m: int = tasks.n_rows  # type: ignore[attr-defined]
+        columns = Grassmann(m, rank).random_point(generator(seed, Stream.START))
+        cost, before = TreeSum(tasks, as_graph(graph, tasks.n_terms), world, messages), world.traffic
+        point, enough, steps, updates = columns[:, :0], 0.0, 0, 0
+        for k in range(1 if grow else rank, rank + 1):
+            problem = Problem(Grassmann(m, k), cost)
+            point = np.linalg.qr(np.hstack([point, columns[:, point.shape[1] : k]]))[0]
+            enough = enough or tol * problem.manifold.norm(point, problem.riemannian_gradient(point))
+            for _ in range(TURNS * grow):
+                # A step of power iteration with what is left of the data: the gradient by the new column.
+                left = problem.riemannian_gradient(point)[:, -1:]
+                point = np.linalg.qr(np.hstack([point[:, :-1], left]))[0]
+            # A step of conjugate gradients looks more often, and here looking is dear.
+            solver = LBFGS(memory=30, max_iter=max_iter, tol=GROWN)
+            if k == rank:
+                solver = solver.with_gradient_norm(enough)
+            saving = _saving(_beside(checkpoint, k, rank), max(1, max_iter // SAVES), world)
+            measured = recorder if k == rank else None
+            result = solver.run(problem, point, random_state=seed, recorder=measured, checkpoint=saving)
+            point, steps, updates = result.point, steps + result.steps, updates + result.updates
+        result = replace(result, steps=steps, updates=updates)
         messages_sent, bytes_sent = np.subtract(world.traffic, before).tolist()
-        return Gossiped(points, result.point, 0.0, 0.0, messages_sent, bytes_sent, result)
+        points = Parts([point] * tasks.n_terms)
+        return Gossiped(points, point, 0.0, 0.0, messages_sent, bytes_sent, result)
+
+
+def _beside(path: Path | str | None, k: int, rank: int) -> Path | str | None:
+    """Return the file of a run with k columns, before that with all."""
+    if path is None or k == rank:
+        return path
+    return Path(path).with_name(f"{Path(path).stem}-{k}{Path(path).suffix}")
 
 
 def _saving(path: Path | str | None, every_steps: int, world: World) -> Saving | None:

@@ -78,12 +78,8 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = N
     Parameters
     ----------
     problem : Problem
-    rng : seed or Generator
-        For the point and the direction.
-    point : object, optional
-        A random point unless given.
-    dtype : dtype, optional
-        np.float32 for the laws in single precision; that of the point unless given, and double without a point.
+    rng, point, dtype : optional
+        As in `check_gradient`.
 
     Returns
     -------
@@ -141,12 +137,8 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any 
     Parameters
     ----------
     problem : Problem
-    rng : seed or Generator
-        For the point and the directions.
-    point : object, optional
-        A random point unless given.
-    dtype : dtype, optional
-        np.float32 for the laws in single precision; that of the point unless given, and double without a point.
+    rng, point, dtype : optional
+        As in `check_gradient`.
 
     Returns
     -------

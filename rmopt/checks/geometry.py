@@ -31,11 +31,8 @@ def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None, dtype: A
     ----------
     manifold : Manifold
         Small: its dimension is counted by projecting random matrices.
-    rng : seed or Generator
-    point : object, optional
-        A random point unless given.
-    dtype : dtype, optional
-        np.float32 for the laws in single precision; that of the point unless given, and double without a point.
+    rng, point, dtype : optional
+        As in `check_gradient`.
 
     Returns
     -------
@@ -81,12 +78,8 @@ def check_retraction(
     ----------
     retraction : Retraction
     manifold : Manifold
-    rng : seed or Generator
-        For the point and the direction.
-    point : object, optional
-        A random point unless given.
-    dtype : dtype, optional
-        np.float32 for the laws in single precision; that of the point unless given, and double without a point.
+    rng, point, dtype : optional
+        As in `check_gradient`.
 
     Returns
     -------

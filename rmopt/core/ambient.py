@@ -120,6 +120,10 @@ class Operator(Linear, ABC):
     def __matmul__(self, other: Array) -> Array:
         """Return G @ other for an (m, j) array."""
 
+    def images(self, right: Array, left: Array) -> tuple[Array, Array]:
+        """Return G @ right and G.T @ left; a subclass may do both at once."""
+        return self @ right, self.T @ left
+
     def __add__(self, other: Any) -> Any:
         return Sum(self, other) if hasattr(other, "shape") else NotImplemented
 
@@ -318,6 +322,14 @@ def dense(ambient: Any, like: Any = None) -> Array:
             "with `shape`, `T` and `@`."
         )
     return np.asarray(ambient @ np.eye(ambient.shape[1]))
+
+
+def images(ambient: Any, right: Array, left: Array) -> tuple[Array, Array]:
+    """Return Z X and Zᵀ Y of an ambient matrix Z, in the precision of X and Y."""
+    if isinstance(ambient, Operator):
+        along, back = ambient.images(right, left)
+        return matched(np.asarray(along), right), matched(np.asarray(back), left)
+    return applied(ambient, right), applied(ambient.T, left)
 
 
 def applied(ambient: Any, block: Array) -> Array:

@@ -238,12 +238,15 @@ class Manifold(ABC):
         raise self._lacks("a geodesic distance (`dist`)", "compare the embedded points instead")
 
     def pair_mean(self, point_a: Any, point_b: Any) -> Any:
-        """Return the midpoint of the geodesic between two points, where it is known."""
-        raise self._lacks("geodesic midpoints (`pair_mean`)", "choose a solver that does not need them")
+        """Return the midpoint of the geodesic between two points, half of the way along `log`, where it is known."""
+        if not self.knows("pair_mean"):
+            raise self._lacks("geodesic midpoints (`pair_mean`)", "choose a solver that does not need them")
+        return self.exp(point_a, 0.5 * self.log(point_a, point_b))
 
     def knows(self, method: str) -> bool:
         """Return whether one of `exp`, `log`, `dist` and `pair_mean` has a closed form here."""
-        return getattr(type(self), method) is not getattr(Manifold, method)
+        own = getattr(type(self), method) is not getattr(Manifold, method)
+        return own or (method == "pair_mean" and self.knows("exp") and self.knows("log"))
 
     @property
     def knows_geodesics(self) -> bool:
@@ -291,6 +294,9 @@ class FixedRankManifold(Manifold):
 
     shape: tuple[int, int]
     rank: int
+
+    def inner_product(self, point: Any, tangent_vector_a: Any, tangent_vector_b: Any) -> float:
+        return tangent_vector_a.inner(tangent_vector_b)
 
     @abstractmethod
     def with_rank(self, k: int) -> Self:

@@ -37,7 +37,8 @@ class AutomaticCost(Cost):
 
     The derivative G by W is known by its actions: that of f([A E Y], [B X F]) with respect to E and F at 0 is G X and
     Gᵀ Y, for it is a function of W + E Xᵀ + Y Fᵀ. Nothing is divided by singular values or their gaps, so tied
-    singular values are no special case, and no n × m array is formed unless the function does.
+    singular values are no special case, and no n × m array is formed unless the function does, or W is small,
+    its shorter side up to 100 and ten times the rank: then W itself with an identity matrix is the faster pair.
 
     Parameters
     ----------
@@ -172,7 +173,7 @@ class AutomaticCost(Cost):
                     return known[0](tangent)
                 wide, turned = list(wide), []
                 for start, (leaf, move) in zip(starts, moves, strict=True):
-                    if not isinstance(leaf, np.ndarray):
+                    if forms.form_of(leaf) == forms.MATRIX:
                         # L Rᵀ is a change of E where R stands among the columns of X.
                         width, (left, right) = wide[start + forms.X].shape[1], move
                         forms.look_at(
@@ -241,8 +242,12 @@ class AutomaticCost(Cost):
         def part(form: forms.Form, flat: Iterator[Any]) -> Any:
             if form == forms.ARRAY:
                 return next(flat)
-            if form == forms.MATRIX and not wide:
+            if isinstance(form, str) and not wide:
                 return next(flat), next(flat)
+            if form == forms.WHOLE:
+                # W = W I = I W; the shorter of the two.
+                W, one = next(flat), next(flat)
+                return (W, one) if W.shape[1] == one.shape[0] else (one, W.T)
             if form == forms.MATRIX:
                 given = [next(flat) for _ in range(6)]
                 pairs = [(given[i], given[j]) for i, j in forms.PAIRS if given[i].shape[1]]
@@ -274,7 +279,7 @@ class AutomaticCost(Cost):
         made: list[Any] = []
         place = 0
         for start, leaf in zip(forms.starts_of(form), forms.leaves_of(point), strict=True):
-            if isinstance(leaf, np.ndarray):
+            if forms.form_of(leaf) != forms.MATRIX:
                 made.append(np.asarray(found[place]))
                 place += 1
                 continue
@@ -300,7 +305,7 @@ class AutomaticCost(Cost):
 
         value = at(flat)
         if not np.isfinite(value):
-            if forms.MATRIX not in forms.kinds_in(form):
+            if set(forms.kinds_in(form)) == {forms.ARRAY}:
                 return
             raise InvalidInputError(f"{self._name} is {value} at the first point; start elsewhere.")
         self.backend.check(function, flat)

@@ -143,12 +143,14 @@ class Autograd(Backend):
 
         # Reverse over reverse, for not all of autograd's primitives have forward derivatives. The graph is made once
         # for a point; what it maps backwards it maps forwards too, since second derivatives are symmetric.
-        inner = self.module().grad(self._tied(function, where), where)
-        gradient = self._tied(lambda *arguments: pack(inner(*arguments)), where)
+        alone = len(where) == 1
+        places = where[0] if alone else where
+        inner = self.module().grad(self._tied(function, where), places)
+        gradient = self._tied(inner if alone else lambda *arguments: pack(inner(*arguments)), where)
 
         def at(arrays: Sequence[Array]) -> Product:
-            back, _ = make_vjp(gradient, where)(*arrays)
-            return lambda along: list(back(tuple(along)))
+            back, _ = make_vjp(gradient, places)(*arrays)
+            return lambda along: [back(along[0])] if alone else list(back(tuple(along)))
 
         return at
 

@@ -13,9 +13,12 @@ from rmopt.core.product import Parts, diagonal_blocks, matrix_shape
 from rmopt.core.psd import PSDPoint
 from rmopt.precision import real_type
 
-# What a point is made of: an array, a matrix by factors, or parts.
-ARRAY, MATRIX = "array", "matrix"
+# What a point is made of: an array, a matrix by factors, a small matrix that is differentiated as a whole, or parts.
+ARRAY, MATRIX, WHOLE = "array", "matrix", "whole"
 Form = Any
+# Up to this many multiplications for W I, with the identity in place of a factor, the libraries' overhead is longer;
+# functions of single entries, sum(A[i] * B[j]), take longer where the identity has many more columns than factors.
+SMALL, NARROW = 10**6, 10
 
 # How the arguments of a matrix W = A Bᵀ are written to be differentiated by E and F at 0: W + E Xᵀ + Y Fᵀ.
 A, B, E, X, Y, F = range(6)
@@ -56,15 +59,24 @@ class Derivative(Operator):
     def __matmul__(self, other: Array) -> Array:
         if other is self._blocks[0]:
             return self._images[0]
+        return self.images(other, np.empty((self._shape[0], 0)))[0]
+
+    def images(self, right: Array, left: Array) -> tuple[Array, Array]:
+        if right is self._blocks[0] and left is self._blocks[1]:
+            return self._images[0], self._images[1]
         dtype = real_type(*self._images)
-        return self._act(np.asarray(other, dtype), np.empty((self._shape[0], 0), dtype))[0]
+        return self._act(np.asarray(right, dtype), np.asarray(left, dtype))
 
 
 def form_of(point: Any) -> Form:
     """Return what a point is made of."""
     if isinstance(point, Parts):
         return tuple(form_of(part) for part in point)
-    return ARRAY if isinstance(point, np.ndarray) else MATRIX
+    if isinstance(point, np.ndarray):
+        return ARRAY
+    n, m = point.shape
+    width = min(n, m)
+    return WHOLE if n * m * width <= SMALL and width <= NARROW * point.rank else MATRIX
 
 
 def kinds_in(form: Form) -> list[str]:
@@ -74,14 +86,14 @@ def kinds_in(form: Form) -> list[str]:
 
 def starts_of(form: Form) -> list[int]:
     """Return where the arguments of each array and matrix begin in the flat list of `widened`."""
-    widths = [1 if leaf == ARRAY else 6 for leaf in kinds_in(form)]
+    widths = [{ARRAY: 1, WHOLE: 2, MATRIX: 6}[leaf] for leaf in kinds_in(form)]
     return [sum(widths[:i]) for i in range(len(widths))]
 
 
 def places_of(form: Form) -> tuple[int, ...]:
     """Return the places in the list of `widened` by which is differentiated: arrays, and E and F of matrices."""
     pairs = zip(starts_of(form), kinds_in(form), strict=True)
-    return tuple(i for start, leaf in pairs for i in ((start,) if leaf == ARRAY else (start + E, start + F)))
+    return tuple(i for start, leaf in pairs for i in ((start + E, start + F) if leaf == MATRIX else (start,)))
 
 
 def leaves_of(point: Any) -> list[Any]:
@@ -98,9 +110,13 @@ def leaf_arrays(leaf: Any) -> list[Array]:
 
 
 def widened(point: Any) -> list[Array]:
-    """Return the arrays of a point; of each matrix all six, to look at its row and column space."""
+    """Return the arrays of a point; of each matrix all six, to look at its row and column space, or W and I."""
     found: list[Array] = []
     for leaf in leaves_of(point):
+        if form_of(leaf) == WHOLE:
+            W = dense(leaf.as_ambient())
+            found += [W, np.eye(min(W.shape), dtype=W.dtype)]
+            continue
         found += leaf_arrays(leaf)
         if not isinstance(leaf, np.ndarray):
             found += [np.empty(0)] * 4
@@ -135,7 +151,7 @@ def ambient_shape(point: Any) -> tuple[int, ...]:
 
 def move_of(leaf: Any, block: Any) -> list[Array]:
     """Return a direction as an array of the leaf's shape, or as L and R with L Rᵀ, in the leaf's precision."""
-    if isinstance(leaf, np.ndarray):
+    if form_of(leaf) != MATRIX:
         found = [np.zeros(leaf.shape) if block is None else dense(block).reshape(leaf.shape)]
     elif block is None:
         found = [np.zeros((n, 0)) for n in leaf.shape]
@@ -149,7 +165,7 @@ def move_of(leaf: Any, block: Any) -> list[Array]:
 
 def as_tangent(leaf: Any, move: list[Array]) -> list[Array]:
     """Return a direction that is tangent, [E U] [V F]ᵀ, as E and F; nothing where it is another one."""
-    if isinstance(leaf, np.ndarray):
+    if form_of(leaf) != MATRIX:
         return move
     (left, right), k = move, leaf.rank
     V, U = bases_of(leaf)

@@ -26,7 +26,7 @@ from rmopt.core.points import in_precision
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.core.streams import Stream, generator, seed_of
-from rmopt.solvers.base import Result, Solver, StopRule, in_double
+from rmopt.solvers.base import Result, Solver, StopRule
 from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.stop import Converged
@@ -247,12 +247,9 @@ class PymanoptSolver(Solver):
                 f"{problem.manifold} lacks: {lacking}"
             )
         rng = generator(seed, Stream.POINT)
-        if initial_point is None:
-            initial_point = problem.manifold.random_point(rng)
-        reason = problem.manifold.check_point(initial_point)
-        if reason is not None:
-            raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
-        initial_point = in_double(problem, initial_point)
+        if isinstance(initial_point, Result):
+            initial_point = initial_point.point
+        initial_point = self._started(problem, initial_point, rng)
         problem.probe(initial_point)
         options = {"initial_point": initial_point}
         if isinstance(self.optimizer, optimizers.ConjugateGradient | optimizers.SteepestDescent):

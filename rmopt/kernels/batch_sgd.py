@@ -65,11 +65,11 @@ def _run(code, factors, counters, left, right, terms, batch, start, probe_every,
         size[1] += _gram_growth(V[:r], H, R_Q)
         for i in range(r):
             term = active[i]
-            _scatter_row(A, left, terms.left[term], G[i])
+            scatter_row(A, left, terms.left[term], G[i])
             H[i] *= scales[i]
-            _scatter_row(B, right, terms.plus[term], H[i])
+            scatter_row(B, right, terms.plus[term], H[i])
             if terms.minus[term] >= 0:
-                _scatter_row(B, right, terms.minus[term], -H[i])
+                scatter_row(B, right, terms.minus[term], -H[i])
         # cond(AᵀA) ≤ trace(AᵀA) trace(H_A): large means that H_A is losing digits.
         if size[0] * trace(factors.H_A) > growth_limit or size[1] * trace(factors.H_B) > growth_limit:
             return t + 1, PROBE_DUE
@@ -140,7 +140,7 @@ def _gram_inverse(H, X, G, outside):
 
 
 @njit(cache=True, nogil=True)
-def _scatter_row(A, rows, row, g):
+def scatter_row(A, rows, row, g):
     """Add p gᵀ to A for a row p."""
     scatter(A, rows.indices, rows.values, rows.indptr[row], rows.indptr[row + 1], g)
 

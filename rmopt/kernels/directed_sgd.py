@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from rmopt.kernels.batch_sgd import _scatter_row
+from rmopt.kernels.batch_sgd import scatter_row
 from rmopt.kernels.lifted import METRIC_PROJECTION, SECOND_ORDER
 from rmopt.kernels.losses import slope
 from rmopt.kernels.steps import FINISHED, NOT_FINITE, gather_row
@@ -120,7 +120,7 @@ def _run(rule, kinds, code, sides, cores, squares, counts, left, right, terms, b
             along_V = 0.5 * (along_V + along_U)
         U, V = A.U[: A.live[0]], B.U[: B.live[0]]
         Up, Vp = A.Up[: A.live[0]], B.Up[: B.live[0]]
-        core, up, vp = _tangent(symmetric, U, V, along_V, along_U)
+        core, up, vp = tangent(symmetric, U, V, along_V, along_U)
         square = np.sum(core * core) + np.sum(up * up) + np.sum(vp * vp)
         new_M = rule.keep * M + rule.take * core
         new_Up, new_Vp = rule.keep * Up + rule.take * up, rule.keep * Vp + rule.take * vp
@@ -134,7 +134,7 @@ def _run(rule, kinds, code, sides, cores, squares, counts, left, right, terms, b
         counts[0] += 1
         if length > 0.0:
             counts[1] += 1
-            end_U, end_S, end_V = _retracted(
+            end_U, end_S, end_V = retracted(
                 kinds[0], symmetric, U, S, V, new_M, new_Up, new_Vp, -terms.etas[t] * scale
             )
             if remembers:
@@ -143,7 +143,7 @@ def _run(rule, kinds, code, sides, cores, squares, counts, left, right, terms, b
                 along_V = U @ (new_M @ turn_V + new_Vp.T @ end_V) + new_Up @ turn_V
                 if not symmetric:
                     along_U = V @ (new_M.T @ turn_U + new_Up.T @ end_U) + new_Vp @ turn_U
-                M[:], Up[:], Vp[:] = _tangent(symmetric, end_U, end_V, along_V, along_U)
+                M[:], Up[:], Vp[:] = tangent(symmetric, end_U, end_V, along_V, along_U)
             U[:], S[:], V[:] = end_U, end_S, end_V
         if averages and counts[0] > average_from:
             counts[2] += 1
@@ -155,8 +155,8 @@ def _run(rule, kinds, code, sides, cores, squares, counts, left, right, terms, b
                 along_V = U @ (S @ (V.T @ mean_V)) - mean_U @ mean_S
                 if not symmetric:
                     along_U = V @ (S.T @ (U.T @ mean_U)) - mean_V @ mean_S.T
-                core, up, vp = _tangent(symmetric, mean_U, mean_V, along_V, along_U)
-                mean_U[:], mean_S[:], mean_V[:] = _retracted(
+                core, up, vp = tangent(symmetric, mean_U, mean_V, along_V, along_U)
+                mean_U[:], mean_S[:], mean_V[:] = retracted(
                     kinds[1], symmetric, mean_U, mean_S, mean_V, core, up, vp, 1.0 / counts[2]
                 )
     return terms.etas.shape[0], FINISHED
@@ -205,9 +205,9 @@ def _image(side, rows, plus, minus, active, P, weights):
         return P[:, :live].copy().T @ weights
     out = np.zeros((live, weights.shape[1]))
     for i in range(active.shape[0]):
-        _scatter_row(out, rows, plus[active[i]], weights[i])
+        scatter_row(out, rows, plus[active[i]], weights[i])
         if minus[active[i]] >= 0:
-            _scatter_row(out, rows, minus[active[i]], -weights[i])
+            scatter_row(out, rows, minus[active[i]], -weights[i])
     return out
 
 
@@ -273,7 +273,7 @@ def _along(column, rows, row):
 
 
 @njit(cache=True, nogil=True)
-def _tangent(symmetric, U, V, along_V, along_U):
+def tangent(symmetric, U, V, along_V, along_U):
     """Return the parts of the projection of an ambient matrix Z from Z V and ZᵀU; where it is symmetric from Z V."""
     core = U.T @ along_V
     up = along_V - U @ core
@@ -294,7 +294,7 @@ def _scale(rule, most, step):
 
 
 @njit(cache=True, nogil=True)
-def _retracted(kind, symmetric, U, S, V, M, Up, Vp, t):
+def retracted(kind, symmetric, U, S, V, M, Up, Vp, t):
     """Return what the retractions of `rmopt.retractions.fixed_rank` do, by the same formulas."""
     k = S.shape[0]
     identity = np.eye(k)

@@ -6,9 +6,8 @@ row of A and a row of B do not overlap, and they are 3 to 6 times faster so.
 
 from functools import cache
 
-from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
+from numba.core.cgutils import get_or_insert_function, ir
 from numba.extending import intrinsic
 
 LANES = 8
@@ -58,7 +57,7 @@ def step(typing, A, i, B, j, weights, shrink, y, eta, k):
                 parts = [plus(*parts[:2]), *parts[2:]]
             kind = ir.FunctionType(T, [T, V])
             name = f"llvm.vector.reduce.fadd.v{LANES}f{A.dtype.bitwidth}"
-            summed = cgutils.get_or_insert_function(builder.module, kind, name)
+            summed = get_or_insert_function(builder.module, kind, name)
             return builder.call(summed, [ir.Constant(T, 0.0), *parts], fastmath=("fast",))
 
         a_at, b_at = row(A, *given[:2]), row(B, *given[2:4])

@@ -129,7 +129,7 @@ class Hyperbolic(_Columns):
         """Follow the geodesic."""
         length = np.sqrt(np.maximum(self.products(point, tangent_vector, tangent_vector), 0.0))
         ratio = np.divide(np.sinh(length), length, out=np.ones_like(length), where=length > 0.0)
-        return self._lifted(point * np.cosh(length) + tangent_vector * ratio)
+        return self.lifted(point * np.cosh(length) + tangent_vector * ratio)
 
     def log(self, point_a: Array, point_b: Array) -> Array:
         """Return the initial velocity of the geodesic."""
@@ -152,8 +152,8 @@ class Hyperbolic(_Columns):
         chord = point_b - point_a
         return 2.0 * np.arcsinh(0.5 * np.sqrt(np.maximum(self.products(point_a, chord, chord), 0.0)))
 
-    def _lifted(self, array: Array) -> Array:
-        """Return the points above the same n numbers."""
+    def lifted(self, array: Array) -> Array:
+        """Return the points above the last n numbers of each column; the array itself, with another first row."""
         array[0] = np.sqrt(1.0 + (array[1:] ** 2).sum(0))
         return array
 
@@ -166,7 +166,7 @@ class Hyperbolic(_Columns):
 
     def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
         """Return a point above normally distributed numbers."""
-        return self._lifted(in_precision(np.random.default_rng(rng).standard_normal(self.shape), dtype))
+        return self.lifted(in_precision(np.random.default_rng(rng).standard_normal(self.shape), dtype))
 
 
 class Simplex(_Columns):

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from rmopt.core.ambient import Ambient, Array, Factored, applied, dense
+from rmopt.core.ambient import Ambient, Array, Factored, dense, images
 from rmopt.core.arguments import integer, numbers
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
@@ -86,14 +86,9 @@ class FixedRankEmbedded(FixedRankManifold):
 
     # The tangent space
 
-    def inner_product(
-        self, point: LowRankPoint, tangent_vector_a: LowRankTangent, tangent_vector_b: LowRankTangent
-    ) -> float:
-        return tangent_vector_a.inner(tangent_vector_b)
-
     def projection(self, point: LowRankPoint, ambient: Ambient) -> LowRankTangent:
         """Return P_U Z P_V + P_U⊥ Z P_V + P_U Z P_V⊥, from the actions Z V and Zᵀ U alone."""
-        ZV, ZtU = applied(ambient, point.V), applied(ambient.T, point.U)
+        ZV, ZtU = images(ambient, point.V, point.U)
         M = point.U.T @ ZV
         return LowRankTangent(M, ZV - point.U @ M, leave_span(point.V, ZtU))
 
@@ -124,8 +119,8 @@ class FixedRankEmbedded(FixedRankManifold):
         manifold (Vandereycken 2013, Proposition 2.2; here for S that need not be diagonal).
         """
         flat = self.projection(point, euclidean_hessian)
-        bend_left = leave_span(point.U, applied(euclidean_gradient, tangent_vector.Vp))
-        bend_right = leave_span(point.V, applied(euclidean_gradient.T, tangent_vector.Up))
+        along_V, along_U = images(euclidean_gradient, tangent_vector.Vp, tangent_vector.Up)
+        bend_left, bend_right = leave_span(point.U, along_V), leave_span(point.V, along_U)
         # X S⁻ᵀ and X S⁻¹ as solves.
         return LowRankTangent(
             flat.M,

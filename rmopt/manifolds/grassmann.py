@@ -130,9 +130,6 @@ class Grassmann(ArrayManifold):
         """Return the geodesic distance, the length of the vector of principal angles."""
         return float(np.linalg.norm(self.principal_angles(point_a, point_b)))
 
-    def pair_mean(self, point_a: Array, point_b: Array) -> Array:
-        return self.exp(point_a, 0.5 * self.log(point_a, point_b))
-
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         """Carry a tangent vector along the shortest geodesic, in parallel, to the basis of the end."""
         velocity = self.log(point_a, point_b)

@@ -198,11 +198,6 @@ class PSDFixedRank(PSDMatrices):
     (2, 11)
     """
 
-    def inner_product(
-        self, point: PSDPoint, tangent_vector_a: PSDTangent, tangent_vector_b: PSDTangent
-    ) -> float:
-        return tangent_vector_a.inner(tangent_vector_b)
-
     def euclidean_to_riemannian_hessian(
         self,
         point: PSDPoint,

@@ -7,15 +7,13 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg.lapack import dtrtrs, strtrs
 
 from rmopt.core.ambient import Array
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.retraction import Retraction
-from rmopt.linalg import exp_differences, lyapunov, symmetric
-from rmopt.precision import real_type
+from rmopt.linalg import exp_differences, lyapunov, symmetric, whitened
 from rmopt.retractions.grassmann import Exponential
-from rmopt.retractions.positive_definite import Congruence, SecondOrderPD
+from rmopt.retractions.positive_definite import Congruence, SchurExponential, SecondOrderPD
 
 
 class Metric(ABC):
@@ -25,7 +23,7 @@ class Metric(ABC):
     gradients, lengths and a transport that keeps them follow.
     """
 
-    retractions: ClassVar[Mapping[str, Retraction]] = {Exponential.name: Exponential()}
+    retractions: ClassVar[Mapping[str, Retraction]]
 
     @abstractmethod
     def flat(self, W: Array, *vectors: Array) -> list[Array]:
@@ -113,6 +111,10 @@ class AffineInvariant(Metric):
 
 class LogEuclidean(Metric):
     """That of the matrix logarithm in flat space: ⟨ξ, η⟩ = tr(D log[ξ] D log[η]) (Arsigny et al. 2007)."""
+
+    retractions: ClassVar[Mapping[str, Retraction]] = {
+        retraction.name: retraction for retraction in (Exponential(), SchurExponential())
+    }
 
     def flat(self, W: Array, *vectors: Array) -> list[Array]:
         logarithms, basis = _log_spectrum(W)
@@ -245,22 +247,6 @@ def outside() -> InvalidInputError:
         "the point is not positive definite to machine precision: a step led to the boundary of the cone. Take "
         "smaller steps, or scale the data."
     )
-
-
-def whitened(factor: Array, matrix: Array) -> Array:
-    """Return F⁻¹ M F⁻ᵀ for a lower triangular F.
-
-    Parameters
-    ----------
-    factor, matrix : array, shape (..., d, d)
-    """
-    if matrix.ndim == 2:
-        # On small matrices `scipy.linalg.solve_triangular` takes seven times as long.
-        solve = strtrs if real_type(factor, matrix) == np.float32 else dtrtrs
-        half = solve(factor, matrix, lower=1)[0]
-        return symmetric(solve(factor, half.T, lower=1)[0])
-    half = np.linalg.solve(factor, matrix)
-    return symmetric(np.linalg.solve(factor, half.mT))
 
 
 def _composed(basis: Array, values: Array) -> Array:

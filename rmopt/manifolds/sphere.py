@@ -139,9 +139,6 @@ class Sphere(UnitLength):
         """Return the angle, exact to rounding also for close and for opposite points."""
         return float(np.linalg.norm(self._angles(point_a, point_b)))
 
-    def pair_mean(self, point_a: Array, point_b: Array) -> Array:
-        return self.exp(point_a, 0.5 * self.log(point_a, point_b))
-
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         """Carry a tangent vector along the shortest great circle, in parallel."""
         middle = point_a + point_b

@@ -164,9 +164,6 @@ class Stiefel(ArrayManifold):
         """Return the length of that geodesic; errors are those of `log`."""
         return self.norm(point_a, self.log(point_a, point_b))
 
-    def pair_mean(self, point_a: Array, point_b: Array) -> Array:
-        return self.exp(point_a, 0.5 * self.log(point_a, point_b))
-
     # Points
 
     def refusal(self, point: Array) -> str | None:
@@ -311,9 +308,6 @@ class SpecialOrthogonal(Stiefel):
     def dist(self, point_a: Array, point_b: Array) -> float:
         """Return the geodesic distance: the length of the vector of all angles, where each counts twice."""
         return float(np.linalg.norm(np.angle(np.linalg.eigvals(point_a.mT @ point_b))))
-
-    def pair_mean(self, point_a: Array, point_b: Array) -> Array:
-        return self.exp(point_a, 0.5 * self.log(point_a, point_b))
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         """Carry a tangent vector along the shortest geodesic, in parallel: half of the turn on both sides of Ω."""

@@ -157,9 +157,6 @@ class SymmetricPositiveDefinite(ArrayManifold):
         """Return the geodesic distance."""
         return self._metric.dist(point_a, point_b)
 
-    def pair_mean(self, point_a: Array, point_b: Array) -> Array:
-        return self.exp(point_a, 0.5 * self.log(point_a, point_b))
-
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Ambient) -> Array:
         """Carry a tangent vector along; lengths and angles stay."""
         return self._metric.transport(point_a, point_b, dense(tangent_vector_a, point_a))

@@ -11,6 +11,7 @@ from rmopt.retractions.arrays import (
     FrameQR,
     MultiplicativeWeights,
     Normalisation,
+    OrthographicHyperbolic,
 )
 from rmopt.retractions.fixed_rank import (
     FIXED_RANK_RETRACTIONS,
@@ -57,6 +58,7 @@ __all__ = [
     "MultiplicativeWeights",
     "Normalisation",
     "Orthographic",
+    "OrthographicHyperbolic",
     "Polar",
     "PolarFactors",
     "SchurExponential",

@@ -167,10 +167,49 @@ class MultiplicativeWeights(Retraction):
         return weights / weights.sum(0)
 
 
+class OrthographicHyperbolic(Retraction):
+    """R(ξ) = √(1 + ⟨ξ, ξ⟩) x + ξ: the point of the hyperboloid that differs from x + ξ by a normal vector.
+
+    Defined for every ξ. The point moves by arcsinh ‖ξ‖, so that long steps are short ones here, where those of
+    `Exponential` overflow.
+
+    See Also
+    --------
+    Exponential : along the geodesic; the point moves as far as the vector is long.
+    Orthographic : of matrices of one rank.
+
+    References
+    ----------
+    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012),
+    https://doi.org/10.1137/100802529.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import Hyperbolic
+    >>> from rmopt.retractions import OrthographicHyperbolic
+    >>> x, xi = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.75, 0.0])
+    >>> Hyperbolic(2).using(OrthographicHyperbolic()).retraction(x, xi).tolist()
+    [1.25, 0.75, 0.0]
+    """
+
+    order = 2
+    name = "orthographic"
+    point_type = np.ndarray
+
+    def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
+        moved = t * tangent
+        # Rounding may leave less than 0.
+        squares = np.maximum(manifold.products(point, moved, moved), 0.0)
+        return manifold.lifted(point * np.sqrt(1.0 + squares) + moved)
+
+
 SPHERE_RETRACTIONS: dict[str, Retraction] = {
     retraction.name: retraction for retraction in (Normalisation(), Exponential())
 }
-HYPERBOLIC_RETRACTIONS: dict[str, Retraction] = {Exponential.name: Exponential()}
+HYPERBOLIC_RETRACTIONS: dict[str, Retraction] = {
+    retraction.name: retraction for retraction in (Exponential(), OrthographicHyperbolic())
+}
 SIMPLEX_RETRACTIONS: dict[str, Retraction] = {
     retraction.name: retraction for retraction in (MultiplicativeWeights(), Exponential())
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, eigvalsh, solve_triangular
+from scipy.linalg import cho_factor, cho_solve, eigvalsh
 
 from rmopt.core.ambient import Array, dense
 from rmopt.core.errors import InvalidInputError
@@ -16,7 +16,7 @@ from rmopt.core.manifold import HasStepBound
 from rmopt.core.retraction import Retraction
 from rmopt.core.row_column import RowColumn
 from rmopt.kernels import row_column
-from rmopt.linalg import lyapunov, symmetric
+from rmopt.linalg import lyapunov, symmetric, whitened
 from rmopt.precision import coarseness
 
 
@@ -222,18 +222,18 @@ class SchurExponential(Retraction):
         if isinstance(tangent, RowColumn):
             return self._row_column(point, tangent, t)[0]
         factor, lower, rate = _log_cholesky(point, tangent)
-        moved = np.tril(factor + t * lower, -1) + np.diag(np.diag(factor) * np.exp(t * rate))
-        return moved @ moved.T
+        moved = np.tril(factor + t * lower, -1) + _diagonal(_diagonal_of(factor) * np.exp(t * rate))
+        return symmetric(moved @ moved.mT)
 
     def velocity(self, manifold: Any, point: Array, tangent: Any, t: float) -> Array:
         """Return the derivative of the curve at t."""
         if isinstance(tangent, RowColumn):
             return self._row_column(point, tangent, t)[1]
         factor, lower, rate = _log_cholesky(point, tangent)
-        grown = np.diag(factor) * np.exp(t * rate)
-        moved = np.tril(factor + t * lower, -1) + np.diag(grown)
-        change = np.tril(lower, -1) + np.diag(rate * grown)
-        return change @ moved.T + moved @ change.T
+        grown = _diagonal_of(factor) * np.exp(t * rate)
+        moved = np.tril(factor + t * lower, -1) + _diagonal(grown)
+        change = np.tril(lower, -1) + _diagonal(rate * grown)
+        return change @ moved.mT + moved @ change.mT
 
     def reach(self, manifold: Any, point: Array, tangent: Any) -> float:
         """Return how far a solver may go: there the Schur complement is as small as an inverse can bear."""
@@ -275,11 +275,17 @@ def _solve(point: Array, tangent: Array) -> Array:
 def _log_cholesky(point: Array, tangent: Any) -> tuple[Array, Array, Array]:
     """Return the Cholesky factor L, the velocity of its lower part, and the relative velocity of its diagonal."""
     factor = np.linalg.cholesky(point)
-    inner = solve_triangular(
-        factor, solve_triangular(factor, dense(tangent, point), lower=True).T, lower=True
-    )
-    half = np.tril(inner, -1) + np.diag(0.5 * np.diag(inner))
-    return factor, factor @ half, 0.5 * np.diag(inner)
+    inner = whitened(factor, dense(tangent, point))
+    rate = 0.5 * _diagonal_of(inner)
+    return factor, factor @ (np.tril(inner, -1) + _diagonal(rate)), rate
+
+
+def _diagonal_of(matrices: Array) -> Array:
+    return np.diagonal(matrices, axis1=-2, axis2=-1)
+
+
+def _diagonal(entries: Array) -> Array:
+    return entries[..., None, :] * np.eye(entries.shape[-1], dtype=entries.dtype)
 
 
 EUCLIDEAN_RETRACTIONS: dict[str, Retraction] = {"additive": Additive()}

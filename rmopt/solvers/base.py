@@ -261,6 +261,20 @@ class Solver(Value, ABC):
         """Return why a run cannot begin at a point, or None."""
         return problem.manifold.check_point(point)
 
+    def _started(self, problem: Problem, initial_point: Any, rng: np.random.Generator) -> Any:
+        """Return the point where a run begins, in the precision of its steps."""
+        start = self.start(problem, rng) if initial_point is None else initial_point
+        if isinstance(start, np.ndarray) and start.dtype.kind in "iu":
+            # Whole numbers would stay what they are on the way.
+            start = start.astype(np.float64)
+        start = in_precision(start)
+        reason = self.check_start(problem, start)
+        if reason is not None:
+            raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
+        if any(np.iscomplexobj(part) for part in arrays_of(start)):
+            raise InvalidInputError("the initial point is complex; points are real here.")
+        return start if self.keeps_single else in_double(problem, start)
+
     def diverged(self, step: int) -> DivergedError:
         """Return the error of a run whose point is no longer finite."""
         return DivergedError(
@@ -398,19 +412,7 @@ class _Run:
         if isinstance(initial_point, Result):
             initial_point = initial_point.point
         self.work = solver.prepare(problem, seed, first_step)
-        start = (
-            solver.start(problem, generator(seed, Stream.POINT)) if initial_point is None else initial_point
-        )
-        if isinstance(start, np.ndarray) and start.dtype.kind in "iu":
-            # Whole numbers would stay what they are on the way.
-            start = start.astype(np.float64)
-        start = in_precision(start)
-        reason = solver.check_start(problem, start)
-        if reason is not None:
-            raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
-        if any(np.iscomplexobj(part) for part in arrays_of(start)):
-            raise InvalidInputError("the initial point is complex; points are real here.")
-        start = start if solver.keeps_single else in_double(problem, start)
+        start = solver._started(problem, initial_point, generator(seed, Stream.POINT))
         self.last = first_step + solver.budget(problem)
         self.check_every = solver.check_every(problem)
         self.identity = {} if checkpoint is None else self._identity(initial_point)

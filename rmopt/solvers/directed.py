@@ -1,21 +1,22 @@
-"""The compiled engine of stochastic steps that remember earlier gradients, on matrices of one rank."""
+"""Compiled engines of stochastic steps that remember earlier gradients, on matrices of one rank."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
-from rmopt.core.points import arrays_of, in_precision
+from rmopt.core.points import arrays_of, in_precision, rebuilt
 from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.transport import ByManifold, ByProjection
 from rmopt.costs.bilinear import Bilinear
 from rmopt.engines.base import Engine, checked, diverged, unlike
 from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine, loop_of, rows_of
-from rmopt.kernels import directed_sgd
+from rmopt.kernels import directed_sgd, reduced_sgd
 from rmopt.kernels.directed_sgd import Cores, Rule, Side
 from rmopt.kernels.steps import FINISHED, Rows, StepRows
 from rmopt.manifolds import PSDFixedRank
@@ -24,12 +25,14 @@ from rmopt.solvers.sgd_rules import (
     Adaptive,
     DirectedEngine,
     DirectedState,
+    Known,
     Moments,
     Momentum,
     Plain,
     Speed,
     Squares,
     StepRule,
+    VarianceReduced,
 )
 
 # Where a step looks at more rows, times the rank, finding coordinates of them costs more than moving all of a side.
@@ -57,12 +60,8 @@ class SpannedState:
 
 
 @dataclass(frozen=True)
-class SpannedEngine(Engine):
+class CompiledEngine(Engine):
     """The steps of a `DirectedEngine` on sums of bilinear terms, compiled.
-
-    Momentum, Adam, AdaGrad and means of points move all of U and V at every step. Where steps look at few rows, all
-    stay in the span of some columns and of the rows that were looked at since, and steps are done in coordinates
-    (`rmopt.kernels.directed_sgd`).
 
     Attributes
     ----------
@@ -73,8 +72,10 @@ class SpannedEngine(Engine):
     reference: DirectedEngine
     _rows: tuple[Rows, Rows] = field(init=False, repr=False)
 
-    @staticmethod
-    def refusal(reference: DirectedEngine) -> str | None:
+    rules: ClassVar[tuple[type[StepRule], ...]]
+
+    @classmethod
+    def refusal(cls, reference: DirectedEngine) -> str | None:
         """Return why the steps of an engine are not compiled, or None."""
         manifold, cost, average = reference.manifold, reference.cost, reference.average_from is not None
         twins = BilinearEngine.supports, SymmetricBilinearEngine.supports
@@ -84,7 +85,7 @@ class SpannedEngine(Engine):
             ("loss", getattr(cost, "loss", None), of_kind["loss"]),
             ("retraction", reference.retraction, of_kind["retraction"]),
             ("transport", manifold.default_transport, (ByManifold, ByProjection)),
-            ("rule", reference.rule, (Plain, Momentum, Adaptive, Accumulating)),
+            ("rule", reference.rule, cls.rules),
         ] + average * [("retraction", manifold.default_retraction, of_kind["retraction"])]  # fmt: skip
         return next(filter(None, (unlike(*part) for part in parts)), None)
 
@@ -94,6 +95,34 @@ class SpannedEngine(Engine):
     @property
     def _cost(self) -> Bilinear:
         return cast(Bilinear, self.reference.cost)
+
+    def _terms(self, schedule: Array, etas: Array) -> StepRows:
+        """Return what the steps look at, checked."""
+        schedule = checked(schedule, etas, self._cost.term_ranges, self.reference.batch_size)
+        resolved = self._cost.resolve(schedule.ravel())
+        return StepRows(*resolved, np.ascontiguousarray(etas, dtype=float))
+
+    def _finished(self, loop: Callable[..., Any], counts: Array, etas: Array, *arguments: Any) -> None:
+        """Do steps by a loop, which counts them."""
+        first = counts[0]
+        try:
+            position, reason = loop(*arguments)
+        except (ValueError, np.linalg.LinAlgError) as error:
+            # A core is singular, or numbers are not finite any more.
+            raise diverged(int(counts[0]), etas[max(counts[0] - first - 1, 0)]) from error
+        if reason != FINISHED:
+            raise diverged(int(counts[0]), etas[position])
+
+
+@dataclass(frozen=True)
+class SpannedEngine(CompiledEngine):
+    """Momentum, Adam, AdaGrad and means of points, which move all of U and V at every step; and plain large batches.
+
+    Where steps look at few rows, all stay in the span of some columns and of the rows that were looked at since, and
+    steps are done in coordinates (`rmopt.kernels.directed_sgd`).
+    """
+
+    rules: ClassVar[tuple[type[StepRule], ...]] = (Plain, Momentum, Adaptive, Accumulating)
 
     @property
     def _retractions(self) -> tuple[Any, Any]:
@@ -105,25 +134,14 @@ class SpannedEngine(Engine):
         return self._spanned(self.reference.load(point))
 
     def advance(self, state: SpannedState, schedule: Array, etas: Array) -> SpannedState:
-        reference, cost = self.reference, self._cost
-        schedule = checked(schedule, etas, cost.term_ranges, reference.batch_size)
-        etas = np.ascontiguousarray(etas, dtype=float)
-        left, plus, minus, targets = cost.resolve(schedule.ravel())
-        terms = StepRows(left, plus, minus, targets, etas)
-        loop, code = loop_of(directed_sgd, cost.loss)
+        reference, terms = self.reference, self._terms(schedule, etas)
+        loop, code = loop_of(directed_sgd, self._cost.loss)
         kinds = tuple(retraction.kernel for retraction in self._retractions)
         average_from = -1 if reference.average_from is None else reference.average_from
-        first = state.steps
-        try:
-            position, reason = loop(
-                constants(reference.rule), kinds, code, state.sides, state.cores, state.squares, state.counts,
-                *self._rows, terms, reference.batch_size, average_from, 0,
-            )  # fmt: skip
-        except (ValueError, np.linalg.LinAlgError) as error:
-            # A core is singular, or numbers are not finite any more.
-            raise diverged(state.steps, etas[max(state.steps - first - 1, 0)]) from error
-        if reason != FINISHED:
-            raise diverged(state.steps, etas[position])
+        self._finished(
+            loop, state.counts, etas, constants(reference.rule), kinds, code, state.sides, state.cores, state.squares,
+            state.counts, *self._rows, terms, reference.batch_size, average_from, 0,
+        )  # fmt: skip
         return state
 
     def dump(self, state: SpannedState) -> Any:
@@ -177,6 +195,57 @@ class SpannedEngine(Engine):
         counts = np.array([state.steps, state.updates, state.averaged], dtype=np.int64)
         cores = Cores(S.copy(), M.copy(), mean_S.copy())
         return SpannedState(sides, cores, np.array(squares, dtype=float), counts)
+
+
+@dataclass(frozen=True)
+class ReducedEngine(CompiledEngine):
+    """Steps with reduced variance; whole gradients are those of the cost (`rmopt.kernels.reduced_sgd`)."""
+
+    rules: ClassVar[tuple[type[StepRule], ...]] = (VarianceReduced,)
+
+    @classmethod
+    def refusal(cls, reference: DirectedEngine) -> str | None:
+        if reference.average_from is not None:
+            return "the mean of points is not compiled where variance is reduced"
+        return super().refusal(reference)
+
+    def load(self, point: Any) -> DirectedState:
+        return self.reference.load(in_precision(point, float))
+
+    def advance(self, state: DirectedState, schedule: Array, etas: Array) -> DirectedState:
+        period, done = cast(VarianceReduced, self.reference.rule).period, 0
+        while done < len(etas):
+            since = state.steps % period
+            some = slice(done, done + (period - since if since else 1))
+            by = self._between if since else self.reference.advance
+            state, done = by(state, schedule[some], etas[some]), some.stop
+        return state
+
+    def _between(self, state: DirectedState, schedule: Array, etas: Array) -> DirectedState:
+        """Return the state after steps without a whole gradient."""
+        reference, rule = self.reference, cast(VarianceReduced, self.reference.rule)
+        terms, (loop, code) = self._terms(schedule, etas), loop_of(reduced_sgd, self._cost.loss)
+        symmetric = isinstance(reference.manifold, PSDFixedRank)
+        given = state.point, state.memory.point, state.memory.gradient
+        point, base, (M, *outside) = ([part.copy() for part in arrays_of(one)] for one in given)
+        # One side stands for both.
+        sides = [(one[0], one[1], one[0 if symmetric else 2]) for one in (point, base)]
+        known = reduced_sgd.Known(*sides[1], M, outside[0], outside[-1])
+        counts = np.array([state.steps, state.updates])
+        self._finished(
+            loop, counts, etas, rule.recursive, reference.retraction.kernel, code, sides[0], known, symmetric, counts,
+            *self._rows, terms, reference.batch_size,
+        )  # fmt: skip
+        reached, there, gradient = map(rebuilt, given, (point, base, [M, *outside]))
+        steps, updates = map(int, counts)
+        memory = Known(there, gradient)
+        return DirectedState(reached, memory, state.average, 0, steps, updates)
+
+    def dump(self, state: DirectedState) -> Any:
+        return self.reference.dump(state)
+
+    def moved(self, state: DirectedState, point: Any) -> DirectedState:
+        return self.reference.moved(state, in_precision(point, float))
 
 
 def constants(rule: StepRule) -> Rule:

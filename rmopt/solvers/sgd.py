@@ -13,10 +13,11 @@ from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine
 from rmopt.engines.choose import ENGINES, choose_engine
+from rmopt.engines.reference import ReferenceEngine
 from rmopt.engines.rows import RowAdaGrad
 from rmopt.manifolds import Euclidean
 from rmopt.renamed import renamed
-from rmopt.solvers.directed import SpannedEngine
+from rmopt.solvers.directed import ReducedEngine, SpannedEngine
 from rmopt.solvers.samplers import Sampler, as_sampler, batch_size_of
 from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.sgd_rules import (
@@ -106,21 +107,25 @@ class SGD(ScheduledSolver):
         self.retraction, self.engine_name = retraction, one_of("engine", engine, ENGINES)
 
     def engine(self, problem: Problem) -> Engine:
-        rule = self.rule(problem)
-        if type(rule) is Plain and self.average is False:
-            return choose_engine(problem, self.retraction, self.engine_name, self.batch_size)
+        rule, slow = self.rule(problem), self.engine_name == "reference"
+        plain = type(rule) is Plain and self.average is False
+        if plain:
+            chosen = choose_engine(problem, self.retraction, "reference" if slow else "auto", self.batch_size)
+            if slow or type(chosen) is not ReferenceEngine:
+                return chosen
         manifold = problem.manifold
         begin = None if self.average is False else int(self.average is not True and self.average)
         retraction = manifold.fitting(self.retraction)
         reference = DirectedEngine(manifold, as_sum(problem.cost), retraction, self.batch_size, rule, begin)
-        refusal = SpannedEngine.refusal(reference)
-        if refusal is not None and self.engine_name == "compiled":
+        compiled = ReducedEngine if isinstance(rule, VarianceReduced) else SpannedEngine
+        refusal = compiled.refusal(reference)
+        if refusal is None and not slow:
+            return compiled(reference)
+        if self.engine_name == "compiled":
             raise MissingCapabilityError(
                 f"engine = 'compiled' is not available: {refusal}; use engine = 'auto'."
             )
-        return (
-            reference if refusal is not None or self.engine_name == "reference" else SpannedEngine(reference)
-        )
+        return chosen if plain else reference
 
     def rule(self, problem: Problem) -> StepRule:
         """Return the rule of the directions."""

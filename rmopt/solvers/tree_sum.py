@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ class TreeSum(Cost):
     alike, is a decentralised one: agents speak with neighbours alone, agree at every step, and end where all data in
     one place would have led. Gossip needs no tree and no common pace, and has a bias; this has none.
 
+    A value is eight bytes, and a gradient travels where a solver asks for it: trials along a line are nearly free.
     What an agent's parent learns is the sum of the gradients below it, for a leaf that of one agent.
 
     Parameters
@@ -87,70 +89,69 @@ class TreeSum(Cost):
             raise InvalidInputError(
                 f"{graph} does not fit the {tasks.n_terms} agents of {type(tasks).__name__}."
             )
-        self._sums = Memo()
+        self._values, self._sums, self._asked = Memo(), Memo(), Memo()
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out where it runs, and what was computed."""
-        return {name: value for name, value in vars(self).items() if name not in ("world", "_sums")}
+        return {name: value for name, value in vars(self).items() if name in ("tasks", "graph", "messages")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, world=OneProcess(), _sums=Memo())
+        self.__init__(state["tasks"], state["graph"], messages=state["messages"])  # type: ignore[misc]
 
     def value(self, point: Array) -> float:
-        return float(self._summed(point)[0])
+        """Return the sum of the agents' values, for which eight bytes travel: a search along a line is cheap."""
+        return float(
+            self._values.get(point, lambda at: self._along_tree(at, self._value_of, 1, "float64"))[0]
+        )
 
     def gradient(self, point: Array) -> Array:
-        return self.value_and_gradient(point)[1]
-
-    def value_and_gradient(self, point: Array) -> tuple[float, Array]:
-        """Return cost and Euclidean gradient, for which every agent is asked once."""
-        value, gradient, _ = self._summed(point)
-        return value, gradient.copy()
+        return self._slopes(point)[: point.size].reshape(point.shape).copy()
 
     def precondition(self, point: Array, tangent_vector: Array) -> Array:
         """Return ξ C⁻¹ times the mean eigenvalue of C, for the sum C of the agents' r × r curvatures."""
-        return scaled_inverse(self._summed(point)[2], tangent_vector)
+        rank = point.shape[1]
+        return scaled_inverse(self._slopes(point)[point.size :].reshape(rank, rank), tangent_vector)
 
-    def _summed(self, point: Array) -> tuple[float, Array, Array]:
-        """Return the sums of values, gradients and curvatures."""
-        found: tuple[float, Array, Array] = self._sums.get(point, self._sum)
-        return found
+    def _slopes(self, point: Array) -> Array:
+        """Return the sums of gradients and curvatures in a row."""
+        size = point.size + point.shape[1] ** 2
+        return self._sums.get(point, lambda at: self._along_tree(at, self._slopes_of, size, self.messages))
 
-    def _sum(self, point: Array) -> tuple[float, Array, Array]:
-        n, rank, levels = self.graph.n, point.shape[1], self.graph.tree
+    def _along_tree(self, point: Array, own: Callable[[Array, int], Array], size: int, kind: str) -> Array:
+        """Return the sum of what the agents have of their own at a point, in messages of so many numbers."""
+        n, levels, length = self.graph.n, self.graph.tree, size * np.dtype(kind).itemsize
         with self.world.guard():
-            sums = {agent: self._own(point, agent) for agent in self.world.mine(n)}
+            sums = {agent: own(point, agent) for agent in self.world.mine(n)}
             for level in reversed(levels):
-                sent = {agent: self._packed(sums[agent]) for agent, _ in level if agent in sums}
-                arrived = self.world.deliver(sent, level, self._size(point), n)
+                sent = {agent: _packed(sums[agent], kind) for agent, _ in level if agent in sums}
+                arrived = self.world.deliver(sent, level, length, n)
                 for agent, parent in level:
                     if parent in sums:
-                        sums[parent] = sums[parent] + self._unpacked(arrived[agent])
+                        sums[parent] = sums[parent] + arrived[agent].view(kind)
             # The root as well goes on with what it sends.
-            known = {agent: self._packed(total) for agent, total in sums.items() if self._is_root(agent)}
+            known = {agent: _packed(total, kind) for agent, total in sums.items() if self._is_root(agent)}
             for level in levels:
                 down = [(parent, agent) for agent, parent in level]
-                arrived = self.world.deliver(known, down, self._size(point), n)
+                arrived = self.world.deliver(known, down, length, n)
                 known |= {agent: arrived[parent] for agent, parent in level if agent in sums}
-            total = self._unpacked(known[min(sums)])
-        gradient, curvature = np.split(total[1:], [point.size])
-        return float(total[0]), gradient.reshape(point.shape), curvature.reshape(rank, rank)
+            return known[min(sums)].view(kind).astype(float)
 
     def _is_root(self, agent: int) -> bool:
         return not self.graph.tree or agent == self.graph.tree[0][0][1]
 
-    def _own(self, point: Array, agent: int) -> Array:
-        """Return value, gradient and curvature of one agent in a row."""
-        value, gradient, curvature = self.tasks.agent_value_and_gradient(point, agent)
-        return np.concatenate([[value], dense(gradient).ravel(), curvature.ravel()])
+    def _value_of(self, point: Array, agent: int) -> Array:
+        return np.array([self._own(point)[agent][0]])
 
-    def _packed(self, numbers: Array) -> Array:
-        """Return a message: eight bytes of the value, and the others in the precision of messages."""
-        rest = numbers[1:].astype(self.messages)
-        return np.concatenate([numbers[:1].view(np.uint8), rest.view(np.uint8)])
+    def _slopes_of(self, point: Array, agent: int) -> Array:
+        _, gradient, curvature = self._own(point)[agent]
+        return np.concatenate([dense(gradient).ravel(), curvature.ravel()])
 
-    def _unpacked(self, message: Array) -> Array:
-        return np.concatenate([message[:8].view(float), message[8:].view(self.messages)])
+    def _own(self, point: Array) -> dict[int, Any]:
+        """Return values, gradients and curvatures of the agents here, each of whom is asked once."""
+        mine, asked = self.world.mine(self.graph.n), self.tasks.agent_value_and_gradient
+        return self._asked.get(point, lambda at: {agent: asked(at, agent) for agent in mine})
 
-    def _size(self, point: Array) -> int:
-        return 8 + (point.size + point.shape[1] ** 2) * np.dtype(self.messages).itemsize
+
+def _packed(numbers: Array, kind: str) -> Array:
+    """Return the bytes of numbers in a precision."""
+    return numbers.astype(kind).view(np.uint8)

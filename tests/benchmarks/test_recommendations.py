@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from problems.data import Ratings, load
 from problems.subspace import ImplicitALS
-from problems.subspace.ranked import Ranked, ranked_lists
+from problems.subspace.completer import Ranked, ranked_lists
 
 RANK, SWEEPS = 64, 15
 Factors = tuple[np.ndarray, np.ndarray]
