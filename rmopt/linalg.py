@@ -711,6 +711,11 @@ def whitened(factor: Array, matrix: Array) -> Array:
     --------
     lyapunov : L with L W + W L = M.
 
+    References
+    ----------
+    Golub and Van Loan, Matrix Computations, 4th edition, Johns Hopkins University Press (2013),
+    https://doi.org/10.56021/9781421407944, chapter 8.
+
     Examples
     --------
     >>> import numpy as np

@@ -328,15 +328,6 @@ def agree(
     Huang, Gallivan and Absil, A Broyden class of quasi-Newton methods for Riemannian optimization, SIAM J.
     Optim. 25 (2015), https://doi.org/10.1137/140955483. Lynch, Distributed Algorithms, Morgan Kaufmann (1996).
 
-    See Also
-    --------
-    gossip : without a tree, and with a bias.
-
-    References
-    ----------
-    Huang, Gallivan and Absil, A Broyden class of quasi-Newton methods for Riemannian optimization, SIAM J.
-    Optim. 25 (2015), https://doi.org/10.1137/140955483. Lynch, Distributed Algorithms, Morgan Kaufmann (1996).
-
     Examples
     --------
     >>> import numpy as np
