@@ -36,6 +36,12 @@ def test_every_page_of_numbers_has_a_command() -> None:
         assert all((ROOT / file).exists() for file in files), name
 
 
+def test_what_pages_show_is_kept() -> None:
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
+    shown = set(re.findall(r"^```\{measured\} (\w+)$", pages, flags=re.MULTILINE))
+    assert shown <= set(SOURCES), f"Run these benchmarks with --keep: {shown - set(SOURCES)}."
+
+
 @each_row("page", AGAIN["TABLED"])
 def test_every_table_of_numbers_says_how_it_was_measured(page: Path) -> None:
     for table, below in AGAIN["tables"](page):
