@@ -359,7 +359,7 @@ def test_every_base_class_has_a_page() -> None:
 
 
 # Libraries that lines marked +SKIP need. Others need several processes, or change what later tests see.
-LIBRARIES = {"Jax": "jax", "jax_cost": "jax", "Torch": "torch", "torch_cost": "torch"}
+LIBRARIES = {"Jax": "jax", "jax_cost": "jax", "Torch": "torch", "torch_cost": "torch", "to_onnx": "onnx"}
 NEVER = {"MPIWorld", "register"}
 
 

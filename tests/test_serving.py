@@ -19,11 +19,14 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
+from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
 
-from problems.serving import SimilarityIndex, make_server, top_k
+from problems.metric import EuclideanMetric
+from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
+from problems.serving import SimilarityIndex, make_server, to_onnx, top_k
 from problems.serving.page import answer, search_texts
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from rmopt import InvalidInputError
@@ -234,6 +237,54 @@ def test_graphs_find_what_a_sort_finds(kind: str) -> None:
     with pytest.raises(InvalidInputError, match="mask is for the exact index"):
         graph.query(queries, mask=np.ones(400, dtype=bool))
     np.testing.assert_array_equal(graph.to_index("exact").query(queries)[1], exact.query(queries)[1])
+
+
+def test_onnx_files_give_what_models_give(tmp_path: Path) -> None:
+    if importlib.util.find_spec("onnx") is None or importlib.util.find_spec("onnxruntime") is None:
+        pytest.skip("onnx or onnxruntime is not installed; pip install rmopt[onnx] brings them")
+    import onnxruntime
+
+    rng = np.random.default_rng(5)
+    X = rng.random((60, 9)) * (rng.random((60, 9)) < 0.5)
+    X[7] = 0.0
+    classes, labels = np.arange(60) % 3, (rng.random((60, 5)) < 0.4).astype(int)
+    path = tmp_path / "model.onnx"
+
+    def outputs(model: Any) -> dict[str, Array]:
+        to_onnx(model, path)
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        return dict(
+            zip([one.name for one in session.get_outputs()], session.run(None, {"X": X}), strict=True)
+        )
+
+    for name, model in MODELS.items():
+        model = clone(model).fit(X, classes)
+        found = outputs(model)
+        by_query = model.transform if name == "contrastive" else model.transform_queries
+        assert set(found) == {"queries", "documents"}
+        np.testing.assert_allclose(found["queries"], by_query(X), rtol=1e-6, atol=1e-12)
+        np.testing.assert_allclose(found["documents"], model.transform(X), rtol=1e-6, atol=1e-12)
+    logistic = LowRankLogisticRegression(2, n_epochs=3, random_state=0).fit(X, labels)
+    found = outputs(logistic)
+    assert set(found) == {"scores", "probabilities"}
+    np.testing.assert_allclose(found["scores"], logistic.decision_function(X), rtol=1e-6)
+    np.testing.assert_allclose(found["probabilities"], logistic.predict_proba(X), rtol=1e-6)
+    ranker = LoretaLabelRanker(2, n_epochs=3, random_state=0).fit(X, labels)
+    np.testing.assert_allclose(outputs(ranker)["scores"], ranker.decision_function(X), rtol=1e-6, atol=1e-12)
+
+
+def test_what_cannot_be_written_as_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    path, X = tmp_path / "model.onnx", np.eye(4)
+    with pytest.raises(NotFittedError):
+        to_onnx(LoretaLabelRanker(), path)
+    with pytest.raises(
+        InvalidInputError, match=r"EuclideanMetric.* cannot be written as ONNX; take a similarity"
+    ):
+        to_onnx(EuclideanMetric().fit(X, [0, 0, 1, 1]), path)
+    with pytest.raises(InvalidInputError, match="pip install onnx, or use the matrices themselves"):
+        to_onnx(LowRankLogisticRegression(1, n_epochs=1).fit(X, np.eye(4, 2)), path)
+    assert not path.exists()
 
 
 class Forgetful:

@@ -88,7 +88,7 @@ def neighbour_votes(metric: Any, X: Any, y: Array, X_test: Any, y_test: Array) -
 COMET_GRID = crossed(alpha=(1e-6, 1e-5, 1e-4, 3e-4), beta=(1e-7, 1e-6, 1e-5))
 LEGO_GRID = crossed(triplets=TRIPLETS, step_size=(0.003, 0.01, 0.03, 0.1, 1.0, 10.0, 100.0, 1000.0))
 DISTANCE_GRID = crossed(triplets=TRIPLETS, alpha=(1e-6, 1e-5, 1e-4, 1e-3), beta=(1e-7, 1e-5))
-ROUNDS_GRID = crossed(n_rounds=(1, 3, 6), alpha=(1e-6, 1e-5, 1e-4), beta=(1e-7,))
+ROUNDS_GRID = crossed(n_rounds=(1, 3, 6), alpha=(1e-6, 1e-5, 1e-4, 1e-3), beta=(1e-7,))
 SPARSE_GRID = crossed(alpha=(1e-4,), beta=(1e-5,), sparsity=(1e-6, 1e-5, 1e-4))
 
 METHODS: dict[str, Method] = {

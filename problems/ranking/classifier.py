@@ -29,56 +29,8 @@ from rmopt.solvers.threads import one_blas_thread
 LEAST_STEPS, WORDS = 200, 0.15
 
 
-class FactoredScores(Saved):
-    """A fitted model with the scores ``label_components_ @ (components_.T @ x) + intercept_``."""
-
-    n_features_in_: int
-    components_: Array
-    label_components_: Array
-    intercept_: Array
-
-    _arrays: ClassVar = {
-        "components_": (float, ("n", "rank")),
-        "label_components_": (float, ("labels", "rank")),
-        "intercept_": (float, ("labels",)),
-    }
-
-    def _number_labels(self) -> None:
-        self.n_labels_ = len(self.intercept_)
-        self.classes_ = np.arange(self.n_labels_)
-
-    def _restore(self, arrays: dict[str, Array]) -> None:
-        super()._restore(arrays)
-        if len(self.components_) != self.n_features_in_:
-            raise ValueError("its coefficients have another number of features")
-        self._number_labels()
-
-    def decision_function(self, X: Any) -> Array:
-        """Return the scores of all labels, shape (n_samples, n_labels)."""
-        X = seen(self, X, "components_")
-        with np.errstate(all="ignore"):
-            return finite(np.asarray(X @ self.components_) @ self.label_components_.T + self.intercept_)
-
-    def top(self, X: Any, k: int) -> Array:
-        """Return the numbers of the k best labels of each row, the first one first, shape (n_samples, k)."""
-        scores = self.decision_function(X)
-        return best_labels(scores, integer("k", k, 1, scores.shape[1]))
-
-    def score(self, X: Any, Y: Any) -> float:
-        """Return the mean average precision (see `problems.ranking.mean_average_precision`)."""
-        return mean_average_precision(self.decision_function(X), Y)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags: Tags = super().__sklearn_tags__()  # type: ignore[misc]
-        tags.input_tags.sparse = tags.target_tags.required = True
-        tags.target_tags.multi_output, tags.target_tags.single_output = True, False
-        if tags.classifier_tags is not None:
-            tags.classifier_tags.multi_label, tags.classifier_tags.multi_class = True, False
-        return tags
-
-
 @dataclass(eq=False, repr=False)
-class LowRankLogisticRegression(Checked, FactoredScores, ClassifierMixin, BaseEstimator):
+class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
     """Logistic regression for examples with several labels out of many, with coefficients of low rank.
 
     The coefficients of all labels are a product of two thin matrices: labels that are rare learn from others, and a
@@ -161,6 +113,11 @@ class LowRankLogisticRegression(Checked, FactoredScores, ClassifierMixin, BaseEs
     random_state: Annotated[Any, seedable] = None
     verbose: Annotated[bool, flag] = False
 
+    _arrays: ClassVar = {
+        "components_": (float, ("n", "rank")),
+        "label_components_": (float, ("labels", "rank")),
+        "intercept_": (float, ("labels",)),
+    }
     _numbers: ClassVar = {**Saved._numbers, "n_iter_": integer}
 
     @one_blas_thread()
@@ -198,6 +155,22 @@ class LowRankLogisticRegression(Checked, FactoredScores, ClassifierMixin, BaseEs
         self._number_labels()
         return self
 
+    def _number_labels(self) -> None:
+        self.n_labels_ = len(self.intercept_)
+        self.classes_ = np.arange(self.n_labels_)
+
+    def _restore(self, arrays: dict[str, Array]) -> None:
+        super()._restore(arrays)
+        if len(self.components_) != self.n_features_in_:
+            raise ValueError("its coefficients have another number of features")
+        self._number_labels()
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the log-odds of all labels, shape (n_samples, n_labels)."""
+        X = seen(self, X, "components_")
+        with np.errstate(all="ignore"):
+            return finite(np.asarray(X @ self.components_) @ self.label_components_.T + self.intercept_)
+
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each label, shape (n_samples, n_labels)."""
         return np.asarray(expit(self.decision_function(X)))
@@ -205,3 +178,19 @@ class LowRankLogisticRegression(Checked, FactoredScores, ClassifierMixin, BaseEs
     def predict(self, X: Any) -> Array:
         """Return indicators of the labels that are more probable than the threshold, shape (n_samples, n_labels)."""
         return (self.predict_proba(X) > self.threshold).astype(int)
+
+    def top(self, X: Any, k: int) -> Array:
+        """Return the numbers of the k most probable labels of each row, the first one first, shape (n_samples, k)."""
+        scores = self.decision_function(X)
+        return best_labels(scores, integer("k", k, 1, scores.shape[1]))
+
+    def score(self, X: Any, Y: Any) -> float:
+        """Return the mean average precision (see `problems.ranking.mean_average_precision`)."""
+        return mean_average_precision(self.decision_function(X), Y)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.target_tags.required = True
+        tags.target_tags.multi_output = tags.classifier_tags.multi_label = True
+        tags.target_tags.single_output = tags.classifier_tags.multi_class = False
+        return tags

@@ -1,7 +1,8 @@
 """Learned similarities where they are used: exact and approximate search, and a page for the browser."""
 
+from problems.serving.exchange import to_onnx
 from problems.serving.index import Searchable, SimilarityIndex
 from problems.serving.page import make_server
 from problems.serving.search import top_k
 
-__all__ = ["Searchable", "SimilarityIndex", "make_server", "top_k"]
+__all__ = ["Searchable", "SimilarityIndex", "make_server", "to_onnx", "top_k"]

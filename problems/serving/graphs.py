@@ -48,7 +48,7 @@ class Graph(CheckedValue):
 
 def by_hnswlib(items: Array, graph: Graph) -> Search:
     """Return a search in a graph of hnswlib."""
-    index = _package("hnswlib").Index(space="ip", dim=items.shape[1])
+    index = package("hnswlib").Index(space="ip", dim=items.shape[1])
     index.init_index(max_elements=len(items), M=graph.M, ef_construction=graph.ef_construction, random_seed=0)
     index.add_items(items)
 
@@ -64,7 +64,7 @@ def by_hnswlib(items: Array, graph: Graph) -> Search:
 
 def by_faiss(items: Array, graph: Graph) -> Search:
     """Return a search in a graph of faiss."""
-    faiss = _package("faiss", "faiss-cpu")
+    faiss = package("faiss", "faiss-cpu")
     index = faiss.IndexHNSWFlat(items.shape[1], graph.M, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efConstruction = graph.ef_construction
     index.add(items)
@@ -78,7 +78,7 @@ def by_faiss(items: Array, graph: Graph) -> Search:
 
 def by_usearch(items: Array, graph: Graph) -> Search:
     """Return a search in a graph of usearch."""
-    index = _package("usearch.index", "usearch").Index(
+    index = package("usearch.index", "usearch").Index(
         ndim=items.shape[1],
         metric="ip",
         dtype="f32",
@@ -103,11 +103,12 @@ def by_usearch(items: Array, graph: Graph) -> Search:
 GRAPHS = {"hnswlib": by_hnswlib, "faiss": by_faiss, "usearch": by_usearch}
 
 
-def _package(module: str, distribution: str | None = None) -> Any:
+def package(module: str, distribution: str | None = None, instead: str = "take the index 'exact'") -> Any:
+    """Return a module of a package that is installed apart; an `InvalidInputError` tells how."""
     try:
         return import_module(module)
     except ImportError as error:
         name = distribution or module
         raise InvalidInputError(
-            f"{module} cannot be imported ({error}); pip install {name}, or take the index 'exact'."
+            f"{module} cannot be imported ({error}); pip install {name}, or {instead}."
         ) from error
