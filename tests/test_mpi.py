@@ -44,7 +44,7 @@ for variant in ("stochastic", "precon-parallel"):
     out[variant] = [point.tolist() for point in found.points]
     out[variant + " traffic"] = [found.messages, found.bytes, found.result.steps]
     out[variant + " error"] = shares.test_rmse(found.mean)
-for messages in ("float64", "float32"):
+for messages in ("float64", "float32", "int8"):
     found = agree(shares.tasks, 2, 1, graph="ring", messages=messages, grow=False, world=world)
     counts = found.result.counts
     out["tree " + messages] = [found.mean.tobytes().hex(), counts, found.messages, found.bytes]
@@ -87,7 +87,7 @@ def test_any_number_of_processes_gives_the_points_of_one(tmp_path: Path, process
     agents = 6 // processes
     edges = [edge for level in as_graph("ring", 6).tree for edge in level]
     crossings = sum(agent // agents != parent // agents for agent, parent in edges)
-    for name, size in (("float64", 8), ("float32", 4)):
+    for name, size in (("float64", 8 * 84), ("float32", 4 * 84), ("int8", 80 + 8 * 6)):
         bits, counts, messages, sent = found[f"tree {name}"]
         assert [bits, counts] == alone[f"tree {name}"][:2]
         # Up and down the tree once each time, where it leads to another process; which of two parents as near an
@@ -95,7 +95,7 @@ def test_any_number_of_processes_gives_the_points_of_one(tmp_path: Path, process
         ways, costs, gradients = 2 * crossings, counts["costs"], counts["gradients"]
         assert gradients < costs
         assert messages == ways * (costs + gradients)
-        assert sent == ways * (8 * costs + size * (40 * 2 + 4) * gradients)
+        assert sent == ways * (8 * costs + size * gradients)
     messages, _, steps = found["stochastic traffic"]
     if processes == 6:
         assert messages == 2 * steps

@@ -297,8 +297,8 @@ def agree(
         Of the start; the same in all processes.
     graph : str, Graph or list of edges
         Who talks to whom; a spanning tree of it is used.
-    messages : {"float64", "float32"}
-        Of gradients.
+    messages : {"float64", "float32", "int8"}
+        Of gradients, each with half or a quarter of the bytes of the one before (see `rmopt.solvers.TreeSum`).
     grow : bool
         Begin with one column, and add one, turned to what is left, whenever the gradient is a hundredth as long as it
         was: weak directions are found as soon as strong ones are. All columns at once take half as many bytes where

@@ -16,7 +16,72 @@ from rmopt.costs.graph import Graph
 from rmopt.linalg import scaled_inverse
 from rmopt.solvers.world import OneProcess, World
 
-PRECISIONS = ("float64", "float32")
+PRECISIONS = ("float64", "float32", "int8")
+
+
+class Numbers:
+    """How arrays are written as bytes: each number in one precision."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def length(self, shape: tuple[int, ...]) -> int:
+        """Return the number of bytes of an array."""
+        return int(np.prod(shape)) * np.dtype(self.kind).itemsize
+
+    def written(self, way: int, array: Array) -> Array:
+        """Return the bytes of an array that goes a way."""
+        return array.astype(self.kind).ravel().view(np.uint8)
+
+    def read(self, way: int, message: Array, shape: tuple[int, ...]) -> Array:
+        """Return the array that a message stands for; both of its ends read it, once."""
+        return message.view(self.kind).astype(float).reshape(shape)
+
+
+class Differences(Numbers):
+    """Eight bits for an entry of a gradient: its difference to what the last message of the same way stood for.
+
+    So what rounding left out of one message is in the next one. Each column has a scale of its own, and the square
+    of curvatures below the gradient is written whole.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("float64")
+        self._known: dict[int, Array] = {}
+
+    def length(self, shape: tuple[int, ...]) -> int:
+        rows, rank = shape
+        return 8 * rank * (rank + 1) + (rows - rank) * rank
+
+    def written(self, way: int, array: Array) -> Array:
+        rank = array.shape[1]
+        change = array[:-rank] - self._before(way, array.shape)
+        scale = np.abs(change).max(axis=0) / 127.0
+        whole = np.vstack([scale, array[-rank:]])
+        # What is not finite makes its column's scale so, and the reader's numbers.
+        steps = np.divide(change, scale, out=np.zeros_like(change), where=np.isfinite(scale) & (scale > 0.0))
+        return np.concatenate(
+            [super().written(way, whole), np.rint(steps).astype(np.int8).ravel().view(np.uint8)]
+        )
+
+    def read(self, way: int, message: Array, shape: tuple[int, ...]) -> Array:
+        rows, rank = shape
+        begin = 8 * rank * (rank + 1)
+        whole = super().read(way, message[:begin], (rank + 1, rank))
+        steps = message[begin:].view(np.int8).reshape(rows - rank, rank)
+        gradient = self._before(way, shape) + steps * whole[0]
+        if np.isfinite(gradient).all():
+            self._known[way] = gradient
+        return np.vstack([gradient, whole[1:]])
+
+    def _before(self, way: int, shape: tuple[int, ...]) -> Array:
+        rows, rank = shape
+        known = self._known.get(way)
+        return (
+            known
+            if known is not None and known.shape == (rows - rank, rank)
+            else np.zeros((rows - rank, rank))
+        )
 
 
 class TreeSum(Cost):
@@ -40,9 +105,10 @@ class TreeSum(Cost):
     world : World, optional
         Where the agents are. A criterion that sees a clock, as `MaxSeconds`, may then stop one process and not
         another, which waits forever.
-    messages : {"float64", "float32"}
-        Of gradients; "float32" halves what is sent, for a relative error of 1e-7 in each sum. Values are always
-        sent whole.
+    messages : {"float64", "float32", "int8"}
+        Of gradients; "float32" halves what is sent, for a relative error of 1e-7 in each sum. "int8" sends an eighth:
+        differences to what was sent before, which get exact as a run settles; sums then depend on what was asked
+        before, and a run that goes on from a checkpoint ends with other roundings. Values are always sent whole.
 
     Raises
     ------
@@ -90,6 +156,8 @@ class TreeSum(Cost):
                 f"{graph} does not fit the {tasks.n_terms} agents of {type(tasks).__name__}."
             )
         self._values, self._sums, self._asked = Memo(), Memo(), Memo()
+        self._whole = Numbers("float64")
+        self._code = Differences() if messages == "int8" else Numbers(messages)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out where it runs, and what was computed."""
@@ -100,58 +168,52 @@ class TreeSum(Cost):
 
     def value(self, point: Array) -> float:
         """Return the sum of the agents' values, for which eight bytes travel: a search along a line is cheap."""
-        return float(
-            self._values.get(point, lambda at: self._along_tree(at, self._value_of, 1, "float64"))[0]
-        )
+        summed = self._values.get(point, lambda at: self._along_tree(at, self._value_of, self._whole, (1,)))
+        return float(summed[0])
 
     def gradient(self, point: Array) -> Array:
-        return self._slopes(point)[: point.size].reshape(point.shape).copy()
+        return self._slopes(point)[: len(point)].copy()
 
     def precondition(self, point: Array, tangent_vector: Array) -> Array:
         """Return ξ C⁻¹ times the mean eigenvalue of C, for the sum C of the agents' r × r curvatures."""
-        rank = point.shape[1]
-        return scaled_inverse(self._slopes(point)[point.size :].reshape(rank, rank), tangent_vector)
+        return scaled_inverse(self._slopes(point)[len(point) :], tangent_vector)
 
     def _slopes(self, point: Array) -> Array:
-        """Return the sums of gradients and curvatures in a row."""
-        size = point.size + point.shape[1] ** 2
-        return self._sums.get(point, lambda at: self._along_tree(at, self._slopes_of, size, self.messages))
+        """Return the sum of gradients, and below it that of curvatures."""
+        shape = sum(point.shape), point.shape[1]
+        return self._sums.get(point, lambda at: self._along_tree(at, self._slopes_of, self._code, shape))
 
-    def _along_tree(self, point: Array, own: Callable[[Array, int], Array], size: int, kind: str) -> Array:
-        """Return the sum of what the agents have of their own at a point, in messages of so many numbers."""
-        n, levels, length = self.graph.n, self.graph.tree, size * np.dtype(kind).itemsize
+    def _along_tree(
+        self, point: Array, own: Callable[[Array, int], Array], code: Numbers, shape: tuple[int, ...]
+    ) -> Array:
+        """Return the sum of what the agents have of their own at a point, arrays of a shape."""
+        n, levels, length = self.graph.n, self.graph.tree, code.length(shape)
+        root = levels[0][0][1] if levels else 0
         with self.world.guard():
             sums = {agent: own(point, agent) for agent in self.world.mine(n)}
             for level in reversed(levels):
-                sent = {agent: _packed(sums[agent], kind) for agent, _ in level if agent in sums}
+                sent = {agent: code.written(agent, sums[agent]) for agent, _ in level if agent in sums}
                 arrived = self.world.deliver(sent, level, length, n)
                 for agent, parent in level:
-                    if parent in sums:
-                        sums[parent] = sums[parent] + arrived[agent].view(kind)
-            # The root as well goes on with what it sends.
-            known = {agent: _packed(total, kind) for agent, total in sums.items() if self._is_root(agent)}
+                    if agent in sums or parent in sums:
+                        part = code.read(agent, arrived[agent], shape)
+                        sums |= {parent: sums[parent] + part} if parent in sums else {}
+            known = {root: code.written(root, sums[root])} if root in sums else {}
             for level in levels:
                 down = [(parent, agent) for agent, parent in level]
                 arrived = self.world.deliver(known, down, length, n)
                 known |= {agent: arrived[parent] for agent, parent in level if agent in sums}
-            return known[min(sums)].view(kind).astype(float)
-
-    def _is_root(self, agent: int) -> bool:
-        return not self.graph.tree or agent == self.graph.tree[0][0][1]
+            # The root as well goes on with what it sent.
+            return code.read(root, known[min(sums)], shape)
 
     def _value_of(self, point: Array, agent: int) -> Array:
         return np.array([self._own(point)[agent][0]])
 
     def _slopes_of(self, point: Array, agent: int) -> Array:
         _, gradient, curvature = self._own(point)[agent]
-        return np.concatenate([dense(gradient).ravel(), curvature.ravel()])
+        return np.vstack([dense(gradient), curvature])
 
     def _own(self, point: Array) -> dict[int, Any]:
         """Return values, gradients and curvatures of the agents here, each of whom is asked once."""
         mine, asked = self.world.mine(self.graph.n), self.tasks.agent_value_and_gradient
         return self._asked.get(point, lambda at: {agent: asked(at, agent) for agent in mine})
-
-
-def _packed(numbers: Array, kind: str) -> Array:
-    """Return the bytes of numbers in a precision."""
-    return numbers.astype(kind).view(np.uint8)
