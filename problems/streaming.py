@@ -92,19 +92,15 @@ def ranking(
 
     Labels are numbers of columns, from 0; new ones may come at any time. A checkpoint is written every half minute;
     with --resume and the same --out folder a run that was killed goes on from it, and ends with the same bits.
-    LoretaLabelRanker.load reads the model.
+    LoretaLabelRanker.load reads the model. Under mpirun the processes share the files, of which there must be as
+    many or more, and learn the one model together.
     """
-    if launched().size > 1:
-        raise InvalidInputError(
-            "rmopt fit ranking learns in one process; leave out mpirun, or take --n-jobs for threads."
-        )
+    model, world = LoretaLabelRanker(rank, step_size=step_size, n_jobs=n_jobs), launched()
     chunks = stream(
         files, n_features=n_features, batch_size=batch_size, n_epochs=epochs, shuffle_buffer=shuffle_buffer,
         random_state=run.seed, multilabel=True, zero_based=not one_based,
-    )  # fmt: skip
-    return _fitted(
-        run, LoretaLabelRanker(rank, step_size=step_size, n_jobs=n_jobs), chunks, resume, ONE_PROCESS
-    )
+    ).dealt(world.rank, world.size)  # fmt: skip
+    return _fitted(run, model, chunks, resume, world, world=world)
 
 
 def launched() -> World:

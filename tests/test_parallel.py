@@ -389,3 +389,25 @@ def test_processes_share_a_stream() -> None:
     assert steps == others == 8000
     assert np.array_equal(first, second)
     assert score > 0.5
+
+
+def test_processes_share_a_stream_of_rows_with_labels() -> None:
+    X, Y = make_multilabel_classification(n_samples=700, n_classes=6, random_state=0)
+    # One half of the rows has a label that the other has not; the last one comes late, in one process.
+    order = np.argsort(Y[:600, 5], kind="stable")
+    X[:600], Y[:600] = X[order], Y[order]
+    wide = np.column_stack([Y, np.arange(700) >= 500])
+
+    def learned(world: World) -> Any:
+        own = [[(X[:300], Y[:300])], [(X[300:450], Y[300:450]), (X[450:600], wide[450:600])]][world.rank]
+        model = LoretaLabelRanker(4, random_state=world.rank).fit_stream(own, world=world)
+        return model.n_iter_, model.top_k_, dense_of(model.model_.point), model.score(X[600:], wide[600:])
+
+    (steps, most, first, score), (others, at_most, second, _) = Room.together(2, learned)
+    # 300 + 150 rows, twice, dealt to two workers.
+    assert steps == others == 450
+    assert most == at_most
+    assert first.shape == (7, X.shape[1])
+    assert np.array_equal(first, second)
+    alone = LoretaLabelRanker(4, random_state=0).fit_stream([(X[:600], wide[:600])])
+    assert score > alone.score(X[600:], wide[600:]) - 0.05

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
+from scipy.sparse import csr_array
 from sklearn.utils import Tags
 
 from problems.door import admit, begin, count, finite, natural_step_size, seen
@@ -17,10 +18,11 @@ from problems.ranking.measures import best_labels, mean_average_precision
 from problems.ranking.training import INITS, SAMPLINGS, epochs, ranking_cost, starting_point
 from rmopt.core import InvalidInputError, Problem, PSDPoint, StorageError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, integer, one_of, optional
+from rmopt.core.arguments import bounded, instance, integer, one_of, optional
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.renamed import renamed
 from rmopt.solvers import Recorder
+from rmopt.solvers.world import ONE_PROCESS, World
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ class LoretaLabelRanker(Loreta):
         self._learn_part(X, Y, self._check_part(), self._recorder())
         return self
 
-    def fit_stream(self, chunks: Any) -> Self:
+    def fit_stream(self, chunks: Any, *, world: World | None = None) -> Self:
         """Learn from data that come in chunks, of which one is in memory at a time.
 
         As `partial_fit` on each, with a progress bar where `verbose`, and with `checkpoint`: a run that is killed
@@ -168,16 +170,20 @@ class LoretaLabelRanker(Loreta):
         chunks : iterable of (X, Y)
             Such as `problems.data.stream` reads from files with ``multilabel=True``. Others must give the same chunks
             again for a run to be resumed.
+        world : World, optional
+            `rmopt.solvers.MPIWorld` for the processes that ``mpiexec`` started, as of `LoretaSimilarity.fit_stream`:
+            each gives chunks of its own, and holds the one model of all at the end.
         """
-        return self._follow(chunks, partial(self._learn_part, recorder=Recorder()))
+        world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
+        return self._follow(chunks, partial(self._learn_part, recorder=Recorder(), world=world), world)
 
-    def _learn_part(self, X: Any, Y: Any, seed: int, recorder: Recorder) -> None:
-        """Learn from a part of the data by one pass over it."""
+    def _learn_part(self, X: Any, Y: Any, seed: int, recorder: Recorder, world: World = ONE_PROCESS) -> None:
+        """Learn from a part of the data by one pass over it, in all processes together."""
         first = not self._has_learned()
-        truth, parts = self._parts(X, Y, 1, seed, first, grows=True)
+        truth, parts = self._parts(X, Y, 1, seed, first, grows=True, world=world)
         more = 0 if first else truth.shape[1] - self.n_labels_
         self._learn_chunk(*parts, seed, recorder, more)
-        self._note_labels(truth, getattr(self, "_rows_and_labels", np.zeros(2, dtype=np.int64)))
+        self._note_labels(truth, getattr(self, "_rows_and_labels", np.zeros(2, dtype=np.int64)), world)
 
     def decision_function(self, X: Any) -> Array:
         """Return the scores of all labels, shape (n_samples, n_labels)."""
@@ -210,7 +216,14 @@ class LoretaLabelRanker(Loreta):
         return self
 
     def _parts(
-        self, X: Any, Y: Any, n_epochs: int, seed: int, afresh: bool, grows: bool = False
+        self,
+        X: Any,
+        Y: Any,
+        n_epochs: int,
+        seed: int,
+        afresh: bool,
+        grows: bool = False,
+        world: World = ONE_PROCESS,
     ) -> tuple[Any, tuple[Any, Any, Any]]:
         """Return the indicators of labels, and what learns, from what, and what makes the start."""
         X = admit(self, X, reset=afresh)
@@ -219,9 +232,13 @@ class LoretaLabelRanker(Loreta):
                 "Y is missing: this estimator requires y to be passed, but the target y is None."
             )
         truth = indicators(Y, X.shape[0])
+        known = 0 if afresh else self.n_labels_
+        if world.size > 1:
+            # Other processes may know labels that no row here has.
+            wide = max(known, *world.everywhere(truth.shape[1]))
+            truth = csr_array((truth.data, truth.indices, truth.indptr), shape=(truth.shape[0], wide))
         n_labels, n = truth.shape[1], X.shape[1]
-        known = n_labels if afresh else self.n_labels_
-        if n_labels < known or (n_labels > known and not grows):
+        if n_labels < known or (not afresh and n_labels > known and not grows):
             raise InvalidInputError(
                 f"Y has {n_labels} labels, and the model was fitted with {known}; give one column for each of them"
                 f"{', and new ones on the right' if grows else ''}."
@@ -234,19 +251,23 @@ class LoretaLabelRanker(Loreta):
         manifold = FixedRankEmbedded(n_labels, n, rank)
         cost = ranking_cost(X, truth, self.sampling)
         step_size = natural_step_size(cost.X, 0.03, 1) if self.step_size is None else self.step_size
-        steps = int(n_epochs) * cost.n_terms
+        steps = int(n_epochs) * int(world.total(cost.n_terms))
         solver = loreta_solver(step_size, steps, epochs(cost), retraction=self.retraction, engine=self.engine)
         first_size = float(solver.step_size(np.zeros(1, dtype=np.int64))[0])
-        start = partial(starting_point, manifold, cost, self.init, seed, first_size)
-        return truth, (with_workers(solver, self.n_jobs), Problem(manifold, cost), start)
+
+        def start() -> Any:
+            # It may depend on the data, and all processes begin with that of the first.
+            return world.first(starting_point(manifold, cost, self.init, seed, first_size))
+
+        return truth, (with_workers(solver, self.n_jobs, world), Problem(manifold, cost), start)
 
     def _recorder(self) -> Recorder:
         return Recorder(progress=self.verbose, description="LORETA")
 
-    def _note_labels(self, truth: Any, before: Array) -> None:
+    def _note_labels(self, truth: Any, before: Array, world: World = ONE_PROCESS) -> None:
         """Keep how many labels there are, and how many a row has, with the rows and labels that were seen before."""
         n_labels = truth.shape[1]
-        self._rows_and_labels = before + np.array([truth.shape[0], truth.nnz])
+        self._rows_and_labels = before + world.total([truth.shape[0], truth.nnz]).astype(np.int64)
         rows, labels = self._rows_and_labels.tolist()
         self.n_labels_ = n_labels
         self.top_k_ = int(self.top_k or 0) or min(n_labels, max(1, round(labels / rows)))
