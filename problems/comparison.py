@@ -39,6 +39,7 @@ from rmopt.core import DivergedError, InvalidInputError, Problem
 from rmopt.experiments import Claim, Run
 from rmopt.solvers import Solver
 from rmopt.solvers.threads import one_blas_thread
+from rmopt.solvers.world import ONE_PROCESS, World
 
 # Tells how good a fitted estimator is on held-out rows; higher is better.
 Score = Callable[[Any, Any, Any], float]
@@ -104,17 +105,29 @@ class Comparison:
     n_jobs : int
         Cells that are computed at a time by joblib, -1 for as many as there are cores: in threads, unless
         `joblib.parallel_config` says otherwise.
+    world : World
+        Processes that compare the same, with one output folder: cells are dealt to them, and all get all results.
     **about
         What all settings have in common.
     """
 
     def __init__(
-        self, run: Run, resume: bool | None, *, seeds: int = 1, n_jobs: int = 1, **about: Any
+        self,
+        run: Run,
+        resume: bool | None,
+        *,
+        seeds: int = 1,
+        n_jobs: int = 1,
+        world: World = ONE_PROCESS,
+        **about: Any,
     ) -> None:
         self.run, self.about = run, about
         self.seeds = range(run.seed, run.seed + seeds)
         self.n_jobs = jobs(n_jobs)
-        self._cells = None if resume is None else Cells(run.path("cells.jsonl"), resume)
+        self.world = world
+        # Each process writes a file of its own, so that none is lost where they are killed.
+        file = run.path("cells.jsonl" if world.rank == 0 else f"cells-{world.rank}.jsonl")
+        self._cells = None if resume is None else Cells(file, resume)
 
     def cell(self, settings: Settings, train: Callable[[Settings], Cell]) -> Cell:
         """Return the result for some settings: what `train` makes of them and of the common ones."""
@@ -153,6 +166,9 @@ class Comparison:
         """Compute what is not known, write each result when it is done, and give all in their order."""
         wholes = [self.about | one for one in settings]
         found = [None if self._cells is None else self._cells.known(whole) for whole in wholes]
+        if self.world.size > 1:
+            yield from self._dealt(wholes, found, train)
+            return
         todo = [(place, wholes[place]) for place, result in enumerate(found) if result is None]
         made = self._made(todo, partial(_named, train))
         for place in range(len(found)):
@@ -161,6 +177,22 @@ class Comparison:
                 other, new = next(made)
                 found[other] = new if self._cells is None else self._cells.keep(wholes[other], new)
             yield result
+
+    def _dealt(
+        self, wholes: Sequence[Settings], known: Sequence[Cell | None], train: Callable[[Settings], Cell]
+    ) -> list[Cell]:
+        """Compute what no process knows, each its share, and return all results in every process."""
+        world, own = self.world, {place: one for place, one in enumerate(known) if one is not None}
+        with world.guard():
+            told = {place for part in world.everywhere(set(own)) for place in part}
+            todo = [(place, one) for place, one in enumerate(wholes) if place not in told]
+            for place, new in self._made(todo[world.rank :: world.size], partial(_named, train)):
+                own[place] = new if self._cells is None else self._cells.keep(wholes[place], new)
+            found = {place: one for part in world.everywhere(own) for place, one in part.items()}
+            if world.rank == 0 and self._cells is not None:
+                for place in sorted(found.keys() - own.keys()):
+                    self._cells.keep(wholes[place], found[place])
+        return [found[place] for place in range(len(wholes))]
 
     def _made(
         self, todo: Sequence[tuple[int, Settings]], train: Callable[[int, Settings], tuple[int, Cell]]

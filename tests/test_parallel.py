@@ -13,12 +13,14 @@ import pytest
 from sklearn.datasets import load_digits, make_multilabel_classification
 from tabled import each_row
 
+from problems.comparison import Comparison, crossed
 from problems.ranking import LoretaLabelRanker
 from problems.similarity import LoretaSimilarity
 from rmopt import InvalidInputError, Problem
 from rmopt.core import MissingCapabilityError
 from rmopt.costs import BilinearSum
 from rmopt.engines.gauged import GENERAL, SYMMETRIC
+from rmopt.experiments import Run
 from rmopt.manifolds import (
     Elliptope,
     Euclidean,
@@ -389,6 +391,29 @@ def test_processes_share_a_stream() -> None:
     assert steps == others == 8000
     assert np.array_equal(first, second)
     assert score > 0.5
+
+
+def test_processes_share_a_comparison(tmp_path: Path) -> None:
+    trained: list[tuple[int, int]] = []
+
+    def compared(world: World, resume: bool, of: int) -> Any:
+        def train(one: Any) -> Any:
+            trained.append((world.rank, one["a"]))
+            return {"square": one["a"] ** 2}
+
+        comparison = Comparison(Run("test", 4, tmp_path, quiet=True), resume, world=world, data="d")
+        found = comparison.results(crossed(a=range(of)), train, by=("a",))
+        return [cell["square"] for (cell,) in found.values()]
+
+    squares = [0, 1, 4, 9, 16]
+    assert Room.together(2, lambda world: compared(world, False, 3)) == [squares[:3]] * 2
+    assert sorted(trained) == [(0, 0), (0, 2), (1, 1)]
+    # What one process wrote before it was killed is not lost, and one process knows in the end what all found.
+    (tmp_path / "cells.jsonl").unlink()
+    assert Room.together(2, lambda world: compared(world, True, 5)) == [squares] * 2
+    assert sorted(trained[3:]) == [(0, 0), (0, 3), (1, 2), (1, 4)]
+    assert compared(OneProcess(), True, 5) == squares
+    assert len(trained) == 7
 
 
 def test_processes_share_a_stream_of_rows_with_labels() -> None:

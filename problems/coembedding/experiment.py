@@ -93,7 +93,7 @@ def coembedding(
         f"{bundle.name} ({bundle.source}): {n_train:,} of {n:,} rows for training, {bundle.X.shape[1]:,} features, "
         f"{bundle.Y.shape[1]} labels, {seeds} random split{'s' * (seeds > 1)}"
     )
-    about = {"rows": n_train, "folds": folds, "select_by": select_by, "thresholds": thresholds}
+    about: Settings = {"rows": n_train, "folds": folds, "select_by": select_by, "thresholds": thresholds}
     comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), **about)
     parts = {seed: bundle.with_training_rows(n_train, seed) for seed in comparison.seeds}
 

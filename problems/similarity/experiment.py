@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,6 +32,7 @@ from problems.saving import save_point
 from problems.similarity.claims import similarity_claims
 from problems.similarity.figure import draw_learning_curves, draw_ranks
 from problems.similarity.methods import MEASURED_BY, METHODS, Bench, SimilarityLearner
+from problems.streaming import launched
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import number
 from rmopt.core.identity import fingerprint
@@ -88,8 +90,12 @@ def similarity(
     """Learn a similarity of documents: LORETA beside the cosine and what its paper compares it with.
 
     Triplets (query, similar document, dissimilar document) are drawn from the classes of the training part; each test
-    document then ranks the others. With several ranks, and a --budget, this is figure 3 of the paper.
+    document then ranks the others. With several ranks, and a --budget, this is figure 3 of the paper. Under mpirun
+    the models are dealt to the processes.
     """
+    world = launched()
+    folder = world.first(run.out)
+    run = run if world.rank == 0 else replace(run, out=folder)
     check_options(locals(), features=0, budget=0, triplets=1, full_triplets=0, seeds=0, folds=2)
     ranks = whole_numbers(rank, "--rank")
     widths = whole_numbers(full_features, "--full-features", 2) if full_features else []
@@ -180,9 +186,11 @@ def similarity(
                 if isinstance(model, SimilarityLearner):
                     bench = bench_of(place["features"], run.seed)
                     model.try_out(bench.X, bench.y)
-    if not resume:
+    if not resume and world.rank == 0:
         for old in run.path("checkpoints").glob("*.npz"):
             old.unlink()
+    # Nobody trains before that.
+    world.least(0)
     first = bench_of(places[0]["features"], run.seed)
     times = "the published split" if published else f"{seeds} random 65/35 split{'s' * (seeds > 1)}"
     run.say(
@@ -194,6 +202,7 @@ def similarity(
         resume,
         seeds=seeds,
         n_jobs=n_jobs,
+        world=world,
         data=fingerprint(bundle),
         published=published,
         sublinear=sublinear,
@@ -214,12 +223,13 @@ def similarity(
         models += [each | place | fixed for each in found for place in own]
     models.sort(key=itemgetter("seed"))
     results = comparison.results(models, train, by=("method", "variant", "rank", "features"))
-    if (folder := run.path("checkpoints")).is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
     labels = {key: label_of({"method": key[0], "variant": key[1]}) for key in results}
-    run.draw("learning-curves.png", draw_learning_curves, results, labels, bundle.name, size=(9.0, 4.0))
-    if len(ranks) > 1:
-        run.draw("ranks.png", draw_ranks, results, labels, size=(12.0, 4.0))
+    if world.rank == 0:
+        if (left := run.path("checkpoints")).is_dir() and not any(left.iterdir()):
+            left.rmdir()
+        run.draw("learning-curves.png", draw_learning_curves, results, labels, bundle.name, size=(9.0, 4.0))
+        if len(ranks) > 1:
+            run.draw("ranks.png", draw_ranks, results, labels, size=(12.0, 4.0))
     several = len(ranks) > 1 or budget > 0
     return Outcome(
         data=bundle.name,
