@@ -9,16 +9,19 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse import issparse
 
+from problems.loreta import with_workers
 from rmopt.core import FiniteSum
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number
 from rmopt.costs.rows import as_rows
-from rmopt.solvers import AdaGrad, Cosine, ShuffledEpochs
+from rmopt.solvers import AdaGrad, Cosine, ScheduledSolver, ShuffledEpochs
 
 # The share of entries below which features are words.
 SPARSE = 0.1
 # Passes over the rows, where there are enough of them.
 LEAST_EPOCHS = 10
+# Batches of a worker between two means of several.
+BETWEEN_MEANS = 10
 
 
 class RowBatches(FiniteSum):
@@ -91,15 +94,17 @@ class SeededEpochs(ShuffledEpochs):
         return np.stack([rows, seeds], axis=-1).reshape(size, -1)
 
 
-def solver_of_batches(
-    n_rows: int, batch_size: int, n_epochs: int | None, step_size: float, least_steps: int
-) -> AdaGrad:
+def solver_of_batches(n_rows: int, model: Any, least_steps: int) -> ScheduledSolver:
     """Return the solver that passes over rows, with step sizes that fall to zero along a cosine.
 
-    Without a number of passes there are `LEAST_EPOCHS`, or for few rows as many as make `least_steps` batches.
+    Without a number of passes there are `LEAST_EPOCHS`, or for few rows as many as make `least_steps` batches, which
+    several workers deal among themselves. The model has `batch_size`, `n_epochs`, `step_size` and `n_jobs`.
     """
-    size = min(int(batch_size), n_rows)
+    size = min(int(model.batch_size), n_rows)
     per_epoch = n_rows // size
-    epochs = n_epochs or max(LEAST_EPOCHS, -(-least_steps // per_epoch))
+    epochs = model.n_epochs or max(LEAST_EPOCHS, -(-least_steps // per_epoch))
     steps = int(epochs) * per_epoch
-    return AdaGrad(Cosine(float(step_size), steps), max_iter=steps, sampler=SeededEpochs(n_rows, size))
+    solver = AdaGrad(
+        Cosine(float(model.step_size), steps), max_iter=steps, sampler=SeededEpochs(n_rows, size)
+    )
+    return with_workers(solver, model.n_jobs, first=BETWEEN_MEANS, every=BETWEEN_MEANS)

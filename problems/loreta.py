@@ -46,13 +46,15 @@ def loreta_solver(
     return SGD(step_size, max_iter=max_iter, sampler=sampler, retraction=chosen, engine=engine)
 
 
-def with_workers(solver: SGD, n_jobs: int | None, world: World = ONE_PROCESS) -> ScheduledSolver:
+def with_workers(
+    solver: ScheduledSolver, n_jobs: int | None, world: World = ONE_PROCESS, **meetings: int
+) -> ScheduledSolver:
     """Return what trains with so many threads in each process of a world: local steps, and means now and then."""
     workers = world.size * threads_of(n_jobs)
     if workers == 1:
         return solver
     factor, beyond = max(1.0, LONGER * min(workers, MANY)), max(1.0, workers / MANY)
-    return Parallel(solver, workers, step_factor=factor, outer_step=beyond, world=world)
+    return Parallel(solver, workers, step_factor=factor, outer_step=beyond, world=world, **meetings)
 
 
 @dataclass(frozen=True)

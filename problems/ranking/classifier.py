@@ -12,7 +12,17 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 
 from problems.batches import share_left_out, solver_of_batches
-from problems.door import admit, begin, file_path, finite, kept_count, natural_step_size, seedable, seen
+from problems.door import (
+    admit,
+    begin,
+    file_path,
+    finite,
+    kept_count,
+    natural_step_size,
+    seedable,
+    seen,
+    thread_count,
+)
 from problems.ranking.cost import indicators
 from problems.ranking.logistic import LogisticLabels, first_step
 from problems.ranking.measures import best_labels, mean_average_precision
@@ -59,6 +69,9 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
         Save the state there every half minute, and resume from it when the file exists.
     random_state : int, RandomState or None
         Equal integers give equal bits.
+    n_jobs : int or None
+        Threads that learn one model, each with batches of its own; they meet at their mean, so the result depends on
+        their number. None: one, -1: all cores.
     verbose : bool
         Draw a progress bar on standard error.
 
@@ -72,7 +85,7 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
         The numbers of the labels.
     n_labels_, n_features_in_ : int
     n_iter_ : int
-        Batches seen.
+        Batches that each worker saw.
 
     See Also
     --------
@@ -111,6 +124,7 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
     step_size: Annotated[float, bounded(number, above=0)] = 0.03
     checkpoint: Annotated[Path | str | None, file_path] = None
     random_state: Annotated[Any, seedable] = None
+    n_jobs: Annotated[int | None, optional(thread_count)] = None
     verbose: Annotated[bool, flag] = False
 
     _arrays: ClassVar = {
@@ -142,7 +156,7 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
         X = X * scale
         rank = min(int(self.rank), n, n_labels)
         cost = LogisticLabels(X, truth, share_left_out(X, self.dropout, WORDS), self.n_negatives)
-        result = solver_of_batches(count, self.batch_size, self.n_epochs, self.step_size, LEAST_STEPS).run(
+        result = solver_of_batches(count, self, LEAST_STEPS).run(
             Problem(Euclidean(n + n_labels, rank + 1), cost),
             first_step(X, truth, rank, seed),
             random_state=seed,

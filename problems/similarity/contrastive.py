@@ -10,7 +10,18 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
 from problems.batches import share_left_out, solver_of_batches
-from problems.door import Embedder, begin, file_path, kept_count, labelled, product, seedable, seen, unit_rows
+from problems.door import (
+    Embedder,
+    begin,
+    file_path,
+    kept_count,
+    labelled,
+    product,
+    seedable,
+    seen,
+    thread_count,
+    unit_rows,
+)
 from problems.evaluation import bilinear_scores, evaluate_retrieval
 from problems.saving import Saved
 from problems.serving.index import Searchable
@@ -58,6 +69,9 @@ class ContrastiveSimilarity(Checked, Saved, Searchable, Embedder, BaseEstimator)
         Save the state there every half minute, and resume from it when the file exists.
     random_state : int, RandomState or None
         Equal integers give equal bits.
+    n_jobs : int or None
+        Threads that learn one model, each with batches of its own; they meet at their mean, so the result depends on
+        their number. None: one, -1: all cores.
     verbose : bool
         Draw a progress bar on standard error.
 
@@ -68,7 +82,7 @@ class ContrastiveSimilarity(Checked, Saved, Searchable, Embedder, BaseEstimator)
     classes_ : array
     n_features_in_ : int
     n_iter_ : int
-        Batches seen.
+        Batches that each worker saw.
 
     See Also
     --------
@@ -102,6 +116,7 @@ class ContrastiveSimilarity(Checked, Saved, Searchable, Embedder, BaseEstimator)
     step_size: Annotated[float, bounded(number, above=0)] = 0.05
     checkpoint: Annotated[Path | str | None, file_path] = None
     random_state: Annotated[Any, seedable] = None
+    n_jobs: Annotated[int | None, optional(thread_count)] = None
     verbose: Annotated[bool, flag] = False
 
     _arrays: ClassVar = {"components_": (float, ("rank", "n"))}
@@ -123,7 +138,7 @@ class ContrastiveSimilarity(Checked, Saved, Searchable, Embedder, BaseEstimator)
         shape = X.shape[1], int(self.rank)
         dropout = share_left_out(X, self.dropout, WORDS)
         start = START * generator(seed, Stream.START).standard_normal(shape)
-        solver = solver_of_batches(X.shape[0], self.batch_size, self.n_epochs, self.step_size, LEAST_STEPS)
+        solver = solver_of_batches(X.shape[0], self, LEAST_STEPS)
         result = solver.run(
             Problem(Euclidean(*shape), ContrastiveSum(X, which, self.temperature, dropout)),
             start,
@@ -146,7 +161,7 @@ class ContrastiveSimilarity(Checked, Saved, Searchable, Embedder, BaseEstimator)
         """Return the mean average precision when each row in turn is the query and ranks the others."""
         X, y = labelled(self, X, y, reset=False)
         Z = self.transform(X)
-        return evaluate_retrieval(bilinear_scores(Z, Z), y, ks=()).map
+        return evaluate_retrieval(bilinear_scores(Z, Z), y, ks=(), n_jobs=self.n_jobs).map
 
     def _restore(self, arrays: dict[str, Array]) -> None:
         super()._restore(arrays)
