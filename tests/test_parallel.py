@@ -370,14 +370,18 @@ def test_estimators_with_jobs(tmp_path: Path) -> None:
     U, V = make_multilabel_classification(n_samples=300, n_classes=6, random_state=0)
     ranker = LoretaLabelRanker(4, random_state=0, n_jobs=2).fit(U[:200], V[:200])
     assert ranker.score(U[200:], V[200:]) > 0.7
-    for kind, data in ((ContrastiveSimilarity, (X, y)), (LowRankLogisticRegression, (U, V))):
+    unseen = DIGITS[0][600:] / 64, DIGITS[1][600:]
+    for kind, data, other in (
+        (ContrastiveSimilarity, (X, y), unseen),
+        (LowRankLogisticRegression, (U[:200], V[:200]), (U[200:], V[200:])),
+    ):
         alone, pair, same = (
             kind(4, batch_size=32, n_epochs=30, random_state=0, n_jobs=jobs).fit(*data)
             for jobs in (None, 2, 2)
         )
         assert np.array_equal(pair.components_, same.components_)
         assert pair.n_iter_ == -(-alone.n_iter_ // 2)
-        assert pair.score(*data) > alone.score(*data) - 0.03
+        assert pair.score(*other) > alone.score(*other) - 0.03
     for wrong in (0, 2.5, -2000):
         with pytest.raises(
             InvalidInputError, match=f"n_jobs = {wrong} must be None, a positive number of threads"
