@@ -121,11 +121,14 @@ class SGD(ScheduledSolver):
         refusal = compiled.refusal(reference)
         if refusal is None and not slow:
             return compiled(reference)
+        if plain:
+            # That also knows what other engines lack.
+            return choose_engine(problem, self.retraction, self.engine_name, self.batch_size)
         if self.engine_name == "compiled":
             raise MissingCapabilityError(
                 f"engine = 'compiled' is not available: {refusal}; use engine = 'auto'."
             )
-        return chosen if plain else reference
+        return reference
 
     def rule(self, problem: Problem) -> StepRule:
         """Return the rule of the directions."""
