@@ -35,9 +35,6 @@ from rmopt.solvers.sgd_rules import (
     VarianceReduced,
 )
 
-# Where a step looks at more rows, times the rank, finding coordinates of them costs more than moving all of a side.
-MANY = 3
-
 
 @dataclass
 class SpannedState:
@@ -263,7 +260,8 @@ def spanning(U: Array, Up: Array, mean: Array, remembers: bool, averages: bool, 
     held = np.hstack([U, *([Up] * remembers), *([mean] * averages)])
     (n, h), k = held.shape, U.shape[1]
     c = h + max(h, 2 * rows)
-    if rows > MANY * k or n <= 2 * c:
+    # Where a step looks at more rows than the rank, finding coordinates of them costs more than moving all of a side.
+    if rows > k or n <= 2 * c:
         return Side(np.zeros((n, 0)), np.zeros((0, 0)), np.array([n]), U.copy(), Up.copy(), mean.copy())
     Q = np.linalg.qr(held)[0]
     Z, K, coordinates = np.zeros((n, c)), np.zeros((c, c)), np.zeros((3, c, k))
