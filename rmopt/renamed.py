@@ -31,7 +31,6 @@ MODULES: dict[str, str] = {
     "rmopt.core.graph": "rmopt.costs.graph",
     "rmopt.engines.blocked": "rmopt.engines.deferred",
     "rmopt.engines.certificate": "rmopt.solvers.certificate",
-    "rmopt.engines.directed": "rmopt.solvers.sgd_rules",
     "rmopt.engines.rank_incremental": "rmopt.solvers.rank_rounds",
     "rmopt.engines.threads": "rmopt.solvers.threads",
     "rmopt.engines.world": "rmopt.solvers.world",

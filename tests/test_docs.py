@@ -108,6 +108,14 @@ def test_there_are_commands() -> None:
     assert len(set(commands())) > 40
 
 
+def test_citation_and_changelog_are_of_this_version() -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    last = re.findall(r"^## \[(\d\S*)\] - (\S+)$", changes, re.MULTILINE)[0]
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.findall(r"^(?:version|date-released): (\S+)$", citation, re.MULTILINE) == [rmopt.__version__, last[1]]
+    assert last[0] == rmopt.__version__
+
+
 @each_row("page", PAGES)
 def test_files_that_a_page_names_are_there(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
