@@ -112,7 +112,8 @@ def test_citation_and_changelog_are_of_this_version() -> None:
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     last = re.findall(r"^## \[(\d\S*)\] - (\S+)$", changes, re.MULTILINE)[0]
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert re.findall(r"^(?:version|date-released): (\S+)$", citation, re.MULTILINE) == [rmopt.__version__, last[1]]
+    said = re.findall(r"^(?:version|date-released): (\S+)$", citation, re.MULTILINE)
+    assert said == [rmopt.__version__, last[1]]
     assert last[0] == rmopt.__version__
 
 
