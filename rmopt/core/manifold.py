@@ -14,7 +14,7 @@ import numpy as np
 from rmopt.core.ambient import Ambient, dense
 from rmopt.core.arguments import integer, one_of, shown
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError, RmoptError
-from rmopt.core.points import coarseness_of
+from rmopt.core.points import arrays_of, coarseness_of
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, Transport, as_transport
 
@@ -87,6 +87,15 @@ class Manifold(ABC):
     def norm(self, point: Any, tangent_vector: Any) -> float:
         """Return the Riemannian norm of a tangent vector."""
         square = self.inner_product(point, tangent_vector, tangent_vector)
+        if square < 0.0:
+            # Rounding may lead a vector out of the tangent space, where an indefinite form is no inner product.
+            tangent_vector = self.to_tangent_space(point, tangent_vector)
+            square = self.inner_product(point, tangent_vector, tangent_vector)
+            if square < -1e-8 * sum(float(np.vdot(part, part)) for part in arrays_of(tangent_vector)):
+                raise InvalidInputError(
+                    f"the inner product of a tangent vector with itself is {square:.1e} on {self!r}, and must not be "
+                    "negative; look at inner_product and projection with rmopt.testing.check_manifold."
+                )
         if square < 1e-30:
             # The square of a length below 1e-160 is zero, where the length is not; in single precision below 1e-19.
             least, scale = (1e-290, 1e150) if coarseness_of(point) == 1.0 else (1e-30, 1e15)

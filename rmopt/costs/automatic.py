@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from operator import attrgetter
-from types import CellType
 from typing import Any
 
 import numpy as np
@@ -17,15 +16,15 @@ from rmopt.core.ambient import Array
 from rmopt.core.cost import Cost
 from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.outside import found_outside, same
 from rmopt.core.product import Parts
 from rmopt.core.psd import PSDPoint
 from rmopt.costs import point_forms as forms
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
 from rmopt.precision import slack
+from rmopt.renamed import former_names
 
 __all__ = ["AutomaticCost", "autograd_cost", "jax_cost", "torch_cost"]
-
-_EMPTY = CellType()
 
 
 class AutomaticCost(Cost):
@@ -196,11 +195,12 @@ class AutomaticCost(Cost):
             forms.form_of(point),
             [array for leaf in forms.leaves_of(point) for array in forms.leaf_arrays(leaf)],
         )
-        outside = _outside(self.function)
-        if not all(one is other for one, other in zip(outside, self._seen[0], strict=True)):
+        if self.backend.compiles:
             # Compiled functions hold what they found outside when they were compiled.
-            self._compiled.clear()
-            self._seen[0] = outside
+            outside = found_outside(self.function)
+            if not same(outside, self._seen[0]):
+                self._compiled.clear()
+                self._seen[0] = outside
         if form not in self._probed:
             reason = self.refuses(type(point))
             if reason is None and isinstance(point, Parts) and self.count not in (None, len(point)):
@@ -219,8 +219,8 @@ class AutomaticCost(Cost):
         return set()
 
     @cached_property
-    def _seen(self) -> list[tuple[Any, ...]]:
-        return [_outside(self.function)]
+    def _seen(self) -> list[list[Any]]:
+        return [found_outside(self.function)]
 
     @cached_property
     def _compiled(self) -> dict[tuple[str, forms.Form], Any]:
@@ -334,15 +334,6 @@ class AutomaticCost(Cost):
                         "factors of one matrix. Use A and B only in products such as A @ B.T or sum(A[i] * B[j])."
                     )
             place += 2
-
-
-def _outside(function: Any) -> tuple[Any, ...]:
-    """Return what a function finds outside of itself, in its closure and its module."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return ()
-    held = (cell.cell_contents if cell != _EMPTY else None for cell in function.__closure__ or ())
-    return (*held, *map(function.__globals__.get, code.co_names))
 
 
 def _named(module: str, name: str) -> Any:
@@ -501,3 +492,6 @@ def torch_cost(function: Callable[..., Any]) -> AutomaticCost:
     """
     TORCH.module()
     return AutomaticCost(function, TORCH)
+
+
+__getattr__ = former_names(__name__, AutogradCost="AutomaticCost", AutogradArrayCost="AutomaticCost")

@@ -7,7 +7,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -50,6 +50,7 @@ class Backend(ABC):
     """
 
     name: str
+    compiles: ClassVar[bool] = False
 
     def module(self, part: str = "") -> Any:
         """Return the library, or a part of it such as ``".numpy"``; say how to install it where it is missing."""
@@ -203,6 +204,7 @@ class Jax(Backend):
     """
 
     name = "jax"
+    compiles = True
 
     def module(self, part: str = "") -> Any:
         found = super().module(part)
@@ -223,6 +225,17 @@ class Jax(Backend):
 
     def given(self, array: Array) -> Any:
         return self.module(".numpy").asarray(array)
+
+    def called(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        errors = self.module(".errors")
+        try:
+            return function(*arguments)
+        except (errors.ConcretizationTypeError, errors.TracerArrayConversionError) as error:
+            raise InvalidInputError(
+                "JAX cannot compile the function, which makes a number, an array of numpy or a decision of what is "
+                f"not known yet ({str(error).splitlines()[0]}); use jax.numpy in the place of numpy, jnp.where or "
+                "jax.lax.cond in the place of if, and jax.lax.fori_loop where a count depends on the point."
+            ) from error
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return self.module().jit(function)
@@ -299,7 +312,7 @@ class Torch(Backend):
             ) from error
 
     def plain(self, value: Any) -> Any:
-        return value.detach().cpu().numpy() if isinstance(value, self.module().Tensor) else value
+        return value.numpy(force=True) if isinstance(value, self.module().Tensor) else value
 
     def beside(self, blocks: Sequence[Any]) -> Any:
         return self.module().cat(list(blocks), dim=1)

@@ -49,9 +49,9 @@ class Bilinear(FiniteSum):
     loss: Loss
 
     def _take(self, left: Any, right: Any, names: tuple[str, str]) -> None:
-        """Keep the rows as they are given; of one matrix once."""
-        first = checked_matrix(left, names[0])
-        second = first if right is left else checked_matrix(right, names[1])
+        """Keep copies of the rows, in the form in which they are given; of one matrix once."""
+        first = _of_its_own(checked_matrix(left, names[0]), left)
+        second = first if right is left else _of_its_own(checked_matrix(right, names[1]), right)
         if sp.issparse(first) and sp.issparse(second):
             self.left, self.right = first, second
         else:
@@ -294,6 +294,15 @@ def scores(point: Any, left: Any, right: Any) -> Array:
     if isinstance(right, np.ndarray):
         return np.einsum("ij,ij->i", left @ point, right)
     return np.asarray(right.multiply(left @ point).sum(axis=1)).ravel()
+
+
+def _of_its_own(rows: Any, given: Any) -> Any:
+    """Return rows that share no memory with what they were made of, which its owner may write into."""
+    names = ("data", "indices", "indptr")
+    parts = [getattr(rows, name) for name in names] if sp.issparse(rows) else [rows]
+    theirs = {id(given), *(id(getattr(given, name, None)) for name in names)}
+    own = all(part.flags.owndata and id(part) not in theirs for part in parts)
+    return rows if own else rows.copy()
 
 
 def _taken(rows: Any, places: Array) -> Any:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from numba.core.errors import NumbaError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import callable_of, instance, one_of
 from rmopt.core.errors import InvalidInputError, MissingCapabilityError
+from rmopt.core.outside import remembered
 from rmopt.kernels import losses as kernels
 
 FEW = 1000
@@ -23,7 +23,7 @@ class Loss:
     """A loss made of scalar functions of (z, y).
 
     A new loss is two functions that numba can compile; it then runs in every engine. What they name besides their
-    arguments is compiled in with the value that it has at the first use::
+    arguments is compiled in; where such a name is bound anew, they are compiled again::
 
         pinball = Loss(
             "pinball",
@@ -104,7 +104,7 @@ class Loss:
         return self.name
 
 
-@cache
+@remembered
 def as_compiled(scalar: Scalar) -> Any:
     """Return a function (z, y) → number compiled by numba, or refuse one that is not to be compiled."""
     try:
@@ -125,7 +125,7 @@ def as_compiled(scalar: Scalar) -> Any:
     return made
 
 
-@cache
+@remembered
 def _elementwise(scalar: Scalar) -> Callable[[Array, Array], Array]:
     compiled = as_compiled(scalar)
 

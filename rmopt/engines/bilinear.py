@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -178,9 +178,13 @@ def rows_of(left: Any, right: Any) -> tuple[Rows, Rows]:
     return Rows(left.indptr, left.indices, left.data), Rows(right.indptr, right.indices, right.data)
 
 
-@cache
 def loop_of(module: ModuleType, loss: Loss) -> tuple[Callable[..., Any], int]:
     """Return the loop of a kernel module for a loss, and the code of the loss in it."""
     if loss.code is not None:
         return module.run, loss.code
-    return loop_with_slope(module.run.py_func, as_compiled(loss.slope)), -1
+    return _loop_with(module, as_compiled(loss.slope)), -1
+
+
+@cache
+def _loop_with(module: ModuleType, slope: Any) -> Callable[..., Any]:
+    return cast(Callable[..., Any], loop_with_slope(module.run.py_func, slope))
