@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any, TypeVar
 
@@ -24,7 +24,8 @@ def found_outside(function: Any) -> list[Any]:
     as well. The order is always the same, so that two calls tell by `same` whether a name was bound anew.
     """
     found: list[Any] = []
-    waiting, met, owners, names = [function], set(), [], dict[str, None]()
+    waiting, met, names = [function], set(), dict[str, None]()
+    owners: list[Mapping[str, Any]] = []
     while waiting:
         one = waiting.pop()
         if id(one) not in met:
@@ -46,9 +47,10 @@ def found_outside(function: Any) -> list[Any]:
                 if len(one) <= _LONG:
                     found += one.values() if isinstance(one, dict) else one
             elif hasattr(one, "__dict__"):
-                owners.append(one)
+                # Properties of a class would be computed, and are left out.
+                owners += [vars(one), *map(vars, type(one).__mro__)]
         if not waiting:
-            attributes = [vars(owner)[name] for owner in owners for name in names if name in vars(owner)]
+            attributes = [owner[name] for owner in owners for name in names if name in owner]
             waiting = [one for one in attributes if id(one) not in met]
     return found + attributes
 

@@ -1,0 +1,137 @@
+"""What a function finds outside of itself, where it is compiled; and data that their owner writes into later."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from rmopt import InvalidInputError, Problem, autograd_cost, jax_cost
+from rmopt.core.outside import found_outside, same
+from rmopt.costs import BilinearSum, Loss
+from rmopt.manifolds import FixedRankEmbedded, Sphere
+from rmopt.solvers import SGD, GradientDescent
+
+scale = 1.0
+settings = {"scale": 1.0}
+holder = SimpleNamespace(scale=1.0)
+
+
+class Model:
+    scale = 1.0
+
+    def loss(self, x: Any) -> Any:
+        return self.scale * (x**2).sum()
+
+
+model = Model()
+
+
+def penalty(x: Any) -> Any:
+    return scale * (x**2).sum()
+
+
+def within(x: Any) -> Any:
+    return sum(scale * (one**2).sum() for one in [x])
+
+
+def partly(factor: Any, x: Any) -> Any:
+    return scale * factor * (x**2).sum()
+
+
+WAYS: list[Callable[[Any], Any]] = [
+    lambda x: scale * (x**2).sum(),
+    lambda x: penalty(x),
+    within,
+    functools.partial(partly, 1.0),
+    lambda x: settings["scale"] * (x**2).sum(),
+    lambda x: holder.scale * (x**2).sum(),
+    model.loss,
+    lambda x: model.loss(x),
+]
+
+
+def put(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
+    monkeypatch.setitem(globals(), "scale", value)
+    monkeypatch.setitem(settings, "scale", value)
+    monkeypatch.setattr(holder, "scale", value)
+    monkeypatch.setattr(model, "scale", value, raising=False)
+
+
+@pytest.mark.parametrize("function", WAYS)
+def test_a_name_that_is_bound_anew_is_seen(
+    monkeypatch: pytest.MonkeyPatch, function: Callable[[Any], Any]
+) -> None:
+    before = found_outside(function)
+    assert same(found_outside(function), before)
+    put(monkeypatch, 5.0)
+    assert not same(found_outside(function), before)
+
+
+def test_functions_of_packages_are_not_looked_into() -> None:
+    assert len(found_outside(lambda x: np.linalg.norm(x) + sp.linalg.norm(x))) < 10
+
+
+def test_a_compiled_cost_is_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    if importlib.util.find_spec("jax") is None:
+        pytest.skip("JAX is not installed")
+    costs, x = [jax_cost(function) for function in WAYS], np.ones(3)
+    assert [cost.value(x) for cost in costs] == [3.0] * len(WAYS)
+    put(monkeypatch, 5.0)
+    assert [(cost.value(x), float(cost.gradient(x)[0])) for cost in costs] == [(15.0, 10.0)] * len(WAYS)
+    with pytest.raises(InvalidInputError, match=r"jnp\.where"):
+        jax_cost(lambda x: x[0] if x[0] > 0 else -x[0]).value(x)
+
+
+def test_a_loss_is_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    loss = Loss("scaled", lambda z, y: scale * (z - y) ** 2, lambda z, y: 2.0 * scale * (z - y))
+    cost, there = BilinearSum(np.eye(2), np.eye(2), loss, [0.0, 0.0]), 2.0 * np.eye(2)
+    problem = Problem(FixedRankEmbedded(2, 2, 2), cost)
+    start = problem.manifold.random_point(np.random.default_rng(0))
+
+    def found() -> list[float]:
+        ends = [
+            SGD(1e-2, max_iter=1, engine=engine, batch_size=2).run(problem, start, random_state=0).point
+            for engine in ("reference", "auto")
+        ]
+        steps = [problem.manifold.to_dense(end) - problem.manifold.to_dense(start) for end in ends]
+        np.testing.assert_allclose(steps[0], steps[1], rtol=1e-9, atol=1e-12)
+        return [cost.value(there), float(np.abs(steps[0]).max())]
+
+    before = found()
+    put(monkeypatch, 5.0)
+    after = found()
+    assert after[0] == 5.0 * before[0] == 40.0
+    assert after[1] > 3.0 * before[1]
+
+
+@pytest.mark.parametrize("density", [0.3, 1.0])
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, sp.csc_array, sp.coo_array])
+def test_a_cost_owns_its_rows(density: float, kind: Any) -> None:
+    rng = np.random.default_rng(0)
+    left, right = (rng.standard_normal((20, k)) * (rng.random((20, k)) < density) for k in (6, 5))
+    given = kind(left), kind(right)
+    cost, W = BilinearSum(*given, "squared", np.ones(20)), rng.standard_normal((6, 5))
+    value, entries = cost.value(W), cost.left.sum()
+    for one in given:
+        (one.data if sp.issparse(one) else one)[...] *= 2.0
+        if hasattr(one, "indices"):
+            one.indices[...] = 0
+    assert (cost.value(W), cost.left.sum()) == (value, entries)
+
+
+def test_a_negative_inner_product_is_no_convergence() -> None:
+    class Slip(Sphere):
+        def inner_product(self, point: Any, tangent_vector_a: Any, tangent_vector_b: Any) -> float:
+            return -float(tangent_vector_a @ tangent_vector_b)
+
+    problem = Problem(Slip(4), autograd_cost(lambda x: x[0]))
+    for solver in (GradientDescent(), SGD(0.1, max_iter=3)):
+        with pytest.raises(InvalidInputError, match="look at inner_product and projection"):
+            solver.run(problem, np.array([0.6, 0.8, 0.0, 0.0]), random_state=0)
