@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 from rmopt import InvalidInputError, Problem, autograd_cost, jax_cost
+from rmopt.core import Cost
 from rmopt.core.outside import found_outside, same
 from rmopt.costs import BilinearSum, Loss
 from rmopt.manifolds import FixedRankEmbedded, Sphere
@@ -97,7 +98,7 @@ def test_a_loss_is_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def found() -> list[float]:
         ends = [
-            SGD(1e-2, max_iter=1, engine=engine, batch_size=2).run(problem, start, random_state=0).point
+            SGD(1e-2, max_iter=2, engine=engine).run(problem, start, random_state=0).point
             for engine in ("reference", "auto")
         ]
         steps = [problem.manifold.to_dense(end) - problem.manifold.to_dense(start) for end in ends]
@@ -124,6 +125,21 @@ def test_a_cost_owns_its_rows(density: float, kind: Any) -> None:
         if hasattr(one, "indices"):
             one.indices[...] = 0
     assert (cost.value(W), cost.left.sum()) == (value, entries)
+
+
+def test_a_cost_that_changes_the_point_is_refused() -> None:
+    class Doubles(Cost):
+        def value(self, point: Any) -> float:
+            point *= 2.0
+            return float(point[0])
+
+        def gradient(self, point: Any) -> Any:
+            return np.eye(4)[0]
+
+    start = np.array([0.6, 0.8, 0.0, 0.0])
+    with pytest.raises(InvalidInputError, match=r"Doubles changed the point .* work on a copy"):
+        GradientDescent().run(Problem(Sphere(4), Doubles()), start)
+    assert start.tolist() == [0.6, 0.8, 0.0, 0.0]
 
 
 def test_a_negative_inner_product_is_no_convergence() -> None:

@@ -262,7 +262,8 @@ def ratings(table: Table, roles: Roles) -> Ratings:
                 f"for example user {users[columns[n]]} and item {items[rows[n]]} with other values; leave one of "
                 "each, or say time=COLUMN, and the newest is taken."
             )
-        how = "the newest of each was kept" if "time" in roles else "all with the same value"
+        newest = "the newest of each was kept, and of equally new ones that further down"
+        how = newest if "time" in roles else "all with the same value"
         table.notes.append(f"{again:,} rating{'s' * (again > 1)} came again for a user and an item: {how}.")
         rows, columns, values = rows[np.sort(kept)], columns[np.sort(kept)], values[np.sort(kept)]
     return Ratings(

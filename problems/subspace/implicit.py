@@ -28,7 +28,8 @@ class ImplicitALS(PenalisedRows, PointCompletion):
 
     A known entry with a value r > 0, how often or how surely, says yes with a confidence of 1 + α r; all other
     entries say no with a confidence of 1. Minimises Σ c_ij (p_ij − u_i · w_j)² over all entries, p = 1 for yes and 0
-    for no, plus λ Σ_i n_i^q ‖u_i‖² + λ Σ_j n_j^q ‖w_j‖²; row i has n_i known entries. A sweep costs
+    for no, plus λ Σ_i n_i^q ‖u_i‖² + λ Σ_j n_j^q ‖w_j‖²; row i has n_i known entries. A zero that is stored says no
+    as the others do, but counts as known, and is not recommended; ``eliminate_zeros()`` removes such. A sweep costs
     O(N k² + (m + n) k³) for N known entries at rank k: the others are never visited. Predictions are scores, mostly
     from 0 to 1, and meant for `recommend`; `score` is the nDCG of ten recommendations.
 

@@ -199,7 +199,10 @@ def positive_definite_instances() -> list[Instance]:
 
 def flat_instances() -> list[Instance]:
     """Return an instance of `Euclidean`."""
-    return [Instance("euclidean-4x3", Euclidean(4, 3), [Additive()])]
+    return [
+        Instance("euclidean-4x3", Euclidean(4, 3), [Additive()]),
+        Instance("euclidean-5", Euclidean(5), [Additive()]),
+    ]
 
 
 def sphere_instances() -> list[Instance]:

@@ -12,7 +12,7 @@ from rmopt.core.arguments import shown
 from rmopt.core.cost import Cost, HasHessianAction
 from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import HasHessian, Manifold
-from rmopt.core.points import coarseness_of
+from rmopt.core.points import arrays_of, coarseness_of
 from rmopt.core.product import BlockDiagonal, Parts, diagonal_blocks
 
 
@@ -125,12 +125,22 @@ class Problem:
         Raises
         ------
         InvalidInputError
-            When the cost is no number, the gradient does not fit the points, or is so short that its square is zero.
+            When the cost is no number or changes the point, the gradient does not fit the points, or is so short that
+            its square is zero.
         DivergedError
             When one of them is not finite.
         """
+        parts = arrays_of(point)
+        given = [part.copy() for part in parts]
         with np.errstate(all="ignore"):
             found, ambient = self.cost.value_and_gradient(point)
+            if not all(map(np.array_equal, parts, given)):
+                for part, was in zip(parts, given, strict=True):
+                    part[...] = was
+                raise InvalidInputError(
+                    f"{type(self.cost).__name__} changed the point that it was given; let its value and gradient "
+                    "work on a copy."
+                )
             value = self.real(found)
             ambient = ambient_at(self.manifold, point, ambient, self.cost)
             gradient = self.manifold.euclidean_to_riemannian_gradient(point, ambient)

@@ -1,11 +1,13 @@
-"""The flat manifold of all n × m matrices."""
+"""The flat manifold of all vectors, matrices or arrays of one shape."""
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import integer
+from rmopt.core.errors import InvalidInputError
 from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.manifolds.arrays import ArrayManifold
@@ -13,17 +15,17 @@ from rmopt.retractions.positive_definite import EUCLIDEAN_RETRACTIONS, Additive
 
 
 class Euclidean(ArrayManifold):
-    """All n × m matrices with the Frobenius inner product; points and tangent vectors are arrays.
+    """All arrays of one shape with the Frobenius inner product: vectors, n × m matrices, or more dimensions.
 
     Parameters
     ----------
-    n, m : int
-        Numbers of rows and columns.
+    *shape : int
+        The lengths of the dimensions.
 
     Raises
     ------
     InvalidInputError
-        For sizes that are not positive.
+        For lengths that are not positive, and for none.
 
     See Also
     --------
@@ -46,12 +48,16 @@ class Euclidean(ArrayManifold):
     default_retraction: Retraction = Additive()
     retractions = EUCLIDEAN_RETRACTIONS
 
-    def __init__(self, n: int, m: int) -> None:
-        self.shape = (integer("n", n, 1), integer("m", m, 1))
+    def __init__(self, *shape: int) -> None:
+        if not shape:
+            raise InvalidInputError(
+                "Euclidean needs the shape of its points: Euclidean(3) or Euclidean(3, 2)."
+            )
+        self.shape = tuple(integer("a length of the shape", length, 1) for length in shape)
 
     @property
     def dim(self) -> int:
-        return self.shape[0] * self.shape[1]
+        return prod(self.shape)
 
     def projection(self, point: Array, ambient: Any) -> Array:
         return dense(ambient, point)
