@@ -291,7 +291,8 @@ class SimilarityIndex:
         folder, mmap = Path(folder), flag("mmap", mmap)
         if folder.is_dir() and not (folder / ABOUT).exists():
             raise StorageError(
-                f"{folder} holds no index of documents ({ABOUT} is missing); write one by model.index(X).save(folder)."
+                f"{folder} holds no index of documents ({ABOUT} is missing); write one by "
+                "model.index(X).save(folder)."
             )
         with reading(folder / ABOUT):
             about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
