@@ -151,7 +151,13 @@ class Autograd(Backend):
 
         def at(arrays: Sequence[Array]) -> Product:
             back, _ = make_vjp(gradient, places)(*arrays)
-            return lambda along: [back(along[0])] if alone else list(back(tuple(along)))
+
+            def product(along: Sequence[Any]) -> list[Array]:
+                found = [back(along[0])] if alone else back(tuple(along))
+                # Some versions of autograd return double precision for single.
+                return [part.astype(arrays[i].dtype, copy=False) for i, part in zip(where, found, strict=True)]
+
+            return product
 
         return at
 
