@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -112,6 +113,8 @@ def _fitted(
     run: Run, model: Loreta, chunks: ChunkStream, resume: bool, together: World, **how: Any
 ) -> Outcome:
     """Learn a stream from the checkpoint of the output folder on, and write the model there."""
+    # All keep what they save in the folder of the first process.
+    run = replace(run, out=together.first(run.out), quiet=run.quiet or together.rank > 0)
     checkpoint, path = run.path("checkpoint.npz"), run.path("model.npz")
     if not resume and list(checkpoint.parent.glob("checkpoint*.npz")):
         raise InvalidInputError(

@@ -48,19 +48,24 @@ def signals_raise() -> Iterator[None]:
 
 
 @contextmanager
-def told_in_a_sentence(folder: OutputFolder | None = None) -> Iterator[None]:
-    """Turn an error of rmopt, a signal, or an error of the output, into one line and an exit status."""
+def told_in_a_sentence(
+    folder: OutputFolder | None = None, *, left: str = "nothing was saved."
+) -> Iterator[None]:
+    """Turn an error of rmopt, a signal, or an error of the output, into one line and an exit status.
+
+    What a signal `left` is said where there are no files in a folder to name.
+    """
     try:
         yield
     except Told:
         raise
     except KeyboardInterrupt:
-        fail(f"interrupted; {_left(folder)}", INTERRUPTED)
+        fail(f"interrupted; {_left(folder) or left}", INTERRUPTED)
     except SystemExit as ended:
         # typer has made the former of an interrupt that came between its parts.
         if ended.code in (INTERRUPTED, TERMINATED):
             told = "interrupted" if ended.code == INTERRUPTED else "terminated"
-            fail(f"{told}; {_left(folder)}", ended.code)
+            fail(f"{told}; {_left(folder) or left}", ended.code)
         raise
     except Exception as error:
         from rmopt.core.errors import RmoptError
@@ -78,7 +83,7 @@ def told_in_a_sentence(folder: OutputFolder | None = None) -> Iterator[None]:
 def _left(folder: OutputFolder | None) -> str:
     kept = folder.written() if folder is not None else []
     more = f" and {len(kept) - 4} more" if len(kept) > 4 else ""
-    return f"what was saved is in {folder}: {', '.join(kept[:4])}{more}." if kept else "nothing was saved."
+    return f"what was saved is in {folder}: {', '.join(kept[:4])}{more}." if kept else ""
 
 
 def _tell_of_output(error: OSError, folder: OutputFolder | None) -> None:

@@ -1,11 +1,14 @@
 """``rmopt run NAME`` and ``rmopt fit NAME``: import one function, give it its options, keep what it returns."""
 
+import atexit
 import os
 import shlex
+import signal
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, redirect_stdout
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -68,13 +71,14 @@ def _execute(
     seed, out, report, quiet, json = (options.pop(common) for common in COMMON)
     if _rank() > 0:
         # The first process alone shows and keeps the outcome.
-        with tempfile.TemporaryDirectory() as own, told_in_a_sentence():
+        left = "what was saved is in the folder of the first process."
+        with tempfile.TemporaryDirectory() as own, told_in_a_sentence(left=left), _one_speaks():
             experiment(Run(name, seed, Path(own) if out is None else out, quiet=True), **options)
         return
-    with told_in_a_sentence():
+    with told_in_a_sentence(), _one_speaks():
         folder = OutputFolder(out, name)
     this_run = Run(name, seed, folder.path, quiet, json)
-    with told_in_a_sentence(folder):
+    with told_in_a_sentence(folder), _one_speaks():
         # Whatever the experiment prints must not mix with what a script reads.
         with redirect_stdout(sys.stderr) if quiet or json else nullcontext():
             outcome = experiment(this_run, **options)
@@ -85,6 +89,22 @@ def _execute(
             )
         command = shlex.join(["rmopt", verb, name, *words])
         _keep_and_show(this_run, outcome, folder, command if report else None)
+
+
+@contextmanager
+def _one_speaks() -> Iterator[None]:
+    """Let the first of several processes that fail alike say why, and end the others with it."""
+    try:
+        yield
+    except BaseException:
+        time.sleep(min(_rank(), 1))
+        mpi = sys.modules.get("mpi4py.MPI")
+        if mpi is None and any(name in os.environ for name in RANKS):
+            # Others may wait for this one to begin with MPI; a launcher ends them where a process ends by a signal.
+            atexit.register(signal.raise_signal, signal.SIGTERM)
+        elif mpi is not None and mpi.COMM_WORLD.Get_size() > 1:
+            atexit.register(mpi.COMM_WORLD.Abort, 1)
+        raise
 
 
 def _rank() -> int:

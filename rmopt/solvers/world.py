@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 import time
 from abc import ABC, abstractmethod
@@ -16,6 +17,9 @@ from rmopt.core.ambient import Array
 from rmopt.core.errors import MissingCapabilityError, RmoptError
 from rmopt.core.points import arrays_of, rebuilt
 
+# Seconds for which a process asks without a pause whether its messages have arrived; the longest pause after that;
+# and for which messages may still be under way from a process that has ended.
+BUSY, PAUSE, LATE = 1e-3, 0.05, 2.0
 # Pairs of things, and how many agents each of the two stands for.
 Join = Callable[[list[tuple[Any, Any]], list[tuple[int, int]]], Iterable[Any]]
 
@@ -194,6 +198,9 @@ ONE_PROCESS = OneProcess()
 class MPIWorld(World):
     """The processes of an MPI communicator.
 
+    Where one process fails, all end, and it says why: at an error that nobody caught, at ``sys.exit``, at a signal,
+    and where it ends while others wait for it. Ctrl-C and SIGTERM also reach a process that waits.
+
     Parameters
     ----------
     communicator : mpi4py.MPI.Comm, optional
@@ -233,9 +240,13 @@ class MPIWorld(World):
         # A communicator of our own: messages of others cannot be taken for ours.
         self.communicator = (MPI.COMM_WORLD if communicator is None else communicator).Dup()
         self.rank, self.size = self.communicator.Get_rank(), self.communicator.Get_size()
+        self._others = [process for process in range(self.size) if process != self.rank]
         if self.size > 1:
             # Where one process fails outside of `guard`, the others would wait for it forever.
             sys.excepthook = partial(self._end_all, sys.excepthook)
+            # Here a process says that it ends.
+            self._ends = self.communicator.Dup()
+            atexit.register(self._leave)
 
     def __repr__(self) -> str:
         return f"MPIWorld({self.size} processes)"
@@ -254,7 +265,7 @@ class MPIWorld(World):
         waiting = self._under_way(points, sending, receiving, owners)
 
         def receive() -> Mapping[int, Array]:
-            self._mpi.Request.Waitall(waiting)
+            self._wait(waiting, {int(owners[other]) for other in receiving})
             return {**points, **receiving}
 
         return receive
@@ -269,7 +280,8 @@ class MPIWorld(World):
         receiving = {
             agent: np.empty(size, dtype=np.uint8) for agent, other in away if owners[other] == self.rank
         }
-        self._mpi.Request.Waitall(self._under_way(messages, sending, receiving, owners))
+        waiting = self._under_way(messages, sending, receiving, owners)
+        self._wait(waiting, {int(owners[other]) for other in receiving})
         return {**messages, **receiving}
 
     def _under_way(
@@ -291,7 +303,52 @@ class MPIWorld(World):
         return waiting
 
     def everywhere(self, value: Any) -> list[Any]:
-        return self.communicator.allgather(value)
+        own = np.frombuffer(self._mpi.pickle.dumps(value), dtype=np.uint8)
+        sizes = np.empty(self.size, dtype=np.int64)
+        self._wait([self.communicator.Iallgather(np.array([own.size]), sizes)], self._others)
+        starts = np.cumsum(sizes) - sizes
+        found = np.empty(sizes.sum(), dtype=np.uint8)
+        self._wait(
+            [self.communicator.Iallgatherv(own, [found, sizes, starts, self._mpi.BYTE])], self._others
+        )
+        return [self._mpi.pickle.loads(part) for part in np.split(found, starts[1:])]
+
+    def _wait(self, requests: list[Any], others: Iterable[int] = ()) -> None:
+        """Wait for messages of other processes, unless one of these has ended.
+
+        MPI itself would wait in a loop that no signal reaches, and for a process that is gone.
+        """
+        begun, gone_at = time.monotonic(), 0.0
+        while not self._mpi.Request.Testall(requests):
+            now = time.monotonic()
+            if now < begun + BUSY:
+                # Another process may have this core.
+                time.sleep(0)
+                continue
+            time.sleep(min((now - begun) / 10, PAUSE))
+            gone = next((other for other in others if self._ends.Iprobe(source=other)), None)
+            if gone is None:
+                continue
+            gone_at = gone_at or now
+            if now > gone_at + LATE:
+                raise RmoptError(
+                    f"process {gone} has ended, and process {self.rank} still waits for it; what it said comes "
+                    "before this, and where it said nothing, let all processes make the same calls."
+                )
+
+    def _leave(self) -> None:
+        """Say that this process ends, and stay until all do."""
+        if self._mpi.Is_finalized():
+            return
+        sent, received = np.zeros(1, dtype=np.uint8), np.empty((len(self._others), 1), dtype=np.uint8)
+        waiting = [self._ends.Isend(sent, dest=other) for other in self._others]
+        waiting += [
+            self._ends.Irecv(one, source=other) for one, other in zip(received, self._others, strict=True)
+        ]
+        try:
+            self._wait(waiting)
+        except BaseException:
+            self.communicator.Abort(1)
 
     def _end_all(self, tell: Callable[..., Any], *error: Any) -> None:
         """Tell of an error that nobody caught, and end all processes."""
@@ -304,10 +361,14 @@ class MPIWorld(World):
         try:
             yield
         except BaseException as error:
-            if self.size == 1 or isinstance(error, SystemExit):
+            if self.size == 1:
                 raise
             # Where all processes fail alike, the first one speaks, and ends the others.
             time.sleep(min(self.rank, 1))
+            if isinstance(error, SystemExit | KeyboardInterrupt):
+                # Who catches it, or Python, says why, before all end.
+                atexit.register(self.communicator.Abort, 1)
+                raise
             if isinstance(error, RmoptError):
                 print(f"rmopt: process {self.rank}: {error}", file=sys.stderr, flush=True)
             else:
