@@ -24,7 +24,7 @@ Files = Annotated[
     Path,
     Argument(
         metavar="FILES",
-        help="A file, or a folder with .svmlight, .npz or .csv files, or with a folder of texts for each class.",
+        help="A file, or a folder with .svmlight, .npz, .mtx or .csv files, or a folder of texts for each class.",
     ),
 ]
 Features = Annotated[

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.io import mmwrite
 from sklearn.datasets import dump_svmlight_file, load_digits, load_svmlight_file
 from sklearn.feature_extraction.text import HashingVectorizer
 
@@ -325,7 +326,7 @@ def test_texts_in_another_encoding_are_refused_in_a_sentence(
         list(stream(tmp_path, n_features=8, encoding=encoding))
 
 
-FORMATS = ("svmlight", "gz", "npz", "csv", "texts", "labels")
+FORMATS = ("svmlight", "gz", "npz", "csv", "mtx", "texts", "labels")
 
 
 def formatted(kind: str, tmp_path: Path, data: tuple[np.ndarray, np.ndarray]) -> tuple[Path, dict[str, Any]]:
@@ -357,6 +358,13 @@ def formatted(kind: str, tmp_path: Path, data: tuple[np.ndarray, np.ndarray]) ->
                 tmp_path / "tables" / f"{path.stem}.csv", table, "%.17g", ",", header=head, comments=""
             )
         return tmp_path / "tables", {}
+    if kind == "mtx":
+        for path in sorted(folder.iterdir()):
+            [(rows, labels)] = stream(path, n_features=64)
+            mmwrite(path.with_suffix(".mtx"), rows, precision=17, symmetry="general")
+            path.with_suffix(".labels").write_text("\n".join(map(str, labels)))
+            path.unlink()
+        return folder, {}
     if kind == "labels":
         for number, path in enumerate(sorted(folder.iterdir())):
             lines = path.read_text().splitlines()
@@ -397,7 +405,7 @@ def test_a_stream_is_taken_up_at_any_place(
 
 
 def test_npz_and_csv_hold_what_was_written(tmp_path: Path, digits: tuple[np.ndarray, np.ndarray]) -> None:
-    for kind in ("npz", "csv"):
+    for kind in ("npz", "csv", "mtx"):
         folder, how = formatted(kind, tmp_path / kind, digits)
         [(X, y)] = stream(folder, **how)
         np.testing.assert_array_equal(X.toarray() if sp.issparse(X) else X, digits[0][:830])
@@ -483,6 +491,50 @@ def test_other_wrong_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text("label,a\n1,2\n1,2,3\n")
     with pytest.raises(InvalidInputError, match=r"line 3 of .*c\.csv has 3 fields"):
         list(stream(tmp_path / "c.csv"))
+    with pytest.raises(InvalidInputError, match=r"unknown encoding: klingon; give one that Python knows"):
+        list(stream(tmp_path / "c.csv", encoding="klingon"))
+    (tmp_path / "c.csv").write_bytes("label,größe\n1,2\n".encode("latin-1"))
+    with pytest.raises(InvalidInputError, match=r"c\.csv is not utf-8 text .* encoding=latin-1"):
+        list(stream(tmp_path / "c.csv"))
+    assert len(list(stream(tmp_path / "c.csv", encoding="latin-1"))) == 1
+
+
+MTX = (
+    "%%MatrixMarket matrix coordinate real general\n% by hand\n3 4 4\n1 4 2.5\n\n3 1 1\n3 1 0.5\n3 2 -1e-3\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "labels", "sentence"),
+    [
+        ("3 2 -1e-3", "1 2 -1e-3", "a\nb\nc", r"not sorted by rows: one of row 1 comes late.*csr_array"),
+        ("3 2 -1e-3", "3 5 1", "a\nb\nc", "the entry 3 5 1 of .* is not within its 3 rows and 4 columns"),
+        ("3 2 -1e-3", "3 nan 1", "a\nb\nc", "the entry 3 nan 1 of .* is not within"),
+        ("3 2 -1e-3", "3 2 inf", "a\nb\nc", "holds inf; remove or impute"),
+        ("3 2 -1e-3", "3 2", "a\nb\nc", r"a\.mtx is damaged"),
+        ("3 2 -1e-3\n", "", "a\nb\nc", "has 3 entries, and says that they are 4"),
+        ("general", "symmetric", "a\nb\nc", "end that line with general"),
+        ("", "", "a\n\nc", r"a\.labels has no label for row 2"),
+        ("", "", "a\nb\n", r"a\.labels has no label for row 3"),
+        ("", "", "a\nb\nc\nd", "has more lines than .* rows, 3"),
+        ("", "", None, r"have no labels; write them into .*a\.labels"),
+    ],
+)
+def test_rows_of_mtx_files(
+    before: str, after: str, labels: str | None, sentence: str, tmp_path: Path
+) -> None:
+    path, beside = tmp_path / "a.mtx", tmp_path / "a.labels"
+    path.write_text(MTX)
+    beside.write_text("1,2\n\n0")
+    [(X, Y)] = stream(path, multilabel=True)
+    np.testing.assert_array_equal(X.toarray(), [[0, 0, 0, 2.5], [0] * 4, [1.5, -1e-3, 0, 0]])
+    np.testing.assert_array_equal(Y.toarray(), [[0, 1, 1], [0, 0, 0], [1, 0, 0]])
+    path.write_text(MTX.replace(before, after))
+    beside.unlink()
+    if labels is not None:
+        beside.write_text(labels)
+    with pytest.raises((InvalidInputError, StorageError), match=sentence):
+        list(stream(path))
 
 
 # Runs over streams

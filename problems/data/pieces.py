@@ -6,9 +6,10 @@ import bz2
 import gzip
 import lzma
 import zipfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -181,9 +182,13 @@ def _parsed(path: Path, text: bytes, line: int, how: Format) -> tuple[csr_array,
             f"{path} has a row with {counts[odd[0]]} labels, the {odd[0] + 1}th after line {line}; where rows have "
             "several, say multilabel=True."
         )
-    return X, found.astype(np.int64) if (found == np.round(found)).all() and (
-        abs(found) < 2**53
-    ).all() else found
+    return X, _whole(found)
+
+
+def _whole(labels: Array) -> Array:
+    """Return labels as whole numbers, where they are."""
+    whole = (labels == np.round(labels)).all() and (abs(labels) < 2**53).all()
+    return labels.astype(np.int64) if whole else labels
 
 
 def _flaw(why: int, word: str, how: Format) -> str:
@@ -317,7 +322,7 @@ def _part(archive: zipfile.ZipFile, opened: ExitStack, names: set[str], name: st
 def csv_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
     """Read numbers with commas between, below a line of names of which one is that of the label."""
     with _reading(path), path.open("rb") as stream:
-        head = stream.readline().decode(how.encoding)
+        [head] = _texts(path, [stream.readline()], how)
         names = [name.strip().strip('"') for name in head.split(",")]
         known = [name for name in names if name.lower() in KNOWN["label"]]
         if len(known) != 1:
@@ -329,9 +334,8 @@ def csv_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
         place, line = mark or [stream.tell(), 1]
         stream.seek(place)
         while lines := stream.readlines(PIECE):
-            texts = [one.decode(how.encoding).strip() for one in lines]
             rows, labels = [], []
-            for number, text in enumerate(texts, line + 1):
+            for number, text in enumerate(_texts(path, lines, how), line + 1):
                 cells = text.split(",")
                 if len(cells) == len(names):
                     labels.append(cells.pop(column).strip().strip('"'))
@@ -355,6 +359,116 @@ def csv_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
             place, line = place + sum(map(len, lines)), line + len(lines)
 
 
+def mtx_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
+    """Read the rows of a matrix in coordinate format, entries row by row; NAME.labels has a line for each row.
+
+    A mark is a place in the text, the row and the number of the entry there, and the place of the row's labels.
+    scipy's reader takes no part of a file, and can end the process where one is damaged.
+    """
+    [beside] = beside_it(path)
+    opened = OPENERS.get(path.suffix.lower(), open)
+    with _reading(beside), beside.open("rb") as labels, _reading(path), opened(path, "rb") as stream:
+        yield from _mtx_rows(path, how, mark, stream, beside, labels)
+
+
+def beside_it(path: Path) -> list[Path]:
+    """Return the files that are read with another one: those of the labels of ``.mtx`` files."""
+    name = path.stem if path.suffix.lower() in OPENERS else path.name
+    return [path.with_name(f"{Path(name).stem}.labels")] if name.lower().endswith(".mtx") else []
+
+
+def _mtx_rows(path: Path, how: Format, mark: list[int], stream: Any, beside: Path, labels: Any) -> Pieces:
+    head, sizes = stream.readline().lower().split(), b"%"
+    if head[:3] != [b"%%matrixmarket", b"matrix", b"coordinate"] or head[4:] != [b"general"]:
+        raise InvalidInputError(
+            f"{path} must begin with %%MatrixMarket matrix coordinate, and end that line with general; write it by "
+            "scipy.io.mmwrite(path, csr_array(X), symmetry='general')."
+        )
+    while sizes.startswith(b"%") or sizes.isspace():
+        sizes = stream.readline()
+    n_rows, n_features, count = map(int, sizes.split())
+    if how.n_features not in (None, n_features):
+        raise InvalidInputError(
+            f"{path} has {n_features} features, and n_features = {how.n_features}; all files of a stream must have "
+            "as many."
+        )
+    width = 2 if b"pattern" in head else 3
+    place, first, number, labels_at = mark or [stream.tell(), 0, 0, 0]
+    stream.seek(place)
+    labels.seek(labels_at)
+    rest: list[bytes] = []
+    while first < n_rows:
+        more = stream.readlines(PIECE)
+        lines = rest + more
+        # Empty lines are no entries.
+        filled = [number for number, line in enumerate(lines) if not line.isspace()]
+        known = np.loadtxt(lines, ndmin=2, comments=None) if filled else np.empty((0, width))
+        if known.shape != (len(filled), width):
+            raise ValueError(f"its entries must be {width} numbers")
+        places = known[:, :2]
+        bad = ~((places >= 1) & (places <= (n_rows, n_features)) & (places == np.floor(places))).all(axis=1)
+        if bad.any():
+            raise InvalidInputError(
+                f"the entry {lines[filled[int(np.argmax(bad))]].decode(errors='replace').strip()} of {path} is not "
+                f"within its {n_rows} rows and {n_features} columns, counted from 1; repair or remove it."
+            )
+        row, column = places.T.astype(np.int64) - 1
+        values = np.ones(len(row)) if width == 2 else known[:, 2]
+        if not np.isfinite(values).all():
+            raise InvalidInputError(
+                f"{path} holds {values[~np.isfinite(values)][0]}; remove or impute such values."
+            )
+        falls = np.flatnonzero(np.diff(row, prepend=first) < 0)
+        if falls.size:
+            raise InvalidInputError(
+                f"the entries of {path} are not sorted by rows: one of row {row[falls[0]] + 1} comes late. Write "
+                "them by rows, as scipy.io.mmwrite(path, csr_array(scipy.io.mmread(path))) does."
+            )
+        # The last row may go on in the next piece.
+        end = int(row[-1]) if more and len(row) else first if more else n_rows
+        whole = int(np.searchsorted(row, end))
+        if not more and number + len(row) != count:
+            raise InvalidInputError(
+                f"{path} has {number + len(row)} entries, and says that they are {count}; write it again."
+            )
+        if end > first:
+            starts = np.searchsorted(row[:whole], np.arange(first, end + 1)).astype(np.int32)
+            parts = values[:whole], column[:whole].astype(np.int32), starts
+            X = csr_array(parts, shape=(end - first, n_features))
+            X.sum_duplicates()
+            y = _labels_beside(path, beside, labels, first, end, how)
+            yield Piece(X, y, [place, first, number, labels_at], end / n_rows)
+        at = filled[whole] if whole < len(filled) else len(lines)
+        place, first, number = place + sum(map(len, lines[:at])), end, number + whole
+        rest, labels_at = lines[at:], labels.tell()
+    if labels.readline().strip():
+        raise InvalidInputError(
+            f"{beside} has more lines than {path} has rows, {n_rows}; make it a line for each row."
+        )
+
+
+def _labels_beside(path: Path, beside: Path, labels: Any, first: int, end: int, how: Format) -> Any:
+    """Return the labels of some rows, a line for each."""
+    lines = _texts(beside, islice(labels, end - first), how)
+    short = len(lines) < end - first
+    if short or ("" in lines and not how.multilabel):
+        at = first + (len(lines) if short else lines.index("")) + 1
+        raise InvalidInputError(f"{beside} has no label for row {at} of {path}; make it a line for each row.")
+    if not how.multilabel:
+        # Others are names of classes.
+        with suppress(ValueError):
+            return _whole(np.array(lines, dtype=float))
+        return np.array(lines)
+    found = [line.split(",") if line else [] for line in lines]
+    starts = np.cumsum([0, *map(len, found)])
+    return indicators_of(beside, np.array([float(one) for row in found for one in row]), starts)
+
+
+def _texts(path: Path, lines: Iterable[bytes], how: Format) -> list[str]:
+    with decoded(path, how.encoding):
+        return [line.decode(how.encoding).strip() for line in lines]
+
+
 def text_pieces(paths: list[Path], how: Format, mark: list[int]) -> Pieces:
     """Read texts whose folder is their class; a mark is the number of a text."""
     first = mark[0] if mark else 0
@@ -373,7 +487,7 @@ def text_pieces(paths: list[Path], how: Format, mark: list[int]) -> Pieces:
 
 PIECES: dict[str, Callable[[Path, Format, list[int]], Pieces]] = {
     ".svmlight": svmlight_pieces, ".svm": svmlight_pieces, ".libsvm": svmlight_pieces, ".npz": npz_pieces,
-    ".csv": csv_pieces,
+    ".csv": csv_pieces, ".mtx": mtx_pieces,
 }  # fmt: skip
 
 
@@ -382,5 +496,5 @@ def pieces_of(path: Path) -> Callable[[Path, Format, list[int]], Pieces] | None:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in OPENERS:
         found = PIECES.get(suffixes[-2]) if len(suffixes) > 1 else None
-        return found if found is svmlight_pieces else None
+        return found if found in (svmlight_pieces, mtx_pieces) else None
     return PIECES.get(suffixes[-1]) if suffixes else None

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from problems.data.pieces import PIECES, Format, Piece, pieces_of, text_pieces
+from problems.data.pieces import PIECES, Format, Piece, beside_it, pieces_of, text_pieces
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, integer, optional, shown
 from rmopt.core.errors import InvalidInputError, StorageError
@@ -243,7 +243,8 @@ class ChunkStream:
         """Return for each file what it is known by; of many small ones one digest of all."""
         if not self._texts:
             root = self.path if self.path.is_dir() else self.path.parent
-            return [[str(file.relative_to(root)), _known_by(file)] for file in self._files]
+            files = [one for file in self._files for one in (file, *beside_it(file))]
+            return [[str(file.relative_to(root)), _known_by(file)] for file in files]
         names = [f"{file.parent.name}/{file.name} {file.stat().st_size}\n" for file in self._files]
         return [[".", [len(names), zlib.crc32("".join(names).encode())]]]
 
@@ -350,9 +351,10 @@ def stream(
     ----------
     path : path
         A file, or a folder with files in alphabetical order: ``.svmlight``, ``.svm`` or ``.libsvm``, also compressed
-        (``.gz``, ``.bz2``, ``.xz``); ``.npz`` with X, or its CSR parts X_data, X_indices, X_indptr and X_shape, and
-        y, or indicators Y or their parts; ``.csv`` of numbers, with a first line of names. Or a folder whose
-        subfolders hold the texts of a class.
+        (``.gz``, ``.bz2``, ``.xz``), as ``.mtx`` may be: a sparse matrix in coordinate format, its entries row by
+        row, with labels beside it in NAME``.labels``, a line for each row; ``.npz`` with X, or its CSR parts X_data,
+        X_indices, X_indptr and X_shape, and y, or indicators Y or their parts; ``.csv`` of numbers, with a first line
+        of names. Or a folder whose subfolders hold the texts of a class.
     n_features : int, optional
         Needed for svmlight files, which do not say it, and for texts, which are hashed to so many.
     batch_size : int
@@ -372,7 +374,7 @@ def stream(
     vectorizer : object, optional
         A vectorizer of scikit-learn for texts, fitted where it needs to be; a ``HashingVectorizer`` unless given.
     encoding : str
-        Of texts and ``.csv``.
+        Of texts, ``.csv`` and ``.labels``.
     read_ahead : int
         Buffers that may wait in memory, beside the one that is read and the one that is used.
 
@@ -427,7 +429,7 @@ def stream(
 
 def files_of(path: Path) -> tuple[list[Path], bool]:
     """Return the files of a stream in their order, and whether they are texts in folders by class."""
-    known = f"{', '.join(PIECES)} (.svmlight also with .gz, .bz2 or .xz behind it)"
+    known = f"{', '.join(PIECES)} (.svmlight and .mtx also with .gz, .bz2 or .xz behind it)"
     if not path.exists():
         raise StorageError(f"{path} does not exist; check the path.")
     if not path.is_dir():
@@ -447,6 +449,11 @@ def files_of(path: Path) -> tuple[list[Path], bool]:
     for file in files:
         if not file.stat().st_size:
             raise InvalidInputError(f"{file} is empty; remove it.")
+        for labels in beside_it(file):
+            if not labels.exists():
+                raise InvalidInputError(
+                    f"the rows of {file} have no labels; write them into {labels}, a line for each row."
+                )
     return files, False
 
 
