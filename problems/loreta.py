@@ -17,8 +17,8 @@ from problems.door import begin, engine_name, file_path, seedable, step_rule, th
 from problems.following import Learn, follow
 from problems.saving import load_point, made_with, plain, save_point
 from problems.threads import threads_of
-from rmopt.core import InvalidInputError, Problem, Retraction
-from rmopt.core.arguments import Checked, bounded, flag, integer, named, optional
+from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, Retraction
+from rmopt.core.arguments import Checked, bounded, flag, instance, integer, named, optional
 from rmopt.core.files import reading
 from rmopt.renamed import renamed
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
@@ -158,6 +158,32 @@ class Loreta(LoretaRun, BaseEstimator):
             for name, attribute in cls._counts.items():
                 setattr(estimator, attribute, integer(name, model.about.get(name)))
         return estimator
+
+    def start_at(self, point: Any, n_iter: int = 0) -> Self:
+        """Take a point as what was learned so far; `partial_fit` goes on from it, and so does a `warm_start`.
+
+        Parameters
+        ----------
+        point : LowRankPoint or PSDPoint
+            Such as a server sends (`rmopt.interop.flower`), of the rank of the estimator.
+        n_iter : int
+            Steps that were done: what is drawn depends on it, as does a step size that falls.
+
+        Raises
+        ------
+        InvalidInputError
+            When the point has another rank, or another class, than the parameters say.
+        """
+        point = instance("point", point, LowRankPoint | PSDPoint, "a LowRankPoint or a PSDPoint")
+        for name, value in self._shape_of(point).items():
+            if getattr(self, name) not in (None, value):
+                raise InvalidInputError(
+                    f"{name} = {getattr(self, name)!r}, and the point has {name} = {value!r}; let both be alike."
+                )
+        self.__dict__.pop("_continued", None)
+        self.model_, self.n_features_in_ = self._model(point), point.shape[1]
+        self.n_iter_ = self.n_updates_ = integer("n_iter", n_iter)
+        return self
 
     @classmethod
     def _shape_of(cls, point: Any) -> dict[str, Any]:

@@ -203,6 +203,11 @@ class LoretaLabelRanker(Loreta):
         """Return the mean average precision (see `problems.ranking.mean_average_precision`)."""
         return mean_average_precision(self.decision_function(X), Y, n_jobs=self.n_jobs)
 
+    def start_at(self, point: Any, n_iter: int = 0) -> Self:
+        super().start_at(point, n_iter)
+        self.n_labels_ = int(point.shape[0])
+        return self
+
     @classmethod
     def load(cls, path: Path | str) -> Self:
         estimator = super().load(path)
