@@ -24,6 +24,8 @@ except ImportError as error:
     # The strategy says so when it is made: a module that cannot be imported is told in no sentence.
     FedAvg, MISSING = object, error
 
+__all__ = ["ManifoldAveraging", "from_arrays", "to_arrays"]
+
 # A point that is an array has no names of parts.
 ALONE = "point"
 
@@ -137,13 +139,14 @@ class ManifoldAveraging(FedAvg):  # type: ignore[misc, valid-type]
 
     Examples
     --------
-    >>> from rmopt.interop.flower import ManifoldAveraging, to_arrays
+    >>> from rmopt.interop.flower import ManifoldAveraging, from_arrays, to_arrays
     >>> from rmopt.manifolds import FixedRankEmbedded
     >>> manifold = FixedRankEmbedded(64, 64, 10)
     >>> strategy = ManifoldAveraging(manifold)  # doctest: +SKIP
-    >>> found = strategy.start(
-    ...     grid, to_arrays(manifold.identity()), num_rounds=10
-    ... )  # doctest: +SKIP
+    >>> start = to_arrays(manifold.identity())  # doctest: +SKIP
+    >>> found = strategy.start(grid, start, num_rounds=10)  # doctest: +SKIP
+    >>> from_arrays(manifold, found.arrays).rank  # doctest: +SKIP
+    10
     """
 
     def __init__(self, manifold: Manifold, *, outer_step: float = 1.0, **options: Any) -> None:
@@ -181,7 +184,8 @@ class ManifoldAveraging(FedAvg):  # type: ignore[misc, valid-type]
         weights = np.array(counts, dtype=float)
         if not (weights >= 0).all() or not weights.sum() > 0:
             raise InvalidInputError(
-                f"clients had {', '.join(map(str, counts))} examples; let each say in {self.weighted_by_key!r} how many."
+                f"clients had {', '.join(map(str, counts))} examples; let each say in {self.weighted_by_key!r} how "
+                "many."
             )
         mean = self._mean(points, weights / weights.sum())
         if self.outer_step != 1.0 and self._sent is not None:

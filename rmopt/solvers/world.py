@@ -308,9 +308,7 @@ class MPIWorld(World):
         self._wait([self.communicator.Iallgather(np.array([own.size]), sizes)], self._others)
         starts = np.cumsum(sizes) - sizes
         found = np.empty(sizes.sum(), dtype=np.uint8)
-        self._wait(
-            [self.communicator.Iallgatherv(own, [found, sizes, starts, self._mpi.BYTE])], self._others
-        )
+        self._wait([self.communicator.Iallgatherv(own, [found, sizes, starts, self._mpi.BYTE])], self._others)
         return [self._mpi.pickle.loads(part) for part in np.split(found, starts[1:])]
 
     def _wait(self, requests: list[Any], others: Iterable[int] = ()) -> None:

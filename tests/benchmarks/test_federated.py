@@ -19,7 +19,7 @@ MANIFOLD = FixedRankEmbedded(64, 64, RANK)
 
 
 def test_eight_clients_with_classes_of_their_own(measured: Any) -> None:
-    """Digits, rank 10: eight clients with two to six of ten classes each, 160,000 triplets in all, three splits."""
+    """Digits, rank 10: eight clients with three to five of ten classes each, 160,000 triplets, three splits."""
     measured(federated)
 
 
