@@ -174,7 +174,7 @@ class Loreta(LoretaRun, BaseEstimator):
         InvalidInputError
             When the point has another rank, or another class, than the parameters say.
         """
-        point = instance("point", point, LowRankPoint | PSDPoint, "a LowRankPoint or a PSDPoint")
+        point = instance("point", point, (LowRankPoint, PSDPoint), "a LowRankPoint or a PSDPoint")
         for name, value in self._shape_of(point).items():
             if getattr(self, name) not in (None, value):
                 raise InvalidInputError(

@@ -273,7 +273,7 @@ def test_comet_refuses_bad_parameters(digits: Any) -> None:
         ({"compare": "cosine"}, "compare"), ({"triplets": "far"}, "triplets"),
         ({"retraction": "polar"}, "polar"), ({"order": "random"}, "order"), ({"n_triplets": 0}, "n_triplets"),
         ({"n_rounds": 2}, "n_rounds = 2 draws near rows anew"),
-        ({"n_rounds": 0, "triplets": "neighbors"}, "n_rounds"),
+        ({"n_rounds": 0}, "n_rounds = 0 must be"), ({"n_rounds": 2, "tol": -1.0}, "tol = -1.0 must be"),
     ):  # fmt: skip
         with pytest.raises(InvalidInputError, match=message):
             CometMetric(**parameters).fit(X, y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,17 @@ def test_what_a_file_cannot_hold_is_refused_before_it_is_written(tmp_path: Path)
     with pytest.raises(NotFittedError):
         BiasedALS().save(path)
     assert not path.exists()
+
+
+def test_what_an_older_version_fitted_and_pickled_is_to_be_fitted_again() -> None:
+    model = made("BiasedALS")
+    # Version 0.1 kept no entries.
+    del model.known_
+    old = pickle.loads(pickle.dumps(model))
+    with pytest.raises(NotFittedError, match=r"fitted by rmopt 0\.1, .*fit it again"):
+        old.predict(0, 1)
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        BiasedALS().predict(0, 1)
 
 
 def test_a_file_of_another_estimator_is_refused(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import json
+import pickle
 import shutil
 import sys
 import threading
@@ -234,6 +236,8 @@ def test_graphs_find_what_a_sort_finds(kind: str) -> None:
         np.testing.assert_allclose(scores, np.einsum("qd,qkd->qk", queries, items[indices]), atol=1e-5)
         assert (np.diff(scores, axis=1) <= 0.0).all()
     np.testing.assert_array_equal(graph.query(queries[:1])[1], graph.query(queries)[1][:1])
+    for again in (pickle.loads(pickle.dumps(graph)), copy.deepcopy(graph)):
+        np.testing.assert_array_equal(again.query(queries)[1], graph.query(queries)[1])
     with pytest.raises(InvalidInputError, match="mask is for the exact index"):
         graph.query(queries, mask=np.ones(400, dtype=bool))
     np.testing.assert_array_equal(graph.to_index("exact").query(queries)[1], exact.query(queries)[1])

@@ -13,7 +13,7 @@ from problems.metric.base import TripletLearner
 from problems.triplets import NeighborTriplets
 from rmopt.core import InvalidInputError, Problem, Retraction
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, flag, named, number, one_of, optional, shown
+from rmopt.core.arguments import bounded, check_parameters, flag, named, number, one_of, optional, shown
 from rmopt.costs import LogDetTriplet
 from rmopt.costs.log_det import SCORES
 from rmopt.manifolds import PositiveDefinite
@@ -122,7 +122,7 @@ class CometMetric(TripletLearner):
     n_epochs: Annotated[float, bounded(number, least=0, most=1e9)] = 8.0
     _: KW_ONLY
     alpha: Annotated[float, bounded(number, least=0)] = 1e-4
-    beta: Annotated[float, bounded(number, least=0)] = 1e-5
+    beta: Annotated[float, bounded(number, above=0)] = 1e-5
     kappa: Annotated[float, bounded(number, least=0)] = 0.0
     sparsity: Annotated[float, bounded(number, least=0)] = 0.0
     loss: Annotated[Any, loss_named] = "logistic"
@@ -141,6 +141,7 @@ class CometMetric(TripletLearner):
     verbose: Annotated[bool, flag] = False
 
     def fit(self, X: Any, y: Any) -> Self:
+        check_parameters(self, self._parameters)
         if self.n_rounds != 1 and (self.triplets != "neighbors" or self.checkpoint is not None):
             raise InvalidInputError(
                 f"n_rounds = {shown(self.n_rounds)} draws near rows anew: it needs triplets = 'neighbors', and no "

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from problems.data import Ratings
@@ -196,7 +197,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
 
     def _places(self, rows: Any, columns: Any) -> tuple[Array, Array]:
         """Return pairs of a row and a column; m and n stand for those that `fit` did not see."""
-        check_is_fitted(self, "known_")
+        self._check_fitted()
         m, n = self.known_.shape
         if self.handle_unknown == "error":
             return checked_pairs(rows, columns, (m, n))
@@ -209,6 +210,16 @@ class CompletionModel(Checked, Saved, BaseEstimator):
                 stacklevel=3,
             )
         return np.minimum(rows, m), np.minimum(columns, n)
+
+    def _check_fitted(self) -> None:
+        """Refuse to go on before `fit`, or with what another version learned."""
+        learned = [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]
+        if learned and "known_" not in vars(self):
+            raise NotFittedError(
+                f"this {type(self).__name__} has {learned[0]} and no known_: it was fitted by rmopt 0.1, or its fit "
+                "did not end; fit it again."
+            )
+        check_is_fitted(self, "known_")
 
     def _within(self, found: Array) -> Array:
         return found if self.limits is None else np.clip(found, *self.limits)
@@ -239,7 +250,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         return self._folded(pairs, values, names)
 
     def _folded(self, pairs: Any, values: Any, names: Any, *features: Any) -> Self:
-        check_is_fitted(self, "known_")
+        self._check_fitted()
         m, n = self.known_.shape
         rows, columns = checked_pairs(pairs, None, (m, 2**31))
         if not columns.min(initial=n) >= n:
@@ -294,7 +305,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
 
     def _listed(self, column: Any, n: Any, best: Callable[[int, int], list[Any]]) -> list[Any]:
         """Return the best rows of a column, or of each of several."""
-        check_is_fitted(self, "known_")
+        self._check_fitted()
         n, several = integer("n", n, 1), np.ndim(column) > 0
         columns = positions("column", self.column_names_, column if several else np.array([column]))
         lists = [best(number, n) for number in columns.tolist()]
@@ -342,7 +353,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
 
     def _table_like_fit(self, ratings: Any, y: Any, others: bool) -> KnownEntries:
         """Return entries of the matrix that `fit` saw, or where it may be pairs of `others` too."""
-        check_is_fitted(self, "known_")
+        self._check_fitted()
         shape = self.known_.shape
         table = table_of(ratings, y, None if y is None or others else shape)
         if y is None and table.shape != shape:

@@ -102,7 +102,7 @@ def from_arrays(manifold: Manifold, arrays: Any) -> Any:
     return point
 
 
-class ManifoldAveraging(FedAvg):  # type: ignore[misc, valid-type]
+class ManifoldAveraging(FedAvg):
     """A strategy of Flower that averages points on their manifold, where `FedAvg` averages arrays.
 
     The factors of matrices of low rank have no meaning apart from each other: the mean of the clients' factors is not
