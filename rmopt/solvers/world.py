@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 import time
 from abc import ABC, abstractmethod
@@ -20,6 +21,8 @@ from rmopt.core.points import arrays_of, rebuilt
 # Seconds for which a process asks without a pause whether its messages have arrived; the longest pause after that;
 # and for which messages may still be under way from a process that has ended.
 BUSY, PAUSE, LATE = 1e-3, 0.05, 2.0
+# Another process may have this core. A sleep of no time would take 50 microseconds.
+_yield_core: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0))
 # Pairs of things, and how many agents each of the two stands for.
 Join = Callable[[list[tuple[Any, Any]], list[tuple[int, int]]], Iterable[Any]]
 
@@ -320,8 +323,7 @@ class MPIWorld(World):
         while not self._mpi.Request.Testall(requests):
             now = time.monotonic()
             if now < begun + BUSY:
-                # Another process may have this core.
-                time.sleep(0)
+                _yield_core()
                 continue
             time.sleep(min((now - begun) / 10, PAUSE))
             gone = next((other for other in others if self._ends.Iprobe(source=other)), None)
