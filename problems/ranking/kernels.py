@@ -3,6 +3,7 @@
 import numpy as np
 from numba import njit
 
+from rmopt.kernels.exponential import sigmoid
 from rmopt.kernels.lifted import REFUSED, make_scratch, step
 from rmopt.kernels.steps import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED
 from rmopt.kernels.vectors import dot, gather, product, row_products, scatter, square, trace
@@ -222,3 +223,14 @@ def full_rank(method, exponent, theta, norms, X, Y, rows, etas, moves):
                 powers[feature] = norms[feature] ** exponent
         moves[0] += 1
     return -1
+
+
+@njit(cache=True, nogil=True)
+def turn_to_residuals(scores, indptr, indices):
+    """Turn scores into σ(score) − y for true labels given as CSR."""
+    for i in range(scores.shape[0]):
+        row = scores[i]
+        for j in range(row.shape[0]):
+            row[j] = sigmoid(row[j])
+        for at in range(indptr[i], indptr[i + 1]):
+            row[indices[at]] -= 1.0

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import expit, logit
+from scipy.special import logit
 
 from problems.batches import RowBatches, columns_that_occur
 from problems.ranking.cost import BLOCK, indicators
+from problems.ranking.kernels import turn_to_residuals
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, optional
 from rmopt.core.streams import Stream, generator
@@ -128,7 +129,9 @@ def embedded(X: Any, A: Array) -> Array:
 def slopes(A: Array, B: Array, X: Any, Y: sp.csr_array, weights: Array | float = 1.0) -> Array:
     """Return the gradient of the loss with respect to A and, below, to B, each label having a weight."""
     Z = embedded(X, A)
-    residual = (expit(Z @ B.T) - Y.toarray()) * weights
+    residual = Z @ B.T
+    turn_to_residuals(residual, Y.indptr, Y.indices)
+    residual *= weights
     back = residual @ B
     back[:, -1] = 0.0
     return np.vstack([X.T @ back, residual.T @ Z])

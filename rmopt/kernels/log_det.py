@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit
 
 from rmopt.kernels import pending, vectors
-from rmopt.kernels.losses import slope
+from rmopt.kernels.losses import SLOPE, fill
 from rmopt.kernels.row_column import Line, extra, schur_along, schur_at, step_length
 from rmopt.kernels.steps import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED, Rows
 from rmopt.kernels.vectors import dot
@@ -122,13 +122,14 @@ def product(samples, u, out):
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def _pull(samples, scores, loss, own, x, touched, c):
-    """Set c such that ½ Xᵀc is column k of the gradient of the losses."""
+def _pull(samples, slopes, own, x, touched, c):
+    """Set c such that ½ Xᵀc is column k of the gradient of the losses, which have these slopes."""
     c[:] = 0.0
-    for t in touched:
-        q, p, n = samples.query[t], samples.positive[t], samples.negative[t]
-        descent = slope(loss, scores[t], 1.0)
+    for at in range(touched.shape[0]):
+        descent = slopes[at]
         if descent != 0.0:
+            t = touched[at]
+            q, p, n = samples.query[t], samples.positive[t], samples.negative[t]
             c[q] += descent * (x[p] - x[n])
             c[p] += descent * (x[q] - own * x[p])
             c[n] -= descent * (x[q] - own * x[n])
@@ -183,7 +184,7 @@ def run(metric, samples, weights, retraction, search, blocks, wanted, position, 
     g, u, w, Vu = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
     w_barrier, Vu_barrier = (np.empty(d), np.empty(d)) if weights.kappa > 0.0 else (w, Vu)
     stamp, places = np.zeros(T, dtype=np.int8), np.empty(T + 1, dtype=np.int64)
-    z, b, e_weight = np.empty(T), np.empty(T), np.empty(T)
+    z, slopes, b, e_weight, ones = np.empty(T), np.empty(T), np.empty(T), np.empty(T), np.ones(T)
     for step in range(position, blocks.shape[0]):
         if metric.counts[1] >= probe_every:
             return step, PROBE_DUE
@@ -198,7 +199,11 @@ def run(metric, samples, weights, retraction, search, blocks, wanted, position, 
         x[:] = 0.0
         column_of(samples, k, x)
         touched = places[: _touched(samples, weights.own, x, k, stamp, places)]
-        _pull(samples, metric.scores, weights.loss, weights.own, x, touched, c)
+        m = touched.shape[0]
+        for at in range(m):
+            z[at] = metric.scores[touched[at]]
+        fill(SLOPE, weights.loss, z[:m], ones[:m], slopes)
+        _pull(samples, slopes, weights.own, x, touched, c)
         transposed_product(samples, c, g)
         loss_square = 0.25 * dot(g, g)
         for j in range(d):
@@ -228,13 +233,11 @@ def run(metric, samples, weights, retraction, search, blocks, wanted, position, 
         u[k] = -0.5 * g[k]
         # The scores along the direction.
         product(samples, u, r)
-        for at in range(touched.shape[0]):
+        for at in range(m):
             t = touched[at]
             q, p, n = samples.query[t], samples.positive[t], samples.negative[t]
-            z[at] = metric.scores[t]
             b[at] = _along(x, r, q, p, n, weights.own)
             e_weight[at] = _at_corner(x, q, p, n, weights.own)
-        m = touched.shape[0]
         cone = schur_along(w, Vu, u, k)
         barrier = schur_along(w_barrier, Vu_barrier, u, k) if weights.kappa > 0.0 else cone
         line = Line(

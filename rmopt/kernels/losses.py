@@ -10,16 +10,12 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from rmopt.kernels.exponential import sigmoid, softplus
+
 HINGE, SQUARED_HINGE, LOGISTIC, SQUARED, ABSOLUTE = range(5)
 
 
-@njit(cache=True, nogil=True)
-def _sigmoid(t):
-    e = math.exp(-abs(t))
-    return 1.0 / (1.0 + e) if t >= 0.0 else e / (1.0 + e)
-
-
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def value(code, z, y):
     """Return the loss with this code; NaN for a number that is no code. The logistic one does not overflow."""
     if code == HINGE:
@@ -28,14 +24,13 @@ def value(code, z, y):
         gap = max(0.0, 1.0 - y * z)
         return 0.5 * gap * gap
     if code == LOGISTIC:
-        t = -y * z
-        return max(t, 0.0) + math.log1p(math.exp(-abs(t)))
+        return softplus(-y * z)
     if code == SQUARED:
         return 0.5 * (z - y) * (z - y)
     return abs(z - y) if code == ABSOLUTE else math.nan
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def slope(code, z, y):
     """Return the slope of the loss with this code, at a kink a subgradient; NaN for a number that is no code."""
     if code == HINGE:
@@ -43,7 +38,7 @@ def slope(code, z, y):
     if code == SQUARED_HINGE:
         return -y * max(0.0, 1.0 - y * z)
     if code == LOGISTIC:
-        return -y * _sigmoid(-y * z)
+        return -y * sigmoid(-y * z)
     if code == SQUARED:
         return z - y
     if code == ABSOLUTE:
@@ -51,23 +46,23 @@ def slope(code, z, y):
     return math.nan
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def curvature(code, z, y):
     """Return the curvature of the loss with this code: 0 where it is piecewise linear."""
     if code == SQUARED_HINGE:
         return y * y if y * z < 1.0 else 0.0
     if code == LOGISTIC:
-        return y * y * _sigmoid(y * z) * _sigmoid(-y * z)
+        return y * y * sigmoid(y * z) * sigmoid(-y * z)
     if code == SQUARED:
         return 1.0
     return 0.0 if code in (HINGE, ABSOLUTE) else math.nan
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def slope_and_curvature(code, z, y):
     """Return both derivatives of the loss with this code; the logistic one takes a single exponential."""
     if code == LOGISTIC:
-        share = _sigmoid(-y * z)
+        share = sigmoid(-y * z)
         return -y * share, y * y * share * (1.0 - share)
     return slope(code, z, y), curvature(code, z, y)
 
@@ -96,10 +91,8 @@ SCALARS: tuple[tuple[Any, Any, Any], ...] = tuple(map(_scalars, range(ABSOLUTE +
 VALUE, SLOPE, CURVATURE = range(3)
 
 
-@njit(cache=True, nogil=True)
-def elementwise(which, code, z, y):
-    """Return values, slopes or curvatures of the loss with this code for arrays of scores and targets."""
-    out = np.empty(z.shape[0])
+@njit(cache=True, nogil=True, forceinline=True)
+def _fill(which, code, z, y, out):
     for i in range(z.shape[0]):
         if which == VALUE:
             out[i] = value(code, z[i], y[i])
@@ -107,6 +100,27 @@ def elementwise(which, code, z, y):
             out[i] = slope(code, z[i], y[i])
         else:
             out[i] = curvature(code, z[i], y[i])
+
+
+@njit(cache=True, nogil=True)
+def fill(which, code, z, y, out):
+    """Set out to values, slopes or curvatures of the loss with this code for arrays of scores and targets."""
+    # Loops over what takes long are compiled without the branches, and so for vectors.
+    if code == LOGISTIC and which == VALUE:
+        _fill(VALUE, LOGISTIC, z, y, out)
+    elif code == LOGISTIC and which == SLOPE:
+        _fill(SLOPE, LOGISTIC, z, y, out)
+    elif code == LOGISTIC:
+        _fill(CURVATURE, LOGISTIC, z, y, out)
+    else:
+        _fill(which, code, z, y, out)
+
+
+@njit(cache=True, nogil=True)
+def elementwise(which, code, z, y):
+    """Return what `fill` writes."""
+    out = np.empty(z.shape[0])
+    fill(which, code, z, y, out)
     return out
 
 

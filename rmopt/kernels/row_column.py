@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from rmopt.kernels.losses import HINGE, slope_and_curvature
+from rmopt.kernels.losses import HINGE, LOGISTIC, slope_and_curvature
 
 # Retractions of rows and columns.
 STRAIGHT, SCHUR_EXPONENTIAL = range(2)
@@ -125,16 +125,24 @@ def _hinge_sum(z, b, eta):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@njit(cache=True, nogil=True)
 def _loss_derivatives(line, eta, e, de, dde):
     """Return the first and second derivative of the summed losses."""
-    first, second = 0.0, 0.0
     if line.loss == HINGE and line.retraction == STRAIGHT:
         return _hinge_sum(line.z, line.b, eta), 0.0
+    # A loop of its own is compiled without branches, and so for vectors.
+    if line.loss == LOGISTIC:
+        return _derivative_sums(LOGISTIC, line, eta, e, de, dde)
+    return _derivative_sums(line.loss, line, eta, e, de, dde)
+
+
+@njit(cache=True, nogil=True, forceinline=True, fastmath={"reassoc", "contract"})
+def _derivative_sums(loss, line, eta, e, de, dde):
+    first, second = 0.0, 0.0
     for t in range(line.z.shape[0]):
         score = line.z[t] + eta * line.b[t] + e * line.c[t]
         velocity = line.b[t] + de * line.c[t]
-        descent, bend = slope_and_curvature(line.loss, score, 1.0)
+        descent, bend = slope_and_curvature(loss, score, 1.0)
         first += descent * velocity
         second += descent * dde * line.c[t] + bend * velocity * velocity
     return first, second
