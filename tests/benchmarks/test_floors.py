@@ -1,0 +1,130 @@
+"""What a step cannot go below: its rows, its work on k × k matrices, its draws, each in a loop of its own.
+
+Run with ``pytest -o addopts= -s tests/benchmarks/test_floors.py``. CPU time, medians, one thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numba import njit
+from step_peers import touch_unrolled
+from step_times import ROWS, StepTimes
+from test_ranking_time import data, touch_only
+from threadpoolctl import threadpool_limits
+
+from problems.ranking import WarpRanking
+from problems.ranking.kernels import warp_violation
+from problems.ranking.training import epochs
+from rmopt import Problem
+from rmopt.engines import choose_engine
+from rmopt.kernels.lifted import SECOND_ORDER, Factors, make_scratch, score, step
+from rmopt.manifolds import FixedRankEmbedded
+
+
+@njit
+def square_part(factors: Any, scratch: Any, steps: int) -> None:
+    """Do the part of steps that looks at no rows: 7 products with k × k matrices, and 4 updates."""
+    for _ in range(steps):
+        score(factors, scratch)
+        step(SECOND_ORDER, factors, scratch, 1.0, 1.0, -1e-9)
+
+
+@njit
+def draw_all(A: Any, P: Any, indptr: Any, indices: Any, rows: Any, draws: Any, harmonic: Any) -> int:
+    """Draw the labels of steps, given what rows are projected to; return how many steps found a violation."""
+    labels, weights, found = np.empty(2, np.int32), np.empty(2), 0
+    for t in range(rows.shape[0]):
+        own = indices[indptr[rows[t]] : indptr[rows[t] + 1]]
+        if 0 < own.shape[0] < A.shape[0]:
+            found += warp_violation(A, P[rows[t]], own, draws[t], harmonic, labels, weights) > 0
+    return found
+
+
+def medians(works: dict[str, Callable[[], Any]], per: int, rounds: int = 7) -> dict[str, float]:
+    """Return microseconds of CPU time, of works in turns."""
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for turn in range(rounds + 1):
+        for name, work in works.items():
+            begun = time.process_time()
+            work()
+            if turn:
+                times[name].append(time.process_time() - begun)
+    return {name: 1e6 * float(np.median(seconds)) / per for name, seconds in times.items()}
+
+
+def squares(k: int, rng: np.random.Generator) -> Callable[[int], None]:
+    """Return the work on k × k matrices."""
+    eye = [np.eye(k) for _ in range(4)]
+    empty = np.empty((0, k))
+    parts = dict(zip(("C", "C_inverse", "H_A", "H_B"), eye, strict=True))
+    factors = Factors(**{name: parts.get(name, empty) for name in Factors._fields})
+    scratch = make_scratch(k)
+    for vector in (scratch.u, scratch.v):
+        vector[:] = rng.standard_normal(k) / np.sqrt(2 * k)
+    return partial(square_part, factors, scratch)
+
+
+def said(what: str, found: dict[str, float]) -> dict[str, Any]:
+    """Return a row of the table: the step, its parts, and its time over their sum."""
+    parts = sum(found.values()) - found["step"]
+    row = {"what": what} | {f"{name}, µs": found.get(name) for name in ("step", "rows", "k × k", "draws")}
+    return row | {"step / parts": found["step"] / parts, "step / rows": found["step"] / found["rows"]}
+
+
+def loreta(n: int, k: int) -> list[dict[str, Any]]:
+    times = StepTimes(n, k, 100, steps=10_000)
+    engine = choose_engine(Problem(FixedRankEmbedded(n, n, k), times.cost), None, "compiled")
+    state = engine.load(FixedRankEmbedded(n, n, k).random_point(times.rng))
+    etas, (A, B) = np.full(times.steps, 1e-2), times.rng.standard_normal((2, n, k))
+    both, terms = sp.vstack([times.cost.left, times.cost.right]).tocsr(), times.schedule[:, 0]
+    works = {
+        "step": lambda: engine.advance(state, times.schedule, etas),
+        "rows": lambda: touch_unrolled(A, B, both.indptr, both.indices, both.data, terms, terms + ROWS),
+        "k × k": partial(squares(k, times.rng), times.steps),
+    }
+    with threadpool_limits(1):
+        return [said(f"LORETA-1, n = {n:,}, k = {k}", medians(works, times.steps))]
+
+
+def warp(k: int) -> list[dict[str, Any]]:
+    X, Y = data()
+    rng, cost = np.random.default_rng(0), WarpRanking(X, Y)
+    engine = choose_engine(Problem(FixedRankEmbedded(*cost.shape, k), cost), None, "compiled")
+    steps = X.shape[0]
+    schedule, etas = epochs(cost).draw(rng, 0, steps), np.full(steps, 0.03)
+    state = engine.advance(engine.load(FixedRankEmbedded(*cost.shape, k).identity()), schedule, etas)
+    A, C, B = state.factors.A, state.factors.C, state.factors.B
+    P = np.ascontiguousarray((X @ B) @ C.T)
+    harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, Y.shape[1] + 1))])
+    drawn = partial(draw_all, A, P, Y.indptr, Y.indices, schedule[:, 0], schedule[:, 1], harmonic)
+    touched = rng.standard_normal(A.shape), rng.standard_normal(B.shape)
+    parts = X.indptr, X.indices, X.data, Y.indptr, Y.indices, schedule[:, 0], False
+    start = engine.dump(state)
+    works = {
+        "step": lambda: engine.advance(engine.load(start), schedule, etas),
+        "rows": partial(touch_only, *touched, *parts),
+        # Of the steps that moved the point.
+        "k × k": partial(squares(k, rng), drawn()),
+        "draws": drawn,
+    }
+    with threadpool_limits(1):
+        return [said(f"WARP, delicious, k = {k}", medians(works, steps))]
+
+
+@pytest.mark.parametrize(("n", "k"), [(10_000, 50), (5_000, 100)])
+def test_loreta(measured: Any, n: int, k: int) -> None:
+    """A step of LORETA-1, 100 non-zeros in p and in q, beside loops that do its parts alone."""
+    measured(loreta, n, k)
+
+
+@pytest.mark.parametrize("k", [10, 50])
+def test_warp(measured: Any, k: int) -> None:
+    """A step of WARP on delicious beside loops that do its parts alone."""
+    measured(warp, k)
