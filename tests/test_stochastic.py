@@ -14,6 +14,7 @@ from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Prob
 from rmopt.core import FiniteSum, Parts
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.costs import LOSSES, BilinearSum, OnFactors, TripletSum
+from rmopt.kernels.directed_sgd import _divide_by_triangle, _orthonormal
 from rmopt.manifolds import (
     Euclidean,
     FixedRankEmbedded,
@@ -380,3 +381,23 @@ def test_quotients_have_no_entries() -> None:
     schedule, etas = np.zeros((30, 1), dtype=int), np.full(30, 0.05)
     one, other = (engine.dump(engine.advance(engine.load(start), schedule, etas)) for start in (Y, Y @ turn))
     np.testing.assert_allclose(one @ one.T, other @ other.T, rtol=1e-9, atol=1e-12)
+
+
+@each_row("name", ["well", "scaled", "ill", "dependent"])
+def test_many_columns_are_orthonormal(name: str) -> None:
+    """Rounding alone is left of Q R − X in each column, and of QᵀQ − I, also where Gram matrices do not suffice."""
+    rng = np.random.default_rng(9)
+    X = rng.standard_normal((2500, 40))
+    if name == "scaled":
+        X *= np.logspace(-100, 50, 40)
+    if name == "ill":
+        X = X @ (np.linalg.qr(X)[1] * np.logspace(0, -9, 40)) @ scipy.linalg.hadamard(64)[:40, :40]
+    if name == "dependent":
+        X[:, 7] = X[:, 3] - X[:, 5]
+    suffices = _divide_by_triangle(X.T.copy(), np.eye(40), False)
+    assert suffices == (name in ("well", "scaled"))
+    Q, R = _orthonormal(X)
+    np.testing.assert_allclose(Q.T @ Q, np.eye(40), atol=1e-14)
+    off = np.linalg.norm(Q @ R - X, axis=0) / np.linalg.norm(X, axis=0)
+    assert off.max() < 1e-14
+    np.testing.assert_array_equal(R, np.triu(R))

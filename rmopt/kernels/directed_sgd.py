@@ -27,6 +27,11 @@ INSIDE = 1e-8
 ROUNDING = 1e-13
 # A column is taken for dependent on those before where a smaller share of its length is outside their span.
 DEPENDENT = 1e-10
+# From so many columns and entries on, Gram matrices are faster than single columns, and down to so small a share of a
+# column outside the span of those before they know it; so far from the identity the second one may be.
+MANY_COLUMNS, MANY_ENTRIES, INDEPENDENT, NEARLY_ORTHONORMAL = 32, 100_000, 1e-4, 1e-3
+# Columns that a substitution takes together: they stay in the cache.
+TOGETHER = 512
 
 
 class Side(NamedTuple):
@@ -121,13 +126,13 @@ def _run(rule, kinds, code, sides, cores, squares, counts, left, right, terms, b
         U, V = A.U[: A.live[0]], B.U[: B.live[0]]
         Up, Vp = A.Up[: A.live[0]], B.Up[: B.live[0]]
         core, up, vp = tangent(symmetric, U, V, along_V, along_U)
-        square = np.sum(core * core) + np.sum(up * up) + np.sum(vp * vp)
-        new_M = rule.keep * M + rule.take * core
-        new_Up, new_Vp = rule.keep * Up + rule.take * up, rule.keep * Vp + rule.take * vp
+        square = _square(core) + _square(up) + _square(vp)
+        new_M = _mixed(rule, M, core)
+        new_Up, new_Vp = _mixed(rule, Up, up), _mixed(rule, Vp, vp)
         kept = rule.keep_squares * squares[0] + rule.take_squares * square
         most = max(squares[1], kept) if rule.largest else kept
         scale = _scale(rule, most, counts[0] + 1)
-        length = scale * np.sqrt(np.sum(new_M * new_M) + np.sum(new_Up * new_Up) + np.sum(new_Vp * new_Vp))
+        length = scale * np.sqrt(_square(new_M) + _square(new_Up) + _square(new_Vp))
         if not np.isfinite(length):
             return t, NOT_FINITE
         squares[0], squares[1] = kept, most
@@ -160,6 +165,20 @@ def _run(rule, kinds, code, sides, cores, squares, counts, left, right, terms, b
                     kinds[1], symmetric, mean_U, mean_S, mean_V, core, up, vp, 1.0 / counts[2]
                 )
     return terms.etas.shape[0], FINISHED
+
+
+@njit(cache=True, nogil=True)
+def _square(A):
+    """Return ‖A‖², without an array for the squares: where A is large, its pages would cost more than the sum."""
+    return dot(A.ravel(), A.ravel())
+
+
+@njit(cache=True, nogil=True)
+def _mixed(rule, remembered, new):
+    """Return what is remembered next; where that is the gradient alone, its own array."""
+    if rule.keep == 0.0 and rule.take == 1.0:
+        return new
+    return rule.keep * remembered + rule.take * new
 
 
 @njit(cache=True, nogil=True)
@@ -329,9 +348,14 @@ def retracted(kind, symmetric, U, S, V, M, Up, Vp, t):
 def _orthonormal(X):
     """Return Q and R of X = Q R by Gram and Schmidt, twice, some ten times faster than reflections for few columns.
 
+    Where there are many, by the Cholesky factors of Gram matrices, twice, unless X is too near to a smaller rank.
     Reflections take over where a column is in the span of those before it.
     """
     n, k = X.shape
+    if k >= MANY_COLUMNS and X.size >= MANY_ENTRIES:
+        columns, R = X.T.copy(), np.eye(k)
+        if _divide_by_triangle(columns, R, False) and _divide_by_triangle(columns, R, True):
+            return columns.T.copy(), R
     columns, R = X.T.copy(), np.zeros((k, k))
     inside, change = np.empty(k), np.empty(n)
     for j in range(k):
@@ -348,6 +372,48 @@ def _orthonormal(X):
             return Q.copy(), R.copy()
         x /= R[j, j]
     return columns.T.copy(), R
+
+
+@njit(cache=True, nogil=True)
+def _divide_by_triangle(columns, R, again):
+    """Turn C (columns in rows) and R into L⁻¹ C and Lᵀ R, where C Cᵀ = L Lᵀ; return whether that is to be trusted.
+
+    C is orthonormal then up to the rounding of its Gram matrix; `again` to rounding.
+    """
+    gram = columns @ columns.T
+    k = gram.shape[0]
+    if again and not np.abs(gram - np.eye(k)).max() < NEARLY_ORTHONORMAL:
+        return False
+    L = np.zeros((k, k))
+    for j in range(k):
+        for i in range(j):
+            L[j, i] = (gram[j, i] - dot(L[j, :i], L[i, :i])) / L[i, i]
+        rest = gram[j, j] - dot(L[j, :j], L[j, :j])
+        if not rest > INDEPENDENT * INDEPENDENT * gram[j, j]:
+            return False
+        L[j, j] = np.sqrt(rest)
+    _substitute(L, columns)
+    R[:] = L.T.copy() @ R
+    return True
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _substitute(L, C):
+    """Turn C into L⁻¹ C by a substitution, which is as stable as reflections; the product with an inverse is not."""
+    for start in range(0, C.shape[1], TOGETHER):
+        part = slice(start, min(start + TOGETHER, C.shape[1]))
+        for j in range(L.shape[0]):
+            x, fours = C[j, part], j - j % 4
+            for i in range(0, fours, 4):
+                l0, l1, l2, l3 = L[j, i], L[j, i + 1], L[j, i + 2], L[j, i + 3]
+                y0, y1, y2, y3 = C[i, part], C[i + 1, part], C[i + 2, part], C[i + 3, part]
+                for c in range(x.shape[0]):
+                    x[c] = x[c] - l0 * y0[c] - l1 * y1[c] - l2 * y2[c] - l3 * y3[c]
+            for i in range(fours, j):
+                y, weight = C[i, part], L[j, i]
+                for c in range(x.shape[0]):
+                    x[c] -= weight * y[c]
+            x /= L[j, j]
 
 
 run = njit(cache=True, nogil=True)(_run)
