@@ -37,6 +37,14 @@ def square_part(factors: Any, scratch: Any, steps: int) -> None:
 
 
 @njit
+def in_turns(A: Any, B: Any, rows: Any, terms: Any, factors: Any, scratch: Any) -> None:
+    """Touch the rows of a step and do its part that looks at none, one step after the other: a step's caches."""
+    for t in range(terms.shape[0]):
+        touch_unrolled(A, B, *rows, terms[t : t + 1], terms[t : t + 1] + ROWS)
+        square_part(factors, scratch, 1)
+
+
+@njit
 def draw_all(A: Any, P: Any, indptr: Any, indices: Any, rows: Any, draws: Any, harmonic: Any) -> int:
     """Draw the labels of steps, given what rows are projected to; return how many steps found a violation."""
     labels, weights, found = np.empty(2, np.int32), np.empty(2), 0
@@ -59,8 +67,8 @@ def medians(works: dict[str, Callable[[], Any]], per: int, rounds: int = 7) -> d
     return {name: 1e6 * float(np.median(seconds)) / per for name, seconds in times.items()}
 
 
-def squares(k: int, rng: np.random.Generator) -> Callable[[int], None]:
-    """Return the work on k × k matrices."""
+def squares(k: int, rng: np.random.Generator) -> tuple[Any, Any]:
+    """Return what the work on k × k matrices takes."""
     eye = [np.eye(k) for _ in range(4)]
     empty = np.empty((0, k))
     parts = dict(zip(("C", "C_inverse", "H_A", "H_B"), eye, strict=True))
@@ -68,14 +76,17 @@ def squares(k: int, rng: np.random.Generator) -> Callable[[int], None]:
     scratch = make_scratch(k)
     for vector in (scratch.u, scratch.v):
         vector[:] = rng.standard_normal(k) / np.sqrt(2 * k)
-    return partial(square_part, factors, scratch)
+    return factors, scratch
 
 
 def said(what: str, found: dict[str, float]) -> dict[str, Any]:
-    """Return a row of the table: the step, its parts, and its time over their sum."""
-    parts = sum(found.values()) - found["step"]
-    row = {"what": what} | {f"{name}, µs": found.get(name) for name in ("step", "rows", "k × k", "draws")}
-    return row | {"step / parts": found["step"] / parts, "step / rows": found["step"] / found["rows"]}
+    """Return a row of the table: the step, its parts, and its time over theirs."""
+    row = {"what": what} | {
+        f"{name}, µs": found.get(name) for name in ("step", "rows", "k × k", "draws", "in turns")
+    }
+    parts = sum(found.get(name, 0.0) for name in ("rows", "k × k", "draws"))
+    floors = {"rows": found["rows"], "sum": parts, "in turns": found.get("in turns")}
+    return row | {f"step / {name}": floor and found["step"] / floor for name, floor in floors.items()}
 
 
 def loreta(n: int, k: int) -> list[dict[str, Any]]:
@@ -84,10 +95,12 @@ def loreta(n: int, k: int) -> list[dict[str, Any]]:
     state = engine.load(FixedRankEmbedded(n, n, k).random_point(times.rng))
     etas, (A, B) = np.full(times.steps, 1e-2), times.rng.standard_normal((2, n, k))
     both, terms = sp.vstack([times.cost.left, times.cost.right]).tocsr(), times.schedule[:, 0]
+    rows, square = (both.indptr, both.indices, both.data), squares(k, times.rng)
     works = {
         "step": lambda: engine.advance(state, times.schedule, etas),
-        "rows": lambda: touch_unrolled(A, B, both.indptr, both.indices, both.data, terms, terms + ROWS),
-        "k × k": partial(squares(k, times.rng), times.steps),
+        "rows": lambda: touch_unrolled(A, B, *rows, terms, terms + ROWS),
+        "k × k": partial(square_part, *square, times.steps),
+        "in turns": partial(in_turns, A, B, rows, terms, *square),
     }
     with threadpool_limits(1):
         return [said(f"LORETA-1, n = {n:,}, k = {k}", medians(works, times.steps))]
@@ -111,7 +124,7 @@ def warp(k: int) -> list[dict[str, Any]]:
         "step": lambda: engine.advance(engine.load(start), schedule, etas),
         "rows": partial(touch_only, *touched, *parts),
         # Of the steps that moved the point.
-        "k × k": partial(squares(k, rng), drawn()),
+        "k × k": partial(square_part, *squares(k, rng), drawn()),
         "draws": drawn,
     }
     with threadpool_limits(1):
