@@ -36,7 +36,7 @@ _SUBPACKAGES = (
     "retractions", "solvers", "testing",
 )  # fmt: skip
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "DivergedError", "InvalidInputError", "MissingCapabilityError", "Problem", "RmoptError", "StorageError",

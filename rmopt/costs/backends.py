@@ -155,7 +155,9 @@ class Autograd(Backend):
             def product(along: Sequence[Any]) -> list[Array]:
                 found = [back(along[0])] if alone else back(tuple(along))
                 # Some versions of autograd return double precision for single.
-                return [part.astype(arrays[i].dtype, copy=False) for i, part in zip(where, found, strict=True)]
+                return [
+                    part.astype(arrays[i].dtype, copy=False) for i, part in zip(where, found, strict=True)
+                ]
 
             return product
 
