@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,25 @@ def test_every_table_of_numbers_says_how_it_was_measured(page: Path) -> None:
         for command in commands:
             for file, test in re.findall(r"(tests/\S+\.py)(?: -k (\w+))?", command):
                 assert f"{test}(" in (ROOT / file).read_text(encoding="utf-8"), command
+
+
+def test_commits_that_pages_name_are_in_the_history() -> None:
+    words = ["git", "-C", str(ROOT), "rev-list", "--abbrev-commit", "--abbrev=7", "HEAD"]
+    known = (
+        set(subprocess.run(words, capture_output=True, text=True).stdout.split())
+        if shutil.which("git")
+        else set()
+    )
+    if len(known) < 100:
+        pytest.skip("the history of the project is not here; clone it whole")
+    said = "\n".join(
+        path.read_text(encoding="utf-8")
+        for pattern in ("*.md", "*.json")
+        for path in (ROOT / "docs").rglob(pattern)
+    )
+    commits = set(re.findall(r"\bcommit\W{1,4}([0-9a-f]{7,})\b", said))
+    assert len(commits) > 5
+    assert {commit[:7] for commit in commits} <= known
 
 
 def test_a_table_without_an_origin_is_found(tmp_path: Path) -> None:
