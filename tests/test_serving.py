@@ -243,6 +243,12 @@ def test_graphs_find_what_a_sort_finds(kind: str) -> None:
     np.testing.assert_array_equal(graph.to_index("exact").query(queries)[1], exact.query(queries)[1])
 
 
+def test_a_query_without_a_known_feature_is_told() -> None:
+    index = SimilarityIndex(np.eye(3, dtype=np.float32), np.eye(3), np.eye(3), False)
+    with pytest.warns(UserWarning, match="2 of 3 queries have no feature .* query 1:"):
+        index.query([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]], 2)
+
+
 def test_onnx_files_give_what_models_give(tmp_path: Path) -> None:
     if importlib.util.find_spec("onnx") is None or importlib.util.find_spec("onnxruntime") is None:
         pytest.skip("onnx or onnxruntime is not installed; pip install rmopt[onnx] brings them")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
@@ -150,8 +151,20 @@ class SimilarityIndex:
             Falling.
         indices : int array, shape (n_queries, k)
             Row numbers of the documents.
+
+        Warns
+        -----
+        UserWarning
+            When a query has nothing that the model knows, so that all its scores are 0.
         """
         Z = self._embedded(X, self.query_map).astype(np.float32)
+        empty = np.flatnonzero(~Z.any(axis=1))
+        if len(empty):
+            warnings.warn(
+                f"{len(empty)} of {len(Z)} queries have no feature that the model knows, the first of them query "
+                f"{empty[0]}: their scores are 0, and the order says nothing.",
+                stacklevel=2,
+            )
         if self.search is None:
             return top_k(Z, self.embeddings, k, exclude=exclude, mask=mask)
         if mask is not None:
