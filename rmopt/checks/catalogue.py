@@ -199,10 +199,7 @@ def positive_definite_instances() -> list[Instance]:
 
 def flat_instances() -> list[Instance]:
     """Return an instance of `Euclidean`."""
-    return [
-        Instance("euclidean-4x3", Euclidean(4, 3), [Additive()]),
-        Instance("euclidean-5", Euclidean(5), [Additive()]),
-    ]
+    return [Instance("euclidean-4x3", Euclidean(4, 3), [Additive()])]
 
 
 def sphere_instances() -> list[Instance]:
@@ -249,7 +246,7 @@ def product_instances() -> list[Instance]:
     power = Power(Grassmann(6, 2), 3)
     mixed = Product([PositiveDefinite(3), Power(Euclidean(2, 3), 2), FixedRankEmbedded(5, 4, 2)])
     arrays = Product([SpecialOrthogonal(3, 4), Sphere(5), Power(Oblique(3, 2), 2)])
-    nested = Product([Grassmann(7, 2), Product([PositiveDefinite(2), power]), Euclidean(3, 1)])
+    nested = Product([Grassmann(7, 2), Product([PositiveDefinite(2), power]), Euclidean(3)])
     return [
         Instance("power-grassmann", power, [power.fitting(one) for one in GRASSMANN_RETRACTIONS.values()]),
         Instance("product-mixed", mixed, [mixed.default_retraction]),

@@ -7,7 +7,6 @@ import numpy as np
 
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import integer
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.manifolds.arrays import ArrayManifold
@@ -19,13 +18,13 @@ class Euclidean(ArrayManifold):
 
     Parameters
     ----------
-    *shape : int
-        The lengths of the dimensions.
+    n, m, *more : int
+        The lengths of the dimensions: n alone for vectors.
 
     Raises
     ------
     InvalidInputError
-        For lengths that are not positive, and for none.
+        For lengths that are not positive.
 
     See Also
     --------
@@ -48,12 +47,10 @@ class Euclidean(ArrayManifold):
     default_retraction: Retraction = Additive()
     retractions = EUCLIDEAN_RETRACTIONS
 
-    def __init__(self, *shape: int) -> None:
-        if not shape:
-            raise InvalidInputError(
-                "Euclidean needs the shape of its points: Euclidean(3) or Euclidean(3, 2)."
-            )
-        self.shape = tuple(integer("a length of the shape", length, 1) for length in shape)
+    def __init__(self, n: int, m: int | None = None, *more: int) -> None:
+        given = {"n": n} | ({} if m is None and not more else {"m": m})
+        given |= {f"length {place}": length for place, length in enumerate(more, 3)}
+        self.shape = tuple(integer(name, length, 1) for name, length in given.items())
 
     @property
     def dim(self) -> int:
