@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +11,12 @@ from typer import Argument, Option
 
 from problems.data import ChunkStream, stream
 from problems.loreta import Loreta
+from problems.processes import launched
 from problems.ranking import LoretaLabelRanker
 from problems.similarity import LoretaSimilarity
-from rmopt.cli.run import RANKS
 from rmopt.core import InvalidInputError
 from rmopt.experiments import Outcome, Run
-from rmopt.solvers import MPIWorld, World
-from rmopt.solvers.world import ONE_PROCESS
+from rmopt.solvers import World
 
 Files = Annotated[
     Path,
@@ -102,11 +100,6 @@ def ranking(
         random_state=run.seed, multilabel=True, zero_based=not one_based,
     ).dealt(world.rank, world.size)  # fmt: skip
     return _fitted(run, model, chunks, resume, world, world=world)
-
-
-def launched() -> World:
-    """Return the processes of the launcher of MPI that started this one; this process alone where none did."""
-    return MPIWorld() if any(name in os.environ for name in RANKS) else ONE_PROCESS
 
 
 def _fitted(

@@ -86,6 +86,20 @@ def test_a_compiled_cost_is_one_function(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [cost.value(x) for cost in costs] == [3.0] * len(WAYS)
     put(monkeypatch, 5.0)
     assert [(cost.value(x), float(cost.gradient(x)[0])) for cost in costs] == [(15.0, 10.0)] * len(WAYS)
+    calls: list[Any] = []
+
+    def counted(x: Any) -> Any:
+        calls.append(None)
+        return scale * (x**2).sum()
+
+    cost = jax_cost(counted)
+    for _ in range(5):
+        cost.value(x), cost.gradient(x)
+    compiled = len(calls)
+    cost.value(x), cost.gradient(x)
+    assert len(calls) == compiled
+    put(monkeypatch, 7.0)
+    assert (cost.value(x), float(cost.gradient(x)[0])) == (21.0, 14.0)
     with pytest.raises(InvalidInputError, match=r"jnp\.where"):
         jax_cost(lambda x: x[0] if x[0] > 0 else -x[0]).value(x)
 
@@ -149,5 +163,5 @@ def test_a_negative_inner_product_is_no_convergence() -> None:
 
     problem = Problem(Slip(4), autograd_cost(lambda x: x[0]))
     for solver in (GradientDescent(), SGD(0.1, max_iter=3)):
-        with pytest.raises(InvalidInputError, match="look at inner_product and projection"):
+        with pytest.raises(InvalidInputError, match="hold inner_product and projection against"):
             solver.run(problem, np.array([0.6, 0.8, 0.0, 0.0]), random_state=0)

@@ -28,11 +28,11 @@ from problems.options import (
     methods_option,
     whole_numbers,
 )  # fmt: skip
+from problems.processes import launched
 from problems.saving import save_point
 from problems.similarity.claims import similarity_claims
 from problems.similarity.figure import draw_learning_curves, draw_ranks
 from problems.similarity.methods import MEASURED_BY, METHODS, Bench, SimilarityLearner
-from problems.streaming import launched
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import number
 from rmopt.core.identity import fingerprint

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # What the launchers of MPICH and Intel, of Open MPI, and those with PMIx say.
 RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+# And how many there are, where they say it.
+SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 
 
 def run(
@@ -99,7 +101,9 @@ def _one_speaks() -> Iterator[None]:
     except BaseException:
         time.sleep(min(_rank(), 1))
         mpi = sys.modules.get("mpi4py.MPI")
-        if mpi is None and any(name in os.environ for name in RANKS):
+        sizes = (os.environ.get(name, "") for name in SIZES)
+        several = next((int(size) for size in sizes if size.isdecimal()), 2) > 1
+        if mpi is None and several and any(name in os.environ for name in RANKS):
             # Others may wait for this one to begin with MPI; a launcher ends them where a process ends by a signal.
             atexit.register(signal.raise_signal, signal.SIGTERM)
         elif mpi is not None and mpi.COMM_WORLD.Get_size() > 1:

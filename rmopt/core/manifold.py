@@ -94,7 +94,7 @@ class Manifold(ABC):
             if square < -1e-8 * sum(float(np.vdot(part, part)) for part in arrays_of(tangent_vector)):
                 raise InvalidInputError(
                     f"the inner product of a tangent vector with itself is {square:.1e} on {self!r}, and must not be "
-                    "negative; look at inner_product and projection with rmopt.testing.check_manifold."
+                    "negative; hold inner_product and projection against rmopt.checks.check_manifold."
                 )
         if square < 1e-30:
             # The square of a length below 1e-160 is zero, where the length is not; in single precision below 1e-19.

@@ -256,7 +256,12 @@ class AutomaticCost(Cost):
 
         def of_flat(*flat: Any) -> Any:
             found = part(form, iter(flat))
-            return self.backend.called(self.function, *([found] if form == forms.ARRAY else found))
+            before = found_outside(self.function) if self.backend.compiles else []
+            value = self.backend.called(self.function, *([found] if form == forms.ARRAY else found))
+            if self.backend.compiles and same(before, self._seen[0]):
+                # What the function itself writes, as a count of its calls, would have it compiled again every time.
+                self._seen[0] = found_outside(self.function)
+            return value
 
         return of_flat
 
