@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.core import StorageError
-from rmopt.core.files import reading, write_atomically
+from rmopt.files import reading, write_atomically
 
 # What a result depends on, and what was found.
 Settings = dict[str, Any]

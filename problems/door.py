@@ -31,10 +31,10 @@ from rmopt.core.arguments import (
     optional,
     shown,
 )
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
 from rmopt.costs import LOSSES, Loss
+from rmopt.errors import InvalidInputError
 from rmopt.solvers.step_sizes import as_step_size
 
 array_of = array

@@ -12,8 +12,8 @@ from problems.door import classes
 from problems.kernels import add_products, average_precision, precisions_at
 from problems.threads import by_rows
 from rmopt.core.arguments import array, integer, shown
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.matrices import sound
+from rmopt.errors import InvalidInputError
 
 __all__ = ["Retrieval", "bilinear_scores", "cosine_scores", "evaluate_retrieval", "matrix_scores"]
 

@@ -19,7 +19,7 @@ from problems.saving import load_point, made_with, plain, save_point
 from problems.threads import threads_of
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, Retraction
 from rmopt.core.arguments import Checked, bounded, flag, instance, integer, named, optional
-from rmopt.core.files import reading
+from rmopt.files import reading
 from rmopt.renamed import renamed
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
 from rmopt.solvers import SGD, Checkpoint, Parallel, Recorder, Result, Sampler, ScheduledSolver

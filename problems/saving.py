@@ -9,11 +9,12 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from rmopt.arrays import Layout, conforming, load_arrays, save_arrays
 from rmopt.core import LowRankPoint, PSDPoint
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import Check, check_parameters, integer, shown
-from rmopt.core.errors import InvalidInputError
-from rmopt.core.files import Layout, conforming, load_arrays, reading, save_arrays
+from rmopt.errors import InvalidInputError
+from rmopt.files import reading
 
 T = TypeVar("T")
 Point = LowRankPoint | PSDPoint | np.ndarray

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rmopt.core.files import write_atomically
+from rmopt.files import write_atomically
 
 DOTS_PER_INCH = 150
 

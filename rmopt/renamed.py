@@ -28,6 +28,8 @@ MODULES: dict[str, str] = {
     "problems.similarity.estimator": "problems.similarity.estimators",
     "problems.similarity.rivals": "problems.similarity.baselines",
     "rmopt.catalogue": "rmopt.checks.catalogue",
+    "rmopt.core.errors": "rmopt.errors",
+    "rmopt.core.files": "rmopt.files",
     "rmopt.core.graph": "rmopt.costs.graph",
     "rmopt.engines.blocked": "rmopt.engines.deferred",
     "rmopt.engines.certificate": "rmopt.solvers.certificate",

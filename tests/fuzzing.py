@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from rmopt.core.errors import RmoptError
+from rmopt.errors import RmoptError
 
 SECONDS = 10.0
 CLEAN = ("fine", "rmopt's sentence", "scikit-learn's sentence", "their own error")

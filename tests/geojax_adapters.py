@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from rmopt.core.ambient import dense
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.manifold import Manifold
+from rmopt.errors import InvalidInputError
 from rmopt.manifolds import (
     FixedRankEmbedded,
     Grassmann,

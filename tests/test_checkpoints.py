@@ -18,8 +18,8 @@ import rmopt
 from problems.subspace import MatrixCompletion, MultitaskFeatures
 from problems.subspace.instances import agent_sums
 from rmopt import DivergedError, InvalidInputError, Problem
+from rmopt.arrays import load_arrays, save_arrays
 from rmopt.core import StorageError, WholeCost
-from rmopt.core.files import load_arrays, save_arrays
 from rmopt.core.identity import fingerprint
 from rmopt.manifolds import Grassmann, PSDFactors, PSDFixedRank
 from rmopt.retractions import QR

@@ -20,7 +20,7 @@ import rmopt.cli.plugins
 from rmopt.checks import Check
 from rmopt.cli import main
 from rmopt.cli.output import OutputFolder
-from rmopt.core.errors import DivergedError, InvalidInputError
+from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.experiments import Outcome, Run
 
 NAN = float("nan")

@@ -19,7 +19,7 @@ import problems.data.registry as registry
 import problems.data.sets as datasets
 from problems.data import ClassBundle, data_folder, load
 from problems.data.sets import digits, news20, news20_full
-from rmopt.core.errors import InvalidInputError, StorageError
+from rmopt.errors import InvalidInputError, StorageError
 
 REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
 needs_news20 = pytest.mark.skipif(

@@ -16,7 +16,7 @@ from problems.data.sets import NEWS20_FILE, news20
 from problems.data.text import prepare_text
 from problems.evaluation import bilinear_scores, cosine_scores, evaluate_retrieval
 from problems.ranking import mean_average_precision, ndcg_at, precision_at
-from rmopt.core.errors import InvalidInputError
+from rmopt.errors import InvalidInputError
 
 REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
 needs_news20 = pytest.mark.skipif(

@@ -21,8 +21,8 @@ from problems.data.sets import BACKGROUND
 from problems.ranking.estimators import LabelScores
 from problems.similarity import LoretaSimilarity
 from problems.similarity.model import BilinearSimilarity
+from rmopt.arrays import load_arrays, read_arrays, save_arrays
 from rmopt.core import InvalidInputError, LowRankPoint, PSDPoint, StorageError
-from rmopt.core.files import load_arrays, read_arrays, save_arrays
 
 Make = Callable[[Path], tuple[Path, Callable[[], Any]]]
 

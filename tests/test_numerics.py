@@ -11,10 +11,10 @@ from sklearn.datasets import load_digits, load_iris
 from problems.metric import CometMetric
 from problems.triplets import ClassTriplets
 from rmopt import Problem
-from rmopt.core.errors import DivergedError
 from rmopt.costs import BilinearSum, hinge
 from rmopt.engines.bilinear import SymmetricBilinearEngine
 from rmopt.engines.gauged import GaugedEngine, GaugedState
+from rmopt.errors import DivergedError
 from rmopt.kernels.steps import FINISHED, STEP_REFUSED
 from rmopt.manifolds import PSDFixedRank
 from rmopt.retractions import SecondOrderPSD

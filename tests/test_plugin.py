@@ -30,7 +30,7 @@ from typing import Annotated
 
 import typer
 
-from rmopt.core.errors import InvalidInputError
+from rmopt.errors import InvalidInputError
 from rmopt.experiments import Outcome, Run
 
 

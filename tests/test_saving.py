@@ -18,8 +18,8 @@ from problems.ranking import LowRankLogisticRegression
 from problems.saving import Saved
 from problems.similarity import ContrastiveSimilarity
 from problems.subspace import RTRMC, BayesianCompletion, BiasedALS, ImplicitALS
+from rmopt.arrays import load_arrays, save_arrays
 from rmopt.core import InvalidInputError, StorageError
-from rmopt.core.files import load_arrays, save_arrays
 
 SAVED = {name: part for name, part in PARTS.items() if issubclass(part.kind, Saved)}
 

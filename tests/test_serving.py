@@ -32,7 +32,7 @@ from problems.serving import SimilarityIndex, make_server, to_onnx, top_k
 from problems.serving.page import answer, search_texts
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from rmopt import InvalidInputError
-from rmopt.core.errors import StorageError
+from rmopt.errors import StorageError
 
 Array = np.ndarray
 

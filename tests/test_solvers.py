@@ -13,8 +13,8 @@ import pytest
 import scipy.sparse as sp
 
 from rmopt import DivergedError, InvalidInputError, Problem
+from rmopt.arrays import save_arrays
 from rmopt.core import MissingCapabilityError, Retraction, StorageError
-from rmopt.core.files import save_arrays
 from rmopt.costs import BilinearSum, Loss, TripletSum, hinge, squared
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import MetricProjection, SecondOrder

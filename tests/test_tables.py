@@ -10,7 +10,7 @@ from tabled import each_row
 
 from rmopt.cli.result import plain
 from rmopt.cli.table import format_numbers, heading_of, print_rows
-from rmopt.core.errors import InvalidInputError
+from rmopt.errors import InvalidInputError
 
 
 @each_row(

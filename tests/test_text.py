@@ -15,7 +15,7 @@ from tabled import each_row
 from problems.data import ClassBundle
 from problems.data.sets import NEWS20_FILE, news20
 from problems.data.text import information_gain, prepare_text, select_terms, tfidf
-from rmopt.core.errors import InvalidInputError
+from rmopt.errors import InvalidInputError
 
 REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
 needs_news20 = pytest.mark.skipif(

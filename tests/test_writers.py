@@ -17,13 +17,13 @@ from problems.subspace.multitask_estimator import MultitaskSubspace, centre_and_
 from rmopt.cli import main
 from rmopt.cli.output import OutputFolder
 from rmopt.core import InvalidInputError, StorageError
-from rmopt.core.files import TEMPORARY, lock_folder, write_atomically
 from rmopt.experiments import Run
+from rmopt.files import TEMPORARY, lock_folder, write_atomically
 
 # A process that is killed while it writes, or that only holds a folder.
 WRITER = """
 import sys, time
-from rmopt.core.files import lock_folder, write_atomically
+from rmopt.files import lock_folder, write_atomically
 folder = sys.argv[1]
 lock = lock_folder(folder)
 def write(stream):
@@ -78,7 +78,7 @@ def test_folders_that_cannot_be_locked_are_used_all_the_same(
     def refuse(*_: Any) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr("rmopt.core.files.fcntl.flock", refuse)
+    monkeypatch.setattr("rmopt.files.fcntl.flock", refuse)
     assert lock_folder(tmp_path) is None
     write_atomically(tmp_path / "a.txt", lambda stream: stream.write(b"whole"))
     assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]

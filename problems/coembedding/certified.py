@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 from problems.coembedding.training import minimise
 from problems.door import Embedder, in_order, kept_count, product, seen
 from rmopt.core.arguments import Checked, bounded, flag, number, optional
-from rmopt.core.errors import InvalidInputError
 from rmopt.costs import ConvexCost
+from rmopt.errors import InvalidInputError
 from rmopt.solvers import CertifiedResult, Growth, RankIncremental, Recorder
 
 gap = bounded(number, least=0)

@@ -14,8 +14,8 @@ from scipy.sparse import issparse
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.identity import fingerprint
+from rmopt.errors import InvalidInputError
 
 __all__ = ["Bundle", "ClassBundle", "MultilabelBundle", "Ratings", "TagBundle", "TaskBundle", "stratified"]
 

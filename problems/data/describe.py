@@ -11,7 +11,7 @@ from problems.data.bundles import Bundle
 from problems.data.formats import Table, parsed
 from problems.data.registry import load, own_table
 from problems.data.roles import bundle_of
-from rmopt.core.errors import InvalidInputError
+from rmopt.errors import InvalidInputError
 
 MANY = 50
 

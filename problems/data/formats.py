@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from rmopt.arrays import read_arrays
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array
-from rmopt.core.errors import InvalidInputError, StorageError
-from rmopt.core.files import read_arrays, reading
 from rmopt.core.matrices import sound
+from rmopt.errors import InvalidInputError, StorageError
+from rmopt.files import reading
 
 __all__ = ["Table", "read_texts"]
 

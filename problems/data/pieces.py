@@ -20,9 +20,9 @@ from problems.data.formats import decoded
 from problems.data.roles import KNOWN
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
-from rmopt.core.errors import InvalidInputError
-from rmopt.core.files import reading
 from rmopt.core.matrices import sound
+from rmopt.errors import InvalidInputError
+from rmopt.files import reading
 
 # Bytes of text, rows of arrays and texts in a piece.
 PIECE, ROWS, TEXTS = 2**22, 4096, 256

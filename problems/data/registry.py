@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from problems.data.bundles import Bundle
 from problems.data.formats import Table, read_file, read_frame
 from problems.data.roles import bundle_of
-from rmopt.core.errors import InvalidInputError, StorageError
-from rmopt.core.files import reading
+from rmopt.errors import InvalidInputError, StorageError
+from rmopt.files import reading
 
 __all__ = ["data_folder", "load"]
 

@@ -24,8 +24,8 @@ from problems.data.bundles import (
 )
 from problems.data.formats import Table, count_terms, parsed
 from rmopt.core.ambient import Array
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.matrices import sound
+from rmopt.errors import InvalidInputError
 
 Said = Mapping[str, str | Sequence[str]]
 Roles = dict[str, list[str]]

@@ -15,9 +15,9 @@ from problems.data.bundles import ClassBundle, MultilabelBundle, Ratings, TagBun
 from problems.data.formats import read_arff, read_table, read_text_table
 from problems.data.registry import Source, loader
 from problems.data.tags import numbered, post_core
+from rmopt.arrays import Layout, read_arrays, save_arrays
 from rmopt.core.ambient import Array
-from rmopt.core.errors import StorageError
-from rmopt.core.files import Layout, read_arrays, save_arrays
+from rmopt.errors import StorageError
 
 __all__ = [
     "bibtex", "caltech101", "delicious", "digits", "digits_labels", "emotions", "enron", "ml1m", "ml10m_tags",

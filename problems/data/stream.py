@@ -17,11 +17,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from problems.data.pieces import PIECES, Format, Piece, beside_it, pieces_of, text_pieces
+from rmopt.arrays import save_arrays
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, integer, optional, shown
-from rmopt.core.errors import InvalidInputError, StorageError
-from rmopt.core.files import save_arrays
 from rmopt.core.streams import Stream, generator, seed_of
+from rmopt.errors import InvalidInputError, StorageError
 
 Chunk = tuple[Any, Any]
 

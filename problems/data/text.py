@@ -11,8 +11,8 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from problems.data.bundles import ClassBundle
 from problems.door import classes
 from rmopt.core.arguments import array, integer
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.matrices import sound
+from rmopt.errors import InvalidInputError
 
 __all__ = ["information_gain", "informative_unit_rows", "prepare_text", "select_terms", "tfidf"]
 

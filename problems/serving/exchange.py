@@ -12,8 +12,8 @@ from problems.serving.graphs import package
 from problems.serving.index import Searchable
 from rmopt.core import LowRankPoint
 from rmopt.core.arguments import shown
-from rmopt.core.errors import InvalidInputError
-from rmopt.core.files import write_atomically
+from rmopt.errors import InvalidInputError
+from rmopt.files import write_atomically
 
 Array = np.ndarray
 # What an ONNX runtime of that age knows.

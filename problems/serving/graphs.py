@@ -17,7 +17,7 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import CheckedValue, bounded, integer
-from rmopt.core.errors import InvalidInputError
+from rmopt.errors import InvalidInputError
 
 # Takes queries of float32 and k; gives numbers of items, shape (n_queries, k), negative where it found none.
 Search = Callable[[Array, int], Array]

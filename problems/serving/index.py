@@ -17,8 +17,8 @@ from problems.serving.graphs import GRAPHS, Graph, Search
 from problems.serving.search import excluded_pairs, top_k
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, instance, integer, one_of, sequence
-from rmopt.core.errors import InvalidInputError, StorageError
-from rmopt.core.files import reading, write_atomically, write_json
+from rmopt.errors import InvalidInputError, StorageError
+from rmopt.files import reading, write_atomically, write_json
 
 FORMAT = 1
 EMBEDDINGS, QUERY_MAP, DOCUMENT_MAP = "embeddings.npy", "query_map.npy", "document_map.npy"

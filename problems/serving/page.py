@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 
 from problems.serving.index import SimilarityIndex
 from rmopt.core.arguments import instance, integer
-from rmopt.core.errors import InvalidInputError
+from rmopt.errors import InvalidInputError
 
 # Results of a query: unless asked, and at most.
 RESULTS, MOST_RESULTS = 10, 100

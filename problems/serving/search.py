@@ -9,7 +9,7 @@ import numpy as np
 from problems.kernels import keep_largest
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, instance, integer, numbers, sequence, shown
-from rmopt.core.errors import InvalidInputError
+from rmopt.errors import InvalidInputError
 
 # Queries that go through the items together: their scores of a block of items stay in the processor's cache.
 QUERIES = 64

@@ -21,10 +21,10 @@ from problems.door import begin, column_of_names, positions, seedable
 from problems.saving import Saved
 from problems.subspace.cost import KnownEntries, columns_of, predictions
 from problems.subspace.pairs import checked_pairs, table_of
+from rmopt.arrays import Layout
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, bounded, integer, number, one_of, optional, shown
-from rmopt.core.files import Layout
 from rmopt.core.matrices import sound
 from rmopt.solvers.threads import one_blas_thread
 

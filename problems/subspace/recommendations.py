@@ -19,8 +19,8 @@ from problems.subspace.completer import CompletionModel, ranked_lists
 from problems.subspace.implicit import ImplicitALS
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import number
-from rmopt.core.files import write_atomically
 from rmopt.experiments import Outcome, Run
+from rmopt.files import write_atomically
 
 # Of implicit feedback.
 MEASURES = "precision", "recall", "ndcg"

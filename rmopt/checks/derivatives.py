@@ -8,7 +8,6 @@ from rmopt.checks.geometry import DIFFERENCES, along_several, combined, differen
 from rmopt.checks.report import Check, Law, hold, law, slope_check
 from rmopt.core.ambient import Array, dense
 from rmopt.core.cost import AgentSum, BlockCost, FiniteSum, HasPreconditioner, HasProximalStep
-from rmopt.core.errors import MissingCapabilityError
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import HasBlocks, Manifold
 from rmopt.core.points import arrays_of, coarseness_of, in_precision
@@ -16,6 +15,7 @@ from rmopt.core.problem import Problem
 from rmopt.core.product import Parts
 from rmopt.core.psd import PSDPoint
 from rmopt.costs import Loss, ResidualSum
+from rmopt.errors import MissingCapabilityError
 from rmopt.manifolds import Grassmann
 
 # Sums over data in different orders.

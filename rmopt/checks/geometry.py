@@ -7,10 +7,10 @@ import numpy as np
 
 from rmopt.checks.report import Check, Law, as_in_double, hold, law, slope_check
 from rmopt.core.ambient import Actions, Array, dense
-from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import FixedRankManifold, HasBlocks, HasHessian, HasStepBound, Manifold
 from rmopt.core.points import arrays_of, coarseness_of, in_precision, rebuilt
 from rmopt.core.retraction import HasVelocity, Retraction
+from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.precision import real_type
 
 # Logarithms and roots of matrices lose digits with the condition of the point.

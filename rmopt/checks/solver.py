@@ -13,10 +13,10 @@ import numpy as np
 
 from rmopt.checks.report import Check, Law, hold, law
 from rmopt.core.ambient import dense
-from rmopt.core.errors import MissingCapabilityError
 from rmopt.core.identity import fingerprint
 from rmopt.core.points import arrays_of
 from rmopt.core.problem import Problem
+from rmopt.errors import MissingCapabilityError
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.checkpoint import Checkpoint
 from rmopt.solvers.recorder import Recorder

@@ -11,8 +11,8 @@ import typer
 from rmopt.cli.failures import told_in_a_sentence
 from rmopt.cli.output import OutputFolder
 from rmopt.cli.signature import Json, OptionalOut, Quiet, Seed
-from rmopt.core.errors import InvalidInputError
-from rmopt.core.files import write_json
+from rmopt.errors import InvalidInputError
+from rmopt.files import write_json
 
 A_CHECK_FAILED = 1
 KEYS = ("name", "subject", "passed", "measured", "expected", "detail")

@@ -9,7 +9,7 @@ import typer
 from rmopt.cli.failures import UNUSABLE_INPUT, told_in_a_sentence
 from rmopt.cli.plugins import registered
 from rmopt.cli.signature import Json, path
-from rmopt.core.errors import InvalidInputError
+from rmopt.errors import InvalidInputError
 
 # Functions `describe(what, data_home)` and `listing(data_home)`.
 GROUP = "rmopt.data"

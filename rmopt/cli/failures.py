@@ -68,7 +68,7 @@ def told_in_a_sentence(
             fail(f"{told}; {_left(folder) or left}", ended.code)
         raise
     except Exception as error:
-        from rmopt.core.errors import RmoptError
+        from rmopt.errors import RmoptError
 
         if isinstance(error, RmoptError):
             fail(str(error))

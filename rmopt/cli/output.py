@@ -9,8 +9,8 @@ from datetime import datetime
 from itertools import count
 from pathlib import Path
 
-from rmopt.core.errors import StorageError
-from rmopt.core.files import lock_folder, remove_abandoned
+from rmopt.errors import StorageError
+from rmopt.files import lock_folder, remove_abandoned
 
 DEFAULT_PARENT = Path("rmopt-runs")
 

@@ -2,6 +2,7 @@
 
 import ast
 import difflib
+import functools
 import sys
 from collections.abc import Callable
 from importlib.machinery import PathFinder
@@ -15,8 +16,8 @@ import typer
 from rmopt.cli.failures import told_in_a_sentence
 from rmopt.cli.output import OutputFolder
 from rmopt.cli.signature import Json, OptionalOut, Quiet, first_line
-from rmopt.core.errors import InvalidInputError
-from rmopt.core.files import write_json
+from rmopt.errors import InvalidInputError
+from rmopt.files import write_json
 
 EXPERIMENTS = "rmopt.experiments"
 # Functions as those of experiments, which learn one model from a stream.
@@ -106,10 +107,17 @@ def describe(entry: EntryPoint) -> Entry:
 def described_in_source(entry: EntryPoint) -> str:
     """Return the first line of the docstring in a function's source; empty where only an import can tell."""
     source = None if entry.module in sys.modules else source_of(entry.module)
-    for statement in ast.parse(source.read_bytes()).body if source is not None else ():
-        if isinstance(statement, ast.FunctionDef) and statement.name == entry.attr:
-            return (ast.get_docstring(statement) or "").partition("\n")[0]
-    return ""
+    return "" if source is None else _functions(source).get(entry.attr, "")
+
+
+@functools.cache
+def _functions(source: Path) -> dict[str, str]:
+    """Return the first lines of the docstrings of a module's functions, by name."""
+    return {
+        statement.name: (ast.get_docstring(statement) or "").partition("\n")[0]
+        for statement in ast.parse(source.read_bytes()).body
+        if isinstance(statement, ast.FunctionDef)
+    }
 
 
 def source_of(module: str) -> Path | None:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from rmopt.cli.table import cells_of
-from rmopt.core.errors import InvalidInputError
-from rmopt.core.files import write_atomically
+from rmopt.errors import InvalidInputError
 from rmopt.experiments import Outcome
+from rmopt.files import write_atomically
 
 PACKAGES = ("rmopt", "numpy", "scipy", "numba", "scikit-learn")
 _STYLE = """

@@ -19,7 +19,7 @@ from rmopt.cli.failures import fail, told_in_a_sentence
 from rmopt.cli.output import OutputFolder
 from rmopt.cli.plugins import EXPERIMENTS, MODELS, load_experiment, registered
 from rmopt.cli.signature import COMMON, as_command
-from rmopt.core.errors import InvalidInputError
+from rmopt.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from rmopt.experiments import Outcome, Run
@@ -120,7 +120,7 @@ def _rank() -> int:
 def _keep_and_show(this_run: "Run", outcome: "Outcome", folder: OutputFolder, command: str | None) -> None:
     from rmopt.cli.result import as_json, result_of, write_report
     from rmopt.cli.table import print_rows
-    from rmopt.core.files import write_json
+    from rmopt.files import write_json
 
     result = result_of(this_run.experiment, this_run.seed, outcome)
     write_json(this_run.path("result.json"), result)

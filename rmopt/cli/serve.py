@@ -8,7 +8,7 @@ import typer
 from rmopt.cli.failures import told_in_a_sentence
 from rmopt.cli.plugins import registered
 from rmopt.cli.signature import path
-from rmopt.core.errors import InvalidInputError
+from rmopt.errors import InvalidInputError
 
 # A function `serve(folder, host, port, opened)`.
 GROUP = "rmopt.serve"

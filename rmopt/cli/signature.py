@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 from typer.models import OptionInfo
 
-from rmopt.core.errors import InvalidInputError
+from rmopt.errors import InvalidInputError
 
 LARGEST_SEED = 2**32 - 1
 

@@ -12,13 +12,6 @@ from rmopt.core.cost import (
     HasRowGradient,
     WholeCost,
 )
-from rmopt.core.errors import (
-    DivergedError,
-    InvalidInputError,
-    MissingCapabilityError,
-    RmoptError,
-    StorageError,
-)
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
 from rmopt.core.manifold import FixedRankManifold, HasBlocks, HasHessian, HasStepBound, Manifold
 from rmopt.core.points import in_precision
@@ -27,6 +20,13 @@ from rmopt.core.product import BlockDiagonal, Parts
 from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import HasVelocity, Retraction
 from rmopt.core.row_column import RowColumn
+from rmopt.errors import (
+    DivergedError,
+    InvalidInputError,
+    MissingCapabilityError,
+    RmoptError,
+    StorageError,
+)
 from rmopt.renamed import former_names
 
 __all__ = [

@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 
 from rmopt.core.arguments import shown
-from rmopt.core.errors import InvalidInputError
+from rmopt.errors import InvalidInputError
 from rmopt.precision import matched
 
 Array = np.ndarray

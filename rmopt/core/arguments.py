@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from rmopt.core.errors import InvalidInputError
+from rmopt.errors import InvalidInputError
 
 # More than an array could hold.
 LARGEST = 2**62

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from rmopt.core.errors import InvalidInputError
+from rmopt.errors import InvalidInputError
 from rmopt.renamed import first_attribute, first_name
 
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)})

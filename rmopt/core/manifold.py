@@ -13,10 +13,10 @@ import numpy as np
 
 from rmopt.core.ambient import Ambient, dense
 from rmopt.core.arguments import integer, one_of, shown
-from rmopt.core.errors import InvalidInputError, MissingCapabilityError, RmoptError
 from rmopt.core.points import arrays_of, coarseness_of
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, Transport, as_transport
+from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
 
 
 class Manifold(ABC):

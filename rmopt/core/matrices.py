@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.arguments import numbers
-from rmopt.core.errors import InvalidInputError
+from rmopt.errors import InvalidInputError
 
 
 def sound(name: str, matrix: Any) -> Any:

@@ -8,8 +8,8 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.product import Parts
+from rmopt.errors import InvalidInputError
 from rmopt.precision import coarseness, real_type
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from rmopt.core.ambient import Ambient
 from rmopt.core.arguments import shown
 from rmopt.core.cost import Cost, HasHessianAction
-from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import HasHessian, Manifold
 from rmopt.core.points import arrays_of, coarseness_of
 from rmopt.core.product import BlockDiagonal, Parts, diagonal_blocks
+from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from rmopt.core.ambient import Actions, Array, Operator, Sum, Vector, dense
 from rmopt.core.arguments import shown
-from rmopt.core.errors import InvalidInputError
+from rmopt.errors import InvalidInputError
 from rmopt.precision import real_type
 
 

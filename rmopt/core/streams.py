@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.arguments import shown
-from rmopt.core.errors import InvalidInputError
+from rmopt.errors import InvalidInputError
 
 
 class Stream(IntEnum):

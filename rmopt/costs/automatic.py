@@ -14,13 +14,13 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.cost import Cost
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.outside import found_outside, same
 from rmopt.core.product import Parts
 from rmopt.core.psd import PSDPoint
 from rmopt.costs import point_forms as forms
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
+from rmopt.errors import InvalidInputError
 from rmopt.precision import slack
 from rmopt.renamed import former_names
 

@@ -10,10 +10,10 @@ import scipy.sparse as sp
 from rmopt.core.ambient import Array, Factored, dense
 from rmopt.core.arguments import array, numbers
 from rmopt.core.cost import FiniteSum
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.costs.losses import MARGIN_LOSSES, Loss, as_loss, hinge
 from rmopt.costs.rows import as_rows, checked_matrix, in_fast_form
+from rmopt.errors import InvalidInputError
 
 
 class Bilinear(FiniteSum):

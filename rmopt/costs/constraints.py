@@ -12,9 +12,9 @@ from rmopt.core.ambient import Ambient, Array
 from rmopt.core.arguments import sequence, shown
 from rmopt.core.combined import total
 from rmopt.core.cost import Cost
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.problem import Problem
 from rmopt.costs.residuals import ResidualSum
+from rmopt.errors import InvalidInputError
 
 __all__ = ["AugmentedCost", "ConstrainedProblem"]
 

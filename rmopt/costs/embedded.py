@@ -9,8 +9,8 @@ import scipy.sparse as sp
 
 from rmopt.core.ambient import Actions, Ambient, Array
 from rmopt.core.arguments import integer, shown
-from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.costs.convex import ConvexCost, LocalModel, Mixture
+from rmopt.errors import InvalidInputError, MissingCapabilityError
 
 
 class EmbeddedCost(ConvexCost):

@@ -5,10 +5,10 @@ import numpy as np
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance, number
 from rmopt.core.cost import AgentSum, FiniteSum
-from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import Manifold
 from rmopt.core.product import BlockDiagonal, Parts
 from rmopt.costs.graph import Graph
+from rmopt.errors import InvalidInputError, MissingCapabilityError
 
 
 class GossipCost(FiniteSum):

@@ -10,8 +10,8 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import instance, integer, number, one_of, shown
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.streams import seed_of
+from rmopt.errors import InvalidInputError
 
 
 class Graph:

@@ -10,8 +10,8 @@ from numba.core.errors import NumbaError
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import callable_of, instance, one_of
-from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.outside import remembered
+from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.kernels import losses as kernels
 
 FEW = 1000

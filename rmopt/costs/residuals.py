@@ -11,11 +11,11 @@ import numpy as np
 from rmopt.core.ambient import Ambient, Array
 from rmopt.core.arguments import shown
 from rmopt.core.cost import Cost
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.product import BlockDiagonal, Parts, matrix_shape
 from rmopt.costs.automatic import AutomaticCost
 from rmopt.costs.backends import AUTOGRAD, Backend
 from rmopt.costs.point_forms import ambient_shape
+from rmopt.errors import InvalidInputError
 
 __all__ = ["AutomaticResiduals", "ResidualSum"]
 

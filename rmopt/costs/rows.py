@@ -6,8 +6,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.arguments import array
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.matrices import sound
+from rmopt.errors import InvalidInputError
 
 # Arrays are multiplied faster than CSR where at least this share of their numbers is not zero.
 DENSE_FROM = 0.5

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.core.points import packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
+from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.renamed import former_names, renamed
 
 Supports = Mapping[str, tuple[type, ...]]

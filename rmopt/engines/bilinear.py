@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.ambient import Array
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.matrices import sound
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
@@ -20,6 +19,7 @@ from rmopt.costs.bilinear import Bilinear, BilinearSum, TripletSum
 from rmopt.costs.losses import Loss, as_compiled
 from rmopt.engines.base import Supports
 from rmopt.engines.gauged import SYMMETRIC, Gauge, GaugedEngine, GaugedState
+from rmopt.errors import InvalidInputError
 from rmopt.kernels import batch_sgd, bilinear_sgd
 from rmopt.kernels.losses import loop_with_slope
 from rmopt.kernels.steps import Rows, StepRows

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 from rmopt.core.arguments import one_of
 from rmopt.core.cost import as_sum
-from rmopt.core.errors import MissingCapabilityError
 from rmopt.core.manifold import HasBlocks, HasStepBound
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import HasVelocity, Retraction
@@ -16,6 +15,7 @@ from rmopt.engines.coordinate import CoordinateDescentEngine, CoordinateReferenc
 from rmopt.engines.deferred import DeferredEngine
 from rmopt.engines.log_det import LogDetEngine
 from rmopt.engines.reference import ReferenceEngine
+from rmopt.errors import MissingCapabilityError
 from rmopt.kernels.row_column import EXACT, FIXED
 from rmopt.renamed import former_names
 from rmopt.retractions import Additive

@@ -13,7 +13,6 @@ import scipy.linalg
 
 from rmopt.core.ambient import Array
 from rmopt.core.cost import FiniteSum
-from rmopt.core.errors import DivergedError, InvalidInputError
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import FixedRankManifold
 from rmopt.core.problem import Problem
@@ -21,6 +20,7 @@ from rmopt.core.psd import PSDPoint
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.engines.reference import ReferenceEngine, ReferenceState
+from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.kernels.lifted import Factors, SymmetricFactors
 from rmopt.kernels.steps import FINISHED, PROBE_DUE, STEP_REFUSED, Counters
 from rmopt.linalg import factor_product, leading_eigh, symmetric

@@ -9,13 +9,13 @@ import numpy as np
 from scipy.linalg import lapack
 
 from rmopt.core.ambient import Array
-from rmopt.core.errors import DivergedError
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.costs.log_det import LogDetTriplet
 from rmopt.costs.losses import Loss
 from rmopt.engines.base import Supports, diverged
 from rmopt.engines.coordinate import GREEDY, CoordinateDescentEngine, blocks_of
+from rmopt.errors import DivergedError
 from rmopt.kernels import log_det, pending
 from rmopt.kernels.log_det import Metric, Samples, Weights
 from rmopt.kernels.pending import Changing

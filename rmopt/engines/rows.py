@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.errors import InvalidInputError
 from rmopt.engines.base import Engine, checked, diverged
+from rmopt.errors import InvalidInputError
 
 
 @dataclass(frozen=True)

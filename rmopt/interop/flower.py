@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.arguments import instance, number
-from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import in_precision, packed, unpacked
+from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.manifolds.means import mean_on
 from rmopt.precision import real_type
 

@@ -20,12 +20,12 @@ from pymanopt.manifolds.manifold import RetrAsExpMixin
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance, number, one_of, shown
 from rmopt.core.cost import HasPreconditioner
-from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import in_precision
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.core.streams import Stream, generator, seed_of
+from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.solvers.base import Result, Solver, StopRule
 from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.recorder import Recorder

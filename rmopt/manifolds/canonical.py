@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.errors import MissingCapabilityError
+from rmopt.errors import MissingCapabilityError
 from rmopt.linalg import cayley, rotation, rotation_log, skew_form, symmetric
 from rmopt.precision import coarseness, slack
 

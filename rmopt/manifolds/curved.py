@@ -9,10 +9,10 @@ import numpy as np
 
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, Transport
+from rmopt.errors import InvalidInputError
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.precision import real_type, slack
 from rmopt.retractions.arrays import HYPERBOLIC_RETRACTIONS, SIMPLEX_RETRACTIONS, MultiplicativeWeights

@@ -8,8 +8,8 @@ import numpy as np
 
 from rmopt.core.ambient import Ambient, Array
 from rmopt.core.arguments import integer
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.retraction import Retraction
+from rmopt.errors import InvalidInputError
 from rmopt.linalg import horizontal
 from rmopt.manifolds.sphere import UnitLength
 

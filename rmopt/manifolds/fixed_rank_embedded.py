@@ -8,12 +8,12 @@ import scipy.sparse as sp
 
 from rmopt.core.ambient import Ambient, Array, Factored, dense, images
 from rmopt.core.arguments import integer, numbers
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
 from rmopt.core.manifold import FixedRankManifold, checked_rank
 from rmopt.core.matrices import real_matrix
 from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
+from rmopt.errors import InvalidInputError
 from rmopt.linalg import factor_product, leave_span, truncated_svd_of_product
 from rmopt.precision import coarseness, matched, real_type, slack
 from rmopt.renamed import renamed

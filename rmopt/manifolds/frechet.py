@@ -7,8 +7,8 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import instance, integer, number, numbers, sequence, shown
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.manifold import Manifold
+from rmopt.errors import InvalidInputError
 from rmopt.renamed import renamed
 
 

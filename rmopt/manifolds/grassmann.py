@@ -6,10 +6,10 @@ import numpy as np
 
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByProjection, Transport
+from rmopt.errors import InvalidInputError
 from rmopt.linalg import cosine, gram_functions, leave_span, orthonormalised, sine, versine
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.precision import slack

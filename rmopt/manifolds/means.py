@@ -10,12 +10,12 @@ import scipy.linalg
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import instance, numbers, sequence
-from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of, in_precision
 from rmopt.core.product import Parts
 from rmopt.core.psd import PSDPoint
+from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.linalg import leading_eigh, symmetric, truncated_svd_of_product
 from rmopt.manifolds.euclidean import Euclidean
 from rmopt.manifolds.fixed_rank_embedded import FixedRankEmbedded

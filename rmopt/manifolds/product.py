@@ -7,12 +7,12 @@ import numpy as np
 
 from rmopt.core.ambient import Ambient, dense
 from rmopt.core.arguments import integer, sequence, shown
-from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import HasHessian, Manifold
 from rmopt.core.points import in_precision
 from rmopt.core.product import BlockDiagonal, Parts, diagonal_blocks, matrix_shape
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import Transport
+from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.retractions.product import Componentwise
 
 

@@ -7,12 +7,12 @@ import scipy.sparse as sp
 
 from rmopt.core.ambient import Ambient, Array, applied, dense
 from rmopt.core.arguments import integer, number, numbers
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.manifold import FixedRankManifold, checked_rank
 from rmopt.core.matrices import real_matrix
 from rmopt.core.points import in_precision
 from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import Retraction
+from rmopt.errors import InvalidInputError
 from rmopt.linalg import leave_span, symmetric
 from rmopt.precision import coarseness, matched, real_type, slack
 from rmopt.renamed import renamed

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.errors import MissingCapabilityError
+from rmopt.errors import MissingCapabilityError
 from rmopt.precision import coarseness
 
 # Shots: ten for near points, up to eighty at 0.95 π. Beyond, some pairs have none that come nearer.

@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.retraction import Retraction
+from rmopt.errors import InvalidInputError
 from rmopt.linalg import exp_differences, lyapunov, symmetric, whitened
 from rmopt.retractions.grassmann import Exponential
 from rmopt.retractions.positive_definite import Congruence, SchurExponential, SecondOrderPD

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
 from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import Retraction
+from rmopt.errors import InvalidInputError
 from rmopt.kernels import lifted
 from rmopt.linalg import factor_product, symmetric, truncated_svd_of_product
 from rmopt.precision import real_type

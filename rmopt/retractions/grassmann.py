@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.errors import MissingCapabilityError
 from rmopt.core.retraction import Retraction
+from rmopt.errors import MissingCapabilityError
 from rmopt.linalg import gram_functions, positive_qr
 
 

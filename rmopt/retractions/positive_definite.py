@@ -11,10 +11,10 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigvalsh
 
 from rmopt.core.ambient import Array, dense
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.manifold import HasStepBound
 from rmopt.core.retraction import Retraction
 from rmopt.core.row_column import RowColumn
+from rmopt.errors import InvalidInputError
 from rmopt.kernels import row_column
 from rmopt.linalg import lyapunov, symmetric, whitened
 from rmopt.precision import coarseness

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rmopt.core.arguments import sequence, shown
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
+from rmopt.errors import InvalidInputError
 
 
 class Componentwise(Retraction):

@@ -10,10 +10,10 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.identity import fingerprint
 from rmopt.core.problem import Problem
 from rmopt.costs.constraints import AugmentedCost, ConstrainedProblem
+from rmopt.errors import InvalidInputError
 from rmopt.renamed import renamed
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.descent import GradientSolver

@@ -14,18 +14,18 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import callable_of, instance, integer, optional, shown
-from rmopt.core.errors import (
+from rmopt.core.identity import fingerprint, fingerprints
+from rmopt.core.points import arrays_of, coarseness_of, in_precision, packed, unpacked
+from rmopt.core.problem import Problem
+from rmopt.core.streams import Stream, generator, seed_of
+from rmopt.core.values import Value
+from rmopt.errors import (
     DivergedError,
     InvalidInputError,
     MissingCapabilityError,
     RmoptError,
     StorageError,
 )
-from rmopt.core.identity import fingerprint, fingerprints
-from rmopt.core.points import arrays_of, coarseness_of, in_precision, packed, unpacked
-from rmopt.core.problem import Problem
-from rmopt.core.streams import Stream, generator, seed_of
-from rmopt.core.values import Value
 from rmopt.renamed import renamed
 from rmopt.solvers.checkpoint import Saving, saving
 from rmopt.solvers.interrupts import Interrupts

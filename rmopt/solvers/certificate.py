@@ -10,8 +10,8 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number
-from rmopt.core.errors import InvalidInputError
 from rmopt.costs.convex import ConvexCost
+from rmopt.errors import InvalidInputError
 from rmopt.linalg import leading_eigh
 
 Apply = Callable[[Array], Array]

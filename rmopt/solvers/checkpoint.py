@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
 
+from rmopt.arrays import load_arrays, save_arrays
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number
-from rmopt.core.errors import InvalidInputError, StorageError
-from rmopt.core.files import load_arrays, save_arrays
 from rmopt.core.identity import fingerprint
+from rmopt.errors import InvalidInputError, StorageError
 from rmopt.solvers.world import ONE_PROCESS, World
 
 _named = bounded(instance, (str, Path), "the name of a file")

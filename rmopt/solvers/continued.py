@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.errors import DivergedError, InvalidInputError
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.points import arrays_of, packed
 from rmopt.core.problem import Problem
@@ -17,6 +16,7 @@ from rmopt.core.psd import PSDPoint
 from rmopt.engines.base import Engine
 from rmopt.engines.gauged import GAUGES, GaugedState
 from rmopt.engines.reference import ReferenceState
+from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.kernels.steps import Counters
 from rmopt.solvers.base import finite_numbers
 from rmopt.solvers.interrupts import Interrupts

@@ -13,12 +13,12 @@ import numpy as np
 
 from rmopt.core.arguments import CheckedValue, integer, number, optional
 from rmopt.core.cost import Cost
-from rmopt.core.errors import DivergedError, InvalidInputError, RmoptError
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of, coarseness_of, in_precision
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, ByProjection, Transport, as_transport
+from rmopt.errors import DivergedError, InvalidInputError, RmoptError
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.manifolds.product import ByFactors, Product
 from rmopt.precision import slack

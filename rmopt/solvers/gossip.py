@@ -10,7 +10,6 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, instance, integer, number, one_of, optional
-from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of
 from rmopt.core.problem import Problem
@@ -19,6 +18,7 @@ from rmopt.core.retraction import Retraction
 from rmopt.costs.gossip import GossipCost, partners_of
 from rmopt.costs.graph import Graph
 from rmopt.engines.base import Engine, checked, diverged
+from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.manifolds import Power
 from rmopt.renamed import renamed
 from rmopt.solvers.samplers import Sampler, Uniform, as_order

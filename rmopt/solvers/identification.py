@@ -10,13 +10,13 @@ import numpy as np
 
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import CheckedValue, bounded, integer, number, one_of
-from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.problem import Problem
 from rmopt.costs.bilinear import Bilinear
 from rmopt.costs.losses import Loss
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.engines.bilinear import BILINEAR
+from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.linalg import factor_product
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.renamed import renamed

@@ -11,11 +11,11 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import instance, integer, number
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.points import packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.engines.base import Engine
 from rmopt.engines.gauged import GaugedState
+from rmopt.errors import InvalidInputError
 from rmopt.solvers.base import Result
 from rmopt.solvers.meeting import AtPoints, meeting_of
 from rmopt.solvers.samplers import Sampler

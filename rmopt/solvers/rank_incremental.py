@@ -9,11 +9,11 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, integer, number, shown
-from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.problem import Problem
 from rmopt.core.psd import PSDPoint
 from rmopt.core.streams import Stream, generator
 from rmopt.costs.convex import ConvexCost
+from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.manifolds.factors import PSDFactors
 from rmopt.manifolds.psd_fixed_rank import PSDMatrices
 from rmopt.renamed import renamed

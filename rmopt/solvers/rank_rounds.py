@@ -11,9 +11,9 @@ from scipy.optimize import minimize
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer
-from rmopt.core.errors import DivergedError
 from rmopt.core.psd import PSDPoint
 from rmopt.costs.convex import ConvexCost
+from rmopt.errors import DivergedError
 from rmopt.linalg import symmetric
 from rmopt.solvers.certificate import Certificate, certify, checked_lower_bound
 from rmopt.solvers.growth import Growth

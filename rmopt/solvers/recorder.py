@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rmopt.core.arguments import flag, instance, integer, number, sequence
-from rmopt.core.errors import InvalidInputError, StorageError
+from rmopt.errors import InvalidInputError, StorageError
 
 Metric = Callable[[Any], float | Mapping[str, float]]
 

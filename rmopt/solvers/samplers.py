@@ -16,9 +16,9 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, callable_of, integer, one_of, shown
 from rmopt.core.cost import as_sum
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.streams import Stream
 from rmopt.engines.coordinate import GREEDY
+from rmopt.errors import InvalidInputError
 
 
 class Sampler(ABC):

@@ -12,11 +12,11 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number
-from rmopt.core.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.core.problem import Problem
 from rmopt.core.product import Parts
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import BilinearSum, OnFactors, squared
+from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.kernels.entry_steps import LANES, steps_of
 from rmopt.manifolds import BoundedRank, FixedRankFactors
 from rmopt.solvers.base import Solver

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.errors import DivergedError
 from rmopt.core.identity import fingerprint, fingerprints
 from rmopt.core.problem import Problem
 from rmopt.core.streams import generator
 from rmopt.engines.base import Engine, diverged
+from rmopt.errors import DivergedError
 from rmopt.renamed import renamed
 from rmopt.solvers.base import Solver
 from rmopt.solvers.samplers import Sampler

@@ -8,13 +8,13 @@ from typing import Any
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, integer, number, one_of, sequence
 from rmopt.core.cost import HasRowGradient, as_sum
-from rmopt.core.errors import InvalidInputError, MissingCapabilityError
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine
 from rmopt.engines.choose import ENGINES, choose_engine
 from rmopt.engines.reference import ReferenceEngine
 from rmopt.engines.rows import RowAdaGrad
+from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.manifolds import Euclidean
 from rmopt.renamed import renamed
 from rmopt.solvers.directed import ReducedEngine, SpannedEngine

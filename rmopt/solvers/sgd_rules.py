@@ -11,11 +11,11 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.cost import FiniteSum
-from rmopt.core.errors import MissingCapabilityError
 from rmopt.core.manifold import FixedRankManifold, Manifold
 from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, checked, diverged
+from rmopt.errors import MissingCapabilityError
 from rmopt.manifolds import Euclidean, Power, Product
 from rmopt.manifolds.arrays import ArrayManifold
 

@@ -9,7 +9,7 @@ from rmopt.core.ambient import Ambient
 from rmopt.core.arguments import instance, integer
 from rmopt.core.combined import Combined
 from rmopt.core.cost import Cost, FiniteSum
-from rmopt.core.errors import InvalidInputError
+from rmopt.errors import InvalidInputError
 from rmopt.solvers.samplers import Sampler
 
 

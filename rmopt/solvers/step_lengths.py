@@ -7,8 +7,8 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from rmopt.core.arguments import number
-from rmopt.core.errors import MissingCapabilityError
 from rmopt.core.values import Value
+from rmopt.errors import MissingCapabilityError
 from rmopt.solvers.descent import Iterate, Oracle
 from rmopt.solvers.directions import Move
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import CheckedValue, bounded, callable_of, integer, number, shown
-from rmopt.core.errors import InvalidInputError
+from rmopt.errors import InvalidInputError
 from rmopt.kernels.row_column import EXACT, FIXED, FRACTION
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from rmopt.core.arguments import CheckedValue, bounded, callable_of, flag, integer, number, shown
-from rmopt.core.errors import InvalidInputError
+from rmopt.errors import InvalidInputError
 
 Row = dict[str, Any]
 

@@ -10,9 +10,9 @@ import numpy as np
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance, one_of
 from rmopt.core.cost import AgentSum, Cost
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.memo import Memo
 from rmopt.costs.graph import Graph
+from rmopt.errors import InvalidInputError
 from rmopt.linalg import scaled_inverse
 from rmopt.solvers.world import OneProcess, World
 

@@ -12,9 +12,9 @@ import scipy.linalg
 import scipy.optimize
 
 from rmopt.core.arguments import bounded, integer, number, optional
-from rmopt.core.errors import MissingCapabilityError
 from rmopt.core.problem import Problem
 from rmopt.costs.residuals import ResidualSum
+from rmopt.errors import MissingCapabilityError
 from rmopt.renamed import renamed
 from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
 

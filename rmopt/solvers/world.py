@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.errors import MissingCapabilityError, RmoptError
 from rmopt.core.points import arrays_of, rebuilt
+from rmopt.errors import MissingCapabilityError, RmoptError
 
 # Seconds for which a process asks without a pause whether its messages have arrived; the longest pause after that;
 # and for which messages may still be under way from a process that has ended.

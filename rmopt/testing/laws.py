@@ -20,11 +20,11 @@ from rmopt.checks import (
 )
 from rmopt.checks.catalogue import Instance
 from rmopt.core.arguments import sequence, shown
-from rmopt.core.errors import InvalidInputError
 from rmopt.core.manifold import Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine
+from rmopt.errors import InvalidInputError
 from rmopt.solvers.base import Solver
 from rmopt.solvers.samplers import Sampler
 from rmopt.solvers.step_sizes import StepSize

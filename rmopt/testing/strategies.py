@@ -8,12 +8,12 @@ import numpy as np
 
 from rmopt.core.ambient import Array, dense
 from rmopt.core.cost import Cost
-from rmopt.core.errors import MissingCapabilityError
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.product import Parts
 from rmopt.core.psd import PSDPoint
+from rmopt.errors import MissingCapabilityError
 from rmopt.linalg import symmetric
 from rmopt.manifolds import PositiveDefinite, Product
 

@@ -13,7 +13,7 @@ from timing import median
 
 from rmopt import Problem, autograd_cost, jax_cost, torch_cost
 from rmopt.core import Cost
-from rmopt.core.errors import MissingCapabilityError
+from rmopt.errors import MissingCapabilityError
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import TrustRegions
 

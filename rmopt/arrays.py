@@ -1,27 +1,18 @@
-"""Files that are either whole or absent: written beside the target, then renamed; and the one way to read them."""
+"""Files of arrays, ``.npz``: the one way to write and to read them."""
 
 import json
-import os
-import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from glob import escape
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from rmopt.core.errors import StorageError
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover (Windows has no such locks)
-    fcntl = None  # type: ignore[assignment]
+from rmopt.errors import StorageError
+from rmopt.files import reading, write_atomically
 
 # The layout of files that `save_arrays` writes; those of version 0.1 do not say it.
 FORMAT = 1
-TEMPORARY = ".rmopt"
 # What an archive may unpack to, in bytes: so much, or so many times its own size, but never more than the last.
 SMALL, RATIO, LARGEST = 2**26, 100, 2**34
 
@@ -29,82 +20,6 @@ SMALL, RATIO, LARGEST = 2**26, 100, 2**34
 # name is the same in all shapes; None is any size, or any shape. Numbers are converted; floats must be finite.
 Layout = Mapping[str, tuple[type, tuple[int | str | None, ...] | None]]
 _KINDS = {float: "fiub", np.float32: "f", int: "iu", bool: "biu", str: "U"}
-
-
-def write_atomically(path: Path | str, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file, by a function that fills a binary stream, so that a reader sees the old content or the new.
-
-    Its folder is created when absent, and what a killed process left beside it is removed. Raises `StorageError`
-    when the disk is full or the folder is not writable; the old file is untouched.
-    """
-    path = Path(path)
-    temporary = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        remove_abandoned(path.parent, path.name)
-        handle, temporary = _locked_file(path)
-        with os.fdopen(handle, "wb") as stream:
-            write(stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-            # The mask is only told while it is set.
-            os.umask(mask := os.umask(0))
-            temporary.chmod(0o666 & ~mask)
-            temporary.replace(path)
-    except OSError as error:
-        raise StorageError(
-            f"cannot write {path}: {error.strerror or error}; what was saved before is untouched. "
-            "Free some space or choose another folder."
-        ) from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-
-
-def _locked_file(path: Path) -> tuple[int, Path]:
-    """Open a file beside `path` that `remove_abandoned` leaves alone while this process lives."""
-    while True:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=TEMPORARY)
-        if fcntl is not None:
-            with suppress(OSError):  # file systems without locks; there nothing is removed either
-                fcntl.flock(handle, fcntl.LOCK_EX)
-        if Path(name).exists():
-            return handle, Path(name)
-        os.close(handle)  # removed before the lock was there
-
-
-def remove_abandoned(folder: Path, name: str = "*") -> None:
-    """Remove temporary files of `write_atomically` whose process is gone: nobody holds their lock any more."""
-    pattern = f".{name if name == '*' else escape(name)}.????????{TEMPORARY}"
-    for file in folder.glob(pattern) if fcntl is not None else ():
-        with suppress(OSError), file.open("rb") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            file.unlink()
-
-
-def lock_folder(folder: Path) -> int | None:
-    """Lock a folder until the descriptor that is returned is closed or the process ends, by whatever cause.
-
-    Returns None where the file system does not lock folders, as some network drives do not. Raises `BlockingIOError`
-    when another process holds the lock.
-    """
-    if fcntl is None:
-        return None
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
-        if isinstance(error, BlockingIOError):
-            raise
-        return None
-    return handle
-
-
-def write_json(path: Path | str, content: Mapping[str, Any]) -> None:
-    """Write a mapping as indented JSON, atomically."""
-    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
-    write_atomically(path, lambda stream: stream.write(text.encode()))
 
 
 def save_arrays(path: Path | str, arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> None:
@@ -229,20 +144,3 @@ def conforming(arrays: Mapping[str, np.ndarray], layout: Layout) -> dict[str, np
             raise ValueError(f"{name} holds numbers other than 0 and 1")
         found[name] = array if wanted is str else array.astype(wanted)
     return found
-
-
-@contextmanager
-def reading(path: Path | str) -> Iterator[None]:
-    """Turn whatever goes wrong in a with block, while a file is read and understood, into one `StorageError`."""
-    try:
-        yield
-    except StorageError:
-        raise
-    except FileNotFoundError as error:
-        raise StorageError(f"{path} does not exist; check the path.") from error
-    # Damaged content makes zipfile, numpy, json and scipy raise some twenty classes, tokenize.TokenError among them.
-    except Exception as error:
-        why = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-        raise StorageError(
-            f"{path} is damaged, or not a file that rmopt can read ({why}); replace or remove it."
-        ) from error
