@@ -14,7 +14,7 @@ from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Prob
 from rmopt.core import FiniteSum, Parts
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.costs import LOSSES, BilinearSum, OnFactors, TripletSum
-from rmopt.kernels.directed_sgd import _divide_by_triangle, _orthonormal
+from rmopt.kernels.directed_sgd import _divided_by_triangle, _orthonormal
 from rmopt.manifolds import (
     Euclidean,
     FixedRankEmbedded,
@@ -394,7 +394,7 @@ def test_many_columns_are_orthonormal(name: str) -> None:
         X = X @ (np.linalg.qr(X)[1] * np.logspace(0, -9, 40)) @ scipy.linalg.hadamard(64)[:40, :40]
     if name == "dependent":
         X[:, 7] = X[:, 3] - X[:, 5]
-    suffices = _divide_by_triangle(X.T.copy(), np.eye(40), False)
+    suffices, _ = _divided_by_triangle(X.T.copy(), np.eye(40), False)
     assert suffices == (name in ("well", "scaled"))
     Q, R = _orthonormal(X)
     np.testing.assert_allclose(Q.T @ Q, np.eye(40), atol=1e-14)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from types import ModuleType
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,12 +14,11 @@ from rmopt.core.matrices import sound
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.costs.bilinear import Bilinear, BilinearSum, TripletSum
-from rmopt.costs.losses import Loss, as_compiled
+from rmopt.costs.losses import Loss, called
 from rmopt.engines.base import Supports
 from rmopt.engines.gauged import SYMMETRIC, Gauge, GaugedEngine, GaugedState
 from rmopt.errors import InvalidInputError
 from rmopt.kernels import batch_sgd, bilinear_sgd
-from rmopt.kernels.losses import loop_with_slope
 from rmopt.kernels.steps import Rows, StepRows
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import MetricProjection, Orthographic, SecondOrder, SecondOrderPSD
@@ -78,11 +75,11 @@ class BilinearEngine(GaugedEngine):
     def loop(
         self, state: GaugedState, terms: StepRows, position: int, probe_every: int, growth_limit: float
     ) -> tuple[int, int]:
-        loop, code = loop_of(bilinear_sgd, self.cost.loss)
         kernel = self.retraction.kernel
         kinds = (None, kernel) if self.gauge is SYMMETRIC else (kernel, None)
-        return loop(
-            *kinds, code, state.factors, state.counters, *self._rows, terms, None, position, probe_every, growth_limit
+        return run_loop(
+            bilinear_sgd, self.cost.loss, *kinds, state.factors, state.counters, *self._rows, terms, None,
+            position, probe_every, growth_limit,
         )  # fmt: skip
 
 
@@ -159,9 +156,8 @@ class BatchEngine(BilinearEngine):
     def loop(
         self, state: GaugedState, terms: StepRows, position: int, probe_every: int, growth_limit: float
     ) -> tuple[int, int]:
-        loop, code = loop_of(batch_sgd, self.cost.loss)
-        return loop(
-            code, state.factors, state.counters, *self._rows, terms, self.batch_size,
+        return run_loop(
+            batch_sgd, self.cost.loss, state.factors, state.counters, *self._rows, terms, self.batch_size,
             position, probe_every, growth_limit,
         )  # fmt: skip
 
@@ -178,13 +174,8 @@ def rows_of(left: Any, right: Any) -> tuple[Rows, Rows]:
     return Rows(left.indptr, left.indices, left.data), Rows(right.indptr, right.indices, right.data)
 
 
-def loop_of(module: ModuleType, loss: Loss) -> tuple[Callable[..., Any], int]:
-    """Return the loop of a kernel module for a loss, and the code of the loss in it."""
+def run_loop(module: ModuleType, loss: Loss, *arguments: Any) -> tuple[int, int]:
+    """Run the loop of a kernel module with a loss, which is its first argument."""
     if loss.code is not None:
-        return module.run, loss.code
-    return _loop_with(module, as_compiled(loss.slope)), -1
-
-
-@cache
-def _loop_with(module: ModuleType, slope: Any) -> Callable[..., Any]:
-    return cast(Callable[..., Any], loop_with_slope(module.run.py_func, slope))
+        return module.run(loss.code, *arguments)
+    return called(loss.slope, lambda own: module.run(own, *arguments))

@@ -9,16 +9,38 @@ import numpy as np
 from numba import njit
 
 from rmopt.kernels.lifted import OK, REFUSED
-from rmopt.kernels.losses import slope
-from rmopt.kernels.steps import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED, gather_row, gather_term
-from rmopt.kernels.vectors import dot, invert, product, scatter, trace
+from rmopt.kernels.losses import slope_of
+from rmopt.kernels.matrices import (
+    columns,
+    combined,
+    cross,
+    identity,
+    inner,
+    largest,
+    scale_row,
+    times,
+    times_transposed,
+    transposed,
+    write,
+)
+from rmopt.kernels.steps import (
+    FINISHED,
+    NOT_FINITE,
+    PROBE_DUE,
+    STEP_REFUSED,
+    gather_row,
+    gather_term,
+    scatter_row,
+)
+from rmopt.kernels.vectors import dot, invert, product, trace
 
 # A step with larger entries of S, or a larger inverse of I + αS, is left to the generic retraction.
 TOO_LONG = 1e4
 TOO_STEEP = 1e4
 
 
-def _run(code, factors, counters, left, right, terms, batch, start, probe_every, growth_limit):
+@njit(cache=True, nogil=True)
+def run(loss, factors, counters, left, right, terms, batch, start, probe_every, growth_limit):
     """Do the steps from `start` on; return (number of the next step, why the loop ended).
 
     A step looks at the terms batch·t, …, batch·t + batch − 1. Parameters and ends are otherwise those of
@@ -42,7 +64,7 @@ def _run(code, factors, counters, left, right, terms, batch, start, probe_every,
             z = dot(U[r], score)
             if not np.isfinite(z):
                 return t, NOT_FINITE
-            scales[r] = -terms.etas[t] * slope(code, z, terms.targets[term])
+            scales[r] = -terms.etas[t] * slope_of(loss, z, terms.targets[term])
             if scales[r] != 0.0:
                 active[r] = term
                 r += 1
@@ -50,8 +72,7 @@ def _run(code, factors, counters, left, right, terms, batch, start, probe_every,
         if r == 0:
             continue
         for i in range(r):
-            for c in range(k):
-                V[i, c] *= scales[i]
+            scale_row(V, i, scales[i])
         R_P = _gram(P, left, terms.left, none, active[:r], ones)
         R_Q = _gram(Q, right, terms.plus, terms.minus, active[:r], scales)
         if trace(R_P) == 0.0 or trace(R_Q) == 0.0:
@@ -65,11 +86,10 @@ def _run(code, factors, counters, left, right, terms, batch, start, probe_every,
         size[1] += _gram_growth(V[:r], H, R_Q)
         for i in range(r):
             term = active[i]
-            scatter_row(A, left, terms.left[term], G[i])
-            H[i] *= scales[i]
-            scatter_row(B, right, terms.plus[term], H[i])
-            if terms.minus[term] >= 0:
-                scatter_row(B, right, terms.minus[term], -H[i])
+            scale_row(H, i, scales[i])
+            scatter_row(A, left, terms.left[term], G[i], 1.0)
+            scatter_row(B, right, terms.plus[term], H[i], 1.0)
+            scatter_row(B, right, terms.minus[term], H[i], -1.0)
         # cond(AᵀA) ≤ trace(AᵀA) trace(H_A): large means that H_A is losing digits.
         if size[0] * trace(factors.H_A) > growth_limit or size[1] * trace(factors.H_B) > growth_limit:
             return t + 1, PROBE_DUE
@@ -84,29 +104,30 @@ def _step(factors, U, V, R_P, R_Q):
     in Q. Where the step is ill-conditioned in this gauge it is `REFUSED`, and nothing was changed.
     """
     r = U.shape[0]
-    X, Y = U @ factors.H_A, V @ factors.H_B
-    Z, W = X @ factors.C_inverse.T, Y @ factors.C_inverse
-    S = Y @ Z.T
-    identity = np.eye(r)
-    alpha = 0.375 * S - 0.5 * identity
+    one = identity(r)
+    X, Y = times(U, factors.H_A), times(V, factors.H_B)
+    Z, W = times_transposed(X, factors.C_inverse), times(Y, factors.C_inverse)
+    S = times_transposed(Y, Z)
+    alpha = combined(0.375, S, -0.5, one)
     table = np.empty((r, 2 * r))
-    table[:, :r] = identity + alpha @ S
-    if not np.abs(S).max() < TOO_LONG or not invert(table, 1e-6):
+    write(table, combined(1.0, one, 1.0, times(alpha, S)))
+    if not largest(S) < TOO_LONG or not invert(table, 1e-6):
         return REFUSED, X, Y
-    shrink = table[:, r:].copy()
-    if np.abs(shrink).max() > TOO_STEEP:
+    shrink = columns(table, r, 2 * r)
+    if not largest(shrink) <= TOO_STEEP:
         return REFUSED, X, Y
-    kappa = (identity - 0.5 * S) @ shrink
-    mu = 2.0 * alpha + alpha @ S @ alpha
-    G, H = kappa @ W, kappa.T @ Z
-    fine_A, H_A = _gram_inverse(factors.H_A, X, G, R_P - U @ X.T)
-    fine_B, H_B = _gram_inverse(factors.H_B, Y, H, R_Q - V @ Y.T)
+    kappa = times(combined(1.0, one, -0.5, S), shrink)
+    mu = combined(2.0, alpha, 1.0, times(times(alpha, S), alpha))
+    G, H = times(kappa, W), cross(kappa, Z)
+    fine_A, H_A = _gram_inverse(factors.H_A, X, G, combined(1.0, R_P, -1.0, times_transposed(U, X)))
+    fine_B, H_B = _gram_inverse(factors.H_B, Y, H, combined(1.0, R_Q, -1.0, times_transposed(V, Y)))
     if not (fine_A and fine_B):
         return REFUSED, X, Y
-    factors.C[:] = factors.C + X.T @ (mu @ Y)
-    factors.C_inverse[:] = factors.C_inverse - Z.T @ (mu @ shrink @ shrink @ W)
-    factors.H_A[:] = H_A
-    factors.H_B[:] = H_B
+    write(factors.C, combined(1.0, factors.C, 1.0, cross(X, times(mu, Y))))
+    change = cross(Z, times(times(times(mu, shrink), shrink), W))
+    write(factors.C_inverse, combined(1.0, factors.C_inverse, -1.0, change))
+    write(factors.H_A, H_A)
+    write(factors.H_B, H_B)
     return OK, G, H
 
 
@@ -118,69 +139,63 @@ def _gram_inverse(H, X, G, outside):
     """
     r = X.shape[0]
     table = np.empty((r, 2 * r))
-    edge = np.eye(r) + G @ X.T
-    table[:, :r] = edge
+    edge = combined(1.0, identity(r), 1.0, times_transposed(G, X))
+    write(table, edge)
     if not invert(table, 1e-6):
         return False, H
-    edge_inverse = table[:, r:].copy()
-    if np.abs(edge_inverse).max() > TOO_STEEP:
+    edge_inverse = columns(table, r, 2 * r)
+    if not largest(edge_inverse) <= TOO_STEEP:
         return False, H
-    T = G @ H
-    inside = T @ G.T
-    bent = edge_inverse.T @ X
-    N = T - inside @ bent
-    rest = edge_inverse.T @ outside
-    table[:, :r] = edge + inside @ rest
+    T = times(G, H)
+    inside = times_transposed(T, G)
+    bent = cross(edge_inverse, X)
+    N = combined(1.0, T, -1.0, times(inside, bent))
+    rest = cross(edge_inverse, outside)
+    write(table, combined(1.0, edge, 1.0, times(inside, rest)))
     if not invert(table, 1e-6):
         return False, H
-    weight = rest @ table[:, r:].copy()
-    mixed = bent.T @ T
-    moved = H - mixed - mixed.T + bent.T @ (inside @ bent) - N.T @ (weight @ N)
-    return True, 0.5 * (moved + moved.T)
+    weight = times(rest, columns(table, r, 2 * r))
+    mixed = cross(bent, T)
+    moved = combined(1.0, H, -1.0, combined(1.0, mixed, 1.0, transposed(mixed)))
+    moved = combined(1.0, moved, 1.0, cross(bent, times(inside, bent)))
+    moved = combined(1.0, moved, -1.0, cross(N, times(weight, N)))
+    return True, combined(0.5, moved, 0.5, transposed(moved))
 
 
 @njit(cache=True, nogil=True)
-def scatter_row(A, rows, row, g):
-    """Add p gᵀ to A for a row p."""
-    scatter(A, rows.indices, rows.values, rows.indptr[row], rows.indptr[row + 1], g)
-
-
-@njit(cache=True, nogil=True)
-def _gram(columns, rows, plus, minus, active, scales):
+def _gram(dense, rows, plus, minus, active, scales):
     """Return the Gram matrix of the active terms, scaled, by way of their dense columns."""
     r = active.shape[0]
-    out = np.empty((columns.shape[1], columns.shape[1]))
+    out = np.empty((dense.shape[1], dense.shape[1]))
     for i in range(r):
-        _add_to_column(columns, rows, plus[active[i]], i, scales[i])
-        _add_to_column(columns, rows, minus[active[i]], i, -scales[i])
+        _add_to_column(dense, rows, plus[active[i]], i, scales[i])
+        _add_to_column(dense, rows, minus[active[i]], i, -scales[i])
     for i in range(r):
-        gather_row(columns, rows, plus[active[i]], minus[active[i]], out[i])
-        out[i] *= scales[i]
+        gather_row(dense, rows, plus[active[i]], minus[active[i]], out[i])
+        scale_row(out, i, scales[i])
     for i in range(r):
-        _clear(columns, rows, plus[active[i]])
-        _clear(columns, rows, minus[active[i]])
-    return out[:r, :r].copy()
+        _clear(dense, rows, plus[active[i]])
+        _clear(dense, rows, minus[active[i]])
+    return columns(out[:r], 0, r)
 
 
 @njit(cache=True, nogil=True)
-def _add_to_column(columns, rows, row, column, scale):
+def _add_to_column(dense, rows, row, column, scale):
     """Add a scaled row; none where its number is −1."""
     if row >= 0:
         for j in range(rows.indptr[row], rows.indptr[row + 1]):
-            columns[rows.indices[j], column] += scale * rows.values[j]
+            dense[rows.indices[j], column] += scale * rows.values[j]
 
 
 @njit(cache=True, nogil=True)
-def _clear(columns, rows, row):
+def _clear(dense, rows, row):
     if row >= 0:
         for j in range(rows.indptr[row], rows.indptr[row + 1]):
-            columns[rows.indices[j], :] = 0.0
+            for c in range(dense.shape[1]):
+                dense[rows.indices[j], c] = 0.0
 
 
 @njit(cache=True, nogil=True)
 def _gram_growth(U, G, R):
     """Return the change of trace(AᵀA) under A ← A + P G."""
-    return 2.0 * np.sum(U * G) + np.sum(G * (R @ G))
-
-
-run = njit(cache=True, nogil=True)(_run)
+    return 2.0 * inner(U, G) + inner(G, times(R, G))

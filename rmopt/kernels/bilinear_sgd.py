@@ -18,7 +18,7 @@ from rmopt.kernels.lifted import (
     symmetric_gram_growth,
     symmetric_step,
 )
-from rmopt.kernels.losses import slope
+from rmopt.kernels.losses import slope_of
 from rmopt.kernels.steps import (
     FINISHED,
     NOT_FINITE,
@@ -46,8 +46,9 @@ class Products(NamedTuple):
     H: np.ndarray
 
 
-def _run(
-    kind, symmetric, code, factors, counters, left, right, terms, products, start, probe_every, growth_limit
+@njit(cache=True, nogil=True)
+def run(
+    loss, kind, symmetric, factors, counters, left, right, terms, products, start, probe_every, growth_limit
 ):
     """Do the steps from `start` on; return (number of the next step, why the loop ended).
 
@@ -77,7 +78,7 @@ def _run(
         z = score(factors, scratch)
         if not np.isfinite(z):
             return t, NOT_FINITE
-        scale = -terms.etas[t] * slope(code, z, terms.targets[t])
+        scale = -terms.etas[t] * slope_of(loss, z, terms.targets[t])
         counts[1] += 1
         if scale == 0.0:
             continue
@@ -108,7 +109,8 @@ def _run(
                 size[0] += _gram_growth(scratch.u, scratch.g, p_square)
                 size[1] += _gram_growth(scratch.v, scratch.h, q_square)
         if products is not None:
-            products.G[t], products.H[t] = scratch.g, scratch.h
+            for c in range(scratch.g.shape[0]):
+                products.G[t, c], products.H[t, c] = scratch.g[c], scratch.h[c]
             size[0] += 2.0 * dot(scratch.u, scratch.g) + p_square * dot(scratch.g, scratch.g)
             size[1] += 2.0 * dot(scratch.v, scratch.h) + q_square * dot(scratch.h, scratch.h)
         if kind is not None:
@@ -138,6 +140,3 @@ def _gram_growth(u, g, p_square):
     for c in range(g.shape[0]):
         total += g[c] * (2.0 * u[c] + p_square * g[c])
     return total
-
-
-run = njit(cache=True, nogil=True)(_run)

@@ -15,10 +15,26 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from rmopt.kernels.batch_sgd import scatter_row
 from rmopt.kernels.lifted import METRIC_PROJECTION, SECOND_ORDER
-from rmopt.kernels.losses import slope
-from rmopt.kernels.steps import FINISHED, NOT_FINITE, gather_row
+from rmopt.kernels.losses import slope_of
+from rmopt.kernels.matrices import (
+    beside,
+    clear,
+    columns,
+    combined,
+    cross,
+    identity,
+    inner,
+    reflected,
+    scale_row,
+    singular,
+    solved,
+    times,
+    times_transposed,
+    transposed,
+    write,
+)
+from rmopt.kernels.steps import FINISHED, NOT_FINITE, gather_row, scatter_row
 from rmopt.kernels.vectors import dot, product, transposed_product
 
 # Where a smaller share of the square of a row is outside the span, that part is computed entry by entry; what is a
@@ -73,7 +89,8 @@ class Rule(NamedTuple):
     corrected: bool
 
 
-def _run(rule, kinds, code, sides, cores, squares, counts, left, right, terms, batch, average_from, start):
+@njit(cache=True, nogil=True)
+def run(loss, rule, kinds, sides, cores, squares, counts, left, right, terms, batch, average_from, start):
     """Do the steps from `start` on; return (number of the next step, why the loop ended).
 
     Parameters
@@ -109,30 +126,30 @@ def _run(rule, kinds, code, sides, cores, squares, counts, left, right, terms, b
             z = dot(u[r], Sv)
             if not np.isfinite(z):
                 return t, NOT_FINITE
-            weight = slope(code, z, terms.targets[term])
+            weight = slope_of(loss, z, terms.targets[term])
             if weight != 0.0:
                 active[r] = term
-                u[r] *= weight
-                v[r] *= weight
+                scale_row(u, r, weight)
+                scale_row(v, r, weight)
                 r += 1
         for i in range(r):
             term = active[i]
             _lodge(A, left, terms.left[term], none[term], P[i])
             _lodge(B, right, terms.plus[term], terms.minus[term], Q[i])
-        along_V = _image(A, left, terms.left, none, active[:r], P[:r], v[:r])
-        along_U = _image(B, right, terms.plus, terms.minus, active[:r], Q[:r], u[:r])
+        along_V = _image(A, left, terms.left, none, active, r, P, v)
+        along_U = _image(B, right, terms.plus, terms.minus, active, r, Q, u)
         if symmetric:
-            along_V = 0.5 * (along_V + along_U)
+            along_V = combined(0.5, along_V, 0.5, along_U)
         U, V = A.U[: A.live[0]], B.U[: B.live[0]]
         Up, Vp = A.Up[: A.live[0]], B.Up[: B.live[0]]
         core, up, vp = tangent(symmetric, U, V, along_V, along_U)
-        square = _square(core) + _square(up) + _square(vp)
+        square = inner(core, core) + inner(up, up) + inner(vp, vp)
         new_M = _mixed(rule, M, core)
         new_Up, new_Vp = _mixed(rule, Up, up), _mixed(rule, Vp, vp)
         kept = rule.keep_squares * squares[0] + rule.take_squares * square
         most = max(squares[1], kept) if rule.largest else kept
         scale = _scale(rule, most, counts[0] + 1)
-        length = scale * np.sqrt(_square(new_M) + _square(new_Up) + _square(new_Vp))
+        length = scale * np.sqrt(inner(new_M, new_M) + inner(new_Up, new_Up) + inner(new_Vp, new_Vp))
         if not np.isfinite(length):
             return t, NOT_FINITE
         squares[0], squares[1] = kept, most
@@ -144,33 +161,50 @@ def _run(rule, kinds, code, sides, cores, squares, counts, left, right, terms, b
             )
             if remembers:
                 # The remembered vector, projected where the step ends.
-                turn_U, turn_V = U.T @ end_U, V.T @ end_V
-                along_V = U @ (new_M @ turn_V + new_Vp.T @ end_V) + new_Up @ turn_V
+                turn_U, turn_V = cross(U, end_U), cross(V, end_V)
+                along_V = carried(U, new_M, new_Up, new_Vp, turn_V, end_V)
                 if not symmetric:
-                    along_U = V @ (new_M.T @ turn_U + new_Up.T @ end_U) + new_Vp @ turn_U
-                M[:], Up[:], Vp[:] = tangent(symmetric, end_U, end_V, along_V, along_U)
-            U[:], S[:], V[:] = end_U, end_S, end_V
+                    along_U = carried(V, transposed(new_M), new_Vp, new_Up, turn_U, end_U)
+                core, up, vp = tangent(symmetric, end_U, end_V, along_V, along_U)
+                write(M, core)
+                write(Up, up)
+                write(Vp, vp)
+            write(U, end_U)
+            write(S, end_S)
+            write(V, end_V)
         if averages and counts[0] > average_from:
             counts[2] += 1
             mean_U, mean_V = A.mean[: A.live[0]], B.mean[: B.live[0]]
             if counts[2] == 1:
-                mean_U[:], mean_S[:], mean_V[:] = U, S, V
+                write(mean_U, U)
+                write(mean_S, S)
+                write(mean_V, V)
             else:
                 # From the mean towards the point.
-                along_V = U @ (S @ (V.T @ mean_V)) - mean_U @ mean_S
+                along_V = _towards(U, S, V, mean_U, mean_S, mean_V)
                 if not symmetric:
-                    along_U = V @ (S.T @ (U.T @ mean_U)) - mean_V @ mean_S.T
+                    along_U = _towards(V, transposed(S), U, mean_V, transposed(mean_S), mean_U)
                 core, up, vp = tangent(symmetric, mean_U, mean_V, along_V, along_U)
-                mean_U[:], mean_S[:], mean_V[:] = retracted(
+                end_U, end_S, end_V = retracted(
                     kinds[1], symmetric, mean_U, mean_S, mean_V, core, up, vp, 1.0 / counts[2]
                 )
+                write(mean_U, end_U)
+                write(mean_S, end_S)
+                write(mean_V, end_V)
     return terms.etas.shape[0], FINISHED
 
 
 @njit(cache=True, nogil=True)
-def _square(A):
-    """Return ‖A‖², without an array for the squares: where A is large, its pages would cost more than the sum."""
-    return dot(A.ravel(), A.ravel())
+def carried(U, M, Up, Vp, turn_V, end_V):
+    """Return (U M Vᵀ + Up Vᵀ + U Vpᵀ) V' for turn_V = VᵀV'."""
+    inside = combined(1.0, times(M, turn_V), 1.0, cross(Vp, end_V))
+    return combined(1.0, times(U, inside), 1.0, times(Up, turn_V))
+
+
+@njit(cache=True, nogil=True)
+def _towards(U, S, V, mean_U, mean_S, mean_V):
+    """Return (U S Vᵀ − U' S' V'ᵀ) V' for the mean U' S' V'ᵀ."""
+    return combined(1.0, times(U, times(S, cross(V, mean_V))), -1.0, times(mean_U, mean_S))
 
 
 @njit(cache=True, nogil=True)
@@ -178,7 +212,7 @@ def _mixed(rule, remembered, new):
     """Return what is remembered next; where that is the gradient alone, its own array."""
     if rule.keep == 0.0 and rule.take == 1.0:
         return new
-    return rule.keep * remembered + rule.take * new
+    return combined(rule.keep, remembered, rule.take, new)
 
 
 @njit(cache=True, nogil=True)
@@ -187,22 +221,23 @@ def _make_room(side, rows, remembers, averages):
     live, c = side.live[0], side.K.shape[0]
     if c == 0 or live + rows <= c:
         return
-    held = side.U[:live].copy()
+    held = side.U[:live]
     if remembers:
-        held = np.hstack((held, side.Up[:live]))
+        held = beside(held, side.Up[:live])
     if averages:
-        held = np.hstack((held, side.mean[:live]))
-    turn = np.linalg.qr(held)[0].copy()
+        held = beside(held, side.mean[:live])
+    turn = reflected(held)[0]
     h = turn.shape[1]
-    for part in (side.U, side.Up, side.mean):
-        turned = turn.T @ part[:live]
-        part[:] = 0.0
-        part[:h] = turned
-    Z = side.Z[:, :live].copy() @ (side.K[:live, :live].copy() @ turn)
-    side.Z[:], side.K[:] = 0.0, 0.0
+    for matrix in (side.U, side.Up, side.mean):
+        turned = cross(turn, matrix[:live])
+        clear(matrix)
+        write(matrix, turned)
+    Z = times(columns(side.Z, 0, live), times(columns(side.K[:live], 0, live), turn))
+    clear(side.Z)
+    clear(side.K)
     # Without what rounding has left of orthonormality (Newton and Schulz).
-    side.Z[:, :h] = Z @ (1.5 * np.eye(h) - 0.5 * (Z.T @ Z))
-    side.K[:h, :h] = np.eye(h)
+    write(side.Z, times(Z, combined(1.5, identity(h), -0.5, cross(Z, Z))))
+    write(side.K, identity(h))
     side.live[0] = h
 
 
@@ -217,16 +252,18 @@ def _products(side, rows, plus, minus, space, out):
 
 
 @njit(cache=True, nogil=True)
-def _image(side, rows, plus, minus, active, P, weights):
+def _image(side, rows, plus, minus, active, count, P, weights):
     """Return Σ p wᵀ over the active terms, whose coordinates are in P where there are columns."""
     live = side.live[0]
-    if side.K.shape[0] > 0:
-        return P[:, :live].copy().T @ weights
     out = np.zeros((live, weights.shape[1]))
-    for i in range(active.shape[0]):
-        scatter_row(out, rows, plus[active[i]], weights[i])
-        if minus[active[i]] >= 0:
-            scatter_row(out, rows, minus[active[i]], -weights[i])
+    for i in range(count):
+        if side.K.shape[0] > 0:
+            for j in range(live):
+                for c in range(weights.shape[1]):
+                    out[j, c] += P[i, j] * weights[i, c]
+        else:
+            scatter_row(out, rows, plus[active[i]], weights[i], 1.0)
+            scatter_row(out, rows, minus[active[i]], weights[i], -1.0)
     return out
 
 
@@ -235,7 +272,8 @@ def _coordinates(side, rows, plus, minus, out):
     """Set out = Qᵀp for p a row, or the difference of two rows."""
     raw = np.empty(out.shape[0])
     gather_row(side.Z, rows, plus, minus, raw)
-    out[:] = 0.0
+    for j in range(out.shape[0]):
+        out[j] = 0.0
     live = side.live[0]
     for i in range(live):
         for j in range(i, live):
@@ -260,14 +298,19 @@ def _lodge(side, rows, plus, minus, out):
             side.K[i, live] = -dot(side.K[i, :live], out[:live]) / length
         side.K[live, live] = 1.0 / length
     else:
-        outside, Q = column.copy(), side.Z[:, :live].copy() @ side.K[:live, :live].copy()
-        column[:] = 0.0
+        outside, Q = (
+            np.empty((column.shape[0], 1)),
+            times(columns(side.Z, 0, live), columns(side.K[:live], 0, live)),
+        )
+        for j in range(column.shape[0]):
+            outside[j, 0], column[j] = column[j], 0.0
         for _ in range(2):
-            outside -= Q @ (outside @ Q)
-        rest = dot(outside, outside)
+            outside = combined(1.0, outside, -1.0, times(Q, cross(Q, outside)))
+        rest = inner(outside, outside)
         if not rest > ROUNDING * ROUNDING * square:
             return
-        column[:] = outside / np.sqrt(rest)
+        for j in range(column.shape[0]):
+            column[j] = outside[j, 0] / np.sqrt(rest)
         side.K[live, live] = 1.0
     out[live] = np.sqrt(rest)
     side.live[0] += 1
@@ -294,11 +337,11 @@ def _along(column, rows, row):
 @njit(cache=True, nogil=True)
 def tangent(symmetric, U, V, along_V, along_U):
     """Return the parts of the projection of an ambient matrix Z from Z V and ZᵀU; where it is symmetric from Z V."""
-    core = U.T @ along_V
-    up = along_V - U @ core
+    core = cross(U, along_V)
+    up = combined(1.0, along_V, -1.0, times(U, core))
     if symmetric:
-        return 0.5 * (core + core.T), up, up
-    return core, up, along_U - V @ (V.T @ along_U)
+        return combined(0.5, core, 0.5, transposed(core)), up, up
+    return core, up, combined(1.0, along_U, -1.0, times(V, cross(V, along_U)))
 
 
 @njit(cache=True, nogil=True)
@@ -316,32 +359,38 @@ def _scale(rule, most, step):
 def retracted(kind, symmetric, U, S, V, M, Up, Vp, t):
     """Return what the retractions of `rmopt.retractions.fixed_rank` do, by the same formulas."""
     k = S.shape[0]
-    identity = np.eye(k)
+    one = identity(k)
     if kind == METRIC_PROJECTION:
         core = np.zeros((2 * k, 2 * k))
-        core[:k, :k] = S + t * M
-        core[:k, k:] = t * identity
-        core[k:, :k] = t * identity
-        left, triangle_U = _orthonormal(np.hstack((U, Up)))
-        right, triangle_V = _orthonormal(np.hstack((V, Vp)))
-        P, sigma, Qt = np.linalg.svd(triangle_U @ core @ triangle_V.T)
-        return left @ P[:, :k].copy(), np.diag(sigma[:k]), right @ Qt[:k].T.copy()
+        write(core, combined(1.0, S, t, M))
+        for i in range(k):
+            core[i, k + i] = core[k + i, i] = t
+        left, triangle_U = _orthonormal(beside(U, Up))
+        right, triangle_V = _orthonormal(beside(V, Vp))
+        P, sigma, Q = singular(times_transposed(times(triangle_U, core), triangle_V))
+        end = np.zeros((k, k))
+        for i in range(k):
+            end[i, i] = sigma[i]
+        return times(left, columns(P, 0, k)), end, times(right, columns(Q, 0, k))
     if kind == SECOND_ORDER:
-        R = np.linalg.solve(S, t * M)
-        tail = identity - 0.5 * R
-        left = U @ (S + (0.5 * t) * M - (0.125 * t) * (M @ R)) + t * (Up @ tail)
+        R = solved(S, combined(t, M, 0.0, M))
+        tail = combined(1.0, one, -0.5, R)
+        bent = combined(0.5 * t, M, -0.125 * t, times(M, R))
+        left = combined(1.0, times(U, combined(1.0, S, 1.0, bent)), t, times(Up, tail))
         if symmetric:
             left, triangle_U = _orthonormal(left)
-            end = triangle_U @ np.linalg.solve(S, triangle_U.T)
-            return left, 0.5 * (end + end.T), left
-        right = V @ (identity + 0.5 * R - 0.125 * (R @ R)).T + t * (Vp @ np.linalg.solve(S.T, tail.T))
+            end = times(triangle_U, solved(S, transposed(triangle_U)))
+            return left, combined(0.5, end, 0.5, transposed(end)), left
+        bent = combined(0.5, R, -0.125, times(R, R))
+        inside, outside = combined(1.0, one, 1.0, bent), solved(transposed(S), transposed(tail))
+        right = combined(1.0, times_transposed(V, inside), t, times(Vp, outside))
     else:
-        K = S + t * M
-        left = U @ K + t * Up
-        right = V + t * (Vp @ np.linalg.inv(K.T))
+        K = combined(1.0, S, t, M)
+        left = combined(1.0, times(U, K), t, Up)
+        right = combined(1.0, V, t, times(Vp, solved(transposed(K), one)))
     left, triangle_U = _orthonormal(left)
     right, triangle_V = _orthonormal(right)
-    return left, triangle_U @ triangle_V.T, right
+    return left, times_transposed(triangle_U, triangle_V), right
 
 
 @njit(cache=True, nogil=True)
@@ -353,48 +402,53 @@ def _orthonormal(X):
     """
     n, k = X.shape
     if k >= MANY_COLUMNS and X.size >= MANY_ENTRIES:
-        columns, R = X.T.copy(), np.eye(k)
-        if _divide_by_triangle(columns, R, False) and _divide_by_triangle(columns, R, True):
-            return columns.T.copy(), R
-    columns, R = X.T.copy(), np.zeros((k, k))
+        C, R, trusted = transposed(X), identity(k), True
+        for again in (False, True):
+            if trusted:
+                trusted, R = _divided_by_triangle(C, R, again)
+        if trusted:
+            return transposed(C), R
+    C, R = transposed(X), np.zeros((k, k))
     inside, change = np.empty(k), np.empty(n)
     for j in range(k):
-        x, before = columns[j], columns[:j]
+        x, before = C[j], C[:j]
         length = np.sqrt(dot(x, x))
         for _ in range(2):
-            product(before, x, inside[:j])
-            transposed_product(before, inside[:j], change)
-            x -= change
-            R[:j, j] += inside[:j]
+            product(before, x, inside)
+            transposed_product(before, inside, change)
+            for i in range(n):
+                x[i] -= change[i]
+            for i in range(j):
+                R[i, j] += inside[i]
         R[j, j] = np.sqrt(dot(x, x))
         if not R[j, j] > DEPENDENT * length:
-            Q, R = np.linalg.qr(X)
-            return Q.copy(), R.copy()
-        x /= R[j, j]
-    return columns.T.copy(), R
+            return reflected(X)
+        for i in range(n):
+            x[i] /= R[j, j]
+    return transposed(C), R
 
 
 @njit(cache=True, nogil=True)
-def _divide_by_triangle(columns, R, again):
-    """Turn C (columns in rows) and R into L⁻¹ C and Lᵀ R, where C Cᵀ = L Lᵀ; return whether that is to be trusted.
+def _divided_by_triangle(C, R, again):
+    """Turn C (columns in rows) into L⁻¹ C where C Cᵀ = L Lᵀ; return whether that is to be trusted, and LᵀR.
 
     C is orthonormal then up to the rounding of its Gram matrix; `again` to rounding.
     """
-    gram = columns @ columns.T
+    gram = times_transposed(C, C)
     k = gram.shape[0]
-    if again and not np.abs(gram - np.eye(k)).max() < NEARLY_ORTHONORMAL:
-        return False
     L = np.zeros((k, k))
     for j in range(k):
+        for i in range(k):
+            if again and not abs(gram[j, i] - (1.0 if i == j else 0.0)) < NEARLY_ORTHONORMAL:
+                return False, R
         for i in range(j):
             L[j, i] = (gram[j, i] - dot(L[j, :i], L[i, :i])) / L[i, i]
         rest = gram[j, j] - dot(L[j, :j], L[j, :j])
         if not rest > INDEPENDENT * INDEPENDENT * gram[j, j]:
-            return False
+            return False, R
         L[j, j] = np.sqrt(rest)
-    _substitute(L, columns)
-    R[:] = L.T.copy() @ R
-    return True
+    _substitute(L, C)
+    return True, cross(L, R)
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
@@ -414,6 +468,3 @@ def _substitute(L, C):
                 for c in range(x.shape[0]):
                     x[c] -= weight * y[c]
             x /= L[j, j]
-
-
-run = njit(cache=True, nogil=True)(_run)

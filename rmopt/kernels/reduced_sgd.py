@@ -5,10 +5,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from rmopt.kernels.directed_sgd import retracted, tangent
-from rmopt.kernels.losses import slope
-from rmopt.kernels.steps import FINISHED, NOT_FINITE, gather_row
-from rmopt.kernels.vectors import dot, product, scatter
+from rmopt.kernels.directed_sgd import carried, retracted, tangent
+from rmopt.kernels.losses import slope_of
+from rmopt.kernels.matrices import combined, cross, inner, transposed, write
+from rmopt.kernels.steps import FINISHED, NOT_FINITE, gather_row, scatter_row
+from rmopt.kernels.vectors import dot, product
 
 
 class Known(NamedTuple):
@@ -22,7 +23,8 @@ class Known(NamedTuple):
     Vp: np.ndarray
 
 
-def _run(recursive, kind, code, point, known, symmetric, counts, left, right, terms, batch):
+@njit(cache=True, nogil=True)
+def run(loss, recursive, kind, point, known, symmetric, counts, left, right, terms, batch):
     """Do all steps; return (number of the next step, why the loop ended).
 
     A step costs O(batch · nnz · k + (n + m)k²).
@@ -56,42 +58,41 @@ def _run(recursive, kind, code, point, known, symmetric, counts, left, right, te
                 gather_row(at_U, left, row, np.int64(-1), u)
                 gather_row(at_V, right, plus, minus, v)
                 product(at_S, v, Sv)
-                weight = slope(code, dot(u, Sv), terms.targets[term])
+                weight = slope_of(loss, dot(u, Sv), terms.targets[term])
                 if weight != 0.0:
-                    u *= weight
-                    v *= weight
-                    _scatter(along_V, left, row, v)
-                    _scatter(along_U, right, plus, u)
-                    _scatter(along_U, right, minus, -u)
+                    for c in range(k):
+                        u[c] *= weight
+                        v[c] *= weight
+                    scatter_row(along_V, left, row, v, 1.0)
+                    scatter_row(along_U, right, plus, u, 1.0)
+                    scatter_row(along_U, right, minus, u, -1.0)
             if symmetric:
-                along_V = 0.5 * (along_V + along_U)
+                along_V = combined(0.5, along_V, 0.5, along_U)
             core, up, vp = tangent(symmetric, at_U, at_V, along_V, along_U)
             if not here:
                 # What the terms say there beside the estimate, projected here.
-                core, up, vp = core - M, up - Up, vp - Vp
-                turn_U, turn_V = at_U.T @ U, at_V.T @ V
-                along_V = at_U @ (core @ turn_V + vp.T @ V) + up @ turn_V
-                along_U = at_V @ (core.T @ turn_U + up.T @ U) + vp @ turn_U
+                core, up, vp = (
+                    combined(1.0, core, -1.0, M), combined(1.0, up, -1.0, Up), combined(1.0, vp, -1.0, Vp)
+                )  # fmt: skip
+                along_V = carried(at_U, core, up, vp, cross(at_V, V), V)
+                along_U = carried(at_V, transposed(core), vp, up, cross(at_U, U), U)
                 M, Up, Vp = tangent(symmetric, U, V, along_V, along_U)
-        M, Up, Vp = core - M, up - Up, vp - Vp
-        length = np.sqrt(np.sum(M * M) + np.sum(Up * Up) + np.sum(Vp * Vp))
+        M, Up, Vp = combined(1.0, core, -1.0, M), combined(1.0, up, -1.0, Up), combined(1.0, vp, -1.0, Vp)
+        length = np.sqrt(inner(M, M) + inner(Up, Up) + inner(Vp, Vp))
         if not np.isfinite(length):
             return t, NOT_FINITE
         counts[0] += 1
         if recursive:
-            known.U[:], known.S[:], known.V[:] = U, S, V
-            known.M[:], known.Up[:], known.Vp[:] = M, Up, Vp
+            write(known.U, U)
+            write(known.S, S)
+            write(known.V, V)
+            write(known.M, M)
+            write(known.Up, Up)
+            write(known.Vp, Vp)
         if length > 0.0:
             counts[1] += 1
-            U[:], S[:], V[:] = retracted(kind, symmetric, U, S, V, M, Up, Vp, -terms.etas[t])
+            end_U, end_S, end_V = retracted(kind, symmetric, U, S, V, M, Up, Vp, -terms.etas[t])
+            write(U, end_U)
+            write(S, end_S)
+            write(V, end_V)
     return terms.etas.shape[0], FINISHED
-
-
-@njit(cache=True, nogil=True)
-def _scatter(A, rows, row, g):
-    """Add p gᵀ to A for a row p; nothing where its number is −1."""
-    if row >= 0:
-        scatter(A, rows.indices, rows.values, rows.indptr[row], rows.indptr[row + 1], g)
-
-
-run = njit(cache=True, nogil=True)(_run)

@@ -62,6 +62,16 @@ def gather_row(A, rows, plus, minus, out):
         accumulate(A, rows.indices, rows.values, start, stop, -1.0, out)
 
 
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def scatter_row(A, rows, row, g, sign):
+    """Add ± p gᵀ to A for a row p; nothing where its number is −1."""
+    if row >= 0:
+        for j in range(rows.indptr[row], rows.indptr[row + 1]):
+            at, value = np.uint64(rows.indices[j]), sign * rows.values[j]
+            for c in range(g.shape[0]):
+                A[at, c] += value * g[c]
+
+
 @njit(cache=True, nogil=True, inline="always")
 def gather_term(A, B, left, right, terms, t, u, v):
     """Set u = Aᵀp and v = Bᵀq for term t."""

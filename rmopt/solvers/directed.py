@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -15,7 +15,7 @@ from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.transport import ByManifold, ByProjection
 from rmopt.costs.bilinear import Bilinear
 from rmopt.engines.base import Engine, checked, diverged, unlike
-from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine, loop_of, rows_of
+from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine, rows_of, run_loop
 from rmopt.kernels import directed_sgd, reduced_sgd
 from rmopt.kernels.directed_sgd import Cores, Rule, Side
 from rmopt.kernels.steps import FINISHED, Rows, StepRows
@@ -99,11 +99,11 @@ class CompiledEngine(Engine):
         resolved = self._cost.resolve(schedule.ravel())
         return StepRows(*resolved, np.ascontiguousarray(etas, dtype=float))
 
-    def _finished(self, loop: Callable[..., Any], counts: Array, etas: Array, *arguments: Any) -> None:
-        """Do steps by a loop, which counts them."""
+    def _finished(self, module: ModuleType, counts: Array, etas: Array, *arguments: Any) -> None:
+        """Do steps by the loop of a kernel module, which counts them."""
         first = counts[0]
         try:
-            position, reason = loop(*arguments)
+            position, reason = run_loop(module, self._cost.loss, *arguments)
         except (ValueError, np.linalg.LinAlgError) as error:
             # A core is singular, or numbers are not finite any more.
             raise diverged(int(counts[0]), etas[max(counts[0] - first - 1, 0)]) from error
@@ -132,12 +132,11 @@ class SpannedEngine(CompiledEngine):
 
     def advance(self, state: SpannedState, schedule: Array, etas: Array) -> SpannedState:
         reference, terms = self.reference, self._terms(schedule, etas)
-        loop, code = loop_of(directed_sgd, self._cost.loss)
         kinds = tuple(retraction.kernel for retraction in self._retractions)
         average_from = -1 if reference.average_from is None else reference.average_from
         self._finished(
-            loop, state.counts, etas, constants(reference.rule), kinds, code, state.sides, state.cores, state.squares,
-            state.counts, *self._rows, terms, reference.batch_size, average_from, 0,
+            directed_sgd, state.counts, etas, constants(reference.rule), kinds, state.sides, state.cores,
+            state.squares, state.counts, *self._rows, terms, reference.batch_size, average_from, 0,
         )  # fmt: skip
         return state
 
@@ -221,7 +220,7 @@ class ReducedEngine(CompiledEngine):
     def _between(self, state: DirectedState, schedule: Array, etas: Array) -> DirectedState:
         """Return the state after steps without a whole gradient."""
         reference, rule = self.reference, cast(VarianceReduced, self.reference.rule)
-        terms, (loop, code) = self._terms(schedule, etas), loop_of(reduced_sgd, self._cost.loss)
+        terms = self._terms(schedule, etas)
         symmetric = isinstance(reference.manifold, PSDFixedRank)
         given = state.point, state.memory.point, state.memory.gradient
         point, base, (M, *outside) = ([part.copy() for part in arrays_of(one)] for one in given)
@@ -230,8 +229,8 @@ class ReducedEngine(CompiledEngine):
         known = reduced_sgd.Known(*sides[1], M, outside[0], outside[-1])
         counts = np.array([state.steps, state.updates])
         self._finished(
-            loop, counts, etas, rule.recursive, reference.retraction.kernel, code, sides[0], known, symmetric, counts,
-            *self._rows, terms, reference.batch_size,
+            reduced_sgd, counts, etas, rule.recursive, reference.retraction.kernel, sides[0], known, symmetric,
+            counts, *self._rows, terms, reference.batch_size,
         )  # fmt: skip
         reached, there, gradient = map(rebuilt, given, (point, base, [M, *outside]))
         steps, updates = map(int, counts)
