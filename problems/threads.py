@@ -6,11 +6,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numba
 from joblib import cpu_count
 
 from problems.door import thread_count
 from rmopt.core.arguments import optional
 from rmopt.solvers.threads import one_blas_thread
+
+# Products below which one thread is done, in 2 ms, before others that wait for a busy core would have begun.
+WORTH_THREADS = 20_000_000
 
 
 def threads_of(n_jobs: int | None) -> int:
@@ -19,6 +23,31 @@ def threads_of(n_jobs: int | None) -> int:
     if given is None:
         return 1
     return int(given) if given > 0 else max(1, cpu_count() + 1 + int(given))
+
+
+def in_pieces(work: Callable[[int, int, int], Any], cuts: Any, products: int) -> list[Any]:
+    """Return what compiled work without Python's lock makes of each piece, from its number, first column and end.
+
+    There are as many threads as numba has, where so many products are worth them.
+    """
+    firsts, stops = cuts[:-1].tolist(), cuts[1:].tolist()
+    found: list[Any] = [None] * len(firsts)
+    threads = min(numba.get_num_threads(), len(found)) if products >= WORTH_THREADS else 1
+
+    def share(thread: int) -> None:
+        for i in range(thread, len(found), threads):
+            found[i] = work(i, firsts[i], stops[i])
+
+    if threads == 1:
+        share(0)
+        return found
+    # Of Python's threads those without work sleep; numba's spin, and take the cores from who needs them.
+    with ThreadPoolExecutor(threads - 1) as pool:
+        others = [pool.submit(share, thread) for thread in range(1, threads)]
+        share(0)
+        for other in others:
+            other.result()
+    return found
 
 
 def by_rows(work: Callable[[slice], Any], n_rows: int, block: int, n_jobs: int | None) -> list[Any]:

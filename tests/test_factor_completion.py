@@ -12,7 +12,6 @@ from scipy.optimize import approx_fprime
 from sklearn.model_selection import cross_val_score
 from tabled import each_row
 
-import problems.subspace.half_sweeps as half_sweeps
 from problems.subspace import (
     RCGMC,
     RTRMC,
@@ -220,7 +219,7 @@ def test_bits_do_not_depend_on_the_number_of_threads(model: Any) -> None:
     found = [model.fit(table).predict(pairs)]
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(half_sweeps, "WORTH_THREADS", 0)
+            patch.setattr("problems.threads.WORTH_THREADS", 0)
             for threads in (1, min(2, numba.config.NUMBA_NUM_THREADS)):
                 numba.set_num_threads(threads)
                 found.append(model.fit(table).predict(pairs))

@@ -13,7 +13,6 @@ from sklearn.metrics import ndcg_score
 from sklearn.model_selection import cross_val_score
 from tabled import each_row
 
-import problems.subspace.half_sweeps as half_sweeps
 from problems.data import Ratings
 from problems.subspace import BiasedALS, EntryKFold, ImplicitALS, entries
 from rmopt.core import InvalidInputError
@@ -97,7 +96,7 @@ def test_bits_do_not_depend_on_the_number_of_threads() -> None:
     found = [model.fit(views()).weights_]
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(half_sweeps, "WORTH_THREADS", 0)
+            patch.setattr("problems.threads.WORTH_THREADS", 0)
             numba.set_num_threads(min(2, numba.config.NUMBA_NUM_THREADS))
             found.append(model.fit(views()).weights_)
     finally:

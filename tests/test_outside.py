@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,11 +14,12 @@ import pytest
 import scipy.sparse as sp
 
 from rmopt import InvalidInputError, Problem, autograd_cost, jax_cost
-from rmopt.core import Cost
+from rmopt.core import Cost, DivergedError
 from rmopt.core.outside import found_outside, same
 from rmopt.costs import BilinearSum, Loss
+from rmopt.kernels import batch_sgd, bilinear_sgd, directed_sgd, reduced_sgd
 from rmopt.manifolds import FixedRankEmbedded, Sphere
-from rmopt.solvers import SGD, GradientDescent
+from rmopt.solvers import SGD, SVRG, GradientDescent
 
 scale = 1.0
 settings = {"scale": 1.0}
@@ -124,6 +126,54 @@ def test_a_loss_is_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     after = found()
     assert after[0] == 5.0 * before[0] == 40.0
     assert after[1] > 3.0 * before[1]
+
+
+COMPILED = [
+    partial(SGD, 1e-2), partial(SGD, 1e-2, batch_size=2), partial(SGD, 1e-2, momentum=0.9), partial(SVRG, 1e-2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", COMPILED)
+def test_losses_of_ones_own_share_a_loop_and_raise_their_own_errors(make: Any) -> None:
+    """Also slopes that are whole numbers or truth values, and one that is no number at once."""
+    solver = make(max_iter=40, engine="compiled")
+
+    def run(slope: Any) -> Any:
+        rng = np.random.default_rng(0)
+        cost = BilinearSum(
+            rng.standard_normal((50, 6)),
+            rng.standard_normal((50, 5)),
+            Loss("own", np.hypot, slope),
+            np.ones(50),
+        )
+        return solver.run(Problem(FixedRankEmbedded(6, 5, 2), cost), random_state=0).point.S
+
+    def refusing(z: float, y: float) -> float:
+        if z > 1.0:
+            raise ValueError("not from here on")
+        return z - y
+
+    first = run(lambda z, y: 1.0 if z > y else 0.0)
+    loops = (bilinear_sgd.run, batch_sgd.run, directed_sgd.run, reduced_sgd.run)
+    known = [len(loop.signatures) for loop in loops]
+    np.testing.assert_array_equal(run(lambda z, y: 1 if z > y else 0), first)
+    np.testing.assert_array_equal(run(lambda z, y: z > y), first)
+    assert [len(loop.signatures) for loop in loops] == known
+    for slope, error, words in (
+        (refusing, ValueError, "not from here on"), (lambda z, y: 1.0 / (y - y), ZeroDivisionError, "division"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=words):
+            run(slope)
+    with pytest.raises(DivergedError, match="no longer finite"):
+        run(lambda z, y: np.nan)
+
+
+def test_errors_of_a_loss_over_arrays_are_its_own() -> None:
+    loss = Loss("reciprocal", lambda z, y: 1.0 / z, lambda z, y: -1.0 / z**2)
+    z = np.arange(5000.0)
+    with pytest.raises(ZeroDivisionError):
+        loss.values(z, z)
+    np.testing.assert_array_equal(loss.values(z + 1.0, z), 1.0 / (z + 1.0))
 
 
 @pytest.mark.parametrize("density", [0.3, 1.0])

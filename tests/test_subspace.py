@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -430,3 +431,19 @@ def test_a_line_search_goes_on_where_its_polynomial_has_no_minimum() -> None:
     )
     errors = [model.rmse(pairs[test], values[test]) for model in (conjugate, trust)]
     assert errors[0] == pytest.approx(errors[1], rel=0.1)
+
+
+def test_bits_of_a_pass_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, default = np.random.default_rng(0), numba.get_num_threads()
+    table = sp.random_array((60, 90), density=0.4, rng=rng, format="csc")
+    U, E = rng.standard_normal((2, 60, 3))
+    found = []
+    try:
+        for worth, threads in ((2**62, 1), (0, 1), (0, min(2, numba.config.NUMBA_NUM_THREADS))):
+            monkeypatch.setattr("problems.threads.WORTH_THREADS", worth)
+            numba.set_num_threads(threads)
+            cost = MatrixCompletion(table, lam=0.01)
+            found.append([cost.value(U), *cost.gradient(U).ravel(), *cost.hessian(U, E).ravel()])
+    finally:
+        numba.set_num_threads(default)
+    np.testing.assert_array_equal(found[1:], found[:1] * 2)

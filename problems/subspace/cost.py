@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from problems.subspace import kernels
+from problems.threads import in_pieces
 from rmopt.core import AgentSum, InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, integer, number, sequence
@@ -22,6 +23,8 @@ Task = tuple[Array, Array]
 
 # Pieces of columns that may run in parallel; a fixed number, so that rounding does not depend on the machine.
 PIECES = 8
+# To gather a row of U for an entry takes as long as so many products.
+GATHERED = 200
 
 
 class OwnedData(AgentSum):
@@ -192,7 +195,12 @@ class MatrixCompletion(OwnedData):
         W, *_ = solved.inner
         rates, parts = np.empty_like(W), np.zeros_like(solved.parts)
         turned = E.T @ U
-        kernels.turn_columns(known, U, turned + turned.T, self.lam, self._cuts, solved.inner, E, rates, parts)
+        given = known, U, turned + turned.T, self.lam
+
+        def turn(i: int, first: int, last: int) -> None:
+            kernels.turn_piece(*given, first, last, solved.inner, E, rates, parts[i])
+
+        in_pieces(turn, self._cuts, self.whole.nnz * (U.shape[1] ** 2 + GATHERED))
         result = parts.sum(axis=0)
         if self.lam != 0.0:
             cross = rates.T @ W
@@ -237,11 +245,15 @@ class MatrixCompletion(OwnedData):
         n, r = part.shape[1], U.shape[1]
         inner = W, *_ = np.empty((n, r)), np.empty((n * kept, r, r)), np.empty(part.nnz * kept)
         given, parts = (part.known, U, U.T @ U, self.lam), np.zeros((pieces, len(U) * with_gradient, r))
-        if cuts is None:
-            total, failed = kernels.solve_piece(*given, 0, n, inner, parts[0])
-        else:
-            totals, places = kernels.solve_columns(*given, cuts, inner, parts)
-            total, failed = float(totals.sum()), int(places.max())
+
+        def solve(i: int, first: int, last: int) -> tuple[float, int]:
+            return kernels.solve_piece(*given, first, last, inner, parts[i])
+
+        whole = np.array([0, n])
+        found = in_pieces(solve, whole if cuts is None else cuts, part.nnz * (r**2 + GATHERED))
+        totals, places = zip(*found, strict=True)
+        # A sum in the threads would be rounded by their number.
+        total, failed = float(np.sum(totals)), max(places)
         if failed >= 0 and not np.isfinite(U).all():
             raise InvalidInputError(f"{where}the point holds NaN or infinity; look where it comes from.")
         if failed >= 0:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
 from problems.subspace.cost import pieces_of
 from problems.subspace.regression_kernels import regress_piece
+from problems.threads import in_pieces
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-
-# Products below which one thread is done, in 2 ms, before others that wait for a busy core would have begun.
-WORTH_THREADS = 20_000_000
 
 
 class Regressed(NamedTuple):
@@ -62,25 +57,13 @@ class Side:
         found = Regressed(np.empty((n, d)), np.empty((n, d)), np.empty(n))
         given = self.known, features, (scales, precision, pull, alpha), noise
 
-        def regressed(first: int, last: int) -> int:
+        def regressed(_: int, first: int, last: int) -> int:
             return int(regress_piece(*given, first, last, *found))
 
-        failed = self.in_pieces(regressed, d)
+        failed = max(in_pieces(regressed, self.cuts, self.counts.sum() * d**2))
         if failed >= 0:
             raise InvalidInputError(
                 f"column or row {failed} with {self.counts[failed]} known entries has no unique solution at rank "
                 f"{d - 1} in double precision; choose a larger lam, or a smaller rank."
             )
         return found
-
-    def in_pieces(self, solved: Callable[[int, int], int], d: int) -> int:
-        """Solve systems of d unknowns for the columns first … last − 1 of each piece; return the largest result.
-
-        A small half sweep is one piece. The work must be a compiled function that needs no lock of Python.
-        """
-        threads = numba.get_num_threads() if self.counts.sum() * d**2 >= WORTH_THREADS else 1
-        if threads == 1:
-            return solved(0, len(self.counts))
-        # Of Python's threads those without work sleep; numba's spin, and take the cores from who needs them.
-        with ThreadPoolExecutor(threads) as pool:
-            return max(pool.map(solved, self.cuts[:-1].tolist(), self.cuts[1:].tolist()))

@@ -13,6 +13,7 @@ from problems.subspace.completer import PointCompletion
 from problems.subspace.cost import KnownEntries
 from problems.subspace.half_sweeps import Side
 from problems.subspace.regression_kernels import weigh_piece
+from problems.threads import in_pieces
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, integer, number
@@ -138,10 +139,10 @@ class ImplicitALS(PenalisedRows, PointCompletion):
         found, costs = np.empty((n, d)), np.empty(n)
         given = side.known, features, features.T @ features, self._penalty.scales(side), float(self.alpha)
 
-        def solved(first: int, last: int) -> int:
+        def solved(_: int, first: int, last: int) -> int:
             return int(weigh_piece(*given, first, last, found, costs))
 
-        failed = side.in_pieces(solved, d)
+        failed = max(in_pieces(solved, side.cuts, side.counts.sum() * d**2))
         if failed >= 0:
             raise InvalidInputError(
                 f"column or row {failed} has no unique solution at rank {d} in double precision; choose a larger "

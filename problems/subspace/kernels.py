@@ -9,7 +9,7 @@ Cholesky factors of the systems and the residuals, which are not kept where ther
 """
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 # Sums may be reordered into vector instructions; nothing is assumed of NaN and infinity.
 VECTOR = {"reassoc", "contract", "nsz"}
@@ -87,9 +87,10 @@ def solve_piece(known, U, gram, lam, first, last, inner, G):
         begin, end = indptr[j], indptr[j + 1]
         count = end - begin
         if count == 0:
-            W[j] = 0.0
-            if keep:
-                factors[j] = 0.0
+            for a in range(r):
+                W[j, a] = 0.0
+                for b in range(r if keep else 0):
+                    factors[j, a, b] = 0.0
             continue
         y = values[begin:end]
         _gathered(U, rows, begin, end, B)
@@ -100,10 +101,12 @@ def solve_piece(known, U, gram, lam, first, last, inner, G):
         if not _factorise(A):
             return total, j
         _solve(A, w)
-        if keep:
-            factors[j] = A
-        W[j] = w
-        z[:count] = 0.0
+        for a in range(r):
+            W[j, a] = w[a]
+            for b in range(r if keep else 0):
+                factors[j, a, b] = A[a, b]
+        for t in range(count):
+            z[t] = 0.0
         for a in range(r):
             for t in range(count):
                 z[t] += w[a] * B[a, t]
@@ -119,8 +122,8 @@ def solve_piece(known, U, gram, lam, first, last, inner, G):
                 for b in range(r):
                     length += w[a] * gram[a, b] * w[b]
             total += lam * (length - shrink)
-        if keep:
-            residuals[begin:end] = z[:count]
+        for t in range(count if keep else 0):
+            residuals[begin + t] = z[t]
         if G.shape[0] > 0:
             for t in range(count):
                 i = rows[begin + t]
@@ -129,21 +132,8 @@ def solve_piece(known, U, gram, lam, first, last, inner, G):
     return total, -1
 
 
-@njit(cache=True, parallel=True)
-def solve_columns(known, U, gram, lam, cuts, inner, parts):
-    """Solve the columns between consecutive `cuts` in parallel; `parts` receives each piece's gradient.
-
-    Returns what `solve_piece` does for each piece; a sum in here would be rounded by the number of threads.
-    """
-    pieces = cuts.shape[0] - 1
-    totals, failed = np.zeros(pieces), np.zeros(pieces, dtype=np.int64)
-    for i in prange(pieces):
-        totals[i], failed[i] = solve_piece(known, U, gram, lam, cuts[i], cuts[i + 1], inner, parts[i])
-    return totals, failed
-
-
 @njit(cache=True, nogil=True, fastmath=VECTOR)
-def _turn_piece(known, U, gram_rate, lam, first, last, inner, E, rates, H):
+def turn_piece(known, U, gram_rate, lam, first, last, inner, E, rates, H):
     """Add to H the derivative of the columns' gradient along E, and write that of W into `rates`."""
     indptr, rows, _ = known
     W, factors, residuals = inner
@@ -157,12 +147,14 @@ def _turn_piece(known, U, gram_rate, lam, first, last, inner, E, rates, H):
         begin, end = indptr[j], indptr[j + 1]
         count = end - begin
         if count == 0:
-            rates[j] = 0.0
+            for a in range(r):
+                rates[j, a] = 0.0
             continue
         w, s = W[j], residuals[begin:end]
         _gathered(U, rows, begin, end, B)
         _gathered(E, rows, begin, end, C)
-        q[:count] = 0.0
+        for t in range(count):
+            q[t] = 0.0
         for a in range(r):
             for t in range(count):
                 q[t] += w[a] * C[a, t]
@@ -172,8 +164,8 @@ def _turn_piece(known, U, gram_rate, lam, first, last, inner, E, rates, H):
                 for b in range(r):
                     x[a] -= 2.0 * lam * gram_rate[a, b] * w[b]
         _solve(factors[j], x)
-        rates[j] = x
         for a in range(r):
+            rates[j, a] = x[a]
             for t in range(count):
                 q[t] += x[a] * B[a, t]
         for t in range(count):
@@ -181,13 +173,6 @@ def _turn_piece(known, U, gram_rate, lam, first, last, inner, E, rates, H):
             turn = weight * q[t]
             for a in range(r):
                 H[i, a] += turn * w[a] + s[t] * x[a]
-
-
-@njit(cache=True, parallel=True)
-def turn_columns(known, U, gram_rate, lam, cuts, inner, E, rates, parts):
-    """Find the derivative of the gradient along E, in parallel; `parts` receives that of each piece."""
-    for i in prange(cuts.shape[0] - 1):
-        _turn_piece(known, U, gram_rate, lam, cuts[i], cuts[i + 1], inner, E, rates, parts[i])
 
 
 @njit(cache=True, nogil=True, fastmath=VECTOR)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -78,7 +78,7 @@ class BilinearEngine(GaugedEngine):
         kernel = self.retraction.kernel
         kinds = (None, kernel) if self.gauge is SYMMETRIC else (kernel, None)
         return run_loop(
-            bilinear_sgd, self.cost.loss, *kinds, state.factors, state.counters, *self._rows, terms, None,
+            bilinear_sgd.run, self.cost.loss, *kinds, state.factors, state.counters, *self._rows, terms, None,
             position, probe_every, growth_limit,
         )  # fmt: skip
 
@@ -157,7 +157,7 @@ class BatchEngine(BilinearEngine):
         self, state: GaugedState, terms: StepRows, position: int, probe_every: int, growth_limit: float
     ) -> tuple[int, int]:
         return run_loop(
-            batch_sgd, self.cost.loss, state.factors, state.counters, *self._rows, terms, self.batch_size,
+            batch_sgd.run, self.cost.loss, state.factors, state.counters, *self._rows, terms, self.batch_size,
             position, probe_every, growth_limit,
         )  # fmt: skip
 
@@ -174,8 +174,8 @@ def rows_of(left: Any, right: Any) -> tuple[Rows, Rows]:
     return Rows(left.indptr, left.indices, left.data), Rows(right.indptr, right.indices, right.data)
 
 
-def run_loop(module: ModuleType, loss: Loss, *arguments: Any) -> tuple[int, int]:
-    """Run the loop of a kernel module with a loss, which is its first argument."""
+def run_loop(loop: Callable[..., Any], loss: Loss, *arguments: Any) -> tuple[int, int]:
+    """Run a compiled loop with a loss, which is its first argument."""
     if loss.code is not None:
-        return module.run(loss.code, *arguments)
-    return called(loss.slope, lambda own: module.run(own, *arguments))
+        return loop(loss.code, *arguments)
+    return called(loss.slope, lambda own: loop(own, *arguments))

@@ -170,8 +170,8 @@ class DeferredEngine(BilinearEngine):
             targets[here], etas[here] = terms.targets[part], terms.etas[part]
             known = StepRows(block.left[:stop], block.plus[:stop], block.minus[:stop], targets, etas)
             end, reason = run_loop(
-                bilinear_sgd, self.cost.loss, self.retraction.kernel, None, state.factors, state.counters, None, None,
-                known, self._products(state), first, probe_every, growth_limit,
+                bilinear_sgd.run, self.cost.loss, self.retraction.kernel, None, state.factors, state.counters,
+                None, None, known, self._products(state), first, probe_every, growth_limit,
             )  # fmt: skip
             block.count[0] = end
             position += end - first

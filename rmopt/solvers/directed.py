@@ -18,7 +18,7 @@ from rmopt.engines.base import Engine, checked, diverged, unlike
 from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine, rows_of, run_loop
 from rmopt.kernels import directed_sgd, reduced_sgd
 from rmopt.kernels.directed_sgd import Cores, Rule, Side
-from rmopt.kernels.steps import FINISHED, Rows, StepRows
+from rmopt.kernels.steps import FINISHED, NOT_FINITE, Rows, StepRows
 from rmopt.manifolds import PSDFixedRank
 from rmopt.solvers.sgd_rules import (
     Accumulating,
@@ -102,11 +102,15 @@ class CompiledEngine(Engine):
     def _finished(self, module: ModuleType, counts: Array, etas: Array, *arguments: Any) -> None:
         """Do steps by the loop of a kernel module, which counts them."""
         first = counts[0]
-        try:
-            position, reason = run_loop(module, self._cost.loss, *arguments)
-        except (ValueError, np.linalg.LinAlgError) as error:
-            # A core is singular, or numbers are not finite any more.
-            raise diverged(int(counts[0]), etas[max(counts[0] - first - 1, 0)]) from error
+
+        def loop(*given: Any) -> tuple[int, int]:
+            try:
+                return cast(tuple[int, int], module.run(*given))
+            except (ValueError, np.linalg.LinAlgError):
+                # A core is singular, or numbers are not finite any more.
+                return max(counts[0] - first - 1, 0), NOT_FINITE
+
+        position, reason = run_loop(loop, self._cost.loss, *arguments)
         if reason != FINISHED:
             raise diverged(int(counts[0]), etas[position])
 
