@@ -163,7 +163,8 @@ def test_solvers_find_eigenvectors_with_every_transport(transport: str) -> None:
     for metric in ("canonical", "euclidean"):
         manifold = Stiefel(12, 3, metric=metric).using(transport=transport)
         for solver in (TrustRegions(tol=1e-9), LBFGS(tol=1e-8), ConjugateGradient(tol=1e-8)):
-            for retraction in manifold.retractions:
+            # Moving a vector by the derivative of a retraction, which is taken numerically, takes a while.
+            for retraction in list(manifold.retractions)[: 1 if transport == "retraction" else None]:
                 result = solver.run(Problem(manifold.using(retraction), Brockett()), random_state=0)
                 assert result.converged
                 np.testing.assert_allclose(Brockett().value(result.point), 3.0 + 2.0 * 2.0 + 3.0, rtol=1e-12)

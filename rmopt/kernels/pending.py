@@ -73,7 +73,8 @@ def push(matrix, weight, vector):
         settle(matrix)
     place = matrix.waiting[0]
     matrix.weights[place] = weight
-    matrix.vectors[place, :] = vector
+    for i in range(vector.shape[0]):
+        matrix.vectors[place, i] = vector[i]
     matrix.waiting[0] = place + 1
 
 
