@@ -588,6 +588,12 @@ class TestCommand:
         assert list(found["experiments"]) == ["completion"]
         assert [column["name"] for column in found["columns"]] == ["user", "item", "rating", "time"]
 
+    def test_ratings_by_place_are_ratings(self, tmp_path: Path) -> None:
+        status, said = self.says(written(tmp_path, "r.csv", "who,film,stars\n1,7,4.5\n1,8,2.0\n2,7,3.0\n"))
+        assert status == 0
+        assert "taken for user, item, rating, in this order: who, film, stars" in said
+        assert "rmopt run completion --data " in said
+
     def test_a_file_that_cannot_be_used_is_shown_all_the_same(self, tmp_path: Path) -> None:
         status, said = self.says(written(tmp_path, "c.csv", "size,name,label\n1,x,a\n,y,b\n"))
         assert status == 2

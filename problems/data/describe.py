@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from problems.data.bundles import Bundle
+from problems.data.bundles import Bundle, Ratings
 from problems.data.formats import Table, parsed
 from problems.data.registry import load, own_table
-from problems.data.roles import bundle_of
+from problems.data.roles import Said, bundle_of
 from rmopt.errors import InvalidInputError
 
 MANY = 50
@@ -50,7 +51,7 @@ def describe(what: str, data_home: Path | None = None) -> dict[str, Any]:
             table, said = own_table(what, {}, known)
             columns = _columns(table)
             found |= {"name": table.name, "source": table.source, "odd": table.notes}
-            bundle = bundle_of(table, said, Bundle)
+            bundle = _bundle(table, said)
         found |= {
             "name": bundle.name, "source": bundle.source, "holds": bundle.holds, "summary": bundle.summary(),
             "odd": bundle.odd(), "experiments": _takers(bundle, what),
@@ -60,6 +61,16 @@ def describe(what: str, data_home: Path | None = None) -> dict[str, Any]:
             raise
         problem = str(error)
     return found | {"columns": columns, "problem": problem}
+
+
+def _bundle(table: Table, said: Said) -> Bundle:
+    """Return what a table holds; where that is not clear, the ratings for which its columns are taken by place."""
+    try:
+        return bundle_of(table, said, Bundle)
+    except InvalidInputError:
+        with suppress(InvalidInputError):
+            return bundle_of(table, said, Ratings)
+        raise
 
 
 def _columns(table: Table) -> list[dict[str, Any]]:
