@@ -128,8 +128,10 @@ def test_a_loss_is_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert after[1] > 3.0 * before[1]
 
 
+# Each compiles a loop, for some ten seconds.
 COMPILED = [
-    partial(SGD, 1e-2), partial(SGD, 1e-2, batch_size=2), partial(SGD, 1e-2, momentum=0.9), partial(SVRG, 1e-2),
+    partial(SGD, 1e-2), pytest.param(partial(SGD, 1e-2, batch_size=2), marks=pytest.mark.slow),
+    partial(SGD, 1e-2, momentum=0.9), pytest.param(partial(SVRG, 1e-2), marks=pytest.mark.slow),
 ]  # fmt: skip
 
 
