@@ -14,6 +14,7 @@ import problems
 
 TEST = Path(__file__).parents[2] / "tests" / "test_architecture.py"
 SAYS = {
+    -1: "what the command line needs before anything is computed",
     0: "arrays in, arrays out; numpy and numba alone",
     1: "the words: manifold, retraction, ambient operator, cost, problem",
     2: "from a point along a tangent vector, back onto the manifold",
@@ -24,7 +25,7 @@ SAYS = {
     7: "the papers: costs, baselines, estimators, experiments",
 }
 WIDTH, HEIGHT, GAP, LEFT = 860, 58, 6, 24
-TINTS = ("#d9e6f2", "#cfe3ea", "#cfe8df", "#dceccf", "#f0ecc8", "#f5e0c3", "#f3d3c8", "#ead0dd")
+TINTS = ("#e4e0ee", "#d9e6f2", "#cfe3ea", "#cfe8df", "#dceccf", "#f0ecc8", "#f5e0c3", "#f3d3c8", "#ead0dd")
 
 
 def floors() -> dict[str, int]:
@@ -46,9 +47,11 @@ def picture() -> str:
     for floor, rooms in by_floor.items():
         y = 10 + (top - floor) * (HEIGHT + GAP)
         parts.append(
-            f'<rect x="{LEFT}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="4" fill="{TINTS[floor]}"/>'
+            f'<rect x="{LEFT}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="4" fill="{TINTS[floor + 1]}"/>'
         )
-        parts.append(f'<text x="{LEFT + 14}" y="{y + 36}" class="floor">{floor}</text>')
+        parts.append(
+            f'<text x="{LEFT + 14}" y="{y + 36}" class="floor">{str(floor).replace("-", "−")}</text>'
+        )
         x = LEFT + 44
         for room in rooms:
             width = 9 * len(room) + 26
@@ -56,7 +59,7 @@ def picture() -> str:
             parts.append(f'<text x="{x + width / 2}" y="{y + 25}" class="name">{escape(room)}</text>')
             x += width + 8
         parts.append(f'<text x="{LEFT + 44}" y="{y + 50}" class="says">{escape(SAYS[floor])}</text>')
-    height = 20 + (top + 1) * (HEIGHT + GAP)
+    height = 20 + (top + 2) * (HEIGHT + GAP)
     style = (
         ".floor{font:600 20px sans-serif;fill:#333}.room{fill:#fff;stroke:#55606b}"
         ".name{font:14px monospace;text-anchor:middle;fill:#111}.says{font:italic 13px sans-serif;fill:#333}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from rmopt.core.outside import remembered
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.kernels import losses as kernels
 
+FEW = 1000
 Scalar = Callable[[float, float], float]
 
 
@@ -95,10 +97,9 @@ class Loss:
         return self._over_arrays(kernels.CURVATURE, self.curvature, z, y)
 
     def _over_arrays(self, which: int, scalar: Scalar, z: Array, y: Array) -> Array:
-        z, y = (np.ascontiguousarray(part, float) for part in (z, y))
         if self.code is None:
-            return called(scalar, lambda own: kernels.own_elementwise(own, z, y))
-        return kernels.elementwise(which, self.code, z, y)
+            return _elementwise(scalar)(z, y)
+        return kernels.elementwise(which, self.code, *(np.ascontiguousarray(part, float) for part in (z, y)))
 
     def __repr__(self) -> str:
         return self.name
@@ -125,14 +126,44 @@ def as_compiled(scalar: Scalar) -> Any:
     return made
 
 
-def called(scalar: Scalar, loop: Callable[[kernels.Own], Any]) -> Any:
-    """Return what a compiled loop makes of a function (z, y) → number; its errors are those of the function."""
-    own = kernels.Own(_by_address(scalar), np.full(2, np.nan))
-    try:
-        return loop(own)
-    finally:
-        if not np.isnan(own.raised[0]):
-            as_compiled(scalar)(*own.raised)
+@remembered
+def _elementwise(scalar: Scalar) -> Callable[[Array, Array], Array]:
+    compiled = as_compiled(scalar)
+
+    def few(z: Array, y: Array) -> Array:
+        return np.array([compiled(a, b) for a, b in zip(z, y, strict=True)], dtype=float)
+
+    @njit
+    def loop(z, y):  # type: ignore[no-untyped-def]
+        out = np.empty(z.shape[0])
+        for i in range(z.shape[0]):
+            out[i] = compiled(z[i], y[i])
+        return out
+
+    def many(z: Array, y: Array) -> Array:
+        return loop(np.ascontiguousarray(z, float), np.ascontiguousarray(y, float))
+
+    # Compiling the loop is worth its time only for long arrays; a step of the reference engine is short.
+    return lambda z, y: few(z, y) if len(z) < FEW else many(z, y)
+
+
+def with_slope(loss: Loss, loop: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a compiled loop, whose first argument is a loss, for this one; errors of its slope are raised."""
+    if loss.code is not None:
+        return partial(loop, loss.code)
+    raised, function = np.zeros(3), _by_address(loss.slope)
+    own = kernels.Own(function.address, raised.ctypes.data)
+
+    def run(*arguments: Any) -> Any:
+        try:
+            return loop(own, *arguments)
+        finally:
+            if raised[2]:
+                as_compiled(loss.slope)(*raised[:2])
+
+    # What the addresses are of stays as long as the loop.
+    run.function = function  # type: ignore[attr-defined]
+    return run
 
 
 @remembered

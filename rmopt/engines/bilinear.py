@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -14,7 +13,7 @@ from rmopt.core.matrices import sound
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.costs.bilinear import Bilinear, BilinearSum, TripletSum
-from rmopt.costs.losses import Loss, called
+from rmopt.costs.losses import Loss, with_slope
 from rmopt.engines.base import Supports
 from rmopt.engines.gauged import SYMMETRIC, Gauge, GaugedEngine, GaugedState
 from rmopt.errors import InvalidInputError
@@ -77,8 +76,8 @@ class BilinearEngine(GaugedEngine):
     ) -> tuple[int, int]:
         kernel = self.retraction.kernel
         kinds = (None, kernel) if self.gauge is SYMMETRIC else (kernel, None)
-        return run_loop(
-            bilinear_sgd.run, self.cost.loss, *kinds, state.factors, state.counters, *self._rows, terms, None,
+        return with_slope(self.cost.loss, bilinear_sgd.run)(
+            *kinds, state.factors, state.counters, *self._rows, terms, None,
             position, probe_every, growth_limit,
         )  # fmt: skip
 
@@ -156,8 +155,8 @@ class BatchEngine(BilinearEngine):
     def loop(
         self, state: GaugedState, terms: StepRows, position: int, probe_every: int, growth_limit: float
     ) -> tuple[int, int]:
-        return run_loop(
-            batch_sgd.run, self.cost.loss, state.factors, state.counters, *self._rows, terms, self.batch_size,
+        return with_slope(self.cost.loss, batch_sgd.run)(
+            state.factors, state.counters, *self._rows, terms, self.batch_size,
             position, probe_every, growth_limit,
         )  # fmt: skip
 
@@ -172,10 +171,3 @@ def rows_of(left: Any, right: Any) -> tuple[Rows, Rows]:
             )
         sound(name, rows)
     return Rows(left.indptr, left.indices, left.data), Rows(right.indptr, right.indices, right.data)
-
-
-def run_loop(loop: Callable[..., Any], loss: Loss, *arguments: Any) -> tuple[int, int]:
-    """Run a compiled loop with a loss, which is its first argument."""
-    if loss.code is not None:
-        return loop(loss.code, *arguments)
-    return called(loss.slope, lambda own: loop(own, *arguments))

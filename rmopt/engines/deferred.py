@@ -11,7 +11,8 @@ from rmopt.core.ambient import Array, dense
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
-from rmopt.engines.bilinear import BilinearEngine, run_loop
+from rmopt.costs.losses import with_slope
+from rmopt.engines.bilinear import BilinearEngine
 from rmopt.engines.gauged import GaugedState, padded
 from rmopt.kernels import bilinear_sgd
 from rmopt.kernels.bilinear_sgd import Products
@@ -158,6 +159,7 @@ class DeferredEngine(BilinearEngine):
         self, state: DeferredState, terms: StepRows, position: int, probe_every: int, growth_limit: float
     ) -> tuple[int, int]:
         """Do steps from `position` on (see `GaugedEngine.loop`); a block is closed when full or interrupted."""
+        run = with_slope(self.cost.loss, bilinear_sgd.run)
         last, reason = len(terms.etas), FINISHED
         while position < last and reason == FINISHED:
             block = state.block
@@ -169,8 +171,8 @@ class DeferredEngine(BilinearEngine):
             targets, etas = np.zeros(stop), np.zeros(stop)
             targets[here], etas[here] = terms.targets[part], terms.etas[part]
             known = StepRows(block.left[:stop], block.plus[:stop], block.minus[:stop], targets, etas)
-            end, reason = run_loop(
-                bilinear_sgd.run, self.cost.loss, self.retraction.kernel, None, state.factors, state.counters,
+            end, reason = run(
+                self.retraction.kernel, None, state.factors, state.counters,
                 None, None, known, self._products(state), first, probe_every, growth_limit,
             )  # fmt: skip
             block.count[0] = end

@@ -7,8 +7,9 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import cfunc, float64, njit, types
-from numba.extending import overload
+from llvmlite import ir
+from numba import carray, cfunc, float64, njit, types
+from numba.extending import intrinsic, overload
 
 from rmopt.kernels.exponential import sigmoid, softplus
 
@@ -125,28 +126,42 @@ def elementwise(which, code, z, y):
 
 
 class Own(NamedTuple):
-    """A function of (z, y) of a loss that is not built in, for loops that call it by its address.
+    """The slope of a loss that is not built in, for loops that call it by its address.
 
-    They are compiled once for all losses, and kept on disk. An error in the function ends no loop: it is NaN there,
-    and `raised` says for which (z, y).
+    They are compiled once for all losses, and kept on disk. An error in the slope ends no loop: it is NaN there, and
+    at the address `raised` are z and y then, and 1.
     """
 
-    function: Any
-    raised: np.ndarray
+    slope: int
+    raised: int
 
 
 def callable_by_address(compiled: Any) -> Any:
-    """Return a function of numbers (z, y) that is compiled, as the `function` of an `Own`."""
+    """Return a function of numbers (z, y) that is compiled as one for `Own`, which has an ``address``."""
 
-    @cfunc(float64(float64, float64, float64[::1]))
+    @cfunc(float64(float64, float64, types.CPointer(float64)))
     def guarded(z, y, raised):
         try:
             return compiled(z, y)
         except Exception:
-            raised[0], raised[1] = z, y
+            place = carray(raised, 3)
+            place[0], place[1], place[2] = z, y, 1.0
             return math.nan
 
     return guarded
+
+
+@intrinsic
+def _call(context, own, z, y):
+    def call(context, builder, signature, arguments):
+        own, z, y = arguments
+        number = ir.DoubleType()
+        function = ir.FunctionType(number, [number, number, number.as_pointer()]).as_pointer()
+        slope, raised = builder.extract_value(own, 0), builder.extract_value(own, 1)
+        to_raised = builder.inttoptr(raised, number.as_pointer())
+        return builder.call(builder.inttoptr(slope, function), [z, y, to_raised])
+
+    return float64(own, float64, float64), call
 
 
 def slope_of(loss: int | Own, z: float, y: float) -> float:
@@ -158,13 +173,4 @@ def slope_of(loss: int | Own, z: float, y: float) -> float:
 def _slope_of(loss, z, y):
     if isinstance(loss, types.Integer):
         return lambda loss, z, y: slope(loss, z, y)
-    return lambda loss, z, y: loss.function(z, y, loss.raised)
-
-
-@njit(cache=True, nogil=True)
-def own_elementwise(own, z, y):
-    """Return an array of values for arrays of scores and targets."""
-    out = np.empty(z.shape[0])
-    for i in range(z.shape[0]):
-        out[i] = own.function(z[i], y[i], own.raised)
-    return out
+    return lambda loss, z, y: _call(loss, z, y)

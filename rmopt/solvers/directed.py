@@ -14,8 +14,9 @@ from rmopt.core.points import arrays_of, in_precision, rebuilt
 from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.transport import ByManifold, ByProjection
 from rmopt.costs.bilinear import Bilinear
+from rmopt.costs.losses import with_slope
 from rmopt.engines.base import Engine, checked, diverged, unlike
-from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine, rows_of, run_loop
+from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine, rows_of
 from rmopt.kernels import directed_sgd, reduced_sgd
 from rmopt.kernels.directed_sgd import Cores, Rule, Side
 from rmopt.kernels.steps import FINISHED, NOT_FINITE, Rows, StepRows
@@ -110,7 +111,7 @@ class CompiledEngine(Engine):
                 # A core is singular, or numbers are not finite any more.
                 return max(counts[0] - first - 1, 0), NOT_FINITE
 
-        position, reason = run_loop(loop, self._cost.loss, *arguments)
+        position, reason = with_slope(self._cost.loss, loop)(*arguments)
         if reason != FINISHED:
             raise diverged(int(counts[0]), etas[position])
 
