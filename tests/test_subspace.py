@@ -435,7 +435,7 @@ def test_a_line_search_goes_on_where_its_polynomial_has_no_minimum() -> None:
 
 def test_bits_of_a_pass_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     rng, default = np.random.default_rng(0), numba.get_num_threads()
-    table = sp.random_array((60, 90), density=0.4, rng=rng, format="csc")
+    table = sp.random_array((60, 90), density=0.4, random_state=rng, format="csc")
     U, E = rng.standard_normal((2, 60, 3))
     found = []
     try:
