@@ -24,11 +24,11 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Take a worker for each core, and a file for each worker at a time: loops that it compiles are at hand."""
+    """Take a worker for each core; one that has nothing left to do takes tests from the others."""
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     asked = getattr(config.option, "numprocesses", 0) is not None
     if whole and not asked and "PYTEST_XDIST_WORKER" not in os.environ:
-        config.option.numprocesses, config.option.dist = "auto", "loadfile"
+        config.option.numprocesses, config.option.dist = "auto", "worksteal"
 
 
 @pytest.fixture
