@@ -1,4 +1,4 @@
-"""``rmopt fit completion``: from a file of ratings to a model and a list for every user."""
+"""Recommendations: ``rmopt fit completion``, users who come later, items alike, and a page."""
 
 import csv
 import json
@@ -7,10 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from problems.data import load
-from problems.subspace import BayesianCompletion, BiasedALS, ImplicitALS
+from problems.serve import opened
+from problems.serving.web import answer
+from problems.similarity import LoretaSimilarity
+from problems.subspace import BayesianCompletion, BiasedALS, ImplicitALS, ItemSearch
+from rmopt import InvalidInputError
 from rmopt.cli import main
+from rmopt.errors import StorageError
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +97,89 @@ def test_views_are_no_ratings(tmp_path: Path, capsys: Any) -> None:
     assert "--model implicit" in fitted(capsys, str(views), "--out", str(tmp_path / "new"), code=2).err
     fitted(capsys, str(views), "--model", "implicit", "--rank", "2", "--out", str(tmp_path / "new"))
     assert (tmp_path / "new" / "recommendations.csv").exists()
+
+
+@pytest.fixture(scope="module", params=["als", "bayesian", "implicit"])
+def model(request: Any, file: Path) -> Any:
+    ratings = load(file)
+    made = {
+        "als": BiasedALS(2, limits=(1, 5), random_state=0),
+        "bayesian": BayesianCompletion(2, limits=(1, 5), n_samples=5, random_state=0),
+        "implicit": ImplicitALS(2, random_state=0),
+    }
+    return made[request.param].fit(ratings)
+
+
+def test_somebody_new_gets_what_a_model_that_has_taken_them_in_recommends(model: Any) -> None:
+    values = {"Film 3": 5.0, "Film 8": 1.0}
+    rows = np.array([[model.row_names_.tolist().index(name), len(model.column_names_)] for name in values])
+    folded = model.fold_in(rows, list(values.values()), ["new"])
+    assert model.recommend_to_new(values, 4) == folded.recommend("new", 4)
+    assert "new" not in model.column_names_
+    liked = 1.0 if isinstance(model, ImplicitALS) else 5.0
+    assert model.recommend_to_new(["Film 3"]) == model.recommend_to_new({"Film 3": liked})
+    for wrong, sentence in (
+        ({}, "a row at least"), ({"Film 3": "good"}, "Film 3"), ({"Film 99": 1.0}, "'Film 99' was not seen"),
+        ("Film 3", "values"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInputError, match=sentence):
+            model.recommend_to_new(wrong)
+
+
+def test_similar_rows_have_alike_predictions(model: Any) -> None:
+    if isinstance(model, BayesianCompletion):
+        whole = np.einsum("smk,snk->mn", model.row_samples_[:, :-1, 1:], model.column_means_[:, :-1, 1:])
+    else:
+        whole = model.components_ @ model.weights_.T
+    whole /= np.linalg.norm(whole, axis=1, keepdims=True)
+    cosines = whole[4] @ whole.T
+    best = [row for row in np.argsort(-cosines) if row != 4][:3]
+    found = model.similar(model.row_names_[4], 3)
+    assert [name for name, _ in found] == model.row_names_[best].tolist()
+    np.testing.assert_allclose([cosine for _, cosine in found], cosines[best], atol=1e-5)
+
+
+def test_a_page_recommends(model: Any) -> None:
+    search = ItemSearch(model)
+    how = {"return_std": True} if isinstance(model, BayesianCompletion) else {}
+
+    def told(target: str) -> Any:
+        status, _, text = answer(search, "", f"/search?{target}")
+        return status, json.loads(text)
+
+    _, of_user = told("q=ann7&k=4")
+    found = [tuple(one[key] for key in ("name", "score", "std") if key in one) for one in of_user["results"]]
+    assert found == model.recommend("ann7", 4, **how)
+    column = model.column_names_.tolist().index("ann7")
+    known = model.row_names_[model.known_[:, [column]].indices]
+    for one in of_user["results"]:
+        assert {reason["term"] for reason in one["why"]} <= set(known)
+    _, likes = told("likes=3&likes=8&k=4")
+    wanted = model.recommend_to_new(model.row_names_[[3, 8]].tolist(), 4)
+    assert [(one["name"], one["score"]) for one in likes["results"]] == wanted
+    _, alike = told("like=3&k=2")
+    assert [(one["name"], one["score"]) for one in alike["results"]] == model.similar(model.row_names_[3], 2)
+    _, named = told("q=film+2")
+    assert named["results"][0]["name"] == "Film 2"
+    assert all("Film 2" in one["name"] for one in named["results"])
+    assert "neither" in told("q=zoe")[1]["message"]
+    assert "40 users" in told("q=")[1]["message"]
+    assert told("like=30")[0] == told("likes=x")[0] == 400
+    page = answer(search, "A & B", "/?likes=3&likes=8")[2]
+    assert page.count("<li>") == 10
+    assert "likes=3&amp;likes=8&amp;likes=" in page
+
+
+def test_what_fit_wrote_is_served(file: Path, tmp_path: Path, capsys: Any) -> None:
+    fitted(capsys, str(file), "--rank", "2", "--out", str(tmp_path / "learned"))
+    for path in (tmp_path / "learned", tmp_path / "learned" / "model.npz"):
+        assert isinstance(opened(path), ItemSearch)
+    LoretaSimilarity(1, max_iter=9).fit(np.eye(3), [0, 0, 1]).save(tmp_path / "metric.npz")
+    with pytest.raises(InvalidInputError, match="holds a similarity, which has nothing to show"):
+        opened(tmp_path / "metric.npz")
+    with pytest.raises(StorageError):
+        opened(tmp_path / "nothing")
+    with pytest.raises(InvalidInputError, match="model = LoretaSimilarity"):
+        ItemSearch(LoretaSimilarity())
+    with pytest.raises(NotFittedError):
+        ItemSearch(BiasedALS())

@@ -4,5 +4,6 @@ from problems.serving.exchange import to_onnx
 from problems.serving.index import Searchable, SimilarityIndex
 from problems.serving.page import make_server
 from problems.serving.search import top_k
+from problems.serving.web import Found, Result, Searcher
 
-__all__ = ["Searchable", "SimilarityIndex", "make_server", "to_onnx", "top_k"]
+__all__ = ["Found", "Result", "Searchable", "Searcher", "SimilarityIndex", "make_server", "to_onnx", "top_k"]

@@ -10,6 +10,7 @@ from problems.subspace.cost import MatrixCompletion, MultitaskFeatures
 from problems.subspace.estimators import RCGMC, RTRMC, GossipMatrixCompletion
 from problems.subspace.implicit import ImplicitALS
 from problems.subspace.multitask_estimator import MultitaskSubspace
+from problems.subspace.page import ItemSearch
 from problems.subspace.pairs import EntryKFold, TimeSplit, entries
 from problems.subspace.scaled import ScaledSGDCompletion
 from problems.subspace.training import Gossiped, GossipPlan, agree, gossip
@@ -25,6 +26,7 @@ __all__ = [
     "GossipPlan",
     "Gossiped",
     "ImplicitALS",
+    "ItemSearch",
     "MatrixCompletion",
     "MultitaskFeatures",
     "MultitaskSubspace",

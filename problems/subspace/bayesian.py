@@ -264,6 +264,12 @@ class BayesianCompletion(CompletionModel):
         add_sampled(rows, columns, self.row_samples_, column_samples, sums, squares)
         return sums / self.n_samples, squares / self.n_samples
 
+    def _factors(self) -> tuple[Array, Array]:
+        # Side by side: the sum of the samples' products.
+        m, n = self.known_.shape
+        rows, columns = self.row_samples_[:, :m, 1:], self.column_means_[:, :n, 1:]
+        return rows.swapaxes(0, 1).reshape(m, -1), columns.swapaxes(0, 1).reshape(n, -1)
+
     def _append(self, table: KnownEntries, *features: Any) -> None:
         m, added = table.shape
         side = Side(table, (table.data - self.mean_) / (self.scale_ or 1.0))

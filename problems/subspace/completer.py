@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
@@ -24,7 +24,7 @@ from problems.subspace.pairs import checked_pairs, table_of
 from rmopt.arrays import Layout
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import Checked, bounded, integer, number, one_of, optional, shown
+from rmopt.core.arguments import Checked, bounded, integer, number, one_of, optional, sequence, shown
 from rmopt.core.matrices import sound
 from rmopt.solvers.threads import one_blas_thread
 
@@ -124,6 +124,10 @@ class CompletionModel(Checked, Saved, BaseEstimator):
     @abstractmethod
     def _values(self, rows: Array, columns: Array) -> Array:
         """Return predictions for pairs; m and n stand for a row and a column of which nothing is known."""
+
+    @abstractmethod
+    def _factors(self) -> tuple[Array, Array]:
+        """Return U and W: rows and columns that fit saw, whose products are predictions less all effects."""
 
     @abstractmethod
     def _append(self, table: KnownEntries, *features: Any) -> None:
@@ -270,6 +274,10 @@ class CompletionModel(Checked, Saved, BaseEstimator):
             raise InvalidInputError(
                 f"names must be {added} different ones that fit did not see, got {shown(names)}."
             )
+        return self._extended(table, names, *features)
+
+    def _extended(self, table: KnownEntries, names: Array, *features: Any) -> Self:
+        """Return a copy with further columns."""
         model = copy(self)
         model.column_names_ = np.concatenate([self.column_names_, names])
         known = sp.csc_array((np.ones(table.nnz, bool), table.indices, table.indptr), table.shape)
@@ -302,6 +310,94 @@ class CompletionModel(Checked, Saved, BaseEstimator):
             When `fit` did not see the column.
         """
         return self._listed(column, n, self._best)
+
+    def recommend_to_new(self, values: Any, n: int = 10) -> list[Any]:
+        """Return the rows with the highest predictions for a column that `fit` did not see.
+
+        Where rows are items and columns users, these are the items for somebody who has only just said what he likes.
+
+        Parameters
+        ----------
+        values : dict, or list
+            The value of each row that is known, by its name, or its number where `fit` got no names; or a list of
+            rows that are liked: their value is the highest of `limits`, of `ImplicitALS` it is 1.
+        n : int
+            How many; fewer where fewer are not known.
+
+        Returns
+        -------
+        list of (name, float)
+            Rows and predictions, the highest first, without those in `values`.
+
+        Raises
+        ------
+        InvalidInputError
+            When `fit` did not see a row, there is none, a value is no number, a list is given to a model without
+            `limits`, or `fit` got features of columns.
+        """
+        self._check_fitted()
+        n = integer("n", n, 1)
+        if not isinstance(values, Mapping):
+            values = dict.fromkeys(sequence("values", values), self._liked())
+        if not values:
+            raise InvalidInputError(
+                "values must have a row at least; without one recommend to a known column."
+            )
+        rows = positions("values", self.row_names_, np.array(list(values)))
+        found = [number(f"values[{shown(name)}]", value) for name, value in values.items()]
+        table = table_of(np.column_stack([rows, np.zeros_like(rows)]), found, (len(self.row_names_), 1))
+        # Its name is not used: it is known by its place.
+        model = self._extended(table, self.column_names_[:1], None)
+        return model._best(len(self.column_names_), n)
+
+    def _liked(self) -> float:
+        """Return the value of a row that is liked."""
+        if self.limits is None:
+            raise InvalidInputError(
+                "a list of rows that are liked needs a model with limits=(lowest, highest), of which they get the "
+                "highest; give values as a dict, or fit with limits."
+            )
+        return float(self.limits[1])
+
+    def similar(self, row: Any, n: int = 10) -> list[tuple[Any, float]]:
+        """Return the rows whose predictions in all columns are most like those of a row.
+
+        Where rows are items, these are the items that the same users like.
+
+        Parameters
+        ----------
+        row : int or str
+            Its name where `fit` got a bundle with names, else its number.
+        n : int
+            How many; fewer where there are fewer.
+
+        Returns
+        -------
+        list of (name, float)
+            Rows, and cosines of the angles between predictions, all effects left out; the highest first.
+
+        Raises
+        ------
+        InvalidInputError
+            When `fit` did not see the row.
+        """
+        self._check_fitted()
+        n, place = integer("n", n, 1), int(positions("row", self.row_names_, np.array([row]))[0])
+        profiles = self._unit_profiles()
+        cosines = profiles @ profiles[place]
+        order = np.argsort(-cosines, kind="stable")
+        best = order[order != place][:n]
+        return [(self.row_names_[one].item(), float(cosines[one])) for one in best]
+
+    def _unit_profiles(self) -> Array:
+        """Return vectors of unit length whose inner products are the cosines between rows of U Wᵀ."""
+        U, W = self._factors()
+        with one_blas_thread():
+            values, vectors = np.linalg.eigh((W.T @ W).astype(float))
+            profiles = U @ (vectors * np.sqrt(np.maximum(values, 0.0)))
+        lengths = np.linalg.norm(profiles, axis=1, keepdims=True)
+        # Of a row of which nothing is known all are 0.
+        return np.divide(profiles, lengths, out=np.zeros_like(profiles), where=lengths > 0.0)
 
     def _listed(self, column: Any, n: Any, best: Callable[[int, int], list[Any]]) -> list[Any]:
         """Return the best rows of a column, or of each of several."""
@@ -421,6 +517,9 @@ class PointCompletion(CompletionModel):
             # Of a row or a column that nobody has seen everything is 0.
             U, W, b, c = (np.concatenate([part, np.zeros_like(part[:1])]) for part in (U, W, b, c))
         return predictions(U, W, rows, columns) + (self.mean_ + b[rows] + c[columns])
+
+    def _factors(self) -> tuple[Array, Array]:
+        return self.components_, self.weights_
 
     def _append(self, table: KnownEntries, *features: Any) -> None:
         weights, effects = self._solved(table)

@@ -123,6 +123,9 @@ class ImplicitALS(PenalisedRows, PointCompletion):
         """Return the nDCG of ten recommendations, by `ranked`: higher is better."""
         return self.ranked(ratings, y).ndcg
 
+    def _liked(self) -> float:
+        return 1.0
+
     def _side(self, table: KnownEntries) -> Side:
         least, most = float(table.data.min()), float(table.data.max())
         if least < 0.0 or most == 0.0 or not self.alpha * most <= LARGEST_CONFIDENCE:

@@ -1,4 +1,4 @@
-"""``rmopt serve``: search an index of texts in a browser; a plug-in makes the page."""
+"""``rmopt serve``: search and recommend in a browser; a plug-in makes the page."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,7 @@ from rmopt.cli.plugins import registered
 from rmopt.cli.signature import path
 from rmopt.errors import InvalidInputError
 
-# A function `serve(folder, host, port, opened)`.
+# A function `serve(path, host, port, said)`.
 GROUP = "rmopt.serve"
 
 
@@ -18,7 +18,9 @@ def serve(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="FOLDER", parser=path, help="What SimilarityIndex.save wrote; one that you trust."
+            metavar="PATH",
+            parser=path,
+            help="What rmopt fit completion wrote, or SimilarityIndex.save; one that you trust.",
         ),
     ],
     host: Annotated[
@@ -26,7 +28,7 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0 takes a free one.")] = 8000,
 ) -> None:
-    """Search an index of texts in a browser.
+    """Search texts, or ask for recommendations, in a browser.
 
     A page with a form, and /search?q=TEXT&k=10 for programs, until it is interrupted (Ctrl-C).
     """
@@ -34,7 +36,7 @@ def serve(
         functions = {entry.name: entry for entry in registered(GROUP)}
         if "serve" not in functions:
             raise InvalidInputError(
-                "no package serves an index; install rmopt with pip, which registers its own."
+                "no package serves a model; install rmopt with pip, which registers its own."
             )
         functions["serve"].load()(
             folder, host, port, lambda address: typer.echo(f"{folder} is at {address} until Ctrl-C.")

@@ -1,0 +1,244 @@
+"""A page in the browser, and an address for programs; what they search is somebody else's."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from html import escape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from rmopt.core.arguments import integer
+from rmopt.errors import InvalidInputError
+
+# Results of a query: unless asked, and at most.
+RESULTS, MOST_RESULTS = 10, 100
+# Characters of a query, and of a text that is shown; parts of an address.
+LONGEST_QUERY, EXCERPT, MOST_FIELDS = 5000, 240, 100
+
+STYLE = """
+body { font: 16px/1.45 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
+input { font: inherit; padding: .4rem .6rem } input[name=q] { width: 70% }
+li { margin: 0 0 1.2rem } .score { color: #666; float: right } .why { color: #666 } .why b { color: #06c }
+p { margin: .2rem 0 } li a { margin-left: .4rem } .message { color: #444 } .error { color: #a00 }
+"""
+
+# The values of each field of an address: q=TEXT&k=10.
+Fields = Mapping[str, list[str]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One result.
+
+    Attributes
+    ----------
+    told : dict
+        For programs, and shown: name, row, and where there are such score, std, text, and why, a list of dicts with
+        term and shared (is it in the query).
+    links : dict
+        What stands beside it, and the fields of the address that each leads to.
+
+    See Also
+    --------
+    Searcher : finds it.
+
+    Examples
+    --------
+    >>> from problems.serving import Result
+    >>> Result({"name": "Film 3", "score": 4.5}, {"similar": {"like": 3}}).told["name"]
+    'Film 3'
+    """
+
+    told: dict[str, Any]
+    links: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The answer to a query.
+
+    Attributes
+    ----------
+    query : str
+        What stands in the field.
+    results : list of Result
+    message : str
+        What is to be said of them, or why there are none.
+    failed : bool
+        Whether there are none because of the query.
+
+    See Also
+    --------
+    Searcher : returns it.
+
+    Examples
+    --------
+    >>> from problems.serving import Found
+    >>> Found("zoe", [], "There is no such user.", failed=True).results
+    []
+    """
+
+    query: str
+    results: list[Result]
+    message: str = ""
+    failed: bool = False
+
+
+class Searcher(ABC):
+    """Something that a page searches.
+
+    See Also
+    --------
+    make_server : shows it.
+
+    Examples
+    --------
+    >>> from problems.serving import Found, Result, Searcher, make_server
+    >>> class Words(Searcher):
+    ...     prompt = "The beginning of a word"
+    ...
+    ...     def find(self, fields, k):
+    ...         begin = fields.get("q", [""])[0]
+    ...         words = [
+    ...             one for one in ("rank", "retraction", "solver") if one.startswith(begin)
+    ...         ]
+    ...         return Found(begin, [Result({"name": one}) for one in words[:k]])
+    >>> with make_server(Words(), port=0) as server:
+    ...     server.server_address[0]
+    '127.0.0.1'
+    """
+
+    #: What is to be typed into the field, and what stands before the reasons for a result.
+    prompt: str
+    because: str = ""
+
+    @abstractmethod
+    def find(self, fields: Fields, k: int) -> Found:
+        """Return at most k results for the fields of an address, of which q is what people type.
+
+        Raises
+        ------
+        InvalidInputError
+            When the fields cannot be used.
+        """
+
+
+def excerpt(text: str) -> str:
+    """Return the beginning of a text, on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= EXCERPT else line[: EXCERPT - 1].rstrip() + "…"
+
+
+def whole_number(name: str, text: str, least: int, most: int) -> int:
+    """Return the number that a field of an address holds."""
+    return integer(
+        name, int(text) if text.isascii() and text.isdigit() and len(text) < 19 else text, least, most
+    )
+
+
+def as_page(found: Found, title: str, prompt: str, because: str) -> str:
+    """Return the page: a form, and what was found; whatever comes from outside is escaped."""
+    items = "".join(_as_item(one, because) for one in found.results)
+    kind = "error" if found.failed else "message"
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f"<style>{STYLE}</style></head><body><h1>{escape(title)}</h1>"
+        f'<form action="/"><input name="q" value="{escape(found.query)}" maxlength="{LONGEST_QUERY}" '
+        f'placeholder="{escape(prompt)}" aria-label="{escape(prompt)}" autofocus> '
+        '<input type="submit" value="Search"></form>'
+        f'<p class="{kind}" role="status">{escape(found.message)}</p><ol>{items}</ol></body></html>'
+    )
+
+
+def _as_item(result: Result, because: str) -> str:
+    told = result.told
+    reasons = [
+        f"<b>{escape(one['term'])}</b>" if one["shared"] else escape(one["term"])
+        for one in told.get("why", ())
+    ]
+    why = f"{escape(because)} {', '.join(reasons)}" if reasons else ""
+    score = f"{told['score']:.3f}" if "score" in told else ""
+    spread = f" ± {told['std']:.2f}" if "std" in told else ""
+    links = "".join(
+        f'<a href="{escape("/?" + urlencode(fields, doseq=True))}">{escape(label)}</a> '
+        for label, fields in result.links.items()
+    )
+    return (
+        f'<li><span class="score">{score}{spread}</span><strong>{escape(str(told["name"]))}</strong> {links}'
+        f'<p>{escape(told.get("text", ""))}</p><p class="why">{why}</p></li>'
+    )
+
+
+def listening(search: Searcher, host: str, port: int, title: str) -> ThreadingHTTPServer:
+    """Return a web server of a search, which listens but does not answer yet."""
+
+    class Handler(_Handler):
+        answer = staticmethod(lambda target: answer(search, title, target))
+
+    try:
+        return ThreadingHTTPServer((host, port), Handler)
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot listen at {host}, port {port} ({error.strerror or error}); choose another host or port, or port "
+            "0 for a free one."
+        ) from error
+
+
+def answer(search: Searcher, title: str, target: str) -> tuple[int, str, str]:
+    """Return the status, the type and the content for a request's target."""
+    try:
+        url = urlsplit(target)
+    except ValueError as error:
+        return 400, "text/plain", f"The address cannot be read ({error}).\n"
+    if url.path not in ("/", "/search"):
+        return 404, "text/plain", "There is nothing here but / and /search?q=TEXT&k=10.\n"
+    try:
+        status, found = 200, _asked(search, url.query)
+    except InvalidInputError as error:
+        status, found = 400, Found("", [], str(error), failed=True)
+    if url.path == "/":
+        return status, "text/html", as_page(found, title, search.prompt, search.because)
+    told = {"query": found.query, "results": [one.told for one in found.results]}
+    message = {"message": found.message} if found.message else {}
+    return status, "application/json", json.dumps(told | message)
+
+
+def _asked(search: Searcher, query: str) -> Found:
+    try:
+        fields = parse_qs(query, max_num_fields=MOST_FIELDS, errors="replace")
+    except ValueError as error:
+        raise InvalidInputError(f"the address has too many parts ({error}).") from None
+    k = whole_number("k", fields.get("k", [str(RESULTS)])[0], 1, MOST_RESULTS)
+    length = len(fields.get("q", [""])[0])
+    if length > LONGEST_QUERY:
+        raise InvalidInputError(f"q has {length} characters; give at most {LONGEST_QUERY}.")
+    return search.find(fields, k)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    # Seconds after which a connection that says nothing is closed.
+    timeout = 30
+    server_version, sys_version = "rmopt", ""
+    answer: Callable[[str], tuple[int, str, str]]
+
+    def do_GET(self) -> None:
+        status, kind, content = self.answer(self.path)
+        # Texts may hold halves of characters.
+        body = content.encode(errors="replace")
+        self.send_response(status)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("X-Content-Type-Options", "nosniff")
+        # No script runs, wherever it came from, and nothing is fetched from elsewhere.
+        self.send_header(
+            "Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'"
+        )
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *values: Any) -> None:
+        """Say nothing: what people look for is theirs."""
