@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 from problems import subspace
 from problems.serving import Searcher, SimilarityIndex, make_server
+from problems.serving.index import ABOUT
 from problems.subspace.completer import CompletionModel
 from problems.subspace.page import ItemSearch
 from rmopt.arrays import load_arrays
-from rmopt.errors import InvalidInputError
+from rmopt.errors import InvalidInputError, StorageError
 
 # What `rmopt fit` calls a model.
 MODEL = "model.npz"
@@ -31,9 +33,16 @@ def opened(path: Path) -> SimilarityIndex | Searcher:
     StorageError
         When nothing is there, or it is damaged.
     """
-    file = path / MODEL if (path / MODEL).is_file() else path
-    if not file.is_file():
+    if not path.exists():
+        raise StorageError(f"{path} does not exist; check the path.")
+    if (path / ABOUT).is_file():
         return SimilarityIndex.load(path)
+    file = path / MODEL if path.is_dir() else path
+    if not (file.is_file() and zipfile.is_zipfile(file)):
+        raise InvalidInputError(
+            f"{path} is no model: it must be a folder with {MODEL}, as rmopt fit completion FILE writes it, or with "
+            f"{ABOUT}, as SimilarityIndex.save writes it; or such a {MODEL}."
+        )
     kind = load_arrays(file)[1].get("kind")
     if kind not in COMPLETERS:
         raise InvalidInputError(

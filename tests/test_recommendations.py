@@ -177,8 +177,11 @@ def test_what_fit_wrote_is_served(file: Path, tmp_path: Path, capsys: Any) -> No
     LoretaSimilarity(1, max_iter=9).fit(np.eye(3), [0, 0, 1]).save(tmp_path / "metric.npz")
     with pytest.raises(InvalidInputError, match="holds a similarity, which has nothing to show"):
         opened(tmp_path / "metric.npz")
-    with pytest.raises(StorageError):
+    with pytest.raises(StorageError, match="nothing does not exist"):
         opened(tmp_path / "nothing")
+    for path in (tmp_path, file):
+        with pytest.raises(InvalidInputError, match="is no model"):
+            opened(path)
     with pytest.raises(InvalidInputError, match="model = LoretaSimilarity"):
         ItemSearch(LoretaSimilarity())
     with pytest.raises(NotFittedError):
