@@ -379,11 +379,16 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         Raises
         ------
         InvalidInputError
-            When `fit` did not see the row.
+            When `fit` did not see the row, or learned nothing of it but effects.
         """
         self._check_fitted()
         n, place = integer("n", n, 1), int(positions("row", self.row_names_, np.array([row]))[0])
         profiles = self._unit_profiles()
+        if not profiles[place].any():
+            raise InvalidInputError(
+                f"the model knows nothing of {shown(row)} but its mean: all its predictions are effects; fit with a "
+                "rank above 0, and with entries of this row."
+            )
         cosines = profiles @ profiles[place]
         order = np.argsort(-cosines, kind="stable")
         best = order[order != place][:n]
