@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -18,7 +18,8 @@ from problems.following import Learn, follow
 from problems.saving import load_point, made_with, plain, save_point
 from problems.threads import threads_of
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, Retraction
-from rmopt.core.arguments import Checked, bounded, flag, instance, integer, named, optional
+from rmopt.core.arguments import Checked, bounded, flag, instance, integer, named, optional, shown
+from rmopt.costs import Loss
 from rmopt.files import reading
 from rmopt.renamed import renamed
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
@@ -130,14 +131,17 @@ class Loreta(LoretaRun, BaseEstimator):
     def save(self, path: Path | str) -> None:
         """Write what was learned, and the parameters, as an ``.npz`` file, without pickle; `load` reads it.
 
-        Of the parameters, objects such as a `StepSize` are left out.
+        Of the parameters, objects such as a `StepSize` or a loss of your own are left out; `load` says which.
         """
         check_is_fitted(self, "model_")
         about: dict[str, Any] = {name: getattr(self, one) for name, one in self._counts.items()}
-        about["parameters"] = {}
+        about |= {"parameters": {}, "left_out": {}}
         for name, value in self.get_params(deep=False).items():
-            with suppress(InvalidInputError):
-                about["parameters"][name] = plain(name, value)
+            built_in = isinstance(value, Loss) and value.code is not None
+            try:
+                about["parameters"][name] = plain(name, value.name if built_in else value)
+            except InvalidInputError:
+                about["left_out"][name] = shown(value)
         self._model(self.model_.point, about).save(path)
 
     @classmethod
@@ -145,6 +149,11 @@ class Loreta(LoretaRun, BaseEstimator):
         """Return a fitted estimator with what `save` wrote.
 
         Parameters that the file does not hold are the defaults.
+
+        Warns
+        -----
+        UserWarning
+            When `save` had to leave out a parameter, of which what `partial_fit` does depends.
         """
         model = cls._model.load(path)
         if isinstance(model.point, np.ndarray):
@@ -157,6 +166,12 @@ class Loreta(LoretaRun, BaseEstimator):
             estimator.model_, estimator.n_features_in_ = model, model.point.shape[1]
             for name, attribute in cls._counts.items():
                 setattr(estimator, attribute, integer(name, model.about.get(name)))
+        for name, value in model.about.get("left_out", {}).items():
+            warnings.warn(
+                f"{path} could not hold {name} = {value}; it is {shown(getattr(estimator, name))} now. Give it by "
+                f"set_params({name}=…) before the model learns more.",
+                stacklevel=2,
+            )
         return estimator
 
     def start_at(self, point: Any, n_iter: int = 0) -> Self:

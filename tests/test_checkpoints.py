@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import autograd.numpy as anp
+import numba
 import numpy as np
 import pytest
 from resumable_runs import CASES, FIXED, Rayleigh, bilinear, bits, run
@@ -93,6 +94,10 @@ def test_what_a_function_names_is_part_of_a_cost(tmp_path: Path, monkeypatch: py
         quick(Scaled(), tmp_path / "c.npz")
 
 
+def twice(z: float) -> float:
+    return 2 * z
+
+
 def test_fingerprints_know_equals_and_end() -> None:
     cost = Rayleigh()
     cost.me = [cost]  # type: ignore[attr-defined]
@@ -104,6 +109,9 @@ def test_fingerprints_know_equals_and_end() -> None:
         np.cos, len, Rayleigh, cost.value, slice(1), range(1), np.float64(1), lambda x: x, lambda x: x + 1,
     ]  # fmt: skip
     assert len({fingerprint(thing) for thing in things}) == len(things)
+    # Given signatures say what arguments are turned into.
+    signatures = (), ("float64(float64)",), ("int64(int64)",)
+    assert len({fingerprint(numba.njit(*given)(twice)) for given in signatures}) == 3
 
 
 @pytest.mark.parametrize(

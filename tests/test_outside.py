@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import weakref
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
@@ -12,11 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numba import njit, objmode
 
 from rmopt import InvalidInputError, Problem, autograd_cost, jax_cost
 from rmopt.core import Cost, DivergedError
-from rmopt.core.outside import found_outside, same
-from rmopt.costs import BilinearSum, Loss
+from rmopt.core.outside import found_outside, remembered, same
+from rmopt.costs import BilinearSum, Loss, squared
 from rmopt.kernels import batch_sgd, bilinear_sgd, directed_sgd, reduced_sgd
 from rmopt.manifolds import FixedRankEmbedded, Sphere
 from rmopt.solvers import SGD, SVRG, GradientDescent
@@ -106,8 +108,39 @@ def test_a_compiled_cost_is_one_function(monkeypatch: pytest.MonkeyPatch) -> Non
         jax_cost(lambda x: x[0] if x[0] > 0 else -x[0]).value(x)
 
 
-def test_a_loss_is_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    loss = Loss("scaled", lambda z, y: scale * (z - y) ** 2, lambda z, y: 2.0 * scale * (z - y))
+weights = np.array([1.0, 7.0])
+
+
+@njit
+def compiled_slope(z: float, y: float) -> float:
+    return 2.0 * scale * (z - y)
+
+
+@njit("float64(float64, float64)")
+def given_slope(z: float, y: float) -> float:
+    return 2.0 * scale * (z - y)
+
+
+SLOPES: list[Callable[[float, float], float]] = [
+    lambda z, y: 2.0 * scale * (z - y),
+    compiled_slope,
+    given_slope,
+    lambda z, y: compiled_slope(z, y),
+    lambda z, y: 2.0 * weights[0] * (z - y),
+]
+
+
+@pytest.mark.parametrize("slope", SLOPES)
+def test_a_loss_is_compiled_again(monkeypatch: pytest.MonkeyPatch, slope: Any) -> None:
+    """Whatever it is made of: functions that numba has compiled before, and arrays that are written to."""
+    weights[0] = 1.0
+    slope(1.0, 2.0)
+    written = slope is SLOPES[-1]
+
+    def value(z: float, y: float) -> float:
+        return (weights[0] if written else scale) * (z - y) ** 2
+
+    loss = Loss("scaled", njit(value), slope)
     cost, there = BilinearSum(np.eye(2), np.eye(2), loss, [0.0, 0.0]), 2.0 * np.eye(2)
     problem = Problem(FixedRankEmbedded(2, 2, 2), cost)
     start = problem.manifold.random_point(np.random.default_rng(0))
@@ -119,13 +152,46 @@ def test_a_loss_is_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
         ]
         steps = [problem.manifold.to_dense(end) - problem.manifold.to_dense(start) for end in ends]
         np.testing.assert_allclose(steps[0], steps[1], rtol=1e-9, atol=1e-12)
-        return [cost.value(there), float(np.abs(steps[0]).max())]
+        long = loss.slopes(np.full(2000, 3.0), 1.0)
+        np.testing.assert_array_equal(long, np.full(2000, loss.slopes([3.0], [1.0])[0]))
+        return [cost.value(there), float(np.abs(steps[0]).max()), float(long[0])]
 
     before = found()
     put(monkeypatch, 5.0)
+    weights[0] = 5.0
     after = found()
     assert after[0] == 5.0 * before[0] == 40.0
     assert after[1] > 3.0 * before[1]
+    assert after[2] == 5.0 * before[2] == 20.0
+
+
+def test_code_that_is_replaced_is_compiled_again() -> None:
+    """As %autoreload of IPython does."""
+
+    def slope(z: float, y: float) -> float:
+        return z - y
+
+    def steeper(z: float, y: float) -> float:
+        return 7.0 * (z - y)
+
+    loss = Loss("own", lambda z, y: 0.0, slope)
+    assert loss.slopes([1.0], [0.0]) == 1.0
+    slope.__code__ = steeper.__code__
+    assert loss.slopes([1.0], [0.0]) == 7.0
+
+
+def test_what_functions_hold_is_freed() -> None:
+    remember = remembered(lambda function: function(1.0))
+
+    def holding(array: np.ndarray) -> Callable[[float], float]:
+        return lambda z: z * float(array[0])
+
+    arrays = [np.full(3, float(number)) for number in range(102)]
+    assert [remember(holding(array)) for array in arrays] == list(range(102))
+    first, last = weakref.ref(arrays[0]), weakref.ref(arrays[-1])
+    arrays.clear()
+    assert first() is None
+    assert last() is not None
 
 
 # Each compiles a loop, for some ten seconds.
@@ -176,6 +242,45 @@ def test_errors_of_a_loss_over_arrays_are_its_own() -> None:
     with pytest.raises(ZeroDivisionError):
         loss.values(z, z)
     np.testing.assert_array_equal(loss.values(z + 1.0, z), 1.0 / (z + 1.0))
+
+
+@pytest.mark.parametrize("loss", [squared, Loss("own", lambda z, y: 0.5 * (z - y) ** 2, lambda z, y: z - y)])
+@pytest.mark.parametrize("n", [5, 1500])
+def test_a_loss_over_arrays_takes_what_numpy_takes(loss: Loss, n: int) -> None:
+    z = np.arange(n, dtype=float)
+    np.testing.assert_array_equal(loss.values(z, 1.0), 0.5 * (z - 1.0) ** 2)
+    np.testing.assert_array_equal(loss.slopes(z, np.ones(1)), z - 1.0)
+    np.testing.assert_array_equal(loss.slopes(np.ones((3, n)), z), 1.0 - np.tile(z, (3, 1)))
+    # Neither whole numbers without a sign nor single precision decide how it is computed.
+    small = np.arange(n, dtype=np.uint8)
+    np.testing.assert_array_equal(loss.slopes(small, small[::-1]), small - small[::-1].astype(float))
+    with pytest.raises(InvalidInputError, match="do not belong together"):
+        loss.values(z, z[:-1])
+
+
+@pytest.mark.filterwarnings("ignore:Code running in object mode")
+@pytest.mark.parametrize(
+    ("slope", "words"), [("back to Python", "objmode"), ("int", "other arguments"), ("no hash", "hashed")]
+)
+def test_a_loss_that_cannot_run_is_refused(slope: str, words: str) -> None:
+    def back(z: float, y: float) -> float:
+        with objmode(found="float64"):
+            found = float(z)
+        return found
+
+    class Unhashable:
+        __hash__ = None
+
+        def __call__(self, z: float, y: float) -> float:
+            return z
+
+    made = {
+        "back to Python": back,
+        "int": njit("int64(int64, int64)")(lambda z, y: z),
+        "no hash": Unhashable(),
+    }[slope]
+    with pytest.raises(InvalidInputError, match=words):
+        Loss("own", lambda z, y: 0.0, made).slopes([1.0], [0.0])
 
 
 @pytest.mark.parametrize("density", [0.3, 1.0])

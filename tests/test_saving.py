@@ -16,10 +16,11 @@ from tabled import each_row
 from problems.data import Ratings
 from problems.ranking import LowRankLogisticRegression
 from problems.saving import Saved
-from problems.similarity import ContrastiveSimilarity
+from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from problems.subspace import RTRMC, BayesianCompletion, BiasedALS, ImplicitALS
 from rmopt.arrays import load_arrays, save_arrays
 from rmopt.core import InvalidInputError, StorageError
+from rmopt.costs import LOSSES, Loss
 
 SAVED = {name: part for name, part in PARTS.items() if issubclass(part.kind, Saved)}
 
@@ -135,6 +136,22 @@ def test_what_a_file_cannot_hold_is_refused_before_it_is_written(tmp_path: Path)
     with pytest.raises(NotFittedError):
         BiasedALS().save(path)
     assert not path.exists()
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_loss_is_kept_by_its_name_or_missed_aloud(own: bool, tmp_path: Path) -> None:
+    loss = Loss("mine", lambda z, y: (z - y) ** 2, lambda z, y: 2.0 * (z - y)) if own else LOSSES["logistic"]
+    model = LoretaSimilarity(1, max_iter=9, loss=loss, random_state=0).fit(np.eye(3), [0, 0, 1])
+    model.save(tmp_path / "m.npz")
+    if own:
+        with pytest.warns(
+            UserWarning, match=r"could not hold loss = mine; it is 'hinge' now.*set_params\(loss="
+        ):
+            again = LoretaSimilarity.load(tmp_path / "m.npz")
+    else:
+        again = LoretaSimilarity.load(tmp_path / "m.npz")
+        assert again.loss == "logistic"
+    np.testing.assert_array_equal(again.transform(np.eye(3)), model.transform(np.eye(3)))
 
 
 def test_what_an_older_version_fitted_and_pickled_is_to_be_fitted_again() -> None:

@@ -116,6 +116,9 @@ class _Walk:
         elif hasattr(thing, "py_func") and hasattr(thing, "targetoptions"):
             options = sorted(thing.targetoptions.items(), key=str)
             yield from ("compiled", self.digest(thing.py_func), self.digest(options))
+            # Where signatures were given, arguments become what these say.
+            if not getattr(thing, "_can_compile", True):
+                yield from sorted(map(str, thing.overloads))
         elif isinstance(thing, types.CellType):
             yield self.digest(thing.cell_contents) if _is_filled(thing) else "empty"
         elif kind is types.ModuleType and not is_installed(thing.__name__):

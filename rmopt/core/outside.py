@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import functools
 import sysconfig
+import threading
+import zlib
 from collections.abc import Callable, Mapping
 from types import CellType, CodeType, FunctionType, MethodType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 T = TypeVar("T")
 
 _EMPTY = CellType()
 # Functions of installed packages and of Python itself do not change their minds.
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-# Of longer lists and dictionaries entries that are bound anew are not looked for.
-_LONG = 1000
+# Of longer lists and dictionaries entries that are bound anew are not looked for, nor for writes into arrays of more
+# bytes: a look is taken at every call.
+_LONG, _LARGE = 1000, 2**16
+# As many functions are remembered, the last ones: what they hold would never be freed.
+_REMEMBERED = 100
+
+
+class _Contents(NamedTuple):
+    """What an array holds."""
+
+    digest: int
 
 
 def found_outside(function: Any) -> list[Any]:
     """Return what a function finds in its closure and its module, and so do functions of the user's that it calls.
 
     What stands behind a name that is looked up in an object or a module, and in a short list or dictionary, is there
-    as well. The order is always the same, so that two calls tell by `same` whether a name was bound anew.
+    as well, and the code of functions, and the contents of small arrays. The order is always the same, so that two
+    calls tell by `same` whether a name was bound anew, or an array was written to. Functions that numba has compiled
+    count as what they were made of.
     """
     found: list[Any] = []
     waiting, met, names = [function], set(), dict[str, None]()
@@ -34,8 +49,12 @@ def found_outside(function: Any) -> list[Any]:
                 waiting += [one.__func__, one.__self__]
             elif isinstance(one, functools.partial):
                 waiting += [one.func, *one.args, *one.keywords.values()]
+            elif is_dispatcher(one):
+                found.append(one)
+                waiting.append(one.py_func)
             elif isinstance(one, FunctionType):
                 if one is function or not one.__code__.co_filename.startswith(_INSTALLED):
+                    found.append(one.__code__)
                     looked_up = _names(one.__code__)
                     names.update(dict.fromkeys(looked_up))
                     held = [cell.cell_contents for cell in one.__closure__ or () if cell != _EMPTY]
@@ -43,6 +62,9 @@ def found_outside(function: Any) -> list[Any]:
                     held += [one.__globals__[name] for name in looked_up if name in one.__globals__]
                     found += held
                     waiting += held
+            elif isinstance(one, np.ndarray):
+                if one.nbytes <= _LARGE and not one.dtype.hasobject:
+                    found.append(_Contents(zlib.crc32(one.tobytes())))
             elif isinstance(one, dict | list | tuple):
                 if len(one) <= _LONG:
                     found += one.values() if isinstance(one, dict) else one
@@ -55,21 +77,36 @@ def found_outside(function: Any) -> list[Any]:
     return found + attributes
 
 
+def is_dispatcher(thing: Any) -> bool:
+    """Return whether a thing is a function that numba compiles."""
+    return hasattr(thing, "py_func") and hasattr(thing, "overloads")
+
+
 def same(found: list[Any], before: list[Any]) -> bool:
     """Return whether two lists hold the same things."""
-    return len(found) == len(before) and all(one is other for one, other in zip(found, before, strict=True))
+    return len(found) == len(before) and all(
+        one is other or (isinstance(one, _Contents) and one == other)
+        for one, other in zip(found, before, strict=True)
+    )
 
 
 def remembered(make: Callable[[Any], T]) -> Callable[[Any], T]:
-    """Return a function of functions that keeps its results, until a name that one of them uses is bound anew."""
+    """Return a function of functions that keeps its results, until what one of them finds outside has changed.
+
+    Functions that numba has compiled before hold what they found then; they are compiled again.
+    """
     known: dict[Any, tuple[list[Any], T]] = {}
+    lock = threading.RLock()
 
     @functools.wraps(make)
     def made(function: Any) -> T:
         outside = found_outside(function)
-        if function not in known or not same(outside, known[function][0]):
-            known[function] = outside, make(function)
-        return known[function][1]
+        with lock:
+            if function not in known or not same(outside, known[function][0]):
+                known[function] = outside, make(function)
+                for oldest in list(known)[:-_REMEMBERED]:
+                    del known[oldest]
+            return known[function][1]
 
     return made
 

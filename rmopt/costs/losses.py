@@ -10,12 +10,15 @@ from numba import float64, njit, types
 from numba.core.errors import NumbaError
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import callable_of, instance, one_of
-from rmopt.core.outside import remembered
+from rmopt.core.arguments import callable_of, instance, integer, one_of
+from rmopt.core.identity import is_installed
+from rmopt.core.outside import found_outside, is_dispatcher, remembered
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.kernels import losses as kernels
 
 FEW = 1000
+# What numba makes constants of.
+DATA = (bool, int, float, complex, np.generic, np.ndarray, tuple, list, dict)
 Scalar = Callable[[float, float], float]
 
 
@@ -24,7 +27,8 @@ class Loss:
     """A loss made of scalar functions of (z, y).
 
     A new loss is two functions that numba can compile; it then runs in every engine. What they name besides their
-    arguments is compiled in; where such a name is bound anew, they are compiled again::
+    arguments is compiled in; where such a name is bound anew, or an array of at most 64 kB is written to, they are
+    compiled again, and so are functions of yours that numba has compiled already::
 
         pinball = Loss(
             "pinball",
@@ -72,8 +76,15 @@ class Loss:
     def __post_init__(self) -> None:
         instance("name", self.name, str, "a string")
         for name in ("value", "slope") if self.curvature is None else ("value", "slope", "curvature"):
-            callable_of(name, getattr(self, name))
+            function = callable_of(name, getattr(self, name))
+            if type(function).__hash__ is None:
+                raise InvalidInputError(
+                    f"{name} of the loss {self.name!r} is a {type(function).__name__}, which cannot be hashed; write "
+                    "it as a function."
+                )
         scalars = (self.value, self.slope, self.curvature)
+        if self.code is not None:
+            integer("code", self.code)
         if self.code is not None and scalars not in kernels.SCALARS[self.code : self.code + 1]:
             raise InvalidInputError(
                 f"the loss {self.name!r} has the code {self.code} and is not the built-in loss of that number; leave "
@@ -81,7 +92,7 @@ class Loss:
             )
 
     def values(self, z: Array, y: Array) -> Array:
-        """Return φ(z, y) elementwise."""
+        """Return φ(z, y) elementwise, for arrays of one shape, or of shapes that numpy makes alike."""
         return self._over_arrays(kernels.VALUE, self.value, z, y)
 
     def slopes(self, z: Array, y: Array) -> Array:
@@ -97,9 +108,18 @@ class Loss:
         return self._over_arrays(kernels.CURVATURE, self.curvature, z, y)
 
     def _over_arrays(self, which: int, scalar: Scalar, z: Array, y: Array) -> Array:
+        z, y = np.asarray(z, float), np.asarray(y, float)
+        if z.shape != y.shape:
+            try:
+                z, y = np.broadcast_arrays(z, y)
+            except ValueError:
+                raise InvalidInputError(
+                    f"scores of shape {z.shape} and targets of shape {y.shape} do not belong together."
+                ) from None
+        flat = (np.ascontiguousarray(part).reshape(-1) for part in (z, y))
         if self.code is None:
-            return _elementwise(scalar)(z, y)
-        return kernels.elementwise(which, self.code, *(np.ascontiguousarray(part, float) for part in (z, y)))
+            return _elementwise(scalar)(*flat).reshape(z.shape)
+        return kernels.elementwise(which, self.code, *flat).reshape(z.shape)
 
     def __repr__(self) -> str:
         return self.name
@@ -109,15 +129,24 @@ class Loss:
 def as_compiled(scalar: Scalar) -> Any:
     """Return a function (z, y) → number compiled by numba, or refuse one that is not to be compiled."""
     try:
-        made: Any = scalar if hasattr(scalar, "py_func") else njit(nogil=True)(scalar)
+        named = [one for one in (scalar, *found_outside(scalar)) if is_dispatcher(one)]
+        for one in named:
+            # What was compiled before holds numbers that may be others by now.
+            if one.overloads and _holds_numbers(one):
+                one.recompile()
+        made: Any = scalar if is_dispatcher(scalar) else njit(nogil=True)(scalar)
         if (float64, float64) not in made.overloads:
             made.compile((float64, float64))
         found = made.overloads[float64, float64].signature.return_type
         is_number = isinstance(found, types.Integer | types.Float | types.Boolean)
         reason = "" if is_number else f"it returns {found}"
-    except (NumbaError, TypeError) as error:
+        if any(compiled.lifted for one in (made, *named) for compiled in one.overloads.values()):
+            reason = "it goes back to Python by numba.objmode, where errors cannot be caught"
+    except (NumbaError, TypeError, RuntimeError) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = next((line for line in lines if not line.startswith("Failed in")), type(error).__name__)
+        if isinstance(error, RuntimeError):
+            reason = f"it is compiled for other arguments than two of float64 alone ({reason})"
     if reason:
         raise InvalidInputError(
             f"numba cannot make a loss of {getattr(scalar, '__name__', scalar)}: {reason.rstrip('.')}; write it as a "
@@ -126,12 +155,16 @@ def as_compiled(scalar: Scalar) -> Any:
     return made
 
 
+def _holds_numbers(dispatcher: Any) -> bool:
+    """Return whether what the user has compiled names data, which are constants in it."""
+    if is_installed(dispatcher.py_func.__module__):
+        return False
+    return any(isinstance(one, DATA) for one in found_outside(dispatcher))
+
+
 @remembered
 def _elementwise(scalar: Scalar) -> Callable[[Array, Array], Array]:
     compiled = as_compiled(scalar)
-
-    def few(z: Array, y: Array) -> Array:
-        return np.array([compiled(a, b) for a, b in zip(z, y, strict=True)], dtype=float)
 
     @njit
     def loop(z, y):  # type: ignore[no-untyped-def]
@@ -140,11 +173,11 @@ def _elementwise(scalar: Scalar) -> Callable[[Array, Array], Array]:
             out[i] = compiled(z[i], y[i])
         return out
 
-    def many(z: Array, y: Array) -> Array:
-        return loop(np.ascontiguousarray(z, float), np.ascontiguousarray(y, float))
+    def few(z: Array, y: Array) -> Array:
+        return np.array([compiled(a, b) for a, b in zip(z.tolist(), y.tolist(), strict=True)], dtype=float)
 
     # Compiling the loop is worth its time only for long arrays; a step of the reference engine is short.
-    return lambda z, y: few(z, y) if len(z) < FEW else many(z, y)
+    return lambda z, y: (few if len(z) < FEW else loop)(z, y)
 
 
 def with_slope(loss: Loss, loop: Callable[..., Any]) -> Callable[..., Any]:
