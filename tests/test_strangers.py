@@ -148,7 +148,7 @@ def test_functions_that_are_no_loss(name: str) -> None:
 
 
 def test_codes_of_losses_belong_to_the_built_in_ones() -> None:
-    for code in (0, 17, -1):
+    for code in (0, 17, -1, 1.0, True):
         with pytest.raises(InvalidInputError, match="leave the code out"):
             Loss("mine", strangers.huber.value, strangers.huber.slope, code=code)
     for code in (5, -2):

@@ -10,7 +10,7 @@ from numba import float64, njit, types
 from numba.core.errors import NumbaError
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import callable_of, instance, integer, one_of
+from rmopt.core.arguments import callable_of, instance, one_of
 from rmopt.core.identity import is_installed
 from rmopt.core.outside import found_outside, is_dispatcher, remembered
 from rmopt.errors import InvalidInputError, MissingCapabilityError
@@ -83,9 +83,9 @@ class Loss:
                     "it as a function."
                 )
         scalars = (self.value, self.slope, self.curvature)
-        if self.code is not None:
-            integer("code", self.code)
-        if self.code is not None and scalars not in kernels.SCALARS[self.code : self.code + 1]:
+        if self.code is not None and (
+            type(self.code) is not int or scalars not in kernels.SCALARS[self.code : self.code + 1]
+        ):
             raise InvalidInputError(
                 f"the loss {self.name!r} has the code {self.code} and is not the built-in loss of that number; leave "
                 "the code out: functions of your own are compiled as well."
