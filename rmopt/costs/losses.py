@@ -111,11 +111,13 @@ class Loss:
         z, y = np.asarray(z, float), np.asarray(y, float)
         if z.shape != y.shape:
             try:
-                z, y = np.broadcast_arrays(z, y)
+                shape = np.broadcast_shapes(z.shape, y.shape)
             except ValueError:
                 raise InvalidInputError(
                     f"scores of shape {z.shape} and targets of shape {y.shape} do not belong together."
                 ) from None
+            # Copies: loops would be compiled once more for views that cannot be written to.
+            z, y = (np.array(np.broadcast_to(part, shape)) for part in (z, y))
         flat = (np.ascontiguousarray(part).reshape(-1) for part in (z, y))
         if self.code is None:
             return _elementwise(scalar)(*flat).reshape(z.shape)
