@@ -314,7 +314,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
     def recommend_to_new(self, values: Any, n: int = 10) -> list[Any]:
         """Return the rows with the highest predictions for a column that `fit` did not see.
 
-        Where rows are items and columns users, these are the items for somebody who has only just said what they like.
+        Where rows are items and columns users, these are the items for somebody who just said what they like.
 
         Parameters
         ----------
