@@ -14,6 +14,7 @@ from rmopt.linalg import (
     leading_eigh,
     rank_one_pinv_update,
     symmetric,
+    tall_qr,
     truncated_svd_of_product,
 )
 
@@ -86,3 +87,20 @@ def test_leading_eigenvalues_where_bisection_fails(monkeypatch: pytest.MonkeyPat
     values, vectors = leading_eigh(np.diag([3.0, 0.0, 0.0, 5.0]), 2)
     np.testing.assert_allclose(values, [5.0, 3.0])
     np.testing.assert_allclose(np.abs(vectors), np.eye(4)[:, [3, 0]])
+
+
+@each_row("dtype", [np.float64, np.float32])
+@each_row("shape", [(200_001, 6), (40_000, 100), (50, 50), (2**20 + 3, 1)])
+def test_a_qr_by_blocks_of_rows_is_exact_whatever_the_columns_are(shape: tuple[int, int], dtype: type) -> None:
+    """Columns of sizes from 1 to 10¹² (10⁵ in single precision), the last the sum of the others: Q is orthonormal."""
+    n, k = shape
+    A = np.random.default_rng(0).standard_normal(shape)
+    if k > 1:
+        A[:, -1] = A[:, :-1].sum(1)
+    A = (A * np.geomspace(1.0, 1e12 if dtype is np.float64 else 1e5, k)).astype(dtype)
+    Q, R = tall_qr(A)
+    eps = np.finfo(dtype).eps
+    assert Q.dtype == R.dtype == dtype
+    assert np.abs(Q.T @ Q - np.eye(k)).max() < 60 * eps
+    assert np.array_equal(R, np.triu(R))
+    assert np.all(np.abs(Q @ R - A).max(0) <= 60 * eps * np.linalg.norm(A, axis=0))

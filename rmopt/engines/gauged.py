@@ -23,7 +23,7 @@ from rmopt.engines.reference import ReferenceEngine, ReferenceState
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.kernels.lifted import Factors, SymmetricFactors
 from rmopt.kernels.steps import FINISHED, PROBE_DUE, STEP_REFUSED, Counters
-from rmopt.linalg import factor_product, leading_eigh, symmetric
+from rmopt.linalg import factor_product, leading_eigh, symmetric, tall_qr
 
 # Columns are padded with zeros to a multiple of this, so that vector loops have no remainder.
 LANES = 4
@@ -47,8 +47,11 @@ class Gauge(ABC):
     kind: ClassVar[type]
 
     @abstractmethod
-    def factors_of(self, point: Any) -> Any:
-        """Return factors with orthonormal columns and a diagonal core, padded with zero columns."""
+    def factors_of(self, point: Any, into: Any = None) -> Any:
+        """Return factors with orthonormal columns and a diagonal core, padded with zero columns.
+
+        The tall ones are written over those of `into`, where it is given.
+        """
 
     @abstractmethod
     def point_of(self, factors: Any, k: int) -> Any:
@@ -133,10 +136,11 @@ class GeneralGauge(Gauge):
         P, sigma, Qt = np.linalg.svd(middle)
         return sigma[:k], P[:, :k], Qt[:k].T
 
-    def factors_of(self, point: LowRankPoint) -> Factors:
+    def factors_of(self, point: LowRankPoint, into: Factors | None = None) -> Factors:
         P, sigma, Qt = np.linalg.svd(point.S)
         C, C_inverse, H = _squares(sigma)
-        return Factors(padded(point.U @ P), padded(point.V @ Qt.T), C, C_inverse, H, H.copy())
+        A, B = (None, None) if into is None else (into.A, into.B)
+        return Factors(_turned(point.U, P, A), _turned(point.V, Qt.T, B), C, C_inverse, H, H.copy())
 
     def point_of(self, factors: Factors, k: int) -> LowRankPoint:
         return LowRankPoint(*factor_product(factors.A[:, :k], factors.C[:k, :k], factors.B[:, :k]))
@@ -151,12 +155,12 @@ class SymmetricGauge(Gauge):
     def diagonal(middle: Array, k: int) -> tuple[Array, ...]:
         return leading_eigh(symmetric(middle), k)
 
-    def factors_of(self, point: PSDPoint) -> SymmetricFactors:
+    def factors_of(self, point: PSDPoint, into: SymmetricFactors | None = None) -> SymmetricFactors:
         values, vectors = np.linalg.eigh(point.S)
-        return SymmetricFactors(padded(point.Q @ vectors), *_squares(values))
+        return SymmetricFactors(_turned(point.Q, vectors, None if into is None else into.Y), *_squares(values))
 
     def point_of(self, factors: SymmetricFactors, k: int) -> PSDPoint:
-        Q, triangle = np.linalg.qr(factors.Y[:, :k])
+        Q, triangle = tall_qr(factors.Y[:, :k])
         return PSDPoint(Q, symmetric(triangle @ factors.C[:k, :k] @ triangle.T))
 
 
@@ -202,10 +206,21 @@ def _mixed(task: tuple[Side, Array, int]) -> tuple[Array, Array]:
     return tall, padded(np.linalg.inv(symmetric(gram[:k, :k])), square=True)
 
 
+def _turned(tall: Array, square: Array, out: Array | None) -> Array:
+    """Return the product with zero columns up to a multiple of `LANES`, in memory of its own or in that of `out`."""
+    out = np.zeros((len(tall), _width(square.shape[1]))) if out is None else out
+    np.matmul(tall, square, out=out[:, : square.shape[1]])
+    return out
+
+
+def _width(k: int) -> int:
+    return -(-k // LANES) * LANES
+
+
 def padded(matrix: Array, square: bool = False) -> Array:
     """Return a tall factor with zero columns up to a multiple of `LANES`; a square matrix with zero rows as well."""
     n, k = matrix.shape
-    width = -(-k // LANES) * LANES
+    width = _width(k)
     out = np.zeros((width if square else n, width))
     out[:n, :k] = matrix
     return out
@@ -399,7 +414,8 @@ class GaugedEngine(Engine):
         return state
 
     def moved(self, state: GaugedState, point: Any) -> GaugedState:
-        factors = self.gauge.factors_of(point)
+        # In the memory of those before: tall factors twice, and a QR of them, are most of what a process holds.
+        factors = self.gauge.factors_of(point, state.factors)
         counters = self.gauge.fresh_counters(factors)
         counters.counts[0] = state.updates
         return replace(state, factors=factors, counters=counters, renewals=state.renewals + 1)
