@@ -44,7 +44,7 @@ SeedsOrPublished = Annotated[
     Option(
         "--seeds", "--splits", min=0,
         help="Repetitions, each with a random split and random choices of its own, seeded from --seed on; "
-        "0: the published split, once.",
+        "0: the split of the data set, published or said by test=COLUMN, once.",
     ),
 ]  # fmt: skip
 Selection = Literal["none", "first", "each"]
@@ -74,6 +74,18 @@ def check_options(given: Mapping[str, Any], **least: int) -> None:
     for name, lowest in least.items():
         integer(f"--{name.replace('_', '-')}", given[name], lowest)
     jobs(given.get("n_jobs", 1))
+
+
+def own_split(say: Callable[[str], object], bundle: Any, seeds: int) -> tuple[bool, int]:
+    """Return whether the split of the data set itself is taken (--seeds 0), and how often all is repeated.
+
+    Says so where somebody said which rows are held out, and random splits are drawn.
+    """
+    if seeds and bundle.split_said:
+        say(
+            f"The rows that {bundle.name} holds out are not used: splits are random. --seeds 0 takes its own."
+        )
+    return seeds == 0, max(1, seeds)
 
 
 def jobs(n_jobs: int) -> int:

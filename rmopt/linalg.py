@@ -1,6 +1,7 @@
 """Small dense linear algebra: thin factorisations of sums and products of tall matrices."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ __all__ = [
 
 Array = np.ndarray
 
-# Entries from which a matrix does not stay in a cache between the reflections of a QR, and entries of a block that does.
+# Entries from which a matrix does not stay in a cache between the reflections of a QR, and those of a block that does.
 LARGE, BLOCK = 2**20, 2**15
 
 
@@ -109,7 +110,7 @@ def tall_qr(A: Array) -> tuple[Array, Array]:
     if A.size < LARGE or count < 2 or k < 2:
         return np.linalg.qr(A)
     bounds = np.linspace(0, n, count + 1).astype(int)
-    blocks = [slice(*ends) for ends in zip(bounds[:-1], bounds[1:], strict=True)]
+    blocks = [slice(*ends) for ends in pairwise(bounds.tolist())]
     Q = np.empty((n, k), np.result_type(A, np.float32 if A.dtype == np.float32 else float))
     triangles = np.empty((count, k, k), Q.dtype)
     for number, rows in enumerate(blocks):

@@ -92,8 +92,8 @@ class TestBundle:
             ({"y": np.array([0, 2**62, 0, 1])}, "0 .. n_classes - 1"),
             ({"y": np.zeros(4, dtype=np.int64)}, "at least two classes"),
             ({"test": np.array([0, 0, 1, 1])}, "test must be an bool"),
-            ({"test": np.zeros(4, dtype=bool)}, "no training or no test"),
-            ({"test": np.ones(4, dtype=bool)}, "no training or no test"),
+            ({"test": np.zeros(4, dtype=bool)}, "are held out, and both parts need"),
+            ({"test": np.ones(4, dtype=bool)}, "are held out, and both parts need"),
         ],
     )
     def test_refuses(self, changes: dict[str, Any], says: str) -> None:
@@ -123,7 +123,7 @@ class TestBundle:
             bundle().resplit(seed)
 
     def test_resplit_that_leaves_a_part_empty_is_refused(self) -> None:
-        with pytest.raises(InvalidInputError, match="no training or no test"):
+        with pytest.raises(InvalidInputError, match="are held out, and both parts need"):
             bundle().resplit(0, 0.01)
 
 

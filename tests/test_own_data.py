@@ -306,7 +306,7 @@ class TestSamples:
         lines = [f"{n},{n * n % 7},{'ab'[n % 2]}" for n in range(10)]
         found = load(written(tmp_path, "c.csv", "\n".join([",size,label", *lines])), kind=ClassBundle)
         assert found.feature_names == ("size",)
-        assert "counts the rows" in found.odd()[0]
+        assert "numbers the rows" in found.odd()[0]
 
     def test_what_is_odd_is_said(self, tmp_path: Path) -> None:
         text = measured().replace("height", "constant") + "3,1,c\n"

@@ -34,9 +34,10 @@ from problems.options import (
     Jobs,
     OwnMethods,
     Resume,
-    Seeds,
+    SeedsOrPublished,
     check_options,
     methods_option,
+    own_split,
     positive_numbers,
 )  # fmt: skip
 from rmopt.core import DivergedError, InvalidInputError
@@ -62,7 +63,7 @@ def coembedding(
     data_home: DataHome = None,
     rows: Annotated[int, Option(help="Training rows; 0: 1,000, or two thirds of the smaller sets.")] = 0,
     betas: Annotated[str, Option(help="Weights of the trace, with commas between.")] = GRID,
-    seeds: Seeds = 3,
+    seeds: SeedsOrPublished = 3,
     methods: Annotated[str, methods_option(METHODS)] = ",".join(METHODS),
     method: OwnMethods = None,
     folds: Folds = 5,
@@ -84,18 +85,31 @@ def coembedding(
     """
     chosen = chosen_methods(METHODS, methods, method, "coembedding", ("predict",))
     weights = checked_betas(positive_numbers(betas, "--betas"))
-    check_options(locals(), seeds=1, rows=0, folds=2, starts=0, optima_rows=0)
+    check_options(locals(), seeds=0, rows=0, folds=2, starts=0, optima_rows=0)
     one_of("--select-by", select_by, SCORERS)
     number("--optima-beta", optima_beta, above=0)
     bundle = load(data, data_home, MultilabelBundle)
-    n, n_train = bundle.X.shape[0], _training_rows(bundle, rows)
+    published, seeds = own_split(run.say, bundle, seeds)
+    if published and rows:
+        raise InvalidInputError("--seeds 0 takes the training rows of the data set; leave out --rows.")
+    n = bundle.X.shape[0]
+    n_train = int(bundle.train.sum()) if published else _training_rows(bundle, rows)
     run.say(
         f"{bundle.name} ({bundle.source}): {n_train:,} of {n:,} rows for training, {bundle.X.shape[1]:,} features, "
-        f"{bundle.Y.shape[1]} labels, {seeds} random split{'s' * (seeds > 1)}"
+        f"{bundle.Y.shape[1]} labels, "
+        f"{'its own split' if published else f'{seeds} random split' + 's' * (seeds > 1)}"
     )
-    about: Settings = {"rows": n_train, "folds": folds, "select_by": select_by, "thresholds": thresholds}
+    about: Settings = {
+        "published": published,
+        "rows": n_train,
+        "folds": folds,
+        "select_by": select_by,
+        "thresholds": thresholds,
+    }
     comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), **about)
-    parts = {seed: bundle.with_training_rows(n_train, seed) for seed in comparison.seeds}
+    parts = {
+        seed: bundle if published else bundle.with_training_rows(n_train, seed) for seed in comparison.seeds
+    }
 
     def train(one: Settings) -> Cell:
         kind, part, about = chosen[one["method"]], parts[one["seed"]], {"random_state": one["seed"]}

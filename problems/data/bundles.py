@@ -13,11 +13,15 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer, number
+from rmopt.core.arguments import array, integer, number, shown
 from rmopt.core.identity import fingerprint
 from rmopt.errors import InvalidInputError
 
 __all__ = ["Bundle", "ClassBundle", "MultilabelBundle", "Ratings", "TagBundle", "TaskBundle", "stratified"]
+
+
+# What is known of data beside them.
+NOT_DATA = ("name", "source", "notes", "split_said")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +69,7 @@ class Bundle:
 
     def fingerprint(self) -> str:
         """Return what the data are, from wherever they were read."""
-        return fingerprint(
-            {name: part for name, part in vars(self).items() if name not in ("name", "source", "notes")}
-        )
+        return fingerprint({name: part for name, part in vars(self).items() if name not in NOT_DATA})
 
     @abstractmethod
     def _flaw(self) -> str | None:
@@ -127,7 +129,12 @@ class Split(Samples):
 
     def _flaw_of_split(self) -> str | None:
         empty = self.test.shape != (self.X.shape[0],) or self.test.all() or not self.test.any()
-        return "the split leaves no training or no test samples" if empty else self._flaw_of_names()
+        if empty:
+            return (
+                f"of its {self.X.shape[0]:,} samples {int(self.test.sum()):,} are held out, and both parts need "
+                "some; bring more samples, or say which are held out by test=COLUMN"
+            )
+        return self._flaw_of_names()
 
     def summary(self) -> dict[str, Any]:
         return super().summary() | {"held out": int(self.test.sum())}
@@ -145,6 +152,8 @@ class ClassBundle(Split):
         Labels 0 .. n_classes - 1, at least two of them, every one with a sample.
     test : ndarray of bool, shape (n_samples,)
         True for the held-out samples; neither part is empty.
+    split_said : bool
+        Whether somebody said which they are; experiments draw others unless told ``--seeds 0``.
     feature_names, class_names, sample_names : tuple of str, optional
         What columns, labels and rows stand for.
 
@@ -173,6 +182,7 @@ class ClassBundle(Split):
     X: Any
     y: NDArray[np.int64]
     test: NDArray[np.bool_]
+    split_said: bool = field(default=False, kw_only=True)
     class_names: tuple[str, ...] | None = field(default=None, kw_only=True)
     sample_names: tuple[str, ...] | None = field(default=None, kw_only=True)
 
@@ -222,8 +232,8 @@ class ClassBundle(Split):
         if not np.isfinite(X.data if issparse(X) else X).all():
             return "X holds NaN or infinite values"
         n_samples = X.shape[0]
-        for array, kind, name in ((y, np.int64, "y"), (self.test, np.bool_, "test")):
-            if not isinstance(array, np.ndarray) or array.shape != (n_samples,) or array.dtype != kind:
+        for part, kind, name in ((y, np.int64, "y"), (self.test, np.bool_, "test")):
+            if not isinstance(part, np.ndarray) or part.shape != (n_samples,) or part.dtype != kind:
                 return f"{name} must be an {np.dtype(kind)} array of shape ({n_samples},)"
         if y.min() < 0 or y.max() >= n_samples or not np.bincount(y).all():
             return "the labels y must be 0 .. n_classes - 1, each with at least one sample"
@@ -243,6 +253,8 @@ class MultilabelBundle(Split):
         Ones where a label is true.
     test : ndarray of bool, shape (n_samples,)
         True for the held-out samples; neither part is empty.
+    split_said : bool
+        Whether somebody said which they are; experiments draw others unless told ``--seeds 0``.
     feature_names, label_names : tuple of str, optional
         What columns stand for.
 
@@ -270,6 +282,7 @@ class MultilabelBundle(Split):
     X: Any
     Y: Any
     test: NDArray[np.bool_]
+    split_said: bool = field(default=False, kw_only=True)
     label_names: tuple[str, ...] | None = field(default=None, kw_only=True)
 
     def summary(self) -> dict[str, Any]:
@@ -326,6 +339,18 @@ class MultilabelBundle(Split):
         return replace(self, X=Normalizer().fit_transform(X) if unit_rows or issparse(X) else X)
 
 
+def names_of(what: str, names: Any) -> Array:
+    """Return names of rows in an array of their own: text, or numbers that keep their type."""
+    found = array(what, names)
+    if found.dtype.kind not in "biufU":
+        # Objects, and pandas' and numpy's other text.
+        kinds = {str if isinstance(name, str) else type(name) for name in found.tolist()}
+        found = np.array([str(name) for name in found.tolist()] if kinds == {str} else found.tolist())
+        if len(kinds) != 1 or found.dtype.kind not in "biuU":
+            raise InvalidInputError(f"{what} must all be text, or all whole numbers, got {shown(names)}.")
+    return found.copy()
+
+
 @dataclass(frozen=True, eq=False)
 class Ratings(Bundle):
     """Known entries of a matrix.
@@ -375,6 +400,12 @@ class Ratings(Bundle):
     row_names: NDArray[Any] | None = field(default=None, kw_only=True)
     column_names: NDArray[Any] | None = field(default=None, kw_only=True)
 
+    def __post_init__(self) -> None:
+        for what in ("row_names", "column_names"):
+            if getattr(self, what) is not None:
+                object.__setattr__(self, what, names_of(what, getattr(self, what)))
+        super().__post_init__()
+
     def summary(self) -> dict[str, Any]:
         (m, n), known = self.shape, len(self.values)
         low, high = float(self.values.min()), float(self.values.max())
@@ -404,6 +435,18 @@ class Ratings(Bundle):
             return f"they name rows or columns outside of {self.shape}"
         if self.values.min() < low or self.values.max() > high:
             return f"values run from {self.values.min():g} to {self.values.max():g}, outside of {low:g} to {high:g}"
+        cells = np.sort(self.rows.astype(np.int64) * self.shape[1] + self.columns)
+        again = int((cells[1:] == cells[:-1]).sum())
+        if again:
+            return f"{again:,} entries come twice; keep one of each row and column"
+        for what, names, size in (
+            ("row_names", self.row_names, self.shape[0]),
+            ("column_names", self.column_names, self.shape[1]),
+        ):
+            if names is not None and (names.shape != (size,) or len(np.unique(names)) != size):
+                return (
+                    f"{what} must be {size:,} different names, got {len(np.unique(names)):,} of {names.shape}"
+                )
         return None
 
     def held_out(self, seed: int, fraction: float = 0.2) -> NDArray[np.bool_]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import re
 from collections import Counter
@@ -45,6 +46,8 @@ class Table:
         What the columns of X and Y stand for, and their rows: ``feature_names``, ``label_names``, ``sample_names``.
     notes : list of str
         What was noticed.
+    decimals : dict of array
+        Columns of numbers with decimal commas, with points instead: for those that are meant as numbers.
     """
 
     name: str
@@ -54,6 +57,7 @@ class Table:
     Y: Any = None
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    decimals: dict[str, Array] = field(default_factory=dict)
 
 
 def parsed(column: Array) -> tuple[Array | None, Array]:
@@ -61,13 +65,19 @@ def parsed(column: Array) -> tuple[Array | None, Array]:
     if column.dtype.kind in "biuf":
         numbers = column.astype(np.float64)
         return numbers, np.isnan(numbers)
+    values = column.tolist()
+    # Python takes 1_000 for a number; in data it is a name.
+    named = any(isinstance(value, str) and "_" in value for value in values)
     try:
-        numbers = np.array(column.tolist(), dtype=np.float64)
-        return numbers, np.isnan(numbers)
+        if not named:
+            numbers = np.array(values, dtype=np.float64)
+            return numbers, np.isnan(numbers)
     except (TypeError, ValueError):
         pass  # text, or a word for what is missing
-    words = ["" if value is None else str(value).strip() for value in column.tolist()]
+    words = ["" if value is None else str(value).strip() for value in values]
     missing = np.array([word.lower() in MISSING for word in words], dtype=bool)
+    if named:
+        return None, missing
     try:
         return np.array(np.where(missing, "nan", words), dtype=np.float64), missing
     except ValueError:
@@ -101,7 +111,7 @@ def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
     notes: list[str] = []
     with (
         decoded(path, encoding),
-        path.open(encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="") as stream,
+        path.open(encoding=without_mark(encoding), newline="") as stream,
     ):
         first = re.sub(r'"[^"]*"', "", stream.readline())
         counts = Counter(letter for letter in first if letter in SEPARATORS)
@@ -124,8 +134,8 @@ def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
     names = [name.strip() for name in rows[0]]
     found = [parsed(np.array([name], dtype=object))[0] for name in names]
     numbers = np.array([one[0] for one in found if one is not None and not np.isnan(one[0])])
-    # Numbers that count are names, as those that pandas gives to columns.
-    counting = len(numbers) > 1 and bool((np.diff(numbers) == 1.0).all())
+    # Numbers that count from 0 are names, as those that pandas gives to columns.
+    counting = len(numbers) > 1 and numbers[0] == 0.0 and bool((np.diff(numbers) == 1.0).all())
     numeric = all(one is not None for one in found) or (len(numbers) > 0 and not counting)
     if header not in ("", "yes", "no"):
         raise InvalidInputError(f"header = {header!r} must be yes or no.")
@@ -147,31 +157,43 @@ def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
         )
     table = Table(path.name, str(path), {}, notes=notes)
     for name, words in zip(names, zip(*rows, strict=True), strict=True):
-        _add(table, name, np.array(words, dtype=object), in_quotes=separator == ",")
+        # Where semicolons separate, commas are for decimals.
+        _add(table, name, np.array(words, dtype=object), decimals=separator == ";")
     return table
 
 
-def _add(table: Table, name: str, column: Array, in_quotes: bool = True) -> None:
-    """Add a column; one without a name that counts the rows is left out, and decimal commas become points.
+def _add(table: Table, name: str, column: Array, decimals: bool = False) -> None:
+    """Add a column; one without a name that numbers the rows, in whatever order, is left out.
 
-    Not so where points stand beside commas, or 1,234 may be more than a thousand: `in_quotes`, where commas separate.
+    Decimal commas are kept with points beside it, but not where points stand beside commas, nor where 1,234 may be
+    more than a thousand, unless such commas are `decimals` for sure.
     """
-    if not name:
-        numbers, _ = parsed(column)
-        if numbers is not None and (np.diff(numbers) == 1).all():
-            table.notes.append("A column without a name counts the rows; it is left out.")
-            return
-        name = f"column {len(table.columns) + 1}"
+    if not name or re.fullmatch(r"Unnamed: \d+", name):
+        numbers, missing = parsed(column)
+        if numbers is not None and not missing.any() and (numbers == np.round(numbers)).all():
+            if len(np.unique(numbers)) == len(numbers):
+                table.notes.append(
+                    f"A column without a name{f' ({name})' * bool(name)} numbers the rows; it is left out."
+                )
+                return
+        name = name or f"column {len(table.columns) + 1}"
     if name in table.columns:
         raise InvalidInputError(f"{table.source} has two columns called {name!r}; rename one.")
     words = [str(word).strip() for word in column.tolist()] if column.dtype == object else []
     commas = [word for word in words if DECIMAL_COMMA.fullmatch(word)]
-    if commas and not (in_quotes and all(map(THOUSANDS.fullmatch, commas))):
+    if commas and (decimals or not all(map(THOUSANDS.fullmatch, commas))):
         points = np.array([word.replace(",", ".") for word in words], dtype=object)
         if parsed(points)[0] is not None and not any("." in word for word in words):
-            table.notes.append(f"The numbers of {name} have decimal commas.")
-            column = points
+            table.decimals[name] = points
     table.columns[name] = column
+
+
+def without_mark(encoding: str) -> str:
+    """Return the encoding that leaves out the mark with which some programs begin a file of UTF-8."""
+    try:
+        return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
+    except LookupError:
+        return encoding
 
 
 @contextmanager
@@ -256,6 +278,11 @@ def _texts(path: Path, encoding: str = "utf-8") -> Table:
     deeper = sum(one.is_dir() for one in path.glob("[!.]*/[!.]*"))
     if deeper:
         table.notes.append(f"Not read: {deeper:,} folder{'s' * (deeper > 1)} inside of those of the classes.")
+    others = sorted({one.name for one in path.glob("[!.]*")} - set(classes))
+    if others:
+        table.notes.append(
+            f"Not read, for they are no folders of texts: {', '.join(others[:6])}{', …' * (len(others) > 6)}."
+        )
     count_terms(table, texts)
     return table
 
@@ -291,9 +318,13 @@ def _npz(path: Path) -> Table:
     columns = {name: array for name, array in arrays.items() if array.shape == (n,) and name not in parts}
     if "n_train" in arrays:
         with reading(path):
-            columns["test"] = np.arange(n) >= arrays["n_train"].item()
+            first = arrays["n_train"]
+            if first.shape not in ((), (1,)) or first.dtype.kind not in "iu":
+                raise ValueError("n_train must be a whole number")
+            columns["test"] = np.arange(n) >= first.item()
     left = sorted(set(arrays) - set(columns) - parts - {"n_train", "about"})
-    notes = [f"Not used, of another length: {', '.join(left)}."] if left else []
+    shapes = ", ".join(f"{name} {arrays[name].shape}" for name in left)
+    notes = [f"Not used, of another length or shape than ({n},): {shapes}."] if left else []
     return Table(path.name, str(path), columns, whole.get("X"), whole.get("Y"), names, notes)
 
 
@@ -311,7 +342,11 @@ def _svmlight(path: Path) -> Table:
     known, numbers = np.unique(np.concatenate([*labels, []]), return_inverse=True)
     starts = np.cumsum([0, *(len(one) for one in labels)])
     Y = csr_array((np.ones(len(numbers)), numbers, starts), shape=(X.shape[0], len(known)))
-    return Table(path.name, str(path), {}, X, Y, {"label_names": tuple(f"{one:g}" for one in known)})
+    # A label that a row has twice is one.
+    Y.sum_duplicates()
+    Y.data[:] = 1.0
+    names = (str(int(one) if one == int(one) else one) for one in known.tolist())
+    return Table(path.name, str(path), {}, X, Y, {"label_names": tuple(names)})
 
 
 def _mtx(path: Path) -> Table:
@@ -325,7 +360,11 @@ def _mtx(path: Path) -> Table:
         sizes = next(line for line in lines if line.strip() and not line.startswith("%"))
         m, n, count = map(int, sizes.split())
         width = 2 if "pattern" in head else 3
-        known = np.loadtxt(lines, ndmin=2, comments="%").reshape(-1, width)
+        if ("symmetric" in head or "skew-symmetric" in head) and m != n:
+            raise ValueError(f"a symmetric matrix has as many rows as columns, and not {m} and {n}")
+        known = np.loadtxt(lines, ndmin=2, comments="%") if count else np.empty((0, width))
+        if known.shape[1] != width:
+            raise ValueError(f"its entries must be {width} numbers")
         row, column = (known[:, side].astype(np.int64) for side in (0, 1))
         places = np.column_stack([row, column])
         if (
@@ -351,14 +390,42 @@ def _parquet(path: Path) -> Table:
             f"{path} needs pyarrow; python -m pip install pyarrow, or save it as .csv."
         ) from None
     with reading(path):
-        return read_frame(parquet.read_table(path).to_pydict(), path.name, str(path))
+        columns = parquet.read_table(path).to_pydict()
+    # pandas' numbers of the rows; an index with a name is a column.
+    index = [name for name in columns if re.fullmatch(r"__index_level_\d+__", name)]
+    table = read_frame(
+        {name: one for name, one in columns.items() if name not in index}, path.name, str(path)
+    )
+    if index:
+        table.notes.append(f"The index that pandas wrote ({', '.join(index)}) is left out.")
+    return table
 
 
 def read_frame(frame: Any, name: str = "frame", source: str = "memory") -> Table:
     """Return the columns of a frame of pandas or polars, or of a mapping."""
     table = Table(name, source, {})
+    if hasattr(frame, "collect"):
+        frame = frame.collect()  # a lazy frame of polars
+    if hasattr(frame, "to_pydict"):
+        frame = frame.to_pydict()  # a table of pyarrow
     for key in frame if isinstance(frame, Mapping) else frame.columns:
-        column = array(f"the column {key!r} of the {name}", frame[key])
+        given = frame[key]
+        if getattr(given, "ndim", 1) == 2:
+            raise InvalidInputError(f"{source} has two columns called {key!r}; rename one.")
+        column = array(f"the column {key!r} of the {name}", given)
+        if column.dtype.kind == "f" and isinstance(given, list) and all(type(one) is int for one in given):
+            # Floats know 53 bits of a number.
+            column = np.array(given, dtype=object)
+        if column.dtype == object and any(isinstance(one, bytes) for one in column.tolist()):
+            column = np.array(
+                [one.decode() if isinstance(one, bytes) else one for one in column.tolist()], object
+            )
+        if column.dtype.kind == "S":
+            column = np.char.decode(column)
+        if column.dtype == object and any(np.ndim(one) for one in column.tolist()):
+            raise InvalidInputError(
+                f"the column {key!r} of the {name} holds lists; make each entry a column."
+            )
         # The nanoseconds of dates are no measurements.
         column = column.astype(str) if column.dtype.kind in "mM" else column
         if column.ndim != 1 or not len(column):

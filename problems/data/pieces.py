@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import lzma
+import re
 import zipfile
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 
-from problems.data.formats import decoded
+from problems.data.formats import MISSING, decoded
 from problems.data.roles import KNOWN
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
@@ -67,6 +69,8 @@ class Piece:
         How much of the file was read with it.
     n_labels : int
         Of indicators, as the file says; 0 where it says nothing.
+    names : tuple of str, optional
+        Of the features, where the file names them.
     """
 
     X: Any
@@ -74,10 +78,11 @@ class Piece:
     mark: list[int] = field(default_factory=list)
     share: float = 1.0
     n_labels: int = 0
+    names: tuple[str, ...] | None = None
 
     def part(self, rows: Any) -> Piece:
         """Return some of the rows."""
-        return Piece(self.X[rows], self.y[rows], n_labels=self.n_labels)
+        return Piece(self.X[rows], self.y[rows], n_labels=self.n_labels, names=self.names)
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -275,7 +280,12 @@ class _SparseMember:
         begin, used = int(starts[0]), int(starts[-1] - starts[0])
         if begin < 0 or used < 0:
             raise ValueError(f"{self.prefix}_indptr falls")
-        indices = self.indices.read(begin, used).astype(np.int32)
+        indices = self.indices.read(begin, used)
+        if indices.dtype.kind not in "iu":
+            raise ValueError(f"{self.prefix}_indices must be whole numbers")
+        if not used or (indices.min() >= -(2**31) and indices.max() < 2**31):
+            # Larger ones would come back as others.
+            indices = indices.astype(np.int32)
         data = np.ones(used) if self.data is None else self.data.read(begin, used).astype(np.float64)
         return sound(
             self.prefix,
@@ -288,7 +298,13 @@ def npz_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
     with _reading(path), zipfile.ZipFile(path) as archive, ExitStack() as opened:
         names = {name.removesuffix(".npy") for name in archive.namelist()}
         X, Y = (_part(archive, opened, names, one) for one in "XY")
-        label = next((name for name in sorted(names) if name.lower() in KNOWN["label"] and name != "Y"), None)
+        candidates = [name for name in sorted(names) if name.lower() in KNOWN["label"] and name != "Y"]
+        if len(candidates) > 1 and not how.multilabel:
+            raise InvalidInputError(
+                f"{path} holds several arrays that may be the labels: {', '.join(candidates)}; keep one, or rename "
+                "the others."
+            )
+        label = next(iter(candidates), None)
         if how.multilabel and Y is None:
             raise ValueError("it has no indicators Y, nor Y_indices, Y_indptr and Y_shape")
         y = Y if how.multilabel else None if label is None else _Member(archive, opened, label)
@@ -298,6 +314,14 @@ def npz_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
         n = X.shape[0]
         if y.shape[0] != n:
             raise ValueError(f"X has {n} rows, and the labels {y.shape[0]}")
+        for what, part, sides in (("X", X, 2), ("Y", y, 2) if how.multilabel else (label, y, 1)):
+            if len(part.shape) != sides:
+                raise ValueError(
+                    f"{what} has shape {part.shape}, and must have {sides} side{'s' * (sides > 1)}"
+                )
+            if sides == 2 and isinstance(part, _Member) and part.dtype.kind == "U":
+                raise ValueError(f"{what} holds text, and must hold numbers")
+        features = read_names(_Member(archive, opened, "feature_names")) if "feature_names" in names else None
         first = mark[0] if mark else 0
         while first < n:
             count = min(ROWS, n - first)
@@ -307,10 +331,32 @@ def npz_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
                     f"{path} has {rows.shape[1]} features, and n_features = {how.n_features}; all files of a stream "
                     "must have as many."
                 )
+            values = rows.data if issparse(rows) else rows
+            if not np.isfinite(values).all():
+                bad = np.flatnonzero(~np.isfinite(np.asarray(rows.sum(axis=1))))
+                raise InvalidInputError(
+                    f"row {first + int(bad[0]) + 1} of X in {path} holds NaN or infinity; remove or impute such "
+                    "values."
+                )
             labels = y.read(first, count)
-            labels, width = (csr_array(labels), y.shape[1]) if how.multilabel else (labels, 0)
-            yield Piece(rows, labels, [first], (first + count) / n, width)
+            if how.multilabel:
+                labels = csr_array(labels)
+                labels.sum_duplicates()
+                labels.eliminate_zeros()
+                if not (labels.data == 1).all():
+                    # Damaged archives may give the same label twice.
+                    odd = labels.data[labels.data != 1][0]
+                    raise InvalidInputError(
+                        f"Y in {path} must hold ones and zeros, and {odd} is among them; repair it."
+                    )
+            width = y.shape[1] if how.multilabel else 0
+            yield Piece(rows, labels, [first], (first + count) / n, width, features)
             first += count
+
+
+def read_names(member: _Member) -> tuple[str, ...]:
+    """Return the names that an array of an archive holds."""
+    return tuple(map(str, member.read(0, int(np.prod(member.shape))).ravel().tolist()))
 
 
 def _part(archive: zipfile.ZipFile, opened: ExitStack, names: set[str], name: str) -> Any:
@@ -323,7 +369,8 @@ def csv_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
     """Read numbers with commas between, below a line of names of which one is that of the label."""
     with _reading(path), path.open("rb") as stream:
         [head] = _texts(path, [stream.readline()], how)
-        names = [name.strip().strip('"') for name in head.split(",")]
+        names = [name.strip() for name in cells_of(path, 1, head)]
+        _check_names(path, names, how)
         known = [name for name in names if name.lower() in KNOWN["label"]]
         if len(known) != 1:
             raise InvalidInputError(
@@ -331,17 +378,26 @@ def csv_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
                 f"{', '.join(names[:8])}."
             )
         column = names.index(known[0])
+        features = tuple(names[:column] + names[column + 1 :])
         place, line = mark or [stream.tell(), 1]
         stream.seek(place)
         while lines := stream.readlines(PIECE):
-            rows, labels = [], []
+            rows, labels, numbers = [], [], []
             for number, text in enumerate(_texts(path, lines, how), line + 1):
-                cells = text.split(",")
+                cells = cells_of(path, number, text)
                 if len(cells) == len(names):
-                    labels.append(cells.pop(column).strip().strip('"'))
+                    label = cells.pop(column).strip()
                     try:
-                        rows.append([float(cell) for cell in cells])
-                        continue
+                        values = [float(cell) for cell in cells]
+                        if label.lower() in MISSING:
+                            why = f"has no label ({label!r})"
+                        elif "_" in text and "_" in text.replace(label, "", 1):
+                            why = "holds a number such as 1_000"
+                        else:
+                            labels.append(label)
+                            rows.append(values)
+                            numbers.append(number)
+                            continue
                     except ValueError as error:
                         why = f"does not hold numbers ({error})"
                 elif text:
@@ -349,14 +405,56 @@ def csv_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
                 else:
                     continue
                 raise InvalidInputError(f"line {number} of {path} {why}; repair or remove it.")
-            y = np.array(labels)
             if rows:
-                # Others are names of classes.
-                with suppress(ValueError):
-                    y = np.array(labels, dtype=float)
+                X = np.array(rows)
+                bad = np.flatnonzero(~np.isfinite(X).all(axis=1))
+                if bad.size:
+                    raise InvalidInputError(
+                        f"line {numbers[bad[0]]} of {path} holds NaN or infinity; remove or impute such values."
+                    )
                 share = min(1.0, stream.tell() / path.stat().st_size)
-                yield Piece(np.array(rows), y, [place, line], share)
+                yield Piece(X, named(labels), [place, line], share, names=features)
             place, line = place + sum(map(len, lines)), line + len(lines)
+
+
+def cells_of(path: Path, number: int, text: str) -> list[str]:
+    """Return what stands between the commas of a line."""
+    if '"' not in text:
+        return text.split(",")
+    try:
+        return next(csv.reader([text], strict=True))
+    except csv.Error as error:
+        raise InvalidInputError(
+            f"line {number} of {path} is not text in columns ({error}); a field that begins with a quote ends with "
+            "one on the same line, and holds others twice."
+        ) from None
+
+
+def _check_names(path: Path, names: list[str], how: Format) -> None:
+    """Refuse a line of names under which a table would be another one than that which is meant."""
+    twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
+    bare = any(not name or re.fullmatch(r"Unnamed: \d+", name) for name in names)
+    split = next((name for name in names if name.lower() in KNOWN["test"]), None)
+    if how.multilabel:
+        why = "cannot hold rows with several labels; write them as .svmlight or .npz"
+    elif twice is not None and twice:
+        why = f"has two columns called {twice!r}; rename one"
+    elif bare:
+        why = "has a column without a name, as an index of pandas; leave it out (index=False), or name it"
+    elif split is not None:
+        why = f"has the column {split}, which may say what is held out, and a stream learns all rows; leave it out"
+    elif len(names) < 2:
+        why = "has no columns of features"
+    else:
+        return
+    raise InvalidInputError(f"{path} {why}.")
+
+
+def named(words: list[str]) -> Array:
+    """Return names of classes: whole numbers where all are written as such, and text else, such as 007 and 1.5."""
+    if all(re.fullmatch(r"0|-?[1-9]\d{0,17}", word) for word in words):
+        return np.array(words, dtype=np.int64)
+    return np.array(words)
 
 
 def mtx_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
@@ -441,7 +539,7 @@ def _mtx_rows(path: Path, how: Format, mark: list[int], stream: Any, beside: Pat
         at = filled[whole] if whole < len(filled) else len(lines)
         place, first, number = place + sum(map(len, lines[:at])), end, number + whole
         rest, labels_at = lines[at:], labels.tell()
-    if labels.readline().strip():
+    if any(line.strip() for line in labels):
         raise InvalidInputError(
             f"{beside} has more lines than {path} has rows, {n_rows}; make it a line for each row."
         )
@@ -455,10 +553,7 @@ def _labels_beside(path: Path, beside: Path, labels: Any, first: int, end: int, 
         at = first + (len(lines) if short else lines.index("")) + 1
         raise InvalidInputError(f"{beside} has no label for row {at} of {path}; make it a line for each row.")
     if not how.multilabel:
-        # Others are names of classes.
-        with suppress(ValueError):
-            return _whole(np.array(lines, dtype=float))
-        return np.array(lines)
+        return named(lines)
     found = [line.split(",") if line else [] for line in lines]
     starts = np.cumsum([0, *map(len, found)])
     return indicators_of(beside, np.array([float(one) for row in found for one in row]), starts)
@@ -466,7 +561,8 @@ def _labels_beside(path: Path, beside: Path, labels: Any, first: int, end: int, 
 
 def _texts(path: Path, lines: Iterable[bytes], how: Format) -> list[str]:
     with decoded(path, how.encoding):
-        return [line.decode(how.encoding).strip() for line in lines]
+        # Some programs begin a file of UTF-8 with a mark.
+        return [line.decode(how.encoding).removeprefix("\ufeff").strip() for line in lines]
 
 
 def text_pieces(paths: list[Path], how: Format, mark: list[int]) -> Pieces:

@@ -109,8 +109,11 @@ def bundle_of(table: Table, said: Said, kind: type[Any]) -> Any:
     if Ratings in {bundle for one in able for bundle in one.bundles} and kind is Ratings and not given:
         first = list(table.columns)
         names = [parsed(table.columns[name])[0] for name in first[:2]]
-        if len(first) in (3, 4) and all(one is None or (one == np.round(one)).all() for one in names):
-            roles = dict(zip(("user", "item", "rating", "time"), ([name] for name in first), strict=False))
+        roles = dict(zip(("user", "item", "rating", "time"), ([name] for name in first), strict=False))
+        meant = {word: role for role in roles for word in KNOWN[role]}
+        elsewhere = any(meant.get(_plain(name), role) != role for role, [name] in roles.items())
+        whole = all(one is None or (one == np.round(one)).all() for one in names)
+        if len(first) in (3, 4) and whole and not elsewhere:
             table.notes.append(
                 f"Its columns were taken for {', '.join(roles)}, in this order: {', '.join(first)}."
             )
@@ -133,6 +136,8 @@ def _chosen(table: Table, role: str, names: str | Sequence[str]) -> list[str]:
     """Return the columns that are said: one, several with + between, or all that begin as a name with a *."""
     if isinstance(names, str):
         names = [names] if names in table.columns else names.split("+")
+    elif not isinstance(names, Sequence):
+        names = [names]  # a frame may call its columns by numbers
     found: list[str] = []
     for name in map(str, names):
         if name in table.columns:
@@ -155,7 +160,7 @@ def _roles(table: Table, kind: Kind, given: Roles) -> Roles | None:
     for role in (*kind.needs, *kind.may):
         if role in roles or (role == "label" and table.Y is not None):
             continue
-        free = {name: re.sub(r"[^a-z0-9]", "", name.lower()) for name in table.columns if name not in taken}
+        free = {name: _plain(name) for name in table.columns if name not in taken}
         found = [name for name, plain in free.items() if plain in KNOWN.get(role, ())]
         # A column that is called test, or body, may be one of measurements.
         found = [name for name in found if free[name] != "test" or _says_yes_or_no(table, name)]
@@ -178,13 +183,23 @@ def _roles(table: Table, kind: Kind, given: Roles) -> Roles | None:
     return roles
 
 
+def _plain(name: str) -> str:
+    """Return a name of a column without case and signs, as `KNOWN` has it."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
 def _says_yes_or_no(table: Table, name: str) -> bool:
     return {str(one).strip().lower() for one in table.columns[name].tolist()} <= YES | NO
 
 
 def _numbers(table: Table, names: Sequence[str], remedy: str) -> Array:
     """Return columns as a table of finite numbers, or say which hold text, are incomplete or are too large."""
-    found = {name: parsed(table.columns[name]) for name in names}
+    commas = [name for name in names if name in table.decimals]
+    if commas:
+        table.notes.append(
+            f"The numbers of {', '.join(commas[:6])}{', …' * (len(commas) > 6)} have decimal commas."
+        )
+    found = {name: parsed(table.decimals.get(name, table.columns[name])) for name in names}
     text = [name for name, (numbers, _) in found.items() if numbers is None]
     if text:
         column = table.columns[text[0]]
@@ -223,16 +238,15 @@ def _known(table: Table, name: str) -> tuple[Array, Array]:
     if numbers is not None and not np.isfinite(numbers).all():
         raise InvalidInputError(f"the column {name} of {table.source} holds infinite values; repair it.")
     words = column.tolist()
-    if column.dtype.kind in "biu":
+    within = numbers is not None and bool((np.abs(numbers) < 2.0**63).all())
+    if column.dtype.kind in "iu":
         # Not by way of floats, which know 53 bits of a number.
         values: Array = column if column.dtype.kind == "u" else column.astype(np.int64)
     # Names such as 007 stay as they are.
-    elif numbers is not None and all(
-        str(word).strip() == f"{number:.0f}" for word, number in zip(words, numbers, strict=True)
-    ):
+    elif within and all(str(word).strip() == str(int(one)) for word, one in zip(words, numbers, strict=True)):
         values = numbers.astype(np.int64)
     elif numbers is not None and column.dtype.kind == "f":
-        values = numbers.astype(np.int64) if (numbers == np.round(numbers)).all() else numbers
+        values = numbers.astype(np.int64) if within and (numbers == np.round(numbers)).all() else numbers
     else:
         values = np.array([str(word).strip() for word in words])
     known, numbered = np.unique(values, return_inverse=True)
@@ -297,14 +311,22 @@ def _note_unused(table: Table, roles: Roles) -> None:
 
 def _times(table: Table, name: str) -> Array:
     """Return what sorts by time: numbers, or dates by their order."""
-    numbers, missing = parsed(table.columns[name])
+    column = table.decimals.get(name, table.columns[name])
+    numbers, missing = parsed(column)
+    words = [str(one).strip() for one in column.tolist()]
     try:
         if missing.any():
             raise ValueError
         if numbers is not None:
-            return numbers
-        dates = [datetime.fromisoformat(str(one).strip()) for one in table.columns[name].tolist()]
-        return np.unique(np.array(dates, dtype=object), return_inverse=True)[1]
+            # Of more digits than floats have, whole numbers keep all.
+            whole = all(re.fullmatch(r"[+-]?\d+", word) for word in words)
+            times: list[Any] = list(map(int, words)) if whole else numbers.tolist()
+        else:
+            # Python's dates know microseconds.
+            finer = [(re.search(r"[.,]\d{6}(\d+)", word) or ["", ""])[1].ljust(3, "0") for word in words]
+            times = list(zip(map(datetime.fromisoformat, words), finer, strict=True))
+        order = {time: number for number, time in enumerate(sorted(set(times)))}
+        return np.array([order[time] for time in times])
     except (TypeError, ValueError):
         raise InvalidInputError(
             f"the column {name} of {table.source} must hold times: numbers, or dates such as 2024-12-31 or "
@@ -361,26 +383,35 @@ def _held_out(table: Table, roles: Roles, groups: Array) -> Array:
 def samples(table: Table, roles: Roles) -> Bundle:
     """Return samples of classes, or with several labels where there are several columns of them."""
     X, names = _features(table, roles)
-    about: dict[str, Any] = {"feature_names": names}
+    about: dict[str, Any] = {"feature_names": names, "split_said": "test" in roles}
     if table.Y is not None or len(roles["label"]) > 1:
         Y, labels = table.Y, table.names.get("label_names")
         if Y is None:
             labels = tuple(roles["label"])
             Y = np.column_stack([_flags(table, name, "marks a label by 1 and 0") for name in labels])
         Y = csr_array(Y, dtype=np.float64)
+        Y.sum_duplicates()
         Y.eliminate_zeros()
         test = _held_out(table, roles, np.zeros(X.shape[0], dtype=np.int64))
         return MultilabelBundle(
             table.name, table.source, X, Y, test, label_names=labels, notes=tuple(table.notes), **about
-        )
+        )  # fmt: skip
     known, y = _known(table, roles["label"][0])
-    if known.dtype.kind == "f" or (len(known) > 20 and 2 * len(known) > len(y)):
+    measured = parsed(known)[0]
+    measured = measured is not None and not (measured == np.round(measured)).all()
+    if measured or (len(known) > 20 and 2 * len(known) > len(y)):
         raise InvalidInputError(
             f"the column {roles['label'][0]} of {table.source} has {len(known):,} different values in {len(y):,} "
             f"rows, such as {known[0]} and {known[-1]}: no classes; say which column holds them, as label=COLUMN."
         )
     names_of_classes = table.names.get("class_names")
-    if names_of_classes is None or not np.array_equal(known, np.arange(len(names_of_classes))):
+    if names_of_classes is not None and not np.array_equal(known, np.arange(len(names_of_classes))):
+        table.notes.append(
+            f"class_names is not used: it names {len(names_of_classes)} classes, numbered from 0, and the labels are "
+            f"{', '.join(map(str, known[:6]))}{', …' * (len(known) > 6)}."
+        )
+        names_of_classes = None
+    if names_of_classes is None:
         names_of_classes = tuple(map(str, known))
     return ClassBundle(
         table.name, table.source, X, y.astype(np.int64), _held_out(table, roles, y),

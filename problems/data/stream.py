@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import warnings
 import zlib
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
@@ -169,7 +170,7 @@ class ChunkStream:
             if before.get(name) != now.get(name):
                 what = "is gone" if name not in now else "is new" if name not in before else "has changed"
                 raise InvalidInputError(
-                    f"{self.path / name} {what} since the checkpoint; bring the files back as they were, or begin "
+                    f"{self._root / name} {what} since the checkpoint; bring the files back as they were, or begin "
                     "afresh without the checkpoint."
                 )
         place = state["place"]
@@ -229,6 +230,10 @@ class ChunkStream:
                 {},
             )
 
+    @property
+    def _root(self) -> Path:
+        return self.path if self.path.is_dir() else self.path.parent
+
     def _settings(self) -> dict[str, Any]:
         how = self._how
         return {
@@ -242,7 +247,7 @@ class ChunkStream:
     def _known_files(self) -> list[list[Any]]:
         """Return for each file what it is known by; of many small ones one digest of all."""
         if not self._texts:
-            root = self.path if self.path.is_dir() else self.path.parent
+            root = self._root
             files = [one for file in self._files for one in (file, *beside_it(file))]
             return [[str(file.relative_to(root)), _known_by(file)] for file in files]
         names = [f"{file.parent.name}/{file.name} {file.stat().st_size}\n" for file in self._files]
@@ -302,13 +307,15 @@ class ChunkStream:
         with closing(self._pieces(place)) as pieces:
             for piece, begun, share in pieces:
                 kind = "sparse" if sp.issparse(piece.X) else "dense", piece.X.shape[1]
-                known = known or kind
-                if kind != known:
+                form = (
+                    *kind,
+                    piece.names,
+                    "U" if not sp.issparse(piece.y) and piece.y.dtype.kind == "U" else "",
+                )
+                known = known or form
+                if form != known:
                     file = self._files[self._order(place.epoch)[begun.file]]
-                    raise InvalidInputError(
-                        f"{file} holds {kind[0]} rows of {kind[1]} features, and files before it {known[0]} ones of "
-                        f"{known[1]}; all must have as many, in one form."
-                    )
+                    raise InvalidInputError(f"{file} {_other(form, known)}")
                 # Where reading was taken up again, pieces may end elsewhere than they did.
                 left, skip = min(skip, len(piece)), max(0, skip - len(piece))
                 if left == len(piece):
@@ -441,11 +448,13 @@ def files_of(path: Path) -> tuple[list[Path], bool]:
         files = [one for one in seen if one.is_file() and pieces_of(one) is not None]
         texts = [] if files else _texts_in(seen)
         if texts:
+            _tell_unread(path, [one for one in seen if not one.is_dir()], [])
             return texts, True
         if not files:
             raise InvalidInputError(
                 f"the folder {path} has neither files that end in {known}, nor subfolders with the texts of a class."
             )
+        _tell_unread(path, seen, files)
     for file in files:
         if not file.stat().st_size:
             raise InvalidInputError(f"{file} is empty; remove it.")
@@ -455,6 +464,20 @@ def files_of(path: Path) -> tuple[list[Path], bool]:
                     f"the rows of {file} have no labels; write them into {labels}, a line for each row."
                 )
     return files, False
+
+
+def _tell_unread(path: Path, seen: list[Path], files: list[Path]) -> None:
+    """Warn of what lies in a folder and is not read."""
+    read = {*files, *(beside for file in files for beside in beside_it(file))}
+    other = [f"{one.name}{'/' * one.is_dir()}" for one in seen if one not in read]
+    if other:
+        warnings.warn(
+            f"not read from {path}: {', '.join(other[:5])}{f' and {len(other) - 5} more' * (len(other) > 5)}. A "
+            f"stream reads the files of its folder that end in {', '.join(PIECES)}, or, where there is none, texts in "
+            "subfolders.",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def _texts_in(folders: list[Path]) -> list[Path]:
@@ -491,7 +514,35 @@ def _taken(waiting: list[tuple[Piece, Place]], count: int) -> tuple[Piece, Place
             waiting.insert(0, (piece.part(slice(wanted, None)), replace(place, skip=place.skip + wanted)))
         wanted -= len(some[-1])
     whole = Piece(*(_stacked([getattr(one, name) for one in some]) for name in ("X", "y")))
-    return replace(whole, n_labels=max(one.n_labels for one in some)), begun
+    return replace(whole, n_labels=max(one.n_labels for one in some), names=some[0].names), begun
+
+
+def _other(form: tuple[Any, ...], known: tuple[Any, ...]) -> str:
+    """Return what differs between a file and those before it."""
+    if form[:2] != known[:2]:
+        return (
+            f"holds {form[0]} rows of {form[1]} features, and files before it {known[0]} ones of {known[1]}; all "
+            "must have as many, in one form."
+        )
+    if form[2] != known[2]:
+        at = next(
+            (
+                n
+                for n, pair in enumerate(zip(form[2] or (), known[2] or (), strict=False))
+                if pair[0] != pair[1]
+            ),
+            0,
+        )
+        found, before = (names[at] if names else "no names" for names in (form[2], known[2]))
+        return (
+            f"names its features otherwise than files before it: {found} where they have {before}; bring the columns "
+            "into one order, under the same names."
+        )
+    kinds = ["text" if one[3] else "numbers" for one in (form, known)]
+    return (
+        f"holds labels that are {kinds[0]}, and rows before them {kinds[1]}, so that 1 and '1' would be two classes; "
+        "name all classes by text, or all by whole numbers."
+    )
 
 
 def _stacked(parts: list[Any]) -> Any:

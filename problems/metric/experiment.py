@@ -34,10 +34,11 @@ from problems.options import (
     Jobs,
     OwnMethods,
     Resume,
-    Seeds,
+    SeedsOrPublished,
     Select,
     check_options,
     methods_option,
+    own_split,
 )
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.ambient import Array
@@ -81,7 +82,7 @@ def metric(
     ] = 0,
     triplets: Annotated[int, Option(help="Training triplets, the same for all methods; 0: 20 a row.")] = 0,
     passes: Annotated[float, Option(help="Coordinate steps of COMET, over the number of features.")] = 8.0,
-    seeds: Seeds = 3,
+    seeds: SeedsOrPublished = 3,
     methods: Annotated[str, methods_option(METHODS)] = ",".join(USUAL),
     method: OwnMethods = None,
     select: Select = "none",
@@ -105,29 +106,33 @@ def metric(
     the others, and the share of its class among the first k is measured (Atzmon et al. 2015, section 5).
     """
     chosen = chosen_methods(METHODS, methods, method, "metric", MEASURED_BY)
-    check_options(locals(), features=0, rows=0, components=0, triplets=0, seeds=1, folds=2)
+    check_options(locals(), features=0, rows=0, components=0, triplets=0, seeds=0, folds=2)
     one_of("--scaling", scaling, SCALINGS), one_of("--select-by", select_by, MEASURES)
     number("--passes", passes, above=0)
     one_of("--rank-by", rank_by, ("auto", *RANKINGS))
     bundle = _thinned(load(data, data_home, ClassBundle), rows)
+    published, seeds = own_split(run.say, bundle, seeds)
     if any(isinstance(one.estimator, OutsideMetric) for one in chosen.values()):
         metric_learn()
     # Without more features than there are, all are kept.
     features = features if features < bundle.X.shape[1] else 0
     comparison = Comparison(
         run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), features=features, triplets=triplets,
-        passes=passes, scaling=scaling, components=components,
+        passes=passes, scaling=scaling, components=components, published=published,
     )  # fmt: skip
     parts = {
-        seed: _prepared(bundle.resplit(seed, TEST_FRACTION), features, scaling, components)
+        seed: _prepared(
+            bundle if published else bundle.resplit(seed, TEST_FRACTION), features, scaling, components
+        )
         for seed in comparison.seeds
     }
     first = parts[run.seed]
     n_train, n_features = int(first.train.sum()), first.X.shape[1]
     count = triplets or 20 * n_train
     run.say(
-        f"{bundle.name} ({bundle.source}): {n_train:,} training, {int(first.test.sum()):,} test rows, {seeds} "
-        f"random split{'s' * (seeds > 1)}; {n_features:,} features, {bundle.n_classes} classes, {count:,} triplets"
+        f"{bundle.name} ({bundle.source}): {n_train:,} training, {int(first.test.sum()):,} test rows, "
+        f"{'its own split' if published else f'{seeds} random split' + 's' * (seeds > 1)}; "
+        f"{n_features:,} features, {bundle.n_classes} classes, {count:,} triplets"
     )
     # Those that vote are the nearest: among models that are chosen so, ranks are by distance too.
     rankings = RANKINGS if select_by == "precision" else ("distance",)
@@ -180,8 +185,8 @@ def metric(
         data=bundle.name,
         parameters={
             "features": n_features, "rows": rows, "triplets": count, "passes": passes, "seeds": seeds,
-            "scaling": scaling, "components": components, "select": select, "select_by": select_by, "folds": folds,
-            "rank_by": rank_by,
+            "published": published, "scaling": scaling, "components": components, "select": select,
+            "select_by": select_by, "folds": folds, "rank_by": rank_by,
             "used": {
                 name: [
                     {key: one[key] for key in ("parameters", "rank_by")} for one in models if one["method"] == name
@@ -302,4 +307,6 @@ def _thinned(bundle: ClassBundle, rows: int) -> ClassBundle:
     if rows == 0 or rows >= len(bundle.y):
         return bundle
     kept = np.flatnonzero(bundle.resplit(0, rows / len(bundle.y)).test)
-    return replace(bundle, X=bundle.X[kept], y=bundle.y[kept], test=np.arange(len(kept)) % 5 == 4)
+    test = bundle.test[kept]
+    test = test if test.any() and not test.all() else np.arange(len(kept)) % 5 == 4
+    return replace(bundle, X=bundle.X[kept], y=bundle.y[kept], test=test)

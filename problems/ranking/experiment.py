@@ -27,6 +27,7 @@ from problems.options import (
     check_options,
     chosen_from,
     methods_option,
+    own_split,
     whole_numbers,
 )
 from problems.ranking.claims import ranking_claims
@@ -87,7 +88,7 @@ def ranking(
     starts = list(chosen_from({name: name for name in INITS}, inits, "--inits"))
     check_options(locals(), epochs=1, seeds=0, folds=2)
     bundle = load(data, data_home, MultilabelBundle)
-    published, seeds = seeds == 0, max(1, seeds)
+    published, seeds = own_split(run.say, bundle, seeds)
     n_labels, n = bundle.Y.shape[1], bundle.X.shape[1]
     if any(one.ranked for one in chosen.values()):
         for width in widths:

@@ -26,6 +26,7 @@ from problems.options import (
     Select,
     check_options,
     methods_option,
+    own_split,
     whole_numbers,
 )  # fmt: skip
 from problems.processes import launched
@@ -124,7 +125,7 @@ def similarity(
         raise InvalidInputError(
             f"--sublinear weighs counts of words, and {bundle.name} has none; leave it out."
         )
-    published, seeds = seeds == 0, max(1, seeds)
+    published, seeds = own_split(run.say, bundle, seeds)
 
     # A few are kept: methods of one split and number of features share their data.
     bench_of = Kept(lambda features, seed: Bench(bundle, features, seed, published, sublinear), 8)

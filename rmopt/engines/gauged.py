@@ -157,7 +157,9 @@ class SymmetricGauge(Gauge):
 
     def factors_of(self, point: PSDPoint, into: SymmetricFactors | None = None) -> SymmetricFactors:
         values, vectors = np.linalg.eigh(point.S)
-        return SymmetricFactors(_turned(point.Q, vectors, None if into is None else into.Y), *_squares(values))
+        return SymmetricFactors(
+            _turned(point.Q, vectors, None if into is None else into.Y), *_squares(values)
+        )
 
     def point_of(self, factors: SymmetricFactors, k: int) -> PSDPoint:
         Q, triangle = tall_qr(factors.Y[:, :k])
