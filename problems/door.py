@@ -35,6 +35,7 @@ from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
 from rmopt.costs import LOSSES, Loss
 from rmopt.errors import InvalidInputError
+from rmopt.solvers.checkpoint import Checkpoint
 from rmopt.solvers.step_sizes import as_step_size
 
 array_of = array
@@ -77,6 +78,9 @@ def seedable(name: str, value: Any) -> Any:
 def begin(estimator: Any) -> int:
     """Hold the parameters of an estimator to what it declares; return the seed of its run."""
     check_parameters(estimator, estimator._parameters)
+    path = getattr(estimator, "checkpoint", None)
+    if estimator.random_state is None and path is not None and (seed := Checkpoint(path).seed()) is not None:
+        return seed  # a run that is there goes on
     return seed_of(estimator.random_state)
 
 
@@ -270,6 +274,25 @@ def column_of_names(what: str, names: Any) -> Array:
             f"{column.dtype}."
         )
     return column
+
+
+def joined_names(what: str, known: Array, more: Array) -> Array:
+    """Return names with others behind them, of the same kind: text, or numbers, which keep all of their digits."""
+    if (known.dtype.kind == "U") != (more.dtype.kind not in "biuf"):
+        kind = "text" if known.dtype.kind == "U" else "numbers"
+        raise InvalidInputError(f"{what} must be {kind}, as those that fit saw, got {shown(more)}.")
+    return array(what, [*known.tolist(), *more.tolist()])
+
+
+def check_columns(estimator: Any, X: Any) -> None:
+    """Refuse a frame whose columns are not those that `feature_names_in_` tells, in their order."""
+    known, columns = getattr(estimator, "feature_names_in_", None), getattr(X, "columns", None)
+    if known is None or columns is None or list(columns) == list(known):
+        return
+    raise InvalidInputError(
+        f"X has the columns {shown(list(columns))}, and fit saw {shown(list(known))}; bring them into that order, by "
+        "X[model.feature_names_in_]."
+    )
 
 
 def positions(what: str, known: Array, names: Array) -> Array:

@@ -164,6 +164,10 @@ def log_det_weight(distance, target, eta):
     if eta * distance == 0.0:
         return 0.0
     edge = eta * target * distance - 1.0
-    reached = (edge + np.sqrt(edge * edge + 4.0 * eta * distance * distance)) / (2.0 * eta * distance)
+    root = np.sqrt(edge * edge + 4.0 * eta * distance * distance)
+    # Each number in the form in which no two large ones cancel.
+    reached = (edge + root) / (2.0 * eta * distance) if edge > 0.0 else 2.0 * distance / (root - edge)
+    if abs(reached - target) * distance < abs(distance - reached) * max(reached, target):
+        return (1.0 - reached / distance) / distance
     pull = eta * (reached - target)
     return pull / (1.0 + pull * distance)

@@ -18,7 +18,7 @@ from problems.following import Learn, follow
 from problems.saving import load_point, made_with, plain, save_point
 from problems.threads import threads_of
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, Retraction
-from rmopt.core.arguments import Checked, bounded, flag, instance, integer, named, optional, shown
+from rmopt.core.arguments import Checked, array, bounded, flag, instance, integer, named, optional, shown
 from rmopt.costs import Loss
 from rmopt.files import reading
 from rmopt.renamed import renamed
@@ -108,6 +108,8 @@ class Loreta(LoretaRun, BaseEstimator):
     _model: ClassVar[type[SavedMatrix]]
     # What a run over chunks needs to go on, beside its state.
     _kept: ClassVar[tuple[str, ...]] = ("n_features_in_",)
+    # What may be known of features and labels, kept in a file as lists.
+    _seen: ClassVar[tuple[str, ...]] = ("feature_names_in_",)
     # What a file tells beside the matrix, and which attribute it becomes.
     _counts: ClassVar[dict[str, str]] = {"steps": "n_iter_", "updates": "n_updates_"}
 
@@ -136,6 +138,7 @@ class Loreta(LoretaRun, BaseEstimator):
         check_is_fitted(self, "model_")
         about: dict[str, Any] = {name: getattr(self, one) for name, one in self._counts.items()}
         about |= {"parameters": {}, "left_out": {}}
+        about["seen"] = {name: getattr(self, name).tolist() for name in self._seen if hasattr(self, name)}
         for name, value in self.get_params(deep=False).items():
             built_in = isinstance(value, Loss) and value.code is not None
             try:
@@ -166,6 +169,10 @@ class Loreta(LoretaRun, BaseEstimator):
             estimator.model_, estimator.n_features_in_ = model, model.point.shape[1]
             for name, attribute in cls._counts.items():
                 setattr(estimator, attribute, integer(name, model.about.get(name)))
+            for name, values in model.about.get("seen", {}).items():
+                if name in cls._seen:
+                    found = array(name, values)
+                    setattr(estimator, name, found.astype(object) if name == "feature_names_in_" else found)
         for name, value in model.about.get("left_out", {}).items():
             warnings.warn(
                 f"{path} could not hold {name} = {value}; it is {shown(getattr(estimator, name))} now. Give it by "
@@ -195,7 +202,8 @@ class Loreta(LoretaRun, BaseEstimator):
                 raise InvalidInputError(
                     f"{name} = {getattr(self, name)!r}, and the point has {name} = {value!r}; let both be alike."
                 )
-        self.__dict__.pop("_continued", None)
+        for name in ("_continued", *self._seen):
+            self.__dict__.pop(name, None)
         self.model_, self.n_features_in_ = self._model(point), point.shape[1]
         self.n_iter_ = self.n_updates_ = integer("n_iter", n_iter)
         return self
@@ -213,6 +221,13 @@ class Loreta(LoretaRun, BaseEstimator):
 
     def _check_part(self) -> int:
         """Hold the parameters to what a part of data allows; return the seed."""
+        if self._has_learned():
+            for name, value in self._known_shape().items():
+                if getattr(self, name) not in (None, value):
+                    raise InvalidInputError(
+                        f"{name} = {getattr(self, name)!r}, and what was learned has {name} = {value!r}; set it "
+                        "back, or learn anew by fit."
+                    )
         if self.checkpoint is not None:
             raise InvalidInputError(
                 "checkpoint is for fit and fit_stream, which know all of their data; partial_fit sees a part: leave "
@@ -234,6 +249,10 @@ class Loreta(LoretaRun, BaseEstimator):
         """Make a run over chunks what was learned."""
         self.__dict__.pop("model_", None)
         self._continued, self.n_iter_, self.n_updates_ = run, run.n_iter, run.n_updates
+
+    def _known_shape(self) -> dict[str, Any]:
+        """Return the parameters of what was learned."""
+        return {"rank": self._known_rank()}
 
     def _known_rank(self) -> int:
         return int(self._continued.rank if "_continued" in vars(self) else self.model_.point.rank)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from typer import Option
 
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number
 
+if TYPE_CHECKING:
+    from problems.data import Bundle
+    from rmopt.experiments import Run
+
 T = TypeVar("T")
+B = TypeVar("B", bound="Bundle")
 
 # An experiment adds the kind of bundle that it takes: ``data: Annotated[Data, ClassBundle] = "digits"``.
 Data = Annotated[
@@ -74,6 +79,17 @@ def check_options(given: Mapping[str, Any], **least: int) -> None:
     for name, lowest in least.items():
         integer(f"--{name.replace('_', '-')}", given[name], lowest)
     jobs(given.get("n_jobs", 1))
+
+
+def loaded(run: Run, data: str, data_home: Path | None, kind: type[B]) -> B:
+    """Return the data that an option names, and say what was noticed when they were read."""
+    # Reading takes longer to import than a list of the experiments.
+    from problems.data import load
+
+    bundle = load(data, data_home, kind)
+    for note in bundle.notes:
+        run.say(f"{bundle.name}: {note}")
+    return bundle
 
 
 def own_split(say: Callable[[str], object], bundle: Any, seeds: int) -> tuple[bool, int]:

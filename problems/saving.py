@@ -58,15 +58,19 @@ class Saved:
         given: dict[str, Any] = self.get_params(deep=False)  # type: ignore[attr-defined]
         names = [name for name in (*self._names, self._FEATURES) if hasattr(self, name)]
         arrays = self._stored() | {name: _names_to_store(name, getattr(self, name)) for name in names}
-        save_arrays(
-            path,
-            arrays,
-            {
-                "kind": type(self).__name__,
-                "parameters": {name: plain(name, value) for name, value in given.items()},
-                "numbers": {name: plain(name, getattr(self, name)) for name in self._numbers},
-            },
-        )
+        about = {
+            "kind": type(self).__name__,
+            "parameters": {name: plain(name, value) for name, value in given.items()},
+            "numbers": {name: plain(name, getattr(self, name)) for name in self._numbers},
+        }
+        try:
+            self._made(arrays, about)
+        except ValueError as error:
+            raise InvalidInputError(
+                f"the parameters are not those with which it was fitted ({error}); fit it again, or set them back, "
+                "before it is saved."
+            ) from None
+        save_arrays(path, arrays, about)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -90,17 +94,20 @@ class Saved:
                 "by its own class."
             )
         with reading(path):
-            model = made_with(cls, about["parameters"])
-            for name, check in cls._numbers.items():
-                setattr(model, name, check(name, about["numbers"][name]))
-            shapes = cls._names | {cls._FEATURES: ("features",)}
-            names = {name: (_kind(arrays[name]), shapes[name]) for name in shapes if name in arrays}
-            layout = {**cls._arrays, **names}
-            if set(arrays) != set(layout) or not set(cls._names) <= set(names):
-                raise ValueError(
-                    f"it holds {', '.join(arrays)} instead of {', '.join({*layout, *cls._names})}"
-                )
-            model._restore(conforming(arrays, layout))
+            return cls._made(arrays, about)
+
+    @classmethod
+    def _made(cls, arrays: dict[str, Array], about: dict[str, Any]) -> Self:
+        """Return the fitted estimator that arrays and numbers describe; a ValueError where they do not agree."""
+        model = made_with(cls, about["parameters"])
+        for name, check in cls._numbers.items():
+            setattr(model, name, check(name, about["numbers"][name]))
+        shapes = cls._names | {cls._FEATURES: ("features",)}
+        names = {name: (_kind(arrays[name]), shapes[name]) for name in shapes if name in arrays}
+        layout = {**cls._arrays, **names}
+        if set(arrays) != set(layout) or not set(cls._names) <= set(names):
+            raise ValueError(f"it holds {', '.join(arrays)} instead of {', '.join({*layout, *cls._names})}")
+        model._restore(conforming(arrays, layout))
         return model
 
     def _stored(self) -> dict[str, Array]:
@@ -141,7 +148,7 @@ def plain(name: str, value: Any) -> Any:
 
 
 def _names_to_store(name: str, values: Array) -> Array:
-    found = np.array(values.tolist())
+    found = values if values.dtype.kind in "biufU" else np.array(values.tolist())
     if found.dtype.kind not in "biufU" or found.shape != values.shape:
         raise InvalidInputError(
             f"{name} must be text or numbers to be written to a file, got {shown(values)}."
@@ -150,7 +157,7 @@ def _names_to_store(name: str, values: Array) -> Array:
 
 
 def _kind(array: Array) -> type:
-    return {"U": str, "f": float, "b": bool}.get(array.dtype.kind, int)
+    return {"U": str, "f": float, "b": bool, "u": np.uint64}.get(array.dtype.kind, int)
 
 
 def save_point(path: Path | str, kind: str, point: Point, about: Mapping[str, Any]) -> None:

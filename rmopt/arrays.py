@@ -19,7 +19,7 @@ SMALL, RATIO, LARGEST = 2**26, 100, 2**34
 # The arrays of a file: for each its type (float, numpy's float32, int, bool or str) and its shape. A size that is a
 # name is the same in all shapes; None is any size, or any shape. Numbers are converted; floats must be finite.
 Layout = Mapping[str, tuple[type, tuple[int | str | None, ...] | None]]
-_KINDS = {float: "fiub", np.float32: "f", int: "iu", bool: "biu", str: "U"}
+_KINDS = {float: "fiub", np.float32: "f", int: "iu", np.uint64: "u", bool: "biu", str: "U"}
 
 
 def save_arrays(path: Path | str, arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> None:
@@ -140,6 +140,8 @@ def conforming(arrays: Mapping[str, np.ndarray], layout: Layout) -> dict[str, np
         sizes |= {side: size for side, size in zip(shape, array.shape, strict=True) if isinstance(side, str)}
         if wanted in (float, np.float32) and not np.isfinite(array).all():
             raise ValueError(f"{name} holds NaN or infinity")
+        if wanted is int and array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+            raise ValueError(f"{name} holds numbers above 2⁶³")
         if wanted is bool and array.size and array.max() > 1:
             raise ValueError(f"{name} holds numbers other than 0 and 1")
         found[name] = array if wanted is str else array.astype(wanted)

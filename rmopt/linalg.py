@@ -34,7 +34,7 @@ __all__ = [
 
 Array = np.ndarray
 
-# Entries from which a matrix does not stay in a cache between the reflections of a QR, and those of a block that does.
+# Entries from which a matrix leaves a cache between the reflections of a QR, and those of a block that stays there.
 LARGE, BLOCK = 2**20, 2**15
 
 

@@ -397,7 +397,7 @@ def test_experiment_runs_and_resumes(tmp_path: Path, capsys: pytest.CaptureFixtu
     [
         (["--select", "often"], "--select"),
         (["--rank-by", "size"], "--rank-by"),
-        (["--seeds", "0"], "Invalid value for '--seeds' / '--splits'"),
+        (["--seeds", "-1"], "Invalid value for '--seeds' / '--splits'"),
         (["--methods", "svm"], "svm"),
         (["--data", "delicious"], "MultilabelBundle"),
         (["--rows", "-1"], "--rows"),

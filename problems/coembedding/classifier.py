@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
@@ -49,6 +49,11 @@ def _scored(scorer: Callable[..., Any], model: Any, X: Any, y: Array) -> float:
 
 def _scoring(name: str, value: Any) -> Any:
     return value if callable(value) or value is None else get_scorer(value)
+
+
+def folds_named(name: str, value: Any) -> Any:
+    """Return what `splitter` takes; folds that can be taken once are left for `fit`."""
+    return value if isinstance(value, Iterator) else splitter(name, value)
 
 
 def splitter(name: str, value: Any) -> Any:
@@ -296,7 +301,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     beta: float = field(init=False)
     betas: Annotated[Sequence[float], lambda _, betas: checked_betas(betas)] = BETAS
     _: KW_ONLY
-    cv: Annotated[Any, splitter] = 5
+    cv: Annotated[Any, folds_named] = 5
     scoring: Annotated[str | Callable[..., float] | None, _scoring] = "f1_micro"
     n_jobs: Annotated[int | None, optional(thread_count)] = None
     path_iterations: Annotated[int, kept_count] = 200

@@ -25,7 +25,7 @@ from problems.coembedding.methods import (
 from problems.coembedding.thresholds import AIMS
 from problems.coembedding.training import BETAS, checked_betas, local_optima, minimise
 from problems.comparison import Comparison, averaged, trained
-from problems.data import MultilabelBundle, load
+from problems.data import MultilabelBundle
 from problems.methods import chosen_methods
 from problems.options import (
     Data,
@@ -36,6 +36,7 @@ from problems.options import (
     Resume,
     SeedsOrPublished,
     check_options,
+    loaded,
     methods_option,
     own_split,
     positive_numbers,
@@ -88,7 +89,7 @@ def coembedding(
     check_options(locals(), seeds=0, rows=0, folds=2, starts=0, optima_rows=0)
     one_of("--select-by", select_by, SCORERS)
     number("--optima-beta", optima_beta, above=0)
-    bundle = load(data, data_home, MultilabelBundle)
+    bundle = loaded(run, data, data_home, MultilabelBundle)
     published, seeds = own_split(run.say, bundle, seeds)
     if published and rows:
         raise InvalidInputError("--seeds 0 takes the training rows of the data set; leave out --rows.")

@@ -100,6 +100,7 @@ class LinkPredictor(CertifiedEmbedder):
                 f"links must be a symmetric {n} × {n} table of numbers, or a tuple (pairs, linked); got "
                 f"{graph.dtype} of shape {graph.shape}."
             )
+        table.eliminate_zeros()
         upper = sp.triu(table, 1).tocoo()
         there = set((upper.row.astype(np.int64) * n + upper.col).tolist())
         if not there or len(there) == n * (n - 1) // 2:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from problems.coembedding import kernels
 from problems.coembedding.certified import Certified, gap, weight
 from problems.coembedding.cost import TagRanking
-from problems.door import array_of, column_of_names, count, kept_count, positions, seedable
+from problems.door import array_of, check_columns, column_of_names, count, kept_count, positions, seedable
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, bounded, check_parameters, number
@@ -71,6 +71,9 @@ class TagModel(Checked, BaseEstimator):
             Names or numbers of tags, one for each row; a post with three tags has three rows.
         """
         check_parameters(self, self._parameters)
+        self.__dict__.pop("feature_names_in_", None)
+        if hasattr(X, "columns"):
+            self.feature_names_in_ = np.array(list(X.columns), dtype=object)
         X, y = array_of("X", X), array_of("y", y)
         if X.ndim != 2 or X.shape[1] != 2 or y.shape != (len(X),) or not len(y):
             raise InvalidInputError(
@@ -92,13 +95,15 @@ class TagModel(Checked, BaseEstimator):
     def _numbered(self, X: Any) -> tuple[Array, Array]:
         """Return the numbers of users and items."""
         check_is_fitted(self, "tags_")
+        check_columns(self, X)
         X = array_of("X", X)
         if X.ndim != 2 or X.shape[1] != 2:
             raise InvalidInputError(f"X must have two columns (user, item), got shape {X.shape}.")
         return positions("user", self.users_, X[:, 0]), positions("item", self.items_, X[:, 1])
 
     def _best(self, scores: Array) -> Array:
-        return self.tags_[np.argsort(-scores, axis=1, kind="stable")[:, : self.n_tags]]
+        n_tags = kept_count("n_tags", self.n_tags)
+        return self.tags_[np.argsort(-scores, axis=1, kind="stable")[:, :n_tags]]
 
     def predict(self, X: Any) -> Array:
         """Return the `n_tags` best tags for pairs of a user and an item, the best first."""

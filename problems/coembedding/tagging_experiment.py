@@ -16,7 +16,7 @@ from problems.coembedding.figure import draw_curves
 from problems.coembedding.recommender import PairwiseInteractionTags, TagModel, TagRecommender, posts_f1
 from problems.coembedding.training import checked_betas, minimise
 from problems.comparison import Comparison, Difference, averaged, near
-from problems.data import TagBundle, load
+from problems.data import TagBundle
 from problems.methods import Method, chosen_methods, rows_of
 from problems.options import (
     Data,
@@ -26,6 +26,7 @@ from problems.options import (
     Resume,
     Seeds,
     check_options,
+    loaded,
     methods_option,
     positive_numbers,
 )  # fmt: skip
@@ -76,7 +77,7 @@ def tagging(
     one_of("--growth", growth, GROWTHS)
     check_options(locals(), columns=1, seeds=1, rank=1)
     number("--tol", tol, above=0)
-    bundle = load(data, data_home, TagBundle)
+    bundle = loaded(run, data, data_home, TagBundle)
     users, items, tags = bundle.counts
     run.say(
         f"{bundle.name} ({bundle.source}): {users} users, {items} items, {tags} tags, {len(bundle.triples):,} "

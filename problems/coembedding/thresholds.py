@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 
 from problems.coembedding.certified import LabelTables
-from problems.coembedding.classifier import splitter
+from problems.coembedding.classifier import folds_named, splitter
 from problems.door import admit, seen, table_of_labels
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
@@ -87,7 +87,7 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
     estimator: Annotated[Any, _scoring_classifier]
     _: KW_ONLY
     aim: Annotated[str, bounded(one_of, AIMS)] = "f1"
-    cv: Annotated[Any, splitter] = 5
+    cv: Annotated[Any, folds_named] = 5
 
     def fit(self, X: Any, Y: Any) -> Self:
         """Fit the estimator on folds for the probabilities, and on all samples.
@@ -116,7 +116,7 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
     @property
     def threshold_(self) -> float:
         """The probability from which on labels apply."""
-        return 0.5 if self.aim == "hamming" else self.half_of_f1_
+        return 0.5 if one_of("aim", self.aim, AIMS) == "hamming" else self.half_of_f1_
 
     def aimed(self, aim: str) -> Self:
         """Return the fitted model with another aim, which needs no other training."""

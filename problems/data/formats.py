@@ -170,12 +170,11 @@ def _add(table: Table, name: str, column: Array, decimals: bool = False) -> None
     """
     if not name or re.fullmatch(r"Unnamed: \d+", name):
         numbers, missing = parsed(column)
-        if numbers is not None and not missing.any() and (numbers == np.round(numbers)).all():
-            if len(np.unique(numbers)) == len(numbers):
-                table.notes.append(
-                    f"A column without a name{f' ({name})' * bool(name)} numbers the rows; it is left out."
-                )
-                return
+        whole = numbers is not None and not missing.any() and bool((numbers == np.round(numbers)).all())
+        if numbers is not None and whole and len(np.unique(numbers)) == len(column):
+            which = f" ({name})" * bool(name)
+            table.notes.append(f"A column without a name{which} numbers the rows; it is left out.")
+            return
         name = name or f"column {len(table.columns) + 1}"
     if name in table.columns:
         raise InvalidInputError(f"{table.source} has two columns called {name!r}; rename one.")
@@ -413,9 +412,6 @@ def read_frame(frame: Any, name: str = "frame", source: str = "memory") -> Table
         if getattr(given, "ndim", 1) == 2:
             raise InvalidInputError(f"{source} has two columns called {key!r}; rename one.")
         column = array(f"the column {key!r} of the {name}", given)
-        if column.dtype.kind == "f" and isinstance(given, list) and all(type(one) is int for one in given):
-            # Floats know 53 bits of a number.
-            column = np.array(given, dtype=object)
         if column.dtype == object and any(isinstance(one, bytes) for one in column.tolist()):
             column = np.array(
                 [one.decode() if isinstance(one, bytes) else one for one in column.tolist()], object

@@ -109,8 +109,9 @@ def bundle_of(table: Table, said: Said, kind: type[Any]) -> Any:
     if Ratings in {bundle for one in able for bundle in one.bundles} and kind is Ratings and not given:
         first = list(table.columns)
         names = [parsed(table.columns[name])[0] for name in first[:2]]
-        roles = dict(zip(("user", "item", "rating", "time"), ([name] for name in first), strict=False))
-        meant = {word: role for role in roles for word in KNOWN[role]}
+        places = ("user", "item", "rating", "time")
+        roles = dict(zip(places, ([name] for name in first), strict=False))
+        meant = {word: role for role in places for word in KNOWN[role]}
         elsewhere = any(meant.get(_plain(name), role) != role for role, [name] in roles.items())
         whole = all(one is None or (one == np.round(one)).all() for one in names)
         if len(first) in (3, 4) and whole and not elsewhere:
@@ -120,9 +121,10 @@ def bundle_of(table: Table, said: Said, kind: type[Any]) -> Any:
             return ratings(table, roles)
     wanted = able or wanted
     needs = "; or ".join(" and ".join(one.needs) + " alone" * one.alone for one in wanted)
+    example = f"{table.name}::{','.join(f'{role}=COLUMN' for role in wanted[0].needs)}."
     raise InvalidInputError(
         f"it is not clear what the columns of {table.source} mean: {_listed(table.columns)}; say which is {needs}, "
-        f"as in {table.name}::{','.join(f'{role}=COLUMN' for role in wanted[0].needs)}."
+        f"as in {' '.join([example, *table.notes])}"
     )
 
 
@@ -238,19 +240,25 @@ def _known(table: Table, name: str) -> tuple[Array, Array]:
     if numbers is not None and not np.isfinite(numbers).all():
         raise InvalidInputError(f"the column {name} of {table.source} holds infinite values; repair it.")
     words = column.tolist()
-    within = numbers is not None and bool((np.abs(numbers) < 2.0**63).all())
     if column.dtype.kind in "iu":
         # Not by way of floats, which know 53 bits of a number.
         values: Array = column if column.dtype.kind == "u" else column.astype(np.int64)
-    # Names such as 007 stay as they are.
-    elif within and all(str(word).strip() == str(int(one)) for word, one in zip(words, numbers, strict=True)):
+    elif numbers is not None and np.all(np.abs(numbers) < 2.0**63) and _as_written(words, numbers):
         values = numbers.astype(np.int64)
     elif numbers is not None and column.dtype.kind == "f":
-        values = numbers.astype(np.int64) if within and (numbers == np.round(numbers)).all() else numbers
+        values = numbers
     else:
         values = np.array([str(word).strip() for word in words])
     known, numbered = np.unique(values, return_inverse=True)
     return known, numbered.ravel()
+
+
+def _as_written(words: list[Any], numbers: Array) -> bool:
+    """Return whether numbers are whole, and written as such: names such as 007 stay as they are."""
+    return all(
+        word == number if isinstance(word, float) else str(word).strip() == str(int(number))
+        for word, number in zip(words, np.round(numbers).tolist(), strict=True)
+    )
 
 
 def ratings(table: Table, roles: Roles) -> Ratings:
@@ -397,8 +405,8 @@ def samples(table: Table, roles: Roles) -> Bundle:
             table.name, table.source, X, Y, test, label_names=labels, notes=tuple(table.notes), **about
         )  # fmt: skip
     known, y = _known(table, roles["label"][0])
-    measured = parsed(known)[0]
-    measured = measured is not None and not (measured == np.round(measured)).all()
+    numbers = parsed(known)[0]
+    measured = numbers is not None and not (numbers == np.round(numbers)).all()
     if measured or (len(known) > 20 and 2 * len(known) > len(y)):
         raise InvalidInputError(
             f"the column {roles['label'][0]} of {table.source} has {len(known):,} different values in {len(y):,} "

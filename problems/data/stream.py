@@ -473,8 +473,8 @@ def _tell_unread(path: Path, seen: list[Path], files: list[Path]) -> None:
     if other:
         warnings.warn(
             f"not read from {path}: {', '.join(other[:5])}{f' and {len(other) - 5} more' * (len(other) > 5)}. A "
-            f"stream reads the files of its folder that end in {', '.join(PIECES)}, or, where there is none, texts in "
-            "subfolders.",
+            f"stream reads the files of its folder that end in {', '.join(PIECES)}, or, where there is none, texts "
+            "in subfolders.",
             UserWarning,
             stacklevel=4,
         )

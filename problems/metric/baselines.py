@@ -190,6 +190,11 @@ class BoostMetric(TripletLearner):
             weights /= weights.sum()
             value, vector = _leading(rows, _spread(weights, q, p, n, n_rows), start)
             if value <= penalty:
+                if not W.any():
+                    raise InvalidInputError(
+                        f"no direction gains {value:.1e} or more, less than penalty = {penalty:g}, so that W would "
+                        "be zero: scale the features up, or take a smaller penalty."
+                    )
                 break
             start = vector
             place = np.asarray(rows @ vector)

@@ -17,7 +17,7 @@ from typer import Option
 
 from problems.cells import Cell, Settings, mean_and_sem
 from problems.comparison import Comparison
-from problems.data import ClassBundle, load
+from problems.data import ClassBundle
 from problems.data.text import informative_unit_rows
 from problems.evaluation import Retrieval, evaluate_retrieval, matrix_scores
 from problems.methods import chosen_methods
@@ -37,6 +37,7 @@ from problems.options import (
     SeedsOrPublished,
     Select,
     check_options,
+    loaded,
     methods_option,
     own_split,
 )
@@ -110,7 +111,7 @@ def metric(
     one_of("--scaling", scaling, SCALINGS), one_of("--select-by", select_by, MEASURES)
     number("--passes", passes, above=0)
     one_of("--rank-by", rank_by, ("auto", *RANKINGS))
-    bundle = _thinned(load(data, data_home, ClassBundle), rows)
+    bundle = _thinned(loaded(run, data, data_home, ClassBundle), rows)
     published, seeds = own_split(run.say, bundle, seeds)
     if any(isinstance(one.estimator, OutsideMetric) for one in chosen.values()):
         metric_learn()

@@ -29,7 +29,7 @@ from problems.ranking.measures import best_labels, mean_average_precision
 from problems.saving import Saved
 from rmopt.core import InvalidInputError, Problem
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import Checked, bounded, flag, integer, number, optional
+from rmopt.core.arguments import Checked, bounded, check_parameters, flag, integer, number, optional
 from rmopt.costs.rows import as_rows
 from rmopt.manifolds import Euclidean
 from rmopt.solvers import Checkpoint, Recorder
@@ -142,7 +142,7 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
         ----------
         X : array or sparse matrix, shape (n_samples, n_features)
         Y : array or sparse matrix, shape (n_samples, n_labels)
-            Indicators: what is not zero is a true label.
+            Indicators: 1 where a label is true, and 0 elsewhere.
         """
         seed = begin(self)
         X = as_rows(admit(self, X), "X")
@@ -191,6 +191,7 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> Array:
         """Return indicators of the labels that are more probable than the threshold, shape (n_samples, n_labels)."""
+        check_parameters(self, self._parameters)
         return (self.predict_proba(X) > self.threshold).astype(int)
 
     def top(self, X: Any, k: int) -> Array:

@@ -29,7 +29,7 @@ class LabelRanking(FiniteSum):
     ----------
     X : array or sparse matrix, shape (N, n)
     Y : array or sparse matrix, shape (N, L)
-        Indicators: what is not zero is a true label.
+        Indicators: 1 where a label is true, and 0 elsewhere.
 
     Raises
     ------

@@ -118,6 +118,7 @@ class LoretaLabelRanker(Loreta):
 
     _model = LabelScores
     _kept = (*Loreta._kept, "n_labels_", "top_k_", "_rows_and_labels")
+    _seen = (*Loreta._seen, "_rows_and_labels")
     _counts = Loreta._counts | {"top_k": "top_k_"}
 
     rank: Annotated[int | None, optional(integer, 1)] = None
@@ -140,7 +141,7 @@ class LoretaLabelRanker(Loreta):
         ----------
         X : array or sparse matrix, shape (n_samples, n_features)
         Y : array or sparse matrix, shape (n_samples, n_labels)
-            Indicators: what is not zero is a true label.
+            Indicators: 1 where a label is true, and 0 elsewhere.
         """
         seed = begin(self)
         return self._learn(X, Y, self.n_epochs, seed, afresh=not self._continues())
@@ -203,9 +204,15 @@ class LoretaLabelRanker(Loreta):
         """Return the mean average precision (see `problems.ranking.mean_average_precision`)."""
         return mean_average_precision(self.decision_function(X), Y, n_jobs=self.n_jobs)
 
+    @property
+    def classes_(self) -> Array:
+        """The numbers of the labels."""
+        return np.arange(self.n_labels_)
+
     def start_at(self, point: Any, n_iter: int = 0) -> Self:
         super().start_at(point, n_iter)
-        self.n_labels_ = int(point.shape[0])
+        # Of how many labels a row has nothing is known yet.
+        self.n_labels_, self.top_k_ = int(point.shape[0]), int(self.top_k or 1)
         return self
 
     @classmethod

@@ -12,7 +12,7 @@ from typer import Option
 
 from problems.cells import Cell, Settings
 from problems.comparison import Comparison, averaged, crossed, trained
-from problems.data import MultilabelBundle, load
+from problems.data import MultilabelBundle
 from problems.methods import chosen_methods
 from problems.options import (
     Data,
@@ -26,6 +26,7 @@ from problems.options import (
     Select,
     check_options,
     chosen_from,
+    loaded,
     methods_option,
     own_split,
     whole_numbers,
@@ -87,7 +88,7 @@ def ranking(
         )
     starts = list(chosen_from({name: name for name in INITS}, inits, "--inits"))
     check_options(locals(), epochs=1, seeds=0, folds=2)
-    bundle = load(data, data_home, MultilabelBundle)
+    bundle = loaded(run, data, data_home, MultilabelBundle)
     published, seeds = own_split(run.say, bundle, seeds)
     n_labels, n = bundle.Y.shape[1], bundle.X.shape[1]
     if any(one.ranked for one in chosen.values()):

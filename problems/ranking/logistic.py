@@ -34,7 +34,7 @@ class LogisticLabels(RowBatches):
     ----------
     X : array or sparse matrix, shape (N, n)
     Y : array or sparse matrix, shape (N, L)
-        Indicators: what is not zero is a true label.
+        Indicators: 1 where a label is true, and 0 elsewhere.
     dropout : float
         The share of the words of a row that are left out, anew in each batch, the others being larger for it; from 0
         to below 1.

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from problems.door import column_of_names, product, table_of_numbers, unit_rows
+from problems.door import check_columns, column_of_names, product, table_of_numbers, unit_rows
 from problems.serving.graphs import GRAPHS, Graph, Search
 from problems.serving.search import excluded_pairs, top_k
 from rmopt.core.ambient import Array
@@ -44,6 +44,8 @@ class SimilarityIndex:
         The documents themselves, shown by `rmopt serve`.
     vectorizer : object, optional
         What made features of texts: a fitted vectorizer of scikit-learn or a pipeline, needed by `rmopt serve`.
+    feature_names_in_ : sequence of str, optional
+        Of the columns of frames, which queries must have in this order.
     search : callable, optional
         Takes embeddings of queries and k and gives numbers of documents; made by `to_index`. None: exact.
 
@@ -80,6 +82,7 @@ class SimilarityIndex:
     names: Any = None
     texts: Any = None
     vectorizer: Any = None
+    feature_names_in_: Any = None
     search: Search | None = None
 
     def __post_init__(self) -> None:
@@ -265,6 +268,7 @@ class SimilarityIndex:
             "format": FORMAT,
             "normalize": self.normalize,
             "names": None if isinstance(self.names, range) else self.names,
+            "features": None if self.feature_names_in_ is None else list(self.feature_names_in_),
         }
         # Last of all the file without which there is no index.
         _keep(folder / ABOUT, None)
@@ -339,6 +343,7 @@ class SimilarityIndex:
                 names=names,
                 texts=texts,
                 vectorizer=vectorizer,
+                feature_names_in_=about.get("features"),
             )
 
     def _rows(self, X: Any) -> Any:
@@ -350,6 +355,7 @@ class SimilarityIndex:
                     "or give rows of numbers."
                 )
             X = self.vectorizer.transform(texts)
+        check_columns(self, X)
         rows = table_of_numbers("X", X)
         if rows.shape[1] != len(self.query_map):
             raise InvalidInputError(
@@ -425,4 +431,7 @@ class Searchable(ABC):
         SimilarityIndex
         """
         embeddings = np.asarray(self.transform(X), dtype=np.float32)
-        return SimilarityIndex(embeddings, *self._maps(), names=names, texts=texts, vectorizer=vectorizer)
+        return SimilarityIndex(
+            embeddings, *self._maps(), names=names, texts=texts, vectorizer=vectorizer,
+            feature_names_in_=getattr(self, "feature_names_in_", None),
+        )  # fmt: skip

@@ -151,16 +151,20 @@ class ContrastiveSimilarity(Checked, Saved, Searchable, Embedder, BaseEstimator)
 
     def transform(self, X: Any) -> Array:
         """Return the embeddings of documents, shape (n_samples, rank): of length 1, or 0 where no term is known."""
+        return self._unit(X)
+
+    def _unit(self, X: Any) -> Array:
+        """Return the embeddings, always as an array."""
         return unit_rows(product(seen(self, X, "components_"), self.components_.T))[0]
 
     def similarity(self, queries: Any, documents: Any) -> Array:
         """Return the cosines of all pairs, shape (n_queries, n_documents)."""
-        return self.transform(queries) @ self.transform(documents).T
+        return self._unit(queries) @ self._unit(documents).T
 
     def score(self, X: Any, y: Any) -> float:
         """Return the mean average precision when each row in turn is the query and ranks the others."""
         X, y = labelled(self, X, y, reset=False)
-        Z = self.transform(X)
+        Z = self._unit(X)
         return evaluate_retrieval(bilinear_scores(Z, Z), y, ks=(), n_jobs=self.n_jobs).map
 
     def _restore(self, arrays: dict[str, Array]) -> None:

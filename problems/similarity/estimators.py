@@ -30,6 +30,7 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, instance, integer, number, one_of, optional
 from rmopt.costs import TripletSum
 from rmopt.costs.bilinear import checked_triplets
+from rmopt.kernels.lifted import SymmetricFactors
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.renamed import renamed
 from rmopt.solvers import Recorder, Sampler, ScheduledSolver, ShuffledEpochs, World
@@ -125,6 +126,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
 
     _model = BilinearSimilarity
     _kept = (*Loreta._kept, "classes_")
+    _seen = (*Loreta._seen, "classes_")
 
     rank: Annotated[int | None, optional(integer, 1)] = None
     _: KW_ONLY
@@ -166,6 +168,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         """
         seed = begin(self)
         X = admit(self, X, reset=not self._continues())
+        self.__dict__.pop("classes_", None)
         sampler = ShuffledEpochs(checked_triplets(triplets, X.shape[0], X.shape[0]))
         return self._learn(X, sampler, self.max_iter, seed, afresh=not self._continues())
 
@@ -234,7 +237,23 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
 
     @classmethod
     def _shape_of(cls, point: Any) -> dict[str, Any]:
+        if point.shape[0] != point.shape[1]:
+            raise InvalidInputError(
+                f"a similarity is a square matrix, and the point is one of {point.shape[0]} × {point.shape[1]}."
+            )
         return {"rank": point.rank, "psd": isinstance(point, PSDPoint)}
+
+    def _known_shape(self) -> dict[str, Any]:
+        run = vars(self).get("_continued")
+        if run is None:
+            return self._shape_of(self.model_.point)
+        factors = getattr(run.state, "factors", None)
+        psd = (
+            isinstance(run.state.point, PSDPoint)
+            if factors is None
+            else isinstance(factors, SymmetricFactors)
+        )
+        return {"rank": run.rank, "psd": psd}
 
     def _maps(self) -> tuple[Array, Array, bool]:
         return *self.model_.factors, False
@@ -274,7 +293,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             raise InvalidInputError(
                 f"{str(error).rstrip('.')}; where rows come sorted by class, take larger parts, or a shuffle_buffer."
             ) from None
-        solver, problem, start = self._parts(X, triplets, steps, seed, world)
+        rank = None if first else self._known_rank()
+        solver, problem, start = self._parts(X, triplets, steps, seed, world, rank)
         self.classes_ = np.union1d(before, labels)
         self._learn_chunk(solver, problem, start, seed, recorder)
         self.history_ = list[dict[str, Any]]()
@@ -291,11 +311,17 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         return X[~held], y[~held], X[held], y[held]
 
     def _parts(
-        self, X: Any, sampler: Sampler, n_steps: int, seed: int, world: World = ONE_PROCESS
+        self,
+        X: Any,
+        sampler: Sampler,
+        n_steps: int,
+        seed: int,
+        world: World = ONE_PROCESS,
+        rank: int | None = None,
     ) -> tuple[ScheduledSolver, Problem, partial[Any]]:
         """Return what learns, from what, and what makes the start."""
         n = X.shape[1]
-        rank = min(30, max(1, n // 2)) if self.rank is None else int(self.rank)
+        rank = rank or self.rank or min(30, max(1, n // 2))
         manifold = PSDFixedRank(n, rank) if self.psd else FixedRankEmbedded(n, n, rank)
         cost = TripletSum(X, X, loss_named("loss", self.loss))
         problem = Problem(manifold, cost)

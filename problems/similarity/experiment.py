@@ -12,7 +12,7 @@ from typer import Option
 
 from problems.cells import Cell, Settings
 from problems.comparison import Comparison, Kept, averaged
-from problems.data import ClassBundle, load
+from problems.data import ClassBundle
 from problems.methods import Method, chosen_methods
 from problems.options import (
     Data,
@@ -25,6 +25,7 @@ from problems.options import (
     SeedsOrPublished,
     Select,
     check_options,
+    loaded,
     methods_option,
     own_split,
     whole_numbers,
@@ -120,7 +121,7 @@ def similarity(
             "--full-features and --full-triplets need a method of full rank among --methods: "
             f"{', '.join(name for name, one in METHODS.items() if _is_full(one))}."
         )
-    bundle = load(data, data_home, ClassBundle)
+    bundle = loaded(run, data, data_home, ClassBundle)
     if sublinear and not issparse(bundle.X):
         raise InvalidInputError(
             f"--sublinear weighs counts of words, and {bundle.name} has none; leave it out."

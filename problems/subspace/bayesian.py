@@ -262,7 +262,8 @@ class BayesianCompletion(CompletionModel):
         """Return the mean over samples of b_i + c_j + u_i · w_j, and that of its square."""
         sums, squares = np.zeros(len(rows)), np.zeros(len(rows))
         add_sampled(rows, columns, self.row_samples_, column_samples, sums, squares)
-        return sums / self.n_samples, squares / self.n_samples
+        count = len(self.row_samples_)
+        return sums / count, squares / count
 
     def _factors(self) -> tuple[Array, Array]:
         # Side by side: the sum of the samples' products.

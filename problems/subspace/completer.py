@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from problems.data import Ratings
-from problems.door import begin, column_of_names, positions, seedable
+from problems.door import begin, column_of_names, joined_names, positions, seedable
 from problems.saving import Saved
 from problems.subspace.cost import KnownEntries, columns_of, predictions
 from problems.subspace.pairs import checked_pairs, table_of
@@ -27,6 +27,9 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, bounded, integer, number, one_of, optional, sequence, shown
 from rmopt.core.matrices import sound
 from rmopt.solvers.threads import one_blas_thread
+
+# What happens with rows and columns that fit did not see.
+UNKNOWN = ("error", "mean")
 
 
 class Ranked(NamedTuple):
@@ -114,7 +117,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
     rank: Annotated[int, bounded(integer, 1)] = 10
     _: KW_ONLY
     limits: Annotated[tuple[float, float] | None, optional(_limits)] = None
-    handle_unknown: Annotated[str, bounded(one_of, ("error", "mean"))] = "error"
+    handle_unknown: Annotated[str, bounded(one_of, UNKNOWN)] = "error"
     random_state: Annotated[Any, seedable] = None
 
     @abstractmethod
@@ -203,7 +206,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         """Return pairs of a row and a column; m and n stand for those that `fit` did not see."""
         self._check_fitted()
         m, n = self.known_.shape
-        if self.handle_unknown == "error":
+        if one_of("handle_unknown", self.handle_unknown, UNKNOWN) == "error":
             return checked_pairs(rows, columns, (m, n))
         rows, columns = checked_pairs(rows, columns, None)
         unknown = int(np.sum((rows >= m) | (columns >= n)))
@@ -279,7 +282,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
     def _extended(self, table: KnownEntries, names: Array, *features: Any) -> Self:
         """Return a copy with further columns."""
         model = copy(self)
-        model.column_names_ = np.concatenate([self.column_names_, names])
+        model.column_names_ = joined_names("names", self.column_names_, names)
         known = sp.csc_array((np.ones(table.nnz, bool), table.indices, table.indptr), table.shape)
         model.known_ = sp.csc_array(sp.hstack([self.known_, known]))
         with one_blas_thread():
@@ -396,7 +399,8 @@ class CompletionModel(Checked, Saved, BaseEstimator):
 
     def _unit_profiles(self) -> Array:
         """Return vectors of unit length whose inner products are the cosines between rows of U Wᵀ."""
-        U, W = self._factors()
+        # Squares of very large and very small numbers are no numbers.
+        U, W = (factor / (np.abs(factor).max(initial=0.0) or 1.0) for factor in self._factors())
         with one_blas_thread():
             values, vectors = np.linalg.eigh((W.T @ W).astype(float))
             profiles = U @ (vectors * np.sqrt(np.maximum(values, 0.0)))

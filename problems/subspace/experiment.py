@@ -11,7 +11,7 @@ from typer import Option
 
 from problems.cells import Cell, Settings, mean_and_sem
 from problems.comparison import Kept, averaged
-from problems.data import Ratings, load
+from problems.data import Ratings
 from problems.methods import Method, chosen_methods
 from problems.options import (
     Data,
@@ -24,6 +24,7 @@ from problems.options import (
     Select,
     Selection,
     check_options,
+    loaded,
     number_or_auto,
     whole_numbers,
 )  # fmt: skip
@@ -153,7 +154,7 @@ def completion(
         ranks = whole_numbers(rank or ("20" if data == "picture" else "10"), "--rank")
         if case:
             return _case(run, world, plan, chosen, case, scale, counts, rho != "auto", select, folds, resume)
-        bundle = load(data, data_home, Ratings)
+        bundle = loaded(run, data, data_home, Ratings)
         share = hidden or (0.6 if data == "picture" else 0.2)
         runs = CompletionRuns(
             run, world, plan, chosen, seeds=seeds, n_jobs=n_jobs, resume=resume, data=fingerprint(bundle), lam=lam,

@@ -118,10 +118,14 @@ class TaskRegressions(Checked, RegressorMixin, BaseEstimator):
     def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
         """Return 1 minus the normalised mean squared error, averaged over the tasks: higher is better."""
         from sklearn.metrics import r2_score
+        from sklearn.utils.validation import _check_sample_weight
 
         predicted, tasks = self.predict(X, tasks), np.asarray(tasks)
         _, y = admit(self, X, y, sparse=False, y_numeric=True, reset=False)
-        weights = None if sample_weight is None else np.asarray(sample_weight)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, y)
+        names = [name for name in np.unique(tasks) if np.sum(tasks == name) > 1]
+        if not names:
+            raise InvalidInputError("no task has two rows, of which an R² could be told; give more rows.")
 
         def one(part: Array) -> float:
             return r2_score(
@@ -129,7 +133,7 @@ class TaskRegressions(Checked, RegressorMixin, BaseEstimator):
             )
 
         with np.errstate(all="ignore"):
-            return float(finite(np.array([one(tasks == name) for name in np.unique(tasks)])).mean())
+            return float(finite(np.array([one(tasks == name) for name in names])).mean())
 
     @staticmethod
     def _checked_tasks(tasks: Any, count: int) -> Array:

@@ -12,7 +12,7 @@ from typer import Option
 
 from problems.cells import Cell, Settings, mean_and_sem
 from problems.comparison import Comparison, averaged
-from problems.data import TaskBundle, load
+from problems.data import TaskBundle
 from problems.methods import Method, chosen_methods
 from problems.options import (
     Data,
@@ -23,6 +23,7 @@ from problems.options import (
     Seeds,
     check_options,
     chosen_from,
+    loaded,
     number_or_auto,
     whole_numbers,
 )  # fmt: skip
@@ -126,7 +127,7 @@ def multitask(
             "lam": lam, "n_agents": agents, "rho": weight, "graph": graph, "n_epochs": updates,
             "step_size": step_size, "decay": decay, "scale": scale, "centre": centre, "trace_lam": trace_lam,
         }  # fmt: skip
-        bundle = load(data, data_home, TaskBundle)
+        bundle = loaded(run, data, data_home, TaskBundle)
         comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), **about)
         return _table(comparison, bundle, chosen, ranks, about)
 

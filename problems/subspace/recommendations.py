@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.base import clone
 from typer import Argument, Option
 
-from problems.data import Ratings, load
-from problems.options import DataHome
+from problems.data import Ratings
+from problems.options import DataHome, loaded
 from problems.subspace.als import BiasedALS
 from problems.subspace.bayesian import BayesianCompletion
 from problems.subspace.completer import CompletionModel, ranked_lists
@@ -58,7 +58,7 @@ def completion(
     it stands what users and items alone explain, or for views the most popular items.
     """
     number("--hidden", hidden, above=0, below=1)
-    ratings = load(file, data_home, Ratings)
+    ratings = loaded(run, file, data_home, Ratings)
     names = np.arange(ratings.shape[1]) if ratings.column_names is None else ratings.column_names
     by_text = {str(name): name for name in names.tolist()}
     if unknown := [name for name in user or () if name not in by_text]:

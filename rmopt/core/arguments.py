@@ -131,7 +131,14 @@ def array(name: str, value: Any) -> np.ndarray:
     """Return what can be read as an array; it may hold anything."""
     _whole(name, value)
     try:
-        return np.asarray(value)
+        found = np.asarray(value)
+        if found.dtype.kind == "f" and isinstance(value, list | tuple) and np.any(np.abs(found) >= 2.0**63):
+            # numpy takes lists of large and small integers for floats, which know 53 bits of them.
+            exact = np.asarray(value, dtype=object)
+            if all(type(one) is int for one in exact.ravel().tolist()):
+                within = all(0 <= one < 2**64 for one in exact.ravel().tolist())
+                return exact.astype(np.uint64) if within else exact
+        return found
     except (TypeError, ValueError) as error:
         raise InvalidInputError(
             f"{name} cannot be read as an array ({str(error).split('. ')[0]}); give rows of one length."

@@ -210,7 +210,7 @@ class CoordinateReference(CoordinateDescentEngine):
                 return float(upper)
             low, high = high, min(4.0 * high, upper)
         tight = 4 * np.finfo(float).eps
-        return float(min(bisect(slope, low, high, xtol=1e-300, rtol=tight, maxiter=500) * BEYOND, upper))
+        return float(min(bisect(slope, low, high, xtol=1e-300, rtol=tight, maxiter=2000) * BEYOND, upper))
 
     def dump(self, state: CoordinateState) -> Any:
         return state.point
