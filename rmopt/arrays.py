@@ -144,5 +144,5 @@ def conforming(arrays: Mapping[str, np.ndarray], layout: Layout) -> dict[str, np
             raise ValueError(f"{name} holds numbers above 2⁶³")
         if wanted is bool and array.size and array.max() > 1:
             raise ValueError(f"{name} holds numbers other than 0 and 1")
-        found[name] = array if wanted is str else array.astype(wanted)
+        found[name] = array if wanted is str else array.astype(wanted, copy=False)
     return found

@@ -145,14 +145,14 @@ NONSENSE = {
     "steps=oasis=1 steps=x compare=rank=0 compare=step-size=nan data-home= out= data= methods=, init= engine= "
     "retraction= budget=-1 full-features=1 full-triplets=-1 select=x folds=1 n-jobs=0 n-jobs=-2 method=x",
     "ranking": "ranks=0 methods=x inits=x epochs=0 seeds=-1 select=x folds=1 n-jobs=0 method=x: data= data-home=",
-    "metric": "features=-1 rows=-1 methods= triplets=-1 passes=nan passes=inf passes=0 seeds=0 select=x folds=1 "
+    "metric": "features=-1 rows=-1 methods= triplets=-1 passes=nan passes=inf passes=0 seeds=-1 select=x folds=1 "
     "rank-by=x n-jobs=0 method=:x",
     "completion": "case=-1 case=6 scale=nan scale=0 methods=x agents=1 ranks=0 rho=nan rho=-1 rho= graph=x lam=nan "
     "lam=-1 updates=inf updates=0 step-size=0 decay=-1 decay=nan clock=x iterations=0 hidden=1 hidden=nan seeds=0 "
     "folds=1 select=x n-jobs=0 method=math:pi",
     "multitask": "methods=x agents=0 rho=inf rho=x graph=x lam=nan trace-lam=0 updates=nan step-size=-1 decay=inf "
     "scale=x centre=x seeds=0 ranks=0 n-jobs=0 method=math:pi",
-    "coembedding": "methods=x seeds=0 rows=-1 betas=nan betas=0,1 betas= folds=1 select-by=x starts=-1 "
+    "coembedding": "methods=x seeds=-1 rows=-1 betas=nan betas=0,1 betas= folds=1 select-by=x starts=-1 "
     "optima-rows=-1 optima-beta=inf n-jobs=0 method=math:pi",
     "metric-regression": "sizes=0 samples=x beta=nan methods= tol=0 tol=inf time-limit=nan repeats=0 seeds=0",
     "tagging": "betas=-1 growth=x columns=0 tol=nan seeds=0 factors=-1 rank=0 n-jobs=0 method=math:pi data=x",

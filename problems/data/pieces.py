@@ -321,7 +321,7 @@ def npz_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
                 )
             if sides == 2 and isinstance(part, _Member) and part.dtype.kind == "U":
                 raise ValueError(f"{what} holds text, and must hold numbers")
-        features = read_names(_Member(archive, opened, "feature_names")) if "feature_names" in names else None
+        features = _named_features(archive, opened) if "feature_names" in names else None
         first = mark[0] if mark else 0
         while first < n:
             count = min(ROWS, n - first)
@@ -343,20 +343,19 @@ def npz_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
                 labels = csr_array(labels)
                 labels.sum_duplicates()
                 labels.eliminate_zeros()
-                if not (labels.data == 1).all():
-                    # Damaged archives may give the same label twice.
-                    odd = labels.data[labels.data != 1][0]
+                others = labels.data[labels.data != 1]
+                if others.size:
                     raise InvalidInputError(
-                        f"Y in {path} must hold ones and zeros, and {odd} is among them; repair it."
+                        f"Y in {path} must hold ones and zeros, and {others[0]} is among them; repair it."
                     )
             width = y.shape[1] if how.multilabel else 0
             yield Piece(rows, labels, [first], (first + count) / n, width, features)
             first += count
 
 
-def read_names(member: _Member) -> tuple[str, ...]:
-    """Return the names that an array of an archive holds."""
-    return tuple(map(str, member.read(0, int(np.prod(member.shape))).ravel().tolist()))
+def _named_features(archive: zipfile.ZipFile, opened: ExitStack) -> tuple[str, ...]:
+    member = _Member(archive, opened, "feature_names")
+    return tuple(map(str, member.read(0, len(member.shape) and member.shape[0]).ravel().tolist()))
 
 
 def _part(archive: zipfile.ZipFile, opened: ExitStack, names: set[str], name: str) -> Any:
