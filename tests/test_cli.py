@@ -456,3 +456,13 @@ def test_command_line_starts_without_the_slow_libraries() -> None:
     script = f"import sys, rmopt.cli, rmopt.experiments; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_warning_is_a_line_without_a_place_in_the_source(tmp_path: Path) -> None:
+    lines = [f"{number % 2},{number},{number % 3}" for number in range(40)]
+    (tmp_path / "a.csv").write_text("label,x,z\n" + "\n".join(lines), encoding="utf-8")
+    (tmp_path / "notes.txt").write_text("none", encoding="utf-8")
+    command = [sys.executable, "-m", "rmopt.cli", "fit", "similarity", ".", "--rank", "1", "--out", "learned"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert said.stderr.startswith("rmopt: warning: not read from .: learned/, notes.txt. A stream reads")
+    assert "stream.py" not in said.stderr

@@ -1,7 +1,9 @@
 """The command ``rmopt``; little is imported before it listens to signals."""
 
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 try:
     from rmopt.cli.failures import signals_raise, told_in_a_sentence
@@ -24,8 +26,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="replace")
+        usual, warnings.formatwarning = warnings.formatwarning, _in_a_line
         try:
             app(args=None if argv is None else list(argv), prog_name="rmopt")
         finally:
+            warnings.formatwarning = usual
             # What is wrong with standard output is said here, and not when Python ends.
             sys.stdout.flush()
+
+
+def _in_a_line(message: Warning | str, *about: Any, **more: Any) -> str:
+    """Return a warning without the place in the source that gave it."""
+    return f"rmopt: warning: {message}\n"
