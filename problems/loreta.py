@@ -221,13 +221,6 @@ class Loreta(LoretaRun, BaseEstimator):
 
     def _check_part(self) -> int:
         """Hold the parameters to what a part of data allows; return the seed."""
-        if self._has_learned():
-            for name, value in self._known_shape().items():
-                if getattr(self, name) not in (None, value):
-                    raise InvalidInputError(
-                        f"{name} = {getattr(self, name)!r}, and what was learned has {name} = {value!r}; set it "
-                        "back, or learn anew by fit."
-                    )
         if self.checkpoint is not None:
             raise InvalidInputError(
                 "checkpoint is for fit and fit_stream, which know all of their data; partial_fit sees a part: leave "
@@ -249,6 +242,15 @@ class Loreta(LoretaRun, BaseEstimator):
         """Make a run over chunks what was learned."""
         self.__dict__.pop("model_", None)
         self._continued, self.n_iter_, self.n_updates_ = run, run.n_iter, run.n_updates
+
+    def _check_shape(self) -> None:
+        """Refuse parameters that are not those of what was learned."""
+        for name, value in self._known_shape().items():
+            if getattr(self, name) not in (None, value):
+                raise InvalidInputError(
+                    f"{name} = {getattr(self, name)!r}, and what was learned has {name} = {value!r}; set it back, or "
+                    "learn anew by fit."
+                )
 
     def _known_shape(self) -> dict[str, Any]:
         """Return the parameters of what was learned."""

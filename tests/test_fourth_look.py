@@ -314,6 +314,11 @@ def other_rank() -> Any:
     return LoretaSimilarity(2, random_state=0).partial_fit(X, y).set_params(rank=4).partial_fit(X, y)
 
 
+def other_rank_of_a_stream() -> Any:
+    model = LoretaLabelRanker(2, warm_start=True, random_state=0).partial_fit(X, Y)
+    return model.set_params(rank=3).fit_stream([(X, Y)])
+
+
 def other_cone() -> Any:
     return LoretaSimilarity(2, random_state=0).partial_fit(X, y).set_params(psd=True).partial_fit(X, y)
 
@@ -331,6 +336,7 @@ def probable() -> Any:
     ("call", "why"),
     [
         (other_rank, "what was learned has rank = 2"),
+        (other_rank_of_a_stream, "what was learned has rank = 2"),
         (other_cone, "what was learned has psd = False"),
         (probable, "threshold = 7"),
         (

@@ -181,6 +181,8 @@ class LoretaLabelRanker(Loreta):
     def _learn_part(self, X: Any, Y: Any, seed: int, recorder: Recorder, world: World = ONE_PROCESS) -> None:
         """Learn from a part of the data by one pass over it, in all processes together."""
         first = not self._has_learned()
+        if not first:
+            self._check_shape()
         truth, parts = self._parts(X, Y, 1, seed, first, grows=True, world=world)
         more = 0 if first else truth.shape[1] - self.n_labels_
         self._learn_chunk(*parts, seed, recorder, more)

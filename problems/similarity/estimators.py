@@ -293,6 +293,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             raise InvalidInputError(
                 f"{str(error).rstrip('.')}; where rows come sorted by class, take larger parts, or a shuffle_buffer."
             ) from None
+        if not first:
+            self._check_shape()
         rank = None if first else self._known_rank()
         solver, problem, start = self._parts(X, triplets, steps, seed, world, rank)
         self.classes_ = np.union1d(before, labels)
