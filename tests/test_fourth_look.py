@@ -340,6 +340,10 @@ def probable() -> Any:
         (other_cone, "what was learned has psd = False"),
         (probable, "threshold = 7"),
         (
+            lambda: LoretaSimilarity(2, early_stopping=True).partial_fit(X, y),
+            "early_stopping = True is for fit",
+        ),
+        (
             lambda: BiasedALS(1).fit(ratings()).set_params(handle_unknown="bogus").predict([99], [0]),
             "handle_unknown",
         ),

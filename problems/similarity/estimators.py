@@ -166,6 +166,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         triplets : int array, shape (T, 3)
             Row numbers in X: query, positive, negative.
         """
+        self._keep_all_rows()
         seed = begin(self)
         X = admit(self, X, reset=not self._continues())
         self.__dict__.pop("classes_", None)
@@ -183,6 +184,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         max_iter : int, optional
             Number of steps on this batch; ten per row unless given.
         """
+        self._keep_all_rows()
         steps = None if max_iter is None else count("max_iter", max_iter)
         self._learn_part(X, y, self._check_part(), Recorder(progress=self.verbose), steps)
         return self
@@ -206,6 +208,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             before those of others it begins them again, so they must be such as can be iterated again. With
             `checkpoint` each process writes files of its own.
         """
+        self._keep_all_rows()
         share = number("steps_per_row", steps_per_row, above=0)
 
         world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
@@ -300,6 +303,12 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         self.classes_ = np.union1d(before, labels)
         self._learn_chunk(solver, problem, start, seed, recorder)
         self.history_ = list[dict[str, Any]]()
+
+    def _keep_all_rows(self) -> None:
+        if self.early_stopping:
+            raise InvalidInputError(
+                "early_stopping = True is for fit, which holds out rows of the classes; set it to False."
+            )
 
     def _hold_out(self, X: Any, y: Array, seed: int) -> tuple[Any, Array, Any, Array]:
         rng = np.random.default_rng(np.random.RandomState(seed % 2**32).randint(2**31))
