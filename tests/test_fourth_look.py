@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -308,6 +309,18 @@ def test_the_order_of_named_columns_is_looked_at_everywhere(tmp_path: Path) -> N
     with pytest.raises(InvalidInputError, match="bring them into that order"):
         tags.predict(posts[["item", "user"]])
     assert np.array_equal(tags.predict(posts), tags.predict(posts.to_numpy()))
+
+
+@each_row("kind", [partial(CometMetric, compare="distance", n_epochs=2), BoostMetric, LegoMetric])
+def test_distances_do_not_depend_on_an_offset(kind: Any) -> None:
+    data, target = load_iris(return_X_y=True)
+    # So that offsets round nothing away.
+    data = np.round(data * 64) / 64
+    here, far = (
+        kind(random_state=0).fit(data + offset, target).mahalanobis_
+        for offset in (0.0, np.array([2.0**30, 0, 0, 0]))
+    )
+    np.testing.assert_allclose(far, here, rtol=1e-6, atol=1e-9 * np.abs(here).max())
 
 
 def other_rank() -> Any:

@@ -32,6 +32,8 @@ from rmopt.solvers import Sampler
 from rmopt.solvers.threads import one_blas_thread
 
 TRIPLETS_PER_ROW = 20
+# An offset beyond so many standard deviations costs half of the digits of squared distances.
+FAR = 1e4
 TRIPLETS = ("random", "neighbors")
 
 
@@ -142,7 +144,7 @@ class TripletLearner(MahalanobisMetric):
 
     @one_blas_thread()
     def _finish(self, X: Any, triplets: Array, seed: int, **more: Any) -> Self:
-        W = self.learn(X, triplets, seed, **more)
+        W = self.learn(near_zero(X) if self.ranks_by == "distance" else X, triplets, seed, **more)
         if not np.isfinite(W).all():
             raise InvalidInputError(
                 "the learned metric is not finite; scale X, for example to rows of length 1."
@@ -150,6 +152,14 @@ class TripletLearner(MahalanobisMetric):
         self.mahalanobis_ = W
         self.components_ = factor(self.mahalanobis_)
         return self
+
+
+def near_zero(X: Any) -> Any:
+    """Return rows from which a common offset is taken, such as that of dates: distances lose their digits in it."""
+    if not isinstance(X, np.ndarray):
+        return X
+    centre = X.mean(axis=0)
+    return X - centre if np.any(np.abs(centre) > FAR * X.std(axis=0)) else X
 
 
 def factor(W: Array) -> Array:
