@@ -185,6 +185,7 @@ class BoostMetric(TripletLearner):
         (n_rows, d), penalty = rows.shape, float(self.penalty)
         q, p, n = triplets.T
         scores, W, start = np.zeros(len(q)), np.zeros((d, d)), np.ones(d)
+        self.n_iter_ = 0
         for _ in range(self.max_iter):
             weights = np.exp(scores.min() - scores)
             weights /= weights.sum()
@@ -204,6 +205,7 @@ class BoostMetric(TripletLearner):
                 break
             scores += size * gain
             W += size * np.outer(vector, vector)
+            self.n_iter_ += 1
         return W
 
 
@@ -299,6 +301,7 @@ class HdslMetric(TripletLearner):
             raise InvalidInputError(f"HDSL moves pairs of features: it needs 2 features or more, got {d}.")
         samples = samples_of(rows, triplets, bool(rows.nnz > DENSE_SHARE * rows.shape[0] * d))
         draws = candidates(d, self.max_iter, seed)
+        self.n_iter_ = len(draws)
         return kernels.frank_wolfe(samples, d, draws, float(self.scale), RENEW_EVERY)
 
 
