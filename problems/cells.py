@@ -62,7 +62,7 @@ class Cells:
     def keep(self, settings: Cell, result: Cell) -> Cell:
         """Write a result, and return it as a resumed run sees it."""
         # Through JSON, so that a resumed run sees the same numbers.
-        content = json.loads(json.dumps({"settings": settings, "result": result}))
+        content = as_written({"settings": settings, "result": result})
         try:
             with self.path.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps({**content, "check": _check(content)}) + "\n")
@@ -103,4 +103,20 @@ def band(curves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _key(settings: dict[str, Any]) -> str:
-    return json.dumps(settings, sort_keys=True)
+    return json.dumps(as_written(settings), sort_keys=True)
+
+
+def digest(settings: dict[str, Any]) -> str:
+    """Return a short name of settings."""
+    return f"{zlib.crc32(_key(settings).encode()):08x}"
+
+
+def as_written(value: Any) -> Any:
+    """Return a value as a file of JSON gives it back: tuples as lists, keys as text, numpy's numbers as Python's."""
+    return json.loads(json.dumps(value, default=_number))
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} has no form in JSON")

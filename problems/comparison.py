@@ -282,11 +282,18 @@ class Comparison:
         from joblib import parallel_config
         from sklearn.model_selection import GridSearchCV
 
+        try:
+            folds = list(cv.split(X, y))
+        except ValueError as error:
+            raise InvalidInputError(
+                f"the {X.shape[0]:,} training rows cannot be dealt into folds ({error}); choose fewer by --folds, or "
+                "bring more rows."
+            ) from error
         values = [{f"estimator__{name}": [value] for name, value in one.items()} for one in grid]
         scorers = {way: partial(_score, score) for way, score in scoring.items()}
-        with self.run.ticks(f"selecting for {label}", cv.get_n_splits(X, y) * len(grid)) as tick:
+        with self.run.ticks(f"selecting for {label}", len(folds) * len(grid)) as tick:
             search = GridSearchCV(
-                _Trial(estimator, tick), values, cv=cv, scoring=scorers, refit=False, error_score="raise"
+                _Trial(estimator, tick), values, cv=folds, scoring=scorers, refit=False, error_score="raise"
             )
             # The threads are many enough; those of BLAS would only be in their way.
             with one_blas_thread(), parallel_config("threading", n_jobs=-1), warnings.catch_warnings():
@@ -365,9 +372,8 @@ def averaged(found: Sequence[Cell], **measures: str | None) -> Cell:
     found : sequence of dict
         With `seconds` and the measures, which are None where the model diverged.
     **measures
-        For each measure the name of its standard error, which one seed does not have. Such a mean is over all seeds,
-        and None when the model diverged on any. Where the name is None there is no such column, and the mean is over
-        the other seeds.
+        For each measure the name of its standard error, which one seed does not have; None: no such column. A mean
+        is over all seeds, and None when the model diverged on any.
 
     Returns
     -------
@@ -377,7 +383,7 @@ def averaged(found: Sequence[Cell], **measures: str | None) -> Cell:
     row: Cell = {}
     for measure, error in measures.items():
         values = [cell[measure] for cell in found if cell[measure] is not None]
-        there = values and (error is None or len(values) == len(found))
+        there = values and len(values) == len(found)
         row[measure], sem = mean_and_sem(values) if there else (None, None)
         if there and all(isinstance(value, int) for value in values) and row[measure].is_integer():
             row[measure] = int(row[measure])
@@ -420,7 +426,12 @@ class Difference:
         """Return the difference of the results of two models, in a measure or in what a function makes of them."""
         value = itemgetter(measure) if isinstance(measure, str) else measure
         pairs = [(value(a), value(b)) for a, b in zip(ours, theirs, strict=True)]
-        gaps = np.array([np.nan if None in pair else pair[0] - pair[1] for pair in pairs], dtype=float)
+        ours_too, theirs_too = np.array(
+            [(np.nan, np.nan) if None in pair else pair for pair in pairs], dtype=float
+        ).T
+        gaps = ours_too - theirs_too
+        # What rounding may leave of equal numbers is no difference.
+        gaps[np.abs(gaps) <= 1e-12 * np.maximum(np.abs(ours_too), np.abs(theirs_too))] = 0.0
         return cls(*mean_and_sem(gaps), len(gaps))
 
     @property

@@ -254,7 +254,8 @@ def matrix_scores(W: NDArray[np.floating], X: Any, *, distance: bool = False) ->
     >>> matrix_scores(W, X)(np.array([0, 1])).tolist()
     [[2.0, 0.0], [0.0, 3.0]]
     """
-    moved = np.asarray(X @ W)
+    # Of a distance only the symmetric part of W is seen.
+    moved = np.asarray(X @ (0.5 * (W + W.T) if distance and (W != W.T).any() else W))
     lengths = np.zeros(X.shape[0])
     if distance:
         # −(q − d)ᵀ W (q − d) orders documents as qᵀ W d − ½ dᵀ W d does.

@@ -2,16 +2,15 @@
 
 A user's method is named on the command line, ``--method module:Estimator`` or ``--method file.py:Estimator``, or
 registered by a package under the entry-point group ``rmopt.methods`` with a name ``experiment.method``. It is a class
-that is made without arguments, an unfitted estimator, or a `Method`. Where it has parameters ``rank`` or
-``random_state`` the experiment sets them, and it is trained for each rank and each seed. What it returns is
-checked, by `rows_of` where it is a table.
+made without arguments, an unfitted estimator, or a `Method`. Where it has parameters ``rank`` or ``random_state``, or
+steps whose ``random_state`` is None, the experiment sets them, and it is trained for each rank and each seed. What it
+returns is checked, by `rows_of` where it is a table.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import sys
 import zlib
 from collections import Counter
@@ -22,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 from sklearn.base import clone
 
-from problems.cells import Settings
+from problems.cells import Settings, as_written
 from problems.options import chosen_from
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import array, shown
@@ -65,7 +64,16 @@ class Method:
         """Return a new estimator with some parameters, and with those of `given` that it has."""
         known = self.estimator.get_params()
         own = {name: value for name, value in given.items() if name in known}
-        return clone(self.estimator).set_params(**own, **parameters or {})
+        if "random_state" in given:
+            # The steps of a pipeline have their own.
+            inner = [name for name in known if name.endswith("__random_state") and known[name] is None]
+            own |= dict.fromkeys(inner, given["random_state"])
+        # A file of results has lists for tuples, and text for keys; the grid has what the estimator takes.
+        chosen = dict(parameters or {})
+        chosen = next(
+            (one for one in (*self.grid, self.defaults) if as_written(one) == as_written(chosen)), chosen
+        )
+        return clone(self.estimator).set_params(**own, **chosen)
 
     @property
     def defaults(self) -> Settings:
@@ -162,7 +170,7 @@ def _check_grid(what: str, method: Method) -> None:
     """Refuse a grid that is no list of parameters that the estimator has, or that no file can hold."""
     known = {name: value for name, value in method.estimator.get_params().items() if name not in SET}
     try:
-        json.dumps(list(method.grid))
+        as_written(list(method.grid))
         fits = all(isinstance(one, dict) and known.keys() >= one.keys() for one in method.grid)
     except TypeError:
         fits = False
@@ -211,7 +219,7 @@ def rows_of(name: str, found: Any, n_rows: int, *, columns: int | None = None) -
     columns : int, optional
         How many there must be; at least one unless given.
     """
-    rows: Any = found if issparse(found) else array(name, found)
+    rows: Any = csr_array(found) if issparse(found) else array(name, found)
     values: Any = rows.data if issparse(rows) else rows
     fits = rows.ndim == 2 and rows.shape == (n_rows, columns or max(1, rows.shape[1]))
     if not fits or values.dtype.kind not in "biuf" or not np.isfinite(values).all():

@@ -68,7 +68,7 @@ class DivergedError(RmoptError, ArithmeticError):
     ----------
     message : str
     step : int
-        Also an attribute: the number of the step (from 0) at which the first value that is not finite appeared.
+        Also an attribute: the number of the step (from 0, unless told) at which the first value that is not finite appeared.
 
     See Also
     --------
@@ -88,7 +88,7 @@ class DivergedError(RmoptError, ArithmeticError):
     True
     """
 
-    def __init__(self, message: str, step: int) -> None:
+    def __init__(self, message: str, step: int = 0) -> None:
         super().__init__(message)
         self.step = step
 

@@ -136,7 +136,7 @@ def test_rows() -> None:
     row = averaged(found, map="sem", hit=None)
     assert row == {"map": pytest.approx(0.6), "sem": pytest.approx(0.1), "hit": 0.5, "train_seconds": 2.0}
     lost = averaged([*found, {"map": None, "hit": None, "seconds": None}], map="sem", hit=None)
-    assert lost == {"map": None, "sem": None, "hit": 0.5, "train_seconds": 2.0}
+    assert lost == {"map": None, "sem": None, "hit": None, "train_seconds": 2.0}
     assert "sem" not in averaged(found[:1], map="sem")
     assert Method("ridge", Ridge(), crossed(alpha=[1.0])).made(alpha=2.0).alpha == 2.0
 

@@ -55,7 +55,7 @@ def test_the_default_data_in_a_process_of_their_own(tmp_path: Path) -> None:
     assert [step for step, _, _ in ours["curve"]] == [15, 30, 60, 120, 240, 480, 960, 1920, 3840, 4000]
     model = BilinearSimilarity.load(tmp_path / "loreta-1.npz")
     assert model.point.shape == (ours["features"], ours["features"])
-    assert model.about == {"updates": ours["updates"]}
+    assert model.about["updates"] == ours["updates"]
     assert 0 < ours["updates"] <= 4000
 
 

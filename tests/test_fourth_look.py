@@ -1,4 +1,4 @@
-"""What two attacks on the doors for data and on the estimators found: each repro, and beside it what must stay."""
+"""What attacks on doors for data, estimators and comparisons found: each repro, and beside it what must stay."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.datasets import load_iris, load_wine
 from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
 from tabled import each_row
 
 from problems.coembedding import CoembeddingClassifierCV, LinkPredictor, PairwiseInteractionTags
+from problems.comparison import Comparison, Difference
 from problems.data import ClassBundle, Ratings, load, stream
+from problems.evaluation import matrix_scores
 from problems.kernels import log_det_weight
+from problems.methods import Method
 from problems.metric import BoostMetric, CometMetric, LegoMetric
 from problems.metric.experiment import metric
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
@@ -411,3 +416,82 @@ def test_a_run_without_a_seed_goes_on_from_its_checkpoint(tmp_path: Path) -> Non
         for _ in range(2)
     )
     assert np.array_equal(one.U, other.U)
+
+
+# Comparisons.
+
+
+class Keyed(TransformerMixin, BaseEstimator):
+    """Features weighed by a dict with numbers for keys, and cut to a range, a tuple."""
+
+    def __init__(self, weights: Any = None, span: Any = (0.0, 1.0), random_state: Any = None) -> None:
+        self.weights, self.span, self.random_state = weights, span, random_state
+
+    def fit(self, X: Any, y: Any = None) -> Keyed:
+        return self
+
+    def transform(self, X: Any) -> Any:
+        assert isinstance(self.span, tuple)
+        return X * (self.weights or {0: 0.0}).get(0, 1.0)
+
+
+def test_parameters_come_out_of_a_file_of_results_as_the_grid_has_them(run: Any) -> None:
+    grid = [{"weights": {0: 0.0}}, {"weights": {11: 1.0, 9: 2.0}, "span": (np.int64(0), 2)}]
+    method = Method("keyed", Keyed(), grid)
+    for resume in (False, True):
+        comparison = Comparison(run, resume, seeds=1)
+        [model] = comparison.selected(
+            [{"method": "keyed"}],
+            {"keyed": method},
+            "first",
+            lambda one: {"parameters": grid[1]},
+            lambda one: "keyed",
+        )
+        assert method.made(model["parameters"]).get_params()["weights"] == {11: 1.0, 9: 2.0}
+        assert method.made(model["parameters"]).get_params()["span"] == (0, 2)
+        cells = comparison.results([model], lambda one: {"map": 1.0, "seconds": 0.0}, by=("method",))
+        assert cells == {"keyed": [{"map": 1.0, "seconds": 0.0}]}
+    assert len(Path(run.path("cells.jsonl")).read_text(encoding="utf-8").splitlines()) == 2
+
+
+def test_steps_of_a_pipeline_get_the_seed() -> None:
+    method = Method("steps", make_pipeline(Keyed(), Keyed(random_state=7)))
+    made = method.made({}, random_state=3)
+    assert (made[0].random_state, made[1].random_state) == (3, 7)
+
+
+def test_rounding_is_no_lead() -> None:
+    ours, theirs = [{"m": 0.1 + 0.2}] * 3, [{"m": 0.3}] * 3
+    assert Difference.of(ours, theirs, "m").verdict == "level"
+    assert Difference.of([{"m": 0.31}] * 3, theirs, "m").verdict == "above"
+
+
+@each_row("distance", [True, False])
+def test_a_distance_sees_the_symmetric_part_alone(distance: bool) -> None:
+    W, rows = np.eye(3) + np.triu(np.ones((3, 3)), 1), X[:6, :3]
+    gaps = rows[:, None] - rows[None]
+    true = -np.einsum("qdi,ij,qdj->qd", gaps, W, gaps) if distance else rows @ W @ rows.T
+    found = matrix_scores(W, rows, distance=distance)(np.arange(6))
+    assert np.array_equal(np.argsort(-found, axis=1), np.argsort(-true, axis=1))
+
+
+def test_folds_that_are_too_many_are_refused_in_a_sentence(rmopt_run: Any) -> None:
+    said = rmopt_run(
+        "metric", "--data", "digits", "--rows", "200", "--folds", "500", "--select", "first", "--seeds", "1",
+        "--methods", "lego", "--passes", "0.1", code=2,
+    ).stderr  # fmt: skip
+    assert "cannot be dealt into folds" in " ".join(said.split())
+
+
+def test_to_resume_needs_a_folder(rmopt_run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "--out FOLDER" in rmopt_run("similarity", "--resume", code=2).stderr
+    told, options = (
+        [],
+        ("similarity", "--data", "digits", "--methods", "loreta", "--select", "none", "--seeds", "1"),
+    )
+    for triplets in ("100", "200", "100"):
+        said = rmopt_run(*options, "--triplets", triplets, "--out", "here", "--resume").stdout
+        stale = "loreta-1.npz is of other options" in " ".join(said.split())
+        told.append(stale)
+    assert told == [False, False, True]

@@ -326,7 +326,12 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
             models = one._path(X[train], given[train], betas, rough)
             return [_scored(scorer, model, X[test], given[test]) for model in models]
 
-        folds = list(splitter("cv", self.cv).split(X, given))
+        try:
+            folds = list(splitter("cv", self.cv).split(X, given))
+        except ValueError as error:
+            raise InvalidInputError(
+                f"cv cannot deal {X.shape[0]} rows into folds ({error}); take fewer."
+            ) from error
         if len(folds) < 2:
             raise InvalidInputError(f"cross-validation needs 2 folds or more, got {len(folds)}.")
         found = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(scores)(*fold) for fold in folds)

@@ -30,7 +30,7 @@ from problems.options import (
     methods_option,
     positive_numbers,
 )  # fmt: skip
-from rmopt.core import DivergedError
+from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.arguments import number, one_of
 from rmopt.core.identity import fingerprint
 from rmopt.experiments import Claim, Outcome, Run
@@ -149,7 +149,12 @@ def _trained(bundle: TagBundle, model: Any, one: Settings) -> Cell:
         seconds = perf_counter() - begun
 
         def best(pairs: Any) -> Any:
-            return rows_of("predict(pairs)", model.predict(pairs), len(pairs))[:, :TOP]
+            found = rows_of("predict(pairs)", model.predict(pairs), len(pairs))[:, :TOP]
+            if (found != np.round(found)).any() or found.min() < 0 or found.max() >= bundle.counts[2]:
+                raise InvalidInputError(
+                    f"predict(pairs) must hold numbers of tags, from 0 to {bundle.counts[2] - 1}, the best first."
+                )
+            return found
 
         f1 = posts_f1(held[:, :2], held[:, 2], best)
         return {"f1": f1, "rank": one["rank"] or None, "gap": None, "seconds": seconds, "curve": []}

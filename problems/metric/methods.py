@@ -18,6 +18,7 @@ from problems.methods import Method, rows_of
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
 from problems.metric.base import TRIPLETS, MahalanobisMetric, TripletLearner, factor
 from problems.metric.baselines import OUTSIDE, OutsideMetric
+from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import numbers
 from rmopt.core.streams import Stream, generator
@@ -75,7 +76,15 @@ def scores_of(metric: Any, X: Any, rank_by: str) -> ScoreBlock:
 def embedded(metric: Any, X: Any) -> Array:
     """Return rows where the Euclidean distance is the metric: by its matrix W where it has one."""
     if hasattr(metric, "get_mahalanobis_matrix"):
-        return np.asarray(X @ factor(metric.get_mahalanobis_matrix()).T)
+        W = np.asarray(metric.get_mahalanobis_matrix())
+        W = 0.5 * (W + W.T) if (W != W.T).any() else W
+        values = np.linalg.eigvalsh(W)
+        if values[0] < -1e-8 * max(values[-1], 0.0):
+            raise InvalidInputError(
+                f"get_mahalanobis_matrix() has the eigenvalue {values[0]:.2g}, and no distance; it must be positive "
+                "semidefinite for votes of neighbours."
+            )
+        return np.asarray(X @ factor(W).T)
     return rows_of("transform(X)", metric.transform(X), X.shape[0])
 
 

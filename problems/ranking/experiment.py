@@ -78,7 +78,11 @@ def ranking(
     """
     widths = whole_numbers(rank, "--rank")
     chosen = chosen_methods(METHODS, methods, method, "ranking", MEASURED_BY)
-    packages = {name: getattr(one.estimator, "package", None) for name, one in chosen.items()}
+    packages = {
+        name: getattr(one.estimator, "package", None)
+        for name, one in chosen.items()
+        if one in METHODS.values()
+    }
     missing = [
         chosen.pop(name).label for name, package in packages.items() if package and find_spec(package) is None
     ]
@@ -129,7 +133,7 @@ def ranking(
     models: list[Settings] = []
     for name, kind in chosen.items():
         middle = widths[len(widths) // 2] if kind.ranked else 0
-        begun = starts if kind.ranked and "init" in kind.estimator.get_params() else [""]
+        begun = starts if kind.ranked and isinstance(kind.estimator, LabelLearner) else [""]
         found = crossed(method=[name], init=begun, rank=[middle], code=[fingerprint(kind.estimator)])
         found = comparison.selected(found, chosen, select, choose, label_of, folds=folds)
         models += [one | {"rank": width} for one in found for width in (widths if kind.ranked else [0])]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from scipy.sparse import issparse
 from typer import Option
 
-from problems.cells import Cell, Settings
+from problems.cells import Cell, Settings, digest
 from problems.comparison import Comparison, Kept, averaged
 from problems.data import ClassBundle
 from problems.methods import Method, chosen_methods
@@ -39,6 +41,7 @@ from rmopt.core import InvalidInputError
 from rmopt.core.arguments import number
 from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run
+from rmopt.files import reading
 from rmopt.solvers import Checkpoint
 
 # What variants of LORETA may differ in, and how that is read.
@@ -141,13 +144,15 @@ def similarity(
             made.set_params(choices={name: one[name] for name in ("retraction", "engine")})
         return made
 
+    def stem_of(one: Settings) -> str:
+        """Return the name of the files of a model."""
+        width = one["rank"] if len(ranks) > 1 and one["rank"] else one["features"] if len(widths) > 1 else ""
+        return "-".join(map(str, filter(None, (_slug(label_of(one)), width))))
+
     def train(one: Settings) -> Cell:
-        model, bench = model_of(one), bench_of(one["features"], one["seed"])
-        several = (
-            one["rank"] if len(ranks) > 1 and one["rank"] else one["features"] if len(widths) > 1 else "",
-        )
-        stem = "-".join(map(str, filter(None, (_slug(label_of(one)), *several))))
-        saved = Path(run.path("checkpoints") / f"{stem}-{one['seed']}.npz")
+        model, bench, stem = model_of(one), bench_of(one["features"], one["seed"]), stem_of(one)
+        # By all of its settings: what another run left is not of this one.
+        saved = Path(run.path("checkpoints") / f"{stem}-{one['seed']}-{digest(one)}.npz")
         found = bench.trained(
             model,
             checkpoint=Checkpoint(saved),
@@ -156,7 +161,8 @@ def similarity(
         )
         if isinstance(model, SimilarityLearner) and found["map"] is not None and one["seed"] == run.seed:
             form = "metric" if model.metric else "similarity"
-            save_point(run.path(f"{stem}.npz"), form, model.point_, {"updates": found["updates"]})
+            about = {"updates": found["updates"], "settings": digest(one)}
+            save_point(run.path(f"{stem}.npz"), form, model.point_, about)
         # What the cell tells need not be trained again.
         saved.unlink(missing_ok=True)
         return found | {"features": bench.n_features}
@@ -229,6 +235,18 @@ def similarity(
     if world.rank == 0:
         if (left := run.path("checkpoints")).is_dir() and not any(left.iterdir()):
             left.rmdir()
+        # What was known was not trained again, and its model may be of other options.
+        for one in models:
+            path = Path(run.path(f"{stem_of(one)}.npz"))
+            if (
+                resume
+                and one["seed"] == run.seed
+                and path.exists()
+                and _settings_of(path) != digest(comparison.about | one)
+            ):
+                run.say(
+                    f"{path.name} is of other options than these results; a run without --resume writes it anew."
+                )
         run.draw("learning-curves.png", draw_learning_curves, results, labels, bundle.name, size=(9.0, 4.0))
         if len(ranks) > 1:
             run.draw("ranks.png", draw_ranks, results, labels, size=(12.0, 4.0))
@@ -323,3 +341,10 @@ def _variants(compare: str, settings: Settings) -> list[Settings]:
     for variant in variants:
         number("--step-size", variant.get("step-size", 1.0), above=0)
     return variants
+
+
+def _settings_of(path: Path) -> str | None:
+    """Return the digest of the settings that a saved model was learned with."""
+    with reading(path), np.load(path, allow_pickle=False) as arrays:
+        about: dict[str, Any] = json.loads(arrays["about"].tobytes())
+    return about.get("settings")

@@ -71,6 +71,8 @@ def _execute(
     from rmopt.experiments import Outcome, Run
 
     seed, out, report, quiet, json = (options.pop(common) for common in COMMON)
+    if options.get("resume") is True and out is None:
+        fail("--resume goes on from a folder; name the one of the run to go on with, by --out FOLDER.")
     if _rank() > 0:
         # The first process alone shows and keeps the outcome.
         left = "what was saved is in the folder of the first process."
