@@ -68,7 +68,8 @@ class DivergedError(RmoptError, ArithmeticError):
     ----------
     message : str
     step : int
-        Also an attribute: the number of the step (from 0, unless told) at which the first value that is not finite appeared.
+        Also an attribute: the number of the step, from 0, at which the first value that is not finite appeared; 0
+        where it is not told.
 
     See Also
     --------
