@@ -70,9 +70,7 @@ class Method:
             own |= dict.fromkeys(inner, given["random_state"])
         # A file of results has lists for tuples, and text for keys; the grid has what the estimator takes.
         chosen = dict(parameters or {})
-        chosen = next(
-            (one for one in (*self.grid, self.defaults) if as_written(one) == as_written(chosen)), chosen
-        )
+        chosen = next((one for one in self.grid if as_written(one) == as_written(chosen)), chosen)
         return clone(self.estimator).set_params(**own, **chosen)
 
     @property
