@@ -1,10 +1,10 @@
 """Compiled loops: of the retrieval measures, of exact search, and of online learners with a full matrix."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from rmopt.kernels import pending
+from rmopt.kernels.compiled import njit
 from rmopt.kernels.steps import difference_workspace, right_vector
 from rmopt.kernels.vectors import square, subtract_rows
 

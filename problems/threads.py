@@ -6,11 +6,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numba
 from joblib import cpu_count
 
 from problems.door import thread_count
 from rmopt.core.arguments import optional
+from rmopt.kernels import compiled
 from rmopt.solvers.threads import one_blas_thread
 
 # Products below which one thread is done, in 2 ms, before others that wait for a busy core would have begun.
@@ -32,7 +32,7 @@ def in_pieces(work: Callable[[int, int, int], Any], cuts: Any, products: int) ->
     """
     firsts, stops = cuts[:-1].tolist(), cuts[1:].tolist()
     found: list[Any] = [None] * len(firsts)
-    threads = min(numba.get_num_threads(), len(found)) if products >= WORTH_THREADS else 1
+    threads = min(compiled.thread_count(), len(found)) if products >= WORTH_THREADS else 1
 
     def share(thread: int) -> None:
         for i in range(thread, len(found), threads):

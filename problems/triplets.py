@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.neighbors import NearestNeighbors
 
 from problems.door import classes, kept_count
 from rmopt.core import InvalidInputError
@@ -154,6 +153,9 @@ class NeighborTriplets(Sampler):
 
 def _nearest(rows: Any, queries: Any, count: int) -> Array:
     """Return the numbers of the nearest rows of each query; without queries of each row, itself left out."""
+    # It is slow to import.
+    from sklearn.neighbors import NearestNeighbors
+
     return (
         NearestNeighbors(n_neighbors=count, algorithm="brute")
         .fit(rows)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import copy
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import rmopt
+from rmopt.costs import hinge
+from rmopt.kernels import vectors
 
 # Where the packages are: the checkout, or where a wheel was installed.
 ROOT = Path(rmopt.__file__).parents[1]
@@ -85,9 +89,16 @@ def test_floors() -> None:
     [
         ("import rmopt", {"numba", "sklearn", "matplotlib", "pymanopt", "autograd", "scipy"}),
         ("import rmopt.cli.commands", {"numpy"}),
+        ("import rmopt.cli, rmopt.experiments", {"scipy", "sklearn", "matplotlib", "pymanopt", "autograd"}),
+        ("import problems.similarity", {"numba", "sklearn.neighbors", "sklearn.linear_model", "matplotlib"}),
     ],
 )
 def test_import_is_light(command: str, heavy: set[str]) -> None:
     script = f"{command}; import sys; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_loops_that_wait_for_numba_are_themselves_after_copying() -> None:
+    assert pickle.loads(pickle.dumps(vectors.dot)) is vectors.dot is copy.deepcopy(vectors.dot)
+    assert pickle.loads(pickle.dumps(hinge)) == hinge == copy.deepcopy(hinge)

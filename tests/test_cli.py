@@ -451,13 +451,6 @@ def test_check_of_nothing_is_an_error(call: Any, catalogue: list[Any]) -> None:
     assert not Path("here").exists()
 
 
-def test_command_line_starts_without_the_slow_libraries() -> None:
-    heavy = "{'scipy', 'sklearn', 'numba', 'matplotlib', 'pymanopt', 'autograd'}"
-    script = f"import sys, rmopt.cli, rmopt.experiments; print(sorted({heavy} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
-
-
 def test_a_warning_is_a_line_without_a_place_in_the_source(tmp_path: Path) -> None:
     lines = [f"{number % 2},{number},{number % 3}" for number in range(40)]
     (tmp_path / "a.csv").write_text("label,x,z\n" + "\n".join(lines), encoding="utf-8")

@@ -1,8 +1,8 @@
 """Compiled losses of co-embeddings: smooth hinges under soft maxima, and pairwise rankings."""
 
 import numpy as np
-from numba import njit
 
+from rmopt.kernels.compiled import njit
 from rmopt.kernels.losses import LOGISTIC, slope, value
 
 

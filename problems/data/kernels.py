@@ -1,7 +1,8 @@
 """The compiled parser of svmlight lines, ``label index:value index:value … # comment``."""
 
 import numpy as np
-from numba import njit
+
+from rmopt.kernels.compiled import njit
 
 # Why it stopped: at the end; a label, an index or a value is no number; an index is too small, too large.
 DONE, BAD_LABEL, BAD_INDEX, BAD_VALUE, BELOW, ABOVE = range(6)

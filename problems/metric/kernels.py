@@ -1,8 +1,8 @@
 """The compiled loop of HDSL."""
 
 import numpy as np
-from numba import njit
 
+from rmopt.kernels.compiled import njit
 from rmopt.kernels.log_det import column_of, transposed_product
 
 

@@ -1,8 +1,8 @@
 """Compiled loops of label ranking: LORETA with W = A C Bᵀ, A over labels and B over features, and its baselines."""
 
 import numpy as np
-from numba import njit
 
+from rmopt.kernels.compiled import njit
 from rmopt.kernels.exponential import sigmoid
 from rmopt.kernels.lifted import REFUSED, make_scratch, step
 from rmopt.kernels.steps import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED

@@ -1,8 +1,8 @@
 """Compiled loops of the baselines, for the hinge loss of triplets (query, positive, negative)."""
 
 import numpy as np
-from numba import njit
 
+from rmopt.kernels.compiled import njit
 from rmopt.kernels.steps import difference_workspace, gather_term, right_vector
 from rmopt.kernels.vectors import dot, scatter, square
 

@@ -9,7 +9,8 @@ Cholesky factors of the systems and the residuals, which are not kept where ther
 """
 
 import numpy as np
-from numba import njit
+
+from rmopt.kernels.compiled import njit
 
 # Sums may be reordered into vector instructions; nothing is assumed of NaN and infinity.
 VECTOR = {"reassoc", "contract", "nsz"}

@@ -7,9 +7,9 @@ sampling, and at the mean of alternating least squares. Rows are regressed in th
 """
 
 import numpy as np
-from numba import njit
 
 from problems.subspace.kernels import VECTOR, _dot, _factorise, _solve
+from rmopt.kernels.compiled import njit
 
 
 @njit(cache=True, nogil=True, fastmath=VECTOR)

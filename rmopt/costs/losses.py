@@ -6,8 +6,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numba import float64, njit, types
-from numba.core.errors import NumbaError
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import callable_of, instance, one_of
@@ -130,6 +128,10 @@ class Loss:
 @remembered
 def as_compiled(scalar: Scalar) -> Any:
     """Return a function (z, y) → number compiled by numba, or refuse one that is not to be compiled."""
+    # Here, so that the built-in losses can be imported without it.
+    from numba import float64, njit, types
+    from numba.core.errors import NumbaError
+
     try:
         named = [one for one in (scalar, *found_outside(scalar)) if is_dispatcher(one)]
         for one in named:
@@ -166,6 +168,8 @@ def _holds_numbers(dispatcher: Any) -> bool:
 
 @remembered
 def _elementwise(scalar: Scalar) -> Callable[[Array, Array], Array]:
+    from numba import njit
+
     compiled = as_compiled(scalar)
 
     @njit
@@ -203,7 +207,9 @@ def with_slope(loss: Loss, loop: Callable[..., Any]) -> Callable[..., Any]:
 
 @remembered
 def _by_address(scalar: Scalar) -> Any:
-    return kernels.callable_by_address(as_compiled(scalar))
+    from rmopt.kernels.addresses import callable_by_address
+
+    return callable_by_address(as_compiled(scalar))
 
 
 hinge, squared_hinge, logistic, squared, absolute = (

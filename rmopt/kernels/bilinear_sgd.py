@@ -8,8 +8,8 @@ examples are matrix products outside this loop.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from rmopt.kernels.compiled import njit
 from rmopt.kernels.lifted import (
     REFUSED,
     make_scratch,

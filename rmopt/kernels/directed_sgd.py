@@ -13,8 +13,8 @@ A symmetric matrix U S Uᵀ has one side, on which both rows of a term lie.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from rmopt.kernels.compiled import njit
 from rmopt.kernels.lifted import METRIC_PROJECTION, SECOND_ORDER
 from rmopt.kernels.losses import slope_of
 from rmopt.kernels.matrices import (

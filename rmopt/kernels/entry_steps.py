@@ -10,7 +10,8 @@ from numba import njit, types
 from numba.core.cgutils import get_or_insert_function, ir
 from numba.extending import intrinsic
 
-LANES = 8
+from rmopt.kernels.vectors import LANES
+
 # Rows up to this length stay in registers between both halves of a step.
 KEPT = 32
 

@@ -22,8 +22,8 @@ from collections import namedtuple
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from rmopt.kernels.compiled import njit
 from rmopt.kernels.vectors import add_outer, add_symmetric, dot, invert, product, transposed_product
 
 SECOND_ORDER, ORTHOGRAPHIC, METRIC_PROJECTION = range(3)

@@ -5,8 +5,8 @@ every function that calls the loop: the first step would wait for minutes.
 """
 
 import numpy as np
-from numba import njit
 
+from rmopt.kernels.compiled import njit
 from rmopt.kernels.vectors import dot
 
 

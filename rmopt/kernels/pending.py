@@ -7,8 +7,8 @@ d × d numbers at most once and writes them rarely.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from rmopt.kernels.compiled import njit
 from rmopt.kernels.vectors import dot, gather, transposed_product
 
 # Vectors that may be pending, and rows of the base that change together.

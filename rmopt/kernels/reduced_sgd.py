@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from rmopt.kernels.compiled import njit
 from rmopt.kernels.directed_sgd import carried, retracted, tangent
 from rmopt.kernels.losses import slope_of
 from rmopt.kernels.matrices import combined, cross, inner, transposed, write

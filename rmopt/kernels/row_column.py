@@ -13,8 +13,8 @@ from math import exp, expm1, inf, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from rmopt.kernels.compiled import njit
 from rmopt.kernels.losses import HINGE, LOGISTIC, slope_and_curvature
 
 # Retractions of rows and columns.

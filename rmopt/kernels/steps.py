@@ -7,8 +7,8 @@ A term of a bilinear loss is a row p of one sparse matrix and a row q of another
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from rmopt.kernels.compiled import njit
 from rmopt.kernels.vectors import accumulate, gather, subtract_rows
 
 # All terms are used; the gauge should be looked at; the next step is ill-conditioned in this gauge;

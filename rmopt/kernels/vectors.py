@@ -5,7 +5,11 @@ of one vector may be reordered. Row numbers are read as unsigned, which spares t
 """
 
 import numpy as np
-from numba import njit
+
+from rmopt.kernels.compiled import njit
+
+# How many numbers are moved at once where a loop is written in vectors.
+LANES = 8
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 
 from rmopt.core.ambient import Array
@@ -17,7 +16,8 @@ from rmopt.core.product import Parts
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import BilinearSum, OnFactors, squared
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
-from rmopt.kernels.entry_steps import LANES, steps_of
+from rmopt.kernels.compiled import thread_count
+from rmopt.kernels.vectors import LANES
 from rmopt.manifolds import BoundedRank, FixedRankFactors
 from rmopt.solvers.base import Solver
 from rmopt.solvers.step_sizes import StepSize, as_step_size, watched
@@ -255,10 +255,13 @@ class DealtEntries:
         self, A: Array, B: Array, weights: Array, shrink: Array, eta: np.floating[Any], epoch: int
     ) -> float:
         """Move the rows of A and B for each entry; return the sum of the squared residuals, each before its step."""
+        # Made of numba's parts.
+        from rmopt.kernels.entry_steps import steps_of
+
         loop = steps_of(self.width)
         given = A, B, weights, shrink, self.rows, self.columns, self.values, self.cuts
         squares = np.zeros(self.p * self.p)
-        threads = numba.get_num_threads() if len(self.values) >= WORTH_THREADS * self.p else 1
+        threads = thread_count() if len(self.values) >= WORTH_THREADS * self.p else 1
 
         def move(first: int, last: int) -> None:
             loop(*given, first, last, eta, squares)
@@ -290,7 +293,7 @@ def balanced(A: Array, B: Array) -> tuple[Array, Array, Array]:
     """Return factors of ABᵀ with AᵀA = BᵀB diagonal, and the diagonal: the singular values, the largest first."""
     # Each side in a thread of its own: at k = 64 they are a quarter of a pass.
     with ThreadPoolExecutor(2) as pool:
-        sides = map if numba.get_num_threads() == 1 else pool.map
+        sides = map if thread_count() == 1 else pool.map
         (root_A, across_A), (root_B, across_B) = sides(_root, (A, B))
         U, values, Vt = np.linalg.svd(root_A.T @ root_B)
         scale = np.sqrt(values)
