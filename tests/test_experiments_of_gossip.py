@@ -88,9 +88,14 @@ def test_cases_take_batch_solvers_too(tmp_path: Path, methods: str) -> None:
 def test_selection_takes_what_the_folds_like(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = [
         "--case", "2", "--scale", "0.01", "--updates", "10", "--agents", "3", "--methods", "stochastic",
-        "--select", "first", "--folds", "2", "--out", str(tmp_path),
+        "--select", "first", "--out", str(tmp_path), "--folds",
     ]  # fmt: skip
-    assert run("completion", *options) == 0
+    assert run("completion", *options, "2") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    # Half of the entries are too few: nothing is chosen among failures.
+    assert "could be trained on every fold" in said
+    assert "has no unique solution at rank 5" in said
+    assert run("completion", *options, "4") == 0
     cells = [json.loads(line) for line in (tmp_path / "cells.jsonl").read_text().splitlines()]
     chosen = cells[0]["result"]["parameters"]
     assert chosen in METHODS["stochastic"].grid
@@ -171,6 +176,10 @@ def test_the_picture_is_completed(tmp_path: Path, capsys: pytest.CaptureFixture[
     for name in ("picture.png", "errors.png", "traces.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     assert "picture (scikit-learn, china.jpg)" in capsys.readouterr().out
+    # What is known is shown too, and not trained again.
+    drawn = (tmp_path / "picture.png").read_bytes()
+    assert run("completion", *options, "--resume") == 0
+    assert (tmp_path / "picture.png").read_bytes() == drawn
 
 
 def test_every_method_trains_on_ratings(tmp_path: Path) -> None:

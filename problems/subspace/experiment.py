@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 from typer import Option
 
@@ -158,7 +159,7 @@ def completion(
         share = hidden or (0.6 if data == "picture" else 0.2)
         runs = CompletionRuns(
             run, world, plan, chosen, seeds=seeds, n_jobs=n_jobs, resume=resume, data=fingerprint(bundle), lam=lam,
-            hidden=share,
+            keep_subspaces=data == "picture", hidden=share,
         )  # fmt: skip
         return _table(runs, bundle, counts, ranks, select, folds)
 
@@ -252,11 +253,18 @@ def _table(
             )
         if traces:
             run.draw("traces.png", draw_traces, traces, bundle.name, size=(9.0, 4.0))
-        if bundle.name == "picture" and runs.last and world.size == 1:
+        # Of each method the last; those that were known have left theirs.
+        written = {name: cells[0].get("subspace") for (name, *_), cells in found.items()}
+        means = {
+            name: np.load(run.path(file))
+            for name, file in written.items()
+            if file and run.path(file).exists()
+        }
+        if means and world.size == 1:
             first: Settings = {"seed": run.seed, "agents": counts[0]}
             tables = {
                 runs.methods[name].label: shares_at(first | {"rank": mean.shape[1]}).completed(mean)
-                for name, mean in runs.last.items()
+                for name, mean in means.items()
             }
             run.draw("picture.png", draw_completed, bundle, held_out(run.seed), tables, size=(9.0, 6.4))
     runs.finish()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from problems.cells import Cell, Settings
+from problems.cells import Cell, Settings, digest
 from problems.comparison import Comparison, crossed
 from problems.methods import Method
 from problems.options import Selection
@@ -25,7 +25,7 @@ from problems.subspace.peers import Biases, CMFRec, LibMF, MyFM
 from problems.subspace.scaled import ScaledSGDCompletion
 from problems.subspace.shares import Shares
 from problems.subspace.training import VARIANTS, GossipPlan, agree, gossip
-from rmopt.core import DivergedError, MissingCapabilityError, Parts, Problem, RmoptError
+from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, Parts, Problem, RmoptError
 from rmopt.core.ambient import Array
 from rmopt.core.identity import fingerprint
 from rmopt.core.streams import Stream, generator
@@ -271,7 +271,7 @@ UNMEASURED = ("test_rmse", "train_mse", "disagreement", "updates", "seconds", "k
 
 
 class CompletionRuns:
-    """The models of one run of the experiment; `last` has the subspaces of the first seed, by method.
+    """The models of one run of the experiment.
 
     Parameters
     ----------
@@ -282,6 +282,8 @@ class CompletionRuns:
         By name; a user's estimators among them.
     seeds, n_jobs, resume
         See `Comparison`.
+    keep_subspaces : bool
+        Write the subspaces of the first seed, each to the file that its cell names.
     **about
         What all results depend on, beside the plan.
     """
@@ -296,15 +298,15 @@ class CompletionRuns:
         seeds: int,
         n_jobs: int,
         resume: bool,
+        keep_subspaces: bool = False,
         **about: Any,
     ) -> None:
-        self.run, self.world, self.plan = run, world, plan
+        self.run, self.world, self.plan, self.keep_subspaces = run, world, plan, keep_subspaces
         self.methods = {
             name: method if isinstance(method.estimator, Completion)
             else _wrapped(method)
             for name, method in methods.items()
         }  # fmt: skip
-        self.last: dict[str, Array] = {}
         self.settings = {
             "graph": plan.graph, "updates": plan.n_epochs, "clock": plan.clock, "processes": world.size
         } | about  # fmt: skip
@@ -312,17 +314,18 @@ class CompletionRuns:
         kept = resume if world.size == 1 else None
         self.comparison = Comparison(run, kept, seeds=seeds, n_jobs=n_jobs, **self.settings)
         if not resume:
-            self._remove_checkpoints()
+            self._remove("checkpoint-*.npz")
+            self._remove("subspaces/*.npy")
             # Nobody saves before all have tidied up.
             world.least(0)
 
     def finish(self) -> None:
         """Remove what only an interrupted run needs, when all processes have come this far."""
         self.world.least(0)
-        self._remove_checkpoints()
+        self._remove("checkpoint-*.npz")
 
-    def _remove_checkpoints(self) -> None:
-        for old in self.run.out.glob("checkpoint-*.npz"):
+    def _remove(self, files: str) -> None:
+        for old in self.run.out.glob(files):
             old.unlink(missing_ok=True)
 
     def results(
@@ -371,9 +374,15 @@ class CompletionRuns:
                 model = method.made(values)
                 found = [model.train(part, plan, one, Recorder()).test_rmse for part in parts]
                 errors.append(float(np.mean(found)))
-            except RmoptError:
+            except RmoptError as error:
                 # A step size that diverges on some fold is out.
                 errors.append(float("inf"))
+                why = error
+        if min(errors) == float("inf"):
+            raise InvalidInputError(
+                f"none of the {len(method.grid)} choices of the grid could be trained on every fold ({why}); give more "
+                "--folds, so that more is left to train on, or leave out --select."
+            ) from why
         if not isinstance(method.estimator, Gossip):
             return {"parameters": method.grid[int(np.argmin(errors))]}
         best = [one for one, error in zip(method.grid, errors, strict=True) if error <= 1.01 * min(errors)]
@@ -410,8 +419,11 @@ class CompletionRuns:
         if self.world.size == 1:
             # What the cell tells need not be trained again.
             saved.unlink(missing_ok=True)
-        if first and trained.mean is not None:
-            self.last[one["method"]] = trained.mean
+        subspace = None
+        if first and self.keep_subspaces and trained.mean is not None:
+            subspace = f"subspaces/{digest(one)}.npy"
+            self.run.path(subspace).parent.mkdir(exist_ok=True)
+            np.save(self.run.path(subspace), trained.mean)
         between = method.estimator.decentral and trained.points is not None
         return {
             "test_rmse": trained.test_rmse,
@@ -423,4 +435,5 @@ class CompletionRuns:
             "used": ({} if trained.rho is None else {"rho": trained.rho}) | one["parameters"] or None,
             "kilobytes_sent": trained.bytes / 1e3 or None,
             "trace": [[row["updates"] / n, row["train_mse"], row["gap"]] for row in recorder.rows],
+            "subspace": subspace,
         }
