@@ -381,7 +381,7 @@ class CompletionRuns:
         if min(errors) == float("inf"):
             raise InvalidInputError(
                 f"none of the {len(method.grid)} choices of the grid could be trained on every fold "
-                f"({str(why).rstrip('.')}); give more --folds, so that more is left to train on, or leave out --select."
+                f"({str(why).rstrip('.')}); give more --folds, so that more is left to train on, or no --select."
             ) from why
         if not isinstance(method.estimator, Gossip):
             return {"parameters": method.grid[int(np.argmin(errors))]}
