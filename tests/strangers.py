@@ -112,7 +112,8 @@ def compositions() -> dict[str, Composition]:
 def methods_of(part: Any) -> list[str]:
     """Return the names of the public methods of a part's class, `__call__` included."""
     found = [name for name in dir(type(part)) if not name.startswith("_") or name == "__call__"]
-    return [name for name in found if isinstance(_found(part, name), types.FunctionType)]
+    # A manifold with a `retraction` of its own is refused.
+    return [n for n in found if n != "retraction" and isinstance(_found(part, n), types.FunctionType)]
 
 
 def overridden(part: Any, method: str) -> Any:

@@ -32,6 +32,7 @@ from rmopt.checks.engine import ENGINE, SAMPLER, STEP_SIZE
 from rmopt.checks.geometry import MANIFOLD, RETRACTION
 from rmopt.core import Actions, AgentSum, Cost, FiniteSum, LowRankPoint, Manifold, PSDPoint, Retraction
 from rmopt.core.ambient import dense
+from rmopt.core.transport import Transport
 from rmopt.costs import BilinearSum, LogDetTriplet, ResidualSum, squared
 from rmopt.engines.reference import ReferenceEngine, ReferenceState
 from rmopt.interop import from_pymanopt
@@ -139,6 +140,12 @@ class Ball(Frames):
 
     def check_point(self, point: Any) -> str | None:
         return None if abs(np.linalg.norm(point) - self.radius) < 1e-10 else "the radius is wrong"
+
+    def euclidean_to_riemannian_hessian(
+        self, point: Array, euclidean_gradient: Any, euclidean_hessian: Any, tangent_vector: Array
+    ) -> Array:
+        turn = np.vdot(point, dense(euclidean_gradient)) / self.radius**2
+        return self.projection(point, dense(euclidean_hessian) - tangent_vector * turn)
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
         angle = np.linalg.norm(tangent_vector) / self.radius
@@ -288,6 +295,15 @@ def on_frames(**members: Any) -> list[Check]:
 
 
 FIT, SKEW = np.random.default_rng(9).standard_normal((7, 5)), np.diag([1.0, 1.0, 1.0, 1.0, 0.9])
+
+
+def on_frames_by_rows(row_gradient: Any) -> list[Check]:
+    return check_cost(Problem(Euclidean(7, 3), of(Variance, row_gradient=row_gradient)))
+
+
+class Shifted(Transport):
+    def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
+        return end - 3.0 * vector
 
 
 def fitted(forward: Any, backward: Any) -> list[Check]:
@@ -465,6 +481,13 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
     ),
     ("pair_mean is an end", lambda: subspaces(pair_mean=lambda self, a, b: a), "midpoint"),
     ("exp is a retraction", lambda: subspaces(exp=lambda self, x, v: by_qr(self, x, v, 1.0)), "speed"),
+    ("curvature forgotten", lambda: frames(euclidean_to_riemannian_hessian=flat), "curvature"),
+    ("curvature with a wrong sign", lambda: frames(euclidean_to_riemannian_hessian=wrong_sign), "curvature"),
+    (
+        "default transport off the tangent space",
+        lambda: frames(default_transport=Shifted()),
+        "default transport",
+    ),
     ("exp of twice v", lambda: subspaces(exp=lambda self, x, v: Grassmann.exp(self, x, 2 * v)), "speed"),
     # Transport
     (
@@ -629,6 +652,31 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
         "J and its transposed differ",
         lambda: fitted(lambda D: FIT @ D, lambda w: SKEW @ (FIT.T @ w)),
         "transposed residuals",
+    ),
+    (
+        "value_and_gradient of another sign",
+        lambda: on_subspaces(value_and_gradient=lambda self, U: (self.value(U), -self.gradient(U))),
+        "shortcuts",
+    ),
+    (
+        "hessian_along of twice the Hessian",
+        lambda: on_subspaces(hessian_along=lambda self, U: lambda v: 2.0 * self.hessian(U, v)),
+        "shortcuts",
+    ),
+    (
+        "preconditioner_at another one",
+        lambda: on_subspaces(preconditioner_at=lambda self, U: lambda v: v),
+        "preconditioner",
+    ),
+    (
+        "preconditioner in place",
+        lambda: on_subspaces(precondition=lambda self, U, v: np.multiply(v, 0.5, out=v)),
+        "preconditioner",
+    ),
+    (
+        "row_gradient of other rows",
+        lambda: on_frames_by_rows(lambda self, X, terms: (terms[:1], self.term_gradient(X, terms)[:1])),
+        "row gradient",
     ),
     ("preconditioner negative", lambda: on_subspaces(precondition=lambda self, U, v: -v), "preconditioner"),
     (

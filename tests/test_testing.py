@@ -25,6 +25,7 @@ from rmopt.solvers import (
     AdaptiveCubics,
     ConjugateGradient,
     Constant,
+    Converged,
     GradientDescent,
     Hybrid,
     Solver,
@@ -112,6 +113,16 @@ class Changing(HeavyBall):
         return super().advance(work, state, steps)
 
 
+class Hasty(HeavyBall):
+    """It never moves, and says that it has converged."""
+
+    def advance(self, work: Any, state: Ball, steps: int) -> Ball:
+        return state._replace(steps=state.steps + steps)
+
+    def finished(self, work: Any, state: Ball) -> str | None:
+        return Converged("it is there") if state.steps > 2 else None
+
+
 class Unstoppable(HeavyBall):
     def run(self, *arguments: Any, stop: Any = None, **options: Any) -> Any:
         return super().run(*arguments, **options)
@@ -128,7 +139,7 @@ class Restless(HeavyBall):
 
 WRONG = {
     "descent": Uphill, "end": OffTheManifold, "repetition": Unrepeatable, "resumption": Forgetful,
-    "solver purity": Changing, "criteria": Unstoppable, "given start": Restless,
+    "solver purity": Changing, "convergence": Hasty, "criteria": Unstoppable, "given start": Restless,
 }  # fmt: skip
 
 

@@ -7,16 +7,24 @@ import numpy as np
 from rmopt.checks.geometry import DIFFERENCES, along_several, combined, difference_step
 from rmopt.checks.report import Check, Law, hold, law, slope_check
 from rmopt.core.ambient import Array, dense
-from rmopt.core.cost import AgentSum, BlockCost, FiniteSum, HasPreconditioner, HasProximalStep
+from rmopt.core.cost import (
+    AgentSum,
+    BlockCost,
+    FiniteSum,
+    HasHessianAction,
+    HasPreconditioner,
+    HasProximalStep,
+    HasRowGradient,
+)
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import HasBlocks, Manifold
 from rmopt.core.points import arrays_of, coarseness_of, in_precision
-from rmopt.core.problem import Problem
+from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.product import Parts
 from rmopt.core.psd import PSDPoint
 from rmopt.costs import Loss, ResidualSum
 from rmopt.errors import MissingCapabilityError
-from rmopt.manifolds import Grassmann
+from rmopt.manifolds import Elliptope, Grassmann, PSDFactors
 
 # Sums over data in different orders.
 SUMS = 1e-10
@@ -125,7 +133,8 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = N
         )]  # fmt: skip
 
     found = along_several(taylor, manifold, x, xi, rng)
-    return [*found, *hold(COST, subject, _Cost(problem, x, rng), coarseness_of(x))]
+    found += hold(COST, subject, _Cost(problem, x, rng), coarseness_of(x))
+    return found + [check for one in _constraints(problem) for check in check_cost(one, rng, x)]
 
 
 def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = None) -> list[Check]:
@@ -194,7 +203,14 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any 
         )]  # fmt: skip
 
     found = along_several(taylor, manifold, x, xi, rng)
-    return [*found, *hold(HESSIAN, subject, (problem, x, xi, eta, along), coarseness_of(x))]
+    found += hold(HESSIAN, subject, (problem, x, xi, eta, along), coarseness_of(x))
+    bent = [one for one in _constraints(problem) if one.lacks_hessian() is None]
+    return found + [check for one in bent for check in check_hessian(one, rng, x)]
+
+
+def _constraints(problem: Problem) -> list[Problem]:
+    """Return problems whose costs are the constraints of this one."""
+    return [Problem(problem.manifold, one) for several in problem.constraints for one in several]
 
 
 def _line(manifold: Manifold, x: Any, xi: Any) -> tuple[Any, Any, int]:
@@ -385,14 +401,49 @@ def _proximal_step(at: _Cost) -> Any:
     return max(0.0, 0.3 * float(np.vdot(move, move)) / step - fall) / at.value_size
 
 
+@law(COST, "one of them was changed, and the other one forgotten: solvers use what is there", SUMS)
+def _shortcuts(at: _Cost) -> float:
+    """`value_and_gradient` and `hessian_along` give what `value`, `gradient` and `hessian` give."""
+    cost, manifold, x = at.cost, at.manifold, at.x
+    value, ambient = cost.value_and_gradient(x)
+    errors = [abs(value - cost.value(x)) / at.value_size]
+    errors.append(at.gap(at.seen(ambient_at(manifold, x, ambient, cost)), at.seen(at.gradient)))
+    if isinstance(cost, HasHessianAction):
+        along = manifold.embedding(x, manifold.random_tangent_vector(x, at.rng))
+        bent: tuple[Any, Any] = at.cost.hessian_along(x)(along), cost.hessian(x, along)
+        found = [ambient_at(manifold, x, one, at.cost) for one in bent]
+        errors.append(_relative(*map(at.seen, found)))
+    return max(errors)
+
+
+@law(COST, "row_gradient leaves out a row, or names one twice", SUMS)
+def _row_gradient(at: _Cost) -> float | None:
+    """`row_gradient` has the rows of `term_gradient`."""
+    cost: Any = at.cost
+    if not isinstance(cost, HasRowGradient):
+        return None
+    terms = at.terms()[:5].ravel()
+    rows, part = cost.row_gradient(at.x, terms)
+    whole = np.zeros_like(at.x)
+    whole[rows] = part
+    return _relative(whole, dense(at.cost.term_gradient(at.x, terms)))
+
+
 @law(COST, "a preconditioner that is not: conjugate gradients go astray with it", 1e-08)
-def _preconditioner(at: _Cost) -> float | None:
+def _preconditioner(at: _Cost) -> Any:
     """`precondition` is linear, symmetric and positive on the tangent space."""
-    if not isinstance(at.cost, HasPreconditioner):
+    precondition = at.cost.preconditioner_at(at.x)
+    if precondition is None:
         return None
     a, b = (at.manifold.random_tangent_vector(at.x, at.rng) for _ in range(2))
-    inner = at.manifold.inner_product
-    of_a, of_b, of_sum = (at.cost.precondition(at.x, v) for v in (a, b, a + b * 2.0))
+    inner, before = at.manifold.inner_product, [part.copy() for part in arrays_of(a)]
+    of_a, of_b, of_sum = (precondition(v) for v in (a, b, a + b * 2.0))
+    if not all(map(np.array_equal, before, arrays_of(a))):
+        return "it changes the vector that it is given"
+    if isinstance(at.cost, HasPreconditioner):
+        other = at.manifold.norm(at.x, at.cost.precondition(at.x, a) - of_a)
+        if not other <= 1e-8 * at.manifold.norm(at.x, of_a):
+            return "`preconditioner_at` gives another one than `precondition`"
     if not inner(at.x, of_a, a) > 0.0:
         return np.inf
     errors = (
@@ -418,7 +469,7 @@ def _other_form(manifold: Manifold, x: Any, rng: np.random.Generator) -> Any:
         P = _turn(x.rank, rng)
         core = P.T @ x.S @ P
         return PSDPoint(x.Q @ P, 0.5 * (core + core.T))
-    if isinstance(manifold, Grassmann):
+    if isinstance(manifold, Grassmann | Elliptope | PSDFactors):
         return x @ _turn(x.shape[1], rng)
     if manifold.knows_geodesics:
         # There and back again: a quotient ends in another form of the point, other manifolds in the same.

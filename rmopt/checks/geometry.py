@@ -10,6 +10,7 @@ from rmopt.core.ambient import Actions, Array, dense
 from rmopt.core.manifold import FixedRankManifold, HasBlocks, HasHessian, HasStepBound, Manifold
 from rmopt.core.points import arrays_of, coarseness_of, in_precision, rebuilt
 from rmopt.core.retraction import HasVelocity, Retraction
+from rmopt.core.transport import ByManifold
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.precision import real_type
 
@@ -400,6 +401,45 @@ def _transport_nearby(at: _Tangents) -> float:
     return float(np.linalg.norm(carried - at.embed(at.a)) / np.linalg.norm(at.embed(at.a)))
 
 
+@law(MANIFOLD, "default_transport ends elsewhere, or has a factor", 0.01)
+def _default_transport(at: _Tangents) -> float | None:
+    """What `default_transport` carries is tangent, and a short step hardly changes it."""
+    if isinstance(at.manifold.default_transport, ByManifold):
+        return None
+    carry = at.manifold.default_transport.on(at.manifold)
+    far, end = carry(at.x, at.y, at.a), at.manifold.retraction(at.x, at.b * max(1e-7, 2e-15 * at.coarseness))
+    off = at.norm(at.y, at.manifold.to_tangent_space(at.y, far) - far) / max(1.0, at.norm(at.y, far))
+    near = dense(at.manifold.embedding(end, carry(at.x, end, at.a)))
+    return max(off, float(np.linalg.norm(near - at.embed(at.a)) / np.linalg.norm(at.embed(at.a))))
+
+
+@law(MANIFOLD, "a term of `euclidean_to_riemannian_hessian` is missing, or has a wrong sign", 1e-3)
+def _curvature(at: _Tangents) -> float | None:
+    """½ tr(XᵀAX) has a symmetric Hessian, and bends by it along a retraction of second order."""
+    manifold, x, a, b = at.manifold, at.x, at.a, at.b
+    if not isinstance(manifold, HasHessian):
+        return None
+    A = at.rng.standard_normal((at.shape[0], at.shape[0]))
+    A = (A + A.T) / np.linalg.norm(A)
+
+    def gradient(X: Any) -> Array:
+        return np.tensordot(A, dense(X), 1)
+
+    def value(point: Any) -> float:
+        X = dense(manifold.embed_point(point))
+        return 0.5 * float(np.vdot(X, gradient(X)))
+
+    G = gradient(manifold.embed_point(x))
+    of_a, of_b = (manifold.euclidean_to_riemannian_hessian(x, G, gradient(at.embed(v)), v) for v in (a, b))
+    size = max(1.0, at.norm(x, of_a), at.norm(x, of_b))
+    errors = [abs(at.inner(x, of_a, b) - at.inner(x, a, of_b)) / size]
+    if manifold.default_retraction.order >= 2 and at.coarseness == 1.0:
+        h = 1e-4 * min(1.0, manifold.typical_dist)
+        ahead, behind = (value(manifold.retraction(x, a * t)) for t in (h, -h))
+        errors.append(abs((ahead - 2.0 * value(x) + behind) / h**2 - at.inner(x, of_a, a)) / size)
+    return max(errors)
+
+
 @law(MANIFOLD, "exp is a retraction, or follows another multiple of v", DIFFERENCES)
 def _speed(at: _Tangents) -> float:
     """The curve of exp has the speed ‖v‖."""
@@ -554,10 +594,10 @@ def _zero_step(at: _Curves) -> float:
     return max(still, *(_apart(at.manifold, *pair) for pair in zip(ends, points, strict=True)))
 
 
-@law(RETRACTION, "`t` is used twice, or not at all", 1e-10)
+@law(RETRACTION, "`t` is used twice, or not at all, or without its sign", 1e-10)
 def _scaling(at: _Curves) -> float:
-    """R(x, ξ, t) = R(x, tξ, 1)."""
-    return max(_same(at.manifold, at(xi, 0.01), at(0.01 * xi, 1.0)) for xi in at.directions)
+    """R(x, ξ, t) = R(x, tξ, 1), for negative t too."""
+    return max(_same(at.manifold, at(xi, t), at(t * xi, 1.0)) for xi in at.directions for t in (0.01, -0.01))
 
 
 @law(RETRACTION, "no return to the manifold after the step; or the retraction belongs to another manifold")

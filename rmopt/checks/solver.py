@@ -133,6 +133,20 @@ def _descent(runs: _Runs) -> float:
     return max(0.0, ended - begun) / max(1.0, abs(begun))
 
 
+@law(SOLVER, "`finished` says so too early; a `Converged` is a claim")
+def _convergence(runs: _Runs) -> Any:
+    """A run that has converged has come to a lower cost or a shorter gradient."""
+    if not runs.whole.converged:
+        return None
+    ends = [runs.first(), runs.whole.point]
+    values = [runs.problem.value(point) for point in ends]
+    lengths = [runs.problem.manifold.norm(point, runs.problem.riemannian_gradient(point)) for point in ends]
+    fell = (
+        values[1] < values[0] or lengths[1] < 0.5 * lengths[0] or lengths[0] < 1e-6 * max(1.0, abs(values[0]))
+    )
+    return 0.0 if fell else f"it is where it began, and the gradient there is {lengths[0]:.1e} long"
+
+
 @law(SOLVER, "numbers from a generator of its own, or a memory of earlier runs", 0.0)
 def _repetition(runs: _Runs) -> float:
     """Equal seeds give equal bits, whatever ran before."""

@@ -144,6 +144,14 @@ class Manifold(ABC):
     def check_point(self, point: Any) -> str | None:
         """Return why `point` is not on the manifold, or None when it is."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "retraction" in vars(cls) and "default_retraction" not in vars(cls):
+            raise InvalidInputError(
+                f"{cls.__name__} has a method `retraction`, which solvers do not call: they exchange retractions. "
+                "Write it as a class derived from rmopt.core.Retraction, and set `default_retraction` to one of these."
+            )
+
     def retraction(self, point: Any, tangent_vector: Any) -> Any:
         """Move from a point along a tangent vector by the default retraction."""
         return self.default_retraction(self, point, tangent_vector)

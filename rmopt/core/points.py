@@ -71,6 +71,14 @@ def in_precision(point: Any, dtype: Any = None) -> Any:
     return _filled(point, "", converted)
 
 
+def of_reals(point: Any) -> Any:
+    """Return a point whose arrays of whole numbers are reals: they would stay whole on the way."""
+    if isinstance(point, np.ndarray):
+        return point.astype(np.float64) if point.dtype.kind in "iu" else point
+    # What other points hold in whole numbers is meant so.
+    return Parts([of_reals(part) for part in point]) if isinstance(point, Parts) else point
+
+
 def coarseness_of(point: Any) -> float:
     """Return how many times coarser than double precision a point is rounded (see `rmopt.precision.coarseness`)."""
     return coarseness(*arrays_of(point))

@@ -185,18 +185,41 @@ class Problem:
         return manifold.euclidean_to_riemannian_hessian(point, self.gradient(point), bent, tangent)
 
 
-def ambient_at(manifold: Manifold, point: Any, gradient: Any, cost: Cost) -> Ambient:
-    """Return the gradient that a cost gave at a point, or refuse one that has not the shape of the points."""
-    place: Any = manifold.embed_point(point)
-    if isinstance(gradient, Parts | list | tuple) and isinstance(point, Parts):
-        return BlockDiagonal(place.shapes, diagonal_blocks(gradient, place.shapes))
-    shape, wanted = getattr(gradient, "shape", None), tuple(place.shape)
-    if getattr(getattr(gradient, "dtype", None), "kind", "f") == "c":
-        raise InvalidInputError(f"the gradient of {cost._name} is complex; return the real derivatives.")
-    if shape is None or tuple(shape) != wanted:
-        given = f"{shown(gradient)}, no array or operator" if shape is None else f"of shape {tuple(shape)}"
+def ambient_at(
+    manifold: Manifold, point: Any, ambient: Any, cost: Cost, what: str = "gradient", shape: Any = None
+) -> Ambient:
+    """Return the gradient or Hessian product that a cost gave at a point, or refuse what does not fit the point.
+
+    Arrays are copied: the cost may write to its own again. Sparse ones and operators are used before that; where one
+    of this `shape` fitted before, they are not looked at again.
+    """
+    if type(ambient) is np.ndarray and ambient.shape == shape and ambient.dtype.kind == "f":
+        return ambient.copy()
+    if shape is not None and not isinstance(ambient, np.ndarray | Parts | list | tuple | BlockDiagonal):
+        return ambient
+    if isinstance(ambient, Parts | list | tuple | BlockDiagonal) and isinstance(point, Parts):
+        shapes = manifold.embed_point(point).shapes  # type: ignore[attr-defined]
+        blocks = diagonal_blocks(ambient, shapes)
+        return BlockDiagonal(shapes, {i: _real(block, cost, what) for i, block in blocks.items()})
+    given = _real(ambient, cost, what)
+    found, wanted = getattr(given, "shape", None), tuple(manifold.embed_point(point).shape)
+    if found is None or tuple(found) != wanted:
+        is_given = f"{shown(ambient)}, no array or operator" if found is None else f"of shape {tuple(found)}"
         raise InvalidInputError(
-            f"the gradient of {cost._name} is {given}, and points of {manifold} have shape {wanted}; return "
-            "the derivative by each entry of the point."
+            f"the {what} of {cost._name} is {is_given}, and points of {manifold} have shape {wanted}; return the "
+            "derivative by each entry of the point."
         )
-    return gradient
+    return given
+
+
+def _real(ambient: Any, cost: Cost, what: str) -> Any:
+    """Return an array of our own with real numbers, or what is no array."""
+    kind = getattr(getattr(ambient, "dtype", None), "kind", "f")
+    if kind == "c":
+        raise InvalidInputError(f"the {what} of {cost._name} is complex; return the real derivatives.")
+    if kind not in "fiu" or np.ma.is_masked(ambient):
+        holds = "masked numbers" if kind in "fiu" else f"of type {ambient.dtype}"
+        raise InvalidInputError(f"the {what} of {cost._name} is {holds}; return an array of floats.")
+    if isinstance(ambient, np.ndarray):
+        return np.array(ambient, dtype=None if kind == "f" else float)
+    return ambient

@@ -71,11 +71,11 @@ class ReferenceEngine(Engine):
     @np.errstate(all="ignore")
     def advance(self, state: ReferenceState, schedule: Array, etas: Array) -> ReferenceState:
         schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
-        point, steps, updates = state.point, state.steps, state.updates
+        point, steps, updates, shape = state.point, state.steps, state.updates, None
         for terms, eta in zip(schedule, etas, strict=True):
             ambient = self.cost.term_gradient(point, terms)
-            if steps == 0:
-                ambient_at(self.manifold, point, ambient, self.cost)
+            ambient = ambient_at(self.manifold, point, ambient, self.cost, "term_gradient", shape)
+            shape = ambient.shape
             gradient = self.manifold.euclidean_to_riemannian_gradient(point, ambient)
             length = self.manifold.norm(point, gradient)
             if not np.isfinite(length):

@@ -75,6 +75,13 @@ class PSDFactors(Euclidean):
         """Return the part of ξ that moves YYᵀ: ξ − Y Ω, with Ω YᵀY + YᵀY Ω = Yᵀξ − ξᵀY (Absil et al. 2009)."""
         return horizontal(point, vector)
 
+    # Straight lines are those of the factors, and one W has many: no distance of matrices is known here.
+    exp, log, dist, pair_mean = Manifold.exp, Manifold.log, Manifold.dist, Manifold.pair_mean
+
+    def knows(self, method: str) -> bool:
+        """Return False: no geodesics have closed forms here."""
+        return False
+
     def point_of(self, point: Array) -> PSDPoint:
         """Return W as a point of `PSDFixedRank`; its rank may be smaller than k."""
         Q, triangle = np.linalg.qr(point)
@@ -197,8 +204,13 @@ class FixedRankFactors(BoundedRank):
     def euclidean_to_riemannian_gradient(self, point: Parts, euclidean_gradient: Ambient) -> Parts:
         """Return the derivatives by A and B, times (BᵀB)⁻¹ and (AᵀA)⁻¹."""
         A, B = point
-        blocks = self._blocks_of(point, euclidean_gradient)
-        return Parts([_divided(dense(blocks[0], A), B), _divided(dense(blocks[1], B), A)])
+        G, H = self._derivatives(point, euclidean_gradient)
+        return Parts([_divided(G, B), _divided(H, A)])
+
+    def _derivatives(self, point: Parts, ambient: Ambient) -> list[Array]:
+        """Return both blocks; those that are not given are zero."""
+        blocks = self._blocks_of(point, ambient)
+        return [dense(blocks[i], X) if i in blocks else np.zeros_like(X) for i, X in enumerate(point)]
 
     def euclidean_to_riemannian_hessian(
         self, point: Parts, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Parts
@@ -206,14 +218,14 @@ class FixedRankFactors(BoundedRank):
         """Return the covariant derivative of the gradient: that of the metric is part of it (Koszul's formula)."""
         (A, B), (a, b) = point, tangent_vector
         gradient = self.euclidean_to_riemannian_gradient(point, euclidean_gradient)
-        blocks = self._blocks_of(point, euclidean_hessian)
+        G, H = self._derivatives(point, euclidean_hessian)
 
-        def part(H: Any, X: Array, Y: Array, x: Array, y: Array, g: Array, h: Array) -> Array:
-            bent = dense(H, X) - g @ symmetric(Y.T @ y) + x @ symmetric(Y.T @ h) - X @ symmetric(y.T @ h)
+        def part(Z: Array, X: Array, Y: Array, x: Array, y: Array, g: Array, h: Array) -> Array:
+            bent = Z - g @ symmetric(Y.T @ y) + x @ symmetric(Y.T @ h) - X @ symmetric(y.T @ h)
             return _divided(bent, Y)
 
         g, h = gradient
-        return Parts([part(blocks[0], A, B, a, b, g, h), part(blocks[1], B, A, b, a, h, g)])
+        return Parts([part(G, A, B, a, b, g, h), part(H, B, A, b, a, h, g)])
 
     def random_tangent_vector(self, point: Parts, rng: np.random.Generator | None = None) -> Parts:
         """Return a random tangent vector of norm 1."""

@@ -1,5 +1,6 @@
 """The Fréchet mean."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import instance, integer, number, numbers, sequence, shown
 from rmopt.core.manifold import Manifold
+from rmopt.core.points import arrays_of, coarseness_of, of_reals, rebuilt
 from rmopt.errors import InvalidInputError
 from rmopt.renamed import renamed
 
@@ -23,7 +25,9 @@ def frechet_mean(
 ) -> Any:
     """Return the point with the least weighted sum of squared distances to some points, near the first.
 
-    Follows the mean of the logarithms until it vanishes (Karcher 1977); halves the step where that does not shrink.
+    Follows the mean of the logarithms until it vanishes (Karcher 1977), by steps of Barzilai and Borwein's length
+    that lower the sum. Points that are far apart on a sphere, say, have several such means, each the best nearby.
+    Where `max_iter` ends it, a warning says so.
 
     Parameters
     ----------
@@ -61,7 +65,7 @@ def frechet_mean(
     """
     tol, max_iter = number("tol", tol, least=0), integer("max_iter", max_iter)
     instance("manifold", manifold, Manifold, "a Manifold of rmopt")
-    points = sequence("points", points)
+    points = [of_reals(point) for point in sequence("points", points)]
     if not points:
         raise InvalidInputError("frechet_mean needs at least one point.")
     for point in points:
@@ -73,24 +77,43 @@ def frechet_mean(
         raise InvalidInputError(f"weights must not be negative, and not all zero, got {shown(weights)}.")
     shares = shares / shares.sum()
 
-    def pull(mean: Any) -> tuple[Any, float]:
-        total = manifold.zero_vector(mean)
+    def look(mean: Any) -> tuple[Any, float, float]:
+        """Return the mean logarithm, its length, and half the mean square, of which it is the descent."""
+        total, squares = manifold.zero_vector(mean), 0.0
         for share, point in zip(shares.tolist(), points, strict=True):
             if share > 0.0:
-                total = total + manifold.log(mean, point) * share
-        return total, manifold.norm(mean, total)
+                away = manifold.log(mean, point)
+                total, squares = total + away * share, squares + share * manifold.norm(mean, away) ** 2
+        return total, manifold.norm(mean, total), 0.5 * squares
 
     mean, step = points[int(np.argmax(shares > 0.0))], 1.0
-    direction, length = pull(mean)
+    direction, length, value = look(mean)
     for _ in range(max_iter):
+        rounding = 8.0 * np.finfo(float).eps * coarseness_of(mean) * value
         if length <= tol * manifold.typical_dist:
             break
-        moved = manifold.exp(mean, direction * step)
-        there, remaining = pull(moved)
-        if remaining < length:
-            mean, direction, length = moved, there, remaining
-        elif step < 1e-3:
+        try:
+            with np.errstate(all="ignore"):
+                moved = manifold.exp(mean, direction * step)
+                there, remaining, reached = look(moved)
+        except np.linalg.LinAlgError:
+            reached = np.inf
+        falls = step * length**2
+        # Nearer than to rounding it is the gradient that tells.
+        if reached <= value - 1e-4 * falls or (reached <= value + rounding and remaining < length):
+            # Barzilai and Borwein's step: s along the geodesic is transported by it, and ends as −log.
+            bent = falls + manifold.inner_product(moved, manifold.log(moved, mean), there)
+            step *= min(max(falls / bent, 0.1), 10.0) if bent > 0.0 else 2.0
+            mean, direction, length, value = moved, there, remaining, reached
+        elif falls <= rounding:
             break
         else:
             step *= 0.5
-    return mean
+    else:
+        warnings.warn(
+            f"frechet_mean stopped after {max_iter} steps, where the mean logarithm is {length:.1e} long; raise "
+            "max_iter, or tol.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return rebuilt(mean, [part.copy() for part in arrays_of(mean)])

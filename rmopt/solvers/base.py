@@ -15,7 +15,7 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import callable_of, instance, integer, optional, shown
 from rmopt.core.identity import fingerprint, fingerprints
-from rmopt.core.points import arrays_of, coarseness_of, in_precision, packed, unpacked
+from rmopt.core.points import arrays_of, coarseness_of, in_precision, of_reals, packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import Value
@@ -264,10 +264,7 @@ class Solver(Value, ABC):
     def _started(self, problem: Problem, initial_point: Any, rng: np.random.Generator) -> Any:
         """Return the point where a run begins, in the precision of its steps."""
         start = self.start(problem, rng) if initial_point is None else initial_point
-        if isinstance(start, np.ndarray) and start.dtype.kind in "iu":
-            # Whole numbers would stay what they are on the way.
-            start = start.astype(np.float64)
-        start = in_precision(start)
+        start = in_precision(of_reals(start))
         reason = self.check_start(problem, start)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
@@ -427,7 +424,8 @@ class _Run:
         self.state = solver.advance(self.work, self.state, 0)
         self.observes = bool(solver.observe(self.work, self.state))
         self.measures = self.observes or bool(self.recorder.metrics)
-        self.piece, self.seen_first = 64, self._place()
+        # A run that goes on began where its first part did.
+        self.piece, self.seen_first = 64, self._place() | {"step": first_step, "updates": 0, "seconds": 0.0}
 
     def whole(self) -> Result:
         """Run to the end."""
@@ -446,13 +444,13 @@ class _Run:
             with Interrupts(savable) as interrupts:
                 if self.measures and not recorder.rows:
                     self.measured()
-                early = self.reason(bool(recorder.rows)) if step < self.last else None
+                early = self.reason(bool(recorder.rows)) if self.first < step or step < self.last else None
                 while early is None and self.next_piece(recorder.next_after(self.step)):
                     recorder.advance(self.step)
                     due = self.measures and (self.step == self.last or self._is_planned(self.step))
                     if due:
                         self.measured()
-                    early = self.reason(due) if self.step < self.last else self._natural_end()
+                    early = self.reason(due)
                     if checkpoint is not None and early is None and self.step < self.last:
                         if interrupts.pending is not None:
                             self._save()
@@ -527,7 +525,13 @@ class _Run:
         check, step = self.check_every, self.step
         if check is None or step % check or (check > 1 and step == self.first):
             return None
-        return self.solver.finished(self.work, self.state)
+        found = self.solver.finished(self.work, self.state)
+        if not (found is None or isinstance(found, str)):
+            raise InvalidInputError(
+                f"{type(self.solver).__name__}.finished returned {shown(found)}; it must return a reason as a "
+                "string, or None to go on."
+            )
+        return found
 
     def _is_planned(self, step: int) -> bool:
         return self.observes or step in (self._asked_at(), self.recorder.next_after(step - 1))

@@ -15,10 +15,10 @@ from rmopt.core.arguments import CheckedValue, integer, number, optional
 from rmopt.core.cost import Cost
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of, coarseness_of, in_precision
-from rmopt.core.problem import Problem
+from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, ByProjection, Transport, as_transport
-from rmopt.errors import DivergedError, InvalidInputError, RmoptError
+from rmopt.errors import DivergedError, RmoptError
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.manifolds.product import ByFactors, Product
 from rmopt.precision import slack
@@ -100,7 +100,8 @@ def is_extrinsic(manifold: Manifold, transport: Transport) -> bool:
         return kind.inner_product is Product.inner_product and all(is_extrinsic(*pair) for pair in carried)
     if not isinstance(manifold, ArrayManifold) or not manifold.has_ambient_metric:
         return False
-    return way is ByProjection or (way is ByManifold and kind.transport is ArrayManifold.transport)
+    own = getattr(manifold.transport, "__func__", None)
+    return way is ByProjection or (way is ByManifold and own is ArrayManifold.transport)
 
 
 def _single(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -184,6 +185,7 @@ class Oracle:
         if self.fused:
             self.counts[1] += 1
             value, ambient = self.cost.value_and_gradient(point)
+            ambient = self._own(ambient, "gradient", point)
         else:
             value, ambient = self.cost.value(point), None
         self.last_cost = found = float(value) if type(value) in _FLOATS else self.problem.real(value)
@@ -193,9 +195,7 @@ class Oracle:
         """Return the Riemannian gradient."""
         if ambient is None:
             self.counts[1] += 1
-            ambient = self.cost.gradient(point)
-        if type(ambient) is np.ndarray and ambient.shape != self._shape:
-            self._refuse(ambient, "gradient", point)
+            ambient = self._own(self.cost.gradient(point), "gradient", point)
         self._ambient = point, ambient
         return self.manifold.euclidean_to_riemannian_gradient(point, ambient)
 
@@ -212,14 +212,9 @@ class Oracle:
             self.gradient(point, self.look(point)[1] if self.fused else None)
         return self._ambient[1]
 
-    def _refuse(self, ambient: Any, what: str, point: Any) -> None:
-        """Say that a cost gave an array of another shape than before."""
-        wanted = tuple(self.manifold.embed_point(point).shape)
-        if ambient.shape != wanted:
-            raise InvalidInputError(
-                f"the {what} of {self.cost._name} is of shape {ambient.shape}, and points of {self.manifold} have "
-                f"shape {wanted}; return an array of that shape at each point."
-            )
+    def _own(self, ambient: Any, what: str, point: Any) -> Any:
+        """Return what a cost gave with arrays that it does not write to again, or refuse it."""
+        return ambient_at(self.manifold, point, ambient, self.cost, what, self._shape)
 
     def retract(self, point: Any, tangent: Any, t: float = 1.0) -> Any:
         """Return the point at t along a tangent vector."""
@@ -263,14 +258,12 @@ class Oracle:
         """
         manifold, counts = self.manifold, self.counts
         if self.bends:
-            ambient, along, shape = self._ambient_at(point), self.cost.hessian_along(point), self._shape
+            ambient, along = self._ambient_at(point), self.cost.hessian_along(point)
             convert = manifold.euclidean_to_riemannian_hessian  # type: ignore[attr-defined]
 
             def product(tangent: Any) -> Any:
                 counts[2] += 1
-                bent = along(manifold.embedding(point, tangent))
-                if type(bent) is np.ndarray and bent.shape != shape:
-                    self._refuse(bent, "hessian", point)
+                bent = self._own(along(manifold.embedding(point, tangent)), "hessian", point)
                 return convert(point, ambient, bent, tangent)
 
             return product

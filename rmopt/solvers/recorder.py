@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rmopt.core.arguments import flag, instance, integer, number, sequence
+import numpy as np
+
+from rmopt.core.arguments import flag, instance, integer, number, sequence, shown
+from rmopt.core.points import arrays_of
 from rmopt.errors import InvalidInputError, StorageError
 
 Metric = Callable[[Any], float | Mapping[str, float]]
@@ -22,7 +25,7 @@ class Recorder:
     """Measures metrics of the point at geometrically spaced steps.
 
     The training clock stands still while metrics are computed. The first and the last step are
-    always measured.
+    always measured; solvers that look at the whole cost in each step, such as `LBFGS`, are measured at each.
 
     Parameters
     ----------
@@ -112,12 +115,21 @@ class Recorder:
                 f"{name.replace('_', ' ')} {value:.6g}" for name, value in row.items() if name not in OWN
             )
             self._bar.note(", ".join(observed))
+        given = [part.copy() for part in arrays_of(point)] if self.metrics else []
         for name, metric in self.metrics.items():
             value = metric(point)
-            if isinstance(value, Mapping):
-                row.update({key: float(number) for key, number in value.items()})
-            else:
-                row[name] = float(value)
+            for key, found in (value if isinstance(value, Mapping) else {name: value}).items():
+                if key in row:
+                    raise InvalidInputError(
+                        f"the metric {name!r} gave {key!r}, which the row has already; rename it."
+                    )
+                row[key] = _number(name, found)
+            if not all(
+                np.array_equal(*pair, equal_nan=True) for pair in zip(arrays_of(point), given, strict=True)
+            ):
+                raise InvalidInputError(
+                    f"the metric {name!r} changed the point that it was given; let it copy it."
+                )
         self.rows.append(row)
         if self.log is not None:
             self._append([json.dumps(row)], "a")
@@ -142,6 +154,13 @@ class Recorder:
             raise StorageError(
                 f"cannot write the log {self.log}: {error.strerror}; free some space or choose another path."
             ) from error
+
+
+def _number(name: str, found: Any) -> float:
+    """Return what a metric gave as a float, or refuse what is no real number."""
+    if np.size(found) != 1 or np.asarray(found).dtype.kind not in "biuf":
+        raise InvalidInputError(f"the metric {name!r} gave {shown(found)}; it must return a number.")
+    return float(np.asarray(found).reshape(()))
 
 
 class ProgressBar:

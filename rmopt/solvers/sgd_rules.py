@@ -12,6 +12,7 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.cost import FiniteSum
 from rmopt.core.manifold import FixedRankManifold, Manifold
+from rmopt.core.problem import ambient_at
 from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, checked, diverged
@@ -32,15 +33,21 @@ class Look:
     def __init__(self, manifold: Manifold, cost: FiniteSum) -> None:
         self.manifold, self.cost = manifold, cost
         self.carry = manifold.default_transport.on(manifold)
+        # Of what was held against the points.
+        self._shape: Any = None
 
     def gradient(self, point: Any, terms: Array) -> Any:
         """Return the Riemannian gradient of the sum over some terms."""
-        ambient = self.cost.term_gradient(point, terms)
-        return self.manifold.euclidean_to_riemannian_gradient(point, ambient)
+        return self._riemannian(point, self.cost.term_gradient(point, terms), "term_gradient")
 
     def whole_gradient(self, point: Any) -> Any:
         """Return the Riemannian gradient of the sum over all terms."""
-        return self.manifold.euclidean_to_riemannian_gradient(point, self.cost.gradient(point))
+        return self._riemannian(point, self.cost.gradient(point), "gradient")
+
+    def _riemannian(self, point: Any, ambient: Any, what: str) -> Any:
+        ambient = ambient_at(self.manifold, point, ambient, self.cost, what, self._shape)
+        self._shape = ambient.shape
+        return self.manifold.euclidean_to_riemannian_gradient(point, ambient)
 
 
 class StepRule(ABC):

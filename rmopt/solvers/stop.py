@@ -425,7 +425,7 @@ def seen(row: Row, name: str, criterion: Stop) -> float:
     """Return a number of a row, or say how it gets there."""
     if not isinstance(name, str) or name not in row:
         raise InvalidInputError(
-            f"{shown(criterion)} looks at {shown(name)}, and the rows of this run hold {', '.join(row)}; measure it: "
-            f"Recorder({{{shown(name)}: function of the point}})."
+            f"{shown(criterion)} looks at {shown(name)}, and the rows of this run hold {', '.join(row)}; measure it, "
+            f"from the start of the run on: Recorder({{{shown(name)}: function of the point}})."
         )
     return float(row[name])
