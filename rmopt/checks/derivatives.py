@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.checks.geometry import DIFFERENCES, along_several, combined, difference_step
+from rmopt.checks.geometry import DIFFERENCES, along_several, combined, difference_step, start_at
 from rmopt.checks.report import Check, Law, hold, law, slope_check
 from rmopt.core.ambient import Array, dense
+from rmopt.core.arguments import instance
 from rmopt.core.cost import (
     AgentSum,
     BlockCost,
@@ -112,9 +113,10 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = N
     >>> all(check_cost(rmopt.Problem(Sphere(5), energy)))
     True
     """
+    instance("problem", problem, Problem, "a Problem")
     manifold, cost = problem.manifold, problem.cost
     rng = np.random.default_rng(rng)
-    x = in_precision(manifold.random_point(rng) if point is None else point, dtype)
+    x = in_precision(start_at(manifold, point, rng), dtype)
     xi = manifold.random_tangent_vector(x, rng)
     gradient, subject = problem.riemannian_gradient(x), _subject(problem)
 
@@ -177,9 +179,10 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any 
     >>> all(check_hessian(rmopt.Problem(Sphere(5), energy)))
     True
     """
+    instance("problem", problem, Problem, "a Problem")
     manifold, cost = problem.manifold, problem.cost
     rng = np.random.default_rng(rng)
-    x = in_precision(manifold.random_point(rng) if point is None else point, dtype)
+    x = in_precision(start_at(manifold, point, rng), dtype)
     xi, eta = (manifold.random_tangent_vector(x, rng) for _ in range(2))
     gradient, along = problem.riemannian_gradient(x), problem.riemannian_hessian(x, xi)
     straight, subject = manifold.default_retraction.order >= 2, _subject(problem)

@@ -7,7 +7,8 @@ import numpy as np
 
 from rmopt.checks.report import Check, Law, as_in_double, hold, law, slope_check
 from rmopt.core.ambient import Actions, Array, dense
-from rmopt.core.manifold import FixedRankManifold, HasBlocks, HasHessian, HasStepBound, Manifold
+from rmopt.core.arguments import instance
+from rmopt.core.manifold import FixedRankManifold, HasBlocks, HasStepBound, Manifold
 from rmopt.core.points import arrays_of, coarseness_of, in_precision, rebuilt
 from rmopt.core.retraction import HasVelocity, Retraction
 from rmopt.core.transport import ByManifold
@@ -105,7 +106,7 @@ def check_retraction(
     True
     """
     rng = np.random.default_rng(rng)
-    start = manifold.random_point(rng) if point is None else point
+    start = start_at(manifold, point, rng)
     x = in_precision(start, dtype)
     xi, coarseness = manifold.random_tangent_vector(x, rng), coarseness_of(x)
 
@@ -182,6 +183,16 @@ def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, coarsen
     ]  # fmt: skip
 
 
+def start_at(manifold: Manifold, point: Any, rng: np.random.Generator) -> Any:
+    """Return a point that was given, or refuse it; a random one unless given."""
+    instance("manifold", manifold, Manifold, "a Manifold of rmopt")
+    if point is None:
+        return manifold.random_point(rng)
+    if (reason := manifold.check_point(point)) is not None:
+        raise InvalidInputError(f"point is not on {manifold}: {reason}.")
+    return point
+
+
 # Manifolds
 
 
@@ -191,7 +202,7 @@ class _Tangents:
     def __init__(self, manifold: Manifold, rng: Any, point: Any, dtype: Any) -> None:
         self.rng = rng = np.random.default_rng(rng)
         self.manifold, self.inner, self.norm = manifold, manifold.inner_product, manifold.norm
-        self.x = in_precision(manifold.random_point(rng) if point is None else point, dtype)
+        self.x = in_precision(start_at(manifold, point, rng), dtype)
         self.y = self.another()
         self.a, self.b = (manifold.random_tangent_vector(self.x, rng) for _ in range(2))
         self.shape = tuple(manifold.embed_point(self.x).shape)
@@ -254,13 +265,14 @@ def _refusal(at: _Tangents) -> Any:
 )
 def _precision(at: _Tangents) -> Any:
     """What is made at a point has its precision, whatever that of the ambient matrix."""
-    manifold, x, y, a = at.manifold, at.x, at.y, at.a
+    manifold: Any = at.manifold
+    x, y, a = at.x, at.y, at.a
     made = {
         "random_tangent_vector": a, "zero_vector": manifold.zero_vector(x), "projection": at.project(at.Z),
         "euclidean_to_riemannian_gradient": manifold.euclidean_to_riemannian_gradient(x, at.Z),
         "to_tangent_space": manifold.to_tangent_space(x, a), "transport": manifold.transport(x, y, a),
     }  # fmt: skip
-    if isinstance(manifold, HasHessian):
+    if manifold.knows_hessians:
         made["euclidean_to_riemannian_hessian"] = manifold.euclidean_to_riemannian_hessian(x, at.Z, at.Y, a)
     if manifold.knows("exp"):
         made["exp"] = at.near()
@@ -416,8 +428,9 @@ def _default_transport(at: _Tangents) -> float | None:
 @law(MANIFOLD, "a term of `euclidean_to_riemannian_hessian` is missing, or has a wrong sign", 1e-3)
 def _curvature(at: _Tangents) -> float | None:
     """½ tr(XᵀAX) has a symmetric Hessian, and bends by it along a retraction of second order."""
-    manifold, x, a, b = at.manifold, at.x, at.a, at.b
-    if not isinstance(manifold, HasHessian):
+    manifold: Any = at.manifold
+    x, a, b = at.x, at.a, at.b
+    if not manifold.knows_hessians:
         return None
     A = at.rng.standard_normal((at.shape[0], at.shape[0]))
     A = (A + A.T) / np.linalg.norm(A)

@@ -36,6 +36,10 @@ class Combined(Cost):
             weight, first = known[0]
             self.precondition = lambda point, tangent: first.precondition(point, tangent) * (1.0 / weight)
 
+    def __reduce__(self) -> Any:
+        # Made anew: some of its methods are made with it.
+        return type(self), (self.parts,)
+
     def __repr__(self) -> str:
         names = [text if (text := repr(cost))[:1] != "<" else type(cost).__name__ for _, cost in self.parts]
         weights = ["" if weight == 1.0 else f"{weight:g} * " for weight, _ in self.parts]

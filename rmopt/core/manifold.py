@@ -149,7 +149,7 @@ class Manifold(ABC):
         if "retraction" in vars(cls) and "default_retraction" not in vars(cls):
             raise InvalidInputError(
                 f"{cls.__name__} has a method `retraction`, which solvers do not call: they exchange retractions. "
-                "Write it as a class derived from rmopt.core.Retraction, and set `default_retraction` to one of these."
+                "Write a class derived from rmopt.core.Retraction, and set `default_retraction` to an object of it."
             )
 
     def retraction(self, point: Any, tangent_vector: Any) -> Any:
@@ -264,6 +264,11 @@ class Manifold(ABC):
         """Return whether one of `exp`, `log`, `dist` and `pair_mean` has a closed form here."""
         own = getattr(type(self), method) is not getattr(Manifold, method)
         return own or (method == "pair_mean" and self.knows("exp") and self.knows("log"))
+
+    @property
+    def knows_hessians(self) -> bool:
+        """Whether there is a `euclidean_to_riemannian_hessian` (see `HasHessian`)."""
+        return isinstance(self, HasHessian)
 
     @property
     def knows_geodesics(self) -> bool:

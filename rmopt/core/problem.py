@@ -10,7 +10,7 @@ import numpy as np
 from rmopt.core.ambient import Ambient
 from rmopt.core.arguments import shown
 from rmopt.core.cost import Cost, HasHessianAction
-from rmopt.core.manifold import HasHessian, Manifold
+from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of, coarseness_of
 from rmopt.core.product import BlockDiagonal, Parts, diagonal_blocks
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
@@ -161,7 +161,7 @@ class Problem:
 
     def lacks_hessian(self) -> str | None:
         """Return what keeps the problem from second derivatives, or None."""
-        if not isinstance(self.manifold, HasHessian):
+        if not self.manifold.knows_hessians:
             return f"{self.manifold} has no `euclidean_to_riemannian_hessian`; use a first-order solver."
         if not isinstance(self.cost, HasHessianAction):
             name = type(self.cost).__name__

@@ -129,7 +129,7 @@ class Autograd(Backend):
 
     def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
         # A tuple of arguments costs autograd a third more than one.
-        alone, tied = len(where) == 1, self._tied(function, where)
+        alone, tied = len(where) == 1, self._tied(function, where, tell=True)
         differentiated = self.module().value_and_grad(tied, where[0] if alone else where)
 
         def call(arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
@@ -163,15 +163,26 @@ class Autograd(Backend):
 
         return at
 
-    def _tied(self, function: Callable[..., Any], where: Where) -> Callable[..., Any]:
+    def _tied(self, function: Callable[..., Any], where: Where, tell: bool = False) -> Callable[..., Any]:
         """Return the function; a result that depends on no argument is tied to them, where autograd would warn."""
         from autograd.tracer import isbox
 
         def tied(*arguments: Any) -> Any:
             value = function(*arguments)
-            return value if isbox(value) else _tie()(value, *(arguments[i] for i in where))
+            if isbox(value):
+                return value
+            if tell and np.ndim(value) == 0 and isinstance(value, np.generic):
+                # A number of Python's is meant: the flat part of a hinge, say.
+                warnings.warn(CUT_OFF, RuntimeWarning, stacklevel=2)
+            return _tie()(value, *(arguments[i] for i in where))
 
         return tied
+
+
+CUT_OFF = (
+    "autograd sees no way from the point to the value of the cost, and takes the gradient for zero; compute with "
+    "autograd.numpy throughout, without rounding, comparisons alone or copies into arrays of numpy."
+)
 
 
 @cache

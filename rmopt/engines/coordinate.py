@@ -17,6 +17,7 @@ from rmopt.core.retraction import Retraction
 from rmopt.core.row_column import RowColumn
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.kernels.row_column import BEYOND, CLIP, EXACT, FIXED
+from rmopt.linalg import symmetric
 from rmopt.renamed import former_names
 
 # In a schedule: the block with the longest gradient.
@@ -173,11 +174,11 @@ class CoordinateReference(CoordinateDescentEngine):
 
     def _longest(self, point: Any) -> int:
         """Return the block with the longest gradient."""
-        whole = self.cost.gradient(point)
+        whole = ambient_at(self.manifold, point, self.cost.gradient(point), self.cost)
         blocks = [self.manifold.block_of(whole, block) for block in range(self.manifold.n_blocks)]
         if all(isinstance(block, RowColumn) for block in blocks):
             # All at once, as the compiled engine does it: ties then break alike.
-            return int(np.argmax(np.linalg.norm(dense(whole), axis=0)))
+            return int(np.argmax(np.linalg.norm(symmetric(dense(whole)), axis=0)))
         return int(np.argmax([self._size(point, self._tangent(point, block)) for block in blocks]))
 
     def _length(self, point: Any, direction: Any, wanted: float) -> float:

@@ -25,11 +25,12 @@ from rmopt.core.points import in_precision
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.core.streams import Stream, generator, seed_of
+from rmopt.core.transport import ByProjection
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.solvers.base import Result, Solver, StopRule
 from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.recorder import Recorder
-from rmopt.solvers.stop import Converged
+from rmopt.solvers.stop import Converged, asked
 from rmopt.solvers.threads import one_blas_thread
 
 # From here on isinstance(rmopt manifold, pymanopt manifold) holds, which is all that pymanopt asks for.
@@ -119,7 +120,7 @@ class Watch:
             row["gradient_norm"] = float(gradient_norm)
         self.recorder.measure(self.point, row | self.counts)
         self.recorder.advance(number)
-        self.reason = None if self.stop is None else self.stop(self.recorder.rows)
+        self.reason = None if self.stop is None else asked(self.stop, self.recorder.rows)
         self.begun = time.perf_counter()
         return self.reason
 
@@ -428,6 +429,9 @@ class FromPymanopt(Manifold):
             )
         self.foreign = foreign
         self._is_flat = getattr(type(foreign), "inner_product", None) in FROBENIUS
+        kind: Any = type(foreign)
+        if not _has(kind, "transport"):
+            self.default_transport = ByProjection()
 
     def __repr__(self) -> str:
         return f"FromPymanopt({self.foreign})"
@@ -479,6 +483,11 @@ class FromPymanopt(Manifold):
     def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
         with global_seed(rng):
             return self.foreign.random_tangent_vector(point)
+
+    @property
+    def knows_hessians(self) -> bool:
+        kind: Any = type(self.foreign)
+        return _has(kind, "euclidean_to_riemannian_hessian")
 
     def knows(self, method: str) -> bool:
         """Return whether pymanopt has a closed form; a retraction in the place of a geodesic is none."""

@@ -185,6 +185,8 @@ class FixedRankEmbedded(FixedRankManifold):
         """
         dtype, k = real_type(matrix), self.rank
         matrix = real_matrix("matrix", matrix, self.shape)
+        if sp.issparse(matrix) and not matrix.data.any():
+            raise InvalidInputError(f"the matrix is zero: its rank is 0, not {k}.")
         if sp.issparse(matrix) and k < min(self.shape) // 2:
             from scipy.sparse.linalg import svds
 

@@ -105,7 +105,7 @@ def frechet_mean(
             bent = falls + manifold.inner_product(moved, manifold.log(moved, mean), there)
             step *= min(max(falls / bent, 0.1), 10.0) if bent > 0.0 else 2.0
             mean, direction, length, value = moved, there, remaining, reached
-        elif falls <= rounding:
+        elif falls <= rounding and step < 1e-4:
             break
         else:
             step *= 0.5

@@ -69,10 +69,13 @@ class PositiveDefinite(SymmetricPositiveDefinite):
         return self.shape[0]
 
     def block_of(self, ambient: Ambient, block: int) -> RowColumn:
-        """Return row and column k of a symmetric operator."""
+        """Return row and column k of the symmetric part of an operator."""
         unit = np.zeros(self.shape[0])
         unit[block] = 1.0
-        return RowColumn.from_column(block, np.asarray(ambient @ unit))
+        column = np.asarray(ambient @ unit)
+        if ambient.T is not ambient:
+            column = 0.5 * (column + np.asarray(ambient.T @ unit))
+        return RowColumn.from_column(block, column)
 
     def schur_along(
         self, point: Array, direction: RowColumn, inverse: Array | None = None

@@ -7,7 +7,7 @@ import numpy as np
 
 from rmopt.core.ambient import Ambient, dense
 from rmopt.core.arguments import integer, sequence, shown
-from rmopt.core.manifold import HasHessian, Manifold
+from rmopt.core.manifold import Manifold
 from rmopt.core.points import in_precision
 from rmopt.core.product import BlockDiagonal, Parts, diagonal_blocks, matrix_shape
 from rmopt.core.retraction import Retraction
@@ -126,7 +126,7 @@ class Product(Manifold):
         found = []
         for i, (factor, part, along) in enumerate(zip(self.factors, point, tangent_vector, strict=True)):
             zero = np.zeros(factor.embed_point(part).shape)
-            if not isinstance(factor, HasHessian):
+            if not factor.knows_hessians:
                 raise MissingCapabilityError(
                     f"{factor} has no `euclidean_to_riemannian_hessian`; use a first-order solver on {self}."
                 )
@@ -155,6 +155,10 @@ class Product(Manifold):
 
     def transport(self, point_a: Parts, point_b: Parts, tangent_vector_a: Parts) -> Parts:
         return self._each("transport", point_a, point_b, tangent_vector_a)
+
+    @property
+    def knows_hessians(self) -> bool:
+        return all(factor.knows_hessians for factor in self.factors)
 
     # Geodesics
 

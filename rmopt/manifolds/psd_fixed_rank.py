@@ -132,6 +132,8 @@ class PSDMatrices(FixedRankManifold):
         """
         dtype, matrix = real_type(matrix), real_matrix("matrix", matrix, self.shape)
         n, k = self.shape[0], self.rank
+        if sp.issparse(matrix) and not matrix.data.any():
+            raise InvalidInputError(f"the matrix is zero: it has no positive eigenvalues, not {k}.")
         if sp.issparse(matrix) and k < n // 2:
             from scipy.sparse.linalg import eigsh
 

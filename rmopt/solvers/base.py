@@ -187,7 +187,7 @@ class Solver(Value, ABC):
     keeps_constraints: ClassVar[bool] = False
     keeps_single: ClassVar[bool] = False
     not_identity: ClassVar[tuple[str, ...]] = (
-        "max_iter", "n_epochs", "world", "max_iterations", "n_steps", "n_passes", "n_updates", "_n_steps",
+        "max_iter", "n_epochs", "world", "_max_iter",
     )  # fmt: skip
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ from rmopt.core.identity import fingerprint, fingerprints
 from rmopt.core.problem import Problem
 from rmopt.core.streams import generator
 from rmopt.engines.base import Engine, diverged
-from rmopt.errors import DivergedError
+from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.renamed import renamed
 from rmopt.solvers.base import Solver
 from rmopt.solvers.samplers import Sampler
@@ -33,6 +33,7 @@ class Schedule:
     seed: int
     first_step: int
     origin: int = 0
+    last: float = np.inf
     block: int = -1
     drawn: tuple[Array, Array] = field(default_factory=lambda: (np.empty((0, 1), dtype=int), np.empty(0)))
 
@@ -50,7 +51,17 @@ class Schedule:
         size, origin = self.sampler.block_size, self.origin
         rng = generator(self.seed, self.sampler.stream, block, *([origin] if origin else []))
         steps = np.arange(origin + block * size, origin + (block + 1) * size)
-        return self.sampler.draw(rng, block * size, size), self.rule(steps)
+        return self.sampler.draw(rng, block * size, size), self._lengths(steps)
+
+    def _lengths(self, steps: Array) -> Array:
+        """Return the step sizes of a block; a rule that ends with the budget is asked for no step beyond it."""
+        try:
+            return self.rule(steps)
+        except (InvalidInputError, IndexError):
+            if (within := steps[steps < self.last]).size == len(steps):
+                raise
+            # Whole blocks otherwise: the bits are the same then whatever the budget.
+            return np.concatenate([self.rule(within), np.zeros(len(steps) - len(within))])
 
 
 @renamed(n_steps="max_iter")
@@ -97,7 +108,8 @@ class ScheduledSolver(Solver):
 
     def prepare(self, problem: Problem, seed: int, first_step: int) -> Schedule:
         engine = self.engine(problem)
-        return Schedule(engine, self.sampler_for(problem), self.step_size_rule(), seed, first_step)
+        last = first_step + self.budget(problem)
+        return Schedule(engine, self.sampler_for(problem), self.step_size_rule(), seed, first_step, last=last)
 
     def begin(self, work: Schedule, point: Any) -> Any:
         return work.engine.load(point)
@@ -120,7 +132,9 @@ class ScheduledSolver(Solver):
     def identity(self, problem: Problem, seed: int, first_step: int) -> dict[str, Any]:
         sampler, rule = self.sampler_for(problem), self.step_size_rule()
         # The engine draws nothing.
-        drawn = Schedule(None, sampler, rule, seed, first_step).draw(first_step // sampler.block_size)  # type: ignore[arg-type]
+        last = first_step + self.budget(problem)
+        schedule = Schedule(None, sampler, rule, seed, first_step, last=last)  # type: ignore[arg-type]
+        drawn = schedule.draw(first_step // sampler.block_size)
         return {
             **super().identity(problem, seed, first_step),
             **fingerprints(rule, "step-size rule"),
