@@ -46,11 +46,14 @@ from rmopt.solvers import (
     AdaGrad,
     Adam,
     AdaptiveCubics,
+    Backtracking,
     Below,
     Checkpoint,
     CoordinateDescent,
+    Direction,
     GradientDescent,
     Hybrid,
+    LineSearchSolver,
     MaxSteps,
     Recorder,
     TrustRegions,
@@ -350,3 +353,30 @@ def test_a_criterion_of_pymanopt_s_run_is_asked_as_others() -> None:
     solver = PymanoptSolver(pymanopt.optimizers.SteepestDescent(max_iterations=5, verbosity=0))
     with pytest.raises(InvalidInputError, match="stop returned False"):
         solver.run(Problem(Sphere(5), Quadratic()), random_state=0, stop=lambda rows: False)  # type: ignore[arg-type,return-value]
+
+
+@pytest.mark.parametrize("factor", [-1.0, 0.0])
+def test_a_preconditioner_that_is_not_positive_is_refused(factor: float) -> None:
+    cost = type("Own", (Quadratic,), {"precondition": lambda self, x, v: factor * v})()
+    with pytest.raises(InvalidInputError, match="preconditioner of Own is not positive"):
+        TrustRegions().run(Problem(Sphere(5), cost), random_state=0)
+
+
+def test_directions_that_lead_uphill_are_replaced_at_once_and_scaled_ones_tried_whole() -> None:
+    class Uphill(Direction):
+        def __call__(self, work: Any, state: Any, downhill: Any) -> Any:
+            return -1.0 * downhill
+
+    class Newton(Direction):
+        is_scaled = True
+
+        def __call__(self, work: Any, state: Any, downhill: Any) -> Any:
+            return downhill / np.arange(1.0, 6.0)
+
+    assert (
+        LineSearchSolver(Uphill(), Backtracking())
+        .run(Problem(Sphere(5), Quadratic()), random_state=0)
+        .converged
+    )
+    found = LineSearchSolver(Newton(), Backtracking()).run(Problem(Euclidean(5), Quadratic()), np.ones(5))
+    assert (found.steps, found.history[1]["step_size"]) == (1, 1.0)

@@ -219,6 +219,14 @@ class _Tangents:
         """Return a random point of the precision of the first one."""
         return in_precision(self.manifold.random_point(self.rng), real_type(*arrays_of(self.x)))
 
+    @property
+    def scale(self) -> float:
+        """How long a vector is as large as the point, where points are much larger or smaller than 1; else 1."""
+        size = float(
+            np.linalg.norm(dense(self.manifold.embed_point(self.x))) / np.linalg.norm(self.embed(self.a))
+        )
+        return size if size > 1e3 or size < 1e-2 else 1.0
+
     def project(self, ambient: Any) -> Any:
         return self.manifold.projection(self.x, ambient)
 
@@ -334,7 +342,9 @@ def _orthogonality(at: _Tangents) -> float:
 def _duality(at: _Tangents) -> float:
     """⟨a, gradient for Z⟩ = ⟨a, Z⟩ in the ambient space."""
     gradient = at.manifold.euclidean_to_riemannian_gradient(at.x, at.Z)
-    return abs(at.inner(at.x, at.a, gradient) - float(np.vdot(at.embed(at.a), at.Z)))
+    error = abs(at.inner(at.x, at.a, gradient) - float(np.vdot(at.embed(at.a), at.Z)))
+    # Where points are large, ambient vectors of length 1 are long.
+    return error / max(1.0, float(np.linalg.norm(at.embed(at.a))))
 
 
 @law(MANIFOLD, "inner_product treats its arguments differently")
@@ -372,7 +382,7 @@ def _linearity(at: _Tangents) -> float:
     back += at.gap(-at.a, at.a * -2.0 + at.a)
     back += at.gap(at.a / two, at.a * 0.5)
     embedded = at.embed(at.a + at.b * 2.0) - at.embed(at.a) - 2.0 * at.embed(at.b)
-    return max(back, float(np.abs(embedded).max()))
+    return max(back, float(np.abs(embedded).max()) / max(1.0, float(np.abs(at.embed(at.b)).max())))
 
 
 @law(MANIFOLD, "zero_vector")
@@ -444,10 +454,10 @@ def _curvature(at: _Tangents) -> float | None:
 
     G = gradient(manifold.embed_point(x))
     of_a, of_b = (manifold.euclidean_to_riemannian_hessian(x, G, gradient(at.embed(v)), v) for v in (a, b))
-    size = max(1.0, at.norm(x, of_a), at.norm(x, of_b))
+    size = max(1e-300, at.norm(x, of_a), at.norm(x, of_b))
     errors = [abs(at.inner(x, of_a, b) - at.inner(x, a, of_b)) / size]
     if manifold.default_retraction.order >= 2 and at.coarseness == 1.0:
-        h = 1e-4 * min(1.0, manifold.typical_dist)
+        h = 1e-4 * min(at.scale, manifold.typical_dist)
         ahead, behind = (value(manifold.retraction(x, a * t)) for t in (h, -h))
         errors.append(abs((ahead - 2.0 * value(x) + behind) / h**2 - at.inner(x, of_a, a)) / size)
     return max(errors)
@@ -456,7 +466,7 @@ def _curvature(at: _Tangents) -> float | None:
 @law(MANIFOLD, "exp is a retraction, or follows another multiple of v", DIFFERENCES)
 def _speed(at: _Tangents) -> float:
     """The curve of exp has the speed ‖v‖."""
-    end, step = at.near(), difference_step(at.coarseness)
+    end, step = at.near(), difference_step(at.coarseness) * at.scale
     ahead, behind = (
         at.manifold.embed_point(at.manifold.exp(at.x, at.a * (at.short + h))) for h in (step, -step)
     )

@@ -196,8 +196,8 @@ class Direction(Value, ABC):
         return memory
 
     def fresh(self, memory: Any) -> bool:
-        """Return whether nothing is remembered yet."""
-        return True
+        """Return whether the direction is the gradient's, since nothing is remembered yet."""
+        return not self.is_scaled
 
 
 class SteepestDescent(Direction):

@@ -70,7 +70,7 @@ class LineSearchSolver(GradientSolver):
             direction = work.manifold.to_tangent_space(point, direction)
         steepest = direction is downhill and precondition is None
         slope = -(state.norm**2) if steepest else work.inner(point, state.gradient, direction)
-        if not slope < 0.0 and not fresh:
+        if not slope < 0.0 and direction is not downhill:
             state = state._replace(memory=rule.begin(work, state))
             direction, fresh, steepest = downhill, True, precondition is None
             slope = work.inner(point, state.gradient, direction)

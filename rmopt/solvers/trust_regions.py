@@ -14,7 +14,7 @@ import scipy.optimize
 from rmopt.core.arguments import bounded, integer, number, optional
 from rmopt.core.problem import Problem
 from rmopt.costs.residuals import ResidualSum
-from rmopt.errors import MissingCapabilityError
+from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.renamed import renamed
 from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
 
@@ -88,7 +88,18 @@ class ModelSolver(GradientSolver):
     def _length(self, work: Oracle, point: Any, gradient: Any, norm: float) -> float:
         """Return the length of a gradient in the preconditioner's norm, where weak directions count in full."""
         precondition = work.preconditioner(point)
-        return norm if precondition is None else work.inner(point, gradient, precondition(gradient)) ** 0.5
+        if precondition is None:
+            return norm
+        return self._positive(work, work.inner(point, gradient, precondition(gradient)), norm) ** 0.5
+
+    def _positive(self, work: Oracle, square: float, norm: float) -> float:
+        """Return ⟨g, P g⟩ of a gradient, or refuse a preconditioner for which it is not positive."""
+        if norm > 0.0 and square <= 0.0:
+            raise InvalidInputError(
+                f"the preconditioner of {work.cost._name} is not positive: ⟨g, P g⟩ = {square:.1e} for a gradient g; "
+                "rmopt.checks.check_cost holds it against its laws."
+            )
+        return square
 
     @abstractmethod
     def _minimised(self, work: Oracle, state: Iterate, product: Map) -> tuple[Any, float, float, float]:
@@ -193,6 +204,8 @@ class TrustRegions(ModelSolver):
         step, residual = None, gradient
         z = residual if precondition is None else precondition(residual)
         rz = inner(point, residual, z)
+        if precondition is not None:
+            self._positive(work, rz, state.norm)
         p, pp, sp, ss = -z, rz, 0.0, 0.0
         # Superlinear when it comes near: the shorter the gradient, the more exact the step, but not past the end.
         exact = max((state.norm / state.first_norm) ** 0.5, 0.3 * self.limit(state) / state.norm)
