@@ -19,7 +19,8 @@ import rmopt
 from rmopt import InvalidInputError, MissingCapabilityError, Problem
 from rmopt.checks import check_cost, check_gradient, check_manifold, check_retraction
 from rmopt.core import BlockDiagonal, Cost, FiniteSum
-from rmopt.costs import ConstrainedProblem
+from rmopt.core.transport import OfRetraction
+from rmopt.costs import ConstrainedProblem, OnFactors
 from rmopt.interop import PymanoptSolver, from_pymanopt
 from rmopt.manifolds import (
     Elliptope,
@@ -380,3 +381,40 @@ def test_directions_that_lead_uphill_are_replaced_at_once_and_scaled_ones_tried_
     )
     found = LineSearchSolver(Newton(), Backtracking()).run(Problem(Euclidean(5), Quadratic()), np.ones(5))
     assert (found.steps, found.history[1]["step_size"]) == (1, 1.0)
+
+
+def test_functions_of_factors_and_sums_and_criteria_from_the_left() -> None:
+    cost = rmopt.autograd_cost(lambda Y: anp.sum((Y @ Y.T - np.eye(4)) ** 2))
+    assert TrustRegions().run(Problem(PSDFactors(4, 4), cost), random_state=0).converged
+    with pytest.raises(InvalidInputError, match="takes 1 argument"):
+        Problem(PSDFactors(4, 4), OnFactors(cost))
+    x = np.ones((4, 4))
+    assert sum([cost, cost]).value(x) == 2.0 * cost.value(x)
+    criterion: Any = (lambda rows: None) | MaxSteps(3)
+    found = LBFGS(tol=0.0).run(Problem(Sphere(5), Quadratic()), random_state=0, stop=criterion)
+    assert found.steps == 3
+
+
+def test_the_derivative_of_a_retraction_is_that_of_the_retraction() -> None:
+    manifold, rng = Grassmann(6, 2).using("qr"), np.random.default_rng(0)
+    x = manifold.random_point(rng)
+    a, b = (manifold.random_tangent_vector(x, rng) for _ in range(2))
+    y, h = manifold.retraction(x, 0.7 * a), 1e-6
+    ahead, behind = (manifold.retraction(x, 0.7 * a + t * b) for t in (h, -h))
+    slope = manifold.projection(y, (ahead - behind) / (2.0 * h))
+    np.testing.assert_allclose(OfRetraction()(manifold, x, y, b), slope, atol=1e-6)
+
+
+def test_an_own_attribute_of_a_solver_belongs_to_the_run(tmp_path: Path) -> None:
+    class Inner(LBFGS):
+        n_steps = 1
+
+        def __init__(self, n_steps: int, max_iter: int) -> None:
+            super().__init__(max_iter=max_iter)
+            object.__setattr__(self, "n_steps", n_steps)
+
+    problem, checkpoint = Problem(Sphere(5), Quadratic()), Checkpoint(tmp_path / "run.npz")
+    Inner(1, 3).run(problem, random_state=0, checkpoint=checkpoint)
+    assert Inner(1, 5).run(problem, random_state=0, checkpoint=checkpoint).steps > 3
+    with pytest.raises(InvalidInputError, match="n_steps is 1, not 50"):
+        Inner(50, 9).run(problem, random_state=0, checkpoint=checkpoint)

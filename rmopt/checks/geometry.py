@@ -454,7 +454,8 @@ def _curvature(at: _Tangents) -> float | None:
 
     G = gradient(manifold.embed_point(x))
     of_a, of_b = (manifold.euclidean_to_riemannian_hessian(x, G, gradient(at.embed(v)), v) for v in (a, b))
-    size = max(1e-300, at.norm(x, of_a), at.norm(x, of_b))
+    # Of matrices that are orthogonal the function is constant, and its Hessian nothing but rounding.
+    size = max(at.norm(x, v) for v in (of_a, of_b, manifold.projection(x, gradient(at.embed(a)))))
     errors = [abs(at.inner(x, of_a, b) - at.inner(x, a, of_b)) / size]
     if manifold.default_retraction.order >= 2 and at.coarseness == 1.0:
         h = 1e-4 * min(at.scale, manifold.typical_dist)

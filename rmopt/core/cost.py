@@ -82,6 +82,10 @@ class Cost(ABC):
 
         return combined([(1.0, self), (1.0, other)]) if isinstance(other, Cost) else NotImplemented
 
+    def __radd__(self, other: Any) -> Any:
+        # Python's `sum` begins with 0.
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
     def __mul__(self, weight: float) -> Any:
         from rmopt.core.combined import combined
 

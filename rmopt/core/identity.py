@@ -70,8 +70,9 @@ def fingerprints(thing: Any, name: str, apart: tuple[str, ...] = ()) -> dict[str
         return {name: fingerprint(thing, name)}
     kind = type(thing)
     found = {name: f"{first_name(kind.__module__, kind.__name__)[1]} {fingerprint(kind, name)}"}
+    left_out = {first_attribute(thing, one) for one in apart}
     for key, value in _lasting(thing, state):
-        if key not in apart:
+        if key not in left_out:
             short = type(value) in _PLAIN and len(repr(value)) <= 40
             found[f"{name}.{key}"] = repr(value) if short else fingerprint(value, f"{name}.{key}")
     return found

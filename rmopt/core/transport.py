@@ -168,8 +168,8 @@ class Isometric(Transport):
 class OfRetraction(Transport):
     """The derivative of the manifold's default retraction, by central differences.
 
-    The tangent vector that leads from the start to the end is the manifold's logarithm. Where that is not known it is
-    found step by step; between points so far apart that it is not, vectors are projected.
+    The tangent vector that the retraction takes from the start to the end is found step by step, from the logarithm
+    where that is known; between points so far apart that it is not, vectors are projected.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ class OfRetraction(Transport):
         length = manifold.norm(start, vector)
         if not length > 0.0:
             return manifold.zero_vector(end)
-        along = manifold.log(start, end) if manifold.knows("log") else _towards(manifold, start, end)
+        along = _towards(manifold, start, end)
         if along is None:
             return ByProjection()(manifold, start, end, vector)
         # The best step between truncation and rounding goes with the third root of a rounding.
@@ -215,7 +215,9 @@ class OfRetraction(Transport):
 
 def _towards(manifold: Any, start: Any, end: Any) -> Any:
     """Return the tangent vector that the default retraction takes to the end, or None: the points are far apart."""
-    goal, along = manifold.embed_point(end), manifold.zero_vector(start)
+    goal = manifold.embed_point(end)
+    # The logarithm itself, where the retraction is the exponential.
+    along = manifold.log(start, end) if manifold.knows("log") else manifold.zero_vector(start)
     for _ in range(100):
         missing = goal - manifold.embed_point(manifold.retraction(start, along))
         step = manifold.projection(start, missing)

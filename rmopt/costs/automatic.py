@@ -17,7 +17,7 @@ from rmopt.core.cost import Cost
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.outside import found_outside, same
 from rmopt.core.product import Parts
-from rmopt.core.psd import PSDPoint
+from rmopt.core.psd import PSDFactor, PSDPoint
 from rmopt.costs import point_forms as forms
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
 from rmopt.errors import InvalidInputError
@@ -71,7 +71,7 @@ class AutomaticCost(Cost):
     (4.0, [[2.0, 2.0], [2.0, 2.0]])
     """
 
-    point_type = (np.ndarray, LowRankPoint, PSDPoint, Parts)
+    point_type = (np.ndarray, LowRankPoint, PSDPoint, PSDFactor, Parts)
 
     def __init__(self, function: Callable[..., Any], backend: Backend = AUTOGRAD) -> None:
         if not callable(function):
@@ -106,7 +106,7 @@ class AutomaticCost(Cost):
         reason = super().refuses(point_type)
         if reason is not None or issubclass(point_type, Parts):
             return reason
-        is_array, count = issubclass(point_type, np.ndarray), self.count
+        is_array, count = issubclass(point_type, np.ndarray | PSDFactor), self.count
         if count == (1 if is_array else 2):
             return None
         remedy = (

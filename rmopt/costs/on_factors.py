@@ -53,6 +53,10 @@ class OnFactors(Cost):
         if hasattr(cost, "shape"):
             self.shape = cost.shape
 
+    def refuses(self, point_type: type) -> str | None:
+        whole = PSDPoint if issubclass(point_type, PSDFactor) else LowRankPoint
+        return super().refuses(point_type) or self.cost.refuses(whole)
+
     def value(self, point: Any) -> float:
         return self.cost.value(_matrix(point))
 

@@ -83,6 +83,12 @@ class Stop(ABC):
     def __and__(self, other: Any) -> Stop:
         return Both(self, other)
 
+    def __ror__(self, other: Any) -> Stop:
+        return Either(other, self)
+
+    def __rand__(self, other: Any) -> Stop:
+        return Both(other, self)
+
 
 def _criterion(name: str, value: Any) -> Any:
     return callable_of("a criterion", value)
