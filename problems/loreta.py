@@ -117,6 +117,8 @@ class Loreta(LoretaRun, BaseEstimator):
     n_iter_: int
     n_updates_: int
     n_features_in_: int
+    # How long a stream took, with the time before its checkpoint.
+    _seconds: float
 
     def __getattr__(self, name: str) -> Any:
         # After `partial_fit` the model is made when it is asked for: that takes longer than to learn a chunk.
@@ -232,7 +234,7 @@ class Loreta(LoretaRun, BaseEstimator):
         """Learn the chunks of a stream, afresh or from what was learned."""
         seed = begin(self)
         if not self._continues():
-            for name in ("model_", "_continued", *self._kept):
+            for name in ("model_", "_continued", *self._kept, *self._seen):
                 self.__dict__.pop(name, None)
         with world.guard():
             follow(self, chunks, learn, world.first(seed), world, **about)

@@ -21,6 +21,7 @@ from problems.data.pieces import PIECES, Format, Piece, beside_it, pieces_of, te
 from rmopt.arrays import save_arrays
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, integer, optional, shown
+from rmopt.core.identity import fingerprint
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.errors import InvalidInputError, StorageError
 
@@ -84,6 +85,8 @@ class ChunkStream:
         Rows given so far.
     share : float
         How much of all passes was given so far, from 0 to 1, as far as the files say.
+    feature_names : tuple of str or None
+        Of the chunk that was given last, where its file names them.
 
     See Also
     --------
@@ -127,7 +130,10 @@ class ChunkStream:
                     "give a fitted vectorizer."
                 )
             self._how = replace(how, vectorizer=HashingVectorizer(n_features=how.n_features))
-        self._place, self._ended, self.share = Place(), False, 0.0
+        # What somebody's vectorizer is before it is used, which may set attributes of it.
+        self._vectorizer = copy(self._how.vectorizer)
+        self.feature_names: tuple[str, ...] | None = None
+        self.rewind()
 
     def __repr__(self) -> str:
         return f"stream({str(self.path)!r}, batch_size={self._batch_size})"
@@ -174,12 +180,17 @@ class ChunkStream:
                     "afresh without the checkpoint."
                 )
         place = state["place"]
+        if place["epoch"] >= self._n_epochs:
+            raise InvalidInputError(
+                f"the stream had come to pass {place['epoch'] + 1}, and n_epochs = {self._n_epochs} are fewer; say "
+                "as many as before, or begin afresh without the checkpoint."
+            )
         self._place = Place(**{**place, "mark": tuple(place["mark"])})
         self._seed, self._ended = state["seed"], False
 
     def __iter__(self) -> Iterator[Chunk]:
         if self._ended:
-            self._place, self._ended, self.share = Place(), False, 0.0
+            self.rewind()
         for piece, place, share in _ahead(self._buffers(self._place), self._read_ahead):
             sizes = self._sizes(len(piece))
             ends = np.cumsum(sizes)
@@ -191,9 +202,13 @@ class ChunkStream:
                     chunks=self._place.chunks + 1,
                     rows=self._place.rows + int(sizes[number]),
                 )
-                self.share = share
+                self.share, self.feature_names = share, piece.names
                 yield (piece.X, piece.y) if len(sizes) == 1 else (piece.X[rows], piece.y[rows])
         self._ended = True
+
+    def rewind(self) -> None:
+        """Go to the beginning."""
+        self._place, self._ended, self.share = Place(), False, 0.0
 
     def dealt(self, number: int, count: int) -> ChunkStream:
         """Return the stream of one process of several: every so manieth file, beginning with that of its number.
@@ -220,6 +235,7 @@ class ChunkStream:
         folder : path
             A new or an empty one.
         """
+        self.rewind()
         folder = Path(folder)
         if folder.exists() and any(folder.iterdir()):
             raise InvalidInputError(f"the folder {folder} is not empty; choose another one.")
@@ -240,8 +256,12 @@ class ChunkStream:
             "batch_size": self._batch_size, "shuffle_buffer": self._buffer * self._shuffled,
             "n_features": how.n_features, "zero_based": how.zero_based, "multilabel": how.multilabel,
             "encoding": how.encoding,
-            "vectorizer": None if how.vectorizer is None else repr(how.vectorizer),
+            "vectorizer": self._known_vectorizer,
         }  # fmt: skip
+
+    @cached_property
+    def _known_vectorizer(self) -> str | None:
+        return None if self._vectorizer is None else fingerprint(self._vectorizer, "vectorizer")
 
     @cached_property
     def _known_files(self) -> list[list[Any]]:
