@@ -232,3 +232,29 @@ def test_a_model_that_no_memory_holds_is_refused_before(tmp_path: Path) -> None:
         LoretaLabelRanker(rank=5000).fit_stream(stream(tmp_path, n_features=5000, multilabel=True))
     with pytest.raises(InvalidInputError, match="rank 9000, 134,110 GiB, which this machine cannot"):
         LoretaSimilarity(rank=9000).fit(sp.csr_array((9, 10**9)), y[:9])
+
+
+def test_a_line_may_be_repaired_in_a_file_that_was_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmopt.solvers.Checkpoint.due", lambda *_: True)
+    (tmp_path / "data").mkdir()
+    lines = [f"{number % 3},{number % 7},{number % 2}" for number in range(30)]
+    good = "\n".join(["a,b,label", *lines]) + "\n"
+    for number in range(3):
+        (tmp_path / "data" / f"{number}.csv").write_text(good)
+
+    def learned(**how: Any) -> LoretaSimilarity:
+        return model(**how).fit_stream(stream(tmp_path / "data", batch_size=30))
+
+    whole = learned()
+    (tmp_path / "data" / "2.csv").write_text(good.replace("a,b,label\n", "a,b,label\nx,1,0\n"))
+    with pytest.raises(InvalidInputError, match=r"line 2 of .*2\.csv .*; repair or remove it"):
+        learned(checkpoint=tmp_path / "run.npz")
+    (tmp_path / "data" / "2.csv").write_text(good)
+    (tmp_path / "data" / "0.csv").write_text(good + "1,1,1\n")
+    with pytest.raises(InvalidInputError, match=r"0\.csv has changed since the checkpoint"):
+        learned(checkpoint=tmp_path / "run.npz")
+    (tmp_path / "data" / "0.csv").write_text(good)
+    again = learned(checkpoint=tmp_path / "run.npz")
+    assert again.model_.point.U.tobytes() == whole.model_.point.U.tobytes()

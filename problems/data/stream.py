@@ -47,6 +47,8 @@ class Place:
         Labels seen before, where rows have several.
     chunks, rows : int
         Given in all.
+    reached : int
+        The place of the file from which the last row of the buffer is.
     """
 
     epoch: int = 0
@@ -58,6 +60,7 @@ class Place:
     n_labels: int = 0
     chunks: int = 0
     rows: int = 0
+    reached: int = 0
 
 
 # Rows, where they begin, and the share that is read with them.
@@ -172,21 +175,25 @@ class ChunkStream:
                     "before, or begin afresh without the checkpoint."
                 )
         before, now = dict(state["files"]), dict(self._known_files)
+        place, self._seed = state["place"], state["seed"]
+        unread = self._order(0)[place["reached"] + 1 :] if place["epoch"] == 0 and not self._texts else []
+        later = {name for number in unread for name in self._names(self._files[number])}
         for name in sorted(before.keys() | now.keys()):
-            if before.get(name) != now.get(name):
+            # A line that cannot be read may be repaired, if no row of its file was given.
+            repaired = name in later and name in before
+            if before.get(name) != now.get(name) and not repaired:
                 what = "is gone" if name not in now else "is new" if name not in before else "has changed"
                 raise InvalidInputError(
                     f"{self._root / name} {what} since the checkpoint; bring the files back as they were, or begin "
                     "afresh without the checkpoint."
                 )
-        place = state["place"]
         if place["epoch"] >= self._n_epochs:
             raise InvalidInputError(
                 f"the stream had come to pass {place['epoch'] + 1}, and n_epochs = {self._n_epochs} are fewer; say "
                 "as many as before, or begin afresh without the checkpoint."
             )
         self._place = Place(**{**place, "mark": tuple(place["mark"])})
-        self._seed, self._ended = state["seed"], False
+        self._ended = False
 
     def __iter__(self) -> Iterator[Chunk]:
         if self._ended:
@@ -263,13 +270,17 @@ class ChunkStream:
     def _known_vectorizer(self) -> str | None:
         return None if self._vectorizer is None else fingerprint(self._vectorizer, "vectorizer")
 
+    def _names(self, file: Path) -> list[str]:
+        """Return the names of a file and of those that are read with it."""
+        return [str(one.relative_to(self._root)) for one in (file, *beside_it(file))]
+
     @cached_property
     def _known_files(self) -> list[list[Any]]:
         """Return for each file what it is known by; of many small ones one digest of all."""
         if not self._texts:
             root = self._root
-            files = [one for file in self._files for one in (file, *beside_it(file))]
-            return [[str(file.relative_to(root)), _known_by(file)] for file in files]
+            names = [name for file in self._files for name in self._names(file)]
+            return [[name, _known_by(root / name)] for name in names]
         names = [f"{file.parent.name}/{file.name} {file.stat().st_size}\n" for file in self._files]
         return [[".", [len(names), zlib.crc32("".join(names).encode())]]]
 
@@ -534,7 +545,8 @@ def _taken(waiting: list[tuple[Piece, Place]], count: int) -> tuple[Piece, Place
             waiting.insert(0, (piece.part(slice(wanted, None)), replace(place, skip=place.skip + wanted)))
         wanted -= len(some[-1])
     whole = Piece(*(_stacked([getattr(one, name) for one in some]) for name in ("X", "y")))
-    return replace(whole, n_labels=max(one.n_labels for one in some), names=some[0].names), begun
+    whole = replace(whole, n_labels=max(one.n_labels for one in some), names=some[0].names)
+    return whole, replace(begun, reached=place.file)
 
 
 def _other(form: tuple[Any, ...], known: tuple[Any, ...]) -> str:
