@@ -12,9 +12,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import scipy.sparse as sp
 
+from problems.threads import threads_of
 from rmopt.core import InvalidInputError, StorageError
 from rmopt.core.arguments import shown
-from rmopt.core.identity import fingerprint
+from rmopt.core.identity import fingerprint, spelled
+from rmopt.core.points import arrays_of
 from rmopt.solvers import Checkpoint, SharedCheckpoint, World
 from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.continued import Continued
@@ -75,6 +77,7 @@ def follow(
     ):
         for X, y in run.rest():
             try:
+                run.check_alike(X, y)
                 learn(X, y, run.seed)
             except ValueError as error:
                 raise InvalidInputError(
@@ -92,6 +95,7 @@ def follow(
                 "there are no chunks to learn from; an iterator may have been used up before."
             )
         run.save()
+        model._seconds = run.elapsed()
 
 
 class _Run:
@@ -111,14 +115,10 @@ class _Run:
         # Whether all chunks were given once, to a process that goes on beside others.
         self.ended = False
         self.begun, self.seconds, self.place = time.monotonic(), 0.0, None
-        drawn = model.random_state is None
-        parts = {name: one for name, one in model.get_params(deep=False).items() if name not in NO_IDENTITY}
-        self.identity = {
-            "model": type(model).__name__, "random_state": "drawn" if drawn else seed,
-            **{name: fingerprint(one, name) for name, one in {**parts, **about}.items()},
-        }  # fmt: skip
-        if world.size > 1:
-            self.identity["processes"] = world.size
+        self.checked = world.size == 1
+        if saving is not None or world.size > 1:
+            self.identity = _identity(model, seed, about)
+            world.check_alike({**self.identity, "checkpoint": saving is not None})
         if saving is not None:
             folder = getattr(chunks, "path", None)
             if folder is not None and Path(model.checkpoint).resolve().parent == Path(folder).resolve():
@@ -126,6 +126,9 @@ class _Run:
                     f"the checkpoint {model.checkpoint} lies among the files of the stream; choose another folder "
                     "for it."
                 )
+            if isinstance(chunks, KnowsItsPlace):
+                # What cannot be saved is told before work starts.
+                _ = chunks.state
             self._resume(saving)
         self.saved_at = time.monotonic()
 
@@ -158,6 +161,9 @@ class _Run:
             self.chunks.seek(self.place)
         else:
             skip = self.count
+            if hasattr(self.chunks, "rewind"):
+                # Somebody may have looked at the first chunk.
+                self.chunks.rewind()
         number = 0
         for number, chunk in enumerate(self.chunks, 1):
             if not isinstance(chunk, tuple | list) or len(chunk) != 2:
@@ -177,6 +183,26 @@ class _Run:
                 f"{self.model.checkpoint}; {AGAIN}."
             )
 
+    def check_alike(self, X: Any, y: Any) -> None:
+        """Refuse chunks that are of another kind than those of other processes."""
+        if self.checked:
+            return
+        self.checked = True
+        shape = X.shape if hasattr(X, "shape") else np.shape(X)
+        columns = getattr(self.chunks, "feature_names", None) or tuple(getattr(X, "columns", ()))
+        kind = "b" if sp.issparse(y) else np.asarray(_plain(np.asarray(y))).dtype.kind
+        self.world.check_alike(
+            {
+                "the number of features": (shape or (0,))[-1],
+                "the order of features": columns,
+                "the kind of labels": "numbers" if kind in "biuf" else "text",
+            }
+        )
+
+    def elapsed(self) -> float:
+        """Return for how long the run has learned, with what it was resumed from."""
+        return self.seconds + time.monotonic() - self.begun
+
     def learned(self, X: Any, y: Any) -> None:
         """Note that a chunk was learned."""
         self.count += 1
@@ -188,7 +214,9 @@ class _Run:
         """Write what the model is and how far it is, where there is a checkpoint."""
         if self.saving is None:
             return
-        kept = {name: np.asarray(_plain(getattr(self.model, name))) for name in self.model._kept}
+        names = dict.fromkeys((*self.model._kept, *self.model._seen))
+        known = {name: getattr(self.model, name) for name in names if hasattr(self.model, name)}
+        kept = {name: np.asarray(_plain(one)) for name, one in known.items()}
         place = self.chunks.state if isinstance(self.chunks, KnowsItsPlace) else None
         row = {
             "step": self.model.n_iter_, "chunks": self.count, "rows": self.rows, "last": self.last, "seed": self.seed,
@@ -200,7 +228,7 @@ class _Run:
             {
                 "identity": self.identity,
                 "step": self.model.n_iter_,
-                "seconds": self.seconds + time.monotonic() - self.begun,
+                "seconds": self.elapsed(),
                 "rows": [row],
             },
         )
@@ -215,6 +243,7 @@ class _Run:
             [row] = about["rows"]
             run = {name[4:]: one for name, one in arrays.items() if name.startswith("run.")}
             kept = {name: arrays[f"kept.{name}"] for name in self.model._kept}
+            kept |= {name: arrays[f"kept.{name}"] for name in self.model._seen if f"kept.{name}" in arrays}
             continued = Continued.unpack(run)
             self.count, self.rows, self.last, self.seed = (
                 row[name] for name in ("chunks", "rows", "last", "seed")
@@ -227,7 +256,23 @@ class _Run:
             ) from error
         self.model._stand_at(continued)
         for name, one in kept.items():
+            # scikit-learn keeps names as objects.
+            one = one.astype(object) if name == "feature_names_in_" else one
             setattr(self.model, name, one if one.ndim else one.item())
+
+
+def _identity(model: Any, seed: int, about: dict[str, Any]) -> dict[str, Any]:
+    """Return what a run depends on: names and values or fingerprints."""
+    parts = {name: one for name, one in model.get_params(deep=False).items() if name not in NO_IDENTITY}
+    # All cores are as many as a machine has.
+    parts["n_jobs"] = threads_of(model.n_jobs)
+    begun = model._has_learned()
+    return {
+        "model": type(model).__name__, "random_state": "drawn" if model.random_state is None else seed,
+        **{name: spelled(one, name) for name, one in {**parts, **about}.items()},
+        "initial point": fingerprint(arrays_of(model.model_.point)) if begun else "afresh",
+        "first step": model.n_iter_ if begun else 0,
+    }  # fmt: skip
 
 
 def _plain(value: Any) -> Any:
@@ -239,11 +284,16 @@ def _digest(X: Any, y: Any) -> int:
     """Return a checksum of a chunk."""
     check = 0
     for part in (X, y):
+        rows = part.tocsr() if sp.issparse(part) else None
         arrays = (
-            (part.tocsr().data, part.tocsr().indices) if sp.issparse(part) else (np.asarray(_plain(part)),)
+            (np.asarray(part),)
+            if rows is None
+            else (rows.data, rows.indices, rows.indptr, np.array(rows.shape))
         )
         for array in arrays:
-            check = zlib.crc32(np.ascontiguousarray(array).tobytes(), check)
+            # An array of objects holds where they lie in memory.
+            content = repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
+            check = zlib.crc32(content, check)
     return check
 
 

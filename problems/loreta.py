@@ -58,6 +58,23 @@ def with_workers(
     return Parallel(solver, workers, step_factor=factor, outer_step=beyond, world=world, **meetings)
 
 
+def check_size(rows: int, columns: int, rank: int, truth: Any = None) -> None:
+    """Refuse a matrix whose factors no memory holds, for features or the labels of `truth`, before work starts."""
+    try:
+        # A step has a second one; nothing is written.
+        np.empty((2, rows + columns, rank))
+    except (MemoryError, ValueError):
+        size, why = 8 * (rows + columns) * rank / 2**30, ""
+        if truth is not None and truth.nnz:
+            last = int(np.argmax(truth.indices))
+            row = int(np.searchsorted(truth.indptr, last, side="right"))
+            why = f" (row {row} has the label {truth.indices[last]})"
+        raise InvalidInputError(
+            f"the model would be a matrix of {rows:,} × {columns:,} and rank {rank}, {size:,.0f} GiB{why}, which "
+            "this machine cannot hold; number labels and features without gaps, or take a smaller rank."
+        ) from None
+
+
 @dataclass(frozen=True)
 class SavedMatrix:
     """A learned matrix W: what remains after the training.
@@ -117,6 +134,8 @@ class Loreta(LoretaRun, BaseEstimator):
     n_iter_: int
     n_updates_: int
     n_features_in_: int
+    # How long a stream took, with the time before its checkpoint.
+    _seconds: float
 
     def __getattr__(self, name: str) -> Any:
         # After `partial_fit` the model is made when it is asked for: that takes longer than to learn a chunk.
@@ -232,7 +251,7 @@ class Loreta(LoretaRun, BaseEstimator):
         """Learn the chunks of a stream, afresh or from what was learned."""
         seed = begin(self)
         if not self._continues():
-            for name in ("model_", "_continued", *self._kept):
+            for name in ("model_", "_continued", *self._kept, *self._seen):
                 self.__dict__.pop(name, None)
         with world.guard():
             follow(self, chunks, learn, world.first(seed), world, **about)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from problems.data import ChunkStream, stream
+from problems.data import stream
 from problems.loreta import Loreta
 from problems.processes import launched
 from problems.ranking import LoretaLabelRanker
 from problems.similarity import LoretaSimilarity
 from rmopt.core import InvalidInputError
 from rmopt.experiments import Outcome, Run
-from rmopt.solvers import World
 
 Files = Annotated[
     Path,
@@ -65,12 +63,14 @@ def similarity(
     from it, and ends with the same bits. LoretaSimilarity.load reads the model. Under mpirun the processes share the
     files, of which there must be as many or more, and learn the one model together.
     """
-    model, world = LoretaSimilarity(rank, step_size=step_size, psd=psd, n_jobs=n_jobs), launched()
-    chunks = stream(
-        files, n_features=n_features, batch_size=batch_size, n_epochs=epochs, shuffle_buffer=shuffle_buffer,
-        random_state=run.seed, zero_based=not one_based,
-    ).dealt(world.rank, world.size)  # fmt: skip
-    return _fitted(run, model, chunks, resume, world, steps_per_row=steps_per_row, world=world)
+    model = LoretaSimilarity(rank, step_size=step_size, psd=psd, n_jobs=n_jobs)
+    how = {
+        "n_features": n_features,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "shuffle_buffer": shuffle_buffer,
+    }
+    return _fitted(run, model, files, {**how, "one_based": one_based}, resume, steps_per_row=steps_per_row)
 
 
 def ranking(
@@ -94,35 +94,45 @@ def ranking(
     LoretaLabelRanker.load reads the model. Under mpirun the processes share the files, of which there must be as
     many or more, and learn the one model together.
     """
-    model, world = LoretaLabelRanker(rank, step_size=step_size, n_jobs=n_jobs), launched()
+    model = LoretaLabelRanker(rank, step_size=step_size, n_jobs=n_jobs)
+    how = {
+        "n_features": n_features,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "shuffle_buffer": shuffle_buffer,
+    }
+    return _fitted(run, model, files, {**how, "one_based": one_based}, resume)
+
+
+def _fitted(run: Run, model: Loreta, files: Path, asked: dict[str, Any], resume: bool, **how: Any) -> Outcome:
+    """Learn files from the checkpoint of the output folder on, and write the model there."""
+    together = launched()
     chunks = stream(
-        files, n_features=n_features, batch_size=batch_size, n_epochs=epochs, shuffle_buffer=shuffle_buffer,
-        random_state=run.seed, multilabel=True, zero_based=not one_based,
-    ).dealt(world.rank, world.size)  # fmt: skip
-    return _fitted(run, model, chunks, resume, world, world=world)
-
-
-def _fitted(
-    run: Run, model: Loreta, chunks: ChunkStream, resume: bool, together: World, **how: Any
-) -> Outcome:
-    """Learn a stream from the checkpoint of the output folder on, and write the model there."""
+        files, n_features=asked["n_features"], batch_size=asked["batch_size"], n_epochs=asked["epochs"],
+        shuffle_buffer=asked["shuffle_buffer"], random_state=run.seed, zero_based=not asked["one_based"],
+        multilabel=isinstance(model, LoretaLabelRanker),
+    ).dealt(together.rank, together.size)  # fmt: skip
     # All keep what they save in the folder of the first process.
     run = replace(run, out=together.first(run.out), quiet=run.quiet or together.rank > 0)
     checkpoint, path = run.path("checkpoint.npz"), run.path("model.npz")
-    if not resume and list(checkpoint.parent.glob("checkpoint*.npz")):
+    saved = list(checkpoint.parent.glob("checkpoint*.npz"))
+    if saved and not resume:
         raise InvalidInputError(
             f"{checkpoint} is of an earlier run; say --resume to go on from it, or choose another --out."
         )
+    if resume and not saved:
+        run.say(f"There is no checkpoint in {run.out}; the run begins anew.")
     model.set_params(random_state=run.seed, checkpoint=checkpoint, verbose=run.progress)
-    begun = time.perf_counter()
-    model.fit_stream(chunks, **how)
-    seconds = time.perf_counter() - begun
+    model.fit_stream(chunks, **how, world=together)
     if together.rank == 0:
         model.save(path)
-    how.pop("world", None)
     seen = {"rows": chunks.n_rows} if together.size == 1 else {"processes": together.size}
     row = {
         "model": type(model).__name__, **seen, "features": model.n_features_in_, "rank": model.rank,
-        "steps": model.n_iter_, "updates": model.n_updates_, "train_seconds": seconds,
+        "steps": model.n_iter_, "updates": model.n_updates_, "train_seconds": model._seconds,
     }  # fmt: skip
-    return Outcome(str(chunks.path), {**model.get_params(), **how, "checkpoint": str(checkpoint)}, [row])
+    # The chunks say how many steps there are.
+    parameters = {
+        name: one for name, one in model.get_params().items() if name not in ("max_iter", "n_epochs")
+    }
+    return Outcome(str(chunks.path), {**parameters, **asked, **how, "checkpoint": str(checkpoint)}, [row])

@@ -224,7 +224,7 @@ def test_a_shared_checkpoint_keeps_two_generations_and_goes_back_to_the_common_o
     problem, solver = problem_of("completion-ridge"), Gossip(0.05, max_iter=100)
     solver.run(problem, random_state=9, checkpoint=SharedCheckpoint(tmp_path / "run.npz", every_steps=30))
     names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["run.rank0.step100.npz", "run.rank0.step90.npz"]
+    assert names == ["run.rank0of1.step100.npz", "run.rank0of1.step90.npz"]
 
     class Behind(OneProcess):
         """Another process has only the save of step 90."""

@@ -252,7 +252,7 @@ def test_a_killed_process_and_a_resumed_run_end_as_if_nothing_had_happened(tmp_p
     assert done.stdout.count("completion on case 4") == 1
     with subprocess.Popen(command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
         deadline = time.monotonic() + 120
-        while len(list(killed.glob("checkpoint-*.rank2.*.npz"))) < 2 and time.monotonic() < deadline:
+        while len(list(killed.glob("checkpoint-*.rank2of*.npz"))) < 2 and time.monotonic() < deadline:
             time.sleep(0.002)
         agents = subprocess.run(
             ["pgrep", "-f", f"{Path(sys.executable).name}.* run completion.*{killed}"],

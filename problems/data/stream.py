@@ -21,6 +21,7 @@ from problems.data.pieces import PIECES, Format, Piece, beside_it, pieces_of, te
 from rmopt.arrays import save_arrays
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, integer, optional, shown
+from rmopt.core.identity import fingerprint
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.errors import InvalidInputError, StorageError
 
@@ -46,6 +47,8 @@ class Place:
         Labels seen before, where rows have several.
     chunks, rows : int
         Given in all.
+    reached : int
+        The place of the file from which the last row of the buffer is.
     """
 
     epoch: int = 0
@@ -57,6 +60,7 @@ class Place:
     n_labels: int = 0
     chunks: int = 0
     rows: int = 0
+    reached: int = 0
 
 
 # Rows, where they begin, and the share that is read with them.
@@ -84,6 +88,8 @@ class ChunkStream:
         Rows given so far.
     share : float
         How much of all passes was given so far, from 0 to 1, as far as the files say.
+    feature_names : tuple of str or None
+        Of the chunk that was given last, where its file names them.
 
     See Also
     --------
@@ -127,7 +133,10 @@ class ChunkStream:
                     "give a fitted vectorizer."
                 )
             self._how = replace(how, vectorizer=HashingVectorizer(n_features=how.n_features))
-        self._place, self._ended, self.share = Place(), False, 0.0
+        # What somebody's vectorizer is before it is used, which may set attributes of it.
+        self._vectorizer = copy(self._how.vectorizer)
+        self.feature_names: tuple[str, ...] | None = None
+        self.rewind()
 
     def __repr__(self) -> str:
         return f"stream({str(self.path)!r}, batch_size={self._batch_size})"
@@ -166,20 +175,29 @@ class ChunkStream:
                     "before, or begin afresh without the checkpoint."
                 )
         before, now = dict(state["files"]), dict(self._known_files)
+        place, self._seed = state["place"], state["seed"]
+        unread = self._order(0)[place["reached"] + 1 :] if place["epoch"] == 0 and not self._texts else []
+        later = {name for number in unread for name in self._names(self._files[number])}
         for name in sorted(before.keys() | now.keys()):
-            if before.get(name) != now.get(name):
+            # A line that cannot be read may be repaired, if no row of its file was given.
+            repaired = name in later and name in before
+            if before.get(name) != now.get(name) and not repaired:
                 what = "is gone" if name not in now else "is new" if name not in before else "has changed"
                 raise InvalidInputError(
                     f"{self._root / name} {what} since the checkpoint; bring the files back as they were, or begin "
                     "afresh without the checkpoint."
                 )
-        place = state["place"]
+        if place["epoch"] >= self._n_epochs:
+            raise InvalidInputError(
+                f"the stream had come to pass {place['epoch'] + 1}, and n_epochs = {self._n_epochs} are fewer; say "
+                "as many as before, or begin afresh without the checkpoint."
+            )
         self._place = Place(**{**place, "mark": tuple(place["mark"])})
-        self._seed, self._ended = state["seed"], False
+        self._ended = False
 
     def __iter__(self) -> Iterator[Chunk]:
         if self._ended:
-            self._place, self._ended, self.share = Place(), False, 0.0
+            self.rewind()
         for piece, place, share in _ahead(self._buffers(self._place), self._read_ahead):
             sizes = self._sizes(len(piece))
             ends = np.cumsum(sizes)
@@ -191,9 +209,13 @@ class ChunkStream:
                     chunks=self._place.chunks + 1,
                     rows=self._place.rows + int(sizes[number]),
                 )
-                self.share = share
+                self.share, self.feature_names = share, piece.names
                 yield (piece.X, piece.y) if len(sizes) == 1 else (piece.X[rows], piece.y[rows])
         self._ended = True
+
+    def rewind(self) -> None:
+        """Go to the beginning."""
+        self._place, self._ended, self.share = Place(), False, 0.0
 
     def dealt(self, number: int, count: int) -> ChunkStream:
         """Return the stream of one process of several: every so manieth file, beginning with that of its number.
@@ -220,6 +242,7 @@ class ChunkStream:
         folder : path
             A new or an empty one.
         """
+        self.rewind()
         folder = Path(folder)
         if folder.exists() and any(folder.iterdir()):
             raise InvalidInputError(f"the folder {folder} is not empty; choose another one.")
@@ -240,16 +263,24 @@ class ChunkStream:
             "batch_size": self._batch_size, "shuffle_buffer": self._buffer * self._shuffled,
             "n_features": how.n_features, "zero_based": how.zero_based, "multilabel": how.multilabel,
             "encoding": how.encoding,
-            "vectorizer": None if how.vectorizer is None else repr(how.vectorizer),
+            "vectorizer": self._known_vectorizer,
         }  # fmt: skip
+
+    @cached_property
+    def _known_vectorizer(self) -> str | None:
+        return None if self._vectorizer is None else fingerprint(self._vectorizer, "vectorizer")
+
+    def _names(self, file: Path) -> list[str]:
+        """Return the names of a file and of those that are read with it."""
+        return [str(one.relative_to(self._root)) for one in (file, *beside_it(file))]
 
     @cached_property
     def _known_files(self) -> list[list[Any]]:
         """Return for each file what it is known by; of many small ones one digest of all."""
         if not self._texts:
             root = self._root
-            files = [one for file in self._files for one in (file, *beside_it(file))]
-            return [[str(file.relative_to(root)), _known_by(file)] for file in files]
+            names = [name for file in self._files for name in self._names(file)]
+            return [[name, _known_by(root / name)] for name in names]
         names = [f"{file.parent.name}/{file.name} {file.stat().st_size}\n" for file in self._files]
         return [[".", [len(names), zlib.crc32("".join(names).encode())]]]
 
@@ -514,7 +545,8 @@ def _taken(waiting: list[tuple[Piece, Place]], count: int) -> tuple[Piece, Place
             waiting.insert(0, (piece.part(slice(wanted, None)), replace(place, skip=place.skip + wanted)))
         wanted -= len(some[-1])
     whole = Piece(*(_stacked([getattr(one, name) for one in some]) for name in ("X", "y")))
-    return replace(whole, n_labels=max(one.n_labels for one in some), names=some[0].names), begun
+    whole = replace(whole, n_labels=max(one.n_labels for one in some), names=some[0].names)
+    return whole, replace(begun, reached=place.file)
 
 
 def _other(form: tuple[Any, ...], known: tuple[Any, ...]) -> str:

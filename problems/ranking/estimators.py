@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from sklearn.utils import Tags
 
 from problems.door import admit, begin, count, finite, natural_step_size, seen
-from problems.loreta import Loreta, SavedMatrix, loreta_solver, with_workers
+from problems.loreta import Loreta, SavedMatrix, check_size, loreta_solver, with_workers
 from problems.ranking.cost import indicators, label_scores
 from problems.ranking.measures import best_labels, mean_average_precision
 from problems.ranking.training import INITS, SAMPLINGS, epochs, ranking_cost, starting_point
@@ -262,6 +262,7 @@ class LoretaLabelRanker(Loreta):
         if not afresh and self.rank is None:
             # Labels that came later do not change it.
             rank = self._known_rank()
+        check_size(n_labels, n, rank, truth)
         manifold = FixedRankEmbedded(n_labels, n, rank)
         cost = ranking_cost(X, truth, self.sampling)
         step_size = natural_step_size(cost.X, 0.03, 1) if self.step_size is None else self.step_size

@@ -21,7 +21,7 @@ from problems.door import (
     seen,
 )
 from problems.evaluation import bilinear_scores, evaluate_retrieval
-from problems.loreta import Loreta, loreta_solver, with_workers
+from problems.loreta import Loreta, check_size, loreta_solver, with_workers
 from problems.serving.index import Searchable
 from problems.similarity.model import INITS, BilinearSimilarity, initial_point
 from problems.triplets import ClassTriplets
@@ -333,6 +333,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         """Return what learns, from what, and what makes the start."""
         n = X.shape[1]
         rank = rank or self.rank or min(30, max(1, n // 2))
+        check_size(n, n, rank)
         manifold = PSDFixedRank(n, rank) if self.psd else FixedRankEmbedded(n, n, rank)
         cost = TripletSum(X, X, loss_named("loss", self.loss))
         problem = Problem(manifold, cost)

@@ -13,6 +13,7 @@ import numpy as np
 from rmopt.core import AgentSum, InvalidInputError, Parts, Problem
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import CheckedValue, bounded, flag, instance, number, one_of
+from rmopt.core.identity import spelled
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost, Graph, as_graph
 from rmopt.costs.graph import GRAPHS
@@ -226,6 +227,10 @@ def gossip(
     """
     world = OneProcess() if world is None else world
     with world.guard():
+        saves = checkpoint is not None
+        _check_alike(
+            world, tasks, rank=rank, seed=seed, start=start, flat=flat, checkpoint=saves, **vars(plan)
+        )
         n = tasks.n_terms
         manifold = Grassmann(tasks.n_rows, rank)  # type: ignore[attr-defined]
         graph, rng = as_graph(plan.graph, n), generator(seed, Stream.START)
@@ -343,6 +348,10 @@ def agree(
     """
     world, grow = OneProcess() if world is None else world, flag("grow", grow)
     with world.guard():
+        _check_alike(
+            world, tasks, rank=rank, seed=seed, graph=graph, messages=messages, grow=grow, max_iter=max_iter, tol=tol,
+            checkpoint=checkpoint is not None,
+        )  # fmt: skip
         m: int = tasks.n_rows  # type: ignore[attr-defined]
         columns = Grassmann(m, rank).random_point(generator(seed, Stream.START))
         cost, before = TreeSum(tasks, as_graph(graph, tasks.n_terms), world, messages), world.traffic
@@ -367,6 +376,13 @@ def agree(
         messages_sent, bytes_sent = np.subtract(world.traffic, before).tolist()
         points = Parts([point] * tasks.n_terms)
         return Gossiped(points, point, 0.0, 0.0, messages_sent, bytes_sent, result)
+
+
+def _check_alike(world: World, tasks: AgentSum, **about: Any) -> None:
+    """Refuse processes of which one was told otherwise than the others, who would wait for each other."""
+    if world.size > 1:
+        sizes = {"n_rows": tasks.n_rows, "n_agents": tasks.n_terms}  # type: ignore[attr-defined]
+        world.check_alike(sizes | {name: spelled(one, name) for name, one in about.items()})
 
 
 def _beside(path: Path | str | None, k: int, rank: int) -> Path | str | None:

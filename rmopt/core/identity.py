@@ -43,6 +43,8 @@ _PYTHONS = frozenset(
         "static_attributes", "annotate", "slotnames", "annotations_cache", "annotate_func", "protocol_attrs",
     )
 )  # fmt: skip
+# Texts, what a wrapper wraps, and where a vectorizer of scikit-learn has its stop words in the memory of a process.
+_PASSING = ("__doc__", "__wrapped__", "_stop_words_id")
 _RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
 # The packages of this distribution, which in an editable install lie among the user's files.
 _OWN = ("rmopt", "problems")
@@ -73,9 +75,14 @@ def fingerprints(thing: Any, name: str, apart: tuple[str, ...] = ()) -> dict[str
     left_out = {first_attribute(thing, one) for one in apart}
     for key, value in _lasting(thing, state):
         if key not in left_out:
-            short = type(value) in _PLAIN and len(repr(value)) <= 40
-            found[f"{name}.{key}"] = repr(value) if short else fingerprint(value, f"{name}.{key}")
+            found[f"{name}.{key}"] = spelled(value, f"{name}.{key}")
     return found
+
+
+def spelled(thing: Any, name: str = "it") -> str:
+    """Return a short number or word as it is written, and the fingerprint of anything else."""
+    short = type(thing) in _PLAIN and len(repr(thing)) <= 40
+    return repr(thing) if short else fingerprint(thing, name)
 
 
 class _Walk:
@@ -249,7 +256,7 @@ def _lasting(owner: Any, state: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
     found = {
         first_attribute(owner, key): value
         for key, value in state.items()
-        if key not in ("__doc__", "__wrapped__")
+        if key not in _PASSING
         and not isinstance(getattr(type(owner), str(key), None), functools.cached_property)
     }
     return sorted(found.items(), key=lambda item: str(item[0]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,7 +110,11 @@ class Checkpoint(CheckedValue, Saving):
         return seed if _is_count(seed) else None
 
     def load(self, identity: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:
-        return _loaded(Path(self.path), identity) if Path(self.path).exists() else None
+        path = Path(self.path)
+        if path.exists():
+            return _loaded(path, identity)
+        _refuse_others(path, {count for _, count, _ in _parts(path)}, 1)
+        return None
 
 
 def saving(name: str, value: Any) -> Saving:
@@ -124,7 +129,8 @@ class SharedCheckpoint(CheckedValue, Saving):
     """A checkpoint of a run on several processes: each saves its own part, all at the same steps.
 
     The two latest generations are kept, so that a process that dies while it saves leaves one that is whole
-    everywhere. Files are called after `path`, the process and the step.
+    everywhere. Files are called after `path`, the process, their number and the step. A run goes on with as many
+    processes as it began with.
 
     Attributes
     ----------
@@ -177,20 +183,47 @@ class SharedCheckpoint(CheckedValue, Saving):
             self._file(older).unlink(missing_ok=True)
 
     def load(self, identity: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:
-        """Return this process's part of the latest state that all processes have saved, or None."""
+        """Return this process's part of the latest state that all processes have saved, or None.
+
+        Raises
+        ------
+        InvalidInputError
+            When there is no such state, but one of another number of processes; else as of `Checkpoint`.
+        """
         common = self.world.least(max(self._steps(), default=-1))
-        return None if common < 0 else _loaded(self._file(common), identity)
+        if common >= 0:
+            return _loaded(self._file(common), identity)
+        path = Path(self.path)
+        counts = {count for _, count, _ in _parts(path)} | ({1} if path.exists() else set())
+        _refuse_others(path, set().union(*self.world.everywhere(counts)), self.world.size)
+        return None
 
     def _file(self, step: int) -> Path:
-        path = Path(self.path)
-        return path.with_name(f"{path.stem}.rank{self.world.rank}.step{step}{path.suffix}")
+        path, world = Path(self.path), self.world
+        return path.with_name(f"{path.stem}.rank{world.rank}of{world.size}.step{step}{path.suffix}")
 
     def _steps(self) -> list[int]:
-        path = Path(self.path)
-        begin, end = f"{path.stem}.rank{self.world.rank}.step", path.suffix
-        found = path.parent.glob(f"{begin}*{end}")
-        numbers = (file.name[len(begin) : len(file.name) - len(end)] for file in found)
-        return [int(number) for number in numbers if number.isdigit()]
+        own = self.world.rank, self.world.size
+        return [step for rank, count, step in _parts(Path(self.path)) if (rank, count) == own]
+
+
+def _parts(path: Path) -> list[tuple[int, int, int]]:
+    """Return the process, the number of processes and the step of each file that a `SharedCheckpoint` wrote."""
+    # Those of version 0.2 do not say the number: 0.
+    form = rf"{re.escape(path.stem)}\.rank(\d+)(?:of(\d+))?\.step(\d+){re.escape(path.suffix)}"
+    names = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
+    found = filter(None, (re.fullmatch(form, name) for name in names))
+    return [(int(one[1]), int(one[2] or 0), int(one[3])) for one in found]
+
+
+def _refuse_others(path: Path, counts: set[int], size: int) -> None:
+    """Refuse to begin anew where another number of processes saved a run."""
+    for count in counts - {size}:
+        raise InvalidInputError(
+            f"the checkpoint {path} was saved by {count or 'another number of'} process{'es' * (count != 1)}, and "
+            f"now there {'is 1' if size == 1 else f'are {size}'}; start as many as then, or delete "
+            f"{path.stem}*{path.suffix}, or choose another path."
+        )
 
 
 def _save(path: Path, arrays: dict[str, Array], about: dict[str, Any]) -> None:

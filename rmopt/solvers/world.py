@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
+from rmopt.core.arguments import shown
 from rmopt.core.points import arrays_of, rebuilt
-from rmopt.errors import MissingCapabilityError, RmoptError
+from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
 
 # Seconds for which a process asks without a pause whether its messages have arrived; the longest pause after that;
 # and for which messages may still be under way from a process that has ended.
@@ -136,6 +137,24 @@ class World(ABC):
     def least(self, number: int) -> int:
         """Return the least of the processes' numbers."""
         return min(self.everywhere(number))
+
+    def check_alike(self, about: Mapping[str, Any]) -> None:
+        """Refuse what differs between processes and must not; all ask together, before they begin.
+
+        Raises
+        ------
+        InvalidInputError
+            In all processes; the message says what differs, and where.
+        """
+        first, *others = self.everywhere(dict(about))
+        for process, other in enumerate(others, 1):
+            for name, value in first.items():
+                if other[name] != value:
+                    known = (one if isinstance(one, str) else shown(one) for one in (other[name], value))
+                    raise InvalidInputError(
+                        f"{name} of process {process} is {next(known)}, and that of process 0 is {next(known)}; give "
+                        "all processes the same."
+                    )
 
     def first(self, value: Any) -> Any:
         """Return the value of process 0."""

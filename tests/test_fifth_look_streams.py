@@ -1,0 +1,260 @@
+"""What attacks on streams and their checkpoints found: each repro, and beside it what must stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
+
+from problems.data import stream
+from problems.ranking import LoretaLabelRanker
+from problems.similarity import LoretaSimilarity
+from problems.streaming import similarity
+from problems.subspace import GossipPlan, MatrixCompletion, agree, gossip
+from rmopt import InvalidInputError, Problem, autograd_cost
+from rmopt.experiments import Run
+from rmopt.manifolds import Sphere
+from rmopt.solvers import SGD, Checkpoint, OneProcess, SharedCheckpoint
+
+X = np.random.default_rng(0).standard_normal((90, 6))
+y = np.arange(90) % 3
+WORDS = np.array(["ape", "bee", "cat"])[y]
+
+
+class Alike(OneProcess):
+    """The first of several processes, of which the others say what it says, but for some words."""
+
+    def __init__(self, size: int, **other: Any) -> None:
+        super().__init__()
+        self.size, self.other = size, other
+
+    def everywhere(self, value: Any) -> list[Any]:
+        known = isinstance(value, dict) and set(self.other) <= set(value)
+        return [value] + [{**value, **self.other} if known else value] * (self.size - 1)
+
+
+def model(**how: Any) -> LoretaSimilarity:
+    return LoretaSimilarity(rank=2, random_state=0, **how)
+
+
+def chunks(n: int, X: Any = X, y: Any = y) -> list[tuple[Any, Any]]:
+    return [(X[30 * i : 30 * i + 30], y[30 * i : 30 * i + 30]) for i in range(n)]
+
+
+def files(folder: Path, **how: Any) -> Any:
+    folder.mkdir(exist_ok=True)
+    for number, (part, labels) in enumerate(chunks(3)):
+        np.savez(folder / f"{number}.npz", X=part, y=labels)
+    return stream(folder, batch_size=30, **how)
+
+
+def bits(found: LoretaSimilarity) -> bytes:
+    return found.transform(X[:5]).tobytes()
+
+
+def test_another_number_of_processes_does_not_begin_anew(tmp_path: Path) -> None:
+    problem, path = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum())), tmp_path / "run.npz"
+
+    def run(saving: Any) -> Any:
+        return SGD(0.01, max_iter=20).run(problem, random_state=0, checkpoint=saving)
+
+    def shared(size: int) -> SharedCheckpoint:
+        return SharedCheckpoint(path, every_steps=10, world=Alike(size))
+
+    run(shared(2))
+    run(shared(2))
+    with pytest.raises(InvalidInputError, match="saved by 2 processes, and now there are 3; start as many"):
+        run(shared(3))
+    with pytest.raises(InvalidInputError, match="saved by 2 processes, and now there is 1;"):
+        run(Checkpoint(path))
+    for file in tmp_path.iterdir():
+        file.unlink()
+    run(Checkpoint(path))
+    with pytest.raises(InvalidInputError, match="saved by 1 process, and now there are 2;"):
+        run(shared(2))
+
+
+def test_resume_says_that_there_is_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files(tmp_path / "data")
+    (tmp_path / "out").mkdir()
+
+    def learned() -> Any:
+        run = Run("similarity", seed=0, out=tmp_path / "out")
+        return similarity(run, tmp_path / "data", rank=2, resume=True)
+
+    told = learned()
+    assert "There is no checkpoint in" in capsys.readouterr().out
+    # What made the model, and nothing that did not.
+    assert told.parameters["epochs"] == 1
+    assert "max_iter" not in told.parameters
+    again = learned()
+    assert not capsys.readouterr().out
+    # Nothing was left to learn, and the time before counts.
+    assert again.rows[0]["train_seconds"] >= told.rows[0]["train_seconds"] > 0.0
+
+
+def test_a_stream_is_resumed_from_where_it_started(tmp_path: Path) -> None:
+    one, other = (model(max_iter=200).fit(X[:30] * sign, y[:30]).model_.point for sign in (1, 2))
+
+    def tuned(point: Any, n: int) -> LoretaSimilarity:
+        return model(warm_start=True, checkpoint=tmp_path / "run.npz").start_at(point).fit_stream(chunks(n))
+
+    tuned(one, 1)
+    assert bits(tuned(one, 2)) == bits(model(warm_start=True).start_at(one).fit_stream(chunks(2)))
+    with pytest.raises(InvalidInputError, match="its initial point is"):
+        tuned(other, 2)
+    with pytest.raises(InvalidInputError, match=r"its initial point is .* not afresh"):
+        model(checkpoint=tmp_path / "run.npz").fit_stream(chunks(2))
+
+
+def test_all_cores_are_as_many_as_a_machine_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("problems.threads.cpu_count", lambda: 2)
+    model(n_jobs=-1, checkpoint=tmp_path / "run.npz").fit_stream(chunks(1))
+    model(n_jobs=2, checkpoint=tmp_path / "run.npz").fit_stream(chunks(2))
+    monkeypatch.setattr("problems.threads.cpu_count", lambda: 1)
+    with pytest.raises(InvalidInputError, match="its n_jobs is 2, not 1"):
+        model(n_jobs=-1, checkpoint=tmp_path / "run.npz").fit_stream(chunks(3))
+
+
+def test_a_vectorizer_is_known_by_what_it_learned(tmp_path: Path) -> None:
+    for number, word in enumerate(WORDS[:12]):
+        (tmp_path / "texts" / word).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "texts" / word / f"{number}.txt").write_text(f"{word} {number} fish", encoding="utf-8")
+
+    def learned(vectorizer: Any, epochs: int, path: Path) -> LoretaSimilarity:
+        texts = stream(tmp_path / "texts", vectorizer=vectorizer, n_epochs=epochs, random_state=0)
+        return model(checkpoint=path).fit_stream(texts)
+
+    def fitted(*texts: str) -> TfidfVectorizer:
+        return TfidfVectorizer().fit(texts)
+
+    learned(fitted("ape bee", "cat fish"), 1, tmp_path / "fitted.npz")
+    again = fitted("ape bee", "cat fish")
+    # Where its stop words lie in the memory of another process.
+    again._stop_words_id += 16
+    learned(again, 2, tmp_path / "fitted.npz")
+    with pytest.raises(InvalidInputError, match="the stream was read with vectorizer"):
+        learned(fitted("ape bee", "bee fish"), 3, tmp_path / "fitted.npz")
+    for epochs in (1, 2):
+        # Each has a function of its own, at another place in memory.
+        hashing = HashingVectorizer(n_features=16, preprocessor=lambda text: text.lower())
+        learned(hashing, epochs, tmp_path / "own.npz")
+
+
+@pytest.mark.parametrize("kind", ["text", "object", "category", "nullable", "frame"])
+def test_chunks_of_pandas_are_known_again(kind: str, tmp_path: Path) -> None:
+    def made(n: int) -> Iterator[tuple[Any, Any]]:
+        for part, number in zip(np.split(X, 3)[:n], range(3), strict=False):
+            words = "".join(WORDS[30 * number : 30 * number + 30])
+            labels = pd.Series([words[3 * i : 3 * i + 3] for i in range(30)])
+            if kind in ("object", "category"):
+                labels = labels.astype(kind)
+            if kind == "nullable":
+                labels = pd.Series(y[:30]).astype("Int64")
+            yield (
+                (pd.DataFrame(part, columns=list("abcdef")).convert_dtypes() if kind == "frame" else part),
+                labels,
+            )
+
+    model(checkpoint=tmp_path / "run.npz").fit_stream(made(2))
+    again = model(checkpoint=tmp_path / "run.npz").fit_stream(made(3))
+    assert again.model_.point.U.tobytes() == model().fit_stream(made(3)).model_.point.U.tobytes()
+
+
+def test_sparse_chunks_with_other_row_lengths_are_others(tmp_path: Path) -> None:
+    some = sp.csr_array(X)
+    model(checkpoint=tmp_path / "run.npz").fit_stream(chunks(1, some))
+    ends = some.indptr.copy()
+    ends[1] -= 1
+    other = sp.csr_array((some.data, some.indices, ends), shape=some.shape)
+    with pytest.raises(InvalidInputError, match="chunk 1 is not the one that was learned"):
+        model(checkpoint=tmp_path / "run.npz").fit_stream(chunks(2, other))
+
+
+def test_names_of_features_are_kept_by_a_checkpoint(tmp_path: Path) -> None:
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    model(checkpoint=tmp_path / "run.npz").fit_stream(chunks(1, frame))
+    turned = chunks(1, frame) + chunks(3, frame[list("fedcba")])[1:]
+    with pytest.raises(InvalidInputError, match="feature names should match"):
+        model(checkpoint=tmp_path / "run.npz").fit_stream(turned)
+    found = model(checkpoint=tmp_path / "run.npz").fit_stream(chunks(3, frame))
+    assert found.feature_names_in_.tolist() == list("abcdef")
+
+
+def test_processes_that_were_told_otherwise_are_refused_before_they_start(tmp_path: Path) -> None:
+    (tmp_path / "0.csv").write_text("a,b,label\n" + "1,2,0\n2,3,1\n" * 3)
+    for name, other in {
+        "the order of features": ("b", "a"), "the kind of labels": "text", "the number of features": 3, "rank": "7",
+    }.items():  # fmt: skip
+        with pytest.raises(
+            InvalidInputError, match=f"{name} of process 1 is .*; give all processes the same"
+        ):
+            model().fit_stream(stream(tmp_path), world=Alike(2, **{name: other}))
+    tasks = MatrixCompletion(sp.csc_array(X), n_agents=2)
+    for name, other in {"n_rows": 91, "rank": "3", "seed": "1", "graph": "ring"}.items():
+        for run in (
+            lambda world: gossip(tasks, 2, GossipPlan(), seed=0, world=world),
+            lambda world: agree(tasks, 2, seed=0, world=world),
+        ):
+            with pytest.raises(InvalidInputError, match=f"{name} of process 1 is .*; give all"):
+                run(Alike(2, **{name: other}))
+
+
+def test_fewer_passes_than_were_learned_are_refused(tmp_path: Path) -> None:
+    def learned(epochs: int) -> LoretaSimilarity:
+        return model(checkpoint=tmp_path / "run.npz").fit_stream(files(tmp_path / "data", n_epochs=epochs))
+
+    learned(4)
+    with pytest.raises(InvalidInputError, match="had come to pass 4, and n_epochs = 2 are fewer"):
+        learned(2)
+    assert bits(learned(5)) == bits(model().fit_stream(files(tmp_path / "data", n_epochs=5)))
+
+
+def test_a_look_at_the_first_chunk_takes_nothing_away(tmp_path: Path) -> None:
+    looked = files(tmp_path / "data")
+    next(iter(looked))
+    assert bits(model().fit_stream(looked)) == bits(model().fit_stream(files(tmp_path / "data")))
+    looked = files(tmp_path / "data")
+    next(iter(looked))
+    looked.save(tmp_path / "again")
+    assert len(list((tmp_path / "again").iterdir())) == 3
+
+
+def test_a_model_that_no_memory_holds_is_refused_before(tmp_path: Path) -> None:
+    (tmp_path / "0.svmlight").write_text("0 0:1\n1 1:1 2:1\n0,2000000000 3:1\n1 2:1\n")
+    with pytest.raises(InvalidInputError, match=r"74,506 GiB \(row 3 has the label 2000000000\), which this"):
+        LoretaLabelRanker(rank=5000).fit_stream(stream(tmp_path, n_features=5000, multilabel=True))
+    with pytest.raises(InvalidInputError, match="rank 9000, 134,110 GiB, which this machine cannot"):
+        LoretaSimilarity(rank=9000).fit(sp.csr_array((9, 10**9)), y[:9])
+
+
+def test_a_line_may_be_repaired_in_a_file_that_was_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmopt.solvers.Checkpoint.due", lambda *_: True)
+    (tmp_path / "data").mkdir()
+    lines = [f"{number % 3},{number % 7},{number % 2}" for number in range(30)]
+    good = "\n".join(["a,b,label", *lines]) + "\n"
+    for number in range(3):
+        (tmp_path / "data" / f"{number}.csv").write_text(good)
+
+    def learned(**how: Any) -> LoretaSimilarity:
+        return model(**how).fit_stream(stream(tmp_path / "data", batch_size=30))
+
+    whole = learned()
+    (tmp_path / "data" / "2.csv").write_text(good.replace("a,b,label\n", "a,b,label\nx,1,0\n"))
+    with pytest.raises(InvalidInputError, match=r"line 2 of .*2\.csv .*; repair or remove it"):
+        learned(checkpoint=tmp_path / "run.npz")
+    (tmp_path / "data" / "2.csv").write_text(good)
+    (tmp_path / "data" / "0.csv").write_text(good + "1,1,1\n")
+    with pytest.raises(InvalidInputError, match=r"0\.csv has changed since the checkpoint"):
+        learned(checkpoint=tmp_path / "run.npz")
+    (tmp_path / "data" / "0.csv").write_text(good)
+    again = learned(checkpoint=tmp_path / "run.npz")
+    assert again.model_.point.U.tobytes() == whole.model_.point.U.tobytes()
