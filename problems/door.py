@@ -295,6 +295,25 @@ def check_columns(estimator: Any, X: Any) -> None:
     )
 
 
+def check_labels(estimator: Any, Y: Any, *, learn: bool = False, grows: bool = False) -> None:
+    """Refuse a frame of labels whose columns are not those that `label_names_in_` tells, in their order.
+
+    With `learn` they are kept there; where the model `grows`, others may stand on the right.
+    """
+    if not hasattr(Y, "columns"):
+        return
+    names, known = list(Y.columns), list(getattr(estimator, "label_names_in_", ()))
+    if {type(name) for name in names} not in ({str}, {int}):
+        names = [str(name) for name in names]
+    if known and known != (names[: len(known)] if grows else names):
+        raise InvalidInputError(
+            f"Y has the labels {shown(names)}, and fit saw {shown(known)}; give these, in their order"
+            f"{', and new ones on the right' if grows else ''}, by Y.reindex(columns=…, fill_value=0)."
+        )
+    if learn:
+        estimator.label_names_in_ = np.array(names, dtype=object)
+
+
 def positions(what: str, known: Array, names: Array) -> Array:
     """Return where names stand among those that `fit` saw; others are refused."""
     numbers = {name: number for number, name in enumerate(known.tolist())}
