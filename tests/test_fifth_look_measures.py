@@ -12,8 +12,9 @@ import scipy.sparse as sp
 
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
 from problems.similarity.methods import CURVE_QUERIES, Cosine, mean_precision
-from problems.subspace import ScaledSGDCompletion
+from problems.subspace import GossipPlan, ScaledSGDCompletion, agree, gossip
 from rmopt import InvalidInputError
+from rmopt.core import AgentSum
 
 
 def test_parameters_are_chosen_by_queries_of_all_classes() -> None:
@@ -58,3 +59,47 @@ def test_labels_of_later_frames_stand_on_the_right() -> None:
     with pytest.raises(InvalidInputError, match="on the right"):
         model.partial_fit(X, Y.rename(columns={"a": "e"}))
     assert model.fit(X, Y.to_numpy()).score(X, Y[list("dcba")]) > 0.0
+
+
+class Variances(AgentSum):
+    """A stranger's agents, who may give something else for their gradients."""
+
+    n_terms = 3
+
+    def __init__(self, given: Any = lambda gradient: (gradient, np.eye(gradient.shape[1]))) -> None:
+        self.given, self.tables = given, np.random.default_rng(0).standard_normal((3, 8, 20))
+
+    def agent_value(self, point: Any, agent: int) -> float:
+        return -0.5 * float(np.sum((point.T @ self.tables[agent]) ** 2))
+
+    def agent_gradient(self, point: Any, agent: int) -> Any:
+        return self.given(-self.tables[agent] @ (self.tables[agent].T @ point))
+
+
+class Rows(Variances):
+    n_rows = 8
+
+
+def test_what_agents_give_is_looked_at_before_they_begin() -> None:
+    plan = GossipPlan(n_epochs=2)
+    assert agree(Rows(), 2, 0).result.converged
+    for tasks, flaw in (
+        (Variances(), "Variances needs an attribute n_rows"),
+        ([np.eye(8)], "an object of a subclass of AgentSum"),
+        (Rows(lambda gradient: gradient), r"must return the gradient and a curvature of shape \(2, 2\)"),
+        (Rows(lambda gradient: (gradient.T, np.eye(2))), r"the gradient, must be .* shape \(8, 2\)"),
+        (Rows(lambda gradient: (gradient, None)), "the curvature, must be"),
+        (Rows(lambda gradient: (np.nan * gradient, np.eye(2))), "got NaN"),
+    ):
+        with pytest.raises(InvalidInputError, match=flaw):
+            gossip(tasks, 2, plan, 0)
+        with pytest.raises(InvalidInputError, match=flaw):
+            agree(tasks, 2, 0)
+    for run in (
+        lambda: gossip(Rows(), 2, plan, None),
+        lambda: gossip(Rows(), 2, None, 0),
+        lambda: gossip(Rows(), 2, plan, 0, start=np.eye(8)[:, :3]),
+        lambda: agree(Rows(), 2, 0, tol=np.nan),
+    ):
+        with pytest.raises(InvalidInputError, match=r"seed|plan|start|tol"):
+            run()
