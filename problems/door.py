@@ -46,6 +46,8 @@ file_path = optional(instance, (str, os.PathLike), "a path, or None")
 
 
 MOST_THREADS = 1000
+# An offset beyond so many standard deviations costs half of the digits of squared distances.
+FAR = 1e4
 
 
 def count(name: str, value: Any, most: int = 10**15) -> int:
@@ -144,7 +146,11 @@ def classes(y: Any) -> tuple[Array, Array, Array]:
     labels = array("y", y)
     if labels.ndim != 1:
         raise InvalidInputError(f"y must have one label for each row, got shape {labels.shape}.")
-    return np.unique(in_order("y", labels), return_inverse=True, return_counts=True)
+    if np.any(in_order("y", labels) != labels):
+        raise InvalidInputError(
+            "y holds NaN, which is no class; leave these rows out, or name a class for them."
+        )
+    return np.unique(labels, return_inverse=True, return_counts=True)
 
 
 def in_order(name: str, labels: Any) -> Any:
@@ -246,6 +252,14 @@ def table_of_labels(Y: Any, count: int) -> Array:
     if Y.ndim != 2 or len(Y) != count or not np.isin(Y, (0, 1)).all():
         raise InvalidInputError(f"Y must be a table of 0 and 1, {count} rows and one column for each label.")
     return Y.astype(int)
+
+
+def near_zero(X: Any) -> Any:
+    """Return rows from which a common offset is taken, such as that of dates: distances lose their digits in it."""
+    if not isinstance(X, np.ndarray):
+        return X
+    centre = X.mean(axis=0)
+    return X - centre if np.any(np.abs(centre) > FAR * X.std(axis=0)) else X
 
 
 def one_each(what: str, values: Any) -> Array:

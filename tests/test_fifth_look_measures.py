@@ -10,7 +10,15 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
+from problems.evaluation import cosine_scores, evaluate_retrieval, matrix_scores
+from problems.ranking import (
+    LoretaLabelRanker,
+    LowRankLogisticRegression,
+    ndcg_at,
+    precision_at,
+    propensities,
+    propensity_scored_precision_at,
+)
 from problems.similarity.methods import CURVE_QUERIES, Cosine, mean_precision
 from problems.subspace import GossipPlan, ScaledSGDCompletion, agree, gossip
 from rmopt import InvalidInputError
@@ -103,3 +111,37 @@ def test_what_agents_give_is_looked_at_before_they_begin() -> None:
     ):
         with pytest.raises(InvalidInputError, match=r"seed|plan|start|tol"):
             run()
+
+
+def test_nan_is_no_class() -> None:
+    scores = cosine_scores(np.eye(4))
+    with pytest.raises(InvalidInputError, match="y holds NaN, which is no class"):
+        evaluate_retrieval(scores, [np.nan, np.nan, 1.0, 1.0])
+
+
+def test_scores_of_a_matrix_keep_their_digits_and_refuse_what_does_not_fit() -> None:
+    rng, rows = np.random.default_rng(0), np.arange(6)
+    small = rng.integers(0, 100, (6, 3), dtype=np.uint8)
+    W = np.array([[3, 1, 0], [0, 2, 1], [0, 0, 1]], dtype=np.int8)
+    true = small.astype(float) @ W @ small.T.astype(float)
+    for one in (small, small.tolist(), sp.csr_array(small)):
+        for matrix in (W, W.tolist(), sp.csr_array(W)):
+            np.testing.assert_array_equal(matrix_scores(matrix, one)(rows), true)
+            near = matrix_scores(matrix, one, distance=True)(rows)
+            far = matrix_scores(matrix, small + 1e8, distance=True)(rows)
+            np.testing.assert_array_equal(np.argsort(-near, axis=1), np.argsort(-far, axis=1))
+    for matrix, features in ((np.eye(4), small), (np.eye(3), small[0]), (np.nan * W, small)):
+        with pytest.raises(InvalidInputError, match=r"must be a"):
+            matrix_scores(matrix, features)
+    half = rng.random((6, 3)).astype(np.float16)
+    np.testing.assert_array_equal(cosine_scores(half)(rows), cosine_scores(half.astype(float))(rows))
+
+
+def test_measures_take_any_places_and_refuse_impossible_properties() -> None:
+    scores, Y = np.array([[3.0, 2.0, 1.0]]), np.array([[1, 0, 1]])
+    assert precision_at(scores, Y, (k for k in (1, 2))) == {1: 1.0, 2: 0.5}
+    assert list(ndcg_at(scores, Y, iter((1, 2)))) == [1, 2]
+    assert list(propensity_scored_precision_at(scores, Y, np.ones(3), iter((1, 2)))) == [1, 2]
+    for wrong in ({"b": -2.0}, {"a": np.nan}):
+        with pytest.raises(InvalidInputError, match=r"must be a (positive )?number"):
+            propensities(np.eye(4), **wrong)
