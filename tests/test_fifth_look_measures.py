@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+from problems.data import stream
 from problems.evaluation import cosine_scores, evaluate_retrieval, matrix_scores
 from problems.ranking import (
     LoretaLabelRanker,
@@ -145,3 +146,14 @@ def test_measures_take_any_places_and_refuse_impossible_properties() -> None:
     for wrong in ({"b": -2.0}, {"a": np.nan}):
         with pytest.raises(InvalidInputError, match=r"must be a (positive )?number"):
             propensities(np.eye(4), **wrong)
+
+
+@pytest.mark.parametrize("label", ["nan", "-inf", "1e400", "1_0", "9007199254740993"])
+def test_labels_of_svmlight_are_numbers_that_can_be_told_apart(label: str, tmp_path: Path) -> None:
+    file = tmp_path / "rows.svmlight"
+    file.write_text(f"# two rows\n9007199254740994 0:1\n{label} 0:1\n")
+    with pytest.raises(InvalidInputError, match=f"line 3 of .* has no number for a label, or .*: '{label}'"):
+        list(stream(file, n_features=2))
+    file.write_text("9007199254740994 0:1\n-3 0:9007199254740993\n")
+    [(_, labels)] = stream(file, n_features=2)
+    assert labels.tolist() == [9007199254740994, -3]

@@ -153,7 +153,7 @@ def _parsed(path: Path, text: bytes, line: int, how: Format) -> tuple[csr_array,
     )
     for begin, end, place in hard[:n_hard].tolist():
         try:
-            value = float(text[begin:end])
+            value = _number(text[begin:end], place < 0)
         except ValueError:
             why, at = (kernels.BAD_VALUE if place >= 0 else kernels.BAD_LABEL), min(at, begin)
             break
@@ -183,11 +183,23 @@ def _parsed(path: Path, text: bytes, line: int, how: Format) -> tuple[csr_array,
         return X, indicators_of(path, found, label_starts[: rows + 1])
     odd = np.flatnonzero(counts != 1)
     if odd.size:
+        full = [n for n, one in enumerate(text.split(b"\n"), line + 1) if one.split(b"#")[0].strip()]
         raise InvalidInputError(
-            f"{path} has a row with {counts[odd[0]]} labels, the {odd[0] + 1}th after line {line}; where rows have "
-            "several, say multilabel=True."
+            f"line {full[odd[0]]} of {path} has {counts[odd[0]]} labels; where rows have several, say "
+            "multilabel=True."
         )
     return X, _whole(found)
+
+
+def _number(word: bytes, label: bool) -> float:
+    """Return a number as Python has it; a ValueError where it is none, or a label that is not one of its own."""
+    value = float(word)
+    # Python takes 1_0 for 10.
+    if b"_" in word or (label and not np.isfinite(value)):
+        raise ValueError("no number")
+    if label and word.lstrip(b"+-").isdigit() and int(word) != value:
+        raise ValueError("two labels would be one number")
+    return value
 
 
 def _whole(labels: Array) -> Array:
@@ -203,7 +215,7 @@ def _flaw(why: int, word: str, how: Format) -> str:
     repair = f"{shown(word)}; repair or remove the line."
     other = ", or zero_based=False where they count from 1" if how.zero_based else ""
     return {
-        kernels.BAD_LABEL: f"has no number for a label: {repair}",
+        kernels.BAD_LABEL: f"has no number for a label, or one beyond 2⁵³: {repair}",
         kernels.BAD_INDEX: f"has no index:value where one should be: {repair}",
         kernels.BAD_VALUE: f"has no number behind an index: {repair}",
         kernels.BELOW: f"has a feature 0: {shown(word)}; where features count from 0 say zero_based=True.",
