@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import http.client
+import os
+import sys
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from tabled import each_row
 
 from problems.data import stream
 from problems.evaluation import cosine_scores, evaluate_retrieval, matrix_scores
@@ -20,9 +26,11 @@ from problems.ranking import (
     propensities,
     propensity_scored_precision_at,
 )
+from problems.serving import Found, Searcher, make_server
 from problems.similarity.methods import CURVE_QUERIES, Cosine, mean_precision
 from problems.subspace import GossipPlan, ScaledSGDCompletion, agree, gossip
 from rmopt import InvalidInputError
+from rmopt.cli import main
 from rmopt.core import AgentSum
 
 
@@ -157,3 +165,70 @@ def test_labels_of_svmlight_are_numbers_that_can_be_told_apart(label: str, tmp_p
     file.write_text("9007199254740994 0:1\n-3 0:9007199254740993\n")
     [(_, labels)] = stream(file, n_features=2)
     assert labels.tolist() == [9007199254740994, -3]
+
+
+@each_row(
+    "arrays, flaw",
+    [
+        ({"y": np.zeros((4, 1))}, r"y of .*npz has shape \(4, 1\), and must have 1 side"),
+        ({"y": np.array([*"abab"], dtype=object)}, r"y of .*npz holds object; write .*astype\(str\)"),
+        ({"y": np.zeros(3)}, "X of .*npz has 4 rows, and the labels 3"),
+        ({}, ".*npz has no y; write it"),
+    ],
+)
+def test_a_sound_file_of_another_form_is_not_called_damaged(arrays: Any, flaw: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "rows.npz", X=np.eye(4), **arrays)
+    with pytest.raises(InvalidInputError, match=f"^{flaw}"):
+        list(stream(tmp_path / "rows.npz"))
+
+
+def test_streams_that_the_shell_closed_are_written_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as closed:
+        closed.setattr(sys, "stdout", None)
+        closed.setattr(sys, "stderr", None)
+        with pytest.raises(SystemExit) as ended:
+            main(["--version"])
+        sys.stdout.close()
+        sys.stderr.close()
+    assert not ended.value.code
+
+
+def test_a_picture_without_space_does_not_cost_the_table(
+    rmopt_run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: Any, **options: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", full)
+    said = rmopt_run(
+        "metric", "--data", "digits", "--rows", "100", "--methods", "euclidean", "--seeds", "1",
+        "--out", str(tmp_path / "out"), code=2,
+    )  # fmt: skip
+    assert "euclidean" in said.stdout.lower()
+    assert "cannot write" in said.stderr
+    assert "precision.png" in said.stderr
+    assert (tmp_path / "out" / "result.json").exists()
+
+
+class Nothing(Searcher):
+    prompt = "Anything"
+
+    def find(self, fields: Any, k: int) -> Found:
+        return Found("", [])
+
+
+def test_a_page_answers_head() -> None:
+    server = make_server(Nothing(), port=0)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        connection = http.client.HTTPConnection(*server.server_address[:2])
+        connection.request("HEAD", "/")
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (200, b"")
+        assert int(answer.headers["Content-Length"]) > 0
+        connection.close()
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

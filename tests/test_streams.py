@@ -479,7 +479,7 @@ def test_other_wrong_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"a\.npz is damaged"):
         list(stream(tmp_path))
     np.savez(tmp_path / "a.npz", X=np.eye(3))
-    with pytest.raises(StorageError, match="it has no y"):
+    with pytest.raises(InvalidInputError, match="has no y"):
         list(stream(tmp_path))
     np.savez(tmp_path / "a.npz", X=np.eye(3), y=np.arange(3))
     np.savez(tmp_path / "b.npz", X=np.eye(4), y=np.arange(4))

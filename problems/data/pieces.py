@@ -253,8 +253,14 @@ class _Member:
             np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         )
         self.shape, fortran, self.dtype = header(self.stream)
-        if self.dtype.kind not in "biufU" or (fortran and len(self.shape) > 1):
-            raise ValueError(f"{name} holds {self.dtype}, or is not stored by rows")
+        if self.dtype.kind not in "biufU":
+            raise InvalidInputError(
+                f"{name} of {archive.filename} holds {self.dtype}; write numbers, or text by {name}.astype(str)."
+            )
+        if fortran and len(self.shape) > 1:
+            raise InvalidInputError(
+                f"{name} of {archive.filename} is stored by columns; write np.ascontiguousarray({name})."
+            )
         self.start, self.at, self.name = self.stream.tell(), 0, name
         self.width = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
 
@@ -318,21 +324,26 @@ def npz_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
             )
         label = next(iter(candidates), None)
         if how.multilabel and Y is None:
-            raise ValueError("it has no indicators Y, nor Y_indices, Y_indptr and Y_shape")
+            raise InvalidInputError(
+                f"{path} has no indicators Y, nor Y_indices, Y_indptr and Y_shape; write them."
+            )
         y = Y if how.multilabel else None if label is None else _Member(archive, opened, label)
         if X is None or y is None:
             missing = "X, nor X_data, X_indices, X_indptr and X_shape" if X is None else "y"
-            raise ValueError(f"it has no {missing}")
+            raise InvalidInputError(f"{path} has no {missing}; write it with np.savez.")
         n = X.shape[0]
         if y.shape[0] != n:
-            raise ValueError(f"X has {n} rows, and the labels {y.shape[0]}")
+            raise InvalidInputError(
+                f"X of {path} has {n} rows, and the labels {y.shape[0]}; write one for each row."
+            )
         for what, part, sides in (("X", X, 2), ("Y", y, 2) if how.multilabel else (label, y, 1)):
             if len(part.shape) != sides:
-                raise ValueError(
-                    f"{what} has shape {part.shape}, and must have {sides} side{'s' * (sides > 1)}"
+                raise InvalidInputError(
+                    f"{what} of {path} has shape {part.shape}, and must have {sides} side{'s' * (sides > 1)}; write "
+                    "y with one label for each row, or indicators as Y with multilabel=True."
                 )
             if sides == 2 and isinstance(part, _Member) and part.dtype.kind == "U":
-                raise ValueError(f"{what} holds text, and must hold numbers")
+                raise InvalidInputError(f"{what} of {path} holds text; write numbers.")
         features = _named_features(archive, opened) if "feature_names" in names else None
         first = mark[0] if mark else 0
         while first < n:
