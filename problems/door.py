@@ -46,6 +46,8 @@ file_path = optional(instance, (str, os.PathLike), "a path, or None")
 
 
 MOST_THREADS = 1000
+# An offset beyond so many standard deviations costs half of the digits of squared distances.
+FAR = 1e4
 
 
 def count(name: str, value: Any, most: int = 10**15) -> int:
@@ -144,7 +146,11 @@ def classes(y: Any) -> tuple[Array, Array, Array]:
     labels = array("y", y)
     if labels.ndim != 1:
         raise InvalidInputError(f"y must have one label for each row, got shape {labels.shape}.")
-    return np.unique(in_order("y", labels), return_inverse=True, return_counts=True)
+    if np.any(in_order("y", labels) != labels):
+        raise InvalidInputError(
+            "y holds NaN, which is no class; leave these rows out, or name a class for them."
+        )
+    return np.unique(labels, return_inverse=True, return_counts=True)
 
 
 def in_order(name: str, labels: Any) -> Any:
@@ -248,6 +254,14 @@ def table_of_labels(Y: Any, count: int) -> Array:
     return Y.astype(int)
 
 
+def near_zero(X: Any) -> Any:
+    """Return rows from which a common offset is taken, such as that of dates: distances lose their digits in it."""
+    if not isinstance(X, np.ndarray):
+        return X
+    centre = X.mean(axis=0)
+    return X - centre if np.any(np.abs(centre) > FAR * X.std(axis=0)) else X
+
+
 def one_each(what: str, values: Any) -> Array:
     """Return an array with one value for each row; what is sparse or made of fields is refused."""
     found = array_of(what, values)
@@ -293,6 +307,25 @@ def check_columns(estimator: Any, X: Any) -> None:
         f"X has the columns {shown(list(columns))}, and fit saw {shown(list(known))}; bring them into that order, by "
         "X[model.feature_names_in_]."
     )
+
+
+def check_labels(estimator: Any, Y: Any, *, learn: bool = False, grows: bool = False) -> None:
+    """Refuse a frame of labels whose columns are not those that `label_names_in_` tells, in their order.
+
+    With `learn` they are kept there; where the model `grows`, others may stand on the right.
+    """
+    if not hasattr(Y, "columns"):
+        return
+    names, known = list(Y.columns), list(getattr(estimator, "label_names_in_", ()))
+    if {type(name) for name in names} not in ({str}, {int}):
+        names = [str(name) for name in names]
+    if known and known != (names[: len(known)] if grows else names):
+        raise InvalidInputError(
+            f"Y has the labels {shown(names)}, and fit saw {shown(known)}; give these, in their order"
+            f"{', and new ones on the right' if grows else ''}, by Y.reindex(columns=…, fill_value=0)."
+        )
+    if learn:
+        estimator.label_names_in_ = np.array(names, dtype=object)
 
 
 def positions(what: str, known: Array, names: Array) -> Array:

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
-from problems.door import classes
+from problems.door import classes, near_zero, table_of_numbers
 from problems.kernels import add_products, average_precision, precisions_at
 from problems.threads import by_rows
-from rmopt.core.arguments import array, integer, shown
-from rmopt.core.matrices import sound
+from rmopt.core.arguments import array, integer, sequence
+from rmopt.core.matrices import real_matrix, sound
 from rmopt.errors import InvalidInputError
 
 __all__ = ["Retrieval", "bilinear_scores", "cosine_scores", "evaluate_retrieval", "matrix_scores"]
@@ -125,9 +125,7 @@ def evaluate_retrieval(
     """
     _, group, size = classes(y)
     block_size = integer("block_size", block_size, 1)
-    if not np.iterable(ks):
-        raise InvalidInputError(f"ks must be a sequence of integers, got {shown(ks)}.")
-    positions = np.array([integer("each of ks", k, 1) for k in ks], dtype=np.int64)
+    positions = np.array([integer("each of ks", k, 1) for k in sequence("ks", ks)], dtype=np.int64)
     rows = _row_numbers(queries, len(group))
     rows = rows[size[group[rows]] > 1]
     if not len(rows):
@@ -174,8 +172,7 @@ def _checked_scores(given: Any, block: NDArray[np.int64], n_documents: int) -> N
             f"score_block must give real scores of shape {(len(block), n_documents)}, "
             f"got {scores.dtype} of shape {scores.shape}."
         )
-    if scores.dtype not in (np.float32, np.float64):
-        scores = scores.astype(np.float64)
+    scores = _precise(scores)
     scores[np.arange(len(block)), block] = -np.inf
     return scores
 
@@ -221,19 +218,23 @@ def bilinear_scores(query_embedding: ArrayLike, document_embedding: ArrayLike) -
         )
     if not (_is_finite(left) and _is_finite(right)):
         raise InvalidInputError("query_embedding and document_embedding must be numbers without NaN or inf.")
-    # Products of narrow integers would overflow.
-    left, right = (one if one.dtype.kind == "f" else one.astype(float) for one in (left, right))
+    left, right = _precise(left), _precise(right)
     return lambda rows: left[rows] @ right.T
 
 
-def matrix_scores(W: NDArray[np.floating], X: Any, *, distance: bool = False) -> ScoreBlock:
+def matrix_scores(W: Any, X: Any, *, distance: bool = False) -> ScoreBlock:
     """Score documents d for a query q by qᵀ W d, or in the order of minus the distance (q − d)ᵀ W (q − d).
 
     Parameters
     ----------
-    W : array, shape (n_features, n_features)
+    W : sparse or dense array, shape (n_features, n_features)
     X : sparse or dense array, shape (n_documents, n_features)
     distance : bool
+
+    Raises
+    ------
+    InvalidInputError
+        When W or X is not finite, or their shapes do not belong together.
 
     See Also
     --------
@@ -254,8 +255,13 @@ def matrix_scores(W: NDArray[np.floating], X: Any, *, distance: bool = False) ->
     >>> matrix_scores(W, X)(np.array([0, 1])).tolist()
     [[2.0, 0.0], [0.0, 3.0]]
     """
-    # Of a distance only the symmetric part of W is seen.
-    moved = np.asarray(X @ (0.5 * (W + W.T) if distance and (W != W.T).any() else W))
+    X = table_of_numbers("X", X)
+    W = real_matrix("W", W, (X.shape[1], X.shape[1]))
+    if distance:
+        # Of a distance only the symmetric part of W is seen.
+        X, W = near_zero(X), 0.5 * (W + W.T)
+    moved = X @ W
+    moved = moved.toarray() if issparse(moved) else moved
     lengths = np.zeros(X.shape[0])
     if distance:
         # −(q − d)ᵀ W (q − d) orders documents as qᵀ W d − ½ dᵀ W d does.
@@ -299,6 +305,7 @@ def cosine_scores(X: Any) -> ScoreBlock:
         raise InvalidInputError("X must be a two-dimensional array of numbers without NaN or inf.")
     if issparse(features):
         return _sparse_cosines(features)
+    features = _precise(features)
     scaled = features / _or_one(np.abs(features).max(axis=1, initial=0.0))[:, None]
     unit = scaled / _or_one(np.linalg.norm(scaled, axis=1))[:, None]
     return lambda rows: unit[rows] @ unit.T
@@ -322,6 +329,11 @@ def _sparse_cosines(features: csr_array) -> ScoreBlock:
         return scores
 
     return score_block
+
+
+def _precise(values: NDArray[Any]) -> NDArray[np.floating]:
+    """Return values in single or double precision: products of narrow integers would overflow."""
+    return values if values.dtype in (np.float32, np.float64) else values.astype(float)
 
 
 def _or_one(divisor: NDArray[np.float64]) -> NDArray[np.float64]:

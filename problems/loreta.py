@@ -191,7 +191,7 @@ class Loreta(LoretaRun, BaseEstimator):
             for name, values in model.about.get("seen", {}).items():
                 if name in cls._seen:
                     found = array(name, values)
-                    setattr(estimator, name, found.astype(object) if name == "feature_names_in_" else found)
+                    setattr(estimator, name, found.astype(object) if name.endswith("names_in_") else found)
         for name, value in model.about.get("left_out", {}).items():
             warnings.warn(
                 f"{path} could not hold {name} = {value}; it is {shown(getattr(estimator, name))} now. Give it by "

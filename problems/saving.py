@@ -34,8 +34,10 @@ class Saved:
     _names: ClassVar[dict[str, tuple[str, ...]]] = {}
     _numbers: ClassVar[dict[str, Check]] = {"n_features_in_": integer}
 
-    # What scikit-learn adds where X has names of columns.
-    _FEATURES: ClassVar[str] = "feature_names_in_"
+    # What there is where X and Y have names of columns.
+    _SEEN: ClassVar[dict[str, tuple[str, ...]]] = {
+        "feature_names_in_": ("features",), "label_names_in_": ("labels",)
+    }  # fmt: skip
 
     def save(self, path: Path | str) -> None:
         """Write the parameters and what was learned as an ``.npz`` file, without pickle; `load` reads it.
@@ -56,7 +58,7 @@ class Saved:
         """
         check_is_fitted(self)
         given: dict[str, Any] = self.get_params(deep=False)  # type: ignore[attr-defined]
-        names = [name for name in (*self._names, self._FEATURES) if hasattr(self, name)]
+        names = [name for name in (*self._names, *self._SEEN) if hasattr(self, name)]
         arrays = self._stored() | {name: _names_to_store(name, getattr(self, name)) for name in names}
         about = {
             "kind": type(self).__name__,
@@ -102,7 +104,7 @@ class Saved:
         model = made_with(cls, about["parameters"])
         for name, check in cls._numbers.items():
             setattr(model, name, check(name, about["numbers"][name]))
-        shapes = cls._names | {cls._FEATURES: ("features",)}
+        shapes = cls._names | cls._SEEN
         names = {name: (_kind(arrays[name]), shapes[name]) for name in shapes if name in arrays}
         layout = {**cls._arrays, **names}
         if set(arrays) != set(layout) or not set(cls._names) <= set(names):
@@ -116,8 +118,8 @@ class Saved:
     def _restore(self, arrays: dict[str, Array]) -> None:
         """Set the attributes; raise ValueError where the arrays do not belong together."""
         for name, array in arrays.items():
-            setattr(self, name, array.astype(object) if name == self._FEATURES else array)
-        features = arrays.get(self._FEATURES)
+            setattr(self, name, array.astype(object) if name in self._SEEN else array)
+        features = arrays.get("feature_names_in_")
         if features is not None and len(features) != self.n_features_in_:  # type: ignore[attr-defined]
             raise ValueError("its features and their names are not equally many")
 

@@ -99,6 +99,11 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
         if version not in headers:
             raise ValueError(f"{member.filename} has an unknown header")
         shape, _, dtype = headers[version](stream)
+        if dtype.kind in "OSV":
+            raise StorageError(
+                f"{member.filename} in {archive.filename} holds {dtype}, and numbers and text alone are read; write "
+                "text by astype(str), and a sparse X as X_data, X_indices, X_indptr and X_shape."
+            )
         claimed = dtype.itemsize
         for side in shape:
             claimed *= side

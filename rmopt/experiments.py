@@ -24,6 +24,7 @@ from typing import Any
 from rich.console import Console
 
 from rmopt.drawing import draw
+from rmopt.errors import StorageError
 
 __all__ = ["Claim", "Outcome", "Run"]
 
@@ -46,6 +47,9 @@ class Run:
         Say nothing and draw no progress bar.
     json : bool
         Standard output belongs to the result; say nothing and draw no progress bar.
+    failures : list, optional
+        Takes the errors of pictures that cannot be written, so that the run goes on to its table; `draw` raises them
+        otherwise.
 
     See Also
     --------
@@ -65,6 +69,7 @@ class Run:
     out: Path
     quiet: bool = False
     json: bool = False
+    failures: list[StorageError] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # A console has locks, which no other process can have.
@@ -122,10 +127,16 @@ class Run:
         Raises
         ------
         StorageError
-            When the file cannot be written; an older file of that name is untouched.
+            When the file cannot be written; an older file of that name is untouched. Not raised where there are
+            `failures`.
         """
         path = self.path(name)
-        draw(path, size, fill, *arguments)
+        try:
+            draw(path, size, fill, *arguments)
+        except StorageError as error:
+            if self.failures is None:
+                raise
+            self.failures.append(error)
         return path
 
 

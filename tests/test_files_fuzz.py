@@ -282,7 +282,7 @@ def test_archives_that_unpack_to_too_much(tmp_path: Path) -> None:
 
 def test_pickles_and_foreign_compressions_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.array([{}], dtype=object))
-    with pytest.raises(StorageError, match=r"x\.npy does not hold"):
+    with pytest.raises(StorageError, match=r"x\.npy in .*a\.npz holds object"):
         read_arrays(tmp_path / "a.npz")
     with zipfile.ZipFile(tmp_path / "b.npz", "w", zipfile.ZIP_LZMA) as written:
         written.writestr("x.npy", b"")

@@ -153,7 +153,7 @@ def _parsed(path: Path, text: bytes, line: int, how: Format) -> tuple[csr_array,
     )
     for begin, end, place in hard[:n_hard].tolist():
         try:
-            value = float(text[begin:end])
+            value = _number(text[begin:end], place < 0)
         except ValueError:
             why, at = (kernels.BAD_VALUE if place >= 0 else kernels.BAD_LABEL), min(at, begin)
             break
@@ -183,11 +183,23 @@ def _parsed(path: Path, text: bytes, line: int, how: Format) -> tuple[csr_array,
         return X, indicators_of(path, found, label_starts[: rows + 1])
     odd = np.flatnonzero(counts != 1)
     if odd.size:
+        full = [n for n, one in enumerate(text.split(b"\n"), line + 1) if one.split(b"#")[0].strip()]
         raise InvalidInputError(
-            f"{path} has a row with {counts[odd[0]]} labels, the {odd[0] + 1}th after line {line}; where rows have "
-            "several, say multilabel=True."
+            f"line {full[odd[0]]} of {path} has {counts[odd[0]]} labels; where rows have several, say "
+            "multilabel=True."
         )
     return X, _whole(found)
+
+
+def _number(word: bytes, label: bool) -> float:
+    """Return a number as Python has it; a ValueError where it is none, or a label that is not one of its own."""
+    value = float(word)
+    # Python takes 1_0 for 10.
+    if b"_" in word or (label and not np.isfinite(value)):
+        raise ValueError("no number")
+    if label and word.lstrip(b"+-").isdigit() and int(word) != value:
+        raise ValueError("two labels would be one number")
+    return value
 
 
 def _whole(labels: Array) -> Array:
@@ -203,7 +215,7 @@ def _flaw(why: int, word: str, how: Format) -> str:
     repair = f"{shown(word)}; repair or remove the line."
     other = ", or zero_based=False where they count from 1" if how.zero_based else ""
     return {
-        kernels.BAD_LABEL: f"has no number for a label: {repair}",
+        kernels.BAD_LABEL: f"has no number for a label, or one beyond 2⁵³: {repair}",
         kernels.BAD_INDEX: f"has no index:value where one should be: {repair}",
         kernels.BAD_VALUE: f"has no number behind an index: {repair}",
         kernels.BELOW: f"has a feature 0: {shown(word)}; where features count from 0 say zero_based=True.",
@@ -241,8 +253,14 @@ class _Member:
             np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         )
         self.shape, fortran, self.dtype = header(self.stream)
-        if self.dtype.kind not in "biufU" or (fortran and len(self.shape) > 1):
-            raise ValueError(f"{name} holds {self.dtype}, or is not stored by rows")
+        if self.dtype.kind not in "biufU":
+            raise InvalidInputError(
+                f"{name} of {archive.filename} holds {self.dtype}; write numbers, or text by {name}.astype(str)."
+            )
+        if fortran and len(self.shape) > 1:
+            raise InvalidInputError(
+                f"{name} of {archive.filename} is stored by columns; write np.ascontiguousarray({name})."
+            )
         self.start, self.at, self.name = self.stream.tell(), 0, name
         self.width = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
 
@@ -306,21 +324,26 @@ def npz_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
             )
         label = next(iter(candidates), None)
         if how.multilabel and Y is None:
-            raise ValueError("it has no indicators Y, nor Y_indices, Y_indptr and Y_shape")
+            raise InvalidInputError(
+                f"{path} has no indicators Y, nor Y_indices, Y_indptr and Y_shape; write them."
+            )
         y = Y if how.multilabel else None if label is None else _Member(archive, opened, label)
         if X is None or y is None:
             missing = "X, nor X_data, X_indices, X_indptr and X_shape" if X is None else "y"
-            raise ValueError(f"it has no {missing}")
+            raise InvalidInputError(f"{path} has no {missing}; write it with np.savez.")
         n = X.shape[0]
         if y.shape[0] != n:
-            raise ValueError(f"X has {n} rows, and the labels {y.shape[0]}")
+            raise InvalidInputError(
+                f"X of {path} has {n} rows, and the labels {y.shape[0]}; write one for each row."
+            )
         for what, part, sides in (("X", X, 2), ("Y", y, 2) if how.multilabel else (label, y, 1)):
             if len(part.shape) != sides:
-                raise ValueError(
-                    f"{what} has shape {part.shape}, and must have {sides} side{'s' * (sides > 1)}"
+                raise InvalidInputError(
+                    f"{what} of {path} has shape {part.shape}, and must have {sides} side{'s' * (sides > 1)}; write "
+                    "y with one label for each row, or indicators as Y with multilabel=True."
                 )
             if sides == 2 and isinstance(part, _Member) and part.dtype.kind == "U":
-                raise ValueError(f"{what} holds text, and must hold numbers")
+                raise InvalidInputError(f"{what} of {path} holds text; write numbers.")
         features = _named_features(archive, opened) if "feature_names" in names else None
         first = mark[0] if mark else 0
         while first < n:

@@ -18,6 +18,7 @@ from problems.door import (
     finite,
     kept_count,
     labelled,
+    near_zero,
     product,
     seedable,
     seen,
@@ -32,8 +33,6 @@ from rmopt.solvers import Sampler
 from rmopt.solvers.threads import one_blas_thread
 
 TRIPLETS_PER_ROW = 20
-# An offset beyond so many standard deviations costs half of the digits of squared distances.
-FAR = 1e4
 TRIPLETS = ("random", "neighbors")
 
 
@@ -152,14 +151,6 @@ class TripletLearner(MahalanobisMetric):
         self.mahalanobis_ = W
         self.components_ = factor(self.mahalanobis_)
         return self
-
-
-def near_zero(X: Any) -> Any:
-    """Return rows from which a common offset is taken, such as that of dates: distances lose their digits in it."""
-    if not isinstance(X, np.ndarray):
-        return X
-    centre = X.mean(axis=0)
-    return X - centre if np.any(np.abs(centre) > FAR * X.std(axis=0)) else X
 
 
 def factor(W: Array) -> Array:

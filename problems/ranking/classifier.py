@@ -15,6 +15,7 @@ from problems.batches import share_left_out, solver_of_batches
 from problems.door import (
     admit,
     begin,
+    check_labels,
     file_path,
     finite,
     kept_count,
@@ -84,6 +85,8 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
     classes_ : array, shape (n_labels,)
         The numbers of the labels.
     n_labels_, n_features_in_ : int
+    label_names_in_ : array, shape (n_labels,)
+        The columns of Y, where it is a frame; `score` refuses frames with other columns, or in another order.
     n_iter_ : int
         Batches that each worker saw.
 
@@ -151,6 +154,8 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
                 "Y is missing: this estimator requires y to be passed, but the target y is None."
             )
         truth = indicators(Y, X.shape[0])
+        self.__dict__.pop("label_names_in_", None)
+        check_labels(self, Y, learn=True)
         (count, n), n_labels = X.shape, truth.shape[1]
         scale = np.sqrt(natural_step_size(X, 1.0, 1))
         X = X * scale
@@ -201,6 +206,7 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
 
     def score(self, X: Any, Y: Any) -> float:
         """Return the mean average precision (see `problems.ranking.mean_average_precision`)."""
+        check_labels(self, Y)
         return mean_average_precision(self.decision_function(X), Y)
 
     def __sklearn_tags__(self) -> Tags:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from sklearn.utils import Tags
 
-from problems.door import admit, begin, count, finite, natural_step_size, seen
+from problems.door import admit, begin, check_labels, count, finite, natural_step_size, seen
 from problems.loreta import Loreta, SavedMatrix, check_size, loreta_solver, with_workers
 from problems.ranking.cost import indicators, label_scores
 from problems.ranking.measures import best_labels, mean_average_precision
@@ -86,6 +86,8 @@ class LoretaLabelRanker(Loreta):
     model_ : LabelScores
         The learned scores.
     n_labels_, n_features_in_ : int
+    label_names_in_ : array, shape (n_labels,)
+        The columns of Y, where it is a frame; frames with other columns, or in another order, are refused.
     top_k_ : int
         Labels that `predict` gives to each row.
     n_iter_, n_updates_ : int
@@ -118,7 +120,7 @@ class LoretaLabelRanker(Loreta):
 
     _model = LabelScores
     _kept = (*Loreta._kept, "n_labels_", "top_k_", "_rows_and_labels")
-    _seen = (*Loreta._seen, "_rows_and_labels")
+    _seen = (*Loreta._seen, "label_names_in_", "_rows_and_labels")
     _counts = Loreta._counts | {"top_k": "top_k_"}
 
     rank: Annotated[int | None, optional(integer, 1)] = None
@@ -204,6 +206,7 @@ class LoretaLabelRanker(Loreta):
 
     def score(self, X: Any, Y: Any) -> float:
         """Return the mean average precision (see `problems.ranking.mean_average_precision`)."""
+        check_labels(self, Y)
         return mean_average_precision(self.decision_function(X), Y, n_jobs=self.n_jobs)
 
     @property
@@ -258,6 +261,9 @@ class LoretaLabelRanker(Loreta):
                 f"{', and new ones on the right' if grows else ''}."
             )
         optional(integer, 1, n_labels)("top_k", self.top_k)
+        if afresh:
+            self.__dict__.pop("label_names_in_", None)
+        check_labels(self, Y, learn=True, grows=grows)
         rank = max(1, min(100, 2 * n_labels // 3, 2 * n // 3)) if self.rank is None else int(self.rank)
         if not afresh and self.rank is None:
             # Labels that came later do not change it.

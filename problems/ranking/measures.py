@@ -12,7 +12,7 @@ from problems.ranking.cost import indicators
 from problems.threads import by_rows
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import array, integer, numbers, sequence
+from rmopt.core.arguments import array, integer, number, numbers, sequence
 
 # Rows that a thread ranks at a time.
 BLOCK = 512
@@ -114,7 +114,7 @@ def precision_at(
     >>> precision_at(np.array([[3.0, 2.0, 1.0]]), [[1, 0, 1]], (1, 2))
     {1: 1.0, 2: 0.5}
     """
-    hits, *_ = _hits(scores, Y, ks, n_jobs)
+    hits, _, _, ks = _hits(scores, Y, ks, n_jobs)
     return {k: float(hits[:, :k].mean()) for k in ks}
 
 
@@ -154,7 +154,7 @@ def ndcg_at(
     >>> {k: round(value, 3) for k, value in found.items()}
     {1: 1.0, 2: 0.613, 3: 0.92}
     """
-    hits, truth, _ = _hits(scores, Y, ks, n_jobs)
+    hits, truth, _, ks = _hits(scores, Y, ks, n_jobs)
     gains = 1.0 / np.log2(np.arange(2, hits.shape[1] + 2))
     counts = np.minimum(truth.sum(axis=1), hits.shape[1])
     best = np.concatenate([[0.0], np.cumsum(gains)])
@@ -175,7 +175,8 @@ def propensities(Y: Any, a: float = 0.55, b: float = 1.5) -> Array:
     Y : array or sparse matrix, shape (N, L)
         True labels of the training rows.
     a, b : float
-        Properties of the data; 0.55 and 1.5 are those of most sets of the extreme classification repository.
+        Properties of the data, not negative and b above 0; 0.55 and 1.5 are those of most sets of the extreme
+        classification repository.
 
     See Also
     --------
@@ -201,6 +202,7 @@ def propensities(Y: Any, a: float = 0.55, b: float = 1.5) -> Array:
             f"Y must have at least 3 rows to say how rare labels are, got {table.shape[0]}."
         )
     counts = np.asarray(table.sum(axis=0)).ravel()
+    a, b = number("a", a, least=0), number("b", b, above=0)
     factor = (np.log(table.shape[0]) - 1.0) * (b + 1.0) ** a
     return np.asarray(1.0 / (1.0 + factor * (counts + b) ** -a))
 
@@ -252,7 +254,7 @@ def propensity_scored_precision_at(
     >>> {k: round(value, 3) for k, value in found.items()}
     {1: 0.25, 2: 0.2}
     """
-    hits, truth, best_ones = _hits(scores, Y, ks, n_jobs)
+    hits, truth, best_ones, ks = _hits(scores, Y, ks, n_jobs)
     if not truth.any():
         raise InvalidInputError("no row of Y has a true label; nothing can be found.")
     chances = numbers("propensities", propensities, (truth.shape[1],))
@@ -264,12 +266,15 @@ def propensity_scored_precision_at(
     return {k: float(found[:, :k].sum() / best[:, :k].sum()) for k in ks}
 
 
-def _hits(scores: Array, Y: Any, ks: Sequence[int], n_jobs: int | None) -> tuple[Array, Array, Array]:
-    """Return whether the best-scored labels of each row are true, as many as are asked for, all truth, and which."""
+def _hits(
+    scores: Array, Y: Any, ks: Sequence[int], n_jobs: int | None
+) -> tuple[Array, Array, Array, list[int]]:
+    """Return whether the labels that are scored best in each row are true, all truth, these labels, and ks."""
     truth, scores = _checked(scores, Y)
-    most = max((integer("each of ks", k, 1, truth.shape[1]) for k in sequence("ks", ks)), default=1)
+    ks = [integer("each of ks", k, 1, truth.shape[1]) for k in sequence("ks", ks)]
+    most = max(ks, default=1)
     best = np.concatenate(by_rows(lambda rows: best_labels(scores[rows], most), len(scores), BLOCK, n_jobs))
-    return np.take_along_axis(truth, best, axis=1), truth, best
+    return np.take_along_axis(truth, best, axis=1), truth, best, ks
 
 
 def _rankable(scores: Array, Y: Any) -> tuple[Array, Array]:

@@ -238,7 +238,10 @@ class _Handler(BaseHTTPRequestHandler):
             "Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'"
         )
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET
 
     def log_message(self, format: str, *values: Any) -> None:
         """Say nothing: what people look for is theirs."""

@@ -157,10 +157,14 @@ def scores_of(model: Any, X: Any) -> ScoreBlock:
     return bilinear_scores(queries, documents)
 
 
+def drawn_queries(n: int, seed: int = 0) -> Array:
+    """Return some rows as queries; the first would be of one class where rows are sorted by it."""
+    return np.sort(np.random.default_rng(seed).permutation(n)[:CURVE_QUERIES])
+
+
 def mean_precision(model: Any, X: Any, y: Array) -> float:
-    """Return the mean average precision of the first rows as queries."""
-    queries = np.arange(min(CURVE_QUERIES, len(y)))
-    return evaluate_retrieval(scores_of(model, X), y, queries=queries, ks=()).map
+    """Return the mean average precision of some rows as queries."""
+    return evaluate_retrieval(scores_of(model, X), y, queries=drawn_queries(len(y)), ks=()).map
 
 
 class Bench:
@@ -187,8 +191,7 @@ class Bench:
         self.X, self.y = whole.X[whole.train], whole.y[whole.train]
         self.X_test, self.y_test = whole.X[whole.test], whole.y[whole.test]
         self.seed, self.n_features = seed, int(self.X.shape[1])
-        n_curve = min(CURVE_QUERIES, len(self.y_test))
-        self.curve_queries = np.sort(np.random.default_rng(seed).permutation(len(self.y_test))[:n_curve])
+        self.curve_queries = drawn_queries(len(self.y_test), seed)
 
     def trained(self, model: Any, **how: Any) -> Cell:
         """Train a model, and return what it measures on the test part, and its learning curve.

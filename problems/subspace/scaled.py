@@ -99,6 +99,15 @@ class ScaledSGDCompletion(PointCompletion):
         self.components_, self.weights_ = U.astype(float), unit * W.astype(float)
         self.row_effects_, self.column_effects_ = (np.zeros(size) for size in table.shape)
 
+    def _factors(self) -> tuple[Array, Array]:
+        # Effects are part of U and W: what is left without them has means of 0 over rows and over columns.
+        seen = np.bincount(self.known_.indices, minlength=len(self.components_)), np.diff(self.known_.indptr)
+        U, W = (
+            np.where(counts[:, None], factor - factor[counts > 0].mean(axis=0), 0.0)
+            for factor, counts in zip((self.components_, self.weights_), seen, strict=True)
+        )
+        return U, W
+
     def _solved(self, table: KnownEntries) -> tuple[Array, Array]:
         weights = np.zeros((table.shape[1], self.components_.shape[1]))
         for j, (first, last) in enumerate(zip(table.indptr[:-1], table.indptr[1:], strict=True)):

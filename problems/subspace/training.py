@@ -12,7 +12,17 @@ import numpy as np
 
 from rmopt.core import AgentSum, InvalidInputError, Parts, Problem
 from rmopt.core.ambient import Array, dense
-from rmopt.core.arguments import CheckedValue, bounded, flag, instance, number, one_of
+from rmopt.core.arguments import (
+    CheckedValue,
+    bounded,
+    flag,
+    instance,
+    integer,
+    number,
+    numbers,
+    one_of,
+    shown,
+)
 from rmopt.core.identity import spelled
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost, Graph, as_graph
@@ -227,17 +237,22 @@ def gossip(
     """
     world = OneProcess() if world is None else world
     with world.guard():
+        instance("plan", plan, GossipPlan, "a GossipPlan")
+        manifold, rng = _grassmann(tasks, rank), generator(integer("seed", seed), Stream.START)
         saves = checkpoint is not None
         _check_alike(
             world, tasks, rank=rank, seed=seed, start=start, flat=flat, checkpoint=saves, **vars(plan)
         )
         n = tasks.n_terms
-        manifold = Grassmann(tasks.n_rows, rank)  # type: ignore[attr-defined]
-        graph, rng = as_graph(plan.graph, n), generator(seed, Stream.START)
-        if start is None and plan.init == "independent":
+        graph = as_graph(plan.graph, n)
+        if start is not None:
+            numbers("start", start, manifold.shape)
+            begin = Parts([np.asarray(start)] * n)
+        elif plan.init == "independent":
             begin = Power(manifold, n).random_point(rng)
         else:
-            begin = Parts([manifold.random_point(rng) if start is None else start] * n)
+            begin = Parts([manifold.random_point(rng)] * n)
+        _try_out(tasks, begin, world)
         preconditioned = VARIANTS[plan.variant]["preconditioned"]
         rho = plan.rho
         if isinstance(rho, str):
@@ -346,18 +361,23 @@ def agree(
     >>> bool(tasks.value(found.mean) < 1e-12)
     True
     """
-    world, grow = OneProcess() if world is None else world, flag("grow", grow)
+    world, grow, tol = (
+        OneProcess() if world is None else world,
+        flag("grow", grow),
+        number("tol", tol, least=0),
+    )
     with world.guard():
+        manifold = _grassmann(tasks, rank)
         _check_alike(
             world, tasks, rank=rank, seed=seed, graph=graph, messages=messages, grow=grow, max_iter=max_iter, tol=tol,
             checkpoint=checkpoint is not None,
         )  # fmt: skip
-        m: int = tasks.n_rows  # type: ignore[attr-defined]
-        columns = Grassmann(m, rank).random_point(generator(seed, Stream.START))
+        columns = manifold.random_point(generator(integer("seed", seed), Stream.START))
+        _try_out(tasks, [columns] * tasks.n_terms, world)
         cost, before = TreeSum(tasks, as_graph(graph, tasks.n_terms), world, messages), world.traffic
         point, enough, steps, updates = columns[:, :0], 0.0, 0, 0
         for k in range(1 if grow else rank, rank + 1):
-            problem = Problem(Grassmann(m, k), cost)
+            problem = Problem(Grassmann(manifold.shape[0], k), cost)
             point = np.linalg.qr(np.hstack([point, columns[:, point.shape[1] : k]]))[0]
             enough = enough or tol * problem.manifold.norm(point, problem.riemannian_gradient(point))
             for _ in range(TURNS * grow):
@@ -383,6 +403,31 @@ def _check_alike(world: World, tasks: AgentSum, **about: Any) -> None:
     if world.size > 1:
         sizes = {"n_rows": tasks.n_rows, "n_agents": tasks.n_terms}  # type: ignore[attr-defined]
         world.check_alike(sizes | {name: spelled(one, name) for name, one in about.items()})
+
+
+def _grassmann(tasks: AgentSum, rank: int) -> Grassmann:
+    """Return the manifold of the subspaces that agents look for."""
+    instance("tasks", tasks, AgentSum, "an object of a subclass of AgentSum")
+    if not hasattr(tasks, "n_rows"):
+        raise InvalidInputError(
+            f"{type(tasks).__name__} needs an attribute n_rows, the number of rows of a basis U, to say which "
+            "subspaces are looked for."
+        )
+    return Grassmann(tasks.n_rows, rank)
+
+
+def _try_out(tasks: AgentSum, begin: Parts | list[Array], world: World) -> None:
+    """Refuse agents that do not give what is asked of them, each at its start."""
+    for agent in world.mine(tasks.n_terms):
+        given, (m, r) = tasks.agent_gradient(begin[agent], agent), begin[agent].shape
+        who = f"agent_gradient of agent {agent}"
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise InvalidInputError(
+                f"{who} must return the gradient and a curvature of shape {(r, r)}, for example np.eye({r}); got "
+                f"{shown(given)}."
+            )
+        numbers(f"the first of {who}, the gradient,", dense(given[0]), (m, r))
+        numbers(f"the second of {who}, the curvature,", given[1], (r, r))
 
 
 def _beside(path: Path | str | None, k: int, rank: int) -> Path | str | None:

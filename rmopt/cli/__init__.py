@@ -1,5 +1,6 @@
 """The command ``rmopt``; little is imported before it listens to signals."""
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -23,8 +24,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     with signals_raise(), told_in_a_sentence():
         from rmopt.cli.commands import app
 
-        for stream in (sys.stdout, sys.stderr):
-            if hasattr(stream, "reconfigure"):
+        for name in ("stdout", "stderr"):
+            if getattr(sys, name) is None:
+                # The shell closed it, by >&-: what is written there is for nobody.
+                setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+            if hasattr(stream := getattr(sys, name), "reconfigure"):
                 stream.reconfigure(errors="replace")
         usual, warnings.formatwarning = warnings.formatwarning, _in_a_line
         try:

@@ -19,7 +19,7 @@ from rmopt.cli.failures import fail, told_in_a_sentence
 from rmopt.cli.output import OutputFolder
 from rmopt.cli.plugins import EXPERIMENTS, MODELS, load_experiment, registered
 from rmopt.cli.signature import COMMON, as_command
-from rmopt.errors import InvalidInputError
+from rmopt.errors import InvalidInputError, StorageError
 
 if TYPE_CHECKING:
     from rmopt.experiments import Outcome, Run
@@ -81,7 +81,7 @@ def _execute(
         return
     with told_in_a_sentence(), _one_speaks():
         folder = OutputFolder(out, name)
-    this_run = Run(name, seed, folder.path, quiet, json)
+    this_run = Run(name, seed, folder.path, quiet, json, failures=[])
     with told_in_a_sentence(folder), _one_speaks():
         # Whatever the experiment prints must not mix with what a script reads.
         with redirect_stdout(sys.stderr) if quiet or json else nullcontext():
@@ -125,10 +125,15 @@ def _keep_and_show(this_run: "Run", outcome: "Outcome", folder: OutputFolder, co
     from rmopt.files import write_json
 
     result = result_of(this_run.experiment, this_run.seed, outcome)
-    write_json(this_run.path("result.json"), result)
-    if command is not None:
-        pictures = [this_run.path(name) for name in folder.written() if name.endswith(".png")]
-        write_report(this_run.path("report.html"), result, outcome, command, pictures)
+    failures = this_run.failures or []
+    try:
+        write_json(this_run.path("result.json"), result)
+        if command is not None:
+            pictures = [this_run.path(name) for name in folder.written() if name.endswith(".png")]
+            write_report(this_run.path("report.html"), result, outcome, command, pictures)
+    except StorageError as error:
+        # What was computed is shown at least.
+        failures.append(error)
     if this_run.json:
         typer.echo(as_json(result))
     elif this_run.quiet:
@@ -143,3 +148,5 @@ def _keep_and_show(this_run: "Run", outcome: "Outcome", folder: OutputFolder, co
         typer.echo(f"\nWritten to {folder}:")
         for name in folder.written():
             typer.echo(f"  {name}")
+    if failures:
+        raise failures[0]

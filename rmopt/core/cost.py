@@ -236,7 +236,8 @@ def as_sum(cost: Cost) -> FiniteSum:
 class AgentSum(FiniteSum):
     """A sum over agents, each of which holds data of its own: a term is an agent.
 
-    Agents may be in other processes: only those in `here` can be asked.
+    Agents may be in other processes: only those in `here` can be asked. An attribute `n_rows`, how many rows a point
+    has, lets `problems.subspace.gossip` and `problems.subspace.agree` begin.
 
     See Also
     --------
@@ -254,7 +255,7 @@ class AgentSum(FiniteSum):
     >>> from rmopt.core import AgentSum
     >>> class Variances(AgentSum):
     ...     def __init__(self, tables):
-    ...         self.tables = tables
+    ...         self.tables, self.n_rows = tables, len(tables[0])
     ...
     ...     @property
     ...     def n_terms(self):
