@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,6 +25,23 @@ def initial_point(
     if one_of("init", init, INITS) == "identity":
         return manifold.identity()
     return manifold.random_point(np.random.default_rng(seed))
+
+
+def warn_of_identity(point: LowRankPoint | PSDPoint, stacklevel: int) -> None:
+    """Warn where most of the ones of the "identity" start are left: their features were in no row of a step.
+
+    A direction of the start moves only by rows that have its feature, so this asks neither for the rows again nor for
+    more than k × k numbers.
+    """
+    A, B = (factor[: point.rank] for factor in point.balanced_factors())
+    left = int((np.abs(A @ B.T - np.eye(point.rank)).max(axis=1) < 1e-9).sum())
+    if 2 * left > point.rank:
+        warnings.warn(
+            f"{left} of the {point.rank} directions of the model are those of init = 'identity' still, for their "
+            f"features, of the first {point.rank}, were 0 in all rows that steps looked at; give init = 'gaussian', "
+            "which suits hashed words and pixels, or put frequent features first.",
+            stacklevel=stacklevel,
+        )
 
 
 @dataclass(frozen=True)
