@@ -6,9 +6,13 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from problems.data import load
 from problems.similarity import LoretaSimilarity
+from problems.subspace import BiasedALS, TimeSplit, entries
+from rmopt import InvalidInputError
 
 X = np.random.default_rng(0).standard_normal((60, 12))
 y = np.arange(60) % 3
@@ -28,3 +32,53 @@ def test_a_start_that_no_row_touches_is_told(psd: bool) -> None:
         warnings.simplefilter("error")
         model.fit(hashed[:, 3:], y)
         model.set_params(init="gaussian").fit(hashed, y)
+
+
+def dated_ratings() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    users, items = np.nonzero(rng.random((12, 10)) < 0.6)
+    return pd.DataFrame(
+        {
+            "user": [f"u{user}" for user in users],
+            "item": [f"i{item}" for item in items],
+            "rating": rng.integers(1, 6, len(users)),
+            "date": np.datetime64("2024-01-01") + rng.permutation(len(users)),
+        }
+    )
+
+
+def test_a_bundle_has_pairs_values_and_times_in_one_order() -> None:
+    frame = dated_ratings()
+    ratings = load(pd.concat([frame.assign(date=np.datetime64("2023-01-01")), frame]))
+    pairs, values = entries(ratings)
+    told = {(row.item, row.user): (row.rating, row.date) for row in frame.itertuples()}
+    found = [told[ratings.row_names[i], ratings.column_names[u]] for i, u in pairs]
+    assert values.tolist() == [rating for rating, _ in found]
+    dates = np.array([date for _, date in found])
+    for train, test in TimeSplit(3).split(pairs, groups=ratings.times):
+        assert dates[train].max() < dates[test].min()
+    assert load(frame[["user", "item", "rating"]]).times is None
+
+
+def test_dates_that_cannot_be_read_are_told_with_their_row() -> None:
+    frame = dated_ratings().astype({"date": str})
+    frame.loc[3, "date"] = "31/12/2024"
+    assert load(frame).times is None
+    assert "row 4 has '31/12/2024'" in load(frame).odd()[0]
+    with pytest.raises(InvalidInputError, match=r"dates such as 2024-12-31 .* row 4 has '31/12/2024'"):
+        load(pd.concat([frame, frame]))
+
+
+def test_predict_takes_the_names_that_fit_got() -> None:
+    ratings = load(dated_ratings())
+    model = BiasedALS(2, random_state=0).fit(ratings)
+    pairs = np.column_stack([ratings.rows, ratings.columns])[:5]
+    named = [(ratings.row_names[i], ratings.column_names[u]) for i, u in pairs]
+    assert (model.predict(named) == model.predict(pairs)).all()
+    assert (model.predict(*zip(*named, strict=True)) == model.predict(pairs)).all()
+    assert model.predict("i3", ["u1", "u2"]).shape == (2,)
+    with pytest.raises(InvalidInputError, match="columns 'u77' was not seen by fit"):
+        model.predict([("i3", "u77")])
+    model.set_params(handle_unknown="mean")
+    with pytest.warns(UserWarning, match="1 of 2 pairs"):
+        assert model.predict([("i3", "u77"), named[0]])[1] == model.predict(pairs[:1])[0]
