@@ -30,15 +30,19 @@ def initial_point(
 def warn_of_identity(point: LowRankPoint | PSDPoint, stacklevel: int) -> None:
     """Warn where most of the ones of the "identity" start are left: their features were in no row of a step.
 
-    A direction of the start moves only by rows that have its feature, so this asks neither for the rows again nor for
-    more than k × k numbers.
+    A direction of the start moves only by rows that have its feature; where none has, row and column of W are those of
+    the identity still: 1 on the diagonal, and of length 1.
     """
-    A, B = (factor[: point.rank] for factor in point.balanced_factors())
-    left = int((np.abs(A @ B.T - np.eye(point.rank)).max(axis=1) < 1e-9).sum())
-    if 2 * left > point.rank:
+    k, (A, B) = point.rank, point.balanced_factors()
+    diagonal, rows, columns = (
+        np.einsum("ij,jl,il->i", one[:k], gram, other[:k])
+        for one, gram, other in ((A, np.eye(k), B), (A, B.T @ B, A), (B, A.T @ A, B))
+    )
+    left = int((np.maximum.reduce(np.abs([diagonal - 1.0, rows - 1.0, columns - 1.0])) < 1e-9).sum())
+    if 2 * left > k:
         warnings.warn(
-            f"{left} of the {point.rank} directions of the model are those of init = 'identity' still, for their "
-            f"features, of the first {point.rank}, were 0 in all rows that steps looked at; give init = 'gaussian', "
+            f"{left} of the {k} directions of the model are those of init = 'identity' still, for their "
+            f"features, of the first {k}, were 0 in all rows that steps looked at; give init = 'gaussian', "
             "which suits hashed words and pixels, or put frequent features first.",
             stacklevel=stacklevel,
         )
