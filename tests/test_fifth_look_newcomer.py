@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from problems.comparison import Comparison
 from problems.data import load
 from problems.similarity import LoretaSimilarity
 from problems.subspace import BiasedALS, TimeSplit, entries
 from rmopt import InvalidInputError
+from rmopt.cli import main
+from rmopt.experiments import Run
 
 X = np.random.default_rng(0).standard_normal((60, 12))
 y = np.arange(60) % 3
@@ -82,3 +86,34 @@ def test_predict_takes_the_names_that_fit_got() -> None:
     model.set_params(handle_unknown="mean")
     with pytest.warns(UserWarning, match="1 of 2 pairs"):
         assert model.predict([("i3", "u77"), named[0]])[1] == model.predict(pairs[:1])[0]
+
+
+def test_a_run_without_resume_sets_earlier_results_aside(tmp_path: Path, capsys: Any) -> None:
+    run = Run("mine", 0, tmp_path)
+    comparison = Comparison(run, False)
+    comparison.cell({"method": "a"}, lambda settings: {"map": 1.0})
+    kept = (tmp_path / "cells.jsonl").read_bytes()
+    for name in ("cells.jsonl.before", "cells.jsonl.before-2"):
+        Comparison(run, False).cell({"method": "a"}, lambda settings: {"map": 1.0})
+        assert (tmp_path / name).read_bytes() == kept
+        assert f"set aside as {name}; to go on with them" in " ".join(capsys.readouterr().out.split())
+    assert Comparison(run, True).cell({"method": "a"}, lambda settings: {}) == {"map": 1.0}
+    assert len(list(tmp_path.glob("cells*"))) == 3
+    (tmp_path / "result.json").write_text('{"theirs": 1}')
+    with pytest.raises(SystemExit):
+        main(
+            [
+                "run",
+                "metric-regression",
+                "--sizes",
+                "5",
+                "--samples",
+                "10",
+                "--seeds",
+                "1",
+                "--out",
+                str(tmp_path),
+            ]
+        )
+    assert (tmp_path / "result.json.before").read_text() == '{"theirs": 1}'
+    assert "result.json of another experiment is set aside" in capsys.readouterr().out

@@ -30,8 +30,8 @@ def initial_point(
 def warn_of_identity(point: LowRankPoint | PSDPoint, stacklevel: int) -> None:
     """Warn where most of the ones of the "identity" start are left: their features were in no row of a step.
 
-    A direction of the start moves only by rows that have its feature; where none has, row and column of W are those of
-    the identity still: 1 on the diagonal, and of length 1.
+    A direction of the start moves only by rows that have its feature; where none has, row and column of W are still
+    those of the identity: 1 on the diagonal, and of length 1.
     """
     k, (A, B) = point.rank, point.balanced_factors()
     diagonal, rows, columns = (
