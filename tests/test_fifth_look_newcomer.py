@@ -12,11 +12,17 @@ import pytest
 
 from problems.comparison import Comparison
 from problems.data import load
+from problems.methods import chosen_methods
 from problems.similarity import LoretaSimilarity
 from problems.subspace import BiasedALS, TimeSplit, entries
+from problems.subspace.experiment import METHODS, completion
 from rmopt import InvalidInputError
-from rmopt.cli import main
-from rmopt.experiments import Run
+from rmopt.cli.output import OutputFolder
+from rmopt.cli.run import _keep_and_show
+from rmopt.core import Problem
+from rmopt.experiments import Outcome, Run
+from rmopt.manifolds import Sphere
+from rmopt.solvers import LBFGS, ConjugateGradient, GradientDescent, TrustRegions
 
 X = np.random.default_rng(0).standard_normal((60, 12))
 y = np.arange(60) % 3
@@ -100,20 +106,39 @@ def test_a_run_without_resume_sets_earlier_results_aside(tmp_path: Path, capsys:
     assert Comparison(run, True).cell({"method": "a"}, lambda settings: {}) == {"map": 1.0}
     assert len(list(tmp_path.glob("cells*"))) == 3
     (tmp_path / "result.json").write_text('{"theirs": 1}')
-    with pytest.raises(SystemExit):
-        main(
-            [
-                "run",
-                "metric-regression",
-                "--sizes",
-                "5",
-                "--samples",
-                "10",
-                "--seeds",
-                "1",
-                "--out",
-                str(tmp_path),
-            ]
-        )
+    _keep_and_show(run, Outcome("digits", {}, [{"map": 1.0}]), OutputFolder(tmp_path, "mine"), None)
     assert (tmp_path / "result.json.before").read_text() == '{"theirs": 1}'
     assert "result.json of another experiment is set aside" in capsys.readouterr().out
+
+
+def test_entries_that_are_all_the_same_are_not_compared(tmp_path: Path) -> None:
+    file = tmp_path / "views.csv"
+    file.write_text("user,item\n" + "\n".join(f"u{n % 9},i{n // 9}" for n in range(63)))
+    with pytest.raises(InvalidInputError, match=r"all entries of .*views.csv are 1: .* --model implicit"):
+        completion(Run("completion", 0, tmp_path), data=str(file))
+
+
+def test_a_method_of_a_file_finds_modules_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "beside_the_method.py").write_text("LEVEL = 3.5\n")
+    own = tmp_path / "own.py"
+    own.write_text(
+        "from sklearn.dummy import DummyRegressor\nfrom beside_the_method import LEVEL\n"
+        "class Level(DummyRegressor):\n    level = LEVEL\n"
+    )
+    chosen = chosen_methods(METHODS, "biases", [f"{own}:Level"], "completion", ("predict",))
+    assert chosen[f"{own}:Level"].estimator.level == 3.5
+
+
+def test_keywords_of_other_libraries_are_answered() -> None:
+    for make, said in [
+        (lambda: Problem(Sphere(3), euclidean_gradient=abs), "Problem .* method gradient of the cost"),
+        (lambda: TrustRegions(verbosity=2), r"TrustRegions .*Recorder\(progress=True\)"),
+        (lambda: TrustRegions(Delta0=1.0), "first_radius"),
+        (lambda: ConjugateGradient(beta_rule="PolakRibiere"), "ConjugateGradient .* first argument"),
+        (lambda: GradientDescent(max_time=3), "MaxSeconds"),
+    ]:
+        with pytest.raises(TypeError, match=said):
+            make()
+    with pytest.warns(FutureWarning, match="max_iterations of LBFGS is now max_iter") as told:
+        LBFGS(max_iterations=7)
+    assert told[0].filename == __file__
