@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from rmopt.core import InvalidInputError, StorageError
 from rmopt.core.arguments import shown
-from rmopt.core.identity import fingerprint
+from rmopt.core.identity import shown_or_fingerprint
 from rmopt.solvers import Checkpoint, SharedCheckpoint, World
 from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.continued import Continued
@@ -115,7 +115,7 @@ class _Run:
         parts = {name: one for name, one in model.get_params(deep=False).items() if name not in NO_IDENTITY}
         self.identity = {
             "model": type(model).__name__, "random_state": "drawn" if drawn else seed,
-            **{name: fingerprint(one, name) for name, one in {**parts, **about}.items()},
+            **{name: shown_or_fingerprint(one, name) for name, one in {**parts, **about}.items()},
         }  # fmt: skip
         if world.size > 1:
             self.identity["processes"] = world.size

@@ -142,3 +142,12 @@ def test_keywords_of_other_libraries_are_answered() -> None:
     with pytest.warns(FutureWarning, match="max_iterations of LBFGS is now max_iter") as told:
         LBFGS(max_iterations=7)
     assert told[0].filename == __file__
+
+
+def test_the_checkpoint_of_a_stream_shows_what_differs(tmp_path: Path) -> None:
+    path = tmp_path / "state.npz"
+    LoretaSimilarity(2, checkpoint=path, random_state=0).fit_stream([(X, y)])
+    with pytest.raises(InvalidInputError, match="its rank is 2, not 3"):
+        LoretaSimilarity(3, checkpoint=path, random_state=0).fit_stream([(X, y)])
+    with pytest.raises(InvalidInputError, match="its init is 'identity', not 'gaussian'"):
+        LoretaSimilarity(2, init="gaussian", checkpoint=path, random_state=0).fit_stream([(X, y)])

@@ -72,9 +72,14 @@ def fingerprints(thing: Any, name: str, apart: tuple[str, ...] = ()) -> dict[str
     found = {name: f"{first_name(kind.__module__, kind.__name__)[1]} {fingerprint(kind, name)}"}
     for key, value in _lasting(thing, state):
         if key not in apart:
-            short = type(value) in _PLAIN and len(repr(value)) <= 40
-            found[f"{name}.{key}"] = repr(value) if short else fingerprint(value, f"{name}.{key}")
+            found[f"{name}.{key}"] = shown_or_fingerprint(value, f"{name}.{key}")
     return found
+
+
+def shown_or_fingerprint(value: Any, name: str) -> str:
+    """Return a short number or word as it is, so that a message can show it, and the fingerprint of all else."""
+    short = type(value) in _PLAIN and len(repr(value)) <= 40
+    return repr(value) if short else fingerprint(value, name)
 
 
 class _Walk:
