@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.core import StorageError
-from rmopt.files import reading, write_atomically
+from rmopt.files import reading, set_aside, write_atomically
 
 # What a result depends on, and what was found.
 Settings = dict[str, Any]
@@ -26,7 +26,8 @@ class Cells:
     path : Path
         The file.
     resume : bool
-        Use the results that the file holds already; otherwise it is begun anew.
+        Use the results that the file holds already; otherwise it is begun anew, and an old one set aside: `aside`
+        is its new path, or None.
 
     Raises
     ------
@@ -38,6 +39,7 @@ class Cells:
         self.path = path
         self._known: dict[str, Cell] = {}
         kept = []
+        self.aside = None if resume else set_aside(path)
         if resume and path.exists():
             with reading(path):
                 lines = path.read_bytes().splitlines(keepends=True)

@@ -128,6 +128,11 @@ class Comparison:
         # Each process writes a file of its own, so that none is lost where they are killed.
         file = run.path("cells.jsonl" if world.rank == 0 else f"cells-{world.rank}.jsonl")
         self._cells = None if resume is None else Cells(file, resume)
+        if self._cells is not None and (aside := self._cells.aside) is not None:
+            run.say(
+                f"Results that were in the folder are set aside as {aside.name}; to go on with them, name it "
+                f"{file.name} again and say --resume."
+            )
 
     def cell(self, settings: Settings, train: Callable[[Settings], Cell]) -> Cell:
         """Return the result for some settings: what `train` makes of them and of the common ones."""

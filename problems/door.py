@@ -328,11 +328,11 @@ def check_labels(estimator: Any, Y: Any, *, learn: bool = False, grows: bool = F
         estimator.label_names_in_ = np.array(names, dtype=object)
 
 
-def positions(what: str, known: Array, names: Array) -> Array:
-    """Return where names stand among those that `fit` saw; others are refused."""
+def positions(what: str, known: Array, names: Array, other: int | None = None) -> Array:
+    """Return where names stand among those that `fit` saw; others are refused, unless a number stands for them."""
     numbers = {name: number for number, name in enumerate(known.tolist())}
     names = column_of_names(what, names)
     unknown = [name for name in names.tolist() if name not in numbers]
-    if unknown:
+    if unknown and other is None:
         raise InvalidInputError(f"{what} {unknown[0]!r} was not seen by fit; fit it with the others.")
-    return np.array([numbers[name] for name in names.tolist()], dtype=np.int64)
+    return np.array([numbers.get(name, other) for name in names.tolist()], dtype=np.int64)

@@ -136,6 +136,7 @@ def _brought(what: str, text: str, label: str, can: Sequence[str]) -> Method:
     if not (place and colon and path):
         raise InvalidInputError(f"{what} must be MODULE:ESTIMATOR or FILE.py:ESTIMATOR.")
     try:
+        before = set(sys.modules)
         found = module = _module(place)
         for attribute in path.split("."):
             found = getattr(found, attribute)
@@ -147,8 +148,9 @@ def _brought(what: str, text: str, label: str, can: Sequence[str]) -> Method:
             f"{what} cannot be made ({type(error).__name__}: {error}); it must name a class that needs no "
             f"arguments, an estimator or a problems.methods.Method in a module that can be imported from here."
         ) from error
-    if not is_installed(module.__name__):
-        _travels(module)
+    for name in {module.__name__} | (sys.modules.keys() - before):
+        if not is_installed(name) and getattr(sys.modules[name], "__file__", None):
+            _travels(sys.modules[name])
     method = found if isinstance(found, Method) else Method(label, found)
     estimator = method.estimator
     if not all(hasattr(estimator, name) for name in ("fit", "get_params", "set_params")):
@@ -181,12 +183,13 @@ def _check_grid(what: str, method: Method) -> None:
 
 
 def _module(place: str) -> Any:
-    """Import a module by its name, the current folder first, or by the path of its file."""
-    if not place.endswith(".py"):
-        if (here := str(Path.cwd())) not in sys.path:
-            sys.path.insert(0, here)
-        return importlib.import_module(place)
+    """Import a module by its name, the current folder first, or by the path of its file, its folder too."""
     path = Path(place).expanduser().resolve()
+    by_name = not place.endswith(".py")
+    if (home := str(Path.cwd() if by_name else path.parent)) not in sys.path:
+        sys.path.insert(0, home)
+    if by_name:
+        return importlib.import_module(place)
     # No other module has such a name, whatever the file is called.
     name = f"{path.stem}_{zlib.crc32(str(path).encode()):08x}"
     spec = importlib.util.spec_from_file_location(name, path)

@@ -50,6 +50,9 @@ def similarity(
     step_size: StepSize = None,
     steps_per_row: Annotated[float, Option(help="Triplets that are learned for each row of a chunk.")] = 10.0,
     psd: Annotated[bool, Option("--psd", help="Learn a positive semidefinite matrix.")] = False,
+    init: Annotated[
+        str, Option(help="The start: gaussian, or identity for rows with the important features first.")
+    ] = "gaussian",
     epochs: Epochs = 1,
     batch_size: BatchSize = 10_000,
     shuffle_buffer: Shuffle = 0,
@@ -63,7 +66,7 @@ def similarity(
     from it, and ends with the same bits. LoretaSimilarity.load reads the model. Under mpirun the processes share the
     files, of which there must be as many or more, and learn the one model together.
     """
-    model = LoretaSimilarity(rank, step_size=step_size, psd=psd, n_jobs=n_jobs)
+    model = LoretaSimilarity(rank, step_size=step_size, psd=psd, init=init, n_jobs=n_jobs)
     how = {
         "n_features": n_features,
         "epochs": epochs,

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from glob import escape
+from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
@@ -93,6 +94,18 @@ def write_json(path: Path | str, content: Mapping[str, Any]) -> None:
     """Write a mapping as indented JSON, atomically."""
     text = json.dumps(content, indent=2, allow_nan=False) + "\n"
     write_atomically(path, lambda stream: stream.write(text.encode()))
+
+
+def set_aside(path: Path) -> Path | None:
+    """Rename a file that is there and not empty to the first of ``NAME.before``, ``NAME.before-2``, … that is free.
+
+    Returns the new path, or None where there was nothing to rename.
+    """
+    if not path.is_file() or not path.stat().st_size:
+        return None
+    names = (f"{path.name}.before{f'-{number}' * (number > 1)}" for number in count(1))
+    aside = next(one for one in map(path.with_name, names) if not one.exists())
+    return path.replace(aside)
 
 
 @contextmanager

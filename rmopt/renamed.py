@@ -81,6 +81,29 @@ CACHED = {
     "rmopt.kernels.terms": "rmopt.kernels.steps",
 }
 
+# What is said otherwise in pymanopt and Manopt, where it is a keyword of classes that are decorated here.
+ELSEWHERE = {
+    "euclidean_gradient": "it is the method gradient of the cost",
+    "euclidean_hessian": "it is the method hessian of the cost",
+    "riemannian_gradient": "the cost has the Euclidean one, as its method gradient",
+    "riemannian_hessian": "the cost has the Euclidean one, as its method hessian",
+    "preconditioner": "it is the method precondition of the cost",
+    "Delta0": "it is first_radius",
+    "beta_rule": 'the rule is the first argument, such as "polak-ribiere"',
+    "line_searcher": "it is step_length of GradientDescent",
+    "log_verbosity": "give run a recorder=Recorder({name: function})",
+    "verbosity": "give run a recorder=Recorder(progress=True)",
+    "max_time": "give run a stop=MaxSeconds(seconds)",
+    "maxtime": "give run a stop=MaxSeconds(seconds)",
+    "max_cost_evaluations": "give run a stop=MaxEvaluations(number)",
+    "min_step_size": "give run a stop=SmallStep(length)",
+    "minstepsize": "give run a stop=SmallStep(length)",
+    "tolcost": "give run a stop=Below(value)",
+    "min_gradient_norm": "it is gradient_norm",
+    "tolgradnorm": "it is gradient_norm",
+    "maxiter": "it is max_iter",
+}  # fmt: skip
+
 # Of classes and functions that were renamed: module and name, and the first ones.
 _FIRST: dict[tuple[str, str], tuple[str, str]] = {}
 
@@ -90,7 +113,8 @@ def renamed(**names: str) -> Callable[[T], T]:
 
     The old names are still taken as keywords; of a class also by ``set_params``, in pickles, as attributes of objects
     and in the bodies of subclasses. On a dataclass it stands above `dataclass`, and again on each dataclass that
-    inherits from it. Where the attributes of a class keep their names its ``__init__`` is decorated.
+    inherits from it. Where the attributes of a class keep their names its ``__init__`` is decorated. Of keywords that
+    another library has for the same thing, `ELSEWHERE`, the error says what takes their place.
     """
 
     def present(given: Mapping[str, Any], whose: str, warns: bool = True) -> dict[str, Any]:
@@ -102,10 +126,14 @@ def renamed(**names: str) -> Callable[[T], T]:
                 _warn(f"{old} of {whose}", names[old])
         return {names.get(name, name): value for name, value in given.items()}
 
-    def taking(function: Any, whose: str) -> Any:
+    def taking(function: Any, whose: str = "") -> Any:
         @functools.wraps(function)
         def called(*args: Any, **parameters: Any) -> Any:
-            return function(*args, **present(parameters, whose))
+            # A subclass hands on what it does not know.
+            name = whose or type(args[0]).__name__
+            for other in sorted(ELSEWHERE.keys() & parameters.keys()):
+                raise TypeError(f"{name} has no {other}: {ELSEWHERE[other]}.")
+            return function(*args, **present(parameters, name))
 
         return called
 
@@ -131,7 +159,7 @@ def renamed(**names: str) -> Callable[[T], T]:
         for name in ("__init__", "set_params"):
             method = getattr(cls, name, None)
             if method is not getattr(object, name, None):
-                setattr(cls, name, taking(method, cls.__name__))
+                setattr(cls, name, taking(method))
         cls.__setstate__ = __setstate__
         cls.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[arg-type]
         for old, new in names.items():
@@ -219,8 +247,12 @@ class _Moved:
 
 
 def _warn(old: str, new: str) -> None:
+    level, frame = 2, sys._getframe(1)
+    # Classes hand parameters on to those that they inherit from.
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in ("rmopt", "problems"):
+        level, frame = level + 1, frame.f_back
     warnings.warn(
-        f"{old} is now {new}; the old name goes with the next version.", FutureWarning, stacklevel=3
+        f"{old} is now {new}; the old name goes with the next version.", FutureWarning, stacklevel=level
     )
 
 

@@ -67,7 +67,7 @@ def unusable(run: Run) -> Outcome:
     raise InvalidInputError("rank must be at most 10,\nnot 11; choose a smaller one.")
 
 
-def interrupted(run: Run, *, saves: bool = False) -> Outcome:
+def interrupted(run: Run, *, saves: bool = False, resume: bool = False) -> Outcome:
     """Stop half-way."""
     if saves:
         run.path("checkpoint.npz").touch()
@@ -273,7 +273,10 @@ def test_errors_of_the_program_keep_their_traceback() -> None:
 
 @pytest.mark.parametrize(
     ("options", "expected"),
-    [([], "nothing was saved."), (["--saves"], "what was saved is in here: checkpoint.npz.")],
+    [
+        ([], "nothing was saved."),
+        (["--saves"], "what was saved is in here: checkpoint.npz; go on with --resume --out here."),
+    ],
 )
 def test_an_interrupted_run_says_what_is_left(call: Any, options: list[str], expected: str) -> None:
     called = call("run", "interrupted", "--out", "here", *options)

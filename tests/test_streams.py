@@ -709,7 +709,7 @@ def test_a_model_is_fitted_from_the_command_line(
     folder, _ = formatted("labels", tmp_path, digits)
     write_folder(tmp_path / "classes", digits)
     cases = {
-        "similarity": (tmp_path / "classes", LoretaSimilarity(6, random_state=3), False),
+        "similarity": (tmp_path / "classes", LoretaSimilarity(6, init="gaussian", random_state=3), False),
         "ranking": (folder, LoretaLabelRanker(6, random_state=3), True),
     }
     for name, (files, model, several) in cases.items():

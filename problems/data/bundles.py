@@ -21,7 +21,7 @@ __all__ = ["Bundle", "ClassBundle", "MultilabelBundle", "Ratings", "TagBundle", 
 
 
 # What is known of data beside them.
-NOT_DATA = ("name", "source", "notes", "split_said")
+NOT_DATA = ("name", "source", "notes", "split_said", "times")
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,6 +367,8 @@ class Ratings(Bundle):
         Entries of one unit are held out together, as the colours of a pixel; each on its own unless given.
     row_names, column_names : array, optional
         The items and the users that rows and columns stand for; their numbers unless given.
+    times : int array, shape (N,), optional
+        Which entries are later: larger numbers, and equal ones at the same time. From files with dates.
 
     Raises
     ------
@@ -376,6 +378,7 @@ class Ratings(Bundle):
     See Also
     --------
     problems.subspace.entries : known entries as pairs, for scikit-learn's cross-validation.
+    problems.subspace.TimeSplit : cross-validation by `times`.
 
     Examples
     --------
@@ -399,6 +402,7 @@ class Ratings(Bundle):
     units: NDArray[Any] | None = None
     row_names: NDArray[Any] | None = field(default=None, kw_only=True)
     column_names: NDArray[Any] | None = field(default=None, kw_only=True)
+    times: NDArray[Any] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         for what in ("row_names", "column_names"):
@@ -428,6 +432,8 @@ class Ratings(Bundle):
 
     def _flaw(self) -> str | None:
         lengths, (low, high) = {len(self.rows), len(self.columns), len(self.values)}, self.limits
+        if self.times is not None and np.shape(self.times) != np.shape(self.values):
+            return f"times must have one for each of {len(self.values):,} values, got {shown(self.times)}"
         numbers = (self.rows, self.shape[0]), (self.columns, self.shape[1])
         if len(lengths) != 1 or 0 in lengths or not np.isfinite(self.values).all():
             return "rows, columns and values must be equally many finite numbers, and at least one"

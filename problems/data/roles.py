@@ -269,14 +269,21 @@ def ratings(table: Table, roles: Roles) -> Ratings:
     )[:, 0]
     _note_unused(table, roles)
     cell = rows.astype(np.int64) * len(users) + columns
-    order = np.arange(len(cell))
-    if len(np.unique(cell)) < len(cell):
+    order, times = np.arange(len(cell)), None
+    again = len(cell) - len(np.unique(cell))
+    if "time" in roles:
+        try:
+            times = _times(table, roles["time"][0])
+        except InvalidInputError as error:
+            if again:
+                raise
+            table.notes.append(f"It has no times: {error}")
+    if again:
         # Sorted by time, so that the last of each pair is the newest.
-        order = np.argsort(_times(table, roles["time"][0]), kind="stable") if "time" in roles else order
+        order = order if times is None else np.argsort(times, kind="stable")
         _, last = np.unique(cell[order][::-1], return_index=True)
         kept = order[::-1][last]
         differ = np.flatnonzero(values != values[kept][np.searchsorted(cell[kept], cell)])
-        again = len(cell) - len(kept)
         if len(differ) and "time" not in roles:
             n = differ[0]
             raise InvalidInputError(
@@ -287,11 +294,13 @@ def ratings(table: Table, roles: Roles) -> Ratings:
         newest = "the newest of each was kept, and of equally new ones that further down"
         how = newest if "time" in roles else "all with the same value"
         table.notes.append(f"{again:,} rating{'s' * (again > 1)} came again for a user and an item: {how}.")
-        rows, columns, values = rows[np.sort(kept)], columns[np.sort(kept)], values[np.sort(kept)]
+        kept = np.sort(kept)
+        rows, columns, values = rows[kept], columns[kept], values[kept]
+        times = None if times is None else times[kept]
     return Ratings(
         table.name, table.source, rows.astype(np.int32), columns.astype(np.int32), values,
         (len(items), len(users)), (float(values.min()), float(values.max())),
-        row_names=items, column_names=users, notes=tuple(table.notes),
+        row_names=items, column_names=users, times=times, notes=tuple(table.notes),
     )  # fmt: skip
 
 
@@ -320,26 +329,37 @@ def _note_unused(table: Table, roles: Roles) -> None:
 def _times(table: Table, name: str) -> Array:
     """Return what sorts by time: numbers, or dates by their order."""
     column = table.decimals.get(name, table.columns[name])
+    must = (
+        f"the column {name} of {table.source} must hold times: numbers, or dates such as 2024-12-31 or "
+        "2024-12-31 09:30"
+    )
     numbers, missing = parsed(column)
+    if missing.any():
+        raise InvalidInputError(f"{must}; row {int(np.argmax(missing)) + 1} has none.")
+    if numbers is not None and (np.abs(numbers) < 2.0**53).all():
+        return np.unique(numbers, return_inverse=True)[1].ravel()
     words = [str(one).strip() for one in column.tolist()]
+    times: list[Any]
+    if numbers is not None:
+        # Of more digits than floats have, whole numbers keep all.
+        whole = all(re.fullmatch(r"[+-]?\d+", word) for word in words)
+        times = list(map(int, words)) if whole else numbers.tolist()
+    else:
+        times = [_date(word, row, must) for row, word in enumerate(words, 1)]
     try:
-        if missing.any():
-            raise ValueError
-        if numbers is not None:
-            # Of more digits than floats have, whole numbers keep all.
-            whole = all(re.fullmatch(r"[+-]?\d+", word) for word in words)
-            times: list[Any] = list(map(int, words)) if whole else numbers.tolist()
-        else:
-            # Python's dates know microseconds.
-            finer = [(re.search(r"[.,]\d{6}(\d+)", word) or ["", ""])[1].ljust(3, "0") for word in words]
-            times = list(zip(map(datetime.fromisoformat, words), finer, strict=True))
         order = {time: number for number, time in enumerate(sorted(set(times)))}
-        return np.array([order[time] for time in times])
-    except (TypeError, ValueError):
-        raise InvalidInputError(
-            f"the column {name} of {table.source} must hold times: numbers, or dates such as 2024-12-31 or "
-            "2024-12-31 09:30, all there and all with or without a zone."
-        ) from None
+    except TypeError:
+        raise InvalidInputError(f"{must}, all with or all without a zone.") from None
+    return np.array([order[time] for time in times])
+
+
+def _date(word: str, row: int, must: str) -> tuple[datetime, str]:
+    """Return a date, and the digits that are finer than its microseconds."""
+    finer = (re.search(r"[.,]\d{6}(\d+)", word) or ["", ""])[1].ljust(3, "0")
+    try:
+        return datetime.fromisoformat(word), finer
+    except ValueError:
+        raise InvalidInputError(f"{must}; row {row} has {word!r}.") from None
 
 
 def tags(table: Table, roles: Roles) -> TagBundle:

@@ -176,7 +176,9 @@ class ChunkStream:
                 )
         before, now = dict(state["files"]), dict(self._known_files)
         place, self._seed = state["place"], state["seed"]
-        unread = self._order(0)[place["reached"] + 1 :] if place["epoch"] == 0 and not self._texts else []
+        unread: Any = (
+            self._order(0)[place["reached"] + 1 :] if place["epoch"] == 0 and not self._texts else []
+        )
         later = {name for number in unread for name in self._names(self._files[number])}
         for name in sorted(before.keys() | now.keys()):
             # A line that cannot be read may be repaired, if no row of its file was given.

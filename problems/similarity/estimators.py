@@ -23,7 +23,7 @@ from problems.door import (
 from problems.evaluation import bilinear_scores, evaluate_retrieval
 from problems.loreta import Loreta, check_size, loreta_solver, with_workers
 from problems.serving.index import Searchable
-from problems.similarity.model import INITS, BilinearSimilarity, initial_point
+from problems.similarity.model import INITS, BilinearSimilarity, initial_point, warn_of_identity
 from problems.triplets import ClassTriplets
 from rmopt.core import InvalidInputError, Problem, PSDPoint
 from rmopt.core.ambient import Array
@@ -77,7 +77,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         The loss of the score difference of positive and negative.
     init : {"identity", "gaussian"}
         "identity": ones at the first `rank` places of the diagonal, which suits features in order of
-        importance; "gaussian": a random point.
+        importance and learns nothing where the first ones are 0 in all rows, as hashed words and the edges of
+        pictures are; "gaussian": a random point.
     early_stopping : bool
         Keep a part of the data for validation and stop when its mean average precision no longer rises.
     validation_fraction : float
@@ -216,7 +217,10 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         def learn(X: Any, y: Any, seed: int) -> None:
             self._learn_part(X, y, seed, Recorder(), share=share, world=world)
 
-        return self._follow(chunks, learn, world, steps_per_row=share)
+        self._follow(chunks, learn, world, steps_per_row=share)
+        if self.init == "identity":
+            warn_of_identity(self.model_.point, stacklevel=3)
+        return self
 
     def similarity(self, queries: Any, documents: Any) -> Array:
         """Return the scores of all pairs, shape (n_queries, n_documents)."""
@@ -366,6 +370,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             )
             stop = self._no_longer_rises
         self.history_ = self._run(solver, problem, start, seed, afresh, recorder, stop).history
+        if self.init == "identity":
+            warn_of_identity(self.model_.point, stacklevel=4)
         return self
 
     def _no_longer_rises(self, rows: list[dict[str, Any]]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,6 +25,27 @@ def initial_point(
     if one_of("init", init, INITS) == "identity":
         return manifold.identity()
     return manifold.random_point(np.random.default_rng(seed))
+
+
+def warn_of_identity(point: LowRankPoint | PSDPoint, stacklevel: int) -> None:
+    """Warn where most of the ones of the "identity" start are left: their features were in no row of a step.
+
+    A direction of the start moves only by rows that have its feature; where none has, row and column of W are still
+    those of the identity: 1 on the diagonal, and of length 1.
+    """
+    k, (A, B) = point.rank, point.balanced_factors()
+    diagonal, rows, columns = (
+        np.einsum("ij,jl,il->i", one[:k], gram, other[:k])
+        for one, gram, other in ((A, np.eye(k), B), (A, B.T @ B, A), (B, A.T @ A, B))
+    )
+    left = int((np.maximum.reduce(np.abs([diagonal - 1.0, rows - 1.0, columns - 1.0])) < 1e-9).sum())
+    if 2 * left > k:
+        warnings.warn(
+            f"{left} of the {k} directions of the model are those of init = 'identity' still, for their "
+            f"features, of the first {k}, were 0 in all rows that steps looked at; give init = 'gaussian', "
+            "which suits hashed words and pixels, or put frequent features first.",
+            stacklevel=stacklevel,
+        )
 
 
 @dataclass(frozen=True)

@@ -218,7 +218,7 @@ class BayesianCompletion(CompletionModel):
         Raises
         ------
         InvalidInputError
-            When the numbers are not integers, or outside of the matrix unless ``handle_unknown="mean"``.
+            When they are neither names nor integers, or outside of the matrix unless ``handle_unknown="mean"``.
         """
         rows, columns = self._places(rows, columns)
         values = self._within(self._values(rows, columns))

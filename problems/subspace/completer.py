@@ -24,7 +24,7 @@ from problems.subspace.pairs import checked_pairs, table_of
 from rmopt.arrays import Layout
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import Checked, bounded, integer, number, one_of, optional, sequence, shown
+from rmopt.core.arguments import Checked, array, bounded, integer, number, one_of, optional, sequence, shown
 from rmopt.core.matrices import sound
 from rmopt.solvers.threads import one_blas_thread
 
@@ -191,14 +191,15 @@ class CompletionModel(Checked, Saved, BaseEstimator):
 
         Parameters
         ----------
-        rows, columns : int or int array, shape (N,)
-            One of them may be a single number: ``predict(5, range(n))``. Without `columns` the rows are pairs, shape
-            (N, 2).
+        rows, columns : int or str, or array of them, shape (N,)
+            Numbers of rows and columns, or their names where `fit` got a bundle with names that are text; whole
+            numbers are never taken for names. One of them may be a single one: ``predict(5, range(n))``. Without
+            `columns` the rows are pairs, shape (N, 2).
 
         Raises
         ------
         InvalidInputError
-            When the numbers are not integers, or outside of the matrix unless ``handle_unknown="mean"``.
+            When they are neither names nor integers, or outside of the matrix unless ``handle_unknown="mean"``.
         """
         return self._within(self._values(*self._places(rows, columns)))
 
@@ -206,6 +207,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         """Return pairs of a row and a column; m and n stand for those that `fit` did not see."""
         self._check_fitted()
         m, n = self.known_.shape
+        rows, columns = self._numbered(rows, columns)
         if one_of("handle_unknown", self.handle_unknown, UNKNOWN) == "error":
             return checked_pairs(rows, columns, (m, n))
         rows, columns = checked_pairs(rows, columns, None)
@@ -217,6 +219,26 @@ class CompletionModel(Checked, Saved, BaseEstimator):
                 stacklevel=3,
             )
         return np.minimum(rows, m), np.minimum(columns, n)
+
+    def _numbered(self, rows: Any, columns: Any) -> tuple[Any, Any]:
+        """Return pairs with numbers in place of names, where `fit` got names that are text."""
+        if columns is None:
+            pairs = array("pairs", rows)
+            if pairs.dtype.kind not in "UO" or pairs.shape[1:] != (2,):
+                return pairs, None
+            # Each side by itself: one may be numbers.
+            rows, columns = np.asarray(rows, dtype=object).T.tolist()
+        sides = ("rows", rows, self.row_names_), ("columns", columns, self.column_names_)
+        found = []
+        for what, given, known in sides:
+            names = array(what, given)
+            names = array(what, names.tolist()) if names.dtype.kind == "O" else names
+            if names.dtype.kind == known.dtype.kind == "U":
+                other = None if self.handle_unknown == "error" else len(known)
+                places = positions(what, known, names.ravel(), other)
+                names = places.reshape(names.shape)
+            found.append(names)
+        return found[0], found[1]
 
     def _check_fitted(self) -> None:
         """Refuse to go on before `fit`, or with what another version learned."""

@@ -156,6 +156,11 @@ def completion(
         if case:
             return _case(run, world, plan, chosen, case, scale, counts, rho != "auto", select, folds, resume)
         bundle = loaded(run, data, data_home, Ratings)
+        if bundle.values.min() == bundle.values.max():
+            raise InvalidInputError(
+                f"all entries of {bundle.source} are {bundle.values[0]:g}: there is nothing to predict; rmopt fit "
+                "completion FILE --model implicit learns who has what."
+            )
         share = hidden or (0.6 if data == "picture" else 0.2)
         runs = CompletionRuns(
             run, world, plan, chosen, seeds=seeds, n_jobs=n_jobs, resume=resume, data=fingerprint(bundle), lam=lam,

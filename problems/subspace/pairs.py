@@ -25,7 +25,8 @@ def entries(ratings: Any) -> tuple[Array, Array]:
 
     Parameters
     ----------
-    ratings : sparse array, shape (m, n)
+    ratings : sparse array, shape (m, n), or Ratings
+        The entries of a matrix come column by column, those of a bundle as they lie there, and as its `times` do.
 
     Returns
     -------
@@ -34,7 +35,7 @@ def entries(ratings: Any) -> tuple[Array, Array]:
 
     See Also
     --------
-    EntryKFold : splits of what it returns.
+    EntryKFold, TimeSplit : splits of what it returns.
 
     Examples
     --------
@@ -44,6 +45,8 @@ def entries(ratings: Any) -> tuple[Array, Array]:
     >>> pairs.tolist(), values.tolist()
     ([[1, 0], [0, 1]], [3.0, 5.0])
     """
+    if isinstance(ratings, Ratings):
+        return np.column_stack([ratings.rows, ratings.columns]), ratings.values.copy()
     table = known_entries(ratings)
     return np.column_stack([table.indices, columns_of(table)]), table.data.copy()
 
@@ -99,9 +102,12 @@ class EntryKFold(BaseCrossValidator):
 class TimeSplit(BaseCrossValidator):
     """Splits of known entries by date: each tests on what comes next, and trains on all that came before.
 
-    The dates come as `groups`: ``cross_val_score(model, pairs, values, cv=TimeSplit(3), groups=dates)``. The entries
-    are cut where dates change, into parts of about the same size, and the first part is only trained on. Rows and
-    columns that are new in a test part need an estimator with ``handle_unknown="mean"``.
+    The dates come as `groups`, in the order of the entries. Of a bundle with dates, as `problems.data.load` reads
+    it, ``pairs, values = entries(ratings)`` and ``ratings.times`` are in one order, which that of
+    ``entries(ratings.table())`` is not: ``cross_val_score(model, pairs, values, cv=TimeSplit(3),
+    groups=ratings.times, params={"shape": ratings.shape})``. The entries are cut where dates change, into parts of
+    about the same size, and the first part is only trained on. Rows and columns that are new in a test part need an
+    estimator with ``handle_unknown="mean"``, or the shape.
 
     Parameters
     ----------
@@ -208,8 +214,8 @@ def checked_pairs(rows: Any, columns: Any, shape: Any) -> tuple[Array, Array]:
     ):
         raise InvalidInputError(
             "rows and columns must be equally many integers, or one of them a single number; got "
-            f"{' and '.join(f'{one.dtype} of shape {one.shape}' for one in numbers)}. Of names make numbers by "
-            "numpy.unique(names, return_inverse=True), or a bundle by problems.data.load."
+            f"{' and '.join(f'{one.dtype} of shape {one.shape}' for one in numbers)}. Names are "
+            "for predict, of a model that fit a bundle with names: problems.data.load makes one."
         )
     sizes = (2**31, 2**31) if shape is None else shape
     for name, found, size in zip(("rows", "columns"), numbers, sizes, strict=True):

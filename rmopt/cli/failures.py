@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -49,23 +50,24 @@ def signals_raise() -> Iterator[None]:
 
 @contextmanager
 def told_in_a_sentence(
-    folder: OutputFolder | None = None, *, left: str = "nothing was saved."
+    folder: OutputFolder | None = None, *, left: str = "nothing was saved.", resumable: bool = False
 ) -> Iterator[None]:
     """Turn an error of rmopt, a signal, or an error of the output, into one line and an exit status.
 
-    What a signal `left` is said where there are no files in a folder to name.
+    What a signal `left` is said where there are no files in a folder to name; of a run that is `resumable` how to go
+    on.
     """
     try:
         yield
     except Told:
         raise
     except KeyboardInterrupt:
-        fail(f"interrupted; {_left(folder) or left}", INTERRUPTED)
+        fail(f"interrupted; {_left(folder, resumable) or left}", INTERRUPTED)
     except SystemExit as ended:
         # typer has made the former of an interrupt that came between its parts.
         if ended.code in (INTERRUPTED, TERMINATED):
             told = "interrupted" if ended.code == INTERRUPTED else "terminated"
-            fail(f"{told}; {_left(folder) or left}", ended.code)
+            fail(f"{told}; {_left(folder, resumable) or left}", ended.code)
         raise
     except Exception as error:
         from rmopt.errors import RmoptError
@@ -80,10 +82,11 @@ def told_in_a_sentence(
             folder.close()
 
 
-def _left(folder: OutputFolder | None) -> str:
+def _left(folder: OutputFolder | None, resumable: bool) -> str:
     kept = folder.written() if folder is not None else []
     more = f" and {len(kept) - 4} more" if len(kept) > 4 else ""
-    return f"what was saved is in {folder}: {', '.join(kept[:4])}{more}." if kept else ""
+    on = f"; go on with --resume --out {shlex.quote(str(folder))}" if resumable else ""
+    return f"what was saved is in {folder}: {', '.join(kept[:4])}{more}{on}." if kept else ""
 
 
 def _tell_of_output(error: OSError, folder: OutputFolder | None) -> None:

@@ -82,7 +82,7 @@ def _execute(
     with told_in_a_sentence(), _one_speaks():
         folder = OutputFolder(out, name)
     this_run = Run(name, seed, folder.path, quiet, json, failures=[])
-    with told_in_a_sentence(folder), _one_speaks():
+    with told_in_a_sentence(folder, resumable="resume" in options), _one_speaks():
         # Whatever the experiment prints must not mix with what a script reads.
         with redirect_stdout(sys.stderr) if quiet or json else nullcontext():
             outcome = experiment(this_run, **options)
@@ -119,15 +119,29 @@ def _rank() -> int:
     return int(next(filter(str.isdigit, said), 0))
 
 
+def _of_another(path: Path, experiment: str) -> bool:
+    """Return whether a file is there that is not a result of this experiment."""
+    import json
+
+    try:
+        return json.loads(path.read_bytes())["experiment"] != experiment
+    except FileNotFoundError:
+        return False
+    except (LookupError, TypeError, ValueError):
+        return True
+
+
 def _keep_and_show(this_run: "Run", outcome: "Outcome", folder: OutputFolder, command: str | None) -> None:
     from rmopt.cli.result import as_json, result_of, write_report
     from rmopt.cli.table import print_rows
-    from rmopt.files import write_json
+    from rmopt.files import set_aside, write_json
 
-    result = result_of(this_run.experiment, this_run.seed, outcome)
+    result, path = result_of(this_run.experiment, this_run.seed, outcome), this_run.path("result.json")
     failures = this_run.failures or []
     try:
-        write_json(this_run.path("result.json"), result)
+        if _of_another(path, this_run.experiment):
+            this_run.say(f"result.json of another experiment is set aside as {set_aside(path)}.")
+        write_json(path, result)
         if command is not None:
             pictures = [this_run.path(name) for name in folder.written() if name.endswith(".png")]
             write_report(this_run.path("report.html"), result, outcome, command, pictures)
