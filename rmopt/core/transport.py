@@ -192,7 +192,7 @@ class OfRetraction(Transport):
     >>> from rmopt.manifolds import Sphere
     >>> x, y = np.array([1.0, 0.0, 0.0]), np.array([0.6, 0.8, 0.0])
     >>> OfRetraction()(Sphere(3), x, y, np.array([0.0, 0.0, 1.0])).round(2).tolist()
-    [0.0, 0.0, 0.73]
+    [0.0, 0.0, 0.6]
     """
 
     def __init__(self, step: float = 1e-5) -> None:
