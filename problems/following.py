@@ -161,7 +161,7 @@ class _Run:
             self.chunks.seek(self.place)
         else:
             skip = self.count
-            if hasattr(self.chunks, "rewind"):
+            if isinstance(self.chunks, KnowsItsPlace) and hasattr(self.chunks, "rewind"):
                 # Somebody may have looked at the first chunk.
                 self.chunks.rewind()
         number = 0

@@ -58,20 +58,21 @@ def with_workers(
     return Parallel(solver, workers, step_factor=factor, outer_step=beyond, world=world, **meetings)
 
 
-def check_size(rows: int, columns: int, rank: int, truth: Any = None) -> None:
-    """Refuse a matrix whose factors no memory holds, for features or the labels of `truth`, before work starts."""
+def check_size(sides: tuple[int, ...], rank: int, truth: Any = None) -> None:
+    """Refuse factors that no memory holds, for features or for the labels of `truth`, before work starts."""
     try:
-        # A step has a second one; nothing is written.
-        np.empty((2, rows + columns, rank))
+        # A run has them twice; nothing is written.
+        np.empty((2, sum(sides), rank))
     except (MemoryError, ValueError):
-        size, why = 8 * (rows + columns) * rank / 2**30, ""
+        size, why = 8 * sum(sides) * rank / 2**30, ""
         if truth is not None and truth.nnz:
             last = int(np.argmax(truth.indices))
             row = int(np.searchsorted(truth.indptr, last, side="right"))
             why = f" (row {row} has the label {truth.indices[last]})"
         raise InvalidInputError(
-            f"the model would be a matrix of {rows:,} × {columns:,} and rank {rank}, {size:,.0f} GiB{why}, which "
-            "this machine cannot hold; number labels and features without gaps, or take a smaller rank."
+            f"the model would have factors of {' and '.join(f'{side:,} × {rank}' for side in sides)} numbers, "
+            f"{size:,.0f} GiB{why}, which this machine cannot hold; number labels and features without gaps, or take "
+            "a smaller rank."
         ) from None
 
 

@@ -67,13 +67,11 @@ def similarity(
     files, of which there must be as many or more, and learn the one model together.
     """
     model = LoretaSimilarity(rank, step_size=step_size, psd=psd, init=init, n_jobs=n_jobs)
-    how = {
-        "n_features": n_features,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "shuffle_buffer": shuffle_buffer,
-    }
-    return _fitted(run, model, files, {**how, "one_based": one_based}, resume, steps_per_row=steps_per_row)
+    asked = {
+        "n_features": n_features, "epochs": epochs, "batch_size": batch_size, "shuffle_buffer": shuffle_buffer,
+        "one_based": one_based,
+    }  # fmt: skip
+    return _fitted(run, model, files, asked, resume, steps_per_row=steps_per_row)
 
 
 def ranking(
@@ -98,13 +96,11 @@ def ranking(
     many or more, and learn the one model together.
     """
     model = LoretaLabelRanker(rank, step_size=step_size, n_jobs=n_jobs)
-    how = {
-        "n_features": n_features,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "shuffle_buffer": shuffle_buffer,
-    }
-    return _fitted(run, model, files, {**how, "one_based": one_based}, resume)
+    asked = {
+        "n_features": n_features, "epochs": epochs, "batch_size": batch_size, "shuffle_buffer": shuffle_buffer,
+        "one_based": one_based,
+    }  # fmt: skip
+    return _fitted(run, model, files, asked, resume)
 
 
 def _fitted(run: Run, model: Loreta, files: Path, asked: dict[str, Any], resume: bool, **how: Any) -> Outcome:

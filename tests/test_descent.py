@@ -800,8 +800,8 @@ class Turning(Cost):
             ("gradient", lambda G: G * np.inf, DivergedError, "not finite|infs or NaNs"),
             ("gradient", lambda G: G[0], InvalidInputError, r"of shape \(3,\), and points of .* \(5, 3\)"),
             ("gradient", lambda G: G[:1, :1], InvalidInputError, r"of shape \(1, 1\), and points"),
-            ("gradient", lambda G: G.tolist(), InvalidInputError, "not an ambient matrix"),
-            ("gradient", lambda G: None, InvalidInputError, "not an ambient matrix"),
+            ("gradient", lambda G: G.tolist(), InvalidInputError, "no array or operator"),
+            ("gradient", lambda G: None, InvalidInputError, "no array or operator"),
         )
     ],
 )

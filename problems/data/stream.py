@@ -70,7 +70,8 @@ Reads = Generator[tuple[Piece, Place, float], None, None]
 class ChunkStream:
     """Chunks (X, y) of files, again and again in the same order; see `stream`, which makes it.
 
-    To iterate goes on where the iteration before was left, and begins anew behind the end.
+    To iterate goes on where the iteration before was left, and begins anew behind the end; `fit_stream` begins anew
+    always, unless it has a checkpoint.
 
     Parameters
     ----------
@@ -176,10 +177,10 @@ class ChunkStream:
                 )
         before, now = dict(state["files"]), dict(self._known_files)
         place, self._seed = state["place"], state["seed"]
-        unread: Any = (
-            self._order(0)[place["reached"] + 1 :] if place["epoch"] == 0 and not self._texts else []
-        )
-        later = {name for number in unread for name in self._names(self._files[number])}
+        later: set[str] = set()
+        if place["epoch"] == 0 and not self._texts:
+            unread = self._order(0)[place["reached"] + 1 :]
+            later = {name for number in unread for name in self._names(self._files[number])}
         for name in sorted(before.keys() | now.keys()):
             # A line that cannot be read may be repaired, if no row of its file was given.
             repaired = name in later and name in before
@@ -244,10 +245,10 @@ class ChunkStream:
         folder : path
             A new or an empty one.
         """
-        self.rewind()
         folder = Path(folder)
         if folder.exists() and any(folder.iterdir()):
             raise InvalidInputError(f"the folder {folder} is not empty; choose another one.")
+        self.rewind()
         for number, (X, y) in enumerate(self):
             save_arrays(
                 folder / f"{number:06}.npz",

@@ -268,7 +268,7 @@ class LoretaLabelRanker(Loreta):
         if not afresh and self.rank is None:
             # Labels that came later do not change it.
             rank = self._known_rank()
-        check_size(n_labels, n, rank, truth)
+        check_size((n_labels, n), rank, truth)
         manifold = FixedRankEmbedded(n_labels, n, rank)
         cost = ranking_cost(X, truth, self.sampling)
         step_size = natural_step_size(cost.X, 0.03, 1) if self.step_size is None else self.step_size

@@ -337,7 +337,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         """Return what learns, from what, and what makes the start."""
         n = X.shape[1]
         rank = rank or self.rank or min(30, max(1, n // 2))
-        check_size(n, n, rank)
+        check_size((n,) if self.psd else (n, n), rank)
         manifold = PSDFixedRank(n, rank) if self.psd else FixedRankEmbedded(n, n, rank)
         cost = TripletSum(X, X, loss_named("loss", self.loss))
         problem = Problem(manifold, cost)

@@ -197,7 +197,8 @@ def ambient_at(
     """
     if type(ambient) is np.ndarray and ambient.shape == shape and ambient.dtype.kind == "f":
         return ambient.copy()
-    if shape is not None and not isinstance(ambient, np.ndarray | Parts | list | tuple | BlockDiagonal):
+    copied = isinstance(ambient, np.ndarray | Parts | list | tuple | BlockDiagonal)
+    if shape is not None and not copied and hasattr(ambient, "shape"):
         return ambient
     if isinstance(ambient, Parts | list | tuple | BlockDiagonal) and isinstance(point, Parts):
         shapes = manifold.embed_point(point).shapes  # type: ignore[attr-defined]

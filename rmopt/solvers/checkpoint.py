@@ -221,8 +221,8 @@ def _refuse_others(path: Path, counts: set[int], size: int) -> None:
     for count in counts - {size}:
         raise InvalidInputError(
             f"the checkpoint {path} was saved by {count or 'another number of'} process{'es' * (count != 1)}, and "
-            f"now there {'is 1' if size == 1 else f'are {size}'}; start as many as then, or delete "
-            f"{path.stem}*{path.suffix}, or choose another path."
+            f"now there {'is 1' if size == 1 else f'are {size}'}; start as many as then, or delete its "
+            "files, or choose another path."
         )
 
 
