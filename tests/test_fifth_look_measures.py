@@ -34,6 +34,7 @@ from problems.subspace import GossipPlan, ScaledSGDCompletion, agree, gossip
 from rmopt import InvalidInputError
 from rmopt.cli import main
 from rmopt.core import AgentSum
+from rmopt.solvers import Below, NotFinite
 
 
 def test_parameters_are_chosen_by_queries_of_all_classes() -> None:
@@ -257,3 +258,15 @@ def test_short_axes_have_ticks() -> None:
         inside = [one for one in axes.get_yticks() if low < one < high]
         assert len(inside) >= 3
         assert float(axes.yaxis.get_major_formatter()(inside[0])) == pytest.approx(inside[0])
+
+
+def test_a_stream_of_csv_has_the_features_that_were_said(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a,label\n1,x\n2,y\n")
+    assert next(iter(stream(tmp_path, n_features=1)))[0].shape == (2, 1)
+    with pytest.raises(InvalidInputError, match="has 1 features, and n_features = 7"):
+        list(stream(tmp_path, n_features=7))
+
+
+def test_criteria_name_what_they_saw_in_english() -> None:
+    assert Below(0.5, "error")([{"error": 0.25}]) == "an error of 0.25"
+    assert NotFinite("error")([{"error": np.nan}]) == "an error of nan"
