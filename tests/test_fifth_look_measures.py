@@ -14,10 +14,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from matplotlib.figure import Figure
 from tabled import each_row
 
 from problems.data import stream
 from problems.evaluation import cosine_scores, evaluate_retrieval, matrix_scores
+from problems.palette import line, style, ticks_of_few_decades, whole_ticks
 from problems.ranking import (
     LoretaLabelRanker,
     LowRankLogisticRegression,
@@ -32,6 +34,7 @@ from problems.subspace import GossipPlan, ScaledSGDCompletion, agree, gossip
 from rmopt import InvalidInputError
 from rmopt.cli import main
 from rmopt.core import AgentSum
+from rmopt.solvers import Below, NotFinite
 
 
 def test_parameters_are_chosen_by_queries_of_all_classes() -> None:
@@ -232,3 +235,38 @@ def test_a_page_answers_head() -> None:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def test_methods_of_a_picture_can_be_told_apart() -> None:
+    assert len({(look["color"], look["marker"]) for look in map(style, range(56))}) == 56
+    lines = [line(number, dashes) for number in range(14) for dashes in (0, 1)]
+    assert len({(look["color"], look["linestyle"]) for look in lines}) == 21
+    assert line(0, 1) != line(7, 1)
+
+
+def test_short_axes_have_ticks() -> None:
+    axes = Figure().subplots()
+    axes.plot([4.0], [0.03], "o")
+    axes.plot([4.0], [0.08], "o")
+    whole_ticks(axes.xaxis)
+    assert [one for one in axes.get_xticks() if 3.8 < one < 4.2] == [4.0]
+    for lowest in (0.03, 0.003):
+        axes.plot([4.0], [lowest], "o")
+        axes.set_yscale("log")
+        ticks_of_few_decades(axes.yaxis)
+        low, high = axes.get_ylim()
+        inside = [one for one in axes.get_yticks() if low < one < high]
+        assert len(inside) >= 3
+        assert float(axes.yaxis.get_major_formatter()(inside[0])) == pytest.approx(inside[0])
+
+
+def test_a_stream_of_csv_has_the_features_that_were_said(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a,label\n1,x\n2,y\n")
+    assert next(iter(stream(tmp_path, n_features=1)))[0].shape == (2, 1)
+    with pytest.raises(InvalidInputError, match="has 1 features, and n_features = 7"):
+        list(stream(tmp_path, n_features=7))
+
+
+def test_criteria_name_what_they_saw_in_english() -> None:
+    assert Below(0.5, "error")([{"error": 0.25}]) == "an error of 0.25"
+    assert NotFinite("error")([{"error": np.nan}]) == "an error of nan"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from problems.coembedding.methods import NAMES
-from problems.palette import COLOURS, style
+from problems.palette import COLOURS, style, ticks_of_few_decades, whole_ticks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,10 +71,15 @@ def draw_curves(
         for number, (label, points) in enumerate(curves.items()):
             x, y = np.array(points, dtype=float).reshape(-1, 2).T
             axes.plot(x, y, label=label, **style(number))
-        if logarithmic:
-            axes.set(xscale="log", yscale="log")
         axes.set(xlabel=xlabel, title=name)
         axes.grid(alpha=0.3)
+    for axes in found:
+        if logarithmic:
+            axes.set(xscale="log", yscale="log")
+            ticks_of_few_decades(axes.xaxis)
+            ticks_of_few_decades(axes.yaxis)
+        else:
+            whole_ticks(axes.xaxis)
     found[0].set_ylabel(ylabel)
     found[-1].legend(fontsize="small")
     figure.suptitle(title)

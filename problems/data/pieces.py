@@ -54,6 +54,14 @@ class Format:
     vectorizer: Any = None
     encoding: str = "utf-8"
 
+    def check_width(self, path: Path, n_features: int) -> None:
+        """Refuse a file with another number of features than was said."""
+        if self.n_features not in (None, n_features):
+            raise InvalidInputError(
+                f"{path} has {n_features} features, and n_features = {self.n_features}; all files of a stream must "
+                "have as many."
+            )
+
 
 @dataclass
 class Piece:
@@ -349,11 +357,7 @@ def npz_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
         while first < n:
             count = min(ROWS, n - first)
             rows = X.read(first, count)
-            if how.n_features not in (None, rows.shape[1]):
-                raise InvalidInputError(
-                    f"{path} has {rows.shape[1]} features, and n_features = {how.n_features}; all files of a stream "
-                    "must have as many."
-                )
+            how.check_width(path, rows.shape[1])
             values = rows.data if issparse(rows) else rows
             if not np.isfinite(values).all():
                 bad = np.flatnonzero(~np.isfinite(np.asarray(rows.sum(axis=1))))
@@ -401,6 +405,7 @@ def csv_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
             )
         column = names.index(known[0])
         features = tuple(names[:column] + names[column + 1 :])
+        how.check_width(path, len(features))
         place, line = mark or [stream.tell(), 1]
         stream.seek(place)
         while lines := stream.readlines(PIECE):
@@ -507,11 +512,7 @@ def _mtx_rows(path: Path, how: Format, mark: list[int], stream: Any, beside: Pat
     while sizes.startswith(b"%") or sizes.isspace():
         sizes = stream.readline()
     n_rows, n_features, count = map(int, sizes.split())
-    if how.n_features not in (None, n_features):
-        raise InvalidInputError(
-            f"{path} has {n_features} features, and n_features = {how.n_features}; all files of a stream must have "
-            "as many."
-        )
+    how.check_width(path, n_features)
     width = 2 if b"pattern" in head else 3
     place, first, number, labels_at = mark or [stream.tell(), 0, 0, 0]
     stream.seek(place)

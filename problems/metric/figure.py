@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from problems.metric.claims import Results
-from problems.palette import draw_band, style
+from problems.palette import draw_band, line, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +23,7 @@ def draw_precision(figure: Figure, results: Results, labels: Mapping[str, str], 
             continue
         curves = np.array([cell["precision"] for cell in found])
         at = np.arange(1, curves.shape[1] + 1)
-        draw_band(axes, at, curves, labels[name], color=style(number)["color"])
+        draw_band(axes, at, curves, labels[name], **line(number))
     axes.set_xlabel("k, number of neighbours")
     axes.set_ylabel("precision at top k (test)")
     axes.set_title(title)
@@ -45,7 +45,7 @@ def draw_convergence(figure: Figure, results: Results, labels: Mapping[str, str]
             draw_band(left, passes, curves[:, :, column], f"{labels[name]}, P@{depth}", **style(number))
             number += 1
         relative = curves[:, :, 3] / np.abs(curves[:, :1, 3])
-        draw_band(right, passes, relative, labels[name], color=style(number - 1)["color"])
+        draw_band(right, passes, relative, labels[name], **line(number - 1))
     for axes, label in ((left, "precision (test)"), (right, "cost, relative to the start")):
         axes.set_xlabel("coordinate steps / features")
         axes.set_ylabel(label)

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from problems.cells import mean_and_sem
-from problems.palette import NO_TRAINING, draw_band, draw_point, style
+from problems.palette import (
+    NO_TRAINING,
+    draw_band,
+    draw_point,
+    line,
+    style,
+    ticks_of_few_decades,
+    whole_ticks,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +47,7 @@ def draw_ranking(
         means, errors = [mean for mean, _ in both.values()], [sem or 0.0 for _, sem in both.values()]
         look = style(numbers[name])
         if 0 in both:
-            by_rank.axhline(means[0], color=look["color"], linestyle="-.", label=labels[name])
+            by_rank.axhline(means[0], label=labels[name], **line(numbers[name], 1))
         else:
             label = f"{labels[name]}, {init}".removesuffix(", ")
             by_rank.errorbar(list(both), means, errors, linestyle=STYLES[init], label=label, **look)
@@ -54,7 +62,7 @@ def draw_ranking(
                 continue
             if not length:
                 level = mean_and_sem(cell["map"] for cell in best)[0]
-                by_time.axhline(level, color=style(number)["color"], linestyle="-.", label=labels[name])
+                by_time.axhline(level, label=labels[name], **line(number, 1))
                 continue
             curves = np.array([cell["curve"][:length] for cell in best])
             at = curves[:, :, 0].mean(axis=0)
@@ -64,10 +72,12 @@ def draw_ranking(
         # There is no free place for this many lines inside the axes.
         axes.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)
     by_rank.set_xlabel("rank")
+    whole_ticks(by_rank.xaxis)
     by_rank.set_ylabel("mean average precision (test)")
     by_time.set_xlabel("training time")
     by_time.set_xscale("log")
     by_time.xaxis.set_major_formatter(EngFormatter("s"))
     by_time.minorticks_off()
+    ticks_of_few_decades(by_time.xaxis, EngFormatter("s"))
     by_time.set_title("best setting of each method", fontsize="medium")
     figure.suptitle(title)

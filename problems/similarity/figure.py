@@ -8,12 +8,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from problems.cells import Cell, mean_and_sem
-from problems.palette import NO_TRAINING, draw_band, draw_point, style
+from problems.palette import (
+    NO_TRAINING,
+    draw_band,
+    draw_point,
+    line,
+    style,
+    ticks_of_few_decades,
+    whole_ticks,
+)
+from problems.similarity.methods import CURVE_QUERIES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from problems.similarity.claims import Results
+
+MEASURED = f"mean average precision (curves: ≤ {CURVE_QUERIES} queries)"
 
 
 def draw_learning_curves(figure: Figure, results: Results, labels: Mapping[Any, str], title: str) -> None:
@@ -38,13 +49,14 @@ def draw_learning_curves(figure: Figure, results: Results, labels: Mapping[Any, 
             elif column and (seconds := np.mean([cell["seconds"] for cell in found])) > NO_TRAINING:
                 draw_point(axes, seconds, found, labels[key], **style(number))
             else:
-                _draw_level(axes, found, labels[key], color=style(number)["color"], linestyle="--")
+                _draw_level(axes, found, labels[key], **line(number, 1))
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(EngFormatter(unit))
         axes.minorticks_off()
+        ticks_of_few_decades(axes.xaxis, EngFormatter(unit))
         axes.set_xlabel(label)
         axes.grid(alpha=0.3)
-    left.set_ylabel("mean average precision (test)")
+    left.set_ylabel(MEASURED)
     if left.get_legend_handles_labels()[0]:
         left.legend(fontsize="small")
     figure.suptitle(title)
@@ -59,18 +71,17 @@ def draw_ranks(figure: Figure, results: Results, labels: Mapping[Any, str]) -> N
     first = {(key[0], key[2]): found for key, found in reversed(results.items())}
     ranks = sorted(rank for name, rank in first if name == "loreta" and rank is not None)
     for number, rank in enumerate(ranks):
-        _draw_curve(by_rank, first["loreta", rank], f"rank {rank}", color=style(number)["color"])
+        _draw_curve(by_rank, first["loreta", rank], f"rank {rank}", **line(number))
     shown = sorted({ranks[0], ranks[len(ranks) // 2], ranks[-1]}) if ranks else []
     for number, rank in enumerate(shown):
-        for name, form, line in (("loreta", "general", "-"), ("loreta-psd", "PSD", "--")):
+        for name, form, dashes in (("loreta", "general", 0), ("loreta-psd", "PSD", 1)):
             if (name, rank) in first:
-                look = {"color": style(number)["color"], "linestyle": line}
-                _draw_curve(both, first[name, rank], f"{form}, rank {rank}", **look)
+                _draw_curve(both, first[name, rank], f"{form}, rank {rank}", **line(number, dashes))
     for axes, title in ((by_rank, "LORETA by rank"), (both, "general and PSD")):
         axes.set_title(title, fontsize="medium")
         axes.set_xscale("log")
         axes.set_xlabel("triplets seen")
-    by_rank.set_ylabel("mean average precision (test)")
+    by_rank.set_ylabel(MEASURED)
     for number, label in enumerate(dict.fromkeys(labels[key] for key in results)):
         own = {key: found for key, found in results.items() if labels[key] == label}
         points = sorted(
@@ -82,9 +93,9 @@ def draw_ranks(figure: Figure, results: Results, labels: Mapping[Any, str]) -> N
         for place, (key, found) in enumerate(own.items()):
             if key[2] is None:
                 several = f", {key[3]} features" * (len(own) > 1)
-                look = {"color": style(number)["color"], "linestyle": ":" if place else "--"}
-                _draw_level(final, found, label + several, **look)
+                _draw_level(final, found, label + several, **line(number, 1 + place))
     final.set_xlabel("rank")
+    whole_ticks(final.xaxis)
     final.set_title("all methods", fontsize="medium")
     for axes in (by_rank, both, final):
         axes.grid(alpha=0.3)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from problems.data import Ratings
-from problems.palette import style
+from problems.palette import style, ticks_of_few_decades, whole_ticks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,6 +31,7 @@ def draw_traces(
         right.plot(updates, np.maximum(gaps, 1e-17), **style(number))
     for axes, name in ((left, error), (right, "mean distance between neighbours")):
         axes.set_yscale("log")
+        ticks_of_few_decades(axes.yaxis)
         axes.set_xlabel("updates per agent")
         axes.set_ylabel(name)
         axes.grid(alpha=0.3)
@@ -52,7 +53,7 @@ def draw_errors(
         x, mean, sem = zip(*sorted(points), strict=True)
         axes.errorbar(x, mean, [one or 0.0 for one in sem], capsize=3, label=label, **style(number))
     axes.set_xlabel(across)
-    axes.locator_params(axis="x", integer=True)
+    whole_ticks(axes.xaxis)
     axes.set_ylabel(error)
     axes.set_title(title)
     axes.grid(alpha=0.3)

@@ -53,8 +53,9 @@ class ScaledSGD(Solver):
     n_epochs : int
         The budget, in passes over the entries.
     penalty : float
-        λ: to each entry's loss λ/2 (‖aᵢ‖² + ‖bⱼ‖²) is added, and λ√(mn) to the scales. Where it drives ranks down
-        take `BoundedRank`.
+        λ: to each entry's loss λ/2 (‖aᵢ‖² + ‖bⱼ‖²) is added, and λ√(mn) to the scales. The sum is minimised over
+        balanced factors alone, AᵀA = BᵀB, to which A and B are changed before each pass: where rows differ much in
+        their numbers of entries, other factors have a smaller one. Where λ drives ranks down take `BoundedRank`.
     damping : float
         What is added to the scales, over the largest singular value that the gradient would have were the residuals
         noise: small singular values do not move before they are more than the noise of large ones. 0 is the method of

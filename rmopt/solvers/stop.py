@@ -245,7 +245,7 @@ class Below(CheckedValue, Stop):
 
     def __call__(self, rows: list[Row]) -> str | None:
         now = seen(rows[-1], self.name, self)
-        return Converged(f"a {self.name} of {now:.6g}") if now <= self.value else None
+        return Converged(f"{_one(self.name)} of {now:.6g}") if now <= self.value else None
 
 
 @dataclass(frozen=True)
@@ -377,7 +377,7 @@ class NotFinite(Stop):
 
     def __call__(self, rows: list[Row]) -> str | None:
         now = seen(rows[-1], self.name, self)
-        return None if math.isfinite(now) else f"a {self.name} of {now}"
+        return None if math.isfinite(now) else f"{_one(self.name)} of {now}"
 
 
 @dataclass(frozen=True)
@@ -425,6 +425,11 @@ def _stayed(rows: list[Row], place: int) -> bool:
     """Return whether the step before a row was refused: the point is that of the row before."""
     row, before = rows[place], rows[place - 1]
     return row["step"] > before["step"] and row["updates"] == before["updates"]
+
+
+def _one(name: str) -> str:
+    """Return a name behind its article."""
+    return f"{'an' if name.startswith(tuple('aeiou')) else 'a'} {name}"
 
 
 def seen(row: Row, name: str, criterion: Stop) -> float:
