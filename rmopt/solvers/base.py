@@ -268,11 +268,11 @@ class Solver(Value, ABC):
             # Whole numbers would stay what they are on the way.
             start = start.astype(np.float64)
         start = in_precision(start)
+        if any(np.iscomplexobj(part) for part in arrays_of(start)):
+            raise InvalidInputError("the initial point is complex; points are real here.")
         reason = self.check_start(problem, start)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
-        if any(np.iscomplexobj(part) for part in arrays_of(start)):
-            raise InvalidInputError("the initial point is complex; points are real here.")
         return start if self.keeps_single else in_double(problem, start)
 
     def diverged(self, step: int) -> DivergedError:

@@ -142,7 +142,12 @@ def workers_of_batches(name: str) -> list[dict[str, Any]]:
     for jobs in (1, 2, 4):
         found = [quality(kind(rank, random_state=seed, n_jobs=jobs).fit(X, y)) for seed in range(2)]
         rows.append(
-            {"task": name, "workers": jobs, "quality": float(np.mean(found)), "seeds": str(np.round(found, 4))}
+            {
+                "task": name,
+                "workers": jobs,
+                "quality": float(np.mean(found)),
+                "seeds": str(np.round(found, 4)),
+            }
         )
         print(rows[-1], flush=True)
     return rows
