@@ -246,9 +246,24 @@ def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
     return found
 
 
+def label_array(Y: Any) -> Array:
+    """Return an array of indicators of labels; names of the labels of each row are refused, with the remedy."""
+    try:
+        found = array_of("Y", Y)
+        words = found.flat if found.dtype.kind == "O" else ()
+        if found.dtype.kind != "U" and not any(isinstance(one, str | list | tuple | set) for one in words):
+            return found
+    except InvalidInputError:
+        pass
+    raise InvalidInputError(
+        "Y must be a table of the numbers 0 and 1, with a column for each label; of the labels of each row it is made "
+        "by sklearn.preprocessing.MultiLabelBinarizer().fit_transform(Y)."
+    )
+
+
 def table_of_labels(Y: Any, count: int) -> Array:
     """Return indicators of labels, one row for each of so many samples, as an array."""
-    Y = sound("Y", Y).toarray() if sp.issparse(Y) else array_of("Y", Y)
+    Y = sound("Y", Y).toarray() if sp.issparse(Y) else label_array(Y)
     if Y.ndim != 2 or len(Y) != count or not np.isin(Y, (0, 1)).all():
         raise InvalidInputError(f"Y must be a table of 0 and 1, {count} rows and one column for each label.")
     return Y.astype(int)

@@ -10,13 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from problems.coembedding import LabelThresholds
 from problems.comparison import Comparison
 from problems.data import load
 from problems.methods import chosen_methods
+from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
 from problems.similarity import LoretaSimilarity
 from problems.subspace import BiasedALS, TimeSplit, entries
 from problems.subspace.experiment import METHODS, completion
-from rmopt import InvalidInputError
+from rmopt import InvalidInputError, autograd_cost
+from rmopt.checks import check_hessian
 from rmopt.cli.output import OutputFolder
 from rmopt.cli.run import _keep_and_show
 from rmopt.core import Problem
@@ -151,3 +154,34 @@ def test_the_checkpoint_of_a_stream_shows_what_differs(tmp_path: Path) -> None:
         LoretaSimilarity(3, checkpoint=path, random_state=0).fit_stream([(X, y)])
     with pytest.raises(InvalidInputError, match="its init is 'identity', not 'gaussian'"):
         LoretaSimilarity(2, init="gaussian", checkpoint=path, random_state=0).fit_stream([(X, y)])
+
+
+@pytest.mark.parametrize("tags", [[["a", "b"], ["a"], ["b"]], [["a", "b"], ["a", "c"], ["b", "c"]]])
+@pytest.mark.parametrize(
+    "model",
+    [LoretaLabelRanker(2), LowRankLogisticRegression(2), LabelThresholds(LowRankLogisticRegression(2))],
+)
+def test_names_of_labels_lead_to_a_table_of_them(model: Any, tags: list[list[str]]) -> None:
+    with pytest.raises(InvalidInputError, match=r"made by sklearn.preprocessing.MultiLabelBinarizer"):
+        model.fit(X[:3], tags)
+
+
+def test_a_picture_among_texts_is_said_to_be_no_text(tmp_path: Path) -> None:
+    for name, content in (
+        ("a/1.txt", b"one"),
+        ("b/2.txt", b"two"),
+        ("b/p.png", b"\x89PNG\r\n\x1a\n\x00\x00"),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(
+        InvalidInputError, match=r"p.png is not utf-8 text .* it is no text, such as a picture"
+    ):
+        load(tmp_path)
+
+
+def test_a_complex_start_is_said_to_be_complex() -> None:
+    problem = Problem(Sphere(3), autograd_cost(lambda x: (x**4).sum()))
+    with pytest.raises(InvalidInputError, match="is complex; points are real"):
+        LBFGS().run(problem, np.array([1j, 0, 0]))
+    assert "array" not in str(check_hessian(problem))

@@ -147,7 +147,8 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
         kind = type_of_target(in_order("Y", Y), input_name="Y")
         if kind not in ("multilabel-indicator", "multiclass", "binary"):
             raise InvalidInputError(
-                f"Unknown label type: {kind}. Y must be a table of indicators, or one class for each sample."
+                f"Unknown label type: {kind}. Y must be a table of indicators, as MultiLabelBinarizer makes it, or "
+                "one class for each sample."
             )
         X, Y = admit(self, X, Y, multi_output=True)
         in_range(X)

@@ -203,10 +203,12 @@ def decoded(path: Path, encoding: str) -> Iterator[None]:
     except UnicodeError as error:
         # Of a missing mark of the order of bytes no place is known.
         where = f" (byte 0x{error.object[error.start]:02x})" if isinstance(error, UnicodeDecodeError) else ""
-        raise InvalidInputError(
-            f"{path} is not {encoding} text{where}; save it as UTF-8, or say its encoding, for example "
-            "encoding=latin-1."
-        ) from None
+        cure = "save it as UTF-8, or say its encoding, for example encoding=latin-1"
+        if isinstance(error, UnicodeDecodeError) and 0 in error.object:
+            cure = (
+                "with zero bytes it is no text, such as a picture: take it out; of UTF-16 say encoding=utf-16"
+            )
+        raise InvalidInputError(f"{path} is not {encoding} text{where}; {cure}.") from None
     except LookupError as error:
         raise InvalidInputError(
             f"{error}; give one that Python knows, for example encoding=latin-1."

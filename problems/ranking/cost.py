@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from problems.door import label_array
 from rmopt.core import Factored, FiniteSum, InvalidInputError, LowRankPoint
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import array
 from rmopt.core.matrices import sound
 from rmopt.costs.rows import as_rows
 
@@ -231,7 +231,7 @@ def indicators(Y: Any, n_rows: int) -> sp.csr_array:
     InvalidInputError
         For a wrong shape, fewer than two labels, or values that are not finite.
     """
-    table: Any = sp.csr_array(sound("Y", Y), dtype=float, copy=True) if sp.issparse(Y) else array("Y", Y)
+    table: Any = sp.csr_array(sound("Y", Y), dtype=float, copy=True) if sp.issparse(Y) else label_array(Y)
     if table.ndim != 2 or table.shape[0] != n_rows or table.shape[1] < 2:
         raise InvalidInputError(
             f"Y must have one row for each of the {n_rows} rows of X and a column for each of at least 2 labels, "

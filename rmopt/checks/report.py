@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -68,8 +68,8 @@ class Check:
     measured: float | None
     expected: float | None
     detail: str
-    steps: Array | None = None
-    errors: Array | None = None
+    steps: Array | None = field(default=None, repr=False)
+    errors: Array | None = field(default=None, repr=False)
 
     def __bool__(self) -> bool:
         return self.passed

@@ -265,11 +265,11 @@ class Solver(Value, ABC):
         """Return the point where a run begins, in the precision of its steps."""
         start = self.start(problem, rng) if initial_point is None else initial_point
         start = in_precision(of_reals(start))
+        if any(np.iscomplexobj(part) for part in arrays_of(start)):
+            raise InvalidInputError("the initial point is complex; points are real here.")
         reason = self.check_start(problem, start)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
-        if any(np.iscomplexobj(part) for part in arrays_of(start)):
-            raise InvalidInputError("the initial point is complex; points are real here.")
         return start if self.keeps_single else in_double(problem, start)
 
     def diverged(self, step: int) -> DivergedError:

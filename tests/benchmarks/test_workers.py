@@ -19,8 +19,8 @@ import pytest
 from problems.data import MultilabelBundle, load
 from problems.data.text import informative_unit_rows
 from problems.loreta import with_workers
-from problems.ranking import LoretaLabelRanker, precision_at
-from problems.similarity import LoretaSimilarity, estimators
+from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression, precision_at
+from problems.similarity import ContrastiveSimilarity, LoretaSimilarity, estimators
 from rmopt.engines import GaugedEngine
 from rmopt.solvers import SGD, Parallel
 
@@ -111,6 +111,46 @@ def two_threads(task: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, An
         }
         for jobs, one in means.items()
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["news20", "enron", "bibtex", "delicious"])
+def test_workers_of_batches(measured: Any, name: str) -> None:
+    """One, two and four workers of the learners of batches: quality (mAP; P@1 of labels), means of two seeds."""
+    measured(workers_of_batches, name)
+
+
+def workers_of_batches(name: str) -> list[dict[str, Any]]:
+    if name == "news20":
+        bundle = informative_unit_rows(load(name), 26_214, sublinear=True)
+        X, y, test, truth = (
+            part[rows] for rows in (bundle.train, bundle.test) for part in (bundle.X, bundle.y)
+        )
+        kind, rank = ContrastiveSimilarity, 30
+    else:
+        labelled = load(name, None, MultilabelBundle).scaled()
+        X, y, test, truth = (
+            part[rows] for rows in (labelled.train, labelled.test) for part in (labelled.X, labelled.Y)
+        )
+        kind, rank = LowRankLogisticRegression, 50
+
+    def quality(model: Any) -> float:
+        if name == "news20":
+            return model.score(test, truth)
+        return precision_at(model.decision_function(test), truth, (1,))[1]
+
+    rows = []
+    for jobs in (1, 2, 4):
+        found = [quality(kind(rank, random_state=seed, n_jobs=jobs).fit(X, y)) for seed in range(2)]
+        rows.append(
+            {
+                "task": name,
+                "workers": jobs,
+                "quality": float(np.mean(found)),
+                "seeds": str(np.round(found, 4)),
+            }
+        )
+        print(rows[-1], flush=True)
+    return rows
 
 
 # How two workers meet: every so many steps, or ever less often, with longer steps or not.
