@@ -15,8 +15,11 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from matplotlib.figure import Figure
+from sklearn.linear_model import RidgeClassifier
+from sklearn.model_selection import cross_val_predict, cross_val_score
 from tabled import each_row
 
+from problems.coembedding import CalibratedLabelRanking, CoembeddingClassifier, TagRecommender
 from problems.data import stream
 from problems.evaluation import cosine_scores, evaluate_retrieval, matrix_scores
 from problems.palette import line, style, ticks_of_few_decades, whole_ticks
@@ -29,8 +32,9 @@ from problems.ranking import (
     propensity_scored_precision_at,
 )
 from problems.serving import Found, Searcher, make_server
+from problems.similarity import ContrastiveSimilarity
 from problems.similarity.methods import CURVE_QUERIES, Cosine, mean_precision
-from problems.subspace import GossipPlan, ScaledSGDCompletion, agree, gossip
+from problems.subspace import GossipPlan, ImplicitALS, ScaledSGDCompletion, TimeSplit, agree, gossip
 from rmopt import InvalidInputError
 from rmopt.cli import main
 from rmopt.core import AgentSum
@@ -270,3 +274,51 @@ def test_a_stream_of_csv_has_the_features_that_were_said(tmp_path: Path) -> None
 def test_criteria_name_what_they_saw_in_english() -> None:
     assert Below(0.5, "error")([{"error": 0.25}]) == "an error of 0.25"
     assert NotFinite("error")([{"error": np.nan}]) == "an error of nan"
+
+
+def test_implicit_feedback_is_validated_on_later_dates() -> None:
+    pairs = np.array([(row, row + step) for row in range(20) for step in range(8)])
+    model = ImplicitALS(2, handle_unknown="mean", random_state=0)
+    with pytest.warns(UserWarning, match="fit did not see"):
+        found = cross_val_score(
+            model,
+            pairs,
+            np.ones(len(pairs)),
+            cv=TimeSplit(2),
+            groups=np.arange(len(pairs)),
+            error_score="raise",
+        )
+    assert np.all((found >= 0.0) & (found <= 1.0))
+    # Rows and columns that a shape announces are others that are not known.
+    few, later = pairs[:40], pairs[40:60]
+    whole = model.fit(few, np.ones(40), shape=(20, 30)).ranked(later, np.ones(20))
+    with pytest.warns(UserWarning, match="fit did not see"):
+        assert model.fit(few, np.ones(40)).ranked(later, np.ones(20)).n_columns == whole.n_columns
+    with pytest.raises(InvalidInputError, match="rows"):
+        ImplicitALS(2, random_state=0).fit(few, np.ones(40)).score(later, np.ones(20))
+
+
+def test_a_weight_that_leaves_nothing_is_told() -> None:
+    X = np.random.default_rng(0).standard_normal((20, 4))
+    with pytest.warns(UserWarning, match=r"beta = 1000 is so large that the model is empty \(rank 0\)"):
+        assert CoembeddingClassifier(beta=1000).fit(X, X[:, :2] > 0).rank_ == 0
+    posts, tags = [["ann", "a"], ["bob", "b"]], ["red", "blue"]
+    with pytest.warns(UserWarning, match="beta = 50"):
+        TagRecommender(beta=50).fit(posts, tags)
+    assert TagRecommender(beta=0.1).fit(posts, tags).rank_ > 0
+
+
+def test_votes_are_cross_validated() -> None:
+    X = np.random.default_rng(0).standard_normal((60, 4))
+    Y = (X[:, :3] > 0).astype(int)
+    model = CalibratedLabelRanking(RidgeClassifier())
+    found = cross_val_predict(model, X, Y, cv=3, method="decision_function")
+    assert found.shape == Y.shape
+    assert np.mean((found > 0) == Y) > 0.8
+
+
+def test_a_score_knows_the_columns_of_a_frame() -> None:
+    X = pd.DataFrame(np.random.default_rng(0).standard_normal((40, 4)), columns=list("abcd"))
+    model = ContrastiveSimilarity(2, n_epochs=1, random_state=0).fit(X, X["a"] > 0)
+    # Warnings are errors here.
+    assert 0.0 < model.score(X, X["a"] > 0) <= 1.0

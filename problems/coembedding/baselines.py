@@ -97,8 +97,8 @@ class CalibratedLabelRanking(Checked, LabelTables, BaseEstimator):
     Attributes
     ----------
     n_labels_ : int
-    classes_ : list of array
-        The values of each label.
+    classes_ : array, shape (n_labels,)
+        The numbers of the labels.
 
     See Also
     --------
@@ -136,7 +136,7 @@ class CalibratedLabelRanking(Checked, LabelTables, BaseEstimator):
         X = admit(self, X)
         Y = table_of_labels(Y, X.shape[0])
         self.n_labels_ = Y.shape[1]
-        self.classes_ = [np.unique(column) for column in Y.T]
+        self.classes_ = np.arange(self.n_labels_)
         self.single_ = [Guarded(self.estimator).fit(X, Y[:, j]) for j in range(self.n_labels_)]
         # No mapping by pairs: files of skops have none.
         self.pairs_ = []

@@ -48,7 +48,14 @@ class Certified(Checked, BaseEstimator):
     def _minimised(self, loss: ConvexCost, beta: float) -> Any:
         """Return the factor that minimises loss + β trace, shape (p, rank); keep what certifies it."""
         recorder = Recorder(progress=self.verbose, description="rounds")
-        return self._keep(minimise(loss, float(beta), self.solver(), recorder=recorder))
+        factor = self._keep(minimise(loss, float(beta), self.solver(), recorder=recorder))
+        if not self.rank_:
+            warnings.warn(
+                f"beta = {beta:g} is so large that the model is empty (rank 0), and says the same of everything; try "
+                "a tenth.",
+                stacklevel=3,
+            )
+        return factor
 
     def _keep(self, result: CertifiedResult, warn: bool = True) -> Any:
         """Return the factor of a result; keep what certifies it, and warn where nothing does."""

@@ -75,7 +75,8 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     Parameters
     ----------
     beta : float
-        Weight of the trace: larger ones give smaller ranks.
+        Weight of the trace: larger ones give smaller ranks. The loss is a sum over the samples: for a tenth of them
+        take a tenth. Where it is too large the model is empty, of rank 0, and `fit` warns.
     growth : Growth, optional
         ``Doubling(64)`` unless given.
     max_rank : int, optional

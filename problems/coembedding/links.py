@@ -29,7 +29,7 @@ class LinkPredictor(CertifiedEmbedder):
     Parameters
     ----------
     beta : float
-        Weight of the trace.
+        Weight of the trace; the loss is a sum over pairs, so that more of them bear a larger one.
     growth, max_rank, tol, verbose : optional
         As in `CoembeddingClassifier`.
     negatives : float

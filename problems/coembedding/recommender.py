@@ -137,7 +137,9 @@ class TagRecommender(Certified, TagModel):
     Parameters
     ----------
     beta : float
-        Weight of the trace.
+        Weight of the trace. The loss is a sum over the tags that were given and those that were not: 1 is for some
+        hundred given ones, and 10 to 100 for thousands. Near to their number the model is empty, of rank 0, and `fit`
+        warns.
     n_tags : int
         How many tags `predict` names.
     growth, max_rank, tol, verbose : optional

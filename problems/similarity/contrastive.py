@@ -163,8 +163,9 @@ class ContrastiveSimilarity(Checked, Saved, Searchable, Embedder, BaseEstimator)
 
     def score(self, X: Any, y: Any) -> float:
         """Return the mean average precision when each row in turn is the query and ranks the others."""
-        X, y = labelled(self, X, y, reset=False)
         Z = self._unit(X)
+        # A frame keeps its names, by which it is known.
+        _, y = labelled(self, X, y, reset=False)
         return evaluate_retrieval(bilinear_scores(Z, Z), y, ks=(), n_jobs=self.n_jobs).map
 
     def _restore(self, arrays: dict[str, Array]) -> None:

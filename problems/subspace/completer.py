@@ -465,11 +465,21 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         Raises
         ------
         InvalidInputError
-            When nothing is held out, or of other rows and columns than `fit` saw.
+            When nothing is held out, or of other rows and columns than `fit` saw; pairs may be of others where
+            ``handle_unknown="mean"``.
         """
-        table, n = self._table_like_fit(ratings, y, False), integer("n", n, 1)
-        rows = np.arange(self.known_.shape[0])
-        return ranked_lists(lambda column: self._values(*self._places(rows, column)), self.known_, table, n)
+        table, n = self._table_like_fit(ratings, y, self.handle_unknown == "mean"), integer("n", n, 1)
+        self._places(table.indices, columns_of(table))
+        # Pairs may be of rows and columns that fit did not see.
+        known, shape = sp.csc_array(self.known_), tuple(map(max, self.known_.shape, table.shape))
+        known.resize(shape)
+        table.resize(shape)
+        rows = np.minimum(np.arange(shape[0]), self.known_.shape[0])
+
+        def scores(column: int) -> Array:
+            return self._values(rows, np.full_like(rows, min(column, self.known_.shape[1])))
+
+        return ranked_lists(scores, known, table, n)
 
     def rmse(self, ratings: Any, y: Any = None) -> float:
         """Return the root mean square error of the predictions of known entries, given as in `fit`."""
