@@ -250,8 +250,8 @@ def label_array(Y: Any) -> Array:
     except InvalidInputError:
         pass
     raise InvalidInputError(
-        "Y must be a table of the numbers 0 and 1, with a column for each label; of the labels of each row it is made by "
-        "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(Y)."
+        "Y must be a table of the numbers 0 and 1, with a column for each label; of the labels of each row it is "
+        "made by sklearn.preprocessing.MultiLabelBinarizer().fit_transform(Y)."
     )
 
 
