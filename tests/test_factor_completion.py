@@ -527,7 +527,7 @@ def test_constant_ratings_one_rating_and_names_meet_an_informed_model_too() -> N
     np.testing.assert_allclose(model.fit(flat).predict(4, range(40)), 4.0, atol=1e-12)
     one = model.fit([[3, 2]], [4.0], shape=(20, 30), row_features=np.eye(20))
     np.testing.assert_allclose(one.predict([3, 0], [2, 9]), 4.0)
-    with pytest.raises(InvalidInputError, match="return_inverse"):
+    with pytest.raises(InvalidInputError, match="Names are for predict"):
         model.fit(np.array([["film 3", "ann"]]), [4.0])
     with pytest.raises(InvalidInputError, match="twice"):
         model.fit([[3, 2], [3, 2]], [4.0, 5.0], shape=(20, 30))
