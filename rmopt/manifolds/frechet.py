@@ -37,7 +37,7 @@ def frechet_mean(
     weights : array, optional
         Not negative; equal unless given.
     tol : float
-        Stop when the mean logarithm is this short, relative to the manifold's `typical_dist`.
+        Stop when the mean logarithm is this short, relative to the manifold's `typical_dist`; or four roundings.
     max_iter : int
 
     Raises
@@ -89,8 +89,9 @@ def frechet_mean(
     mean, step = points[int(np.argmax(shares > 0.0))], 1.0
     direction, length, value = look(mean)
     for _ in range(max_iter):
-        rounding = 8.0 * np.finfo(float).eps * coarseness_of(mean) * value
-        if length <= tol * manifold.typical_dist:
+        eps = np.finfo(float).eps * coarseness_of(mean)
+        rounding = 8.0 * eps * value
+        if length <= max(tol, 4.0 * eps) * manifold.typical_dist:
             break
         try:
             with np.errstate(all="ignore"):
