@@ -94,8 +94,9 @@ def follow(
             raise InvalidInputError(
                 "there are no chunks to learn from; an iterator may have been used up before."
             )
-        run.save()
+        # Before it is saved: a run that goes on has seen no less.
         model._seconds = run.elapsed()
+        run.save()
 
 
 class _Run:
