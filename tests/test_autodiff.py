@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import autograd.numpy as anp
 import numpy as np
 import pymanopt
 import pytest
+from tabled import each_row
 
 import rmopt
 from rmopt import InvalidInputError, Problem
@@ -27,7 +29,9 @@ from rmopt.manifolds import (
     Power,
     Product,
     PSDFixedRank,
+    Sphere,
 )
+from rmopt.solvers import LBFGS, TrustRegions
 
 N, M, K = 12, 9, 3
 MANIFOLD = FixedRankEmbedded(N, M, K)
@@ -397,3 +401,81 @@ def test_a_derivative_that_depends_on_nothing_is_no_warning(function: Any, slope
     cost, point = rmopt.autograd_cost(function), np.arange(3.0)
     np.testing.assert_array_equal(cost.gradient(point), np.full(3, slope))
     np.testing.assert_array_equal(cost.hessian(point, np.ones(3)), np.zeros(3))
+
+
+def test_a_cost_that_autograd_cannot_follow_is_told() -> None:
+    given = np.ones(3)
+    lost = rmopt.autograd_cost(lambda x: anp.sum(given**2))
+    with pytest.warns(RuntimeWarning, match="autograd sees no way from the point"):
+        LBFGS().run(Problem(Sphere(3), lost), random_state=0)
+
+
+@each_row(
+    "cut",
+    [
+        lambda x: (x @ x).item(), lambda x: (x.detach() ** 3).sum(), lambda x: float((x.detach().numpy() ** 3).sum()),
+        lambda x: (x > 0).sum(),
+    ],
+)  # fmt: skip
+def test_functions_that_are_cut_off_are_told(cut: Any) -> None:
+    pytest.importorskip("torch")
+    with pytest.raises(InvalidInputError, match=r"cut off from them by detach\(\), item\(\)"):
+        LBFGS().run(Problem(Sphere(6), rmopt.torch_cost(cut)), random_state=1)
+
+
+def test_torch_differentiates_where_that_is_switched_off() -> None:
+    torch = pytest.importorskip("torch")
+    problem = Problem(
+        Sphere(6), rmopt.torch_cost(lambda x: (x * torch.arange(6.0, dtype=torch.float64) * x).sum())
+    )
+    for off in (torch.no_grad, torch.inference_mode):
+        with off():
+            assert TrustRegions().run(problem, random_state=1).history[-1]["cost"] == pytest.approx(
+                0.0, abs=1e-9
+            )
+    linear = rmopt.torch_cost(lambda x: x.sum())
+    np.testing.assert_array_equal(linear.hessian(np.ones(3), np.ones(3)), np.zeros(3))
+
+
+@pytest.mark.parametrize("library", ["autograd", "jax", "torch"])
+def test_a_name_that_is_bound_anew_is_seen(library: str) -> None:
+    if library not in LIBRARIES:
+        pytest.skip(f"{library} is not installed.")
+    xp, _, decorate = LIBRARIES[library]
+    weight = 10.0
+    cost = decorate(lambda x: xp.sum((x - 1.0) ** 2) + weight * xp.sum(x**2))
+    problem = Problem(Euclidean(6, 1), cost)
+    for weight in (10.0, 0.0):
+        result = LBFGS().run(problem, random_state=1)
+        assert result.point[0, 0] == pytest.approx(1.0 / (1.0 + weight), abs=1e-6)
+        assert cost.value(result.point) == pytest.approx(result.history[-1]["cost"], abs=1e-12)
+
+
+def test_idioms_of_jax() -> None:
+    jnp = pytest.importorskip("jax").numpy
+    cost = rmopt.jax_cost(lambda x: jnp.sum(x.at[0].set(0.0) ** 2) - x[0])
+    result = LBFGS().run(Problem(Sphere(4), cost), random_state=1)
+    np.testing.assert_allclose(result.point, [1.0, 0.0, 0.0, 0.0], atol=1e-6)
+
+
+def test_functions_do_not_write_into_points() -> None:
+    def writing(x: Any) -> Any:
+        x -= 0.1
+        return anp.sum(x**3)
+
+    x = np.array([0.6, 0.8, 0.0, 0.0])
+    with pytest.raises(ValueError, match="read-only"):
+        rmopt.autograd_cost(writing).value(x)
+    np.testing.assert_array_equal(x, [0.6, 0.8, 0.0, 0.0])
+
+
+@rmopt.autograd_cost
+def decorated(x: Any) -> Any:
+    """A cost in a module."""
+    return anp.sum(x**2)
+
+
+def test_decorated_costs_are_pickled_by_their_names() -> None:
+    assert pickle.loads(pickle.dumps(decorated)) is decorated
+    moved = rmopt.autograd_cost(np.linalg.norm)
+    assert pickle.loads(pickle.dumps(moved)).value(np.ones(4)) == 2.0

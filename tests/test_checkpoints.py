@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,17 +13,19 @@ import autograd.numpy as anp
 import numba
 import numpy as np
 import pytest
+from descent_parts import Quadratic
 from resumable_runs import CASES, FIXED, Rayleigh, bilinear, bits, run
 from tabled import each_row
 
 import rmopt
+from problems.similarity import LoretaSimilarity
 from problems.subspace import MatrixCompletion, MultitaskFeatures
 from problems.subspace.instances import agent_sums
 from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.arrays import load_arrays, save_arrays
 from rmopt.core import StorageError, WholeCost
 from rmopt.core.identity import fingerprint
-from rmopt.manifolds import Grassmann, PSDFactors, PSDFixedRank
+from rmopt.manifolds import Grassmann, PSDFactors, PSDFixedRank, Sphere
 from rmopt.retractions import QR
 from rmopt.solvers import (
     LBFGS,
@@ -484,3 +487,62 @@ def test_a_path_is_a_checkpoint_and_keeps_its_seed(tmp_path: Path) -> None:
         SGD(0.05, max_iter=20).run(problem, start, checkpoint=file)
     with pytest.raises(InvalidInputError, match="a path, a Checkpoint, or None"):
         SGD(0.05).run(problem, start, checkpoint=3)  # type: ignore[arg-type]
+
+
+Array = np.ndarray
+
+
+def test_an_own_attribute_of_a_solver_belongs_to_the_run(tmp_path: Path) -> None:
+    class Inner(LBFGS):
+        n_steps = 1
+
+        def __init__(self, n_steps: int, max_iter: int) -> None:
+            super().__init__(max_iter=max_iter)
+            object.__setattr__(self, "n_steps", n_steps)
+
+    problem, checkpoint = Problem(Sphere(5), Quadratic()), Checkpoint(tmp_path / "run.npz")
+    Inner(1, 3).run(problem, random_state=0, checkpoint=checkpoint)
+    assert Inner(1, 5).run(problem, random_state=0, checkpoint=checkpoint).steps > 3
+    with pytest.raises(InvalidInputError, match="n_steps is 1, not 50"):
+        Inner(50, 9).run(problem, random_state=0, checkpoint=checkpoint)
+
+
+def test_fingerprints_see_masks_fields_class_words_and_own_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = np.arange(4.0)
+    assert fingerprint(np.ma.array(a, mask=a > 1)) != fingerprint(np.ma.array(a, mask=a > 2))
+    fields = ([("a", "f8"), ("b", "f8")], [("b", "f8"), ("a", "f8")])
+    assert len({fingerprint(np.zeros(3, kind)) for kind in fields}) == 2
+
+    def scaled(word: float) -> type:
+        return type("Scaled", (Rayleigh,), {"__scale__": word, "__module__": "__main__"})
+
+    assert fingerprint(scaled(1.0)()) != fingerprint(scaled(2.0)())
+    # A module of the user's, called like one of Python's, held by a cost and imported within a method.
+    monkeypatch.syspath_prepend(str(tmp_path))
+    seen = set()
+    for number in (1.0, 2.0):
+        (tmp_path / "own_settings.py").write_text(f"S = {number}\n")
+        sys.modules.pop("own_settings", None)
+        import own_settings  # type: ignore[import-not-found]
+
+        def inside() -> Any:
+            from own_settings import S
+
+            return S
+
+        seen |= {fingerprint(own_settings), fingerprint(inside)}
+    assert len(seen) == 4
+
+
+ROWS = np.random.default_rng(0).standard_normal((40, 6))
+CLASSES = np.arange(40) % 3
+
+
+def test_a_run_without_a_seed_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    one, other = (
+        LoretaSimilarity(2, max_iter=500, checkpoint=tmp_path / "k.npz").fit(ROWS, CLASSES).model_.point
+        for _ in range(2)
+    )
+    assert np.array_equal(one.U, other.U)

@@ -462,3 +462,14 @@ def test_a_warning_is_a_line_without_a_place_in_the_source(tmp_path: Path) -> No
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert said.stderr.startswith("rmopt: warning: not read from .: learned/, notes.txt. A stream reads")
     assert "stream.py" not in said.stderr
+
+
+def test_streams_that_the_shell_closed_are_written_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as closed:
+        closed.setattr(sys, "stdout", None)
+        closed.setattr(sys, "stderr", None)
+        with pytest.raises(SystemExit) as ended:
+            main(["--version"])
+        sys.stdout.close()
+        sys.stderr.close()
+    assert not ended.value.code

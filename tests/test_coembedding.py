@@ -247,3 +247,13 @@ def test_interior_point_on_emotions() -> None:
         ours = minimise(MultilabelCoembedding(X, Y), beta, RankIncremental(tol=1e-7)).certificate
         theirs = oracles.multilabel(X, Y, beta, tol_gap_rel=1e-9, tol_gap_abs=1e-7, tol_feas=1e-9)
         assert abs(ours.objective - theirs) <= 1e-6 * theirs
+
+
+def test_a_weight_that_leaves_nothing_is_told() -> None:
+    X = np.random.default_rng(0).standard_normal((20, 4))
+    with pytest.warns(UserWarning, match=r"beta = 1000 is so large that the model is empty \(rank 0\)"):
+        assert CoembeddingClassifier(beta=1000).fit(X, X[:, :2] > 0).rank_ == 0
+    posts, tags = [["ann", "a"], ["bob", "b"]], ["red", "blue"]
+    with pytest.warns(UserWarning, match="beta = 50"):
+        TagRecommender(beta=50).fit(posts, tags)
+    assert TagRecommender(beta=0.1).fit(posts, tags).rank_ > 0

@@ -9,16 +9,19 @@ from typing import Any, Self
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.datasets import load_digits
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
 
 from problems.comparison import Comparison, Difference, above, averaged, crossed, near
 from problems.methods import Method
 from rmopt import InvalidInputError
+from rmopt.cli.output import OutputFolder
+from rmopt.cli.run import _keep_and_show
 from rmopt.core import DivergedError
-from rmopt.experiments import Run
+from rmopt.experiments import Outcome, Run
 
 
 class Wild(BaseEstimator):
@@ -171,3 +174,77 @@ def test_claims_say_what_is_sure() -> None:
     assert close(sure, 0.0) is True
     assert close(lost, 1.0) is None
     assert near("c", {}, "n", "others").numbers == "needs others"
+
+
+def test_a_run_without_resume_sets_earlier_results_aside(tmp_path: Path, capsys: Any) -> None:
+    run = Run("mine", 0, tmp_path)
+    comparison = Comparison(run, False)
+    comparison.cell({"method": "a"}, lambda settings: {"map": 1.0})
+    kept = (tmp_path / "cells.jsonl").read_bytes()
+    for name in ("cells.jsonl.before", "cells.jsonl.before-2"):
+        Comparison(run, False).cell({"method": "a"}, lambda settings: {"map": 1.0})
+        assert (tmp_path / name).read_bytes() == kept
+        assert f"set aside as {name}; to go on with them" in " ".join(capsys.readouterr().out.split())
+    assert Comparison(run, True).cell({"method": "a"}, lambda settings: {}) == {"map": 1.0}
+    assert len(list(tmp_path.glob("cells*"))) == 3
+    (tmp_path / "result.json").write_text('{"theirs": 1}')
+    _keep_and_show(run, Outcome("digits", {}, [{"map": 1.0}]), OutputFolder(tmp_path, "mine"), None)
+    assert (tmp_path / "result.json.before").read_text() == '{"theirs": 1}'
+    assert "result.json of another experiment is set aside" in capsys.readouterr().out
+
+
+X = np.random.default_rng(0).standard_normal((40, 6))
+y = np.arange(40) % 3
+
+
+class Keyed(TransformerMixin, BaseEstimator):
+    """Features weighed by a dict with numbers for keys, and cut to a range, a tuple."""
+
+    def __init__(self, weights: Any = None, span: Any = (0.0, 1.0), random_state: Any = None) -> None:
+        self.weights, self.span, self.random_state = weights, span, random_state
+
+    def fit(self, X: Any, y: Any = None) -> Keyed:
+        return self
+
+    def transform(self, X: Any) -> Any:
+        assert isinstance(self.span, tuple)
+        return X * (self.weights or {0: 0.0}).get(0, 1.0)
+
+
+def test_parameters_come_out_of_a_file_of_results_as_the_grid_has_them(run: Any) -> None:
+    grid = [{"weights": {0: 0.0}}, {"weights": {11: 1.0, 9: 2.0}, "span": (np.int64(0), 2)}]
+    method = Method("keyed", Keyed(), grid)
+    for resume in (False, True):
+        comparison = Comparison(run, resume, seeds=1)
+        [model] = comparison.selected(
+            [{"method": "keyed"}],
+            {"keyed": method},
+            "first",
+            lambda one: {"parameters": grid[1]},
+            lambda one: "keyed",
+        )
+        assert method.made(model["parameters"]).get_params()["weights"] == {11: 1.0, 9: 2.0}
+        assert method.made(model["parameters"]).get_params()["span"] == (0, 2)
+        cells = comparison.results([model], lambda one: {"map": 1.0, "seconds": 0.0}, by=("method",))
+        assert cells == {"keyed": [{"map": 1.0, "seconds": 0.0}]}
+    assert len(Path(run.path("cells.jsonl")).read_text(encoding="utf-8").splitlines()) == 2
+
+
+def test_steps_of_a_pipeline_get_the_seed() -> None:
+    method = Method("steps", make_pipeline(Keyed(), Keyed(random_state=7)))
+    made = method.made({}, random_state=3)
+    assert (made[0].random_state, made[1].random_state) == (3, 7)
+
+
+def test_rounding_is_no_lead() -> None:
+    ours, theirs = [{"m": 0.1 + 0.2}] * 3, [{"m": 0.3}] * 3
+    assert Difference.of(ours, theirs, "m").verdict == "level"
+    assert Difference.of([{"m": 0.31}] * 3, theirs, "m").verdict == "above"
+
+
+def test_folds_that_are_too_many_are_refused_in_a_sentence(rmopt_run: Any) -> None:
+    said = rmopt_run(
+        "metric", "--data", "digits", "--rows", "200", "--folds", "500", "--select", "first", "--seeds", "1",
+        "--methods", "lego", "--passes", "0.1", code=2,
+    ).stderr  # fmt: skip
+    assert "cannot be dealt into folds" in " ".join(said.split())

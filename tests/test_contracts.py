@@ -56,7 +56,7 @@ from rmopt.retractions import (
     Polar,
     SecondOrderPD,
 )
-from rmopt.solvers import SGD
+from rmopt.solvers import LBFGS, SGD, GradientDescent, TrustRegions
 
 GRASSMANN, CONE, FLAT, LOW = Grassmann(6, 2), PositiveDefinite(4), Euclidean(6, 2), FixedRankEmbedded(6, 4, 2)
 SPHERE, ROTATIONS = from_pymanopt(Sphere(5)), from_pymanopt(SpecialOrthogonalGroup(4))
@@ -649,3 +649,17 @@ def test_second_derivatives_of_bilinear_costs_at_arrays() -> None:
     left, right = rng.standard_normal((2, 9, 4))
     problem = Problem(PositiveDefinite(4), BilinearSum(left, right, "squared", np.ones(9)))
     assert all(check_hessian(problem))
+
+
+def test_a_retraction_of_the_manifold_itself_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="which solvers do not call"):
+        type("Own", (Grassmann,), {"retraction": lambda self, x, v: x})
+
+
+def test_second_derivatives_that_a_part_lacks_are_differences() -> None:
+    target = np.array([0.1, 0.2, 0.3])
+    foreign = from_pymanopt(pymanopt.manifolds.PoincareBall(3))
+    near = Problem(foreign, rmopt.autograd_cost(lambda x: anp.sum((x - target) ** 2)))
+    for solver in (GradientDescent(), LBFGS(), TrustRegions()):
+        np.testing.assert_allclose(solver.run(near, random_state=0).point, target, atol=1e-5)
+    assert not Product([PolarPSD(4, 2), Euclidean(2, 2)]).knows_hessians

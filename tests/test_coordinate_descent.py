@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import minimize
 
 from rmopt import DivergedError, InvalidInputError, Problem
-from rmopt.core import MissingCapabilityError
+from rmopt.core import Cost, MissingCapabilityError
 from rmopt.costs import LogDetTriplet, Loss, hinge, logistic, squared_hinge
 from rmopt.engines import CoordinateReference, LogDetEngine, choose_coordinate_engine
 from rmopt.kernels.row_column import EXACT, FRACTION
@@ -333,3 +333,21 @@ def test_a_matrix_that_became_singular_ends_the_run_with_a_sentence() -> None:
     state.metric.W[:] = 1.0
     with pytest.raises(DivergedError, match=r"singular to machine precision.*alpha = 0"):
         engine.advance(state, np.arange(10)[:, None].repeat(200, axis=0), np.full(2000, 0.99))
+
+
+Array = np.ndarray
+
+
+def test_coordinate_descent_takes_gradients_that_are_not_symmetric() -> None:
+    target = np.diag([1.0, 2.0, 3.0]) + 0.2
+    skewed = target + np.array([[0.0, 3.0, 0.0], [-3.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
+
+    class Skewed(Cost):
+        def value(self, W: Array) -> float:
+            return float(np.sum(skewed * W) - np.linalg.slogdet(W)[1])
+
+        def gradient(self, W: Array) -> Array:
+            return skewed - np.linalg.inv(W)
+
+    found = CoordinateDescent(n_epochs=100).run(Problem(PositiveDefinite(3), Skewed()), random_state=0)
+    np.testing.assert_allclose(found.point, np.linalg.inv(target), atol=1e-8)

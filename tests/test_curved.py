@@ -10,10 +10,11 @@ import pymanopt.manifolds as foreign
 import pytest
 from tabled import each_row
 
+import rmopt
 from rmopt import InvalidInputError, Problem, autograd_cost
 from rmopt.manifolds import Hyperbolic, Simplex, Sphere, frechet_mean
 from rmopt.retractions import MultiplicativeWeights, OrthographicHyperbolic
-from rmopt.solvers import LBFGS, ConjugateGradient, GradientDescent, TrustRegions
+from rmopt.solvers import LBFGS, ConjugateGradient, GradientDescent, Hybrid, TrustRegions
 
 Array = np.ndarray
 
@@ -116,3 +117,12 @@ def test_points_beside_them_are_told() -> None:
             LBFGS().run(Problem(manifold, autograd_cost(lambda x: anp.sum(x))), point)
     with pytest.raises(InvalidInputError, match=r"Simplex\(1\) has no directions"):
         Simplex(1)
+
+
+def test_vertices_of_the_simplex_are_reached() -> None:
+    prices = np.array([1.0, 2.0, 3.0, 4.0])
+    problem = Problem(Simplex(4), rmopt.autograd_cost(lambda p: anp.sum(prices * p)))
+    for solver in (LBFGS(), Hybrid()):
+        np.testing.assert_allclose(solver.run(problem, random_state=0).point, [1, 0, 0, 0], atol=1e-4)
+    far = Simplex(3).retraction(np.full(3, 1 / 3), 1e3 * np.array([1.0, 0.0, -1.0]))
+    assert Simplex(3).check_point(far) is None

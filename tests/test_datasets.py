@@ -17,8 +17,9 @@ from tabled import each_row
 
 import problems.data.registry as registry
 import problems.data.sets as datasets
-from problems.data import ClassBundle, data_folder, load
+from problems.data import ClassBundle, Ratings, data_folder, load
 from problems.data.sets import digits, news20, news20_full
+from problems.subspace import BiasedALS
 from rmopt.errors import InvalidInputError, StorageError
 
 REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
@@ -318,3 +319,39 @@ def test_names_of_version_0_1_work_with_a_warning(old: str, new: str) -> None:
     assert found is getattr(importlib.import_module(f"problems.data.{home}"), now)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         importlib.import_module(f"problems.{module}").__getattr__("nothing")
+
+
+def ratings(**names: Any) -> Ratings:
+    rows, columns = np.array([[0, 1, 2, 0], [0, 0, 1, 1]], dtype=np.int32)
+    return Ratings("r", "memory", rows, columns, np.array([1.0, 5, 3, 2]), (3, 2), (1.0, 5.0), **names)
+
+
+@each_row(
+    ("change", "why"),
+    [
+        (
+            {
+                "rows": np.array([0, 0, 2, 0], dtype=np.int32),
+                "columns": np.array([0, 0, 1, 1], dtype=np.int32),
+            },
+            "twice",
+        ),
+        ({"column_names": np.array(["u", "u"])}, "different names"),
+        ({"row_names": np.array(["a", "b"])}, "different names"),
+        ({"row_names": np.array(["a", 1, "c"], dtype=object)}, "all be text"),
+    ],
+)
+def test_ratings_are_refused_where_they_say_two_things(change: dict[str, Any], why: str) -> None:
+    known = vars(ratings())
+    with pytest.raises(InvalidInputError, match=why):
+        Ratings(**{**known, **change})
+
+
+y = np.arange(40) % 3
+
+
+def test_names_of_a_bundle_are_its_own_and_of_any_kind_of_text() -> None:
+    given = np.array(["x", "y", "z"], dtype=object)
+    bundle = ratings(row_names=given)
+    given[0] = "changed"
+    assert {name for name, _ in BiasedALS(1, random_state=0).fit(bundle).recommend(1)} == {"y"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import threading
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, dataclass, field
@@ -11,38 +10,40 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import autograd.numpy as anp
 import numpy as np
-import pymanopt
 import pytest
-import strangers
+from descent_parts import (
+    KINDS,
+    PLACES,
+    SOLVERS,
+    WEIGHTS,
+    A,
+    B,
+    Counted,
+    CountedTwice,
+    Fit,
+    S,
+    T,
+    gap,
+    same_bits,
+    whole,
+)
 from tabled import each_row
 
+import rmopt
 from rmopt import DivergedError, InvalidInputError, Problem, autograd_cost
 from rmopt.checks import check_hessian
-from rmopt.core import Cost, LowRankPoint, MissingCapabilityError, Parts, PSDPoint
+from rmopt.core import Cost, Parts
 from rmopt.core.ambient import dense
-from rmopt.core.points import arrays_of
-from rmopt.core.transport import TRANSPORTS, ByManifold, ByProjection, Isometric, OfRetraction
+from rmopt.core.transport import ByManifold, ByProjection, Isometric, OfRetraction
 from rmopt.costs import OnFactors
-from rmopt.interop import from_pymanopt
 from rmopt.manifolds import (
-    Elliptope,
     Euclidean,
     FixedRankEmbedded,
     FixedRankFactors,
-    Grassmann,
-    Hyperbolic,
-    Oblique,
-    PolarPSD,
-    PositiveDefinite,
-    Power,
-    Product,
     PSDFactors,
-    PSDFixedRank,
-    Simplex,
-    SpecialOrthogonal,
     Sphere,
-    Stiefel,
 )
 from rmopt.retractions import SecondOrder
 from rmopt.solvers import (
@@ -64,232 +65,16 @@ from rmopt.solvers import (
     MaxEvaluations,
     MaxSeconds,
     MaxSteps,
-    NotFinite,
     QuasiNewton,
     Recorder,
-    SmallChange,
-    SmallStep,
     Solver,
     Stagnation,
     SteepestDescent,
-    StepLength,
     StrongWolfe,
     TrustRegions,
 )
-from rmopt.solvers.descent import is_extrinsic
-from rmopt.solvers.directions import RULES
 
 Array = np.ndarray
-RNG = np.random.default_rng(0)
-
-
-# Costs with a minimum in closed form
-
-
-def whole(point: Any) -> Array:
-    """Return a point as an array."""
-    if isinstance(point, LowRankPoint):
-        return point.U @ point.S @ point.V.T
-    return point.Q @ point.S @ point.Q.T if isinstance(point, PSDPoint) else point
-
-
-class Fit(Cost):
-    """½ ‖√C ∘ (W − T)‖²."""
-
-    def __init__(self, target: Array, weights: Any = 1.0) -> None:
-        self.target, self.weights = target, weights
-
-    def value(self, point: Any) -> float:
-        return 0.5 * float(np.sum(self.weights * (whole(point) - self.target) ** 2))
-
-    def gradient(self, point: Any) -> Array:
-        return self.weights * (whole(point) - self.target)
-
-    def hessian(self, point: Any, direction: Any) -> Any:
-        return self.weights * dense(direction)
-
-    def exact_step(self, manifold: Any, point: Array, tangent: Array) -> float:
-        return -float(np.vdot(self.gradient(point), tangent) / np.vdot(tangent, self.weights * tangent))
-
-
-class Rayleigh(Cost):
-    """−½ tr UᵀAU."""
-
-    def __init__(self, A: Array) -> None:
-        self.A = A
-
-    def value(self, point: Array) -> float:
-        return -0.5 * float(np.vdot(point, self.A @ point))
-
-    def gradient(self, point: Array) -> Array:
-        return -self.A @ point
-
-    def hessian(self, point: Array, direction: Any) -> Array:
-        return -self.A @ dense(direction)
-
-
-class LogDet(Cost):
-    """tr CX − log det X, by one function for both."""
-
-    def __init__(self, C: Array) -> None:
-        self.C = C
-
-    def value(self, point: Array) -> float:
-        return self.value_and_gradient(point)[0]
-
-    def gradient(self, point: Array) -> Array:
-        return self.value_and_gradient(point)[1]
-
-    def value_and_gradient(self, point: Array) -> tuple[float, Array]:
-        return float(np.vdot(self.C, point) - np.linalg.slogdet(point)[1]), self.C - np.linalg.inv(point)
-
-    def hessian(self, point: Array, direction: Any) -> Array:
-        inverse = np.linalg.inv(point)
-        return inverse @ dense(direction) @ inverse
-
-
-class PartByPart(Cost):
-    """A sum over the parts of a point, with gradients as a list."""
-
-    def __init__(self, *costs: Cost) -> None:
-        self.costs = costs
-
-    def value(self, point: Parts) -> float:
-        return sum(cost.value(part) for cost, part in zip(self.costs, point, strict=True))
-
-    def gradient(self, point: Parts) -> list[Any]:
-        return [cost.gradient(part) for cost, part in zip(self.costs, point, strict=True)]
-
-
-class Conditioned(Fit):
-    """One with a preconditioner, exact but for a factor."""
-
-    def precondition(self, point: Array, tangent: Array) -> Array:
-        return 0.5 * tangent / self.weights
-
-
-class Counted(Cost):
-    """Another cost, whose calls are counted; without second derivatives."""
-
-    def __init__(self, cost: Any) -> None:
-        self.cost, self.calls = cost, {"costs": 0, "gradients": 0, "hessians": 0}
-
-    def value(self, point: Any) -> float:
-        self.calls["costs"] += 1
-        return self.cost.value(point)
-
-    def gradient(self, point: Any) -> Any:
-        self.calls["gradients"] += 1
-        return self.cost.gradient(point)
-
-
-class CountedTwice(Counted):
-    """One with second derivatives too."""
-
-    def hessian(self, point: Any, direction: Any) -> Any:
-        self.calls["hessians"] += 1
-        return self.cost.hessian(point, direction)
-
-
-def with_spectrum(n: int) -> Array:
-    Q = np.linalg.qr(RNG.standard_normal((n, n)))[0]
-    return (Q * np.linspace(1.0, 3.0, n) ** 1.5) @ Q.T
-
-
-A, S, C = with_spectrum(7), with_spectrum(6), with_spectrum(4)
-T, B, Q3 = (RNG.standard_normal(shape) for shape in ((6, 5), (5, 3), (3, 3)))
-WEIGHTS = np.array([1.0, 3.0, 10.0])
-
-
-def top(count: int) -> float:
-    """Return the minimum of `Rayleigh(A)`."""
-    return -0.5 * float(np.linalg.eigvalsh(A)[-count:].sum())
-
-
-def tail(matrix: Array) -> float:
-    """Return the least distance to matrices of rank 2, squared and halved."""
-    return 0.5 * float(np.sum(np.linalg.svd(matrix, compute_uv=False)[2:] ** 2))
-
-
-def nearest_orthonormal(matrix: Array, det: bool) -> float:
-    """Return the same for matrices with orthonormal columns; with `det`, of determinant 1."""
-    U, _, Vt = np.linalg.svd(matrix, full_matrices=False)
-    U[:, -1] *= np.sign(np.linalg.det(U @ Vt)) if det else 1.0
-    return 0.5 * float(np.sum((U @ Vt - matrix) ** 2))
-
-
-def unit_lengths(matrix: Array, axis: int) -> float:
-    """Return the same for matrices whose columns (0) or rows (1) have length 1."""
-    return 0.5 * float(np.sum((np.linalg.norm(matrix, axis=axis) - 1.0) ** 2))
-
-
-LOG_DET = 4.0 + float(np.linalg.slogdet(C)[1])
-
-# Problems, and their least costs.
-PLACES: dict[str, tuple[Problem, float]] = {
-    "euclidean": (Problem(Euclidean(5, 3), Fit(B, WEIGHTS)), 0.0),
-    **{
-        f"grassmann {name}": (Problem(Grassmann(7, 2, name), Rayleigh(A)), top(2))
-        for name in ("exponential", "qr", "polar")
-    },
-    **{
-        f"fixed rank {name}": (Problem(FixedRankEmbedded(6, 5, 2, name), Fit(T)), tail(T))
-        for name in ("second-order", "metric-projection", "orthographic")
-    },
-    "psd": (Problem(PSDFixedRank(6, 2), Fit(S)), tail(S)),
-    "polar": (Problem(PolarPSD(6, 2), Fit(S)), tail(S)),
-    "positive definite": (Problem(PositiveDefinite(4), LogDet(C)), LOG_DET),
-    "product": (
-        Problem(Product([Grassmann(7, 2), Euclidean(5, 3)]), PartByPart(Rayleigh(A), Fit(B, WEIGHTS))),
-        top(2),
-    ),
-    "power": (Problem(Power(Grassmann(7, 2), 2), PartByPart(Rayleigh(A), Rayleigh(A))), 2.0 * top(2)),
-    "psd factors": (Problem(PSDFactors(6, 2), OnFactors(Fit(S))), tail(S)),
-    "fixed-rank factors": (Problem(FixedRankFactors(6, 5, 2), OnFactors(Fit(T))), tail(T)),
-    "sphere": (Problem(Sphere(7), Rayleigh(A)), top(1)),
-    "oblique": (Problem(Oblique(5, 3), Fit(B)), unit_lengths(B, 0)),
-    "stiefel": (Problem(Stiefel(5, 3), Fit(B)), nearest_orthonormal(B, det=False)),
-    "rotations": (Problem(SpecialOrthogonal(3), Fit(Q3)), nearest_orthonormal(Q3, det=True)),
-    "pymanopt's stiefel": (
-        Problem(from_pymanopt(pymanopt.manifolds.Stiefel(5, 3)), Fit(B)), nearest_orthonormal(B, det=False)
-    ),
-    "a stranger's": (Problem(strangers.Spheres(4, 3), Fit(B[:4])), unit_lengths(B[:4], 1)),
-}  # fmt: skip
-
-DIRECTIONS = {"steepest": SteepestDescent, "quasi-newton": QuasiNewton} | {
-    rule: lambda rule=rule: Conjugate(rule) for rule in RULES
-}
-LENGTHS = {"backtracking": Backtracking, "wolfe": lambda: StrongWolfe(flatness=0.1), "bb": BarzilaiBorwein}
-# Conjugate directions want searches: with step lengths of Barzilai and Borwein they wander.
-LINE_SEARCHES = {
-    f"{direction}, {length}": lambda direction=direction, length=length, **options: LineSearchSolver(
-        DIRECTIONS[direction](), LENGTHS[length](), **options
-    )
-    for direction, length in itertools.product(DIRECTIONS, LENGTHS)
-    if length != "bb" or direction not in RULES
-}
-SOLVERS: dict[str, Any] = LINE_SEARCHES | {
-    "trust regions": TrustRegions, "cubics": AdaptiveCubics, "hybrid": Hybrid, "lbfgs": LBFGS,
-}  # fmt: skip
-# One of each kind, for laws that do not depend on the rule.
-KINDS = {
-    "gd": GradientDescent, "cg": ConjugateGradient, "lbfgs": LBFGS, "wolfe": SOLVERS["quasi-newton, wolfe"],
-    "trust regions": TrustRegions, "cubics": AdaptiveCubics, "hybrid": Hybrid,
-}  # fmt: skip
-
-
-def gap(result: Any, name: str) -> float:
-    """Return how far above the least cost a run ended, relative to it."""
-    problem, least = PLACES[name]
-    return (problem.cost.value(result.point) - least) / max(1.0, abs(least))
-
-
-def same_bits(one: Any, other: Any) -> None:
-    """Hold two results to each other: points, rows but the seconds, counts."""
-    for left, right in zip(arrays_of(one.point), arrays_of(other.point), strict=True):
-        np.testing.assert_array_equal(left, right)
-    assert [row | {"seconds": 0} for row in one.history] == [row | {"seconds": 0} for row in other.history]
-    assert (one.counts, one.stopped_by, one.updates) == (other.counts, other.stopped_by, other.updates)
 
 
 # Every solver on every manifold
@@ -382,93 +167,6 @@ def test_counts_are_those_of_the_calls(solver: str, bends: bool) -> None:
 
 
 @each_row(
-    "transport, solver", itertools.product((*TRANSPORTS, Isometric(ByManifold())), ("cg", "lbfgs", "cubics"))
-)
-def test_every_transport(transport: Any, solver: str) -> None:
-    for place in ("euclidean", "grassmann exponential", "positive definite"):
-        problem = PLACES[place][0]
-        chosen = TRANSPORTS[transport] if isinstance(transport, str) else transport
-        by_solver = KINDS[solver](transport=chosen).run(problem, random_state=0)
-        there = Problem(problem.manifold.using(transport=transport), problem.cost)
-        assert by_solver.converged
-        assert abs(gap(by_solver, place)) < 1e-9
-        same_bits(by_solver, KINDS[solver]().run(there, random_state=0))
-
-
-class Projecting(ByProjection):
-    """A projection of one's own, of which the library knows nothing."""
-
-
-class Watched(Backtracking):
-    """Armijo's rule, which notes how far directions lie outside of the tangent space."""
-
-    def __call__(self, curve: Any, guess: float, memory: Any) -> Any:
-        manifold, point, direction = curve.work.manifold, curve.start.point, curve.direction
-        inside = manifold.to_tangent_space(point, direction)
-        outside = manifold.norm(point, inside - direction) / manifold.norm(point, direction)
-        # Gradients become a millionth as long as they were, and keep their rounding errors.
-        assert outside < 1e-7
-        return super().__call__(curve, guess, memory)
-
-
-FLAT = (
-    Sphere(6),
-    Oblique(4, 5),
-    Stiefel(6, 2),
-    SpecialOrthogonal(3, 4),
-    Grassmann(6, 2),
-    Elliptope(5, 2),
-    Product([Sphere(4), Stiefel(5, 2)]),
-)
-
-
-@each_row("manifold", FLAT)
-def test_vectors_may_stay_in_a_space_of_arrays(manifold: Any) -> None:
-    rng = np.random.default_rng(1)
-    start, end = manifold.random_point(rng), manifold.random_point(rng)
-    moved, beside = manifold.random_tangent_vector(start, rng), manifold.random_tangent_vector(end, rng)
-    carry = manifold.default_transport.on(manifold)
-    assert is_extrinsic(manifold, manifold.default_transport)
-    carried = carry(start, end, moved)
-    assert manifold.inner_product(end, moved, beside) == pytest.approx(
-        manifold.inner_product(end, carried, beside), abs=1e-14
-    )
-    assert not is_extrinsic(manifold, Projecting())
-    assert not is_extrinsic(manifold, Isometric())
-
-
-@each_row(
-    "manifold",
-    (
-        Hyperbolic(4),
-        Simplex(4),
-        Stiefel(4, 2, metric="canonical"),
-        PositiveDefinite(3),
-        FixedRankEmbedded(5, 4, 2),
-        FixedRankFactors(5, 4, 2),
-    ),
-)
-def test_vectors_stay_nowhere_else(manifold: Any) -> None:
-    assert not any(is_extrinsic(one, ByProjection()) for one in (manifold, Product([Sphere(3), manifold])))
-
-
-@each_row(
-    "place, direction",
-    itertools.product(
-        ("sphere", "stiefel", "grassmann qr", "oblique", "rotations"),
-        (Conjugate(), QuasiNewton(), SteepestDescent()),
-    ),
-)
-def test_vectors_that_stay_lead_as_far(place: str, direction: Any) -> None:
-    problem = PLACES[place][0]
-    stayed = LineSearchSolver(direction, Watched()).run(problem, random_state=0)
-    moved = LineSearchSolver(direction, Watched(), transport=Projecting()).run(problem, random_state=0)
-    assert stayed.converged
-    assert abs(gap(stayed, place)) < 1e-9
-    assert stayed.steps <= 1.3 * moved.steps + 5
-
-
-@each_row(
     "value",
     [
         *(ByManifold(), ByProjection(), OfRetraction(1e-4), Isometric(ByManifold()), SecondOrder()),
@@ -482,24 +180,6 @@ def test_values_show_how_they_are_made(value: Any) -> None:
     assert hash(again) == hash(value)
 
 
-def test_transports_are_values() -> None:
-    assert Isometric() == Isometric(ByProjection()) != Isometric(ByManifold())
-    assert len({ByManifold(), ByManifold(), OfRetraction(), OfRetraction(1e-4)}) == 3
-    with pytest.raises(InvalidInputError, match="transport = 'paralel' is unknown"):
-        Grassmann(5, 2).using(transport="paralel")
-    assert LBFGS(transport="projection").transport == ByProjection()
-    with pytest.raises(InvalidInputError, match="must be a Transport, or one of 'manifold'"):
-        LBFGS(transport=3)  # type: ignore[arg-type]
-    manifold = Grassmann(6, 2)
-    x, y = manifold.random_point(np.random.default_rng(0)), manifold.random_point(np.random.default_rng(1))
-    v = manifold.random_tangent_vector(x, np.random.default_rng(2)) * 3.0
-    for name, transport in TRANSPORTS.items():
-        moved = transport(manifold, x, y, v)
-        np.testing.assert_allclose(y.T @ moved, 0.0, atol=1e-9)
-        if name in ("manifold", "isometric"):
-            assert manifold.norm(y, moved) == pytest.approx(3.0)
-
-
 @each_row("solver", ("trust regions", "cubics", "hybrid"))
 def test_differences_stand_for_hessians(solver: str) -> None:
     for place in ("grassmann qr", "fixed rank second-order", "psd", "positive definite", "sphere"):
@@ -510,53 +190,6 @@ def test_differences_stand_for_hessians(solver: str) -> None:
         assert plain.converged
         assert abs(gap(plain, place)) < 1e-9
         assert plain.steps <= 2 * exact.steps + 5
-
-
-@each_row("solver", KINDS.keys() - {"cubics"})
-def test_preconditioners_are_used(solver: str) -> None:
-    weights = np.logspace(0.0, 5.0, 15).reshape(5, 3)
-    plain, helped = (
-        KINDS[solver](tol=1e-10, max_iter=2000).run(Problem(Euclidean(5, 3), cost), random_state=0)
-        for cost in (Fit(B, weights), Conditioned(B, weights))
-    )
-    assert helped.converged
-    assert helped.counts["gradients"] + helped.counts["hessians"] < 40
-    assert 3 * helped.counts["costs"] < plain.counts["costs"] + plain.counts["hessians"]
-
-
-class Rounded(Cost):
-    """A strong direction whose slope is rounding alone, and longer where the weak one has none."""
-
-    point_type = np.ndarray
-    weights = np.array([[1e12], [1.0]])
-
-    def value(self, x: Array) -> float:
-        return float(1.0 + 0.5 * x[1, 0] ** 2)
-
-    def gradient(self, x: Array) -> Array:
-        return np.array([[3e-5 if abs(x[1, 0]) < 1e-9 else 2e-5], [x[1, 0]]])
-
-    def hessian(self, x: Array, direction: Array) -> Array:
-        return self.weights * direction
-
-    def precondition(self, x: Array, tangent: Array) -> Array:
-        return tangent / self.weights
-
-
-def test_last_steps_are_judged_in_the_norm_of_the_preconditioner() -> None:
-    result = TrustRegions(tol=0.0).run(Problem(Euclidean(2, 1), Rounded()), np.array([[0.0], [1e-7]]))
-    assert abs(result.point[1, 0]) < 1e-12
-    assert result.stopped_by.startswith("rounding")
-
-
-def test_exact_steps() -> None:
-    problem = PLACES["euclidean"][0]
-    result = ConjugateGradient(step_length=Exact(), tol=1e-10).run(problem, random_state=0)
-    # Three distinct curvatures: three steps, each of one evaluation.
-    assert result.converged
-    assert (result.steps, result.counts["costs"]) == (3, 4)
-    with pytest.raises(MissingCapabilityError, match=r"Rayleigh has no `exact_step"):
-        GradientDescent(Exact()).run(PLACES["sphere"][0])
 
 
 # Geometries of factors
@@ -636,44 +269,6 @@ def stopped(criterion: Any, solver: Any = None, recorder: Recorder | None = None
     return chosen.run(QUADRATIC, random_state=0, stop=criterion, recorder=recorder)
 
 
-@each_row(
-    "criterion, says, converged",
-    [
-        (MaxSteps(3), "3 steps", False),
-        (MaxSeconds(0.0), "0 seconds", False),
-        (MaxEvaluations(7), "7 costs", False),
-        (MaxEvaluations(4, "gradients"), "4 gradients", False),
-        (GradientNorm(1e-2), "a gradient of length", True),
-        (GradientNorm(1e-2, relative=True), "a gradient of length", True),
-        (Below(1e-3), "a cost of", True),
-        (Below(1.0, "gradient_norm"), "a gradient_norm of", True),
-        (SmallChange(0.5), "a change of the cost by", False),
-        (SmallStep(1e-2), "a step of length", False),
-        (Stagnation(1, "step_size"), "no better step_size in 1 rows", False),
-        (MaxSteps(2) | GradientNorm(1e-3), "2 steps", False),
-        (GradientNorm(1e-2) | MaxSteps(900), "a gradient of length", True),
-        (MaxSteps(2) & GradientNorm(1e-2), "steps and a gradient of length", False),
-        (Below(1e-2) & GradientNorm(1e-1), "a cost of .* and a gradient of length", True),
-        (MaxSteps(2) | (lambda rows: "mine"), "mine", False),
-        ((MaxSteps(2) & (lambda rows: "mine")), "2 steps and mine", False),
-        (lambda rows: "mine" if len(rows) == 4 else None, "mine", False),
-    ],
-)
-def test_stop_criteria(criterion: Any, says: str, converged: bool) -> None:
-    result = stopped(criterion)
-    assert re.search(says, result.stopped_by), result.stopped_by
-    assert result.converged is converged
-    rows = result.history
-    assert criterion(rows) is not None
-    assert len(rows) == result.steps + 1
-    # Not before it was time, and what it says lets the run be told from another end.
-    assert result.steps == 0 or criterion(rows[:-1]) is None
-    states = list(
-        GradientDescent(Backtracking(), tol=1e-9).iterate(QUADRATIC, random_state=0, stop=criterion)
-    )
-    assert states[-1].steps == result.steps
-
-
 @pytest.mark.parametrize(
     "solver", [GradientDescent(), LBFGS(), TrustRegions(), AdaptiveCubics(), Hybrid()], ids=str
 )
@@ -682,14 +277,6 @@ def test_solvers_are_frozen(solver: Any) -> None:
         solver.tol = 1e-3
     assert solver.with_gradient_norm(0.5).gradient_norm == 0.5
     assert solver.gradient_norm is None
-
-
-def test_stop_criteria_look_at_metrics_and_are_values() -> None:
-    distance = Recorder({"distance": lambda point: float(np.abs(point - B).max())}, first=1, ratio=1.1)
-    assert stopped(Below(1e-2, "distance"), recorder=distance).converged
-    assert MaxSteps(2) | Below(1.0) == MaxSteps(2) | Below(1.0) != MaxSteps(3) | Below(1.0)
-    assert NotFinite()([{"cost": float("nan")}]) == "a cost of nan"
-    assert NotFinite()([{"cost": 1.0}]) is None
 
 
 @each_row(
@@ -725,15 +312,6 @@ def test_stop_criteria_look_at_metrics_and_are_values() -> None:
 def test_bad_input_is_named(make: Any, says: str) -> None:
     with pytest.raises(InvalidInputError, match=says):
         make()
-
-
-def test_an_error_in_a_criterion_is_the_users() -> None:
-    def broken(rows: Any) -> str:
-        raise KeyError("mine")
-
-    for criterion in (broken, MaxSteps(100) | broken):
-        with pytest.raises(KeyError, match="mine"):
-            stopped(criterion)
 
 
 @each_row("solver, place", itertools.product(KINDS, ("grassmann qr", "sphere")))
@@ -861,59 +439,7 @@ def test_gradients_that_are_wrong_and_costs_without_a_minimum(solver: str) -> No
     assert ended.history[-1]["cost"] < -1e100
 
 
-def test_steps_that_are_too_long_are_made_shorter() -> None:
-    class Walled(LogDet):
-        """Raises outside of its domain, as a factorisation does."""
-
-        def value_and_gradient(self, point: Array) -> tuple[float, Array]:
-            np.linalg.cholesky(point)
-            return super().value_and_gradient(point)
-
-    start = np.eye(4) * 1e-3
-    for solver in KINDS.values():
-        problem = Problem(PositiveDefinite(4, "additive"), Walled(C))
-        result = solver(max_iter=2000).run(problem, start)
-        assert result.converged
-        np.testing.assert_allclose(result.point, np.linalg.inv(C), atol=1e-3)
-
-
 # Parts of strangers
-
-
-class Momentum(Direction):
-    """Heavy ball: 0.5 of the direction before."""
-
-    def begin(self, work: Any, state: Any) -> Any:
-        return work.manifold.zero_vector(state.point)
-
-    def __call__(self, work: Any, state: Any, downhill: Any) -> Any:
-        return downhill + state.memory * 0.5
-
-    def after(self, move: Any, memory: Any) -> Any:
-        return move.old_direction
-
-    def fresh(self, memory: Any) -> bool:
-        return False
-
-
-class Halving(StepLength):
-    """Half of the step, until the cost falls; remembers the step before."""
-
-    class Last(NamedTuple):
-        t: float
-
-    def begin(self, work: Any, state: Any) -> Any:
-        return self.Last(1.0 / state.norm)
-
-    def __call__(self, curve: Any, guess: float, memory: Any) -> Any:
-        for power in range(60):
-            trial = curve.at(2.0 * guess * 0.5**power)
-            if trial.cost < curve.start.cost:
-                return trial
-        return None
-
-    def after(self, move: Any, memory: Any) -> Any:
-        return self.Last(move.t)
 
 
 class Backward(Direction):
@@ -921,22 +447,6 @@ class Backward(Direction):
 
     def __call__(self, work: Any, state: Any, downhill: Any) -> Any:
         return -downhill
-
-
-def test_directions_and_step_lengths_of_ones_own(tmp_path: Path) -> None:
-    for place in ("euclidean", "grassmann polar", "fixed rank second-order", "a stranger's"):
-        problem = PLACES[place][0]
-        for parts in ((Momentum(), Backtracking()), (SteepestDescent(), Halving()), (Momentum(), Halving())):
-            solver = LineSearchSolver(*parts, tol=1e-5, max_iter=3000)
-            unbroken = solver.run(problem, random_state=0)
-            assert unbroken.converged, unbroken.stopped_by
-            assert abs(gap(unbroken, place)) < 1e-6
-    path = tmp_path / "own.npz"
-    for budget in (3, 3000):
-        cut = LineSearchSolver(Momentum(), Halving(), tol=1e-5, max_iter=budget)
-        parted = cut.run(QUADRATIC, random_state=0, checkpoint=Checkpoint(path, every_seconds=0))
-    solver = LineSearchSolver(Momentum(), Halving(), tol=1e-5, max_iter=3000)
-    same_bits(parted, solver.run(QUADRATIC, random_state=0))
 
 
 @dataclass
@@ -1132,15 +642,13 @@ def test_gradients_of_another_library_are_read(solver: Any) -> None:
         solver.run(Problem(Sphere(4), Alignment()), random_state=0)
 
 
-def test_a_criterion_of_the_gradient_takes_the_place_of_the_default_tolerance() -> None:
-    A = np.diag(np.arange(1.0, 31.0))
-    problem = Problem(Sphere(30), autograd_cost(lambda x: 0.5 * x @ A @ x))
-    wanted = GradientNorm(1e-11) | MaxSeconds(60)
-    for solver in (LBFGS(), ConjugateGradient(), TrustRegions()):
-        alone, beside = (solver.run(problem, random_state=0, stop=stop) for stop in (MaxSeconds(60), wanted))
-        assert alone.history[-1]["gradient_norm"] > 1e-11
-        assert beside.converged
-        assert beside.history[-1]["gradient_norm"] <= 1e-11
-    # A tolerance that was given is meant.
-    early = LBFGS(tol=1e-2).run(problem, random_state=0, stop=wanted)
-    assert early.history[-1]["gradient_norm"] > 1e-8
+def test_a_warm_start_is_not_suspected() -> None:
+    problem = Problem(Sphere(6), rmopt.autograd_cost(lambda x: x @ np.diag(np.arange(1.0, 7.0)) @ x))
+    again = LBFGS().run(problem, TrustRegions(tol=1e-12).run(problem, random_state=5))
+    assert "may be wrong" not in again.stopped_by
+
+
+def test_cubics_on_a_flat_bottom() -> None:
+    problem = Problem(Euclidean(3, 1), rmopt.autograd_cost(lambda x: anp.sum(x**4)))
+    result = AdaptiveCubics(tol=0.0, max_iter=400).run(problem, random_state=1)
+    assert np.abs(result.point).max() < 1e-6

@@ -6,22 +6,28 @@ import pickle
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from estimator_parts import LABELS, PARTS, TABLE, X, damaged
 from sklearn.base import TransformerMixin, clone
+from sklearn.datasets import load_iris
+from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from tabled import each_row
 
+from problems.coembedding import CoembeddingClassifierCV, LabelThresholds
+from problems.data import Ratings
 from problems.data.text import information_gain
 from problems.door import natural_step_size
-from problems.evaluation import cosine_scores
+from problems.evaluation import cosine_scores, evaluate_retrieval
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, LegoMetric
 from problems.metric.base import TripletLearner
-from problems.ranking import LoretaLabelRanker, mean_average_precision
-from problems.similarity import LoretaSimilarity
+from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression, mean_average_precision
+from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
+from problems.subspace import BiasedALS, MultitaskSubspace
 from rmopt import InvalidInputError
 from rmopt.core.arguments import bounded, number
 from rmopt.costs import BilinearSum, TripletSum, hinge, logistic, squared, squared_hinge
@@ -191,3 +197,130 @@ def test_a_stranger_s_class_in_place_of_the_estimator_s_works() -> None:
             return 2.0 * super().score(X, y)
 
     assert Quiet(2, max_iter=50, random_state=0).fit(X, LABELS).score(X, LABELS) > 0.5
+
+
+def test_nan_is_no_class() -> None:
+    scores = cosine_scores(np.eye(4))
+    with pytest.raises(InvalidInputError, match="y holds NaN, which is no class"):
+        evaluate_retrieval(scores, [np.nan, np.nan, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("tags", [[["a", "b"], ["a"], ["b"]], [["a", "b"], ["a", "c"], ["b", "c"]]])
+@pytest.mark.parametrize(
+    "model",
+    [LoretaLabelRanker(2), LowRankLogisticRegression(2), LabelThresholds(LowRankLogisticRegression(2))],
+)
+def test_names_of_labels_lead_to_a_table_of_them(model: Any, tags: list[list[str]]) -> None:
+    with pytest.raises(InvalidInputError, match=r"made by sklearn.preprocessing.MultiLabelBinarizer"):
+        model.fit(X[:3], tags)
+
+
+def test_masked_entries_are_no_data() -> None:
+    X = np.random.default_rng(0).standard_normal((20, 5))
+    with pytest.raises(InvalidInputError, match="left has masked entries"):
+        BilinearSum(np.ma.array(X, mask=X > 0), X)
+    with pytest.raises(InvalidInputError, match="targets"):
+        BilinearSum(X, X, "squared", np.full(20, np.longdouble("1e400")))
+
+
+ROWS = np.random.default_rng(0).standard_normal((40, 6))
+INDICATORS = (ROWS[:, :3] > 0) * 1
+CLASSES = np.arange(40) % 3
+
+
+def other_cone() -> Any:
+    return (
+        LoretaSimilarity(2, random_state=0)
+        .partial_fit(ROWS, CLASSES)
+        .set_params(psd=True)
+        .partial_fit(ROWS, CLASSES)
+    )
+
+
+def other_rank() -> Any:
+    return (
+        LoretaSimilarity(2, random_state=0)
+        .partial_fit(ROWS, CLASSES)
+        .set_params(rank=4)
+        .partial_fit(ROWS, CLASSES)
+    )
+
+
+def other_rank_of_a_stream() -> Any:
+    model = LoretaLabelRanker(2, warm_start=True, random_state=0).partial_fit(ROWS, INDICATORS)
+    return model.set_params(rank=3).fit_stream([(ROWS, INDICATORS)])
+
+
+def probable() -> Any:
+    return (
+        LowRankLogisticRegression(2, n_epochs=1, random_state=0)
+        .fit(ROWS, INDICATORS)
+        .set_params(threshold=7.0)
+        .predict(ROWS)
+    )
+
+
+def ratings(**names: Any) -> Ratings:
+    rows, columns = np.array([[0, 1, 2, 0], [0, 0, 1, 1]], dtype=np.int32)
+    return Ratings("r", "memory", rows, columns, np.array([1.0, 5, 3, 2]), (3, 2), (1.0, 5.0), **names)
+
+
+@each_row(
+    ("call", "why"),
+    [
+        (other_rank, "what was learned has rank = 2"),
+        (other_rank_of_a_stream, "what was learned has rank = 2"),
+        (other_cone, "what was learned has psd = False"),
+        (probable, "threshold = 7"),
+        (
+            lambda: LoretaSimilarity(2, early_stopping=True).partial_fit(ROWS, CLASSES),
+            "early_stopping = True is for fit",
+        ),
+        (
+            lambda: BiasedALS(1).fit(ratings()).set_params(handle_unknown="bogus").predict([99], [0]),
+            "handle_unknown",
+        ),
+        (lambda: BoostMetric(20).fit(load_iris().data * 1e-5, load_iris().target), "W would be zero"),
+        (
+            lambda: (
+                ContrastiveSimilarity(2, n_epochs=1).fit(ROWS, CLASSES).set_params(rank=3).save("never.npz")
+            ),
+            "not those with which it was fitted",
+        ),
+        (
+            lambda: LoretaSimilarity().start_at(LoretaLabelRanker(2).fit(ROWS, INDICATORS).model_.point),
+            "a square matrix",
+        ),
+    ],
+)
+def test_what_was_changed_behind_a_fit_is_refused(call: Any, why: str) -> None:
+    with pytest.raises(InvalidInputError, match=why):
+        call()
+
+
+def test_a_point_from_elsewhere_predicts_and_goes_on() -> None:
+    ranker = LoretaLabelRanker(2, random_state=0).fit(ROWS, INDICATORS)
+    assert LoretaLabelRanker(2).start_at(ranker.model_.point).predict(ROWS[:2]).sum(1).tolist() == [1, 1]
+    point = LoretaSimilarity(2, random_state=0).fit(ROWS, CLASSES).model_.point
+    assert LoretaSimilarity(random_state=0).start_at(point).partial_fit(ROWS, CLASSES).transform(
+        ROWS
+    ).shape == (40, 2)
+
+
+FRAME = pd.DataFrame(ROWS, columns=list("abcdef"))
+
+
+def test_scikit_learn_around_them() -> None:
+    model = ContrastiveSimilarity(2, n_epochs=1).set_output(transform="pandas").fit(FRAME, CLASSES)
+    assert isinstance(model.similarity(FRAME, FRAME), np.ndarray)
+    scores = cross_val_predict(
+        LoretaLabelRanker(2, random_state=0), ROWS, INDICATORS, method="decision_function"
+    )
+    assert scores.shape == INDICATORS.shape
+    folds = KFold(3).split(ROWS)
+    assert CoembeddingClassifierCV(betas=[1.0, 5.0], cv=folds).fit(ROWS, INDICATORS).beta_ in (1.0, 5.0)
+    tasks = np.arange(40) % 5
+    several = MultitaskSubspace(2, solver="batch").fit(ROWS, ROWS[:, 0], tasks=tasks)
+    assert several.score(ROWS[:6], ROWS[:6, 0], tasks=tasks[:6]) > 0.9
+    with pytest.raises(InvalidInputError, match="no task has two rows"):
+        several.score(ROWS[:5], ROWS[:5, 0], tasks=tasks[:5])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy.sparse import coo_array, csr_array
 from sklearn.metrics import average_precision_score
 from sklearn.metrics.pairwise import cosine_similarity
@@ -14,7 +15,7 @@ from tabled import each_row
 
 from problems.data.sets import NEWS20_FILE, news20
 from problems.data.text import prepare_text
-from problems.evaluation import bilinear_scores, cosine_scores, evaluate_retrieval
+from problems.evaluation import bilinear_scores, cosine_scores, evaluate_retrieval, matrix_scores
 from problems.ranking import mean_average_precision, ndcg_at, precision_at
 from rmopt.errors import InvalidInputError
 
@@ -269,3 +270,33 @@ def test_threads_change_nothing() -> None:
     scores, Y = rng.standard_normal((1300, 7)), rng.random((1300, 7)) < 0.3
     for measure in (mean_average_precision, precision_at, ndcg_at):
         assert measure(scores, Y, n_jobs=2) == measure(scores, Y)
+
+
+def test_scores_of_a_matrix_keep_their_digits_and_refuse_what_does_not_fit() -> None:
+    rng, rows = np.random.default_rng(0), np.arange(6)
+    small = rng.integers(0, 100, (6, 3), dtype=np.uint8)
+    W = np.array([[3, 1, 0], [0, 2, 1], [0, 0, 1]], dtype=np.int8)
+    true = small.astype(float) @ W @ small.T.astype(float)
+    for one in (small, small.tolist(), sp.csr_array(small)):
+        for matrix in (W, W.tolist(), sp.csr_array(W)):
+            np.testing.assert_array_equal(matrix_scores(matrix, one)(rows), true)
+            near = matrix_scores(matrix, one, distance=True)(rows)
+            far = matrix_scores(matrix, small + 1e8, distance=True)(rows)
+            np.testing.assert_array_equal(np.argsort(-near, axis=1), np.argsort(-far, axis=1))
+    for matrix, features in ((np.eye(4), small), (np.eye(3), small[0]), (np.nan * W, small)):
+        with pytest.raises(InvalidInputError, match=r"must be a"):
+            matrix_scores(matrix, features)
+    half = rng.random((6, 3)).astype(np.float16)
+    np.testing.assert_array_equal(cosine_scores(half)(rows), cosine_scores(half.astype(float))(rows))
+
+
+X = np.random.default_rng(0).standard_normal((40, 6))
+
+
+@each_row("distance", [True, False])
+def test_a_distance_sees_the_symmetric_part_alone(distance: bool) -> None:
+    W, rows = np.eye(3) + np.triu(np.ones((3, 3)), 1), X[:6, :3]
+    gaps = rows[:, None] - rows[None]
+    true = -np.einsum("qdi,ij,qdj->qd", gaps, W, gaps) if distance else rows @ W @ rows.T
+    found = matrix_scores(W, rows, distance=distance)(np.arange(6))
+    assert np.array_equal(np.argsort(-found, axis=1), np.argsort(-true, axis=1))

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,3 +115,17 @@ def test_twenty_newsgroups(tmp_path: Path, rmopt_run: Command) -> None:
     assert rows["LORETA-1"]["map"] >= 0.64
     assert rows["LORETA-1"]["map"] > rows["passive-aggressive"]["map"]
     assert np.isfinite(rows["naive gradient descent"]["map"])
+
+
+def test_to_resume_needs_a_folder(rmopt_run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "--out FOLDER" in rmopt_run("similarity", "--resume", code=2).stderr
+    told, options = (
+        [],
+        ("similarity", "--data", "digits", "--methods", "loreta", "--select", "none", "--seeds", "1"),
+    )
+    for triplets in ("100", "200", "100"):
+        said = rmopt_run(*options, "--triplets", triplets, "--out", "here", "--resume").stdout
+        stale = "loreta-1.npz is of other options" in " ".join(said.split())
+        told.append(stale)
+    assert told == [False, False, True]

@@ -16,9 +16,11 @@ from tabled import each_row
 
 from problems.methods import Method
 from problems.subspace.claims import case_claims, multitask_claims, table_claims
+from problems.subspace.experiment import completion
 from problems.subspace.methods import METHODS, Brought
 from rmopt.cli import main
 from rmopt.core import InvalidInputError
+from rmopt.experiments import Run
 
 # Methods that go by the names of their packages, which may not be here.
 PEERS = ("cmfrec", "libmf", "myfm")
@@ -321,3 +323,10 @@ def test_claims_say_no_where_the_numbers_do() -> None:
         above = {("stochastic", 3): cells(1.04 * unit), ("alt-min", 0): cells(unit)}
         assert multitask_claims(level, names, "school")[0].reproduced is True
         assert multitask_claims(above, names, "school")[0].reproduced is False
+
+
+def test_entries_that_are_all_the_same_are_not_compared(tmp_path: Path) -> None:
+    file = tmp_path / "views.csv"
+    file.write_text("user,item\n" + "\n".join(f"u{n % 9},i{n // 9}" for n in range(63)))
+    with pytest.raises(InvalidInputError, match=r"all entries of .*views.csv are 1: .* --model implicit"):
+        completion(Run("completion", 0, tmp_path), data=str(file))

@@ -6,12 +6,14 @@ from typing import Any
 
 import numba
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import approx_fprime
 from sklearn.model_selection import cross_val_score
 from tabled import each_row
 
+from problems.data import load
 from problems.subspace import (
     RCGMC,
     RTRMC,
@@ -559,3 +561,39 @@ def test_recommendations_are_in_the_order_of_scores_beyond_the_limits() -> None:
         assert [value for _, value in clipped.recommend(column, 10)] == [
             min(5.0, max(1.0, v)) for _, v in best
         ]
+
+
+def dated_ratings() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    users, items = np.nonzero(rng.random((12, 10)) < 0.6)
+    return pd.DataFrame(
+        {
+            "user": [f"u{user}" for user in users],
+            "item": [f"i{item}" for item in items],
+            "rating": rng.integers(1, 6, len(users)),
+            "date": np.datetime64("2024-01-01") + rng.permutation(len(users)),
+        }
+    )
+
+
+def test_predict_takes_the_names_that_fit_got() -> None:
+    ratings = load(dated_ratings())
+    model = BiasedALS(2, random_state=0).fit(ratings)
+    pairs = np.column_stack([ratings.rows, ratings.columns])[:5]
+    named = [(ratings.row_names[i], ratings.column_names[u]) for i, u in pairs]
+    assert (model.predict(named) == model.predict(pairs)).all()
+    assert (model.predict(*zip(*named, strict=True)) == model.predict(pairs)).all()
+    assert model.predict("i3", ["u1", "u2"]).shape == (2,)
+    with pytest.raises(InvalidInputError, match="columns 'u77' was not seen by fit"):
+        model.predict([("i3", "u77")])
+    model.set_params(handle_unknown="mean")
+    with pytest.warns(UserWarning, match="1 of 2 pairs"):
+        assert model.predict([("i3", "u77"), named[0]])[1] == model.predict(pairs[:1])[0]
+
+
+def test_samples_are_counted_as_they_are_and_not_as_a_parameter_says() -> None:
+    rng = np.random.default_rng(0)
+    table = sp.csc_array(np.where(rng.random((12, 9)) < 0.7, 3 + rng.standard_normal((12, 9)), 0))
+    model = BayesianCompletion(2, n_samples=20, random_state=0).fit(table)
+    before = model.predict(0, range(3))
+    assert np.array_equal(model.set_params(n_samples=5).predict(0, range(3)), before)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from problems.subspace import GossipPlan, agree, gossip
 from problems.subspace.instances import agent_sums
 from rmopt import Problem
 from rmopt.core import AgentSum, DivergedError, InvalidInputError, MissingCapabilityError, Parts
@@ -307,3 +308,47 @@ def test_bad_input() -> None:
     engine = Gossip(Constant(0.1)).engine(problem)
     with pytest.raises((DivergedError, InvalidInputError)):
         engine.advance(engine.load(spoiled), np.array([[0]]), np.array([0.1]))
+
+
+class Variances(AgentSum):
+    """A stranger's agents, who may give something else for their gradients."""
+
+    n_terms = 3
+
+    def __init__(self, given: Any = lambda gradient: (gradient, np.eye(gradient.shape[1]))) -> None:
+        self.given, self.tables = given, np.random.default_rng(0).standard_normal((3, 8, 20))
+
+    def agent_value(self, point: Any, agent: int) -> float:
+        return -0.5 * float(np.sum((point.T @ self.tables[agent]) ** 2))
+
+    def agent_gradient(self, point: Any, agent: int) -> Any:
+        return self.given(-self.tables[agent] @ (self.tables[agent].T @ point))
+
+
+class Rows(Variances):
+    n_rows = 8
+
+
+def test_what_agents_give_is_looked_at_before_they_begin() -> None:
+    plan = GossipPlan(n_epochs=2)
+    assert agree(Rows(), 2, 0).result.converged
+    for tasks, flaw in (
+        (Variances(), "Variances needs an attribute n_rows"),
+        ([np.eye(8)], "an object of a subclass of AgentSum"),
+        (Rows(lambda gradient: gradient), r"must return the gradient and a curvature of shape \(2, 2\)"),
+        (Rows(lambda gradient: (gradient.T, np.eye(2))), r"the gradient, must be .* shape \(8, 2\)"),
+        (Rows(lambda gradient: (gradient, None)), "the curvature, must be"),
+        (Rows(lambda gradient: (np.nan * gradient, np.eye(2))), "got NaN"),
+    ):
+        with pytest.raises(InvalidInputError, match=flaw):
+            gossip(tasks, 2, plan, 0)
+        with pytest.raises(InvalidInputError, match=flaw):
+            agree(tasks, 2, 0)
+    for run in (
+        lambda: gossip(Rows(), 2, plan, None),
+        lambda: gossip(Rows(), 2, None, 0),
+        lambda: gossip(Rows(), 2, plan, 0, start=np.eye(8)[:, :3]),
+        lambda: agree(Rows(), 2, 0, tol=np.nan),
+    ):
+        with pytest.raises(InvalidInputError, match=r"seed|plan|start|tol"):
+            run()

@@ -14,7 +14,7 @@ from sklearn.model_selection import cross_val_score
 from tabled import each_row
 
 from problems.data import Ratings
-from problems.subspace import BiasedALS, EntryKFold, ImplicitALS, entries
+from problems.subspace import BiasedALS, EntryKFold, ImplicitALS, TimeSplit, entries
 from rmopt.core import InvalidInputError
 
 Array = np.ndarray
@@ -190,3 +190,25 @@ def test_one_entry_is_enough_and_one_that_comes_twice_is_refused() -> None:
 def test_a_system_that_is_singular_to_rounding_names_the_way_out() -> None:
     with pytest.raises(InvalidInputError, match="choose a larger lam"):
         ImplicitALS(2, lam=1e-300, random_state=0).fit([[3, 2]], [1.0], shape=(20, 30))
+
+
+def test_implicit_feedback_is_validated_on_later_dates() -> None:
+    pairs = np.array([(row, row + step) for row in range(20) for step in range(8)])
+    model = ImplicitALS(2, handle_unknown="mean", random_state=0)
+    with pytest.warns(UserWarning, match="fit did not see"):
+        found = cross_val_score(
+            model,
+            pairs,
+            np.ones(len(pairs)),
+            cv=TimeSplit(2),
+            groups=np.arange(len(pairs)),
+            error_score="raise",
+        )
+    assert np.all((found >= 0.0) & (found <= 1.0))
+    # Rows and columns that a shape announces are others that are not known.
+    few, later = pairs[:40], pairs[40:60]
+    whole = model.fit(few, np.ones(40), shape=(20, 30)).ranked(later, np.ones(20))
+    with pytest.warns(UserWarning, match="fit did not see"):
+        assert model.fit(few, np.ones(40)).ranked(later, np.ones(20)).n_columns == whole.n_columns
+    with pytest.raises(InvalidInputError, match="rows"):
+        ImplicitALS(2, random_state=0).fit(few, np.ones(40)).score(later, np.ones(20))

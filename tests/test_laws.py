@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tabled import each_row
 
 import rmopt.checks
 from rmopt import Problem
@@ -34,7 +35,7 @@ from rmopt.engines import (
     choose_coordinate_engine,
     choose_engine,
 )
-from rmopt.manifolds import FixedRankEmbedded
+from rmopt.manifolds import FixedRankEmbedded, Grassmann, Sphere, Stiefel
 from rmopt.retractions import (
     FIXED_RANK_RETRACTIONS,
     FRAME_RETRACTIONS,
@@ -194,3 +195,9 @@ def test_report_and_plot(tmp_path: Path) -> None:
         Check("law", "thing", True, 2.0, 1.0, "why").plot(tmp_path / "none.png")
     checks[1].plot(tmp_path / "slope.png")
     assert (tmp_path / "slope.png").read_bytes().startswith(b"\x89PNG")
+
+
+@each_row("manifold", [Stiefel(2, 1), Grassmann(2, 1), Stiefel(2, 2), Sphere(2)])
+def test_no_false_alarm_where_there_is_one_dimension(manifold: Any) -> None:
+    failed = [check for seed in range(4) for check in check_manifold(manifold, seed) if not check]
+    assert not failed

@@ -43,3 +43,9 @@ def test_links_are_predicted_where_features_tell() -> None:
     assert same.is_global_
     with pytest.raises(InvalidInputError, match="rows of X"):
         model.predict(X[:5], pairs)
+
+
+def test_stored_zeros_are_no_links() -> None:
+    graph = sp.csr_array(([1.0, 1, 0, 0], ([0, 1, 2, 3], [1, 0, 3, 2])), shape=(4, 4))
+    pairs, linked = LinkPredictor(random_state=0)._drawn(graph, 4)
+    assert pairs[linked].tolist() == [[0, 1]]

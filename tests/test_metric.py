@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,14 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
 from sklearn.base import clone
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+from tabled import each_row
 
 from problems.data import load
 from problems.data.text import informative_unit_rows
 from problems.evaluation import evaluate_retrieval, matrix_scores
+from problems.kernels import log_det_weight
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
 from problems.metric.baselines import OUTSIDE, OutsideMetric
 from problems.metric.claims import metric_claims
@@ -27,6 +31,7 @@ from rmopt import InvalidInputError
 from rmopt.cli import main
 from rmopt.core import MissingCapabilityError, StorageError
 from rmopt.core.streams import Stream, generator
+from rmopt.errors import DivergedError
 
 SMALL = [
     CometMetric(n_epochs=2, random_state=0),
@@ -431,3 +436,35 @@ def test_image_sets(tmp_path: Path) -> None:
     assert caltech.n_classes == 50
     assert np.bincount(caltech.y).max() == 65
     assert load("mnist").X.shape == (70_000, 784)
+
+
+def test_logdet_updates_keep_their_digits_and_the_metric_positive_definite() -> None:
+    """The references have 60 digits (mpmath)."""
+    assert log_det_weight(4e8, 1e8, 1.0) == pytest.approx(1.875e-9, rel=1e-12)
+    assert log_det_weight(4e7, 1e7, 1.0) == pytest.approx(1.875e-8, rel=1e-6)
+    data, target = load_wine(return_X_y=True)
+    for scale in (1e-3, 100.0, 1e5):
+        assert np.linalg.eigvalsh(LegoMetric(random_state=0).fit(scale * data, target).mahalanobis_)[0] > 0.0
+
+
+@each_row("kind", [partial(CometMetric, compare="distance", n_epochs=2), BoostMetric, LegoMetric])
+def test_distances_do_not_depend_on_an_offset(kind: Any) -> None:
+    data, target = load_iris(return_X_y=True)
+    # So that offsets round nothing away.
+    data = np.round(data * 64) / 64
+    here, far = (
+        kind(random_state=0).fit(data + offset, target).mahalanobis_
+        for offset in (0.0, np.array([2.0**30, 0, 0, 0]))
+    )
+    np.testing.assert_allclose(far, here, rtol=1e-6, atol=1e-9 * np.abs(here).max())
+
+
+def test_a_line_search_finds_steps_of_any_size() -> None:
+    data, target = load_iris(return_X_y=True)
+    for seed in range(4):
+        model = CometMetric(
+            retraction="affine-exponential", loss="squared_hinge", init="identity", random_state=seed
+        )
+        # Bisection ended with an error of its own.
+        with suppress(DivergedError):
+            assert np.isfinite(model.fit(1e6 * data, target).mahalanobis_).all()

@@ -8,7 +8,8 @@ import scipy.sparse as sp
 from coembedding_samples import samples
 from sklearn.base import BaseEstimator
 from sklearn.feature_extraction.text import TfidfTransformer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import cross_val_predict
 from sklearn.preprocessing import StandardScaler
 
 from problems.coembedding import (
@@ -132,3 +133,12 @@ def test_measures_by_hand() -> None:
     # Tables 2 to 4, read once more: ILA of emotions, and the chains with logistic regression of corel5k.
     assert PRINTED["emotions"]["ila"] == (80.2, 65.9, 64.4)
     assert PRINTED["corel5k"]["cc-lr"] == (83.1, 16.7, 14.4)
+
+
+def test_votes_are_cross_validated() -> None:
+    X = np.random.default_rng(0).standard_normal((60, 4))
+    Y = (X[:, :3] > 0).astype(int)
+    model = CalibratedLabelRanking(RidgeClassifier())
+    found = cross_val_predict(model, X, Y, cv=3, method="decision_function")
+    assert found.shape == Y.shape
+    assert np.mean((found > 0) == Y) > 0.8

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy.io import mmwrite
@@ -35,8 +36,9 @@ from problems.data import (
 from problems.data.registry import Source, loader
 from problems.data.sets import ml100k
 from problems.data.text import informative_unit_rows
+from problems.metric.experiment import metric
 from problems.similarity import LoretaSimilarity
-from problems.subspace import RTRMC
+from problems.subspace import RTRMC, BiasedALS, TimeSplit, entries
 from rmopt.cli.commands import app
 from rmopt.core import InvalidInputError, StorageError
 
@@ -709,3 +711,161 @@ def test_views_are_counted_where_nothing_else_is_told(tmp_path: Path) -> None:
     assert load(views, kind=Ratings).values.tolist() == [1.0, 4.0]
     with pytest.raises(InvalidInputError, match=r"user and item and rating; or user and item alone"):
         load(views, kind=Ratings, user="user_id", item="product")
+
+
+def dated_ratings() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    users, items = np.nonzero(rng.random((12, 10)) < 0.6)
+    return pd.DataFrame(
+        {
+            "user": [f"u{user}" for user in users],
+            "item": [f"i{item}" for item in items],
+            "rating": rng.integers(1, 6, len(users)),
+            "date": np.datetime64("2024-01-01") + rng.permutation(len(users)),
+        }
+    )
+
+
+def test_a_bundle_has_pairs_values_and_times_in_one_order() -> None:
+    frame = dated_ratings()
+    ratings = load(pd.concat([frame.assign(date=np.datetime64("2023-01-01")), frame]))
+    pairs, values = entries(ratings)
+    told = {(row.item, row.user): (row.rating, row.date) for row in frame.itertuples()}
+    found = [told[ratings.row_names[i], ratings.column_names[u]] for i, u in pairs]
+    assert values.tolist() == [rating for rating, _ in found]
+    dates = np.array([date for _, date in found])
+    for train, test in TimeSplit(3).split(pairs, groups=ratings.times):
+        assert dates[train].max() < dates[test].min()
+    assert load(frame[["user", "item", "rating"]]).times is None
+
+
+def test_dates_that_cannot_be_read_are_told_with_their_row() -> None:
+    frame = dated_ratings().astype({"date": str})
+    frame.loc[3, "date"] = "31/12/2024"
+    assert load(frame).times is None
+    assert "row 4 has '31/12/2024'" in load(frame).odd()[0]
+    with pytest.raises(InvalidInputError, match=r"dates such as 2024-12-31 .* row 4 has '31/12/2024'"):
+        load(pd.concat([frame, frame]))
+
+
+def test_a_picture_among_texts_is_said_to_be_no_text(tmp_path: Path) -> None:
+    for name, content in (
+        ("a/1.txt", b"one"),
+        ("b/2.txt", b"two"),
+        ("b/p.png", b"\x89PNG\r\n\x1a\n\x00\x00"),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(
+        InvalidInputError, match=r"p.png is not utf-8 text .* it is no text, such as a picture"
+    ):
+        load(tmp_path)
+
+
+def test_a_split_that_is_said_is_taken_or_told_of(tmp_path: Path, run: Any, capsys: Any) -> None:
+    data, target = load_iris(return_X_y=True)
+    held = np.arange(150) % 5 == 0
+    frame = pd.DataFrame(data, columns=list("abcd")).assign(kind=target, held=held.astype(int))
+    frame.to_csv(tmp_path / "iris.csv", index=False)
+    bundle = load(tmp_path / "iris.csv", kind=ClassBundle, label="kind", test="held")
+    assert bundle.split_said
+    assert np.array_equal(bundle.test, held)
+    said: list[str] = []
+    loud = type("Run", (type(run),), {"say": lambda self, text: said.append(text)})(**vars(run))
+    path = f"{tmp_path / 'iris.csv'}::label=kind,test=held"
+    metric(loud, data=path, seeds=0, methods="euclidean")
+    assert "120 training, 30 test rows, its own split" in " ".join(said)
+    said.clear()
+    metric(loud, data=path, seeds=1, methods="euclidean")
+    assert "--seeds 0 takes its own" in " ".join(said)
+
+
+def put(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text, encoding="utf-8")
+    return folder
+
+
+@each_row("head", ["movieId,viewer,note", "rating,u,i", "u,timestamp,i"])
+def test_three_columns_are_not_taken_by_place_against_their_names(tmp_path_factory: Any, head: str) -> None:
+    folder = put(tmp_path_factory.mktemp("t"), a__csv=f"{head}\n1,2,3\n1,3,4\n")
+    with pytest.raises(InvalidInputError, match="not clear what the columns"):
+        load(folder / "a.csv", kind=Ratings)
+
+
+HUGE = 2**63
+
+
+def test_ids_keep_all_of_their_digits(tmp_path: Path) -> None:
+    large = np.array([HUGE + 1, HUGE + 2, HUGE + 1], dtype=np.uint64)
+    bundle = load({"user": large, "item": ["a", "b", "b"], "rating": [1, 2, 3]}, kind=Ratings)
+    model = BiasedALS(1, random_state=0).fit(bundle)
+    model.save(tmp_path / "m.npz")
+    again = BiasedALS.load(tmp_path / "m.npz")
+    assert again.column_names_.tolist() == [HUGE + 1, HUGE + 2]
+    assert again.recommend(HUGE + 2, 1) == model.recommend(HUGE + 2, 1)
+    more = model.fold_in([[0, 2]], [3.0], names=[7])
+    assert more.column_names_.tolist() == [HUGE + 1, HUGE + 2, 7]
+    with pytest.raises(InvalidInputError, match="names must be numbers"):
+        model.fold_in([[0, 2]], [3.0], names=["7"])
+    words = ["100000000000000000000", "200000000000000000000", "-0", "0"]
+    put(tmp_path, a__csv="user,item,rating\n" + "\n".join(f"{word},a,1" for word in words))
+    assert sorted(load(tmp_path / "a.csv", kind=Ratings).column_names.tolist()) == sorted(words)  # type: ignore[union-attr]
+
+
+def test_commas_are_decimals_where_they_are_numbers_and_no_thousands(tmp_path: Path) -> None:
+    put(tmp_path, a__csv="user;item;rating\n1,2;a;3,5\n1,3;a;2\n", b__tsv="user\titem\trating\n1\t2\t1,234\n")
+    bundle = load(tmp_path / "a.csv", kind=Ratings)
+    assert bundle.column_names is not None
+    assert bundle.column_names.tolist() == ["1,2", "1,3"]
+    assert bundle.values.tolist() == [3.5, 2.0]
+    assert "The numbers of rating have decimal commas." in bundle.odd()
+    with pytest.raises(InvalidInputError, match="'1,234'"):
+        load(tmp_path / "b.tsv", kind=Ratings)
+
+
+@each_row(
+    "time",
+    [
+        np.array([2**60 + 2, 2**60 + 1]),
+        np.array([2, 1], dtype="datetime64[ns]"),
+        ["2024-01-01T00:00:00.000000002", "2024-01-01T00:00:00.000000001"],
+        [12.5, 12.25],
+    ],
+)
+def test_the_newest_rating_is_the_newest_to_the_last_digit(time: Any) -> None:
+    bundle = load({"user": [1, 1], "item": [1, 1], "rating": [1, 2], "time": time}, kind=Ratings)
+    assert bundle.values.tolist() == [1.0]
+
+
+def test_numbers_of_rows_and_measurements_are_no_features_and_no_classes(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"label": ["a", "b"] * 6, "x": np.arange(12.0) ** 2}).sample(frac=1, random_state=0)
+    frame.to_csv(tmp_path / "a.csv")
+    assert load(tmp_path / "a.csv", kind=ClassBundle).feature_names == ("x",)
+    put(tmp_path, b__csv="label,x\n0.5,1\n1.5,2\n0.5,3\n1.5,4\n")
+    with pytest.raises(InvalidInputError, match="no classes"):
+        load(tmp_path / "b.csv", kind=ClassBundle)
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Parquet files.")
+    frame.to_parquet(tmp_path / "a.parquet")
+    assert load(tmp_path / "a.parquet", kind=ClassBundle).feature_names == ("x",)
+
+
+def test_labels_of_svmlight_are_told_apart_and_counted_once(tmp_path: Path) -> None:
+    rows = "12345678,12345679 1:2\n12345678,12345678 1:1\n12345679 2:1\n12345678 1:3\n"
+    bundle: Any = load(put(tmp_path, a__svmlight=rows) / "a.svmlight")
+    assert bundle.label_names == ("12345678", "12345679")
+    assert bundle.Y.toarray().tolist() == [[1, 1], [1, 0], [0, 1], [1, 0]]
+
+
+@each_row(
+    "text",
+    [
+        "pattern general\n9 9 3\n1 1 4\n2 1 3\n",
+        "real general\n9 9 2\n1 1\n4 2\n3 6\n",
+        "real symmetric\n3 2 1\n1 1 1\n",
+    ],
+)
+def test_entries_of_another_width_are_refused(tmp_path_factory: Any, text: str) -> None:
+    folder = put(tmp_path_factory.mktemp("m"), a__mtx=f"%%MatrixMarket matrix coordinate {text}")
+    with pytest.raises(StorageError, match=r"must be . numbers|as many rows as columns"):
+        load(folder / "a.mtx")

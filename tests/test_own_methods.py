@@ -40,6 +40,7 @@ from problems.ranking.experiment import ranking
 from problems.similarity import methods as similarity_methods
 from problems.similarity.experiment import similarity
 from problems.similarity.methods import METHODS
+from problems.subspace.experiment import METHODS as COMPLETION_METHODS
 from problems.subspace.experiment import completion
 from problems.subspace.multitask_experiment import multitask
 from rmopt import InvalidInputError
@@ -674,3 +675,14 @@ def test_the_pages_example_with_dask_runs(tmp_path: Path) -> None:
     # The numbers of the page's table, which threads have made, where scipy's texts are those.
     table = dict(re.findall(r"^(cosine|LORETA-1|SVMScores) +([\d.]+) ", PAGE, flags=re.MULTILINE))
     assert printed == table if f"scipy {version('scipy')}" in PAGE else printed.keys() == table.keys()
+
+
+def test_a_method_of_a_file_finds_modules_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "beside_the_method.py").write_text("LEVEL = 3.5\n")
+    own = tmp_path / "own.py"
+    own.write_text(
+        "from sklearn.dummy import DummyRegressor\nfrom beside_the_method import LEVEL\n"
+        "class Level(DummyRegressor):\n    level = LEVEL\n"
+    )
+    chosen = chosen_methods(COMPLETION_METHODS, "biases", [f"{own}:Level"], "completion", ("predict",))
+    assert chosen[f"{own}:Level"].estimator.level == 3.5

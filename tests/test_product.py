@@ -24,14 +24,12 @@ from rmopt.core.product import diagonal_blocks
 from rmopt.engines.reference import ReferenceEngine
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import (
-    Euclidean,
     FixedRankEmbedded,
     Grassmann,
     PolarPSD,
     PositiveDefinite,
     Power,
     Product,
-    frechet_mean,
 )
 from rmopt.retractions import QR, Componentwise, Polar
 
@@ -141,22 +139,6 @@ def test_geodesics_of_a_product_are_those_of_its_factors() -> None:
     middle = manifold.pair_mean(a, b)
     np.testing.assert_allclose(manifold.dist(a, middle), 0.5 * manifold.dist(a, b), rtol=1e-12)
     assert not Product([FixedRankEmbedded(5, 4, 2)]).knows_geodesics
-
-
-def test_frechet_means_with_closed_forms() -> None:
-    rng = np.random.default_rng(6)
-    flat, cone = Euclidean(3, 2), PositiveDefinite(3)
-    points = [flat.random_point(rng) for _ in range(5)]
-    np.testing.assert_allclose(frechet_mean(flat, points), np.mean(points, axis=0), atol=1e-14)
-    a, b = cone.random_point(rng), cone.random_point(rng)
-    np.testing.assert_allclose(frechet_mean(cone, [a, b]), cone.pair_mean(a, b), atol=1e-10)
-    both = Product([flat, cone])
-    mean = frechet_mean(both, [Parts([points[0], a]), Parts([points[1], b])])
-    np.testing.assert_allclose(mean[1], cone.pair_mean(a, b), atol=1e-10)
-    embedded = FixedRankEmbedded(5, 4, 2)
-    pair = [embedded.random_point(rng) for _ in range(2)]
-    with pytest.raises(MissingCapabilityError, match="logarithm"):
-        frechet_mean(embedded, pair)
 
 
 def test_points_of_any_class_are_taken_apart_and_put_together() -> None:

@@ -17,7 +17,7 @@ from rmopt.costs.losses import Loss
 from rmopt.engines import ReferenceEngine, SymmetricBilinearEngine, choose_engine
 from rmopt.engines.gauged import SYMMETRIC
 from rmopt.interop import PymanoptSolver
-from rmopt.manifolds import FixedRankEmbedded, PolarPSD, PSDFixedRank
+from rmopt.manifolds import FixedRankEmbedded, PolarPSD, PSDFactors, PSDFixedRank
 from rmopt.retractions import MetricProjectionPSD, PolarFactors, SecondOrder, SecondOrderPSD
 from rmopt.solvers import SGD
 
@@ -305,3 +305,10 @@ def test_costs_of_a_wrong_shape_are_refused() -> None:
     X = rng.standard_normal((10, 7))
     with pytest.raises(InvalidInputError, match=r"scores 7 × 7 matrices"):
         Problem(FixedRankEmbedded(7, 8, 2), TripletSum(X, X, triplets=[[0, 1, 2]]))
+
+
+def test_factors_of_semidefinite_matrices_have_no_flat_distance() -> None:
+    manifold = PSDFactors(5, 2)
+    Y = manifold.random_point(np.random.default_rng(0))
+    with pytest.raises(MissingCapabilityError, match="geodesic distance"):
+        manifold.dist(Y, -Y)

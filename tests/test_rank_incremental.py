@@ -398,3 +398,23 @@ def test_engines_split_exactly() -> None:
     np.testing.assert_array_equal(once.Y, twice.Y)
     assert once.certificate == twice.certificate
     assert (once.steps, once.updates) == (6, 6)
+
+
+def test_growths_count_columns() -> None:
+    from problems.coembedding import MetricRegression
+    from rmopt.costs import Trace
+    from rmopt.manifolds import PSDFixedRank
+
+    class Stopping:
+        def first(self) -> int:
+            return 1
+
+        def after(self, added: int) -> int:
+            return 0
+
+    cost = MetricRegression(np.random.default_rng(0).standard_normal((6, 9))) + Trace(0.5)
+    with pytest.raises(InvalidInputError, match="columns of the growth = 0 must be a positive integer"):
+        RankIncremental(Stopping()).run(Problem(PSDFixedRank(6, 1), cost))
+    cost.trace_weight = "x"
+    with pytest.raises(InvalidInputError, match="trace_weight of"):
+        RankIncremental().run(Problem(PSDFixedRank(6, 1), cost))

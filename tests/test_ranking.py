@@ -14,7 +14,16 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import label_ranking_average_precision_score
 from sklearn.model_selection import GridSearchCV
 
-from problems.ranking import LabelRanking, LoretaLabelRanker, WarpRanking, mean_average_precision
+from problems.ranking import (
+    LabelRanking,
+    LoretaLabelRanker,
+    WarpRanking,
+    mean_average_precision,
+    ndcg_at,
+    precision_at,
+    propensities,
+    propensity_scored_precision_at,
+)
 from problems.ranking.cost import _Splitmix
 from problems.ranking.engine import RankingEngine
 from problems.ranking.kernels import below
@@ -324,3 +333,20 @@ def test_runs_resume_to_the_bit(tmp_path: Path) -> None:
     whole = solver.run(problem, manifold.identity(), random_state=1, checkpoint=checkpoint)
     again = solver.run(problem, manifold.identity(), random_state=1, checkpoint=checkpoint)
     np.testing.assert_array_equal(manifold.to_dense(again.point), manifold.to_dense(whole.point))
+
+
+def test_measures_take_any_places_and_refuse_impossible_properties() -> None:
+    scores, Y = np.array([[3.0, 2.0, 1.0]]), np.array([[1, 0, 1]])
+    assert precision_at(scores, Y, (k for k in (1, 2))) == {1: 1.0, 2: 0.5}
+    assert list(ndcg_at(scores, Y, iter((1, 2)))) == [1, 2]
+    assert list(propensity_scored_precision_at(scores, Y, np.ones(3), iter((1, 2)))) == [1, 2]
+    for wrong in ({"b": -2.0}, {"a": np.nan}):
+        with pytest.raises(InvalidInputError, match=r"must be a (positive )?number"):
+            propensities(np.eye(4), **wrong)
+
+
+def test_labels_are_zeros_and_ones() -> None:
+    X, Y = np.eye(4), np.array([[1, 0], [0, 1], [1, 0], [0, 1]])
+    for labels in (2 * Y - 1, Y + 1, 0.5 * Y, sp.csr_array(2.0 * Y)):
+        with pytest.raises(InvalidInputError, match="Y must hold zeros and ones"):
+            LabelRanking(X, labels)

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 from problems.data import load
 from problems.serve import opened
 from problems.serving.web import answer
 from problems.similarity import LoretaSimilarity
-from problems.subspace import BayesianCompletion, BiasedALS, ImplicitALS, ItemSearch
+from problems.subspace import BayesianCompletion, BiasedALS, ImplicitALS, ItemSearch, ScaledSGDCompletion
 from rmopt import InvalidInputError
 from rmopt.cli import main
 from rmopt.errors import StorageError
@@ -186,3 +187,19 @@ def test_what_fit_wrote_is_served(file: Path, tmp_path: Path, capsys: Any) -> No
         ItemSearch(LoretaSimilarity())
     with pytest.raises(NotFittedError):
         ItemSearch(BiasedALS())
+
+
+def test_rows_are_alike_without_effects_of_columns() -> None:
+    rng = np.random.default_rng(0)
+    T = rng.standard_normal((30, 2)) @ rng.standard_normal((2, 80))
+    T -= T.mean(axis=1, keepdims=True) + T.mean(axis=0) - T.mean()
+    effects = 3.0 * rng.standard_normal(80) + rng.standard_normal((30, 1))
+    known = np.where(rng.random((30, 80)) < 0.6, effects + T, 0.0)
+    # Of the last row nothing is known.
+    known[-1] = 0.0
+    model = ScaledSGDCompletion(3, lam=1e-3, n_epochs=40, random_state=0).fit(sp.csc_array(known))
+    found = dict(model.similar(0, 29))
+    unit = T / np.linalg.norm(T, axis=1, keepdims=True)
+    np.testing.assert_allclose([found[row] for row in range(1, 29)], unit[1:29] @ unit[0], atol=0.15)
+    with pytest.raises(InvalidInputError, match="knows nothing of 29"):
+        model.similar(29)

@@ -20,6 +20,7 @@ from problems.ranking import LoretaLabelRanker
 from problems.similarity import LoretaSimilarity
 from problems.subspace import RTRMC, MultitaskSubspace
 from rmopt import renamed
+from rmopt.core import Problem
 from rmopt.core.identity import fingerprint, fingerprints
 from rmopt.engines import ReferenceEngine
 from rmopt.manifolds import FixedRankEmbedded, Sphere, frechet_mean
@@ -28,9 +29,11 @@ from rmopt.solvers import (
     LBFGS,
     SGD,
     AugmentedLagrangian,
+    ConjugateGradient,
     CoordinateDescent,
     Doubling,
     Gossip,
+    GradientDescent,
     RankIncremental,
     TrustRegions,
 )
@@ -238,3 +241,18 @@ def test_no_old_module_hides_what_its_package_offers() -> None:
     for old in (*renamed.MODULES, *renamed.MERGED):
         package, _, name = old.rpartition(".")
         assert name not in getattr(importlib.import_module(package), "__all__", ()), old
+
+
+def test_keywords_of_other_libraries_are_answered() -> None:
+    for make, said in [
+        (lambda: Problem(Sphere(3), euclidean_gradient=abs), "Problem .* method gradient of the cost"),
+        (lambda: TrustRegions(verbosity=2), r"TrustRegions .*Recorder\(progress=True\)"),
+        (lambda: TrustRegions(Delta0=1.0), "first_radius"),
+        (lambda: ConjugateGradient(beta_rule="PolakRibiere"), "ConjugateGradient .* first argument"),
+        (lambda: GradientDescent(max_time=3), "MaxSeconds"),
+    ]:
+        with pytest.raises(TypeError, match=said):
+            make()
+    with pytest.warns(FutureWarning, match="max_iterations of LBFGS is now max_iter") as told:
+        LBFGS(max_iterations=7)
+    assert told[0].filename == __file__

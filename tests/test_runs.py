@@ -1,5 +1,7 @@
 """What an experiment is given: pictures that are whole or absent, progress for terminals alone."""
 
+import errno
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -51,3 +53,20 @@ def test_ticks_are_drawn_for_terminals(
         tick()
         tick()
     assert "models" in capsys.readouterr().err
+
+
+def test_a_picture_without_space_does_not_cost_the_table(
+    rmopt_run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: Any, **options: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", full)
+    said = rmopt_run(
+        "metric", "--data", "digits", "--rows", "100", "--methods", "euclidean", "--seeds", "1",
+        "--out", str(tmp_path / "out"), code=2,
+    )  # fmt: skip
+    assert "euclidean" in said.stdout.lower()
+    assert "cannot write" in said.stderr
+    assert "precision.png" in said.stderr
+    assert (tmp_path / "out" / "result.json").exists()

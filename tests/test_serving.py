@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import http.client
 import importlib.util
 import json
 import pickle
@@ -12,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
@@ -28,7 +30,7 @@ from sklearn.pipeline import make_pipeline
 
 from problems.metric import EuclideanMetric
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
-from problems.serving import SimilarityIndex, make_server, to_onnx, top_k
+from problems.serving import Found, Searcher, SimilarityIndex, make_server, to_onnx, top_k
 from problems.serving.page import TextSearch
 from problems.serving.web import answer
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
@@ -520,3 +522,27 @@ def test_a_browser_types_a_query_and_reads_the_results(address: str) -> None:
         browser.find_element(By.LINK_TEXT, "similar").click()
         assert "Similar to text" in browser.find_element(By.CSS_SELECTOR, "[role=status]").text
         assert len(browser.find_elements(By.TAG_NAME, "li")) == 10
+
+
+class Nothing(Searcher):
+    prompt = "Anything"
+
+    def find(self, fields: Any, k: int) -> Found:
+        return Found("", [])
+
+
+def test_a_page_answers_head() -> None:
+    server = make_server(Nothing(), port=0)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        connection = http.client.HTTPConnection(*server.server_address[:2])
+        connection.request("HEAD", "/")
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (200, b"")
+        assert int(answer.headers["Content-Length"]) > 0
+        connection.close()
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from tabled import each_row
 
 from problems.door import natural_step_size
 from problems.similarity import ClassTriplets, FactoredGradientDescent, LoretaSimilarity, PassiveAggressive
+from problems.similarity.methods import CURVE_QUERIES, Cosine, mean_precision
 from problems.similarity.model import BilinearSimilarity
 from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.core import StorageError
@@ -295,3 +298,30 @@ def test_psd_similarities_are_inner_products(digits: tuple[np.ndarray, np.ndarra
         InvalidInputError, match="retraction = 'orthographic' is unknown; choose one of second"
     ):
         LoretaSimilarity(rank=6, psd=True, retraction="orthographic").fit(X, y)
+
+
+def test_parameters_are_chosen_by_queries_of_all_classes() -> None:
+    y = np.repeat([0, 1], CURVE_QUERIES)
+    # Rows of the first class are alike, and of the second few.
+    X = np.where(y[:, None] == 0, np.eye(8)[0], np.eye(8)[1 + np.arange(len(y)) % 7])
+    assert mean_precision(Cosine(), X, y) < 0.9
+
+
+X = np.random.default_rng(0).standard_normal((60, 12))
+y = np.arange(60) % 3
+
+
+@pytest.mark.parametrize("psd", [False, True])
+def test_a_start_that_no_row_touches_is_told(psd: bool) -> None:
+    hashed: Any = np.hstack([np.zeros((60, 5)), X])
+    model = LoretaSimilarity(6, psd=psd, max_iter=200, random_state=0)
+    with pytest.warns(UserWarning, match="^5 of the 6 directions .* give init = 'gaussian'") as told:
+        model.fit(hashed, y)
+    assert told[0].filename == __file__
+    with pytest.warns(UserWarning, match="^5 of the 6 directions") as told:
+        model.fit_stream([(hashed[:30], y[:30]), (hashed[30:], y[30:])])
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(hashed[:, 3:], y)
+        model.set_params(init="gaussian").fit(hashed, y)

@@ -7,18 +7,23 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
+import autograd.numpy as anp
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from descent_parts import Quadratic
+from tabled import each_row
 
+import rmopt
 from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.arrays import save_arrays
 from rmopt.core import MissingCapabilityError, Retraction, StorageError
 from rmopt.costs import BilinearSum, Loss, TripletSum, hinge, squared
-from rmopt.manifolds import FixedRankEmbedded
+from rmopt.manifolds import Euclidean, FixedRankEmbedded, Sphere
 from rmopt.retractions import MetricProjection, SecondOrder
-from rmopt.solvers import SGD, Checkpoint, InverseSqrt, InverseTime, Recorder, ShuffledEpochs, Uniform
+from rmopt.solvers import LBFGS, SGD, Checkpoint, InverseSqrt, InverseTime, Recorder, ShuffledEpochs, Uniform
 
 N, M, K = 30, 25, 4
 
@@ -294,3 +299,57 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pyt
         SGD(0.02, max_iter=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
     assert (tmp_path / "c.npz").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["c.npz"]
+
+
+Array = np.ndarray
+
+
+@each_row(
+    ("metric", "told"),
+    [
+        (lambda x: {"step": 0}, "gave 'step', which the row has already"),
+        (lambda x: None, "gave None; it must return a number"),
+        (lambda x: x, "it must return a number"),
+        (lambda x: x.sort() or 1.0, "changed the point"),
+    ],
+)
+def test_metrics_are_checked(metric: Any, told: str) -> None:
+    with pytest.raises(InvalidInputError, match=told):
+        LBFGS().run(Problem(Sphere(5), Quadratic()), random_state=0, recorder=Recorder({"m": metric}))
+
+
+def _as_terms() -> Any:
+    from rmopt.core.cost import as_sum
+
+    return as_sum(Quadratic())
+
+
+@each_row("rule", [lambda t: 0.01 * (1.0 - t / 1000.0), lambda t: np.linspace(0.1, 0.01, 1000)[t]])
+def test_rules_are_not_asked_beyond_the_budget(rule: Any) -> None:
+    problem = Problem(Sphere(5), _as_terms())
+    assert SGD(rule, max_iter=1000).run(problem, random_state=0).steps == 1000
+    with pytest.raises((InvalidInputError, IndexError)):
+        SGD(rule, max_iter=1100).run(problem, random_state=0)
+
+
+def test_metrics_do_not_hide_what_rows_hold() -> None:
+    with pytest.raises(InvalidInputError, match="cannot be called 'seconds'"):
+        Recorder({"seconds": lambda point: 1.0})
+
+
+@each_row("seed", [0, 5, 12345])
+def test_a_random_start_is_not_what_the_user_draws_first(seed: int) -> None:
+    manifold = FixedRankEmbedded(6, 5, 2)
+    truth = manifold.to_dense(manifold.random_point(np.random.default_rng(seed)))
+    cost = rmopt.autograd_cost(lambda A, B: anp.sum((A @ B.T - truth) ** 2))
+    state = next(LBFGS().iterate(Problem(manifold, cost), random_state=seed))
+    assert state.cost > 0.1
+
+
+def test_starts_of_whole_and_short_numbers() -> None:
+    for given, kept in ((int, np.float64), (np.float32, np.float32)):
+        start = np.zeros((3, 1), dtype=given)
+        cost = rmopt.autograd_cost(lambda x: anp.sum((x - 0.5) ** 2))
+        result = LBFGS().run(Problem(Euclidean(3, 1), cost), start)
+        assert result.converged
+        assert result.point.dtype == kept

@@ -15,7 +15,7 @@ from rmopt import InvalidInputError, Problem
 from rmopt.checks import check_hessian
 from rmopt.core import Cost
 from rmopt.manifolds import Oblique, SpecialOrthogonal, Sphere, Stiefel, frechet_mean
-from rmopt.solvers import TrustRegions
+from rmopt.solvers import AdaptiveCubics, TrustRegions
 
 Array = np.ndarray
 
@@ -319,3 +319,21 @@ def test_points_beside_the_manifold_are_told() -> None:
     turned[1, :, 0] *= -1.0
     assert "determinant" in str(SpecialOrthogonal(3, 2).check_point(turned))
     assert "NaN" in str(SpecialOrthogonal(3, 2).check_point(turned * np.nan))
+
+
+def test_batches_of_rotations_stay_rotations_under_differences() -> None:
+    C = np.random.default_rng(102).standard_normal((200, 3, 3))
+
+    class Distance(Cost):
+        def value(self, point: Array) -> float:
+            return float(np.sum((point - C) ** 2))
+
+        def gradient(self, point: Array) -> Array:
+            return 2 * (point - C)
+
+    for solver in (AdaptiveCubics(), TrustRegions()):
+        result = solver.run(Problem(SpecialOrthogonal(3, 200), Distance()), random_state=2)
+        assert result.converged
+        np.testing.assert_allclose(
+            result.point.mT @ result.point, np.broadcast_to(np.eye(3), C.shape), atol=1e-13
+        )

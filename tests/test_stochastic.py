@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import autograd.numpy as anp
 import numpy as np
 import pytest
 import scipy.linalg
 import scipy.sparse as sp
 from tabled import each_row
 
+import rmopt
 from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Problem
 from rmopt.core import FiniteSum, Parts
 from rmopt.core.low_rank import LowRankPoint
@@ -24,6 +26,7 @@ from rmopt.manifolds import (
     PSDFactors,
     PSDFixedRank,
     Sphere,
+    Stiefel,
 )
 from rmopt.retractions import MetricProjection, MetricProjectionPSD, Orthographic
 from rmopt.solvers import SGD, SRG, SVRG, AdaGrad, Adam, Constant, Cosine, TrustRegions
@@ -401,3 +404,10 @@ def test_many_columns_are_orthonormal(name: str) -> None:
     off = np.linalg.norm(Q @ R - X, axis=0) / np.linalg.norm(X, axis=0)
     assert off.max() < 1e-14
     np.testing.assert_array_equal(R, np.triu(R))
+
+
+def test_averages_on_products_of_what_has_no_logarithm() -> None:
+    place = Product([Sphere(5), Stiefel(5, 2)])
+    cost = rmopt.autograd_cost(lambda x, U: anp.sum(x**3) + anp.sum(U**3))
+    result = SGD(0.01, max_iter=50, average=True).run(Problem(place, cost), random_state=0)
+    assert place.check_point(result.point) is None

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import strangers
 from tabled import each_row
 
 from problems.ranking.baselines import MatrixPerceptron
 from rmopt import Problem
 from rmopt.core import Cost, InvalidInputError, MissingCapabilityError, RmoptError, WholeCost
-from rmopt.costs import GossipCost, Graph, Loss
+from rmopt.costs import BilinearSum, GossipCost, Graph, Loss, squared
 from rmopt.engines import CoordinateReference, ReferenceEngine
 from rmopt.engines.choose import TWINS
 from rmopt.kernels import losses as kernels
@@ -369,3 +370,32 @@ def test_subclasses_are_left_to_solvers_that_call_them(role: str) -> None:
         solver.engine(problem)
         with pytest.raises(RmoptError, match=r"subclass|Own"):
             solver.run(Problem(**parts), random_state=0)
+
+
+def pairs() -> BilinearSum:
+    rng = np.random.default_rng(0)
+    left, right = rng.standard_normal((40, 9)), rng.standard_normal((40, 7))
+    return BilinearSum(left, right, squared, rng.standard_normal(40))
+
+
+def test_data_that_were_exchanged_do_not_reach_a_loop() -> None:
+    problem = Problem(FixedRankEmbedded(9, 7, 3), pairs())
+    problem.cost.left = sp.csc_array(np.ones((40, 9)))  # type: ignore[attr-defined]
+    with pytest.raises(InvalidInputError, match="left is no CSR array"):
+        SGD(0.02, max_iter=10).run(problem, random_state=0)
+    problem = Problem(FixedRankEmbedded(9, 7, 3), pairs())
+    problem.cost.left.indices[0] = 500  # type: ignore[attr-defined]
+    with pytest.raises(InvalidInputError, match="left is a damaged csr matrix"):
+        SGD(0.02, max_iter=10).run(problem, random_state=0)
+
+
+def test_a_code_put_on_a_retraction_is_no_kernel() -> None:
+    from rmopt.retractions import SecondOrder
+
+    problem, moved = Problem(FixedRankEmbedded(9, 7, 3), pairs()), SecondOrder()
+    moved.kernel = 1  # type: ignore[misc]
+    ends = [
+        SGD(0.02, max_iter=50, retraction=moved, engine=engine).run(problem, random_state=0).point
+        for engine in ("auto", "reference")
+    ]
+    np.testing.assert_allclose(ends[0].S, ends[1].S, rtol=1e-12)

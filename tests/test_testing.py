@@ -5,20 +5,38 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import autograd.numpy as anp
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from descent_parts import Quadratic
+from tabled import each_row
 
-from rmopt import DivergedError, InvalidInputError, Problem, autograd_cost
-from rmopt.checks import check_solver
+import rmopt
+from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Problem, autograd_cost
+from rmopt.checks import check_cost, check_gradient, check_manifold, check_retraction, check_solver
 from rmopt.checks.catalogue import instances
 from rmopt.checks.solver import SOLVER
+from rmopt.core import Cost
 from rmopt.core.cost import as_sum
+from rmopt.costs import ConstrainedProblem
 from rmopt.engines import ReferenceEngine
-from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, PositiveDefinite, Product, PSDFixedRank
-from rmopt.retractions import QR
+from rmopt.manifolds import (
+    Elliptope,
+    Euclidean,
+    FixedRankEmbedded,
+    Grassmann,
+    PositiveDefinite,
+    Product,
+    PSDFixedRank,
+    Sphere,
+    Stiefel,
+)
+from rmopt.retractions import QR, Normalisation
 from rmopt.solvers import (
     LBFGS,
     SGD,
@@ -276,3 +294,112 @@ def test_a_run_that_diverges_is_a_broken_law() -> None:
     with pytest.raises(DivergedError):
         HeavyBall(length=50.0).run(FLAT, random_state=0)
     assert not all(check_solver(HeavyBall(length=50.0), FLAT))
+
+
+Array = np.ndarray
+
+
+def test_constraints_are_checked_and_costs_of_one_factor_found() -> None:
+    wrong = type("Wrong", (Quadratic,), {"gradient": lambda self, x: 3.0 * x})()
+    assert not check_gradient(ConstrainedProblem(Sphere(5), Quadratic(), equalities=[wrong]))
+    slope = np.random.default_rng(0).standard_normal((5, 2))
+    failed = [
+        one.name
+        for one in check_cost(Problem(Elliptope(5, 2), rmopt.autograd_cost(lambda Y: (Y * slope).sum())))
+        if not one
+    ]
+    assert failed == ["invariance"]
+
+
+def test_a_retraction_that_forgets_the_sign_is_found() -> None:
+    class Forward(Normalisation):
+        def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+            return super().__call__(manifold, point, tangent, abs(t))
+
+    assert "scaling" in [one.name for one in check_retraction(Forward(), Sphere(5)) if not one]
+
+
+@each_row(
+    "call",
+    [
+        lambda: check_gradient(Sphere(3)),  # type: ignore[arg-type]
+        lambda: check_manifold(Sphere),  # type: ignore[arg-type]
+        lambda: check_retraction(Sphere(3), Normalisation()),  # type: ignore[arg-type]
+        lambda: check_cost(Problem(Sphere(5), Quadratic()), point=np.ones(3)),
+        lambda: FixedRankEmbedded(20, 16, 3).from_matrix(sp.csr_array((20, 16))),
+        lambda: PSDFixedRank(20, 3).from_matrix(sp.csr_array((20, 20))),
+    ],
+)
+def test_arguments_of_checks_and_zeros_are_refused_by_name(call: Callable[[], Any]) -> None:
+    with pytest.raises(InvalidInputError, match=r"must be a|is not on|is zero"):
+        call()
+
+
+D = np.diag(np.arange(1.0, 8.0))
+
+
+class Rayleigh(Cost):
+    def value(self, point: Any) -> Any:
+        return -0.5 * float(np.vdot(point, D @ point))
+
+    def gradient(self, point: Any) -> Any:
+        return -D @ point
+
+
+def test_a_value_that_depends_on_the_basis_now_and_then() -> None:
+    class Jumping(Rayleigh):
+        def value(self, point: Any) -> float:
+            return super().value(point) + (point[0, 0] > 0.3)
+
+    problem = Problem(Grassmann(7, 2), Jumping())
+    assert sum(not all(check_cost(problem, rng)) for rng in range(10)) >= 4
+
+
+def test_a_solver_that_cannot_run_is_not_said_to_obey() -> None:
+    place = Product([FixedRankEmbedded(5, 4, 2), Grassmann(5, 2)])
+    problem = Problem(
+        place, rmopt.autograd_cost(lambda W, U: anp.sum((W[0] @ W[1].T) ** 2) + anp.sum(U.T @ U))
+    )
+    with pytest.raises(MissingCapabilityError, match=r"compiled"):
+        check_solver(SGD(0.01, momentum=0.5, engine="compiled"), problem)
+
+
+class Cubes(Cost):
+    def value(self, point: Array) -> float:
+        return float(np.sum(point**3))
+
+    def gradient(self, point: Array) -> Array:
+        return 3 * point**2
+
+
+class Place(NamedTuple):
+    point: Any
+    steps: int
+    updates: int
+
+
+class Leak(Solver):
+    """It keeps the gradients of its first run."""
+
+    def __init__(self) -> None:
+        self.max_iter, self._kept = 20, {}
+
+    def begin(self, work: Any, point: Any) -> Place:
+        return Place(point, 0, 0)
+
+    def advance(self, work: Any, state: Place, steps: int) -> Place:
+        if steps == 0:
+            return state
+        gradient = self._kept.setdefault(state.steps, work.riemannian_gradient(state.point))
+        tangent = work.manifold.projection(state.point, gradient) * -0.05
+        return Place(work.manifold.retraction(state.point, tangent), state.steps + 1, state.updates + 1)
+
+
+def test_a_memory_of_the_first_run_is_found() -> None:
+    failed = {check.name for check in check_solver(Leak(), Problem(Stiefel(6, 2), Cubes())) if not check}
+    assert {"repetition", "solver purity"} <= failed
+
+
+def test_seeds_from_a_generator_are_for_all_parts() -> None:
+    mark = parametrize_with_laws([Sphere(3), Sphere(4)], seeds=(i for i in range(3)))
+    assert len(mark.args[1]) == 6

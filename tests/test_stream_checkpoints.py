@@ -1,4 +1,4 @@
-"""What attacks on streams and their checkpoints found: each repro, and beside it what must stay."""
+"""What the checkpoint of a stream knows: processes, files, names, passes and words of vectorizers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,6 @@ from rmopt.experiments import Run
 from rmopt.manifolds import Sphere
 from rmopt.solvers import SGD, Checkpoint, OneProcess, SharedCheckpoint
 
-X = np.random.default_rng(0).standard_normal((90, 6))
-y = np.arange(90) % 3
-WORDS = np.array(["ape", "bee", "cat"])[y]
-
 
 class Alike(OneProcess):
     """The first of several processes, of which the others say what it says, but for some words."""
@@ -37,25 +33,6 @@ class Alike(OneProcess):
     def everywhere(self, value: Any) -> list[Any]:
         known = isinstance(value, dict) and set(self.other) <= set(value)
         return [value] + [{**value, **self.other} if known else value] * (self.size - 1)
-
-
-def model(**how: Any) -> LoretaSimilarity:
-    return LoretaSimilarity(rank=2, random_state=0, **how)
-
-
-def chunks(n: int, X: Any = X, y: Any = y) -> list[tuple[Any, Any]]:
-    return [(X[30 * i : 30 * i + 30], y[30 * i : 30 * i + 30]) for i in range(n)]
-
-
-def files(folder: Path, **how: Any) -> Any:
-    folder.mkdir(exist_ok=True)
-    for number, (part, labels) in enumerate(chunks(3)):
-        np.savez(folder / f"{number}.npz", X=part, y=labels)
-    return stream(folder, batch_size=30, **how)
-
-
-def bits(found: LoretaSimilarity) -> bytes:
-    return found.transform(X[:5]).tobytes()
 
 
 def test_another_number_of_processes_does_not_begin_anew(tmp_path: Path) -> None:
@@ -80,6 +57,21 @@ def test_another_number_of_processes_does_not_begin_anew(tmp_path: Path) -> None
         run(shared(2))
 
 
+X = np.random.default_rng(0).standard_normal((90, 6))
+y = np.arange(90) % 3
+
+
+def chunks(n: int, X: Any = X, y: Any = y) -> list[tuple[Any, Any]]:
+    return [(X[30 * i : 30 * i + 30], y[30 * i : 30 * i + 30]) for i in range(n)]
+
+
+def files(folder: Path, **how: Any) -> Any:
+    folder.mkdir(exist_ok=True)
+    for number, (part, labels) in enumerate(chunks(3)):
+        np.savez(folder / f"{number}.npz", X=part, y=labels)
+    return stream(folder, batch_size=30, **how)
+
+
 def test_resume_says_that_there_is_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files(tmp_path / "data")
     (tmp_path / "out").mkdir()
@@ -97,6 +89,14 @@ def test_resume_says_that_there_is_nothing(tmp_path: Path, capsys: pytest.Captur
     assert not capsys.readouterr().out
     # Nothing was left to learn, and the time before counts.
     assert again.rows[0]["train_seconds"] >= told.rows[0]["train_seconds"] > 0.0
+
+
+def bits(found: LoretaSimilarity) -> bytes:
+    return found.transform(X[:5]).tobytes()
+
+
+def model(**how: Any) -> LoretaSimilarity:
+    return LoretaSimilarity(rank=2, random_state=0, **how)
 
 
 def test_a_stream_is_resumed_from_where_it_started(tmp_path: Path) -> None:
@@ -120,6 +120,9 @@ def test_all_cores_are_as_many_as_a_machine_has(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("problems.threads.cpu_count", lambda: 1)
     with pytest.raises(InvalidInputError, match="its n_jobs is 2, not 1"):
         model(n_jobs=-1, checkpoint=tmp_path / "run.npz").fit_stream(chunks(3))
+
+
+WORDS = np.array(["ape", "bee", "cat"])[y]
 
 
 def test_a_vectorizer_is_known_by_what_it_learned(tmp_path: Path) -> None:
@@ -258,3 +261,12 @@ def test_a_line_may_be_repaired_in_a_file_that_was_not_read(
     (tmp_path / "data" / "0.csv").write_text(good)
     again = learned(checkpoint=tmp_path / "run.npz")
     assert again.model_.point.U.tobytes() == whole.model_.point.U.tobytes()
+
+
+def test_the_checkpoint_of_a_stream_shows_what_differs(tmp_path: Path) -> None:
+    path = tmp_path / "state.npz"
+    LoretaSimilarity(2, checkpoint=path, random_state=0).fit_stream([(X, y)])
+    with pytest.raises(InvalidInputError, match="its rank is 2, not 3"):
+        LoretaSimilarity(3, checkpoint=path, random_state=0).fit_stream([(X, y)])
+    with pytest.raises(InvalidInputError, match="its init is 'identity', not 'gaussian'"):
+        LoretaSimilarity(2, init="gaussian", checkpoint=path, random_state=0).fit_stream([(X, y)])

@@ -1,0 +1,174 @@
+"""Directions and step lengths of line searches, the library's and those of strangers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from descent_parts import KINDS, PLACES, B, C, Conditioned, Fit, LogDet, Quadratic, gap, same_bits
+from tabled import each_row
+
+from rmopt import InvalidInputError, Problem
+from rmopt.core import Cost, MissingCapabilityError
+from rmopt.manifolds import Euclidean, PositiveDefinite, Sphere
+from rmopt.solvers import (
+    Backtracking,
+    Checkpoint,
+    ConjugateGradient,
+    Direction,
+    Exact,
+    GradientDescent,
+    LineSearchSolver,
+    SteepestDescent,
+    StepLength,
+    TrustRegions,
+)
+
+Array = np.ndarray
+
+
+@pytest.mark.parametrize("factor", [-1.0, 0.0])
+def test_a_preconditioner_that_is_not_positive_is_refused(factor: float) -> None:
+    cost = type("Own", (Quadratic,), {"precondition": lambda self, x, v: factor * v})()
+    with pytest.raises(InvalidInputError, match="preconditioner of Own is not positive"):
+        TrustRegions().run(Problem(Sphere(5), cost), random_state=0)
+
+
+def test_directions_that_lead_uphill_are_replaced_at_once_and_scaled_ones_tried_whole() -> None:
+    class Uphill(Direction):
+        def __call__(self, work: Any, state: Any, downhill: Any) -> Any:
+            return -1.0 * downhill
+
+    class Newton(Direction):
+        is_scaled = True
+
+        def __call__(self, work: Any, state: Any, downhill: Any) -> Any:
+            return downhill / np.arange(1.0, 6.0)
+
+    assert (
+        LineSearchSolver(Uphill(), Backtracking())
+        .run(Problem(Sphere(5), Quadratic()), random_state=0)
+        .converged
+    )
+    found = LineSearchSolver(Newton(), Backtracking()).run(Problem(Euclidean(5), Quadratic()), np.ones(5))
+    assert (found.steps, found.history[1]["step_size"]) == (1, 1.0)
+
+
+@each_row("solver", KINDS.keys() - {"cubics"})
+def test_preconditioners_are_used(solver: str) -> None:
+    weights = np.logspace(0.0, 5.0, 15).reshape(5, 3)
+    plain, helped = (
+        KINDS[solver](tol=1e-10, max_iter=2000).run(Problem(Euclidean(5, 3), cost), random_state=0)
+        for cost in (Fit(B, weights), Conditioned(B, weights))
+    )
+    assert helped.converged
+    assert helped.counts["gradients"] + helped.counts["hessians"] < 40
+    assert 3 * helped.counts["costs"] < plain.counts["costs"] + plain.counts["hessians"]
+
+
+class Rounded(Cost):
+    """A strong direction whose slope is rounding alone, and longer where the weak one has none."""
+
+    point_type = np.ndarray
+    weights = np.array([[1e12], [1.0]])
+
+    def value(self, x: Array) -> float:
+        return float(1.0 + 0.5 * x[1, 0] ** 2)
+
+    def gradient(self, x: Array) -> Array:
+        return np.array([[3e-5 if abs(x[1, 0]) < 1e-9 else 2e-5], [x[1, 0]]])
+
+    def hessian(self, x: Array, direction: Array) -> Array:
+        return self.weights * direction
+
+    def precondition(self, x: Array, tangent: Array) -> Array:
+        return tangent / self.weights
+
+
+def test_last_steps_are_judged_in_the_norm_of_the_preconditioner() -> None:
+    result = TrustRegions(tol=0.0).run(Problem(Euclidean(2, 1), Rounded()), np.array([[0.0], [1e-7]]))
+    assert abs(result.point[1, 0]) < 1e-12
+    assert result.stopped_by.startswith("rounding")
+
+
+def test_exact_steps() -> None:
+    problem = PLACES["euclidean"][0]
+    result = ConjugateGradient(step_length=Exact(), tol=1e-10).run(problem, random_state=0)
+    # Three distinct curvatures: three steps, each of one evaluation.
+    assert result.converged
+    assert (result.steps, result.counts["costs"]) == (3, 4)
+    with pytest.raises(MissingCapabilityError, match=r"Rayleigh has no `exact_step"):
+        GradientDescent(Exact()).run(PLACES["sphere"][0])
+
+
+def test_steps_that_are_too_long_are_made_shorter() -> None:
+    class Walled(LogDet):
+        """Raises outside of its domain, as a factorisation does."""
+
+        def value_and_gradient(self, point: Array) -> tuple[float, Array]:
+            np.linalg.cholesky(point)
+            return super().value_and_gradient(point)
+
+    start = np.eye(4) * 1e-3
+    for solver in KINDS.values():
+        problem = Problem(PositiveDefinite(4, "additive"), Walled(C))
+        result = solver(max_iter=2000).run(problem, start)
+        assert result.converged
+        np.testing.assert_allclose(result.point, np.linalg.inv(C), atol=1e-3)
+
+
+class Halving(StepLength):
+    """Half of the step, until the cost falls; remembers the step before."""
+
+    class Last(NamedTuple):
+        t: float
+
+    def begin(self, work: Any, state: Any) -> Any:
+        return self.Last(1.0 / state.norm)
+
+    def __call__(self, curve: Any, guess: float, memory: Any) -> Any:
+        for power in range(60):
+            trial = curve.at(2.0 * guess * 0.5**power)
+            if trial.cost < curve.start.cost:
+                return trial
+        return None
+
+    def after(self, move: Any, memory: Any) -> Any:
+        return self.Last(move.t)
+
+
+class Momentum(Direction):
+    """Heavy ball: 0.5 of the direction before."""
+
+    def begin(self, work: Any, state: Any) -> Any:
+        return work.manifold.zero_vector(state.point)
+
+    def __call__(self, work: Any, state: Any, downhill: Any) -> Any:
+        return downhill + state.memory * 0.5
+
+    def after(self, move: Any, memory: Any) -> Any:
+        return move.old_direction
+
+    def fresh(self, memory: Any) -> bool:
+        return False
+
+
+QUADRATIC = PLACES["euclidean"][0]
+
+
+def test_directions_and_step_lengths_of_ones_own(tmp_path: Path) -> None:
+    for place in ("euclidean", "grassmann polar", "fixed rank second-order", "a stranger's"):
+        problem = PLACES[place][0]
+        for parts in ((Momentum(), Backtracking()), (SteepestDescent(), Halving()), (Momentum(), Halving())):
+            solver = LineSearchSolver(*parts, tol=1e-5, max_iter=3000)
+            unbroken = solver.run(problem, random_state=0)
+            assert unbroken.converged, unbroken.stopped_by
+            assert abs(gap(unbroken, place)) < 1e-6
+    path = tmp_path / "own.npz"
+    for budget in (3, 3000):
+        cut = LineSearchSolver(Momentum(), Halving(), tol=1e-5, max_iter=budget)
+        parted = cut.run(QUADRATIC, random_state=0, checkpoint=Checkpoint(path, every_seconds=0))
+    solver = LineSearchSolver(Momentum(), Halving(), tol=1e-5, max_iter=3000)
+    same_bits(parted, solver.run(QUADRATIC, random_state=0))

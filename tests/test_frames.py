@@ -1,0 +1,80 @@
+"""Frames: the names of features and of labels, which are looked at wherever a model meets a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from problems.coembedding import PairwiseInteractionTags
+from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
+from problems.serving import SimilarityIndex
+from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
+from rmopt import InvalidInputError
+
+
+@pytest.mark.parametrize("kind", [LoretaLabelRanker, LowRankLogisticRegression])
+def test_labels_of_frames_go_by_their_names(kind: Any, tmp_path: Path) -> None:
+    X = np.random.default_rng(0).random((90, 6))
+    Y = pd.DataFrame(X[:, :4] > 0.5, columns=list("abcd")) * 1
+    kind(2, n_epochs=1, random_state=0).fit(X, Y).save(tmp_path / "model.npz")
+    model = kind.load(tmp_path / "model.npz")
+    assert model.score(X, Y) == model.score(X, Y.to_numpy())
+    with pytest.raises(InvalidInputError, match=r"labels \['d', 'c', 'b', 'a'\], and fit saw"):
+        model.score(X, Y[list("dcba")])
+
+
+def test_labels_of_later_frames_stand_on_the_right() -> None:
+    X = np.random.default_rng(0).random((90, 6))
+    Y = pd.DataFrame(X[:, :4] > 0.5, columns=list("abcd")) * 1
+    model = LoretaLabelRanker(2, random_state=0).partial_fit(X, Y[list("abc")]).partial_fit(X, Y)
+    assert list(model.label_names_in_) == list("abcd")
+    with pytest.raises(InvalidInputError, match="on the right"):
+        model.partial_fit(X, Y.rename(columns={"a": "e"}))
+    assert model.fit(X, Y.to_numpy()).score(X, Y[list("dcba")]) > 0.0
+
+
+def test_a_score_knows_the_columns_of_a_frame() -> None:
+    X = pd.DataFrame(np.random.default_rng(0).standard_normal((40, 4)), columns=list("abcd"))
+    model = ContrastiveSimilarity(2, n_epochs=1, random_state=0).fit(X, X["a"] > 0)
+    # Warnings are errors here.
+    assert 0.0 < model.score(X, X["a"] > 0) <= 1.0
+
+
+X = np.random.default_rng(0).standard_normal((40, 6))
+FRAME = pd.DataFrame(X, columns=list("abcdef"))
+SWAPPED = FRAME[list("bacdef")]
+y = np.arange(40) % 3
+
+
+def test_a_loaded_model_goes_on_as_the_one_that_was_saved(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    many = np.array([rng.permutation([1, 1, 1, 0, 0, 0]) for _ in range(40)])
+    ranker = LoretaLabelRanker(2, random_state=0).partial_fit(X, many)
+    ranker.save(tmp_path / "r.npz")
+    again = LoretaLabelRanker.load(tmp_path / "r.npz")
+    few = np.eye(6, dtype=int)[:4]
+    assert ranker.partial_fit(X[:4], few).top_k_ == again.partial_fit(X[:4], few).top_k_ == 3
+    model = LoretaSimilarity(2, random_state=0).fit(FRAME, y)
+    model.save(tmp_path / "s.npz")
+    loaded = LoretaSimilarity.load(tmp_path / "s.npz")
+    assert loaded.classes_.tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.transform(SWAPPED)
+
+
+def test_the_order_of_named_columns_is_looked_at_everywhere(tmp_path: Path) -> None:
+    index = LoretaSimilarity(2, random_state=0).fit(FRAME, y).index(FRAME)
+    index.save(tmp_path / "index")
+    for one in (index, SimilarityIndex.load(tmp_path / "index")):
+        assert one.query(FRAME[:1], 1)[0] == pytest.approx(one.query(X[:1], 1)[0])
+        with pytest.raises(InvalidInputError, match="bring them into that order"):
+            one.query(SWAPPED[:1], 1)
+    posts = pd.DataFrame({"user": [0, 1, 2, 0, 1], "item": [2, 1, 0, 1, 0]})
+    tags = PairwiseInteractionTags(2, random_state=0).fit(posts, list("abcab"))
+    with pytest.raises(InvalidInputError, match="bring them into that order"):
+        tags.predict(posts[["item", "user"]])
+    assert np.array_equal(tags.predict(posts), tags.predict(posts.to_numpy()))

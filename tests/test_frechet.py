@@ -1,0 +1,64 @@
+"""Fréchet means: closed forms, points far apart, and what ends the search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tabled import each_row
+
+from rmopt.core import MissingCapabilityError, Parts
+from rmopt.manifolds import (
+    Euclidean,
+    FixedRankEmbedded,
+    Grassmann,
+    Oblique,
+    PositiveDefinite,
+    Product,
+    Sphere,
+    SymmetricPositiveDefinite,
+    frechet_mean,
+)
+
+
+@each_row("manifold", [Sphere(3), Oblique(3, 4), Grassmann(6, 3), Product([Sphere(3), Sphere(3)])])
+def test_a_mean_is_where_the_logarithms_cancel_also_of_points_far_apart(manifold: Any) -> None:
+    for seed in (*range(8), 189):
+        rng = np.random.default_rng(seed)
+        points = [manifold.random_point(rng) for _ in range(4)]
+        mean = frechet_mean(manifold, points)
+        pull = manifold.zero_vector(mean)
+        for point in points:
+            pull = pull + manifold.log(mean, point)
+        assert manifold.norm(mean, pull) < 1e-9
+
+
+def test_means_of_wide_matrices_of_whole_numbers_of_one_point_and_cut_short() -> None:
+    cone, rng = SymmetricPositiveDefinite(3), np.random.default_rng(4)
+    frames = [np.linalg.qr(rng.standard_normal((3, 3)))[0] for _ in range(5)]
+    points = [(Q * 10.0 ** rng.uniform(-2, 2, 3)) @ Q.T for Q in frames]
+    points = [0.5 * (P + P.T) for P in points]
+    mean = frechet_mean(cone, points)
+    assert cone.norm(mean, sum(cone.log(mean, point) for point in points)) < 1e-6
+    with pytest.warns(RuntimeWarning, match="stopped after 1 steps"):
+        frechet_mean(cone, points, max_iter=1)
+    found = frechet_mean(Sphere(3), [np.array([1, 0, 0]), np.array([0, 1, 0])])
+    np.testing.assert_allclose(found, [0.5**0.5, 0.5**0.5, 0.0])
+    assert frechet_mean(cone, points[:1]) is not points[0]
+
+
+def test_frechet_means_with_closed_forms() -> None:
+    rng = np.random.default_rng(6)
+    flat, cone = Euclidean(3, 2), PositiveDefinite(3)
+    points = [flat.random_point(rng) for _ in range(5)]
+    np.testing.assert_allclose(frechet_mean(flat, points), np.mean(points, axis=0), atol=1e-14)
+    a, b = cone.random_point(rng), cone.random_point(rng)
+    np.testing.assert_allclose(frechet_mean(cone, [a, b]), cone.pair_mean(a, b), atol=1e-10)
+    both = Product([flat, cone])
+    mean = frechet_mean(both, [Parts([points[0], a]), Parts([points[1], b])])
+    np.testing.assert_allclose(mean[1], cone.pair_mean(a, b), atol=1e-10)
+    embedded = FixedRankEmbedded(5, 4, 2)
+    pair = [embedded.random_point(rng) for _ in range(2)]
+    with pytest.raises(MissingCapabilityError, match="logarithm"):
+        frechet_mean(embedded, pair)

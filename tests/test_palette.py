@@ -1,0 +1,31 @@
+"""Colours, dashes and ticks of pictures."""
+
+from __future__ import annotations
+
+import pytest
+from matplotlib.figure import Figure
+
+from problems.palette import line, style, ticks_of_few_decades, whole_ticks
+
+
+def test_methods_of_a_picture_can_be_told_apart() -> None:
+    assert len({(look["color"], look["marker"]) for look in map(style, range(56))}) == 56
+    lines = [line(number, dashes) for number in range(14) for dashes in (0, 1)]
+    assert len({(look["color"], look["linestyle"]) for look in lines}) == 21
+    assert line(0, 1) != line(7, 1)
+
+
+def test_short_axes_have_ticks() -> None:
+    axes = Figure().subplots()
+    axes.plot([4.0], [0.03], "o")
+    axes.plot([4.0], [0.08], "o")
+    whole_ticks(axes.xaxis)
+    assert [one for one in axes.get_xticks() if 3.8 < one < 4.2] == [4.0]
+    for lowest in (0.03, 0.003):
+        axes.plot([4.0], [lowest], "o")
+        axes.set_yscale("log")
+        ticks_of_few_decades(axes.yaxis)
+        low, high = axes.get_ylim()
+        inside = [one for one in axes.get_yticks() if low < one < high]
+        assert len(inside) >= 3
+        assert float(axes.yaxis.get_major_formatter()(inside[0])) == pytest.approx(inside[0])
