@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from rmopt.experiments import Run
 
 # Threads of BLAS that wait for one another on busy cores cost more than they save on small matrices. Set before
@@ -53,3 +55,12 @@ def run(tmp_path: Path) -> Run:
     from rmopt.experiments import Run
 
     return Run("test", 0, tmp_path, quiet=True)
+
+
+@pytest.fixture(scope="session")
+def digits() -> tuple[np.ndarray, np.ndarray]:
+    """Images of digits, shape (1797, 64), and their classes."""
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    return X / 16, y

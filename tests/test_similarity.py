@@ -25,12 +25,6 @@ from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import InverseTime
 
 
-@pytest.fixture(scope="module")
-def digits() -> tuple[np.ndarray, np.ndarray]:
-    X, y = load_digits(return_X_y=True)
-    return X / 16, y
-
-
 def quick(**changes: object) -> LoretaSimilarity:
     return LoretaSimilarity(**{"rank": 8, "max_iter": 4000, "random_state": 0, **changes})
 

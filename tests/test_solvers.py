@@ -20,6 +20,7 @@ import rmopt
 from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.arrays import save_arrays
 from rmopt.core import MissingCapabilityError, Retraction, StorageError
+from rmopt.core.cost import as_sum
 from rmopt.costs import BilinearSum, Loss, TripletSum, hinge, squared
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Sphere
 from rmopt.retractions import MetricProjection, SecondOrder
@@ -318,15 +319,9 @@ def test_metrics_are_checked(metric: Any, told: str) -> None:
         LBFGS().run(Problem(Sphere(5), Quadratic()), random_state=0, recorder=Recorder({"m": metric}))
 
 
-def _as_terms() -> Any:
-    from rmopt.core.cost import as_sum
-
-    return as_sum(Quadratic())
-
-
 @each_row("rule", [lambda t: 0.01 * (1.0 - t / 1000.0), lambda t: np.linspace(0.1, 0.01, 1000)[t]])
 def test_rules_are_not_asked_beyond_the_budget(rule: Any) -> None:
-    problem = Problem(Sphere(5), _as_terms())
+    problem = Problem(Sphere(5), as_sum(Quadratic()))
     assert SGD(rule, max_iter=1000).run(problem, random_state=0).steps == 1000
     with pytest.raises((InvalidInputError, IndexError)):
         SGD(rule, max_iter=1100).run(problem, random_state=0)

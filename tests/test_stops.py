@@ -16,6 +16,7 @@ from tabled import each_row
 import rmopt
 from rmopt import InvalidInputError, Problem, autograd_cost
 from rmopt.core import FiniteSum
+from rmopt.core.cost import as_sum
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import Euclidean, Sphere
 from rmopt.solvers import (
@@ -42,14 +43,8 @@ from rmopt.solvers import (
 Array = np.ndarray
 
 
-def _as_terms() -> Any:
-    from rmopt.core.cost import as_sum
-
-    return as_sum(Quadratic())
-
-
 def test_a_resumed_run_counts_steps_from_its_first_part(tmp_path: Path) -> None:
-    problem, solver = Problem(Sphere(5), _as_terms()), SGD(0.01, max_iter=2000)
+    problem, solver = Problem(Sphere(5), as_sum(Quadratic())), SGD(0.01, max_iter=2000)
     whole = solver.run(problem, random_state=0, stop=MaxSteps(400))
     checkpoint = Checkpoint(tmp_path / "run.npz", every_seconds=0)
     solver.run(problem, random_state=0, stop=MaxSteps(150), checkpoint=checkpoint)

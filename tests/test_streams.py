@@ -1,8 +1,7 @@
-"""Data in chunks: what an estimator keeps between them, the readers of files, and runs that are taken up again."""
+"""Data in chunks: what an estimator keeps between them, and runs over streams that are taken up again."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import pickle
@@ -19,29 +18,20 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.io import mmwrite
-from sklearn.datasets import dump_svmlight_file, load_digits, load_svmlight_file
-from sklearn.feature_extraction.text import HashingVectorizer
+from stream_parts import formatted, write_folder
 
-from problems.data import kernels, stream
-from problems.data.pieces import Format, _parsed
+from problems.data import stream
 from problems.ranking import LoretaLabelRanker
 from problems.ranking.training import epochs, ranking_cost
 from problems.similarity import LoretaSimilarity
 from rmopt import InvalidInputError
 from rmopt.cli import main
-from rmopt.core import LowRankPoint, StorageError
+from rmopt.core import LowRankPoint
 from rmopt.solvers.continued import Continued
 from rmopt.solvers.scheduled import Schedule
 from rmopt.solvers.step_sizes import as_step_size
 
 Chunks = list[tuple[Any, Any]]
-
-
-@pytest.fixture(scope="module")
-def digits() -> tuple[np.ndarray, np.ndarray]:
-    X, y = load_digits(return_X_y=True)
-    return X / 16, y
 
 
 def indicators(y: np.ndarray, n_labels: int) -> np.ndarray:
@@ -220,324 +210,6 @@ def test_a_damaged_run_is_refused() -> None:
         Continued.unpack(
             {"rank": np.array(2), "steps": np.array(0), "updates": np.array(0), "state.factors.A": np.eye(2)}
         )
-
-
-# The readers
-
-NUMBERS = [
-    "1", "-1", "+3.5", ".5", "5.", "0", "-0.0", "1e5", "1E-7", "1e+22", "1e23", "123456789012345678901", "00012.5",
-    "0.1234567890123456789", "9007199254740993", "4.9e-324", "1e-400", "0.30000000000000004", "9.999999999999999e22",
-    "1e0005", "2.2250738585072011e-308",
-]  # fmt: skip
-
-
-def test_every_number_is_read_as_python_reads_it() -> None:
-    rng = np.random.default_rng(0)
-    # Those with 16 to 18 digits are divided in two numbers; halves of the last bit are exact ties, or near them.
-    long = [f"{a:.17g}"[:19] for a in rng.random(2000)] + [f"{a:.16f}" for a in rng.uniform(0.8, 30, 2000)]
-    ties = [f"{(2**53 + 2 * one + 1) / 10:.1f}" for one in rng.integers(2**40, size=50).tolist()]
-    ties += [f"0.{2**53 + one}" for one in range(50)] + [
-        f"{2**53 + 1 + 2 * one}.{tail}" for one in range(9) for tail in "05"
-    ]
-    spread = map(repr, (rng.standard_normal(300) * 10.0 ** rng.integers(-30, 30, 300)).tolist())
-    words = [*NUMBERS, *long, *ties, *spread]
-    # Labels that would lose digits are refused.
-    labels = ["0" if word.isdigit() and int(word) != float(word) else word for word in words]
-    pairs = zip(labels, words, strict=True)
-    text = "".join(f"{label} {place}:{word}\n" for place, (label, word) in enumerate(pairs)).encode()
-    X, y = _parsed(Path("numbers"), text, 0, Format(n_features=len(words)))
-    np.testing.assert_array_equal(y, [float(label) for label in labels])
-    np.testing.assert_array_equal(X.diagonal(), [float(word) for word in words])
-
-
-@pytest.mark.parametrize("suffix", [".svmlight", ".svmlight.gz"])
-def test_lines_are_read_as_scikit_learn_reads_them(
-    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rng = np.random.default_rng(1)
-    X = sp.csr_array(sp.random_array((200, 50), density=0.2, random_state=rng).toarray())
-    path = tmp_path / f"rows{suffix}"
-    plain = tmp_path / "plain"
-    dump_svmlight_file(X, rng.integers(-1, 3, 200), str(plain), comment="a comment", zero_based=False)
-    text = plain.read_bytes().replace(b" 3:", b"\t3:").replace(b"\n2 ", b"\r\n\n2 qid:7 ")
-    whole = text[:-1] + b" # the end"
-    path.write_bytes(gzip.compress(whole) if suffix.endswith("gz") else whole)
-    (tmp_path / "checked").write_bytes(text)
-    expected, labels = load_svmlight_file(str(tmp_path / "checked"), n_features=50, zero_based=False)
-    # Pieces end within lines.
-    monkeypatch.setattr("problems.data.pieces.PIECE", 100)
-    [(found, y)] = stream(path, n_features=50, zero_based=False)
-    assert (found != expected).nnz == 0
-    np.testing.assert_array_equal(y, labels)
-
-
-def write_folder(
-    folder: Path, data: tuple[np.ndarray, np.ndarray], rows: tuple[int, ...] = (300, 410, 120)
-) -> Path:
-    folder.mkdir(exist_ok=True, parents=True)
-    ends = np.cumsum((0, *rows)).tolist()
-    for number, (a, b) in enumerate(pairwise(ends)):
-        dump_svmlight_file(data[0][a:b], data[1][a:b], str(folder / f"{number}.svmlight"))
-    return folder
-
-
-def same(first: tuple[Any, Any], second: tuple[Any, Any]) -> bool:
-    return all(
-        (one != other).nnz == 0 if sp.issparse(one) else bool((one == other).all())
-        for one, other in zip(first, second, strict=True)
-    )
-
-
-def test_chunks_hold_all_rows_in_their_order(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "data", digits)
-    chunks = stream(folder, n_features=64, batch_size=200, n_epochs=2)
-    found = list(chunks)
-    assert [X.shape[0] for X, _ in found] == 2 * [200, 200, 200, 230]
-    np.testing.assert_array_equal(sp.vstack([X for X, _ in found[:4]]).toarray(), digits[0][:830])
-    np.testing.assert_array_equal(np.concatenate([y for _, y in found[4:]]), digits[1][:830])
-    assert (chunks.n_rows, chunks.share) == (1660, 1.0)
-    # Behind the end it begins anew.
-    assert all(map(same, list(chunks), found))
-
-
-def test_rows_are_shuffled_within_a_buffer(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "data", digits)
-    first, again, other = (
-        list(stream(folder, n_features=64, batch_size=100, shuffle_buffer=400, random_state=seed))
-        for seed in (0, 0, 1)
-    )
-    assert all(map(same, first, again))
-    assert not all(map(same, first, other))
-    rows = {tuple(row) for row in digits[0][:830].tolist()}
-    assert {tuple(row) for X, _ in other for row in X.toarray().tolist()} == rows
-    assert not same(first[0], first[1])
-
-
-@pytest.mark.parametrize(
-    ("encoding", "sentence"),
-    [
-        ("utf-8", r"1\.txt is not utf-8 text .byte 0xfc.*encoding=latin-1"),
-        ("utf-9", "unknown encoding: utf-9; give"),
-    ],
-)
-def test_texts_in_another_encoding_are_refused_in_a_sentence(
-    encoding: str, sentence: str, tmp_path: Path
-) -> None:
-    (tmp_path / "colours").mkdir()
-    (tmp_path / "colours" / "1.txt").write_bytes("grün".encode("latin-1"))
-    with pytest.raises(InvalidInputError, match=sentence):
-        list(stream(tmp_path, n_features=8, encoding=encoding))
-
-
-FORMATS = ("svmlight", "gz", "npz", "csv", "mtx", "texts", "labels")
-
-
-def formatted(kind: str, tmp_path: Path, data: tuple[np.ndarray, np.ndarray]) -> tuple[Path, dict[str, Any]]:
-    """Write digits in a format; return the folder, and how to read it."""
-    folder = tmp_path / kind
-    X, y = data
-    if kind == "texts":
-        for number in range(300):
-            path = folder / f"class{y[number]}" / f"{number}.txt"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(" ".join(f"word{place}" for place in np.flatnonzero(X[number] > 0.9)))
-        return folder, {"n_features": 256}
-    write_folder(folder, data)
-    if kind == "gz":
-        for path in folder.iterdir():
-            Path(f"{path}.gz").write_bytes(gzip.compress(path.read_bytes()))
-            path.unlink()
-    if kind in ("npz", "csv"):
-        binary = tmp_path / "binary"
-        stream(folder, n_features=64, batch_size=211).save(binary)
-        if kind == "npz":
-            return binary, {}
-        (tmp_path / "tables").mkdir()
-        for path in sorted(binary.iterdir()):
-            [(rows, labels)] = stream(path)
-            table = np.column_stack([labels, rows.toarray()])
-            head = ",".join(["label", *map(str, range(64))])
-            np.savetxt(
-                tmp_path / "tables" / f"{path.stem}.csv", table, "%.17g", ",", header=head, comments=""
-            )
-        return tmp_path / "tables", {}
-    if kind == "mtx":
-        for path in sorted(folder.iterdir()):
-            [(rows, labels)] = stream(path, n_features=64)
-            mmwrite(path.with_suffix(".mtx"), rows, precision=17, symmetry="general")
-            path.with_suffix(".labels").write_text("\n".join(map(str, labels)))
-            path.unlink()
-        return folder, {}
-    if kind == "labels":
-        for number, path in enumerate(sorted(folder.iterdir())):
-            lines = path.read_text().splitlines()
-            path.write_text(
-                "".join(f"{number},{line.partition(' ')[0]} {line.partition(' ')[2]}\n" for line in lines)
-            )
-        return folder, {"n_features": 64, "multilabel": True}
-    return folder, {"n_features": 64}
-
-
-@pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize("buffer", [0, 150])
-def test_a_stream_is_taken_up_at_any_place(
-    kind: str,
-    buffer: int,
-    tmp_path: Path,
-    digits: tuple[np.ndarray, np.ndarray],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    folder, how = formatted(kind, tmp_path, digits)
-    for name, size in {"PIECE": 3000, "ROWS": 17, "TEXTS": 13}.items():
-        monkeypatch.setattr(f"problems.data.pieces.{name}", size)
-    how |= {"batch_size": 50, "n_epochs": 2, "shuffle_buffer": buffer}
-    whole = list(stream(folder, random_state=4, **how))
-    assert len(whole) == (12 if kind == "texts" else 34)
-    for number in (0, 1, 3, 11, len(whole)):
-        cut = stream(folder, random_state=4, **how)
-        given = iter(cut)
-        for _ in range(number):
-            next(given)
-        state = cut.state
-        given.close()  # type: ignore[attr-defined]
-        resumed = stream(folder, **how)
-        resumed.seek(state)
-        rest = list(resumed)
-        assert len(rest) == len(whole) - number
-        assert all(map(same, rest, whole[number:]))
-
-
-def test_npz_and_csv_hold_what_was_written(tmp_path: Path, digits: tuple[np.ndarray, np.ndarray]) -> None:
-    for kind in ("npz", "csv", "mtx"):
-        folder, how = formatted(kind, tmp_path / kind, digits)
-        [(X, y)] = stream(folder, **how)
-        np.testing.assert_array_equal(X.toarray() if sp.issparse(X) else X, digits[0][:830])
-        np.testing.assert_array_equal(y, digits[1][:830])
-
-
-def test_texts_are_hashed(tmp_path: Path, digits: tuple[np.ndarray, np.ndarray]) -> None:
-    folder, how = formatted("texts", tmp_path, digits)
-    [(X, y)] = stream(folder, random_state=0, **how)
-    texts = {path.read_text(): path.parent.name for path in folder.glob("*/*")}
-    expected = HashingVectorizer(n_features=256).transform(list(texts))
-    assert set(y) == set(texts.values())
-    assert X.shape == (300, 256)
-    assert X.sum() == pytest.approx(expected.sum(), rel=0.1)
-
-
-def test_labels_grow_with_the_stream(tmp_path: Path) -> None:
-    path = tmp_path / "rows.svmlight"
-    path.write_text("0,1 0:1\n1 1:1\n 2:1\n0 0:2 # none\n3,1 1:1\n5 2:1\n")
-    chunks = list(stream(path, n_features=3, multilabel=True, batch_size=2))
-    assert [Y.shape[1] for _, Y in chunks] == [2, 2, 6]
-    assert [Y.toarray().sum(axis=1).tolist() for _, Y in chunks] == [[2, 1], [0, 1], [2, 1]]
-
-
-def test_the_reader_does_not_run_away(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "data", digits)
-    chunks = stream(folder, n_features=64, batch_size=20, read_ahead=2)
-    pieces, seen = chunks._buffers, []
-    chunks._buffers = lambda place: (seen.append(1) or one for one in pieces(place))  # type: ignore[method-assign]
-    given = iter(chunks)
-    next(given)
-    time.sleep(0.3)
-    # The one that is used, two that wait, and one that waits to wait.
-    assert len(seen) <= 4
-    given.close()  # type: ignore[attr-defined]
-
-
-WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
-    "text": ("1 0:1\n2 1:1\n3 oops\n", {}, r"line 3 of .*a\.svmlight has no index:value where .* 'oops'; repair"),
-    "value": ("1 0:1\n2 1:x7\n", {}, r"line 2 of .* has no number behind an index: '1:x7'"),
-    "no value": ("1 0:1\n2 1:\n", {}, r"line 2 of .* has no number behind an index"),
-    "label": ("1 0:1\ncat 1:1\n", {}, r"line 2 of .* has no number for a label, .*: 'cat'"),
-    "wide": ("1 0:1\n2 3:1\n", {}, r"line 2 of .* has a feature beyond n_features = 3: '3:1'; .* zero_based=False"),
-    "zero": ("1 1:1\n2 0:1\n", {"zero_based": False}, r"line 2 of .* has a feature 0: '0:1'; .* zero_based=True"),
-    "several": ("1 0:1\n1,2 0:1\n", {}, r"line 2 of .* has 2 labels; .* multilabel=True"),
-    "names": ("1.5 0:1\n", {"multilabel": True}, r"has the label 1.5; with multilabel=True they are numbers"),
-    "infinite": ("1 0:1\n2 0:inf\n", {}, r"holds inf in a row"),
-    "empty": ("", {}, r"a\.svmlight is empty; remove it"),
-    "comments": ("# nothing\n", {}, r"a\.svmlight holds no rows; remove it"),
-    "width": ("1 0:1\n", {"n_features": None}, r"does not say how many features there are; say n_features"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_file_is_named_with_its_line(name: str, tmp_path: Path) -> None:
-    text, how, message = WRONG[name]
-    (tmp_path / "a.svmlight").write_text(text)
-    with pytest.raises(InvalidInputError, match=message):
-        list(stream(tmp_path, **{"n_features": 3, **how}))
-
-
-def test_other_wrong_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="nowhere does not exist"):
-        stream(tmp_path / "nowhere")
-    with pytest.raises(InvalidInputError, match="has neither files that end in"):
-        stream(tmp_path)
-    (tmp_path / "a.npz").write_bytes(b"no archive")
-    with pytest.raises(StorageError, match=r"a\.npz is damaged"):
-        list(stream(tmp_path))
-    np.savez(tmp_path / "a.npz", X=np.eye(3))
-    with pytest.raises(InvalidInputError, match="has no y"):
-        list(stream(tmp_path))
-    np.savez(tmp_path / "a.npz", X=np.eye(3), y=np.arange(3))
-    np.savez(tmp_path / "b.npz", X=np.eye(4), y=np.arange(4))
-    with pytest.raises(
-        InvalidInputError, match=r"b\.npz holds dense rows of 4 features, and files before it"
-    ):
-        list(stream(tmp_path))
-    parts = {"X_data": np.ones(2), "X_indices": [9, 9], "X_indptr": [0, 1, 2], "X_shape": [2, 3]}
-    np.savez(tmp_path / "b.npz", y=np.arange(2), **parts)
-    with pytest.raises(InvalidInputError, match="its indices run from 9 to 9"):
-        list(stream(tmp_path / "b.npz"))
-    (tmp_path / "c.csv").write_text("label,a\n1,2\n1,2,3\n")
-    with pytest.raises(InvalidInputError, match=r"line 3 of .*c\.csv has 3 fields"):
-        list(stream(tmp_path / "c.csv"))
-    with pytest.raises(InvalidInputError, match=r"unknown encoding: klingon; give one that Python knows"):
-        list(stream(tmp_path / "c.csv", encoding="klingon"))
-    (tmp_path / "c.csv").write_bytes("label,größe\n1,2\n".encode("latin-1"))
-    with pytest.raises(InvalidInputError, match=r"c\.csv is not utf-8 text .* encoding=latin-1"):
-        list(stream(tmp_path / "c.csv"))
-    assert len(list(stream(tmp_path / "c.csv", encoding="latin-1"))) == 1
-
-
-MTX = (
-    "%%MatrixMarket matrix coordinate real general\n% by hand\n3 4 4\n1 4 2.5\n\n3 1 1\n3 1 0.5\n3 2 -1e-3\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "labels", "sentence"),
-    [
-        ("3 2 -1e-3", "1 2 -1e-3", "a\nb\nc", r"not sorted by rows: one of row 1 comes late.*csr_array"),
-        ("3 2 -1e-3", "3 5 1", "a\nb\nc", "the entry 3 5 1 of .* is not within its 3 rows and 4 columns"),
-        ("3 2 -1e-3", "3 nan 1", "a\nb\nc", "the entry 3 nan 1 of .* is not within"),
-        ("3 2 -1e-3", "3 2 inf", "a\nb\nc", "holds inf; remove or impute"),
-        ("3 2 -1e-3", "3 2", "a\nb\nc", r"a\.mtx is damaged"),
-        ("3 2 -1e-3\n", "", "a\nb\nc", "has 3 entries, and says that they are 4"),
-        ("general", "symmetric", "a\nb\nc", "end that line with general"),
-        ("", "", "a\n\nc", r"a\.labels has no label for row 2"),
-        ("", "", "a\nb\n", r"a\.labels has no label for row 3"),
-        ("", "", "a\nb\nc\nd", "has more lines than .* rows, 3"),
-        ("", "", None, r"have no labels; write them into .*a\.labels"),
-    ],
-)
-def test_rows_of_mtx_files(
-    before: str, after: str, labels: str | None, sentence: str, tmp_path: Path
-) -> None:
-    path, beside = tmp_path / "a.mtx", tmp_path / "a.labels"
-    path.write_text(MTX)
-    beside.write_text("1,2\n\n0")
-    [(X, Y)] = stream(path, multilabel=True)
-    np.testing.assert_array_equal(X.toarray(), [[0, 0, 0, 2.5], [0] * 4, [1.5, -1e-3, 0, 0]])
-    np.testing.assert_array_equal(Y.toarray(), [[0, 1, 1], [0, 0, 0], [1, 0, 0]])
-    path.write_text(MTX.replace(before, after))
-    beside.unlink()
-    if labels is not None:
-        beside.write_text(labels)
-    with pytest.raises((InvalidInputError, StorageError), match=sentence):
-        list(stream(path))
 
 
 # Runs over streams
@@ -742,9 +414,3 @@ def test_a_model_is_fitted_from_the_command_line(
         assert (out / "model.npz").read_bytes() != before
     assert fit("similarity", tmp_path / "classes", "--out", tmp_path / "new")[0] == 2
     assert "there is no model 'simlarity'; did you mean 'similarity'?" in fit("simlarity", folder)[2]
-
-
-def test_the_parser_says_where_it_stopped() -> None:
-    text = np.frombuffer(b"1 0:1\n2 5:1\n", np.uint8)
-    spaces = [np.empty(9), np.empty(9, np.int64), np.empty(9, np.int32), np.empty(9), np.empty(9, np.int64)]
-    assert kernels.parse(text, 0, 3, *spaces, np.empty((9, 3), np.int64))[3:] == (kernels.ABOVE, 8)
