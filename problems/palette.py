@@ -1,6 +1,6 @@
 """Colours and markers of the pictures, and what several of them draw."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from problems.cells import band, mean_and_sem
@@ -34,15 +34,22 @@ def whole_ticks(axis: Any) -> None:
     axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
-def ticks_of_few_decades(axis: Any, form: Any = "{x:g}") -> None:
-    """Put more ticks than powers of 10 on a logarithmic axis of less than two decades."""
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+def logarithmic(axis: Any, unit: str | None = None) -> None:
+    """Make the axis of what is drawn logarithmic; with a unit, of prefixes such as k and m.
 
+    Typesetting 10³ costs more than the rest of a picture. Less than two decades have more ticks than powers of 10.
+    """
+    from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullLocator
+
+    getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
     low, high = sorted(axis.get_view_interval())
     if high < 100.0 * low:
         axis.set_major_locator(MaxNLocator(6) if high < 5.0 * low else LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter("{x:g}")
+    if unit is not None:
+        axis.set_major_formatter(EngFormatter(unit))
+    if unit is not None or high < 100.0 * low:
         axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter(form)
 
 
 def draw_band(axes: Any, at: Any, curves: Any, label: str, **look: Any) -> None:
@@ -53,7 +60,22 @@ def draw_band(axes: Any, at: Any, curves: Any, label: str, **look: Any) -> None:
         axes.fill_between(at, mean - error, mean + error, color=look["color"], alpha=0.2, linewidth=0)
 
 
-def draw_point(axes: Any, at: float, found: Iterable[Mapping[str, Any]], label: str, **look: Any) -> None:
-    """Draw the mean average precision of a method without a learning curve where its training ends."""
+def draw_level(
+    axes: Any, found: Iterable[Mapping[str, Any]], label: str, number: int, dashes: int = 1
+) -> None:
+    """Draw the mean average precision of the n-th method, which does not depend on x, with its standard error."""
     mean, error = mean_and_sem(cell["map"] for cell in found)
-    axes.errorbar([at], [mean], [error or 0.0], label=label, linestyle="none", **look)
+    look = line(number, dashes)
+    axes.axhline(mean, label=label, **look)
+    if error:
+        axes.axhspan(mean - error, mean + error, color=look["color"], alpha=0.2, linewidth=0)
+
+
+def draw_trained(axes: Any, found: Sequence[Mapping[str, Any]], label: str, number: int) -> None:
+    """Draw the mean average precision of a method without a learning curve where its training ends."""
+    seconds, _ = mean_and_sem(cell["seconds"] for cell in found)
+    if seconds < NO_TRAINING:
+        draw_level(axes, found, label, number)
+        return
+    mean, error = mean_and_sem(cell["map"] for cell in found)
+    axes.errorbar([seconds], [mean], [error or 0.0], label=label, linestyle="none", **style(number))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from matplotlib.figure import Figure
 
-from problems.palette import line, style, ticks_of_few_decades, whole_ticks
+from problems.palette import line, logarithmic, style, whole_ticks
 
 
 def test_methods_of_a_picture_can_be_told_apart() -> None:
@@ -23,8 +23,7 @@ def test_short_axes_have_ticks() -> None:
     assert [one for one in axes.get_xticks() if 3.8 < one < 4.2] == [4.0]
     for lowest in (0.03, 0.003):
         axes.plot([4.0], [lowest], "o")
-        axes.set_yscale("log")
-        ticks_of_few_decades(axes.yaxis)
+        logarithmic(axes.yaxis)
         low, high = axes.get_ylim()
         inside = [one for one in axes.get_yticks() if low < one < high]
         assert len(inside) >= 3

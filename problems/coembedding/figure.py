@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from problems.coembedding.methods import NAMES
-from problems.palette import COLOURS, style, ticks_of_few_decades, whole_ticks
+from problems.palette import COLOURS, logarithmic, style, whole_ticks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,11 +62,11 @@ def draw_curves(
     xlabel: str,
     ylabel: str,
     title: str,
-    logarithmic: bool = False,
+    decades: bool = False,
 ) -> None:
     """Draw curves in panels side by side: from titles of panels to labels to points (x, y)."""
     figure.set_layout_engine("constrained")
-    found = figure.subplots(1, len(panels), sharey=logarithmic, squeeze=False)[0]
+    found = figure.subplots(1, len(panels), sharey=decades, squeeze=False)[0]
     for axes, (name, curves) in zip(found, panels.items(), strict=True):
         for number, (label, points) in enumerate(curves.items()):
             x, y = np.array(points, dtype=float).reshape(-1, 2).T
@@ -74,10 +74,9 @@ def draw_curves(
         axes.set(xlabel=xlabel, title=name)
         axes.grid(alpha=0.3)
     for axes in found:
-        if logarithmic:
-            axes.set(xscale="log", yscale="log")
-            ticks_of_few_decades(axes.xaxis)
-            ticks_of_few_decades(axes.yaxis)
+        if decades:
+            logarithmic(axes.xaxis)
+            logarithmic(axes.yaxis)
         else:
             whole_ticks(axes.xaxis)
     found[0].set_ylabel(ylabel)

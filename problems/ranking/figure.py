@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from problems.cells import mean_and_sem
-from problems.palette import (
-    NO_TRAINING,
-    draw_band,
-    draw_point,
-    line,
-    style,
-    ticks_of_few_decades,
-    whole_ticks,
-)
+from problems.palette import draw_band, draw_level, draw_trained, logarithmic, style, whole_ticks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,8 +26,6 @@ def draw_ranking(
 
     There is one result per seed, with map and curve, for each (method, init, rank); `labels` are by method.
     """
-    from matplotlib.ticker import EngFormatter
-
     # What diverged with a seed is not drawn.
     results = {key: found for key, found in results.items() if all(cell["map"] is not None for cell in found)}
     figure.set_layout_engine("constrained")
@@ -45,24 +35,18 @@ def draw_ranking(
         found = {rank: cells for (n, i, rank), cells in results.items() if (n, i) == (name, init)}
         both = {rank: mean_and_sem(cell["map"] for cell in cells) for rank, cells in found.items()}
         means, errors = [mean for mean, _ in both.values()], [sem or 0.0 for _, sem in both.values()]
-        look = style(numbers[name])
         if 0 in both:
-            by_rank.axhline(means[0], label=labels[name], **line(numbers[name], 1))
+            draw_level(by_rank, found[0], labels[name], numbers[name])
         else:
-            label = f"{labels[name]}, {init}".removesuffix(", ")
+            label, look = f"{labels[name]}, {init}".removesuffix(", "), style(numbers[name])
             by_rank.errorbar(list(both), means, errors, linestyle=STYLES[init], label=label, **look)
     for name, number in numbers.items():
         settings = [found for (method, _, _), found in results.items() if method == name]
         if settings:
             best = max(settings, key=lambda found: sum(cell["map"] for cell in found))
             length = min(len(cell["curve"]) for cell in best)
-            seconds = np.mean([cell["seconds"] for cell in best])
-            if not length and seconds > NO_TRAINING:
-                draw_point(by_time, seconds, best, labels[name], **style(number))
-                continue
             if not length:
-                level = mean_and_sem(cell["map"] for cell in best)[0]
-                by_time.axhline(level, label=labels[name], **line(number, 1))
+                draw_trained(by_time, best, labels[name], number)
                 continue
             curves = np.array([cell["curve"][:length] for cell in best])
             at = curves[:, :, 0].mean(axis=0)
@@ -75,9 +59,6 @@ def draw_ranking(
     whole_ticks(by_rank.xaxis)
     by_rank.set_ylabel("mean average precision (test)")
     by_time.set_xlabel("training time")
-    by_time.set_xscale("log")
-    by_time.xaxis.set_major_formatter(EngFormatter("s"))
-    by_time.minorticks_off()
-    ticks_of_few_decades(by_time.xaxis, EngFormatter("s"))
+    logarithmic(by_time.xaxis, "s")
     by_time.set_title("best setting of each method", fontsize="medium")
     figure.suptitle(title)

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from problems.cells import Cell, mean_and_sem
-from problems.palette import (
-    NO_TRAINING,
-    draw_band,
-    draw_point,
-    line,
-    style,
-    ticks_of_few_decades,
-    whole_ticks,
-)
+from problems.palette import draw_band, draw_level, draw_trained, line, logarithmic, style, whole_ticks
 from problems.similarity.methods import CURVE_QUERIES
 
 if TYPE_CHECKING:
@@ -33,27 +25,21 @@ def draw_learning_curves(figure: Figure, results: Results, labels: Mapping[Any, 
     A method without a learning curve is a level, or a point at its training time. Of several ranks the middle one is
     drawn.
     """
-    from matplotlib.ticker import EngFormatter
-
     results = _whole(results)
     ranks = sorted({key[2] for key in results if key[2] is not None})
     shown = {key: found for key, found in results.items() if key[2] in (None, *ranks[len(ranks) // 2 :][:1])}
-    # Fixed margins, and ticks without formulas: an automatic layout would draw everything twice, and
-    # typesetting 10³ costs more than the rest of the picture.
+    # Fixed margins: an automatic layout would draw everything twice.
     margins = {"left": 0.07, "right": 0.98, "bottom": 0.13, "top": 0.91, "wspace": 0.04}
     left, right = figure.subplots(1, 2, sharey=True, gridspec_kw=margins)
     for axes, column, label, unit in ((left, 0, "triplets seen", ""), (right, 1, "training time", "s")):
         for number, (key, found) in enumerate(shown.items()):
             if found[0]["curve"]:
                 _draw_curve(axes, found, labels[key], column=column, **style(number))
-            elif column and (seconds := np.mean([cell["seconds"] for cell in found])) > NO_TRAINING:
-                draw_point(axes, seconds, found, labels[key], **style(number))
+            elif column:
+                draw_trained(axes, found, labels[key], number)
             else:
-                _draw_level(axes, found, labels[key], **line(number, 1))
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(EngFormatter(unit))
-        axes.minorticks_off()
-        ticks_of_few_decades(axes.xaxis, EngFormatter(unit))
+                draw_level(axes, found, labels[key], number)
+        logarithmic(axes.xaxis, unit)
         axes.set_xlabel(label)
         axes.grid(alpha=0.3)
     left.set_ylabel(MEASURED)
@@ -79,7 +65,7 @@ def draw_ranks(figure: Figure, results: Results, labels: Mapping[Any, str]) -> N
                 _draw_curve(both, first[name, rank], f"{form}, rank {rank}", **line(number, dashes))
     for axes, title in ((by_rank, "LORETA by rank"), (both, "general and PSD")):
         axes.set_title(title, fontsize="medium")
-        axes.set_xscale("log")
+        logarithmic(axes.xaxis, "")
         axes.set_xlabel("triplets seen")
     by_rank.set_ylabel(MEASURED)
     for number, label in enumerate(dict.fromkeys(labels[key] for key in results)):
@@ -93,7 +79,7 @@ def draw_ranks(figure: Figure, results: Results, labels: Mapping[Any, str]) -> N
         for place, (key, found) in enumerate(own.items()):
             if key[2] is None:
                 several = f", {key[3]} features" * (len(own) > 1)
-                _draw_level(final, found, label + several, **line(number, 1 + place))
+                draw_level(final, found, label + several, number, 1 + place)
     final.set_xlabel("rank")
     whole_ticks(final.xaxis)
     final.set_title("all methods", fontsize="medium")
@@ -111,10 +97,3 @@ def _draw_curve(axes: Any, found: Sequence[Cell], label: str, column: int = 0, *
     """Draw the curves of several seeds, which were measured at the same steps."""
     curves = np.array([cell["curve"] for cell in found])
     draw_band(axes, curves[:, :, column].mean(axis=0), curves[:, :, 2], label, **look)
-
-
-def _draw_level(axes: Any, found: Sequence[Cell], label: str, **look: Any) -> None:
-    mean, error = mean_and_sem(cell["map"] for cell in found)
-    axes.axhline(mean, label=label, **look)
-    if error:
-        axes.axhspan(mean - error, mean + error, color=look["color"], alpha=0.2, linewidth=0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from problems.data import Ratings
-from problems.palette import style, ticks_of_few_decades, whole_ticks
+from problems.palette import logarithmic, style, whole_ticks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,8 +30,7 @@ def draw_traces(
         left.plot(updates, np.maximum(errors, 1e-34), label=label, **style(number))
         right.plot(updates, np.maximum(gaps, 1e-17), **style(number))
     for axes, name in ((left, error), (right, "mean distance between neighbours")):
-        axes.set_yscale("log")
-        ticks_of_few_decades(axes.yaxis)
+        logarithmic(axes.yaxis)
         axes.set_xlabel("updates per agent")
         axes.set_ylabel(name)
         axes.grid(alpha=0.3)
