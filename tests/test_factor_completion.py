@@ -190,7 +190,7 @@ def test_a_chain_that_draws_its_data_too_keeps_the_prior(linked: bool) -> None:
     features = [[np.array([[1.0], [-0.5]])]] * 2 if linked else []
     sampler = GibbsSampler(known, d - 1, rng, *features)
     noise, precisions, strengths, squares = [], [], [], []
-    for _ in range(12_000):
+    for _ in range(12_000 if linked else 5_000):
         sample = sampler.sweep()
         U, W = sampler.rows[:-1], sampler.columns[:-1]
         y = U[:, :1] + W[:, 0] + U[:, 1:] @ W[:, 1:].T + rng.standard_normal((m, n)) / np.sqrt(sampler.alpha)

@@ -49,6 +49,16 @@ def test_one_column_is_a_sphere_and_n_columns_are_rotations() -> None:
         Q = SpecialOrthogonal(5).random_point(rng)
         turn = 0.4 * SpecialOrthogonal(5).random_tangent_vector(np.eye(5), rng)
         np.testing.assert_allclose(Stiefel(5, 5).log(Q, Q @ scipy.linalg.expm(turn)), Q @ turn, atol=1e-12)
+        # At any distance, of opposite points too.
+        for manifold, end in (
+            (Stiefel(5, 5), SpecialOrthogonal(5).random_point(rng)),
+            (Stiefel(7, 1), -x[:, None]),
+        ):
+            start = -end if manifold.p == 1 else Q
+            velocity = manifold.log(start, end)
+            np.testing.assert_allclose(manifold.exp(start, velocity), end, atol=1e-13)
+            np.testing.assert_allclose(manifold.projection(start, velocity), velocity, atol=1e-14)
+            assert np.linalg.norm(velocity) < 3.142 * manifold.p
 
 
 def test_no_other_curve_is_shorter() -> None:

@@ -244,9 +244,9 @@ def test_compiled_steps_that_remember_follow_the_reference(manifold: Any) -> Non
         )
         start, rng = problem.manifold.random_point(np.random.default_rng(9)), np.random.default_rng(10)
         cost: Any = problem.cost
-        rows = rng.integers(80, size=(150, options.get("batch_size", 1)))
-        schedule = rows if not isinstance(cost, TripletSum) else cost.triplets[rows].reshape(150, -1)
-        etas = np.full(150, options["step_size"])
+        rows = rng.integers(80, size=(80, options.get("batch_size", 1)))
+        schedule = rows if not isinstance(cost, TripletSum) else cost.triplets[rows].reshape(80, -1)
+        etas = np.full(80, options["step_size"])
         wanted = reference.advance(reference.load(start), schedule, etas)
         found = compiled.advance(compiled.load(start), schedule, etas)
         assert (found.steps, found.updates) == (wanted.steps, wanted.updates)
@@ -255,9 +255,9 @@ def test_compiled_steps_that_remember_follow_the_reference(manifold: Any) -> Non
         np.testing.assert_allclose(dense(point), dense(reference.dump(wanted)), rtol=1e-9, atol=1e-11)
         assert problem.manifold.check_point(point) is None
         # In parts, kept between them, to the last bit.
-        state = compiled.advance(compiled.load(start), schedule[:70], etas[:70])
+        state = compiled.advance(compiled.load(start), schedule[:30], etas[:30])
         state = compiled.unpack(compiled.pack(state), compiled.load(start))
-        again = compiled.dump(compiled.advance(state, schedule[70:], etas[70:]))
+        again = compiled.dump(compiled.advance(state, schedule[30:], etas[30:]))
         np.testing.assert_array_equal(dense(again), dense(point))
         if "average" not in options:
             there = [engine.moved(state, start) for engine, state in ((compiled, found), (reference, wanted))]

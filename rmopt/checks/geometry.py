@@ -21,6 +21,8 @@ GEODESIC = 1e-9
 SAME = 1e-7
 # Central differences: their own error is of the size of the square of the step.
 DIFFERENCES = 1e-5
+# Dimension times size from which on the dimension is estimated, of so many draws.
+LARGE, DRAWS = 4_000_000, 200
 
 MANIFOLD: list[Law] = []
 RETRACTION: list[Law] = []
@@ -315,13 +317,20 @@ def _manifold_purity(at: _Tangents) -> float:
 @law(MANIFOLD, "`dim`, or a projection that keeps too much or too little", 0.0)
 def _dimension(at: _Tangents) -> float:
     """`dim` is the rank of the projection."""
-    images = [
-        at.embed(at.project(at.rng.standard_normal(at.shape))).ravel()
-        for _ in range(min(int(np.prod(at.shape)), at.manifold.dim + 3))
-    ]
+    size, dim = int(np.prod(at.shape)), at.manifold.dim
+
+    def image() -> Array:
+        return at.embed(at.project(at.rng.standard_normal(at.shape))).ravel()
+
+    if size * dim > LARGE:
+        # The rank itself would need memory and time without bound. An orthogonal projection leaves squared lengths of
+        # mean `dim` and variance 2 `dim`; six standard errors are no alarm.
+        lengths = [float(np.sum(image() ** 2)) for _ in range(DRAWS)]
+        return max(0.0, abs(float(np.mean(lengths)) - dim) - 6.0 * (2.0 * dim / DRAWS) ** 0.5)
+    images = [image() for _ in range(min(size, dim + 3))]
     # Of two images in a line the one is rounding beside the other, more than numpy allows for.
     rank = float(np.linalg.matrix_rank(np.array(images), rtol=max(1e-12, 2.2e-14 * at.coarseness)))
-    return abs(rank - min(at.manifold.dim, len(images)))
+    return abs(rank - min(dim, len(images)))
 
 
 @law(MANIFOLD, "a factor, or a part that is forgotten")

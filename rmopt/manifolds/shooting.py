@@ -1,4 +1,4 @@
-"""Logarithms of frames with the Euclidean metric, for which no closed form is known."""
+"""Logarithms of frames with the Euclidean metric, for most of which no closed form is known."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.errors import MissingCapabilityError
+from rmopt.linalg import rotation_log
 from rmopt.precision import coarseness
 
 # Shots: ten for near points, up to eighty at 0.95 π. Beyond, some pairs have none that come nearer.
@@ -21,8 +22,9 @@ Move = Callable[[Array, Array], Array]
 def log(X: Array, Y: Array, exp: Move, projection: Move) -> Array:
     """Return the initial velocity of a geodesic from X to Y, by shots (Bryner 2017; Zimmermann and Hüper 2022).
 
-    Each geodesic ends beside Y; what is missing is carried back along it, by projections that keep its length, and
-    added to the velocity. All of that is in the space of X and Y, so a shot costs O(p³).
+    Single columns and square matrices have closed forms, at all distances. Otherwise each geodesic ends beside Y;
+    what is missing is carried back along it, by projections that keep its length, and added to the velocity. All of
+    that is in the space of X and Y, so a shot costs O(p³).
 
     Parameters
     ----------
@@ -34,13 +36,23 @@ def log(X: Array, Y: Array, exp: Move, projection: Move) -> Array:
     Raises
     ------
     MissingCapabilityError
-        When shots do not come nearer: the points are more than about π apart, or square matrices of which one is no
-        rotation of the other.
+        Of square matrices of which one is no rotation of the other, and when shots do not come nearer: the points are
+        more than about π apart.
     """
     p = X.shape[1]
     M = X.T @ Y
     Q = np.linalg.qr(np.hstack([X, Y - X @ M]))[0][:, p:]
+    if not Q.size:
+        if np.linalg.det(M) < 0.0:
+            raise MissingCapabilityError(
+                "there is no geodesic between square frames with determinants of different signs; turn one column."
+            )
+        # Rotations: their geodesics are those of the group.
+        return X @ rotation_log(M)
     goal = np.vstack([M, Q.T @ Y])
+    if p == 1 and Q.size:
+        # A great circle.
+        return Q * np.arctan2(goal[1], goal[0])
     start = np.eye(*goal.shape, dtype=goal.dtype)
     velocity = projection(start, goal - start)
     velocity *= np.linalg.norm(goal - start) / max(float(np.linalg.norm(velocity)), 1e-30)
@@ -56,6 +68,6 @@ def log(X: Array, Y: Array, exp: Move, projection: Move) -> Array:
         if gap <= enough:
             return X @ velocity[:p] + Q @ velocity[p:]
     raise MissingCapabilityError(
-        f"no geodesic was found between two frames in {MAX_STEPS} shots: they are about π or more apart, or square "
-        "with determinants of different signs. Use a solver that needs no logarithm, or points that are closer."
+        f"no geodesic was found between two frames in {MAX_STEPS} shots: they are about π or more apart. Use a solver "
+        "that needs no logarithm, or points that are closer."
     )
