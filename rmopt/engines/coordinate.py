@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import bisect
+from scipy.optimize import brentq
 
 from rmopt.core.ambient import Array, dense
 from rmopt.core.cost import BlockCost, Cost, HasProximalStep
@@ -22,6 +22,8 @@ from rmopt.renamed import former_names
 
 # In a schedule: the block with the longest gradient.
 GREEDY = -1
+# A slope that stands for what is beyond all numbers; a search for the root between can compute with it.
+TOO_FAR = 1e200
 
 
 class CoordinateDescentEngine(Engine):
@@ -201,7 +203,7 @@ class CoordinateReference(CoordinateDescentEngine):
             except (np.linalg.LinAlgError, ValueError):
                 found = np.nan
             # Too far: singular to machine precision, or beyond the largest number.
-            return np.inf if np.isnan(found) else found
+            return TOO_FAR if np.isnan(found) else min(found, TOO_FAR)
 
         if slope(0.0) >= 0.0:
             return 0.0
@@ -211,7 +213,7 @@ class CoordinateReference(CoordinateDescentEngine):
                 return float(upper)
             low, high = high, min(4.0 * high, upper)
         tight = 4 * np.finfo(float).eps
-        return float(min(bisect(slope, low, high, xtol=1e-300, rtol=tight, maxiter=2000) * BEYOND, upper))
+        return float(min(brentq(slope, low, high, xtol=1e-300, rtol=tight, maxiter=2000) * BEYOND, upper))
 
     def dump(self, state: CoordinateState) -> Any:
         return state.point
