@@ -21,16 +21,16 @@ from rmopt.experiments import Outcome, Run
 
 def test_classification_beside_baselines_and_local_optima(run: Run) -> None:
     options: dict[str, Any] = {
-        "seeds": 2, "rows": 80, "methods": "ila,br-lr,cc-svm", "betas": "1,5", "folds": 2, "starts": 4,
-        "optima_rows": 40, "thresholds": True, "select_by": "f1_calibrated",
+        "seeds": 2, "rows": 60, "methods": "ila,cc-svm", "betas": "1,5", "folds": 2, "starts": 3,
+        "optima_rows": 20, "thresholds": True, "select_by": "f1_calibrated",
     }  # fmt: skip
     outcome = coembedding(run, **options)
-    labels = ["ILA", "BR, LR", "CC, SVM"]
+    labels = ["ILA", "CC, SVM"]
     aims = [f"{label}, for {aim}" for aim in ("F1", "Hamming") for label in labels]
     assert [row["method"] for row in outcome.rows] == labels + aims
     assert all(50.0 < row["hamming"] <= 100.0 for row in outcome.rows)
     used = outcome.parameters["used"]
-    assert list(used) == ["ILA", "BR, LR", "CC, SVM"]
+    assert list(used) == labels
     assert [one["beta"] in (1.0, 5.0) for one in used["ILA"]] == [True, True]
     assert max(one["gap"] for one in used["ILA"]) <= 1e-4
     assert all(len(chosen) == 2 for chosen in used.values())
@@ -39,7 +39,8 @@ def test_classification_beside_baselines_and_local_optima(run: Run) -> None:
     assert len(outcome.claims) == 8
     assert [claim.claim.split()[1] for claim in outcome.claims[3:6]] == ["Hamming", "micro-F1", "macro-F1"]
     lines = run.path("cells.jsonl").read_text().splitlines()
-    assert len(lines) == 6
+    # With the local optima, which take the longest.
+    assert len(lines) == 5
     again = coembedding(run, **options, resume=True)
     assert again.rows == outcome.rows
     assert run.path("cells.jsonl").read_text().splitlines() == lines

@@ -187,7 +187,7 @@ def test_the_picture_is_completed(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_every_method_trains_on_ratings(tmp_path: Path) -> None:
     methods = {name: method for name, method in METHODS.items() if name not in PEERS or find_spec(name)}
     options = [
-        "--methods", ",".join(methods), "--rank", "3", "--agents", "2,4", "--updates", "5", "--seeds", "2",
+        "--methods", ",".join(methods), "--rank", "2", "--agents", "2,4", "--updates", "5", "--seeds", "2",
         "--lam", "0", *some_ratings(tmp_path),
     ]  # fmt: skip
     assert run("completion", *options) == 0
@@ -196,10 +196,10 @@ def test_every_method_trains_on_ratings(tmp_path: Path) -> None:
     assert len(found["rows"]) == sum(models)
     assert all(row["sem"] is not None for row in found["rows"])
     # Biases have no rank.
-    assert {row["rank"] for row in found["rows"]} == {3, None}
+    assert {row["rank"] for row in found["rows"]} == {2, None}
     used = found["parameters"]["used"]
-    assert used["Stochastic Gossip, N = 4, r = 3"][1]["rho"] > 0.0
-    assert used["RTRMC (batch), N = 2, r = 3"] == [None, None]
+    assert used["Stochastic Gossip, N = 4, r = 2"][1]["rho"] > 0.0
+    assert used["RTRMC (batch), N = 2, r = 2"] == [None, None]
 
 
 def test_multitask_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -134,7 +134,7 @@ ends = {
 }
 curves = {}
 for name, cost, steps in (
-    ("own terms", CompletionSum(), 20_000),
+    ("own terms", CompletionSum(), 6_000),
     ("BilinearSum", built_in, 400_000),
 ):
     recorder = Recorder({"error": error})

@@ -146,7 +146,7 @@ def coembedding(
     run.draw("scores.png", draw_scores, table, bundle.name, size=(9.0, 3.6))
     claims = table_claims(results, labels, bundle.name) + threshold_claims(results, labels)
     if starts:
-        claims += _optima(run, parts[run.seed].scaled(), starts, optima_rows, optima_beta)
+        claims += _optima(comparison, parts[run.seed].scaled(), starts, optima_rows, optima_beta)
     return Outcome(
         data=bundle.name,
         parameters=about
@@ -176,22 +176,31 @@ def _row(name: str, label: str, found: list[Cell], data: str) -> Cell:
     return {"method": label} | {key: numbers[key] for key in HEADINGS if key in numbers}
 
 
-def _optima(run: Run, part: MultilabelBundle, starts: int, rows: int, beta: float) -> list[Claim]:
+def _optima(
+    comparison: Comparison, part: MultilabelBundle, starts: int, rows: int, beta: float
+) -> list[Claim]:
     """Draw the local optima of some training rows, and return what they say."""
-    kept = np.flatnonzero(part.train)[: rows or None]
-    loss = MultilabelCoembedding(part.X[kept], part.Y[kept])
-    with threadpool_limits(1, user_api="blas"):
-        best = minimise(loss, beta, RankIncremental(tol=1e-7))
-        rank, minimum = best.point.rank, best.certificate.objective
-        # At most nine numbers of columns: from 1 on, and just below, at and above the optimal rank.
-        below = np.linspace(1, max(rank - 1, 1), 7).round().astype(int)
-        ranks = sorted({*below.tolist(), max(rank, 1), rank + 1})
-        run.say(
-            f"global minimum of {len(kept)} rows at beta = {beta:g}: {minimum:.6f}, rank {rank}, certified relative "
-            f"gap {best.certificate.relative_gap:.1e}"
-        )
-        with run.ticks("random starts", starts * len(ranks)) as tick:
-            optima = local_optima(loss + Trace(beta), ranks, starts, run.seed, tick)
+    run, kept = comparison.run, np.flatnonzero(part.train)[: rows or None]
+
+    def look(_: Settings) -> Cell:
+        loss = MultilabelCoembedding(part.X[kept], part.Y[kept])
+        with threadpool_limits(1, user_api="blas"):
+            best = minimise(loss, beta, RankIncremental(tol=1e-7))
+            rank, minimum = best.point.rank, best.certificate.objective
+            # At most nine numbers of columns: from 1 on, and just below, at and above the optimal rank.
+            below = np.linspace(1, max(rank - 1, 1), 7).round().astype(int)
+            ranks = sorted({*below.tolist(), max(rank, 1), rank + 1})
+            run.say(
+                f"global minimum of {len(kept)} rows at beta = {beta:g}: {minimum:.6f}, rank {rank}, certified "
+                f"relative gap {best.certificate.relative_gap:.1e}"
+            )
+            with run.ticks("random starts", starts * len(ranks)) as tick:
+                optima = local_optima(loss + Trace(beta), ranks, starts, run.seed, tick)
+        return {"rank": rank, "minimum": minimum, "optima": [[d, list(one)] for d, one in optima.items()]}
+
+    asked = {"optima_rows": len(kept), "optima_beta": beta, "starts": starts, "seed": run.seed}
+    found = comparison.cell(asked, look)
+    optima, rank, minimum = dict(found["optima"]), found["rank"], found["minimum"]
     title = f"{part.name}, {len(kept)} rows, {starts} random starts for each d"
     run.draw("optima.png", draw_optima, optima, minimum, rank, title)
     return optima_claims(optima, minimum, rank)
