@@ -13,8 +13,8 @@ from rmopt.precision import coarseness
 
 # Shots: ten for near points, up to eighty at 0.95 π. Beyond, some pairs have none that come nearer.
 MAX_STEPS = 500
-# Where along a geodesic what it misses is carried back, as parts of its length.
-STAGES = (1.0, 2.0 / 3.0, 1.0 / 3.0, 0.0)
+# Where along a geodesic what it misses is carried back to its start, as parts of its length.
+STAGES = np.array([1.0, 2.0 / 3.0, 1.0 / 3.0])[:, None, None]
 
 Move = Callable[[Array, Array], Array]
 
@@ -31,7 +31,7 @@ def log(X: Array, Y: Array, exp: Move, projection: Move) -> Array:
     X, Y : array, shape (n, p)
         With orthonormal columns.
     exp, projection : callable
-        Of frames with p columns, and as many rows as X and Y span dimensions or more.
+        Of frames with p columns, and as many rows as X and Y span dimensions or more; `exp` of several at once.
 
     Raises
     ------
@@ -57,11 +57,13 @@ def log(X: Array, Y: Array, exp: Move, projection: Move) -> Array:
     velocity = projection(start, goal - start)
     velocity *= np.linalg.norm(goal - start) / max(float(np.linalg.norm(velocity)), 1e-30)
     enough = 3e-14 * coarseness(goal) * p**0.5
+    starts, stages = np.broadcast_to(start, (len(STAGES), *start.shape)), STAGES.astype(goal.dtype)
     for _ in range(MAX_STEPS):
-        missing = goal - exp(start, velocity)
+        places = exp(starts, velocity * stages)
+        missing = goal - places[0]
         gap = float(np.linalg.norm(missing))
-        for stage in STAGES:
-            missing = projection(exp(start, velocity * stage), missing)
+        for place in (*places, start):
+            missing = projection(place, missing)
             carried = float(np.linalg.norm(missing))
             missing *= gap / max(carried, 1e-30)
         velocity = velocity + missing
