@@ -307,14 +307,17 @@ def _of_its_own(rows: Any, given: Any) -> Any:
 
 def _taken(rows: Any, places: Array) -> Any:
     """Return rows by their numbers; all of them in their order as they are."""
-    return rows if np.array_equal(places, np.arange(rows.shape[0])) else rows[places]
+    n = rows.shape[0]
+    return rows if len(places) == n and np.array_equal(places, np.arange(n)) else rows[places]
 
 
 def _scaled(rows: Any, factors: Array) -> Any:
     """Return each row times a number."""
-    return (
-        rows * factors[:, None] if isinstance(rows, np.ndarray) else rows.multiply(factors[:, None]).tocsr()
-    )
+    if isinstance(rows, np.ndarray):
+        return rows * factors[:, None]
+    last = rows.indptr[-1]
+    scaled = rows.data[:last] * np.repeat(factors, np.diff(rows.indptr))
+    return type(rows)((scaled, rows.indices[:last], rows.indptr), shape=rows.shape)
 
 
 def checked_triplets(triplets: Any, n_queries: int, n_documents: int) -> Array:
