@@ -119,7 +119,7 @@ def assert_as_in_threads(out: Path, steps: int = STEPS) -> None:
 @pytest.mark.parametrize("processes", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3, 4, 8))])
 def test_workers_in_processes_give_the_bits_of_threads(tmp_path: Path, processes: int) -> None:
     # Neither end is a step at which workers meet.
-    for steps in (STEPS // 2 + 900, STEPS + 400):
+    for steps in (2_900, 5_400):
         run = workers(tmp_path / "out.npz", processes, steps, tmp_path / "saved.npz")
         subprocess.run(run, check=True, capture_output=True, timeout=300)
         assert_as_in_threads(tmp_path / "out.npz", steps)
