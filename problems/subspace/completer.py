@@ -555,9 +555,13 @@ class PointCompletion(CompletionModel):
     def _values(self, rows: Array, columns: Array) -> Array:
         U, W, b, c = self.components_, self.weights_, self.row_effects_, self.column_effects_
         if rows.max(initial=0) == len(U) or columns.max(initial=0) == len(W):
-            # Of a row or a column that nobody has seen everything is 0.
-            U, W, b, c = (np.concatenate([part, np.zeros_like(part[:1])]) for part in (U, W, b, c))
+            U, W = (np.vstack(pair) for pair in zip((U, W), self._unknown_factors(), strict=True))
+            b, c = np.append(b, 0.0), np.append(c, 0.0)
         return predictions(U, W, rows, columns) + (self.mean_ + b[rows] + c[columns])
+
+    def _unknown_factors(self) -> tuple[Array, Array]:
+        """Return the factors of a row and of a column of which nothing is known."""
+        return np.zeros(self.components_.shape[1]), np.zeros(self.weights_.shape[1])
 
     def _factors(self) -> tuple[Array, Array]:
         return self.components_, self.weights_

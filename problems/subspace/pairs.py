@@ -221,8 +221,8 @@ def checked_pairs(rows: Any, columns: Any, shape: Any) -> tuple[Array, Array]:
     for name, found, size in zip(("rows", "columns"), numbers, sizes, strict=True):
         if found.size and not (found.min() >= 0 and found.max() < size):
             raise InvalidInputError(
-                f"{name} must lie between 0 and {size - 1}, got {found.min()} to {found.max()}; the matrix has shape "
-                f"{tuple(sizes)}."
+                f"{name} must lie between 0 and {size - 1}, got {found.min()} to {found.max()}"
+                f"{'' if shape is None else f'; the matrix has shape {tuple(sizes)}'}."
             )
     rows, columns = (np.array(one, dtype=np.int32, ndmin=1) for one in np.broadcast_arrays(*numbers))
     return rows, columns
