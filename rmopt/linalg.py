@@ -708,7 +708,7 @@ def positive_qr(A: Array) -> Array:
 
 
 def lanczos_eigh(operator: Any, k: int, **how: Any) -> tuple[Array, Array]:
-    """Return the k largest eigenvalues of a large symmetric matrix, and their eigenvectors, with equal bits each time.
+    """Return the k largest eigenvalues of a large symmetric matrix, with eigenvectors; equal bits each time.
 
     Parameters
     ----------
@@ -757,7 +757,7 @@ def lanczos_eigh(operator: Any, k: int, **how: Any) -> tuple[Array, Array]:
 
 
 def lanczos_svd(matrix: Any, k: int, start: Array | None = None) -> tuple[Array, Array, Array]:
-    """Return the k largest singular values of a large sparse matrix, and their vectors, with equal bits each time.
+    """Return the k largest singular values of a large sparse matrix, with their vectors; equal bits each time.
 
     Parameters
     ----------

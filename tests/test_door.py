@@ -12,13 +12,14 @@ import scipy.sparse as sp
 from estimator_parts import LABELS, PARTS, TABLE, X, damaged
 from sklearn.base import TransformerMixin, clone
 from sklearn.datasets import load_iris
+from sklearn.linear_model import RidgeClassifier
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from tabled import each_row
 
-from problems.coembedding import CoembeddingClassifierCV, LabelThresholds
+from problems.coembedding import CalibratedLabelRanking, CoembeddingClassifierCV, LabelThresholds
 from problems.data import Ratings
 from problems.data.text import information_gain
 from problems.door import natural_step_size
@@ -213,6 +214,20 @@ def test_nan_is_no_class() -> None:
 def test_names_of_labels_lead_to_a_table_of_them(model: Any, tags: list[list[str]]) -> None:
     with pytest.raises(InvalidInputError, match=r"made by sklearn.preprocessing.MultiLabelBinarizer"):
         model.fit(X[:3], tags)
+
+
+def test_frames_that_may_lack_values_hold_labels_and_those_that_do_are_refused() -> None:
+    frame = pd.DataFrame(INDICATORS).astype("Int64")
+    for model in (
+        LowRankLogisticRegression(2, n_epochs=1, random_state=0),
+        CalibratedLabelRanking(RidgeClassifier()),
+    ):
+        plain = clone(model).fit(ROWS, INDICATORS).predict(ROWS)
+        assert np.array_equal(model.fit(ROWS, frame).predict(ROWS), plain)
+        with pytest.raises(InvalidInputError, match="Y must be a table of the numbers 0 and 1"):
+            model.fit(ROWS, frame.mask(frame == 0))
+    with pytest.raises(InvalidInputError, match="which can be put in order"):
+        CometMetric().fit(ROWS, np.array(["a", None], dtype=object)[CLASSES % 2])
 
 
 def test_masked_entries_are_no_data() -> None:

@@ -615,6 +615,23 @@ def test_predict_takes_the_names_that_fit_got() -> None:
         assert model.predict([("i3", "u77"), named[0]])[1] == model.predict(pairs[:1])[0]
 
 
+def test_held_out_bundles_are_scored_by_their_names() -> None:
+    frame = dated_ratings()
+    first, last = sorted(frame["user"])[0], sorted(frame["user"])[-1]
+    # As many users as fit saw, and not the same ones.
+    model = BiasedALS(2, random_state=0).fit(load(frame[frame["user"] != first]))
+    others = frame[frame["user"] != last]
+    with pytest.raises(InvalidInputError, match=f"column '{first}' was not seen"):
+        model.rmse(load(others))
+    seen = others[others["user"] != first]
+    gaps = model.predict(seen[["item", "user"]]) - seen["rating"]
+    assert model.rmse(load(seen)) == pytest.approx(np.sqrt(np.mean(gaps**2)))
+    model.set_params(handle_unknown="mean")
+    with pytest.warns(UserWarning, match="fit did not see"):
+        gaps, found = model.predict(others[["item", "user"]]) - others["rating"], model.rmse(load(others))
+    assert found == pytest.approx(np.sqrt(np.mean(gaps**2)))
+
+
 def test_samples_are_counted_as_they_are_and_not_as_a_parameter_says() -> None:
     rng = np.random.default_rng(0)
     table = sp.csc_array(np.where(rng.random((12, 9)) < 0.7, 3 + rng.standard_normal((12, 9)), 0))
