@@ -266,6 +266,11 @@ def other_rank_of_a_stream() -> Any:
     return model.set_params(rank=3).fit_stream([(ROWS, INDICATORS)])
 
 
+def other_rank_of_a_warm_start() -> Any:
+    model = LoretaLabelRanker(2, warm_start=True, random_state=0).fit(ROWS, INDICATORS)
+    return model.set_params(rank=3).fit(ROWS, INDICATORS)
+
+
 def probable() -> Any:
     return (
         LowRankLogisticRegression(2, n_epochs=1, random_state=0)
@@ -285,6 +290,7 @@ def ratings(**names: Any) -> Ratings:
     [
         (other_rank, "what was learned has rank = 2"),
         (other_rank_of_a_stream, "what was learned has rank = 2"),
+        (other_rank_of_a_warm_start, "what was learned has rank = 2"),
         (other_cone, "what was learned has psd = False"),
         (probable, "threshold = 7"),
         (
@@ -296,6 +302,7 @@ def ratings(**names: Any) -> Ratings:
             "handle_unknown",
         ),
         (lambda: BoostMetric(20).fit(load_iris().data * 1e-5, load_iris().target), "W would be zero"),
+        (lambda: BoostMetric(20).fit(np.ones((20, 12)), np.arange(20) % 2), "W would be zero"),
         (
             lambda: (
                 ContrastiveSimilarity(2, n_epochs=1).fit(ROWS, CLASSES).set_params(rank=3).save("never.npz")
@@ -316,6 +323,7 @@ def test_what_was_changed_behind_a_fit_is_refused(call: Any, why: str) -> None:
 def test_a_point_from_elsewhere_predicts_and_goes_on() -> None:
     ranker = LoretaLabelRanker(2, random_state=0).fit(ROWS, INDICATORS)
     assert LoretaLabelRanker(2).start_at(ranker.model_.point).predict(ROWS[:2]).sum(1).tolist() == [1, 1]
+    assert ranker.set_params(top_k=3).predict(ROWS[:2]).sum(1).tolist() == [3, 3]
     point = LoretaSimilarity(2, random_state=0).fit(ROWS, CLASSES).model_.point
     assert LoretaSimilarity(random_state=0).start_at(point).partial_fit(ROWS, CLASSES).transform(
         ROWS

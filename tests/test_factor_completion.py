@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+import sklearn
 from scipy.optimize import approx_fprime
 from sklearn.model_selection import cross_val_score
 from tabled import each_row
@@ -420,6 +421,9 @@ def test_splits_by_date() -> None:
     scores = cross_val_score(model, pairs, values, groups=dates, cv=TimeSplit(3), params={"shape": (30, 40)})
     assert scores.shape == (3,)
     assert np.all(scores > -values.std())
+    given = {"shape": (30, 40), "groups": dates}
+    with sklearn.config_context(enable_metadata_routing=True):
+        assert np.array_equal(cross_val_score(model, pairs, values, cv=TimeSplit(3), params=given), scores)
     with pytest.raises(InvalidInputError, match="needs the date"):
         next(TimeSplit().split(pairs))
     with pytest.raises(InvalidInputError, match="too few, or too many of them the same"):

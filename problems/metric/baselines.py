@@ -225,6 +225,8 @@ def _leading(rows: Any, spread: Any, start: Array) -> tuple[float, Array]:
         values, vectors = np.linalg.eigh((rows.T @ (spread @ rows)).toarray())
         return float(values[-1]), vectors[:, -1]
     operator = LinearOperator((d, d), matvec=lambda x: rows.T @ (spread @ (rows @ x)), dtype=float)
+    if not (operator @ np.random.default_rng(0).standard_normal(d)).any():
+        return 0.0, start
     values, vectors = lanczos_eigh(operator, 1, v0=start, tol=1e-6)
     return float(values[0]), vectors[:, 0]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -132,6 +132,9 @@ class TimeSplit(BaseCrossValidator):
     [1] [2]
     [1, 2] [0, 3]
     """
+
+    # What scikit-learn's metadata routing hands on.
+    __metadata_request__split: ClassVar = {"groups": True}
 
     def __init__(self, n_splits: int = 5) -> None:
         self.n_splits = integer("n_splits", n_splits, 1)
