@@ -735,7 +735,8 @@ def lanczos_eigh(operator: Any, k: int, **how: Any) -> tuple[Array, Array]:
 
     References
     ----------
-    Lehoucq, Sorensen and Yang, ARPACK users' guide, SIAM (1998), https://doi.org/10.1137/1.9780898719628.
+    Golub and Van Loan, Matrix Computations, 4th edition, Johns Hopkins University Press (2013),
+    https://doi.org/10.56021/9781421407944, chapter 10.
 
     Examples
     --------
@@ -778,7 +779,8 @@ def lanczos_svd(matrix: Any, k: int, start: Array | None = None) -> tuple[Array,
 
     References
     ----------
-    Lehoucq, Sorensen and Yang, ARPACK users' guide, SIAM (1998), https://doi.org/10.1137/1.9780898719628.
+    Golub and Van Loan, Matrix Computations, 4th edition, Johns Hopkins University Press (2013),
+    https://doi.org/10.56021/9781421407944, chapter 10.
 
     Examples
     --------
