@@ -9,7 +9,7 @@ them through `seen`.
 from __future__ import annotations
 
 import os
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -171,7 +171,7 @@ def in_order(name: str, labels: Any) -> Any:
 
 def labelled(estimator: Any, X: Any, y: Any, **how: Any) -> tuple[Any, Array]:
     """Return X and one class for each row, as `admit` does."""
-    X, y = admit(estimator, X, y, **how)
+    X, y = admit(estimator, X, in_order("y", y), **how)
     check_classification_targets(y)
     return X, y
 
@@ -250,8 +250,10 @@ def label_array(Y: Any) -> Array:
     """Return an array of indicators of labels; names of the labels of each row are refused, with the remedy."""
     try:
         found = array_of("Y", Y)
-        words = found.flat if found.dtype.kind == "O" else ()
-        if found.dtype.kind != "U" and not any(isinstance(one, str | list | tuple | set) for one in words):
+        if found.dtype.kind == "O" and all(isinstance(one, Real) for one in found.flat):
+            # So numpy reads frames whose columns may lack values.
+            return found.astype(float)
+        if found.dtype.kind not in "OU":
             return found
     except InvalidInputError:
         pass

@@ -269,7 +269,7 @@ class Loreta(LoretaRun, BaseEstimator):
             if getattr(self, name) not in (None, value):
                 raise InvalidInputError(
                     f"{name} = {getattr(self, name)!r}, and what was learned has {name} = {value!r}; set it back, or "
-                    "learn anew by fit."
+                    "learn anew by fit, without a warm start."
                 )
 
     def _known_shape(self) -> dict[str, Any]:
@@ -313,6 +313,8 @@ class Loreta(LoretaRun, BaseEstimator):
         stop: Any = None,
     ) -> Result:
         """Go on from what was learned, or `afresh` from a start, and keep the end."""
+        if not afresh:
+            self._check_shape()
         done, moved = (0, 0) if afresh else (self.n_iter_, self.n_updates_)
         result = solver.run(
             problem,

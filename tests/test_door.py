@@ -12,13 +12,14 @@ import scipy.sparse as sp
 from estimator_parts import LABELS, PARTS, TABLE, X, damaged
 from sklearn.base import TransformerMixin, clone
 from sklearn.datasets import load_iris
+from sklearn.linear_model import RidgeClassifier
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from tabled import each_row
 
-from problems.coembedding import CoembeddingClassifierCV, LabelThresholds
+from problems.coembedding import CalibratedLabelRanking, CoembeddingClassifierCV, LabelThresholds
 from problems.data import Ratings
 from problems.data.text import information_gain
 from problems.door import natural_step_size
@@ -215,6 +216,20 @@ def test_names_of_labels_lead_to_a_table_of_them(model: Any, tags: list[list[str
         model.fit(X[:3], tags)
 
 
+def test_frames_that_may_lack_values_hold_labels_and_those_that_do_are_refused() -> None:
+    frame = pd.DataFrame(INDICATORS).astype("Int64")
+    for model in (
+        LowRankLogisticRegression(2, n_epochs=1, random_state=0),
+        CalibratedLabelRanking(RidgeClassifier()),
+    ):
+        plain = clone(model).fit(ROWS, INDICATORS).predict(ROWS)
+        assert np.array_equal(model.fit(ROWS, frame).predict(ROWS), plain)
+        with pytest.raises(InvalidInputError, match="Y must be a table of the numbers 0 and 1"):
+            model.fit(ROWS, frame.mask(frame == 0))
+    with pytest.raises(InvalidInputError, match="which can be put in order"):
+        CometMetric().fit(ROWS, np.array(["a", None], dtype=object)[CLASSES % 2])
+
+
 def test_masked_entries_are_no_data() -> None:
     X = np.random.default_rng(0).standard_normal((20, 5))
     with pytest.raises(InvalidInputError, match="left has masked entries"):
@@ -251,6 +266,11 @@ def other_rank_of_a_stream() -> Any:
     return model.set_params(rank=3).fit_stream([(ROWS, INDICATORS)])
 
 
+def other_rank_of_a_warm_start() -> Any:
+    model = LoretaLabelRanker(2, warm_start=True, random_state=0).fit(ROWS, INDICATORS)
+    return model.set_params(rank=3).fit(ROWS, INDICATORS)
+
+
 def probable() -> Any:
     return (
         LowRankLogisticRegression(2, n_epochs=1, random_state=0)
@@ -270,6 +290,7 @@ def ratings(**names: Any) -> Ratings:
     [
         (other_rank, "what was learned has rank = 2"),
         (other_rank_of_a_stream, "what was learned has rank = 2"),
+        (other_rank_of_a_warm_start, "what was learned has rank = 2"),
         (other_cone, "what was learned has psd = False"),
         (probable, "threshold = 7"),
         (
@@ -281,6 +302,7 @@ def ratings(**names: Any) -> Ratings:
             "handle_unknown",
         ),
         (lambda: BoostMetric(20).fit(load_iris().data * 1e-5, load_iris().target), "W would be zero"),
+        (lambda: BoostMetric(20).fit(np.ones((20, 12)), np.arange(20) % 2), "W would be zero"),
         (
             lambda: (
                 ContrastiveSimilarity(2, n_epochs=1).fit(ROWS, CLASSES).set_params(rank=3).save("never.npz")
@@ -301,6 +323,7 @@ def test_what_was_changed_behind_a_fit_is_refused(call: Any, why: str) -> None:
 def test_a_point_from_elsewhere_predicts_and_goes_on() -> None:
     ranker = LoretaLabelRanker(2, random_state=0).fit(ROWS, INDICATORS)
     assert LoretaLabelRanker(2).start_at(ranker.model_.point).predict(ROWS[:2]).sum(1).tolist() == [1, 1]
+    assert ranker.set_params(top_k=3).predict(ROWS[:2]).sum(1).tolist() == [3, 3]
     point = LoretaSimilarity(2, random_state=0).fit(ROWS, CLASSES).model_.point
     assert LoretaSimilarity(random_state=0).start_at(point).partial_fit(ROWS, CLASSES).transform(
         ROWS

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+import sklearn
 from scipy.optimize import approx_fprime
 from sklearn.model_selection import cross_val_score
 from tabled import each_row
@@ -20,6 +21,7 @@ from problems.subspace import (
     BayesianCompletion,
     BiasedALS,
     GossipMatrixCompletion,
+    ScaledSGDCompletion,
     TimeSplit,
     entries,
 )
@@ -373,6 +375,29 @@ def test_what_fit_did_not_see_gets_the_mean_with_a_warning(model: Any) -> None:
     model.set_params(handle_unknown="error")
 
 
+@each_row("model", [ScaledSGDCompletion(2), GossipMatrixCompletion(2, n_epochs=2)])
+def test_what_has_no_entry_does_not_depend_on_the_start(model: Any) -> None:
+    """`ratings` has no entry in row 4 and column 7; what is known of the other one is its mean over the rows."""
+    model.set_params(handle_unknown="mean", random_state=0)
+    fitted = model.fit(ratings())
+    with pytest.warns(UserWarning, match="fit did not see"):
+        unseen = fitted.predict(30, range(40)), fitted.predict(range(30), 40)
+    np.testing.assert_allclose(fitted.predict(4, range(40)), unseen[0], rtol=1e-12)
+    np.testing.assert_allclose(fitted.predict(range(30), 7), unseen[1], rtol=1e-12)
+    others = np.delete(np.arange(30), 4)
+    means = [fitted.predict(others, column).mean() for column in (0, 1)]
+    expected = means if isinstance(model, ScaledSGDCompletion) else fitted.mean_
+    np.testing.assert_allclose(fitted.predict(4, range(2)), expected, rtol=1e-12)
+
+
+def test_the_start_may_be_the_end() -> None:
+    """Four rows of ten have entries, and the rank is four: the first gradient is rounding."""
+    table = sp.csc_array((np.arange(1.0, 13.0), (np.arange(12) % 4, np.arange(12))), shape=(10, 14))
+    model = RCGMC(4, random_state=0).fit(table)
+    assert model.rmse(table) < 1e-12
+    np.testing.assert_allclose(model.predict(range(4, 10), 0), model.mean_)
+
+
 def test_bayesian_deviations_are_larger_where_nothing_is_known() -> None:
     model = BayesianCompletion(2, random_state=0, handle_unknown="mean").fit(ratings())
     with pytest.warns(UserWarning, match="1 of 2 pairs"):
@@ -396,6 +421,9 @@ def test_splits_by_date() -> None:
     scores = cross_val_score(model, pairs, values, groups=dates, cv=TimeSplit(3), params={"shape": (30, 40)})
     assert scores.shape == (3,)
     assert np.all(scores > -values.std())
+    given = {"shape": (30, 40), "groups": dates}
+    with sklearn.config_context(enable_metadata_routing=True):
+        assert np.array_equal(cross_val_score(model, pairs, values, cv=TimeSplit(3), params=given), scores)
     with pytest.raises(InvalidInputError, match="needs the date"):
         next(TimeSplit().split(pairs))
     with pytest.raises(InvalidInputError, match="too few, or too many of them the same"):
@@ -591,9 +619,29 @@ def test_predict_takes_the_names_that_fit_got() -> None:
         assert model.predict([("i3", "u77"), named[0]])[1] == model.predict(pairs[:1])[0]
 
 
+def test_held_out_bundles_are_scored_by_their_names() -> None:
+    frame = dated_ratings()
+    first, last = sorted(frame["user"])[0], sorted(frame["user"])[-1]
+    # As many users as fit saw, and not the same ones.
+    model = BiasedALS(2, random_state=0).fit(load(frame[frame["user"] != first]))
+    others = frame[frame["user"] != last]
+    with pytest.raises(InvalidInputError, match=f"column '{first}' was not seen"):
+        model.rmse(load(others))
+    seen = others[others["user"] != first]
+    gaps = model.predict(seen[["item", "user"]]) - seen["rating"]
+    assert model.rmse(load(seen)) == pytest.approx(np.sqrt(np.mean(gaps**2)))
+    model.set_params(handle_unknown="mean")
+    with pytest.warns(UserWarning, match="fit did not see"):
+        gaps, found = model.predict(others[["item", "user"]]) - others["rating"], model.rmse(load(others))
+    assert found == pytest.approx(np.sqrt(np.mean(gaps**2)))
+
+
 def test_samples_are_counted_as_they_are_and_not_as_a_parameter_says() -> None:
     rng = np.random.default_rng(0)
     table = sp.csc_array(np.where(rng.random((12, 9)) < 0.7, 3 + rng.standard_normal((12, 9)), 0))
     model = BayesianCompletion(2, n_samples=20, random_state=0).fit(table)
     before = model.predict(0, range(3))
-    assert np.array_equal(model.set_params(n_samples=5).predict(0, range(3)), before)
+    folded = model.fold_in([[0, 9], [1, 9]], [2.0, 3.0]).predict(range(12), 9)
+    model.set_params(n_samples=5, rank=3, implicit=True)
+    assert np.array_equal(model.predict(0, range(3)), before)
+    assert np.array_equal(model.fold_in([[0, 9], [1, 9]], [2.0, 3.0]).predict(range(12), 9), folded)

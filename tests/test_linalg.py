@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.sparse as sp
 from tabled import each_row
 
 from rmopt.linalg import (
     factor_product,
+    lanczos_eigh,
+    lanczos_svd,
     leading_eigh,
     rank_one_pinv_update,
     symmetric,
@@ -72,6 +75,22 @@ def test_factorisations_of_products() -> None:
     np.testing.assert_allclose(sigma, expected[1][:2])
     np.testing.assert_allclose((U * sigma) @ V.T, (expected[0][:, :2] * sigma) @ expected[2][:2], atol=1e-12)
     np.testing.assert_array_equal(symmetric(core), symmetric(core).T)
+
+
+@each_row("shape", [(12, 30), (30, 12)])
+def test_lanczos_runs_have_equal_bits_beyond_the_rank(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(0)
+    table = np.zeros(shape)
+    table[:8, :8] = rng.standard_normal((8, 3)) @ rng.standard_normal((3, 8))
+    matrix = sp.csr_array(table)
+    U, values, Vt = lanczos_svd(matrix, 6)
+    np.testing.assert_allclose(values, np.linalg.svd(table)[1][:6], atol=1e-12)
+    np.testing.assert_allclose((U * values) @ Vt, table, atol=1e-12)
+    for basis in (U, Vt.T):
+        np.testing.assert_allclose(basis.T @ basis, np.eye(6), atol=1e-12)
+    assert all(map(np.array_equal, lanczos_svd(matrix, 6), (U, values, Vt)))
+    gram = matrix @ matrix.T
+    assert all(map(np.array_equal, lanczos_eigh(gram, 6), lanczos_eigh(gram, 6)))
 
 
 def test_leading_eigenvalues_where_bisection_fails(monkeypatch: pytest.MonkeyPatch) -> None:

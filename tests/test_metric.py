@@ -143,6 +143,9 @@ def test_neighbour_triplets_are_the_nearest_ones() -> None:
     assert 0 not in drawn[:, 0]
     again = NeighborTriplets(sp.csr_array(X), y, 2, 3).draw(np.random.default_rng(0), 0, 50)
     assert np.array_equal(again, NeighborTriplets(X, y, 2, 3).draw(np.random.default_rng(0), 0, 50))
+    # Such as that of dates in seconds; rounded, so that it takes no digits away.
+    offset = NeighborTriplets(np.round(X * 2**16) / 2**16 + 2.0**31, y, 2, 3)
+    assert np.array_equal(again, offset.draw(np.random.default_rng(0), 0, 50))
 
 
 def test_distances_of_near_triplets_are_for_votes_of_neighbours() -> None:

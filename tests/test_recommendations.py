@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
@@ -121,7 +122,7 @@ def test_somebody_new_gets_what_a_model_that_has_taken_them_in_recommends(model:
     assert model.recommend_to_new(["Film 3"]) == model.recommend_to_new({"Film 3": liked})
     for wrong, sentence in (
         ({}, "a row at least"), ({"Film 3": "good"}, "Film 3"), ({"Film 99": 1.0}, "'Film 99' was not seen"),
-        ("Film 3", "values"),
+        ("Film 3", "values"), (pd.Series({"Film 3": 5.0}), "series.to_dict()"),
     ):  # fmt: skip
         with pytest.raises(InvalidInputError, match=sentence):
             model.recommend_to_new(wrong)

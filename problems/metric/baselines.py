@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import brentq
-from scipy.sparse.linalg import LinearOperator, eigsh
+from scipy.sparse.linalg import LinearOperator
 
 from problems.door import admit, begin, count, finite, kept_count, labelled, seedable, step_rule
 from problems.metric import kernels
@@ -22,6 +22,7 @@ from rmopt.costs import TripletSum
 from rmopt.costs.log_det import DENSE_SHARE
 from rmopt.costs.rows import as_rows
 from rmopt.engines.log_det import samples_of
+from rmopt.linalg import lanczos_eigh
 from rmopt.manifolds import Euclidean
 from rmopt.renamed import renamed
 from rmopt.solvers import ShuffledEpochs
@@ -224,7 +225,9 @@ def _leading(rows: Any, spread: Any, start: Array) -> tuple[float, Array]:
         values, vectors = np.linalg.eigh((rows.T @ (spread @ rows)).toarray())
         return float(values[-1]), vectors[:, -1]
     operator = LinearOperator((d, d), matvec=lambda x: rows.T @ (spread @ (rows @ x)), dtype=float)
-    values, vectors = eigsh(operator, k=1, which="LA", v0=start, tol=1e-6)
+    if not (operator @ np.random.default_rng(0).standard_normal(d)).any():
+        return 0.0, start
+    values, vectors = lanczos_eigh(operator, 1, v0=start, tol=1e-6)
     return float(values[0]), vectors[:, 0]
 
 

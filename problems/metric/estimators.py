@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from problems.door import engine_name, file_path, kept_count, loss_named, product, step_rule
+from problems.door import engine_name, file_path, kept_count, loss_named, near_zero, product, step_rule
 from problems.metric.base import TripletLearner
 from problems.triplets import NeighborTriplets
 from rmopt.core import InvalidInputError, Problem, Retraction
@@ -156,7 +156,7 @@ class CometMetric(TripletLearner):
     ) -> None:
         super()._learn_classes(X, y, sampler, rng, count, seed)
         for _ in range(1, self.n_rounds):
-            done, nearer = self.n_iter_, NeighborTriplets(product(X, self.components_.T), y)
+            done, nearer = self.n_iter_, NeighborTriplets(product(near_zero(X), self.components_.T), y)
             self._finish(X, nearer.draw(rng, 0, count), seed, start=self.mahalanobis_)
             self.n_iter_ += done
 

@@ -197,9 +197,12 @@ class LoretaLabelRanker(Loreta):
             return finite(self.model_(X))
 
     def predict(self, X: Any) -> Array:
-        """Return indicators of the `top_k_` best-scored labels of each row, shape (n_samples, n_labels)."""
+        """Return indicators of the `top_k_` best-scored labels of each row, shape (n_samples, n_labels).
+
+        Where `top_k` was set since `fit`, it is so many.
+        """
         scores = self.decision_function(X)
-        order = best_labels(scores, self.top_k_)
+        order = best_labels(scores, optional(integer, 1, scores.shape[1])("top_k", self.top_k) or self.top_k_)
         chosen = np.zeros(scores.shape, dtype=int)
         np.put_along_axis(chosen, order, 1, axis=1)
         return chosen

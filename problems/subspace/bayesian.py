@@ -282,11 +282,12 @@ class BayesianCompletion(CompletionModel):
         tables = [sp.csr_array((added, 0))]
         if features[0] is not None:
             tables.append(_checked_features("features", features[0], added, self.n_column_features_))
-        if self.implicit:
+        if self.column_links_.shape[1] > self.n_column_features_:
             tables.append(_flags(table.indptr, table.indices, m))
         together = sp.csr_array(sp.hstack(tables))
         before = self.column_samples_.shape[1] - 1
-        shape = self.n_samples, added, self.rank + 1
+        # Of what was learned: parameters may have been changed since.
+        shape = len(self.column_links_), added, self.row_samples_.shape[2]
         samples, means = np.empty(shape, dtype=np.float32), np.empty(shape, dtype=np.float32)
         for s, links in enumerate(self.column_links_):
             # Columns that come later have other numbers.

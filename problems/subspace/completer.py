@@ -362,6 +362,11 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         """
         self._check_fitted()
         n = integer("n", n, 1)
+        if hasattr(values, "to_dict"):
+            raise InvalidInputError(
+                "values are a frame or a series, of which it is not clear where the rows stand; give "
+                "series.to_dict(), with a value for each row, or a list of rows that are liked."
+            )
         if not isinstance(values, Mapping):
             values = dict.fromkeys(sequence("values", values), self._liked())
         if not values:
@@ -482,7 +487,10 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         return ranked_lists(scores, known, table, n)
 
     def rmse(self, ratings: Any, y: Any = None) -> float:
-        """Return the root mean square error of the predictions of known entries, given as in `fit`."""
+        """Return the root mean square error of the predictions of known entries, given as in `fit`.
+
+        Where `fit` got a bundle with names, the entries of another bundle are found by theirs.
+        """
         table = self._table_like_fit(ratings, y, self.handle_unknown == "mean")
         gaps = self.predict(table.indices, columns_of(table)) - table.data
         unit = unit_of(gaps)
@@ -492,6 +500,8 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         """Return entries of the matrix that `fit` saw, or where it may be pairs of `others` too."""
         self._check_fitted()
         shape = self.known_.shape
+        if isinstance(ratings, Ratings) and ratings.row_names is not None and self._has_names():
+            ratings, y = self._as_named(ratings), ratings.values
         table = table_of(ratings, y, None if y is None or others else shape)
         if y is None and table.shape != shape:
             raise InvalidInputError(
@@ -499,6 +509,28 @@ class CompletionModel(Checked, Saved, BaseEstimator):
                 "and columns."
             )
         return table
+
+    def _has_names(self) -> bool:
+        return any(
+            not np.array_equal(known, np.arange(len(known)))
+            for known in (self.row_names_, self.column_names_)
+        )
+
+    def _as_named(self, ratings: Ratings) -> Array:
+        """Return pairs of the rows and the columns that have the names of those in a bundle."""
+        sides = (
+            ("row", self.row_names_, ratings.row_names, ratings.rows),
+            ("column", self.column_names_, ratings.column_names, ratings.columns),
+        )
+        found = []
+        for what, known, names, numbers in sides:
+            used, which = np.unique(numbers, return_inverse=True)
+            other = None if self.handle_unknown == "error" else len(known)
+            places = used if names is None else positions(what, known, names[used], other)
+            unseen = places == len(known)
+            places[unseen] += np.arange(unseen.sum())
+            found.append(places[which])
+        return np.column_stack(found)
 
     def score(self, ratings: Any, y: Any = None) -> float:
         """Return minus the root mean square error: higher is better, as scikit-learn wants it."""
@@ -555,9 +587,13 @@ class PointCompletion(CompletionModel):
     def _values(self, rows: Array, columns: Array) -> Array:
         U, W, b, c = self.components_, self.weights_, self.row_effects_, self.column_effects_
         if rows.max(initial=0) == len(U) or columns.max(initial=0) == len(W):
-            # Of a row or a column that nobody has seen everything is 0.
-            U, W, b, c = (np.concatenate([part, np.zeros_like(part[:1])]) for part in (U, W, b, c))
+            U, W = (np.vstack(pair) for pair in zip((U, W), self._unknown_factors(), strict=True))
+            b, c = np.append(b, 0.0), np.append(c, 0.0)
         return predictions(U, W, rows, columns) + (self.mean_ + b[rows] + c[columns])
+
+    def _unknown_factors(self) -> tuple[Array, Array]:
+        """Return the factors of a row and of a column of which nothing is known."""
+        return np.zeros(self.components_.shape[1]), np.zeros(self.weights_.shape[1])
 
     def _factors(self) -> tuple[Array, Array]:
         return self.components_, self.weights_

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from scipy.sparse.linalg import svds
 
 from problems.door import file_path
 from problems.subspace.completer import PointCompletion, unit_of
@@ -18,9 +17,17 @@ from rmopt.core import InvalidInputError, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, integer, number
 from rmopt.core.streams import Stream, generator
+from rmopt.linalg import lanczos_svd
 from rmopt.manifolds import Grassmann
 from rmopt.renamed import renamed
-from rmopt.solvers import ConjugateGradient, GradientSolver, Recorder, StrongWolfe, TrustRegions
+from rmopt.solvers import (
+    ConjugateGradient,
+    GradientNorm,
+    GradientSolver,
+    Recorder,
+    StrongWolfe,
+    TrustRegions,
+)
 
 # Ratings that are added, all of the mean, before the effect of a row or of a column is averaged.
 DAMPING = (5.0, 10.0)
@@ -66,6 +73,10 @@ class CompletionEstimator(PointCompletion):
             left = KnownEntries((values - effects, rows, table.indptr), shape=table.shape)
             tasks = MatrixCompletion(left, self.n_agents, self.lam)
             basis = self.learn(tasks, basis, seed)
+            empty = np.bincount(rows, minlength=len(basis)) == 0
+            if basis[empty].any():
+                # A row without an entry stays where it began, at random.
+                basis = np.linalg.qr(np.where(empty[:, None], 0.0, basis))[0]
             W = np.concatenate([tasks.weights(basis, agent) for agent in tasks.here])
             low = predictions(basis, W, rows, columns)
         assert basis is not None
@@ -256,7 +267,9 @@ class BatchCompletion(CompletionEstimator):
     def learn(self, tasks: MatrixCompletion, start: Array | None, seed: int) -> Array:
         U = leading_subspace(tasks, self.rank, seed) if start is None else start
         manifold = Grassmann(*U.shape)
-        result = self.solver(manifold).run(Problem(manifold, tasks), U, random_state=seed)
+        # The start may be the end: what is left of its gradient, of which tol is a part, is rounding.
+        rounding = GradientNorm(np.finfo(float).eps * float(tasks.whole.data @ tasks.whole.data))
+        result = self.solver(manifold).run(Problem(manifold, tasks), U, random_state=seed, stop=rounding)
         self.n_iter_ = result.steps
         return result.point
 
@@ -341,4 +354,4 @@ def leading_subspace(tasks: MatrixCompletion, rank: int, seed: int) -> Array:
     if not whole.data.any():
         return Grassmann(tasks.n_rows, rank).random_point(generator(seed, Stream.SPECTRUM))
     start = generator(seed, Stream.SPECTRUM).standard_normal(min(whole.shape))
-    return np.ascontiguousarray(svds(whole, rank, v0=start)[0])
+    return np.ascontiguousarray(lanczos_svd(whole, rank, start)[0])

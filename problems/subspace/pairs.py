@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -133,6 +133,9 @@ class TimeSplit(BaseCrossValidator):
     [1, 2] [0, 3]
     """
 
+    # What scikit-learn's metadata routing hands on.
+    __metadata_request__split: ClassVar = {"groups": True}
+
     def __init__(self, n_splits: int = 5) -> None:
         self.n_splits = integer("n_splits", n_splits, 1)
 
@@ -221,8 +224,8 @@ def checked_pairs(rows: Any, columns: Any, shape: Any) -> tuple[Array, Array]:
     for name, found, size in zip(("rows", "columns"), numbers, sizes, strict=True):
         if found.size and not (found.min() >= 0 and found.max() < size):
             raise InvalidInputError(
-                f"{name} must lie between 0 and {size - 1}, got {found.min()} to {found.max()}; the matrix has shape "
-                f"{tuple(sizes)}."
+                f"{name} must lie between 0 and {size - 1}, got {found.min()} to {found.max()}"
+                f"{'' if shape is None else f'; the matrix has shape {tuple(sizes)}'}."
             )
     rows, columns = (np.array(one, dtype=np.int32, ndmin=1) for one in np.broadcast_arrays(*numbers))
     return rows, columns

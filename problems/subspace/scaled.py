@@ -98,22 +98,34 @@ class ScaledSGDCompletion(PointCompletion):
         U, W = solver.run(problem, start, random_state=seed).point
         self.components_, self.weights_ = U.astype(float), unit * W.astype(float)
         self.row_effects_, self.column_effects_ = (np.zeros(size) for size in table.shape)
+        for factor, seen in zip((self.components_, self.weights_), self._seen(table), strict=True):
+            # What has no entry stays where it began, at random.
+            factor[~seen] = factor[seen].mean(axis=0)
+
+    def _seen(self, known: Any) -> tuple[Array, Array]:
+        """Return which rows and columns have a known entry."""
+        rows = np.bincount(known.indices, minlength=len(self.components_)) > 0
+        return rows, np.diff(known.indptr)[: len(self.weights_)] > 0
+
+    def _unknown_factors(self) -> tuple[Array, Array]:
+        # Effects are part of U and W: the effect of a column is what rows see there in the mean.
+        rows, columns = self._seen(self.known_)
+        return self.components_[rows].mean(axis=0), self.weights_[columns].mean(axis=0)
 
     def _factors(self) -> tuple[Array, Array]:
-        # Effects are part of U and W: what is left without them has means of 0 over rows and over columns.
-        seen = np.bincount(self.known_.indices, minlength=len(self.components_)), np.diff(self.known_.indptr)
+        # What is left without effects has means of 0 over rows and over columns.
+        parts = (self.components_, self.weights_), self._seen(self.known_), self._unknown_factors()
         U, W = (
-            np.where(counts[:, None], factor - factor[counts > 0].mean(axis=0), 0.0)
-            for factor, counts in zip((self.components_, self.weights_), seen, strict=True)
+            np.where(seen[:, None], factor - mean, 0.0) for factor, seen, mean in zip(*parts, strict=True)
         )
         return U, W
 
     def _solved(self, table: KnownEntries) -> tuple[Array, Array]:
-        weights = np.zeros((table.shape[1], self.components_.shape[1]))
-        for j, (first, last) in enumerate(zip(table.indptr[:-1], table.indptr[1:], strict=True)):
-            U, values = self.components_[table.indices[first:last]], table.data[first:last] - self.mean_
-            ridge = max(last - first, 1) * self.lam * np.eye(U.shape[1])
-            weights[j] = np.linalg.solve(U.T @ U + ridge, U.T @ values)
+        weights = np.tile(self._unknown_factors()[1], (table.shape[1], 1))
+        for j in np.flatnonzero(np.diff(table.indptr)):
+            here = slice(*table.indptr[j : j + 2])
+            U, values = self.components_[table.indices[here]], table.data[here] - self.mean_
+            weights[j] = np.linalg.solve(U.T @ U + len(U) * self.lam * np.eye(U.shape[1]), U.T @ values)
         return weights, np.zeros(len(weights))
 
 

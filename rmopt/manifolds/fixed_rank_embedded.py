@@ -14,7 +14,7 @@ from rmopt.core.matrices import real_matrix
 from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
-from rmopt.linalg import factor_product, leave_span, truncated_svd_of_product
+from rmopt.linalg import factor_product, lanczos_svd, leave_span, truncated_svd_of_product
 from rmopt.precision import coarseness, matched, real_type, slack
 from rmopt.renamed import renamed
 from rmopt.retractions.fixed_rank import FIXED_RANK_RETRACTIONS, SecondOrder
@@ -188,12 +188,7 @@ class FixedRankEmbedded(FixedRankManifold):
         if sp.issparse(matrix) and not matrix.data.any():
             raise InvalidInputError(f"the matrix is zero: its rank is 0, not {k}.")
         if sp.issparse(matrix) and k < min(self.shape) // 2:
-            from scipy.sparse.linalg import svds
-
-            start = np.random.default_rng(0).standard_normal(min(self.shape))
-            U, sigma, Vt = svds(matrix, k=k, v0=start)
-            order = np.argsort(-sigma)
-            U, sigma, Vt = U[:, order], sigma[order], Vt[order]
+            U, sigma, Vt = lanczos_svd(matrix, k)
         else:
             U, sigma, Vt = np.linalg.svd(dense(matrix), full_matrices=False)
         point = LowRankPoint(

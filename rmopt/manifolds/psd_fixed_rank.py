@@ -13,7 +13,7 @@ from rmopt.core.points import in_precision
 from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
-from rmopt.linalg import leave_span, symmetric
+from rmopt.linalg import lanczos_eigh, leave_span, symmetric
 from rmopt.precision import coarseness, matched, real_type, slack
 from rmopt.renamed import renamed
 from rmopt.retractions.fixed_rank import PSD_RETRACTIONS, PolarFactors, SecondOrderPSD
@@ -135,10 +135,7 @@ class PSDMatrices(FixedRankManifold):
         if sp.issparse(matrix) and not matrix.data.any():
             raise InvalidInputError(f"the matrix is zero: it has no positive eigenvalues, not {k}.")
         if sp.issparse(matrix) and k < n // 2:
-            from scipy.sparse.linalg import eigsh
-
-            start = np.random.default_rng(0).standard_normal(n)
-            eigenvalues, vectors = eigsh(0.5 * (matrix + matrix.T), k=k, which="LA", v0=start)
+            eigenvalues, vectors = lanczos_eigh(0.5 * (matrix + matrix.T), k)
         else:
             eigenvalues, vectors = np.linalg.eigh(symmetric(dense(matrix)))
         order = np.argsort(-eigenvalues)[:k]

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number
 from rmopt.costs.convex import ConvexCost
 from rmopt.errors import InvalidInputError
-from rmopt.linalg import leading_eigh
+from rmopt.linalg import lanczos_eigh, leading_eigh
 
 Apply = Callable[[Array], Array]
 
@@ -250,13 +250,10 @@ def _lanczos(
     The operator is shifted by `scale`, so that an eigenvalue near 0 is found to a sensible precision.
     """
     shifted = LinearOperator((p, p), matvec=lambda v: apply(v.reshape(p, 1)).ravel() + scale * v, dtype=float)
-    start = np.random.default_rng(0).standard_normal(p)
+    most = 100 if restarts is None else restarts
     while True:
         try:
-            values, vectors = eigsh(
-                shifted, k=k, which="LA", v0=start, tol=tol, ncv=min(p, max(2 * k + 1, 40)),
-                maxiter=100 if restarts is None else restarts,
-            )  # fmt: skip
+            values, vectors = lanczos_eigh(shifted, k, tol=tol, ncv=min(p, max(2 * k + 1, 40)), maxiter=most)
             break
         except ArpackNoConvergence as partial:
             values, vectors = partial.eigenvalues, partial.eigenvectors
