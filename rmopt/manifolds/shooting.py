@@ -70,6 +70,6 @@ def log(X: Array, Y: Array, exp: Move, projection: Move) -> Array:
         if gap <= enough:
             return X @ velocity[:p] + Q @ velocity[p:]
     raise MissingCapabilityError(
-        f"no geodesic was found between two frames in {MAX_STEPS} shots: they are about π or more apart. Use a solver "
-        "that needs no logarithm, or points that are closer."
+        f"no geodesic was found between two frames in {MAX_STEPS} shots: they are about π or more apart. Use a "
+        "solver that needs no logarithm, or points that are closer."
     )
