@@ -149,6 +149,29 @@ def test_what_cannot_hold_is_not_called_converged() -> None:
     assert result.violation == pytest.approx(1.0, abs=1e-6)
 
 
+@pytest.mark.parametrize("off", [0.0, 1e-9])
+def test_a_start_where_the_cost_is_least(off: float) -> None:
+    # A gradient of length zero there is no measure of those elsewhere.
+    A, least = RNG.standard_normal((2, 5)), np.ones(5)
+    cost = autograd_cost(lambda x: anp.sum(np.arange(1.0, 6.0) * (x - least) ** 2))
+    wanted = [
+        autograd_cost(lambda x: anp.sum(A[0] * x) - 1.0),
+        autograd_cost(lambda x: (A[1] @ x) ** 2 - 1.0),
+    ]
+    result = AugmentedLagrangian().run(ConstrainedProblem(Euclidean(5), cost, equalities=wanted), least + off)
+    assert result.converged
+    assert result.updates < 300
+
+
+def test_what_is_feasible_is_found_without_a_cost() -> None:
+    halves = [HALF[:6, :6] + HALF[:6, :6].T, np.diag(np.arange(6.0) - 2.0)]
+    wanted = [autograd_cost(lambda x, A=A: x @ A @ x - 0.1) for A in halves]
+    problem = ConstrainedProblem(Sphere(6), autograd_cost(lambda x: 0), equalities=wanted)
+    result = AugmentedLagrangian().run(problem, random_state=0)
+    assert result.converged
+    assert all(abs(x) < 1e-6 for x in problem.violations(result.point)[0])
+
+
 def test_no_other_solver_forgets_the_constraints(tmp_path: Path) -> None:
     for solver in (LBFGS(), TrustRegions(), SGD(0.1), PymanoptSolver("ConjugateGradient")):
         with pytest.raises(MissingCapabilityError, match=r"knows no constraints; take AugmentedLagrangian"):

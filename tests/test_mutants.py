@@ -290,6 +290,12 @@ def on_subspaces(**members: Any) -> list[Check]:
     return check_cost(Problem(Grassmann(7, 3), of(Variance, **members)))
 
 
+def reflected(self: Any, U: Array, v: Array) -> Array:
+    """Return a tangent vector, turned around along one of many."""
+    one = np.eye(7, 3) - U @ U[:3].T
+    return v - 1.5 * one * (np.vdot(one, v) / np.vdot(one, one))
+
+
 def on_frames(**members: Any) -> list[Check]:
     return check_cost(Problem(Frames(), of(Brockett, **members)))
 
@@ -679,6 +685,7 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
         "row gradient",
     ),
     ("preconditioner negative", lambda: on_subspaces(precondition=lambda self, U, v: -v), "preconditioner"),
+    ("preconditioner negative along one", lambda: on_subspaces(precondition=reflected), "preconditioner"),
     (
         "preconditioner normalises",
         lambda: on_subspaces(precondition=lambda self, U, v: v / np.linalg.norm(v)),

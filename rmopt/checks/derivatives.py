@@ -447,7 +447,7 @@ def _preconditioner(at: _Cost) -> Any:
         other = at.manifold.norm(at.x, at.cost.precondition(at.x, a) - of_a)
         if not other <= 1e-8 * at.manifold.norm(at.x, of_a):
             return "`preconditioner_at` gives another one than `precondition`"
-    if not inner(at.x, of_a, a) > 0.0:
+    if not _is_positive(at, precondition, a):
         return np.inf
     errors = (
         at.manifold.norm(at.x, of_sum - of_a - of_b * 2.0),
@@ -455,6 +455,28 @@ def _preconditioner(at: _Cost) -> Any:
         at.manifold.norm(at.x, at.manifold.to_tangent_space(at.x, of_a) - of_a),
     )
     return max(errors) / at.manifold.norm(at.x, of_sum)
+
+
+def _is_positive(at: _Cost, precondition: Any, start: Any) -> bool:
+    """Return whether a map is positive on the vectors to which it leads from one: its extremes are seen soon."""
+    manifold, x = at.manifold, at.x
+    basis: list[Any] = [start]
+    products: list[list[float]] = []
+    for _ in range(min(20, manifold.dim)):
+        image = rest = precondition(basis[-1])
+        products.append([manifold.inner_product(x, one, image) for one in basis])
+        for one in 2 * basis:
+            rest = rest - one * manifold.inner_product(x, one, rest)
+        length = manifold.norm(x, rest)
+        if not length > 1e-8 * manifold.norm(x, image):
+            break
+        basis.append(rest / length)
+    size = len(products)
+    seen = np.array([row + [0.0] * (size - len(row)) for row in products])
+    if not np.isfinite(seen).all():
+        return False
+    values = np.linalg.eigvalsh(seen)
+    return bool(values[0] > 1e-15 * coarseness_of(x) * values[-1])
 
 
 def _other_form(manifold: Manifold, x: Any, rng: np.random.Generator) -> Any:
