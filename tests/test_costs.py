@@ -119,6 +119,27 @@ def test_terms_of_a_wrong_shape_are_refused(solver: Any) -> None:
         solver.run(Problem(Euclidean(4, 4), Terms()), random_state=0)
 
 
+@pytest.mark.parametrize(("two", "broken"), [(2.0, []), (2.0 + 0.0j, ["sum of terms", "batches"])])
+def test_terms_on_a_product_are_held_against_their_laws(two: complex, broken: list[str]) -> None:
+    points = np.random.default_rng(0).standard_normal((5, 3))
+
+    class Lines(FiniteSum):
+        n_terms = 5  # type: ignore[assignment]
+
+        def value(self, point: Any) -> float:
+            return float(np.sum((points @ point[0] - point[1]) ** 2))
+
+        def gradient(self, point: Any) -> Any:
+            return [part.real for part in self.term_gradient(point, np.arange(5))]
+
+        def term_gradient(self, point: Any, terms: Array) -> Any:
+            far = two * (points[terms] @ point[0] - point[1])
+            return [points[terms].T @ far, np.array([-far.sum()])]
+
+    laws = check_cost(Problem(Product([Sphere(3), Euclidean(1)]), Lines()))
+    assert [law.name for law in laws if not law] == broken
+
+
 def test_sums_of_costs_are_copied_and_pickled_whole() -> None:
     both, x = Quadratic(np.eye(3)) + Quadratic(np.eye(3)), np.ones(3)
     twin = copy.deepcopy(both)

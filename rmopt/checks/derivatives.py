@@ -278,6 +278,11 @@ class _Cost:
         """Return an ambient gradient as far as it can be told from others."""
         return ambient if isinstance(ambient, np.ndarray) and ambient.ndim != 2 else ambient @ self.probe
 
+    def seen_of(self, terms: Array) -> Array:
+        """Return the gradient of some terms in the same way."""
+        ambient = self.cost.term_gradient(self.x, terms)
+        return self.seen(ambient_at(self.manifold, self.x, ambient, self.cost, "term_gradient"))
+
     def gap(self, found: Any, expected: Any) -> float:
         """Return the difference of two ambient gradients, relative to the size of gradients."""
         size = max(np.linalg.norm(found), np.linalg.norm(expected), self.size, np.finfo(float).tiny)
@@ -335,8 +340,7 @@ def _invariance(at: _Cost) -> float | None:
 @law(COST, "a sign, a factor or a regulariser that only one of the two has", SUMS)
 def _sum_of_terms(at: _Cost) -> float:
     """`term_gradient` of all terms is the gradient."""
-    terms = at.terms()
-    return at.gap(at.seen(at.cost.term_gradient(at.x, terms.ravel())), at.seen(at.gradient))
+    return at.gap(at.seen_of(at.terms().ravel()), at.seen(at.gradient))
 
 
 @law(
@@ -348,9 +352,7 @@ def _batches(at: _Cost) -> float:
     """`term_gradient` of the terms i, i, j is twice that of i and that of j."""
     terms = at.terms()
     i, j = terms[at.rng.choice(len(terms), 2)]
-    whole, of_i, of_j = (
-        at.seen(at.cost.term_gradient(at.x, np.concatenate(some))) for some in ((i, i, j), (i,), (j,))
-    )
+    whole, of_i, of_j = (at.seen_of(np.concatenate(some)) for some in ((i, i, j), (i,), (j,)))
     return at.gap(whole, 2.0 * of_i + of_j)
 
 
