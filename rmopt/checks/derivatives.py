@@ -357,7 +357,7 @@ def _batches(at: _Cost) -> float:
 
 
 @law(COST, "agent_value and agent_gradient are of different parts", SUMS)
-def _agents(at: _Cost) -> float | None:
+def _agents(at: _Cost) -> Any:
     """Agents' values and gradients add up, and their curvature is symmetric and not negative."""
     if not isinstance(at.cost, AgentSum) or len(at.cost.here) != at.cost.n_terms:
         return None
@@ -366,6 +366,8 @@ def _agents(at: _Cost) -> float | None:
     errors = [abs(value - at.cost.value(at.x)) / at.value_size]
     errors.append(at.gap(sum(at.seen(gradient) for gradient, _ in parts), at.seen(at.gradient)))
     for _, curvature in parts:
+        if np.shape(curvature) != 2 * np.shape(at.x)[-1:]:
+            return "a curvature is not of shape (r, r)"
         negative = -np.linalg.eigvalsh(curvature)[0] / np.linalg.norm(curvature)
         errors += [at.gap(curvature, curvature.T), negative]
     return float(max(errors))
