@@ -169,13 +169,17 @@ def test_a_complex_start_is_said_to_be_complex() -> None:
 
 @each_row(
     "start",
-    [np.eye(2).astype(object), np.eye(2).astype(str), np.ma.array(np.eye(2), mask=[[True, False], [False, False]])],
+    [
+        np.eye(2).astype(object),
+        np.eye(2).astype(str),
+        np.ma.array(np.eye(2), mask=[[True, False], [False, False]]),
+    ],
 )
 def test_a_start_that_is_no_array_of_numbers_is_refused(start: Any) -> None:
     problem = Problem(Euclidean(2, 2), autograd_cost(lambda x: ((x - 1.0) ** 2).sum()))
     with pytest.raises(InvalidInputError, match=r"the point holds .*; give a plain array of real numbers"):
         LBFGS().run(problem, start)
-    for plain in (np.eye(2) > 0, np.matrix(np.eye(2))):
+    for plain in (np.eye(2) > 0, np.eye(2).view(type("Own", (np.ndarray,), {}))):
         assert type(LBFGS().run(problem, plain).point) is np.ndarray
 
 

@@ -23,7 +23,7 @@ from rmopt.core.points import arrays_of, coarseness_of, in_precision
 from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.product import Parts
 from rmopt.core.psd import PSDPoint
-from rmopt.costs import Loss, ResidualSum
+from rmopt.costs import ConvexCost, Loss, ResidualSum
 from rmopt.errors import MissingCapabilityError
 from rmopt.manifolds import Elliptope, Grassmann, PSDFactors
 
@@ -434,6 +434,23 @@ def _row_gradient(at: _Cost) -> float | None:
     whole = np.zeros_like(at.x)
     whole[rows] = part
     return _relative(whole, dense(at.cost.term_gradient(at.x, terms)))
+
+
+@law(
+    COST,
+    "a weight that is forgotten, or a slope by another variable: scales of columns are chosen by it",
+    SUMS,
+)
+def _mixtures(at: _Cost) -> float | None:
+    """`mixture` of factors has the value at the sum of their matrices, and its slopes are those of the gradient."""
+    if not isinstance(at.cost, ConvexCost):
+        return None
+    Y = at.x if isinstance(at.x, np.ndarray) else at.x.factor()
+    Z = at.rng.standard_normal((len(Y), 1)) * (np.linalg.norm(Y) / len(Y) ** 0.5)
+    value, slopes = at.cost.mixture([Y, Z])(np.array([0.5, 2.0]))
+    local = at.cost.at(np.hstack([0.5**0.5 * Y, 2.0**0.5 * Z]))
+    expected = np.array([np.vdot(factor, local.apply(factor)) for factor in (Y, Z)])
+    return max(abs(value - local.value) / max(at.value_size, abs(local.value)), _relative(slopes, expected))
 
 
 @law(COST, "a preconditioner that is not: conjugate gradients go astray with it", 1e-08)
