@@ -119,6 +119,12 @@ def test_terms_of_a_wrong_shape_are_refused(solver: Any) -> None:
         solver.run(Problem(Euclidean(4, 4), Terms()), random_state=0)
 
 
+def test_a_hessian_matrix_in_place_of_a_product_is_refused() -> None:
+    cost = type("Own", (Quadratic,), {"hessian": lambda self, x, direction: np.eye(5)})()
+    with pytest.raises(InvalidInputError, match=r"the hessian of Own is of shape \(5, 5\)"):
+        check_hessian(Problem(Sphere(5), cost))
+
+
 @pytest.mark.parametrize(("two", "broken"), [(2.0, []), (2.0 + 0.0j, ["sum of terms", "batches"])])
 def test_terms_on_a_product_are_held_against_their_laws(two: complex, broken: list[str]) -> None:
     points = np.random.default_rng(0).standard_normal((5, 3))
