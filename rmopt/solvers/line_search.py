@@ -86,7 +86,7 @@ class LineSearchSolver(GradientSolver):
             return state._replace(steps=steps, counts=counts, stuck=known, memory=memory, search=search)
         if not isinstance(trial, Trial):
             raise InvalidInputError(
-                f"{self.step_length} returned {shown(trial)}; return a trial, curve.at(t), or None where there is none."
+                f"{self.step_length} returned {shown(trial)}; return a trial, curve.at(t), or None."
             )
         move = Move(work, state, direction, slope, trial.t, trial, steepest)
         memory, search = rule.after(move, state.memory), self.step_length.after(move, state.search)
