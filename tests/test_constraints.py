@@ -14,21 +14,24 @@ from tabled import each_row
 from rmopt import InvalidInputError, MissingCapabilityError, Problem, autograd_cost
 from rmopt.checks import check_gradient
 from rmopt.core import Cost
-from rmopt.costs import AugmentedCost, AutomaticResiduals, ConstrainedProblem
+from rmopt.costs import AugmentedCost, AutomaticResiduals, ConstrainedProblem, ResidualSum
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Product, Sphere, Stiefel
 from rmopt.solvers import (
     LBFGS,
     SGD,
     AugmentedLagrangian,
+    Below,
     Checkpoint,
     ConjugateGradient,
     GradientDescent,
+    GradientNorm,
     MaxSteps,
     TrustRegions,
 )
 from rmopt.testing import parametrize_with_laws
 
+Array = np.ndarray
 RNG = np.random.default_rng(0)
 HALF = RNG.standard_normal((8, 8))
 COVARIANCE = HALF @ HALF.T
@@ -201,6 +204,35 @@ class NotANumber(Cost):
 
     def gradient(self, point: Any) -> Any:
         return np.eye(8)[0]
+
+
+def test_what_stops_before_the_constraints_hold_has_not_converged() -> None:
+    one = autograd_cost(lambda x: x[0] - 0.3)
+    problem = ConstrainedProblem(
+        Sphere(4), autograd_cost(lambda x: (x**2 * np.arange(1.0, 5.0)).sum()), [one]
+    )
+    short = GradientNorm(1e-2)
+    early = AugmentedLagrangian().run(problem, random_state=0, stop=short)
+    assert early.violation > 1e-2
+    assert not early.converged
+    both = AugmentedLagrangian().run(problem, random_state=0, stop=short & Below(1e-6, "violation"))
+    assert both.converged
+    assert both.violation <= 1e-6
+
+
+def test_constraints_that_come_and_go_are_refused() -> None:
+    class Active(ResidualSum):
+        def residuals(self, x: Array) -> Array:
+            return np.asarray(x[x > 1.0] - 1.0)
+
+        def linearised(self, x: Array) -> Any:
+            return (lambda d: d[x > 1.0]), (lambda w: np.eye(2)[:, x > 1.0] @ w)
+
+    problem = ConstrainedProblem(
+        Euclidean(2), autograd_cost(lambda x: ((x - 2.0) ** 2).sum()), (), [Active()]
+    )
+    with pytest.raises(InvalidInputError, match="0 and 0 at another; return as many residuals everywhere"):
+        AugmentedLagrangian().run(problem, np.zeros(2))
 
 
 def test_constraints_that_are_no_numbers_are_never_met() -> None:

@@ -135,6 +135,11 @@ class AugmentedCost(Cost):
     def forces(self, point: Any) -> tuple[Array, Array]:
         """Return λ + ρ h and max(0, μ + ρ g): the weights of the constraints' gradients."""
         (h, g), (equal, unequal) = self.problem.violations(point), self.multipliers
+        if (len(h), len(g)) != (len(equal), len(unequal)):
+            raise InvalidInputError(
+                f"there are {len(h)} equalities and {len(g)} inequalities at a point, and {len(equal)} and "
+                f"{len(unequal)} at another; return as many residuals everywhere."
+            )
         return equal + self.penalty * h, np.maximum(0.0, unequal + self.penalty * g)
 
     def value(self, point: Any) -> float:

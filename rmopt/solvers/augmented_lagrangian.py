@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from typing import Annotated, Any, NamedTuple
 
@@ -101,7 +101,8 @@ class AugmentedLagrangian(CheckedValue, Solver):
     """Minimise with a penalty of violations by another solver, correct multipliers, and again (Liu and Boumal 2020).
 
     It ends where the constraints hold and the Lagrangian is stationary, both up to tolerances: at a local minimum in
-    general. Where the constraints contradict each other the violation stays, and the run ends by its budget.
+    general. A criterion of one's own asks for both, too: ``GradientNorm(1e-5) & Below(1e-6, "violation")``. Where the
+    constraints contradict each other the violation stays, and the run ends by its budget.
 
     Parameters
     ----------
@@ -225,8 +226,10 @@ class AugmentedLagrangian(CheckedValue, Solver):
         }
 
     def conclude(self, result: Result, work: ConstrainedProblem, state: Round) -> ConstrainedResult:
+        # A criterion may have been content with a gradient alone.
+        holds = state.violation <= self.max_violation
         return ConstrainedResult(
-            **vars(result),
+            **vars(replace(result, converged=result.converged and holds)),
             violation=state.violation,
             equality_multipliers=state.equal,
             inequality_multipliers=state.unequal,
