@@ -283,7 +283,7 @@ METRIC = {"loss": squared, "alpha": 1.0, "beta": 1.0, "sparsity": 0.1}
 
 def metric(**members: Any) -> Any:
     made = type("Metric", (LogDetTriplet,), members)
-    return check_cost(Problem(PositiveDefinite(7), made(A[:20], triplets, **METRIC)))[1:]
+    return check_cost(Problem(PositiveDefinite(7), made(A[:20], triplets, **METRIC)))
 
 
 def on_subspaces(**members: Any) -> list[Check]:
@@ -867,7 +867,7 @@ def costs(seed: int) -> list[Check]:
     checks += check_cost(Problem(cone, Likelihood()), seed) + check_cost(
         Problem(PSDFixedRank(5, 2), Lengths()), seed
     )
-    checks += check_cost(Problem(cone, LogDetTriplet(A[:20], triplets, **METRIC)), seed)[1:]
+    checks += check_cost(Problem(cone, LogDetTriplet(A[:20], triplets, **METRIC)), seed)
     for matrices in (FixedRankEmbedded(6, 5, 2), PSDFixedRank(6, 2), PolarPSD(6, 2)):
         checks += check_cost(Problem(matrices, Factors()), seed)
     # A sparse gradient, and terms of it.

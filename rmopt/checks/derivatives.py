@@ -134,7 +134,8 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = N
             coarseness_of(x), power,
         )]  # fmt: skip
 
-    found = along_several(taylor, manifold, x, xi, rng)
+    # Of a part with a proximal step the value holds what the gradient does not.
+    found = along_several(taylor, manifold, x, xi, rng) if _is_smooth(problem, x) else []
     found += hold(COST, subject, _Cost(problem, x, rng), coarseness_of(x))
     return found + [check for one in _constraints(problem) for check in check_cost(one, rng, x)]
 
@@ -391,13 +392,21 @@ def _block_gradients(at: _Cost) -> Any:
     return error
 
 
+def _is_smooth(problem: Problem, x: Any) -> bool:
+    """Return whether proximal steps, where a cost has them, stay where they are."""
+    cost, manifold = problem.cost, problem.manifold
+    if not isinstance(cost, HasProximalStep) or not isinstance(manifold, HasBlocks):
+        return True
+    return all(np.array_equal(cost.proximal_step(x, block, 1.0), x) for block in range(manifold.n_blocks))
+
+
 @law(COST, "the step has the wrong sign, or `value` lacks that part", SUMS)
 def _proximal_step(at: _Cost) -> Any:
     """Of length 0 it stays, and longer ones lower the part that is not smooth."""
     cost, x, step = at.cost, at.x, 1e-4
-    if not isinstance(at.cost, HasProximalStep):
+    if not isinstance(at.cost, HasProximalStep) or not isinstance(at.manifold, HasBlocks):
         return None
-    block = int(at.rng.integers(cost.n_blocks))
+    block = int(at.rng.integers(at.manifold.n_blocks))
     if float(np.abs(cost.proximal_step(x, block, 0.0) - x).max()) > 0.0:
         return "a step of length 0 moves the point"
     moved = cost.proximal_step(x, block, step)
