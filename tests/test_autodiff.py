@@ -393,8 +393,8 @@ def test_what_was_seen_is_no_part_of_a_cost() -> None:
 
 @pytest.mark.parametrize(
     ("function", "slope"),
-    [(lambda x: 3.0, 0.0), (lambda x: anp.sum(2.0 * x), 2.0)],
-    ids=["constant", "linear"],
+    [(lambda x: 3.0, 0.0), (lambda x: 0, 0.0), (lambda x: anp.sum(2.0 * x), 2.0)],
+    ids=["constant", "integer", "linear"],
 )
 def test_a_derivative_that_depends_on_nothing_is_no_warning(function: Any, slope: float) -> None:
     # autograd warns where a result depends on none of the arguments; warnings are errors here.

@@ -14,21 +14,24 @@ from tabled import each_row
 from rmopt import InvalidInputError, MissingCapabilityError, Problem, autograd_cost
 from rmopt.checks import check_gradient
 from rmopt.core import Cost
-from rmopt.costs import AugmentedCost, AutomaticResiduals, ConstrainedProblem
+from rmopt.costs import AugmentedCost, AutomaticResiduals, ConstrainedProblem, ResidualSum
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Product, Sphere, Stiefel
 from rmopt.solvers import (
     LBFGS,
     SGD,
     AugmentedLagrangian,
+    Below,
     Checkpoint,
     ConjugateGradient,
     GradientDescent,
+    GradientNorm,
     MaxSteps,
     TrustRegions,
 )
 from rmopt.testing import parametrize_with_laws
 
+Array = np.ndarray
 RNG = np.random.default_rng(0)
 HALF = RNG.standard_normal((8, 8))
 COVARIANCE = HALF @ HALF.T
@@ -149,6 +152,29 @@ def test_what_cannot_hold_is_not_called_converged() -> None:
     assert result.violation == pytest.approx(1.0, abs=1e-6)
 
 
+@pytest.mark.parametrize("off", [0.0, 1e-9])
+def test_a_start_where_the_cost_is_least(off: float) -> None:
+    # A gradient of length zero there is no measure of those elsewhere.
+    A, least = RNG.standard_normal((2, 5)), np.ones(5)
+    cost = autograd_cost(lambda x: anp.sum(np.arange(1.0, 6.0) * (x - least) ** 2))
+    wanted = [
+        autograd_cost(lambda x: anp.sum(A[0] * x) - 1.0),
+        autograd_cost(lambda x: (A[1] @ x) ** 2 - 1.0),
+    ]
+    result = AugmentedLagrangian().run(ConstrainedProblem(Euclidean(5), cost, equalities=wanted), least + off)
+    assert result.converged
+    assert result.updates < 300
+
+
+def test_what_is_feasible_is_found_without_a_cost() -> None:
+    halves = [HALF[:6, :6] + HALF[:6, :6].T, np.diag(np.arange(6.0) - 2.0)]
+    wanted = [autograd_cost(lambda x, A=A: x @ A @ x - 0.1) for A in halves]
+    problem = ConstrainedProblem(Sphere(6), autograd_cost(lambda x: 0), equalities=wanted)
+    result = AugmentedLagrangian().run(problem, random_state=0)
+    assert result.converged
+    assert all(abs(x) < 1e-6 for x in problem.violations(result.point)[0])
+
+
 def test_no_other_solver_forgets_the_constraints(tmp_path: Path) -> None:
     for solver in (LBFGS(), TrustRegions(), SGD(0.1), PymanoptSolver("ConjugateGradient")):
         with pytest.raises(MissingCapabilityError, match=r"knows no constraints; take AugmentedLagrangian"):
@@ -178,6 +204,35 @@ class NotANumber(Cost):
 
     def gradient(self, point: Any) -> Any:
         return np.eye(8)[0]
+
+
+def test_what_stops_before_the_constraints_hold_has_not_converged() -> None:
+    one = autograd_cost(lambda x: x[0] - 0.3)
+    problem = ConstrainedProblem(
+        Sphere(4), autograd_cost(lambda x: (x**2 * np.arange(1.0, 5.0)).sum()), [one]
+    )
+    short = GradientNorm(1e-2)
+    early = AugmentedLagrangian().run(problem, random_state=0, stop=short)
+    assert early.violation > 1e-2
+    assert not early.converged
+    both = AugmentedLagrangian().run(problem, random_state=0, stop=short & Below(1e-6, "violation"))
+    assert both.converged
+    assert both.violation <= 1e-6
+
+
+def test_constraints_that_come_and_go_are_refused() -> None:
+    class Active(ResidualSum):
+        def residuals(self, x: Array) -> Array:
+            return np.asarray(x[x > 1.0] - 1.0)
+
+        def linearised(self, x: Array) -> Any:
+            return (lambda d: d[x > 1.0]), (lambda w: np.eye(2)[:, x > 1.0] @ w)
+
+    problem = ConstrainedProblem(
+        Euclidean(2), autograd_cost(lambda x: ((x - 2.0) ** 2).sum()), (), [Active()]
+    )
+    with pytest.raises(InvalidInputError, match="0 and 0 at another; return as many residuals everywhere"):
+        AugmentedLagrangian().run(problem, np.zeros(2))
 
 
 def test_constraints_that_are_no_numbers_are_never_met() -> None:

@@ -18,7 +18,16 @@ from rmopt import InvalidInputError, Problem, autograd_cost
 from rmopt.checks import check_cost, check_hessian
 from rmopt.core import BlockDiagonal, Cost, FiniteSum
 from rmopt.costs import OnFactors
-from rmopt.manifolds import Euclidean, FixedRankFactors, Grassmann, Product, PSDFactors, Sphere, Stiefel
+from rmopt.manifolds import (
+    Euclidean,
+    FixedRankFactors,
+    Grassmann,
+    PositiveDefinite,
+    Product,
+    PSDFactors,
+    Sphere,
+    Stiefel,
+)
 from rmopt.solvers import (
     LBFGS,
     SGD,
@@ -119,6 +128,56 @@ def test_terms_of_a_wrong_shape_are_refused(solver: Any) -> None:
         solver.run(Problem(Euclidean(4, 4), Terms()), random_state=0)
 
 
+def test_a_right_proximal_step_passes_and_one_of_the_wrong_sign_does_not() -> None:
+    class Sparse(Cost):
+        sign = 1.0
+
+        def value(self, W: Array) -> float:
+            return float(np.trace(W) - np.linalg.slogdet(W)[1] + 0.2 * np.abs(np.triu(W, 1)).sum())
+
+        def gradient(self, W: Array) -> Array:
+            return np.eye(4) - np.linalg.inv(W)
+
+        def proximal_step(self, W: Array, block: int, step: float) -> Array:
+            moved, others = W.copy(), np.arange(4) != block
+            row = W[block, others]
+            moved[block, others] = np.sign(row) * np.maximum(np.abs(row) - 0.1 * self.sign * step, 0.0)
+            moved[others, block] = moved[block, others]
+            return moved
+
+    cone = PositiveDefinite(4)
+    assert all(check_cost(Problem(cone, Sparse())))
+    wrong = type("Wrong", (Sparse,), {"sign": -1.0})()
+    assert [law.name for law in check_cost(Problem(cone, wrong)) if not law] == ["proximal step"]
+
+
+def test_a_hessian_matrix_in_place_of_a_product_is_refused() -> None:
+    cost = type("Own", (Quadratic,), {"hessian": lambda self, x, direction: np.eye(5)})()
+    with pytest.raises(InvalidInputError, match=r"the hessian of Own is of shape \(5, 5\)"):
+        check_hessian(Problem(Sphere(5), cost))
+
+
+@pytest.mark.parametrize(("two", "broken"), [(2.0, []), (2.0 + 0.0j, ["sum of terms", "batches"])])
+def test_terms_on_a_product_are_held_against_their_laws(two: complex, broken: list[str]) -> None:
+    points = np.random.default_rng(0).standard_normal((5, 3))
+
+    class Lines(FiniteSum):
+        n_terms = 5  # type: ignore[assignment]
+
+        def value(self, point: Any) -> float:
+            return float(np.sum((points @ point[0] - point[1]) ** 2))
+
+        def gradient(self, point: Any) -> Any:
+            return [part.real for part in self.term_gradient(point, np.arange(5))]
+
+        def term_gradient(self, point: Any, terms: Array) -> Any:
+            far = two * (points[terms] @ point[0] - point[1])
+            return [points[terms].T @ far, np.array([-far.sum()])]
+
+    laws = check_cost(Problem(Product([Sphere(3), Euclidean(1)]), Lines()))
+    assert [law.name for law in laws if not law] == broken
+
+
 def test_sums_of_costs_are_copied_and_pickled_whole() -> None:
     both, x = Quadratic(np.eye(3)) + Quadratic(np.eye(3)), np.ones(3)
     twin = copy.deepcopy(both)
@@ -144,6 +203,22 @@ def test_a_complex_start_is_said_to_be_complex() -> None:
     with pytest.raises(InvalidInputError, match="is complex; points are real"):
         LBFGS().run(problem, np.array([1j, 0, 0]))
     assert "array" not in str(check_hessian(problem))
+
+
+@each_row(
+    "start",
+    [
+        np.eye(2).astype(object),
+        np.eye(2).astype(str),
+        np.ma.array(np.eye(2), mask=[[True, False], [False, False]]),
+    ],
+)
+def test_a_start_that_is_no_array_of_numbers_is_refused(start: Any) -> None:
+    problem = Problem(Euclidean(2, 2), autograd_cost(lambda x: ((x - 1.0) ** 2).sum()))
+    with pytest.raises(InvalidInputError, match=r"the point holds .*; give a plain array of real numbers"):
+        LBFGS().run(problem, start)
+    for plain in (np.eye(2) > 0, np.eye(2).view(type("Own", (np.ndarray,), {}))):
+        assert type(LBFGS().run(problem, plain).point) is np.ndarray
 
 
 D = np.diag(np.arange(1.0, 8.0))

@@ -29,11 +29,21 @@ from rmopt.solvers import (
 Array = np.ndarray
 
 
-@pytest.mark.parametrize("factor", [-1.0, 0.0])
-def test_a_preconditioner_that_is_not_positive_is_refused(factor: float) -> None:
-    cost = type("Own", (Quadratic,), {"precondition": lambda self, x, v: factor * v})()
-    with pytest.raises(InvalidInputError, match="preconditioner of Own is not positive"):
-        TrustRegions().run(Problem(Sphere(5), cost), random_state=0)
+@pytest.mark.parametrize("solver", [GradientDescent(), TrustRegions()])
+@pytest.mark.parametrize(
+    ("precondition", "told"),
+    [
+        (lambda self, x, v: -1.0 * v, "is not positive"),
+        (lambda self, x, v: 0.0 * v, "is not positive"),
+        (lambda self, x, v: None, "returned None"),
+        (lambda self, x, v: v[:3], "returned array"),
+        (lambda self, x, v: np.nan * v, "returned array"),
+    ],
+)
+def test_what_is_no_preconditioner_is_refused(solver: Any, precondition: Any, told: str) -> None:
+    cost = type("Own", (Quadratic,), {"precondition": precondition})()
+    with pytest.raises(InvalidInputError, match=f"preconditioner of Own {told}"):
+        solver.run(Problem(Sphere(5), cost), random_state=0)
 
 
 def test_directions_that_lead_uphill_are_replaced_at_once_and_scaled_ones_tried_whole() -> None:
@@ -156,6 +166,12 @@ class Momentum(Direction):
 
 
 QUADRATIC = PLACES["euclidean"][0]
+
+
+def test_a_step_length_that_is_a_number_is_named() -> None:
+    own = type("Own", (StepLength,), {"__call__": lambda self, curve, guess, memory: guess})()
+    with pytest.raises(InvalidInputError, match=r"returned .*; return a trial, curve\.at\(t\)"):
+        GradientDescent(own).run(QUADRATIC, random_state=0)
 
 
 def test_directions_and_step_lengths_of_ones_own(tmp_path: Path) -> None:

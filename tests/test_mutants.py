@@ -33,7 +33,7 @@ from rmopt.checks.geometry import MANIFOLD, RETRACTION
 from rmopt.core import Actions, AgentSum, Cost, FiniteSum, LowRankPoint, Manifold, PSDPoint, Retraction
 from rmopt.core.ambient import dense
 from rmopt.core.transport import Transport
-from rmopt.costs import BilinearSum, LogDetTriplet, ResidualSum, squared
+from rmopt.costs import BilinearSum, EmbeddedCost, LogDetTriplet, ResidualSum, squared
 from rmopt.engines.reference import ReferenceEngine, ReferenceState
 from rmopt.interop import from_pymanopt
 from rmopt.linalg import symmetric
@@ -283,11 +283,37 @@ METRIC = {"loss": squared, "alpha": 1.0, "beta": 1.0, "sparsity": 0.1}
 
 def metric(**members: Any) -> Any:
     made = type("Metric", (LogDetTriplet,), members)
-    return check_cost(Problem(PositiveDefinite(7), made(A[:20], triplets, **METRIC)))[1:]
+    return check_cost(Problem(PositiveDefinite(7), made(A[:20], triplets, **METRIC)))
 
 
 def on_subspaces(**members: Any) -> list[Check]:
     return check_cost(Problem(Grassmann(7, 3), of(Variance, **members)))
+
+
+class Lengths(EmbeddedCost):
+    """½ Σ (W_ii − 1)²."""
+
+    lower_bound = 0.0
+    features = np.eye(5)
+
+    def measure(self, A: Array, B: Array) -> Array:
+        return np.asarray(np.sum(A * B, axis=1))
+
+    def spread(self, slopes: Array, Z: Array) -> Array:
+        return slopes[:, None] * Z
+
+    def loss(self, lengths: Array) -> tuple[float, Array]:
+        return 0.5 * float(np.sum((lengths - 1.0) ** 2)), lengths - 1.0
+
+
+def on_psd(**members: Any) -> list[Check]:
+    return check_cost(Problem(PSDFixedRank(5, 2), of(Lengths, **members)))
+
+
+def reflected(self: Any, U: Array, v: Array) -> Array:
+    """Return a tangent vector, turned around along one of many."""
+    one = np.eye(7, 3) - U @ U[:3].T
+    return v - 1.5 * one * (np.vdot(one, v) / np.vdot(one, one))
 
 
 def on_frames(**members: Any) -> list[Check]:
@@ -679,10 +705,16 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
         "row gradient",
     ),
     ("preconditioner negative", lambda: on_subspaces(precondition=lambda self, U, v: -v), "preconditioner"),
+    ("preconditioner negative along one", lambda: on_subspaces(precondition=reflected), "preconditioner"),
     (
         "preconditioner normalises",
         lambda: on_subspaces(precondition=lambda self, U, v: v / np.linalg.norm(v)),
         "preconditioner",
+    ),
+    (
+        "mixture without weights",
+        lambda: on_psd(mixture=lambda self, Ys: lambda c: EmbeddedCost.mixture(self, Ys)(np.ones(len(c)))),
+        "mixtures",
     ),
     (
         "one agent's value for all",
@@ -832,8 +864,10 @@ def costs(seed: int) -> list[Check]:
     checks += check_hessian(Problem(first, Brockett()), seed)
     for move in (SecondOrderPD(), AffineExponential(), Additive(), SchurExponential()):
         checks += check_hessian(Problem(of(PositiveDefinite, 7, move), Likelihood()), seed)
-    checks += check_cost(Problem(cone, Likelihood()), seed)
-    checks += check_cost(Problem(cone, LogDetTriplet(A[:20], triplets, **METRIC)), seed)[1:]
+    checks += check_cost(Problem(cone, Likelihood()), seed) + check_cost(
+        Problem(PSDFixedRank(5, 2), Lengths()), seed
+    )
+    checks += check_cost(Problem(cone, LogDetTriplet(A[:20], triplets, **METRIC)), seed)
     for matrices in (FixedRankEmbedded(6, 5, 2), PSDFixedRank(6, 2), PolarPSD(6, 2)):
         checks += check_cost(Problem(matrices, Factors()), seed)
     # A sparse gradient, and terms of it.

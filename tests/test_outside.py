@@ -79,6 +79,21 @@ def test_a_name_that_is_bound_anew_is_seen(
     assert not same(found_outside(function), before)
 
 
+def test_a_write_into_an_array_is_seen_wherever_it_is_held() -> None:
+    weights = np.ones(3)
+    nested = {"first": {"weights": weights}}
+    pairs = [(weights, 0.0), (np.zeros(2), 0.0)]
+    for held in (weights, {"weights": weights}, nested, pairs, SimpleNamespace(weights=[weights])):
+
+        def loss(x: Any, held: Any = held) -> Any:
+            return held.weights
+
+        before = found_outside(loss)
+        assert same(found_outside(loss), before)
+        weights[0] += 1.0
+        assert not same(found_outside(loss), before)
+
+
 def test_functions_of_packages_are_not_looked_into() -> None:
     assert len(found_outside(lambda x: np.linalg.norm(x) + sp.linalg.norm(x))) < 10
 

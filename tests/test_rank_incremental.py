@@ -250,6 +250,14 @@ def test_rounds_without_progress_end_the_run(factor: float) -> None:
     assert all(np.diff(objectives) <= 1e-12 * objectives[0])
 
 
+def test_a_local_optimiser_that_returns_no_point_is_named() -> None:
+    _, cost, _ = regression(6, 10)
+    for found in (None, np.ones((6, 1))):
+        inner = type("Own", (), {"run": lambda self, problem, point, found=found, **options: found})()
+        with pytest.raises(InvalidInputError, match=r"inner = .* returned .*; its run must return a Result"):
+            run(cost, RankIncremental(inner=inner))
+
+
 def test_numbers_that_are_not_finite_end_the_run() -> None:
     _, cost, _ = regression(6, 10)
     with pytest.raises(DivergedError, match="round 0 left the finite numbers; scale the data"):

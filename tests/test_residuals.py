@@ -165,3 +165,26 @@ def test_what_does_not_fit_is_named() -> None:
             LevenbergMarquardt().run(Problem(sphere, AutomaticResiduals(function)), random_state=0)
     with pytest.raises(InvalidInputError, match=r"depends on more than A Bᵀ"):
         AutomaticResiduals(lambda A, B: anp.ravel(A)).value_and_gradient(ENTRIES.manifold.random_point(RNG))
+
+
+@pytest.mark.parametrize(
+    ("residuals", "pair", "told"),
+    [
+        (lambda x: list(x), None, "shape"),
+        (lambda x: x[:, None], None, "shape"),
+        (lambda x: np.outer(x, x), None, "shape"),
+        (lambda x: x + 0j, None, "real"),
+        (lambda x: x, np.eye(3), "two functions"),
+        (lambda x: x, (np.eye(3), np.eye(3)), "two functions"),
+    ],
+)
+def test_residuals_by_hand_of_another_form_are_named(residuals: Any, pair: Any, told: str) -> None:
+    class Own(ResidualSum):
+        def residuals(self, point: Array) -> Any:
+            return residuals(point)
+
+        def linearised(self, point: Array) -> Any:
+            return pair
+
+    with pytest.raises(InvalidInputError, match=f"of Own .*{told}"):
+        LevenbergMarquardt().run(Problem(Euclidean(3), Own()), np.ones(3))

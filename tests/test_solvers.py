@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import time
 from pathlib import Path
@@ -101,6 +102,11 @@ def test_step_size_rules() -> None:
             SGD(rule, max_iter=10).run(PROBLEM)
     with pytest.raises(InvalidInputError, match=r"one number per step"):
         SGD(lambda t: 0.1, max_iter=10).run(PROBLEM)
+    for scalar in (lambda t: 0.1 if t < 5 else 0.01, lambda t: 0.1 / math.sqrt(t + 1.0)):
+        with pytest.raises(InvalidInputError, match=r"for an array of step numbers .*np\.where"):
+            SGD(scalar, max_iter=10).run(PROBLEM)
+    with pytest.raises(InvalidInputError, match="return real numbers"):
+        SGD(lambda t: 0.1j * t, max_iter=10).run(PROBLEM)
     with pytest.raises(InvalidInputError, match=r"InverseTime: b = 0 must be a positive number"):
         InverseTime(1.0, 0)
 

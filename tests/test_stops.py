@@ -110,6 +110,12 @@ class Slow(FiniteSum):
         return np.array([len(terms) / 10, terms.sum() / 50, 0.0, 0.0])
 
 
+def test_criteria_are_not_combined_by_words() -> None:
+    for combined in (lambda: MaxSteps(3) or MaxSeconds(60), lambda: MaxSteps(3) and MaxSeconds(60)):
+        with pytest.raises(InvalidInputError, match="not by `or` and `and`"):
+            combined()
+
+
 def test_so_many_steps_are_so_many_whatever_the_clock_says() -> None:
     ends = []
     for delay in (0.0, 0.002):

@@ -23,7 +23,7 @@ from rmopt.core.points import arrays_of, coarseness_of, in_precision
 from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.product import Parts
 from rmopt.core.psd import PSDPoint
-from rmopt.costs import Loss, ResidualSum
+from rmopt.costs import ConvexCost, Loss, ResidualSum
 from rmopt.errors import MissingCapabilityError
 from rmopt.manifolds import Elliptope, Grassmann, PSDFactors
 
@@ -134,7 +134,8 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = N
             coarseness_of(x), power,
         )]  # fmt: skip
 
-    found = along_several(taylor, manifold, x, xi, rng)
+    # Of a part with a proximal step the value holds what the gradient does not.
+    found = along_several(taylor, manifold, x, xi, rng) if _is_smooth(problem, x) else []
     found += hold(COST, subject, _Cost(problem, x, rng), coarseness_of(x))
     return found + [check for one in _constraints(problem) for check in check_cost(one, rng, x)]
 
@@ -278,6 +279,11 @@ class _Cost:
         """Return an ambient gradient as far as it can be told from others."""
         return ambient if isinstance(ambient, np.ndarray) and ambient.ndim != 2 else ambient @ self.probe
 
+    def seen_of(self, terms: Array) -> Array:
+        """Return the gradient of some terms in the same way."""
+        ambient = self.cost.term_gradient(self.x, terms)
+        return self.seen(ambient_at(self.manifold, self.x, ambient, self.cost, "term_gradient"))
+
     def gap(self, found: Any, expected: Any) -> float:
         """Return the difference of two ambient gradients, relative to the size of gradients."""
         size = max(np.linalg.norm(found), np.linalg.norm(expected), self.size, np.finfo(float).tiny)
@@ -335,8 +341,7 @@ def _invariance(at: _Cost) -> float | None:
 @law(COST, "a sign, a factor or a regulariser that only one of the two has", SUMS)
 def _sum_of_terms(at: _Cost) -> float:
     """`term_gradient` of all terms is the gradient."""
-    terms = at.terms()
-    return at.gap(at.seen(at.cost.term_gradient(at.x, terms.ravel())), at.seen(at.gradient))
+    return at.gap(at.seen_of(at.terms().ravel()), at.seen(at.gradient))
 
 
 @law(
@@ -348,14 +353,12 @@ def _batches(at: _Cost) -> float:
     """`term_gradient` of the terms i, i, j is twice that of i and that of j."""
     terms = at.terms()
     i, j = terms[at.rng.choice(len(terms), 2)]
-    whole, of_i, of_j = (
-        at.seen(at.cost.term_gradient(at.x, np.concatenate(some))) for some in ((i, i, j), (i,), (j,))
-    )
+    whole, of_i, of_j = (at.seen_of(np.concatenate(some)) for some in ((i, i, j), (i,), (j,)))
     return at.gap(whole, 2.0 * of_i + of_j)
 
 
 @law(COST, "agent_value and agent_gradient are of different parts", SUMS)
-def _agents(at: _Cost) -> float | None:
+def _agents(at: _Cost) -> Any:
     """Agents' values and gradients add up, and their curvature is symmetric and not negative."""
     if not isinstance(at.cost, AgentSum) or len(at.cost.here) != at.cost.n_terms:
         return None
@@ -364,6 +367,8 @@ def _agents(at: _Cost) -> float | None:
     errors = [abs(value - at.cost.value(at.x)) / at.value_size]
     errors.append(at.gap(sum(at.seen(gradient) for gradient, _ in parts), at.seen(at.gradient)))
     for _, curvature in parts:
+        if np.shape(curvature) != 2 * np.shape(at.x)[-1:]:
+            return "a curvature is not of shape (r, r)"
         negative = -np.linalg.eigvalsh(curvature)[0] / np.linalg.norm(curvature)
         errors += [at.gap(curvature, curvature.T), negative]
     return float(max(errors))
@@ -387,13 +392,21 @@ def _block_gradients(at: _Cost) -> Any:
     return error
 
 
+def _is_smooth(problem: Problem, x: Any) -> bool:
+    """Return whether proximal steps, where a cost has them, stay where they are."""
+    cost, manifold = problem.cost, problem.manifold
+    if not isinstance(cost, HasProximalStep) or not isinstance(manifold, HasBlocks):
+        return True
+    return all(np.array_equal(cost.proximal_step(x, block, 1.0), x) for block in range(manifold.n_blocks))
+
+
 @law(COST, "the step has the wrong sign, or `value` lacks that part", SUMS)
 def _proximal_step(at: _Cost) -> Any:
     """Of length 0 it stays, and longer ones lower the part that is not smooth."""
     cost, x, step = at.cost, at.x, 1e-4
-    if not isinstance(at.cost, HasProximalStep):
+    if not isinstance(at.cost, HasProximalStep) or not isinstance(at.manifold, HasBlocks):
         return None
-    block = int(at.rng.integers(cost.n_blocks))
+    block = int(at.rng.integers(at.manifold.n_blocks))
     if float(np.abs(cost.proximal_step(x, block, 0.0) - x).max()) > 0.0:
         return "a step of length 0 moves the point"
     moved = cost.proximal_step(x, block, step)
@@ -432,6 +445,23 @@ def _row_gradient(at: _Cost) -> float | None:
     return _relative(whole, dense(at.cost.term_gradient(at.x, terms)))
 
 
+@law(
+    COST,
+    "a weight that is forgotten, or a slope by another variable: scales of columns are chosen by it",
+    SUMS,
+)
+def _mixtures(at: _Cost) -> float | None:
+    """`mixture` of factors has the value at the sum of their matrices, and its slopes are those of the gradient."""
+    if not isinstance(at.cost, ConvexCost):
+        return None
+    Y = at.x if isinstance(at.x, np.ndarray) else at.x.factor()
+    Z = at.rng.standard_normal((len(Y), 1)) * (np.linalg.norm(Y) / len(Y) ** 0.5)
+    value, slopes = at.cost.mixture([Y, Z])(np.array([0.5, 2.0]))
+    local = at.cost.at(np.hstack([0.5**0.5 * Y, 2.0**0.5 * Z]))
+    expected = np.array([np.vdot(factor, local.apply(factor)) for factor in (Y, Z)])
+    return max(abs(value - local.value) / max(at.value_size, abs(local.value)), _relative(slopes, expected))
+
+
 @law(COST, "a preconditioner that is not: conjugate gradients go astray with it", 1e-08)
 def _preconditioner(at: _Cost) -> Any:
     """`precondition` is linear, symmetric and positive on the tangent space."""
@@ -447,7 +477,7 @@ def _preconditioner(at: _Cost) -> Any:
         other = at.manifold.norm(at.x, at.cost.precondition(at.x, a) - of_a)
         if not other <= 1e-8 * at.manifold.norm(at.x, of_a):
             return "`preconditioner_at` gives another one than `precondition`"
-    if not inner(at.x, of_a, a) > 0.0:
+    if not _is_positive(at, precondition, a):
         return np.inf
     errors = (
         at.manifold.norm(at.x, of_sum - of_a - of_b * 2.0),
@@ -455,6 +485,28 @@ def _preconditioner(at: _Cost) -> Any:
         at.manifold.norm(at.x, at.manifold.to_tangent_space(at.x, of_a) - of_a),
     )
     return max(errors) / at.manifold.norm(at.x, of_sum)
+
+
+def _is_positive(at: _Cost, precondition: Any, start: Any) -> bool:
+    """Return whether a map is positive on the vectors to which it leads from one: its extremes are seen soon."""
+    manifold, x = at.manifold, at.x
+    basis: list[Any] = [start]
+    products: list[list[float]] = []
+    for _ in range(min(20, manifold.dim)):
+        image = rest = precondition(basis[-1])
+        products.append([manifold.inner_product(x, one, image) for one in basis])
+        for one in 2 * basis:
+            rest = rest - one * manifold.inner_product(x, one, rest)
+        length = manifold.norm(x, rest)
+        if not length > 1e-8 * manifold.norm(x, image):
+            break
+        basis.append(rest / length)
+    size = len(products)
+    seen = np.array([row + [0.0] * (size - len(row)) for row in products])
+    if not np.isfinite(seen).all():
+        return False
+    values = np.linalg.eigvalsh(seen)
+    return bool(values[0] > 1e-15 * coarseness_of(x) * values[-1])
 
 
 def _other_form(manifold: Manifold, x: Any, rng: np.random.Generator) -> Any:

@@ -349,6 +349,9 @@ class BlockCost(Cost):
 class HasProximalStep(Protocol):
     """A cost with a part that is not smooth, whose proximal map along a block is known.
 
+    `gradient` is that of the smooth part, and `value` that of both: `rmopt.checks.check_gradient` holds the gradient
+    against the values of the smooth part by itself alone.
+
     See Also
     --------
     BlockCost : the smooth part.

@@ -18,8 +18,10 @@ _EMPTY = CellType()
 # Functions of installed packages and of Python itself do not change their minds.
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 # Of longer lists and dictionaries entries that are bound anew are not looked for, nor for writes into arrays of more
-# bytes: a look is taken at every call.
+# bytes, or of more together in one list or dictionary: a look is taken at every call.
 _LONG, _LARGE = 1000, 2**16
+# So many lists and dictionaries within one are looked into.
+_FEW = 100
 # As many functions are remembered, the last ones: what they hold would never be freed.
 _REMEMBERED = 100
 
@@ -67,7 +69,13 @@ def found_outside(function: Any) -> list[Any]:
                     found.append(_Contents(zlib.crc32(one.tobytes())))
             elif isinstance(one, dict | list | tuple):
                 if len(one) <= _LONG:
-                    found += one.values() if isinstance(one, dict) else one
+                    entries = list(one.values()) if isinstance(one, dict) else one
+                    found += entries
+                    if len(entries) <= _FEW:
+                        waiting += [entry for entry in entries if isinstance(entry, dict | list | tuple)]
+                    arrays = [entry for entry in entries if isinstance(entry, np.ndarray)]
+                    if sum(entry.nbytes for entry in arrays) <= _LARGE:
+                        waiting += arrays
             elif hasattr(one, "__dict__"):
                 # Properties of a class would be computed, and are left out.
                 owners += [vars(one), *map(vars, type(one).__mro__)]

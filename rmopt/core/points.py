@@ -72,9 +72,16 @@ def in_precision(point: Any, dtype: Any = None) -> Any:
 
 
 def of_reals(point: Any) -> Any:
-    """Return a point whose arrays of whole numbers are reals: they would stay whole on the way."""
+    """Return a point whose arrays of whole numbers are reals: they would stay whole on the way.
+
+    Arrays of other kinds than numbers are refused, and those of subclasses, which mean other things by ``*`` for
+    example, become plain ones.
+    """
     if isinstance(point, np.ndarray):
-        return point.astype(np.float64) if point.dtype.kind in "iu" else point
+        kind = "masked entries" if np.ma.is_masked(point) else point.dtype.name
+        if kind == "masked entries" or point.dtype.kind not in "biufc":
+            raise InvalidInputError(f"the point holds {kind}; give a plain array of real numbers.")
+        return np.asarray(point, dtype=np.float64 if point.dtype.kind in "biu" else None)
     # What other points hold in whole numbers is meant so.
     return Parts([of_reals(part) for part in point]) if isinstance(point, Parts) else point
 

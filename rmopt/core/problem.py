@@ -177,13 +177,17 @@ class Problem:
         ------
         MissingCapabilityError
             When the manifold or the cost has no second derivatives.
+        InvalidInputError
+            When what the cost gives is not an ambient matrix of the shape of the points.
         """
         reason = self.lacks_hessian()
         if reason is not None:
             raise MissingCapabilityError(reason)
         manifold: Any = self.manifold
         cost: Any = self.cost
-        bent = cost.hessian(point, manifold.embedding(point, tangent))
+        bent = ambient_at(
+            manifold, point, cost.hessian(point, manifold.embedding(point, tangent)), cost, "hessian"
+        )
         return manifold.euclidean_to_riemannian_hessian(point, self.gradient(point), bent, tangent)
 
 

@@ -174,6 +174,9 @@ class Autograd(Backend):
             if tell and np.ndim(value) == 0 and isinstance(value, np.generic):
                 # A number of Python's is meant: the flat part of a hinge, say.
                 warnings.warn(CUT_OFF, RuntimeWarning, stacklevel=2)
+            if isinstance(value, (int, np.integer, np.bool_)):
+                # autograd knows no derivatives of integers.
+                value = float(value)
             return _tie()(value, *(arguments[i] for i in where))
 
         return tied

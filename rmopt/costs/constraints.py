@@ -13,7 +13,7 @@ from rmopt.core.arguments import sequence, shown
 from rmopt.core.combined import total
 from rmopt.core.cost import Cost
 from rmopt.core.problem import Problem
-from rmopt.costs.residuals import ResidualSum
+from rmopt.costs.residuals import ResidualSum, residuals_at
 from rmopt.errors import InvalidInputError
 
 __all__ = ["AugmentedCost", "ConstrainedProblem"]
@@ -135,6 +135,11 @@ class AugmentedCost(Cost):
     def forces(self, point: Any) -> tuple[Array, Array]:
         """Return λ + ρ h and max(0, μ + ρ g): the weights of the constraints' gradients."""
         (h, g), (equal, unequal) = self.problem.violations(point), self.multipliers
+        if (len(h), len(g)) != (len(equal), len(unequal)):
+            raise InvalidInputError(
+                f"there are {len(h)} equalities and {len(g)} inequalities at a point, and {len(equal)} and "
+                f"{len(unequal)} at another; return as many residuals everywhere."
+            )
         return equal + self.penalty * h, np.maximum(0.0, unequal + self.penalty * g)
 
     def value(self, point: Any) -> float:
@@ -158,7 +163,7 @@ class AugmentedCost(Cost):
             rest = weights
             for constraint in constraints:
                 if isinstance(constraint, ResidualSum):
-                    count = len(constraint.residuals(point))
+                    count = len(residuals_at(constraint, point))
                     parts.append((1.0, constraint.linearised(point)[1](rest[:count])))
                     rest = rest[count:]
                 else:
@@ -169,5 +174,5 @@ class AugmentedCost(Cost):
 
 def _values(problem: Problem, constraint: Cost, point: Any) -> Array:
     if isinstance(constraint, ResidualSum):
-        return constraint.residuals(point)
+        return residuals_at(constraint, point)
     return np.array([problem.real(constraint.value(point))])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,11 +58,26 @@ class ResidualSum(Cost):
         """
 
     def value(self, point: Any) -> float:
-        residuals = self.residuals(point)
+        residuals = residuals_at(self, point)
         return 0.5 * float(residuals @ residuals)
 
     def gradient(self, point: Any) -> Ambient:
-        return self.linearised(point)[1](self.residuals(point))
+        pair = self.linearised(point)
+        if not (isinstance(pair, Sequence) and len(pair) == 2 and all(map(callable, pair))):
+            raise InvalidInputError(
+                f"linearised of {self._name} returned {shown(pair)}; return two functions, d ↦ J d and w ↦ Jᵀ w."
+            )
+        return pair[1](residuals_at(self, point))
+
+
+def residuals_at(cost: ResidualSum, point: Any) -> Array:
+    """Return the residuals at a point, or refuse what is no vector of real numbers."""
+    found = cost.residuals(point)
+    if not isinstance(found, np.ndarray) or found.ndim != 1 or found.dtype.kind not in "fiu":
+        raise InvalidInputError(
+            f"the residuals of {cost._name} are {shown(found)}; return an array of real numbers of shape (N,)."
+        )
+    return found
 
 
 class AutomaticResiduals(ResidualSum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from typing import Annotated, Any, NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number
+from rmopt.core.cost import Cost
 from rmopt.core.identity import fingerprint
 from rmopt.core.problem import Problem
 from rmopt.costs.constraints import AugmentedCost, ConstrainedProblem
@@ -69,8 +70,10 @@ class Round(NamedTuple):
     equal, unequal : array
         The multipliers λ and μ.
     penalty, violation : float
-    cost, norm, first_norm : float
-        Of f, and the lengths of the gradients of the Lagrangian here and at the start.
+    cost, norm : float
+        Of f, and the length of the gradient of the Lagrangian.
+    slope, first_norm : float
+        The lengths of the gradient of f here, and at the start.
     steps, updates : int
     """
 
@@ -81,9 +84,15 @@ class Round(NamedTuple):
     violation: float
     cost: float
     norm: float
+    slope: float
     first_norm: float
     steps: int = 0
     updates: int = 0
+
+    @property
+    def scale(self) -> float:
+        """What lengths of gradients are measured by: a start may be a minimum of f, and so may the end."""
+        return max(self.first_norm, self.slope, np.finfo(float).tiny)
 
 
 @renamed(max_iterations="max_iter")
@@ -92,7 +101,8 @@ class AugmentedLagrangian(CheckedValue, Solver):
     """Minimise with a penalty of violations by another solver, correct multipliers, and again (Liu and Boumal 2020).
 
     It ends where the constraints hold and the Lagrangian is stationary, both up to tolerances: at a local minimum in
-    general. Where the constraints contradict each other the violation stays, and the run ends by its budget.
+    general. A criterion of one's own asks for both, too: ``GradientNorm(1e-5) & Below(1e-6, "violation")``. Where the
+    constraints contradict each other the violation stays, and the run ends by its budget.
 
     Parameters
     ----------
@@ -101,7 +111,8 @@ class AugmentedLagrangian(CheckedValue, Solver):
     max_iter : int
         Runs of the inner solver.
     tol : float
-        Stop when the gradient of the Lagrangian is at most this long, relative to that of the cost at the start.
+        Stop when the gradient of the Lagrangian is at most this long, relative to that of the cost at the start or
+        here, whichever is longer.
     max_violation : float
         Stop when all constraints hold up to this, too.
     penalty : float
@@ -159,9 +170,11 @@ class AugmentedLagrangian(CheckedValue, Solver):
             raise InvalidInputError(
                 "a constraint is not finite at the initial point; check the constraints, or start elsewhere."
             )
-        found = Round(point, np.zeros(len(h)), np.zeros(len(g)), self.penalty, inf, 0.0, inf, 0.0)
-        norm = work.manifold.norm(point, work.riemannian_gradient(point))
-        return self._seen(work, found, point)._replace(first_norm=norm, violation=_violation(h, g, found))
+        found = Round(point, np.zeros(len(h)), np.zeros(len(g)), self.penalty, inf, 0.0, inf, 0.0, 0.0)
+        found = self._seen(work, found, point)
+        # A cost that is flat there says nothing of lengths; the violations do.
+        norm = found.slope or self.tol * _length(work, point, AugmentedCost(work, found[1:3], self.penalty))
+        return found._replace(first_norm=norm, violation=_violation(h, g, found))
 
     def advance(self, work: ConstrainedProblem, state: Round, steps: int) -> Round:
         """Do one run of the inner solver."""
@@ -169,7 +182,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
             return state
         augmented = AugmentedCost(work, (state.equal, state.unequal), state.penalty)
         # Exact only when it comes near: early multipliers are rough.
-        enough = max(self.tol, 0.1 ** (state.steps + 1)) * max(state.first_norm, np.finfo(float).tiny)
+        enough = max(self.tol, 0.1 ** (state.steps + 1)) * state.scale
         found = self.inner.with_gradient_norm(enough).run(Problem(work.manifold, augmented), state.point)
         h, g = work.violations(found.point)
         if not (np.isfinite(h).all() and np.isfinite(g).all()):
@@ -187,9 +200,10 @@ class AugmentedLagrangian(CheckedValue, Solver):
         """Return the state at a point, with the cost and the length of the Lagrangian's gradient there."""
         # Where the forces are the multipliers themselves: of a penalty so small that it adds nothing.
         plain = AugmentedCost(work, (state.equal, state.unequal), 1e-300)
-        value, ambient = plain.problem.value(point), plain.gradient(point)
-        gradient = work.manifold.euclidean_to_riemannian_gradient(point, ambient)
-        return state._replace(point=point, cost=value, norm=work.manifold.norm(point, gradient))
+        return state._replace(
+            point=point, cost=work.value(point), norm=_length(work, point, plain),
+            slope=_length(work, point, work.cost),
+        )  # fmt: skip
 
     def observe(self, work: ConstrainedProblem, state: Round) -> dict[str, float]:
         """Return cost, violation, length of the Lagrangian's gradient, and penalty."""
@@ -201,7 +215,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
         if not all(map(isfinite, (state.cost, state.norm, float(state.equal.sum() + state.unequal.sum())))):
             raise self.diverged(state.steps)
         # The inner runs end at tol; corrected multipliers leave rounding.
-        if state.violation > self.max_violation or state.norm > 2.0 * self.tol * state.first_norm:
+        if state.violation > self.max_violation or state.norm > 2.0 * self.tol * state.scale:
             return None
         return Converged(f"a violation of {state.violation:.1e} and a gradient of length {state.norm:.1e}")
 
@@ -212,12 +226,20 @@ class AugmentedLagrangian(CheckedValue, Solver):
         }
 
     def conclude(self, result: Result, work: ConstrainedProblem, state: Round) -> ConstrainedResult:
+        # A criterion may have been content with a gradient alone.
+        holds = state.violation <= self.max_violation
         return ConstrainedResult(
-            **vars(result),
+            **vars(replace(result, converged=result.converged and holds)),
             violation=state.violation,
             equality_multipliers=state.equal,
             inequality_multipliers=state.unequal,
         )
+
+
+def _length(work: ConstrainedProblem, point: Any, cost: Cost) -> float:
+    """Return the length of the gradient of a cost at a point."""
+    gradient = work.manifold.euclidean_to_riemannian_gradient(point, cost.gradient(point))
+    return work.manifold.norm(point, gradient)
 
 
 def _violation(h: Array, g: Array, state: Round) -> float:

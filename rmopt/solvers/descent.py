@@ -11,14 +11,14 @@ from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 
-from rmopt.core.arguments import CheckedValue, integer, number, optional
+from rmopt.core.arguments import CheckedValue, integer, number, optional, shown
 from rmopt.core.cost import Cost
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of, coarseness_of, in_precision
 from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, ByProjection, Transport, as_transport
-from rmopt.errors import DivergedError, RmoptError
+from rmopt.errors import DivergedError, InvalidInputError, RmoptError
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.manifolds.product import ByFactors, Product
 from rmopt.precision import slack
@@ -251,6 +251,28 @@ class Oracle:
         self._preconditioners = [*self._preconditioners[-1:], (point, made)]
         return made
 
+    def positive(self, square: float, norm: float) -> float:
+        """Return ⟨g, P g⟩ of a gradient, or refuse a preconditioner for which it is not positive."""
+        if norm > 0.0 and square <= 0.0:
+            raise InvalidInputError(
+                f"the preconditioner of {self.cost._name} is not positive: ⟨g, P g⟩ = {square:.1e} for a gradient g; "
+                "rmopt.checks.check_cost holds it against its laws."
+            )
+        return square
+
+    def _try_preconditioner(self, point: Any, gradient: Any, norm: float) -> None:
+        precondition = self.preconditioner(point)
+        if precondition is None or not isfinite(norm):
+            return
+        found = precondition(gradient * 1.0)
+        given, shapes = ([part.shape for part in arrays_of(one)] for one in (found, gradient))
+        if given != shapes or not all(np.isfinite(part).all() for part in arrays_of(found)):
+            raise InvalidInputError(
+                f"the preconditioner of {self.cost._name} returned {shown(found)} for a tangent vector of "
+                f"{self.manifold}; return another one, of finite numbers."
+            )
+        self.positive(self.inner(point, gradient, found), norm)
+
     def hessian(self, point: Any, gradient: Any) -> Callable[[Any], Any]:
         """Return the Riemannian Hessian at a point as a function of tangent vectors.
 
@@ -290,6 +312,7 @@ class Oracle:
         self.counts[:2], self._ambient = (1, 1), (point, ambient)
         self._shape = getattr(ambient, "shape", None)
         norm = self.manifold.norm(point, gradient)
+        self._try_preconditioner(point, gradient, norm)
         found = Iterate(point, cost, gradient, norm, norm, None, None, counts=tuple(self.counts))
         return found._replace(memory=memory(found), search=search(found))
 

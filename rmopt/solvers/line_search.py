@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from rmopt.core.arguments import bounded, instance
+from rmopt.core.arguments import bounded, instance, shown
+from rmopt.errors import InvalidInputError
 from rmopt.renamed import renamed
 from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
 from rmopt.solvers.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
-from rmopt.solvers.step_lengths import Backtracking, BarzilaiBorwein, Curve, StepLength
+from rmopt.solvers.step_lengths import Backtracking, BarzilaiBorwein, Curve, StepLength, Trial
 
 
 @renamed(max_iterations="max_iter")
@@ -83,6 +84,10 @@ class LineSearchSolver(GradientSolver):
             memory = rule.begin(work, state)
             known = fresh and search == state.search
             return state._replace(steps=steps, counts=counts, stuck=known, memory=memory, search=search)
+        if not isinstance(trial, Trial):
+            raise InvalidInputError(
+                f"{self.step_length} returned {shown(trial)}; return a trial, curve.at(t), or None."
+            )
         move = Move(work, state, direction, slope, trial.t, trial, steepest)
         memory, search = rule.after(move, state.memory), self.step_length.after(move, state.search)
         length = trial.t * (state.norm if steepest else work.manifold.norm(point, direction))

@@ -204,7 +204,14 @@ class RankIncremental(Solver):
                 local = Problem(PSDFactors(*Y.shape), cost)
                 return solver.with_gradient_norm(gradient_norm).run(local, Y, random_state=seed).point
             local = Problem(manifold.with_rank(Y.shape[1]), cost)
-            return solver.run(local, point_of(Y), random_state=seed).point.factor()
+            found = solver.run(local, point_of(Y), random_state=seed)
+            point = getattr(found, "point", None)
+            if not isinstance(point, PSDPoint):
+                raise InvalidInputError(
+                    f"inner = {shown(solver)} returned {shown(found)}; its run must return a Result, whose point is "
+                    f"one of {local.manifold}."
+                )
+            return point.factor()
 
         return minimised
 

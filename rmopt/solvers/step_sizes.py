@@ -326,7 +326,16 @@ class FromFunction(StepSize):
 
     def __call__(self, t: Array) -> Array:
         """Return the function's values, checked."""
-        etas = np.asarray(self.function(t), dtype=float)
+        try:
+            etas = np.asarray(self.function(t))
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"the step-size function failed for an array of step numbers ({error}); write it with numpy "
+                "functions, such as np.where(t < 100, 0.1, 0.01)."
+            ) from error
+        if etas.dtype.kind not in "biuf":
+            raise InvalidInputError(f"the step-size function returned {shown(etas)}; return real numbers.")
+        etas = etas.astype(float, copy=False)
         if etas.shape != (len(t),):
             raise InvalidInputError(
                 f"the step-size function returned shape {etas.shape} for {len(t)} steps; it must return one "

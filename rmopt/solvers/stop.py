@@ -89,6 +89,11 @@ class Stop(ABC):
     def __rand__(self, other: Any) -> Stop:
         return Both(other, self)
 
+    def __bool__(self) -> bool:
+        raise InvalidInputError(
+            f"{self} is neither true nor false; combine criteria by | and &, not by `or` and `and`."
+        )
+
 
 def _criterion(name: str, value: Any) -> Any:
     return callable_of("a criterion", value)

@@ -14,7 +14,7 @@ import scipy.optimize
 from rmopt.core.arguments import bounded, integer, number, optional
 from rmopt.core.problem import Problem
 from rmopt.costs.residuals import ResidualSum
-from rmopt.errors import InvalidInputError, MissingCapabilityError
+from rmopt.errors import MissingCapabilityError
 from rmopt.renamed import renamed
 from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
 
@@ -90,16 +90,7 @@ class ModelSolver(GradientSolver):
         precondition = work.preconditioner(point)
         if precondition is None:
             return norm
-        return self._positive(work, work.inner(point, gradient, precondition(gradient)), norm) ** 0.5
-
-    def _positive(self, work: Oracle, square: float, norm: float) -> float:
-        """Return ⟨g, P g⟩ of a gradient, or refuse a preconditioner for which it is not positive."""
-        if norm > 0.0 and square <= 0.0:
-            raise InvalidInputError(
-                f"the preconditioner of {work.cost._name} is not positive: ⟨g, P g⟩ = {square:.1e} for a gradient g; "
-                "rmopt.checks.check_cost holds it against its laws."
-            )
-        return square
+        return work.positive(work.inner(point, gradient, precondition(gradient)), norm) ** 0.5
 
     @abstractmethod
     def _minimised(self, work: Oracle, state: Iterate, product: Map) -> tuple[Any, float, float, float]:
@@ -205,7 +196,7 @@ class TrustRegions(ModelSolver):
         z = residual if precondition is None else precondition(residual)
         rz = inner(point, residual, z)
         if precondition is not None:
-            self._positive(work, rz, state.norm)
+            work.positive(rz, state.norm)
         p, pp, sp, ss = -z, rz, 0.0, 0.0
         # Superlinear when it comes near: the shorter the gradient, the more exact the step, but not past the end.
         exact = max((state.norm / state.first_norm) ** 0.5, 0.3 * self.limit(state) / state.norm)
