@@ -244,7 +244,7 @@ def test_many_agents_on_a_random_graph_reach_consensus() -> None:
     class Middle(AgentSum):
         """½ ‖U − A_i‖² for each agent, whose subspaces lie around one."""
 
-        n_terms = 80
+        n_terms = 40
         n_rows = 6
 
         def __init__(self) -> None:
@@ -252,7 +252,7 @@ def test_many_agents_on_a_random_graph_reach_consensus() -> None:
             self.middle = manifold.random_point(rng)
             self.seen = [
                 manifold.exp(self.middle, 0.3 * manifold.random_tangent_vector(self.middle, rng))
-                for _ in range(80)
+                for _ in range(40)
             ]
 
         def agent_value(self, point: Any, agent: int) -> float:
@@ -262,9 +262,9 @@ def test_many_agents_on_a_random_graph_reach_consensus() -> None:
             return -self.seen[agent] @ (self.seen[agent].T @ point), np.eye(2)
 
     tasks, manifold = Middle(), Grassmann(6, 2)
-    graph = Graph.erdos_renyi(80, seed=0)
-    problem = Problem(Power(manifold, 80), GossipCost(tasks, graph, 5.0, manifold))
-    start = Parts([tasks.seen[agent] for agent in range(80)])
+    graph = Graph.erdos_renyi(40, seed=0)
+    problem = Problem(Power(manifold, 40), GossipCost(tasks, graph, 5.0, manifold))
+    start = Parts([tasks.seen[agent] for agent in range(40)])
     result = Gossip(InverseTime(0.08, 1e-3), n_epochs=20, order="parallel").run(
         problem, start, random_state=0
     )
