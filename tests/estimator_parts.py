@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from fuzzing import Case
 from sklearn.base import BaseEstimator
@@ -444,3 +445,17 @@ def learned(model: Any) -> list[Any]:
 def _plain(kind: type) -> bool:
     parameters = inspect.signature(kind).parameters.values()
     return all(one.default is not inspect.Parameter.empty for one in parameters)
+
+
+def dated_ratings() -> pd.DataFrame:
+    """Return ratings with names and dates, in no order."""
+    rng = np.random.default_rng(0)
+    users, items = np.nonzero(rng.random((12, 10)) < 0.6)
+    return pd.DataFrame(
+        {
+            "user": [f"u{user}" for user in users],
+            "item": [f"i{item}" for item in items],
+            "rating": rng.integers(1, 6, len(users)),
+            "date": np.datetime64("2024-01-01") + rng.permutation(len(users)),
+        }
+    )

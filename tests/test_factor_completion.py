@@ -6,10 +6,10 @@ from typing import Any
 
 import numba
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 import sklearn
+from estimator_parts import dated_ratings
 from scipy.optimize import approx_fprime
 from sklearn.model_selection import cross_val_score
 from tabled import each_row
@@ -589,19 +589,6 @@ def test_recommendations_are_in_the_order_of_scores_beyond_the_limits() -> None:
         assert [value for _, value in clipped.recommend(column, 10)] == [
             min(5.0, max(1.0, v)) for _, v in best
         ]
-
-
-def dated_ratings() -> pd.DataFrame:
-    rng = np.random.default_rng(0)
-    users, items = np.nonzero(rng.random((12, 10)) < 0.6)
-    return pd.DataFrame(
-        {
-            "user": [f"u{user}" for user in users],
-            "item": [f"i{item}" for item in items],
-            "rating": rng.integers(1, 6, len(users)),
-            "date": np.datetime64("2024-01-01") + rng.permutation(len(users)),
-        }
-    )
 
 
 def test_predict_takes_the_names_that_fit_got() -> None:

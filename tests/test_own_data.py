@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from estimator_parts import dated_ratings
 from scipy.io import mmwrite
 from sklearn.datasets import dump_svmlight_file, load_iris
 from tabled import each_row
@@ -711,19 +712,6 @@ def test_views_are_counted_where_nothing_else_is_told(tmp_path: Path) -> None:
     assert load(views, kind=Ratings).values.tolist() == [1.0, 4.0]
     with pytest.raises(InvalidInputError, match=r"user and item and rating; or user and item alone"):
         load(views, kind=Ratings, user="user_id", item="product")
-
-
-def dated_ratings() -> pd.DataFrame:
-    rng = np.random.default_rng(0)
-    users, items = np.nonzero(rng.random((12, 10)) < 0.6)
-    return pd.DataFrame(
-        {
-            "user": [f"u{user}" for user in users],
-            "item": [f"i{item}" for item in items],
-            "rating": rng.integers(1, 6, len(users)),
-            "date": np.datetime64("2024-01-01") + rng.permutation(len(users)),
-        }
-    )
 
 
 def test_a_bundle_has_pairs_values_and_times_in_one_order() -> None:
