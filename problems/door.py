@@ -345,6 +345,12 @@ def check_labels(estimator: Any, Y: Any, *, learn: bool = False, grows: bool = F
         estimator.label_names_in_ = np.array(names, dtype=object)
 
 
+def learn_labels(estimator: Any, Y: Any) -> None:
+    """Keep the names of the columns of a frame of labels, and none of an earlier fit."""
+    estimator.__dict__.pop("label_names_in_", None)
+    check_labels(estimator, Y, learn=True)
+
+
 def positions(what: str, known: Array, names: Array, other: int | None = None) -> Array:
     """Return where names stand among those that `fit` saw; others are refused, unless a number stands for them."""
     numbers = {name: number for number, name in enumerate(known.tolist())}

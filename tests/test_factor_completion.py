@@ -6,6 +6,7 @@ from typing import Any
 
 import numba
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 import sklearn
@@ -424,11 +425,21 @@ def test_splits_by_date() -> None:
     given = {"shape": (30, 40), "groups": dates}
     with sklearn.config_context(enable_metadata_routing=True):
         assert np.array_equal(cross_val_score(model, pairs, values, cv=TimeSplit(3), params=given), scores)
+    expected = [test.tolist() for _, test in TimeSplit(3).split(pairs, groups=dates)]
+    berlin = pd.Series(dates).dt.tz_localize("Europe/Berlin")
+    for same in (berlin, dates.tolist(), pd.Series(dates).dt.to_period("D")):
+        assert [test.tolist() for _, test in TimeSplit(3).split(pairs, groups=same)] == expected
     with pytest.raises(InvalidInputError, match="needs the date"):
         next(TimeSplit().split(pairs))
     with pytest.raises(InvalidInputError, match="too few, or too many of them the same"):
         next(TimeSplit(2).split(pairs, groups=dates > dates[0]))
-    for wrong in (dates[:3], dates.astype(str), np.where(dates == dates[0], np.datetime64("nat"), dates)):
+    mixed = [*berlin[:-1], dates[-1].item()]
+    for wrong in (
+        dates[:3],
+        dates.astype(str),
+        mixed,
+        np.where(dates == dates[0], np.datetime64("nat"), dates),
+    ):
         with pytest.raises(InvalidInputError, match="groups must hold a date"):
             next(TimeSplit().split(pairs, groups=wrong))
 

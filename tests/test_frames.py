@@ -8,8 +8,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import RidgeClassifier
 
-from problems.coembedding import PairwiseInteractionTags
+from problems.coembedding import (
+    CalibratedLabelRanking,
+    CoembeddingClassifier,
+    CoembeddingClassifierCV,
+    LabelThresholds,
+    PairwiseInteractionTags,
+)
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
 from problems.serving import SimilarityIndex
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
@@ -25,6 +32,22 @@ def test_labels_of_frames_go_by_their_names(kind: Any, tmp_path: Path) -> None:
     assert model.score(X, Y) == model.score(X, Y.to_numpy())
     with pytest.raises(InvalidInputError, match=r"labels \['d', 'c', 'b', 'a'\], and fit saw"):
         model.score(X, Y[list("dcba")])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [CoembeddingClassifier(tol=0.1), LabelThresholds(CoembeddingClassifier(tol=0.1), cv=2),
+     CoembeddingClassifierCV([1.0], cv=2), CalibratedLabelRanking(RidgeClassifier())],
+)  # fmt: skip
+def test_tables_of_labels_go_by_their_names(model: Any) -> None:
+    X = np.random.default_rng(0).random((60, 4))
+    Y = pd.DataFrame(X[:, :3] > 0.5, columns=list("abc")).astype("Int64")
+    model.fit(X, Y)
+    plain = model.score(X, Y.to_numpy(int))
+    assert model.score(X, Y) == model.score(X, Y.astype("boolean")) == plain
+    with pytest.raises(InvalidInputError, match=r"labels \['c', 'b', 'a'\], and fit saw"):
+        model.score(X, Y[list("cba")])
+    assert model.fit(X, Y.to_numpy(int)).score(X, Y[list("cba")]) < plain
 
 
 def test_labels_of_later_frames_stand_on_the_right() -> None:

@@ -96,6 +96,12 @@ def test_thresholds_undo_what_is_wrong_with_scores() -> None:
     np.testing.assert_array_equal(again.predict(X), other.predict(X))
 
 
+def test_labels_that_were_never_seen_are_not_predicted() -> None:
+    X, Y = samples()
+    constant = multilabel("br", "lr", 0)
+    assert not LabelThresholds(constant).fit(X, np.zeros_like(Y)).predict(X).any()
+
+
 def test_the_threshold_for_f1_is_the_best_of_all() -> None:
     rng = np.random.default_rng(0)
     probabilities = rng.beta(0.4, 1.5, size=(500, 3))

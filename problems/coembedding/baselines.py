@@ -18,7 +18,7 @@ from sklearn.preprocessing import MaxAbsScaler, Normalizer, StandardScaler
 from sklearn.svm import LinearSVC
 
 from problems.coembedding.certified import LabelTables
-from problems.door import admit, seen, table_of_labels
+from problems.door import admit, learn_labels, seen, table_of_labels
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, check_parameters, shown
@@ -99,6 +99,8 @@ class CalibratedLabelRanking(Checked, LabelTables, BaseEstimator):
     n_labels_ : int
     classes_ : array, shape (n_labels,)
         The numbers of the labels.
+    label_names_in_ : array, shape (n_labels,)
+        Their names, when Y was a frame.
 
     See Also
     --------
@@ -134,6 +136,7 @@ class CalibratedLabelRanking(Checked, LabelTables, BaseEstimator):
         """
         check_parameters(self, self._parameters)
         X = admit(self, X)
+        learn_labels(self, Y)
         Y = table_of_labels(Y, X.shape[0])
         self.n_labels_ = Y.shape[1]
         self.classes_ = np.arange(self.n_labels_)

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from problems.coembedding.training import minimise
-from problems.door import Embedder, in_order, kept_count, product, seen
+from problems.door import Embedder, check_labels, in_order, kept_count, label_array, product, seen
 from rmopt.core.arguments import Checked, bounded, flag, number, optional
 from rmopt.costs import ConvexCost
 from rmopt.errors import InvalidInputError
@@ -107,7 +107,10 @@ class LabelTables(ClassifierMixin):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of samples whose labels are all right."""
-        return super().score(X, in_order("y", y), sample_weight)
+        check_labels(self, y)
+        # A frame whose columns may lack values is read as numbers, too.
+        y = label_array(y) if hasattr(y, "columns") and len(y.columns) > 1 else in_order("y", y)
+        return super().score(X, y, sample_weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -19,7 +19,7 @@ from sklearn.utils.validation import column_or_1d
 from problems.coembedding.certified import CertifiedEmbedder, LabelTables, weight
 from problems.coembedding.cost import MultilabelCoembedding
 from problems.coembedding.training import BETAS, checked_betas, minimise
-from problems.door import admit, finite, in_order, in_range, kept_count, thread_count
+from problems.door import admit, finite, in_order, in_range, kept_count, learn_labels, thread_count
 from rmopt.core import InvalidInputError, RmoptError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import check_parameters, integer, optional, shown
@@ -90,6 +90,8 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     ----------
     classes_ : array, shape (n_labels,)
         Names of the classes; for indicators their column numbers.
+    label_names_in_ : array, shape (n_labels,)
+        The names of the labels, when Y was a frame of indicators.
     components_ : array, shape (rank, n_features)
         Uᵀ: a sample x is embedded at U x.
     label_embedding_ : array, shape (n_labels, rank)
@@ -151,9 +153,10 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
                 f"Unknown label type: {kind}. Y must be a table of indicators, as MultiLabelBinarizer makes it, or "
                 "one class for each sample."
             )
+        self._single = kind != "multilabel-indicator"
+        learn_labels(self, None if self._single else Y)
         X, Y = admit(self, X, Y, multi_output=True)
         in_range(X)
-        self._single = kind != "multilabel-indicator"
         if not self._single:
             table = np.asarray(Y.toarray() if sp.issparse(Y) else Y)
             self.classes_ = np.arange(table.shape[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -17,7 +18,7 @@ from problems.coembedding.cost import TagRanking
 from problems.door import array_of, check_columns, column_of_names, count, kept_count, positions, seedable
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import Checked, bounded, check_parameters, number
+from rmopt.core.arguments import Checked, bounded, check_parameters, number, shown
 from rmopt.core.streams import seed_of
 from rmopt.solvers.threads import one_blas_thread
 
@@ -118,6 +119,12 @@ class TagModel(Checked, BaseEstimator):
         if y.shape != (len(numbers),) or not len(y):
             raise InvalidInputError(
                 f"y must have one tag for each row, at least one, got shapes {numbers.shape}, {y.shape}."
+            )
+        if set(y.tolist()).isdisjoint(self.tags_.tolist()):
+            warnings.warn(
+                f"fit saw none of the tags in y, so that the score is 0: {shown(y)} beside {shown(self.tags_)}.",
+                UserWarning,
+                stacklevel=2,
             )
         return posts_f1(numbers, y, lambda pairs: self._best(self.scores(*pairs.T)))
 

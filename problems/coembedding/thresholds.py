@@ -14,7 +14,7 @@ from sklearn.metrics import f1_score
 
 from problems.coembedding.certified import LabelTables
 from problems.coembedding.classifier import folds_named, splitter
-from problems.door import admit, seen, table_of_labels
+from problems.door import admit, learn_labels, seen, table_of_labels
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, bounded, check_parameters, one_of, shown
@@ -60,6 +60,8 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
         Half of the largest expected micro-F1.
     classes_ : array, shape (n_labels,)
         Column numbers.
+    label_names_in_ : array, shape (n_labels,)
+        The names of the labels, when Y was a frame.
 
     See Also
     --------
@@ -99,6 +101,7 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
         """
         check_parameters(self, self._parameters)
         X = admit(self, X)
+        learn_labels(self, Y)
         Y = table_of_labels(Y, X.shape[0])
         scores, seen_once = np.zeros(Y.shape), np.zeros(len(Y), dtype=bool)
         for train, test in splitter("cv", self.cv).split(X, Y):
@@ -109,7 +112,8 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
             raise InvalidInputError("cv holds out no samples; give a number of folds.")
         self.classes_ = np.arange(Y.shape[1])
         self.slopes_, self.intercepts_ = _odds(scores, known)
-        self.half_of_f1_ = _half_of_largest_f1(self._probabilities(scores))
+        # Where no label was ever seen all are equally unlikely, and to predict them all would seem best.
+        self.half_of_f1_ = _half_of_largest_f1(self._probabilities(scores)) if known.any() else 0.5
         self.estimator_ = clone(self.estimator).fit(X, Y)
         return self
 

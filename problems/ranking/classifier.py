@@ -19,6 +19,7 @@ from problems.door import (
     file_path,
     finite,
     kept_count,
+    learn_labels,
     natural_step_size,
     seedable,
     seen,
@@ -154,8 +155,7 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
                 "Y is missing: this estimator requires y to be passed, but the target y is None."
             )
         truth = indicators(Y, X.shape[0])
-        self.__dict__.pop("label_names_in_", None)
-        check_labels(self, Y, learn=True)
+        learn_labels(self, Y)
         (count, n), n_labels = X.shape, truth.shape[1]
         scale = np.sqrt(natural_step_size(X, 1.0, 1))
         X = X * scale

@@ -152,7 +152,8 @@ class TimeSplit(BaseCrossValidator):
         y : array, shape (N,), optional
             Not looked at.
         groups : array, shape (N,)
-            The date of each entry: numbers, or numpy's dates.
+            The date of each entry: numbers, or dates of numpy, pandas or `datetime`, all with a time zone or all
+            without.
 
         Raises
         ------
@@ -163,12 +164,17 @@ class TimeSplit(BaseCrossValidator):
         if groups is None:
             raise InvalidInputError("TimeSplit needs the date of each entry; give it as groups=dates.")
         dates = one_each("groups", groups)
-        if dates.shape != rows.shape or dates.dtype.kind not in "biufmM" or not np.all(dates == dates):
+        try:
+            # Text sorts by its letters, which is not the order of most dates.
+            sorts = dates.dtype.kind in "biufmMO" and not any(isinstance(date, str) for date in dates.flat)
+            order = np.argsort(dates, kind="stable")
+        except TypeError:
+            sorts = False
+        if dates.shape != rows.shape or not sorts or not np.all(dates == dates):
             raise InvalidInputError(
-                f"groups must hold a date for each of {len(rows)} entries, as numbers or numpy's dates, got "
-                f"{shown(groups)}."
+                f"groups must hold a date for each of {len(rows)} entries, as numbers or dates of numpy, pandas or "
+                f"datetime, all with a time zone or all without, got {shown(groups)}; pandas.to_datetime reads text."
             )
-        order = np.argsort(dates, kind="stable")
         ordered, parts = dates[order], self.n_splits + 1
         cuts = np.searchsorted(ordered, ordered[np.arange(parts) * len(order) // parts])
         if not np.all(np.diff(cuts) > 0):
