@@ -1,5 +1,9 @@
 """The exceptions of rmopt: each carries one sentence that names the cause and the remedy."""
 
+from __future__ import annotations
+
+from typing import Any
+
 
 class RmoptError(Exception):
     """Base class of every error that rmopt raises on purpose.
@@ -70,6 +74,9 @@ class DivergedError(RmoptError, ArithmeticError):
     step : int
         Also an attribute: the number of the step, from 0, at which the first value that is not finite appeared; 0
         where it is not told.
+    point : object, optional
+        Also an attribute: where the run stood, as far as it is known. At a kink, where there is no gradient, it may
+        be what was looked for.
 
     See Also
     --------
@@ -89,9 +96,9 @@ class DivergedError(RmoptError, ArithmeticError):
     True
     """
 
-    def __init__(self, message: str, step: int = 0) -> None:
+    def __init__(self, message: str, step: int = 0, point: Any = None) -> None:
         super().__init__(message)
-        self.step = step
+        self.step, self.point = step, point
 
 
 class StorageError(RmoptError, OSError):

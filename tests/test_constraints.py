@@ -11,7 +11,7 @@ import pytest
 import scipy.optimize
 from tabled import each_row
 
-from rmopt import InvalidInputError, MissingCapabilityError, Problem, autograd_cost
+from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Problem, autograd_cost
 from rmopt.checks import check_gradient
 from rmopt.core import Cost
 from rmopt.costs import AugmentedCost, AutomaticResiduals, ConstrainedProblem, ResidualSum
@@ -268,3 +268,17 @@ def test_bad_input_is_named() -> None:
 @parametrize_with_laws([(AugmentedLagrangian(max_iter=8), NONNEGATIVE_PCA)], seeds=[0])
 def test_laws(check: Any) -> None:
     check()
+
+
+def test_a_penalty_that_is_too_small_for_the_cost_grows() -> None:
+    """−x²y has no minimum, and within the box it is at (1, 2)."""
+    falls = autograd_cost(lambda x: -(x[0] ** 2) * x[1])
+    box = AutomaticResiduals(lambda x: anp.array([x[0] - 1.0, x[1] - 2.0, -x[0], -x[1]]))
+    problem = ConstrainedProblem(Euclidean(2), falls, inequalities=[box])
+    found = AugmentedLagrangian().run(problem, np.array([0.5, 0.5]))
+    assert found.converged
+    np.testing.assert_allclose(found.point, [1.0, 2.0], atol=1e-5)
+    with pytest.raises(DivergedError, match="is not finite after"):
+        AugmentedLagrangian().run(
+            ConstrainedProblem(Euclidean(2), falls, inequalities=[autograd_cost(lambda x: -x[1])]), np.ones(2)
+        )

@@ -12,6 +12,7 @@ from tabled import each_row
 
 import rmopt
 from rmopt import InvalidInputError, Problem, autograd_cost
+from rmopt.core import Cost
 from rmopt.manifolds import Hyperbolic, Simplex, Sphere, frechet_mean
 from rmopt.retractions import MultiplicativeWeights, OrthographicHyperbolic
 from rmopt.solvers import LBFGS, ConjugateGradient, GradientDescent, Hybrid, TrustRegions
@@ -57,7 +58,42 @@ def test_the_orthographic_point_differs_by_a_normal_vector() -> None:
     np.testing.assert_allclose(columns.to_tangent_space(x, end - x), v, atol=1e-13 * np.abs(end).max())
     lengths = [Hyperbolic(3).dist(a, b) for a, b in zip(x.T, end.T, strict=True)]
     np.testing.assert_allclose(np.sinh(lengths), np.sqrt(columns.products(x, v, v)), rtol=1e-12)
-    assert columns.check_point(columns.using(OrthographicHyperbolic()).retraction(x, 1e150 * v)) is None
+    assert columns.check_point(columns.using(OrthographicHyperbolic()).retraction(x, 1e10 * v)) is None
+    with pytest.raises(InvalidInputError, match="tangent vectors have no digits; take shorter"):
+        columns.using(OrthographicHyperbolic()).retraction(x, 1e150 * v)
+
+
+def test_far_points_of_hyperbolic_space_keep_their_distance() -> None:
+    space, rng = Hyperbolic(3), np.random.default_rng(0)
+    origin, along = np.eye(4)[0], np.array([0.0, 0.6, 0.0, 0.8])
+    for length in (10.0, 20.0, 29.0):
+        far = space.exp(origin, length * along)
+        other = space.exp(origin, length * np.array([0.0, -0.6, 0.0, -0.8]))
+        assert space.dist(origin, far) == pytest.approx(length, rel=1e-14)
+        assert space.dist(far, other) == pytest.approx(2.0 * length, rel=1e-14)
+        # As many digits as the coordinates have.
+        assert space.norm(far, space.log(far, origin)) == pytest.approx(length, rel=1e-16 * far[0] + 1e-13)
+        turned = space.exp(origin, length * np.array([0.0, 0.8, 0.0, -0.6]))
+        closed = np.arccosh(np.cosh(length) ** 2)
+        assert space.dist(far, turned) == pytest.approx(closed, rel=1e-13)
+        carried = space.transport(far, turned, space.random_tangent_vector(far, rng))
+        assert space.norm(turned, carried) == pytest.approx(1.0, rel=1e-12)
+    assert "x₀ = 5.7e+25, and above" in (space.check_point(np.cosh(60.0) * (origin + along)) or "")
+    points = [space.random_point(rng) for _ in range(6)]
+    signs = np.array([-1.0, 1.0, 1.0, 1.0])
+
+    class Mean(Cost):
+        def value(self, x: Any) -> float:
+            return 0.5 * sum(space.dist(x, p) ** 2 for p in points)
+
+        def gradient(self, x: Any) -> Any:
+            lengths = [space.dist(x, p) for p in points]
+            return -signs * sum(d / np.sinh(d) * p for d, p in zip(lengths, points, strict=True))
+
+    for solver in (LBFGS(), Hybrid(), GradientDescent()):
+        found = solver.run(Problem(space, Mean()), space.exp(origin, 25.0 * along))
+        assert found.converged
+        assert space.dist(found.point, frechet_mean(space, points)) < 1e-4
 
 
 def test_probabilities_are_a_part_of_a_sphere() -> None:
@@ -117,6 +153,17 @@ def test_points_beside_them_are_told() -> None:
             LBFGS().run(Problem(manifold, autograd_cost(lambda x: anp.sum(x))), point)
     with pytest.raises(InvalidInputError, match=r"Simplex\(1\) has no directions"):
         Simplex(1)
+
+
+@pytest.mark.parametrize("solver", [TrustRegions(), Hybrid(), LBFGS()])
+def test_entropy_leads_away_from_the_boundary(solver: Any) -> None:
+    """At a vertex every gradient is short; the minimum is exp(−2c), up to a factor."""
+    for c in (np.arange(5.0), np.array([0.0, 1.0, 3.0, 10.0, 20.0])):
+        cost = autograd_cost(lambda x, c=c: anp.sum(c * x) + 0.5 * anp.sum(x * anp.log(x)))
+        truth = np.exp(-2.0 * c) / np.exp(-2.0 * c).sum()
+        for seed in (2, 9, 18):
+            found = solver.run(Problem(Simplex(5), cost), random_state=seed)
+            np.testing.assert_allclose(found.point, truth, atol=1e-4)
 
 
 def test_vertices_of_the_simplex_are_reached() -> None:

@@ -23,6 +23,7 @@ from descent_parts import (
     Counted,
     CountedTwice,
     Fit,
+    Quadratic,
     S,
     T,
     gap,
@@ -42,6 +43,7 @@ from rmopt.manifolds import (
     Euclidean,
     FixedRankEmbedded,
     FixedRankFactors,
+    Grassmann,
     PSDFactors,
     Sphere,
 )
@@ -653,3 +655,60 @@ def test_cubics_on_a_flat_bottom() -> None:
     problem = Problem(Euclidean(3, 1), rmopt.autograd_cost(lambda x: anp.sum(x**4)))
     result = AdaptiveCubics(tol=0.0, max_iter=400).run(problem, random_state=1)
     assert np.abs(result.point).max() < 1e-6
+
+
+@pytest.mark.parametrize("solver", [LBFGS(), TrustRegions(), GradientDescent()])
+def test_a_kink_at_the_minimum_is_named_and_the_point_kept(solver: Any) -> None:
+    goal = np.array([0.3, -1.2, 2.0])
+    distance = autograd_cost(lambda x: anp.sqrt(anp.sum((x - goal) ** 2)))
+    with np.errstate(all="ignore"), pytest.raises(DivergedError, match="roots and norms of 0") as told:
+        solver.run(Problem(Euclidean(3), distance), np.zeros(3))
+    np.testing.assert_allclose(told.value.point, goal, atol=1e-8)
+
+
+class Walled(Quadratic):
+    """Not a number near the first axis."""
+
+    def value(self, point: Any) -> float:
+        return np.nan if abs(point[0]) < 0.02 else super().value(point)
+
+
+def test_a_run_that_stands_at_a_wall_says_so() -> None:
+    start = np.ones(10) / np.sqrt(10.0)
+    found = GradientDescent(Backtracking()).run(
+        Problem(Sphere(10), Walled(np.diag(np.arange(10.0, 0.0, -1.0)))), start
+    )
+    assert not found.converged
+    assert found.stopped_by.startswith("a cost that is not finite beside the point")
+
+
+@pytest.mark.parametrize("solver", [LBFGS(), TrustRegions(), GradientDescent(), AdaptiveCubics()])
+@pytest.mark.parametrize("scale", [1e-9, 1e9, 1e17])
+def test_coordinates_of_any_size(solver: Any, scale: float) -> None:
+    goal = np.array([1.0, 2.0])
+    squares = autograd_cost(lambda x: anp.sum((x / scale - goal) ** 2))
+    found = solver.run(Problem(Euclidean(2), squares), scale * np.array([3.0, 6.0]))
+    assert found.converged
+    np.testing.assert_allclose(found.point / scale, goal, atol=1e-4)
+
+
+def test_a_start_at_the_minimum_has_converged() -> None:
+    A = np.diag(np.arange(10.0))
+    problem = Problem(Grassmann(10, 2), autograd_cost(lambda U: -0.5 * anp.sum(U * (A @ U))))
+    best = TrustRegions(gradient_norm=1e-13).run(problem, random_state=0).point
+    again = TrustRegions().run(problem, best)
+    assert again.converged
+    assert again.stopped_by.endswith("which is rounding")
+
+
+class Bending(Quadratic):
+    """Whose Hessian turns the point around."""
+
+    def hessian(self, point: Any, direction: Any) -> Any:
+        point *= -1.0
+        return super().hessian(point, direction)
+
+
+def test_a_hessian_that_writes_into_the_point_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="its hessian work on a copy"):
+        TrustRegions().run(Problem(Sphere(10), Bending(np.diag(np.arange(1.0, 11.0)))), random_state=0)

@@ -62,3 +62,15 @@ def test_frechet_means_with_closed_forms() -> None:
     pair = [embedded.random_point(rng) for _ in range(2)]
     with pytest.raises(MissingCapabilityError, match="logarithm"):
         frechet_mean(embedded, pair)
+
+
+def test_a_mean_does_not_depend_on_which_point_is_first() -> None:
+    cone, rng = SymmetricPositiveDefinite(4), np.random.default_rng(2)
+    points = []
+    for _ in range(6):
+        B = rng.standard_normal((4, 4))
+        values, vectors = np.linalg.eigh(16.0 * (B + B.T) / np.linalg.norm(B + B.T))
+        points.append((vectors * np.exp(values)) @ vectors.T)
+    points = [0.5 * (P + P.T) for P in points]
+    means = [frechet_mean(cone, points), frechet_mean(cone, points[1:] + points[:1])]
+    assert cone.dist(*means) < 1e-3

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import autograd.numpy as anp
 import numpy as np
 import pymanopt
 import pytest
 import scipy.sparse as sp
+from pymanopt import manifolds
 from pymanopt.manifolds import Sphere, Stiefel
 from pymanopt.optimizers import ConjugateGradient
 
@@ -16,7 +19,7 @@ from rmopt.core import Factored, FiniteSum, LowRankPoint, MissingCapabilityError
 from rmopt.interop import PymanoptSolver, from_pymanopt, to_pymanopt
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import FIXED_RANK_RETRACTIONS
-from rmopt.solvers import SGD, InverseTime
+from rmopt.solvers import LBFGS, SGD, InverseTime
 
 SHAPE, RANK = (60, 50), 3
 
@@ -172,3 +175,19 @@ def test_optimizers_start_from_another_result_and_from_whole_numbers() -> None:
     solver = PymanoptSolver("ConjugateGradient")
     np.testing.assert_array_equal(solver.run(problem, first).point, solver.run(problem, first.point).point)
     assert solver.run(problem, np.array([0, 0, 1])).point.dtype == float
+
+
+def test_starts_off_a_pymanopt_manifold_are_refused() -> None:
+    cost = rmopt.autograd_cost(lambda X: anp.sum((X - 1.0) ** 2))
+    off: list[tuple[Any, np.ndarray, str]] = [
+        (manifolds.Symmetric(3), np.arange(9.0).reshape(3, 3), "linear space"),
+        (manifolds.SkewSymmetric(3), np.ones((3, 3)), "linear space"),
+        (manifolds.Positive(2, 2), -np.ones((2, 2)), "must be positive"),
+        (manifolds.SphereSubspaceIntersection(np.eye(5)[:, :3]), np.eye(5)[4], "linear space"),
+        (manifolds.SphereSubspaceComplementIntersection(np.eye(5)[:, :3]), np.eye(5)[0], "linear space"),
+    ]
+    for foreign, start, told in off:
+        manifold = from_pymanopt(foreign)
+        assert manifold.check_point(manifold.random_point(np.random.default_rng(0))) is None
+        with pytest.raises(InvalidInputError, match=told):
+            LBFGS().run(Problem(manifold, cost), start)

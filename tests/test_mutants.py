@@ -433,6 +433,17 @@ def touching(self: Any, point: Array) -> Array:
     return Brockett.gradient(self, point)
 
 
+def bending(self: Any, point: Array, direction: Array) -> Array:
+    direction *= -1.0
+    return Brockett.hessian(self, point, -direction)
+
+
+def forgetting(self: Any, point: Array, terms: Array) -> Array:
+    found = Variance.term_gradient(self, point, terms)
+    terms[:] = 0
+    return found
+
+
 def badly_transposed(self: Any, point: Array) -> Actions:
     G = Brockett.gradient(self, point)
     return Actions(G.shape, lambda X: G @ X, lambda X: -G.T @ X)
@@ -669,6 +680,8 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
     ),
     ("random value", lambda: on_frames(value=noisy), "repetition"),
     ("gradient in place", lambda: on_frames(gradient=touching), "purity"),
+    ("hessian in place", lambda: on_frames(hessian=bending), "purity"),
+    ("terms in place", lambda: on_subspaces(term_gradient=forgetting), "purity"),
     ("gradient badly transposed", lambda: on_frames(gradient=badly_transposed), "transposed gradient"),
     ("gradient of the next block", lambda: metric(block_gradient=next_block), "block gradients"),
     ("block_scale too small", lambda: metric(block_scale=lambda self, W, k: 0.0), "block gradients"),

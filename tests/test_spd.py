@@ -16,7 +16,7 @@ from rmopt.checks import check_hessian
 from rmopt.core import Cost
 from rmopt.linalg import exp_differences, symmetric
 from rmopt.manifolds import PositiveDefinite, SymmetricPositiveDefinite, frechet_mean
-from rmopt.solvers import LBFGS, TrustRegions
+from rmopt.solvers import LBFGS, GradientDescent, TrustRegions
 
 Array = np.ndarray
 METRICS = ("affine-invariant", "log-euclidean", "bures-wasserstein")
@@ -222,3 +222,44 @@ def test_bad_sizes_points_and_metrics_are_named() -> None:
     for metric in METRICS:
         with pytest.raises(InvalidInputError, match="not positive definite"):
             SymmetricPositiveDefinite(2, metric=metric).log(two[1], two[0])
+
+
+def test_logarithms_between_matrices_of_large_condition() -> None:
+    """Singular values keep what eigenvalues of A⁻¹B lose."""
+    cone, rng = SymmetricPositiveDefinite(4), np.random.default_rng(2)
+    frames = [np.linalg.qr(rng.standard_normal((4, 4)))[0] for _ in range(2)]
+    roots = [np.array([1e-2, 1.0, 10.0, 1e2]), np.array([1e3, 1.0, 0.1, 1e-1])]
+    A, B = (symmetric((Q * root**2) @ Q.T) for Q, root in zip(frames, roots, strict=True))
+    halves = [np.diag(root) @ Q.T for Q, root in zip(frames, roots, strict=True)]
+    ratios = np.linalg.svd(halves[1] @ np.linalg.inv(halves[0]), compute_uv=False)
+    assert cone.dist(A, B) == pytest.approx(2.0 * np.linalg.norm(np.log(ratios)), rel=1e-6)
+    assert np.isfinite(cone.log(A, B)).all()
+    assert cone.dist(A, B) == pytest.approx(cone.dist(B, A), rel=1e-6)
+
+
+class Likelihood(Cost):
+    """log det W + tr(W⁻¹C)."""
+
+    def __init__(self, C: np.ndarray) -> None:
+        self.C = C
+
+    def value(self, W: np.ndarray) -> float:
+        return float(np.linalg.slogdet(W)[1] + np.trace(np.linalg.solve(W, self.C)))
+
+    def gradient(self, W: np.ndarray) -> np.ndarray:
+        inverse = np.linalg.inv(W)
+        return inverse - inverse @ self.C @ inverse
+
+
+@pytest.mark.parametrize("solver", [GradientDescent(), LBFGS()])
+def test_starts_that_are_far_too_small(solver: Any) -> None:
+    """Steps of the first metric end at the boundary and are made shorter; costs far up let the other one rise."""
+    B = np.random.default_rng(0).standard_normal((5, 50))
+    C = B @ B.T / 50
+    flat = SymmetricPositiveDefinite(5, metric="log-euclidean")
+    found = solver.run(Problem(flat, Likelihood(C)), 1e-4 * np.eye(5))
+    assert found.converged
+    C = 1e3 * np.diag([1.0, 2.0, 3.0, 4.0, 5.0])
+    found = solver.run(Problem(SymmetricPositiveDefinite(5), Likelihood(C)), np.eye(5))
+    assert found.converged
+    np.testing.assert_allclose(found.point, C, atol=20.0)

@@ -411,3 +411,34 @@ def test_averages_on_products_of_what_has_no_logarithm() -> None:
     cost = rmopt.autograd_cost(lambda x, U: anp.sum(x**3) + anp.sum(U**3))
     result = SGD(0.01, max_iter=50, average=True).run(Problem(place, cost), random_state=0)
     assert place.check_point(result.point) is None
+
+
+class Writing(FiniteSum):
+    """½ Σ ‖x − cᵢ‖², which writes where it must not."""
+
+    n_terms = 30
+
+    def __init__(self, where: str) -> None:
+        self.where, self.centres = where, np.random.default_rng(0).standard_normal((30, 3))
+
+    def value(self, point: Any) -> float:
+        return 0.5 * float(np.sum((point - self.centres) ** 2))
+
+    def gradient(self, point: Any) -> Any:
+        return np.sum(point - self.centres, axis=0)
+
+    def term_gradient(self, point: Any, terms: Any) -> Any:
+        found = np.sum(point - self.centres[terms], axis=0)
+        if self.where == "terms":
+            terms[:] = 0
+        else:
+            point[:1] *= -1.0
+        return found
+
+
+@pytest.mark.parametrize("solver", [SGD(0.1, max_iter=50), SVRG(0.1, max_iter=50), Adam(0.1, max_iter=50)])
+def test_what_writes_into_terms_or_points_is_refused(solver: Any) -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        solver.run(Problem(Euclidean(3), Writing("terms")), random_state=0)
+    with pytest.raises(InvalidInputError, match="its term_gradient work on a copy"):
+        solver.run(Problem(Euclidean(3), Writing("point")), random_state=0)

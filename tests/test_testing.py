@@ -392,3 +392,20 @@ def test_a_memory_of_the_first_run_is_found() -> None:
 def test_seeds_from_a_generator_are_for_all_parts() -> None:
     mark = parametrize_with_laws([Sphere(3), Sphere(4)], seeds=(i for i in range(3)))
     assert len(mark.args[1]) == 6
+
+
+@pytest.mark.parametrize("constant", [1e4, 1e8, 1e12])
+def test_a_constant_hides_no_wrong_gradient(constant: float) -> None:
+    for factor in (1.1, -1.0):
+        A = np.random.default_rng(0).standard_normal((8, 8))
+        square, wrong = A + A.T, factor * (A + A.T)
+
+        class Shifted(Cost):
+            def value(self, X: Any, square: Any = square) -> float:
+                return 0.5 * float(np.sum(X * (square @ X))) + constant
+
+            def gradient(self, X: Any, wrong: Any = wrong) -> Any:
+                return wrong @ X
+
+        problem = Problem(Stiefel(8, 3), Shifted())
+        assert not any(check_gradient(problem, rng=seed) for seed in range(3))

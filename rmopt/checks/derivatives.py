@@ -126,12 +126,12 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = N
         value = problem.value(start)
 
         def error(t: float) -> float:
-            return abs(cost.value(manifold.retraction(start, t * along)) - value - t * slope)
+            return cost.value(manifold.retraction(start, t * along)) - value - t * slope
 
         return [slope_check(
             "gradient", subject, error, 2.0, abs(value) + abs(slope), "the Taylor error of first order",
             "a factor, a sign or a part that is missing in `gradient`; or a kink near this point",
-            coarseness_of(x), power,
+            coarseness_of(x), power, lambda t: t * slope,
         )]  # fmt: skip
 
     # Of a part with a proximal step the value holds what the gradient does not.
@@ -197,13 +197,14 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any 
         def error(t: float) -> float:
             moved = cost.value(manifold.retraction(start, t * direction))
             bend = 0.0 if straight else _bend(manifold, start, direction, downhill, t)
-            return abs(moved - value - t * slope - 0.5 * t * t * (curvature + bend))
+            return moved - value - t * slope - 0.5 * t * t * (curvature + bend)
 
         size = abs(value) + abs(slope) + (0.0 if straight else manifold.norm(x, gradient))
         return [slope_check(
             "Hessian", subject, error, 3.0, size, "the Taylor error of second order",
             "the curvature of the manifold is missing, or `hessian` is not the derivative of `gradient`; or the "
             "retraction is not of the order that it claims (check_retraction tells)", coarseness_of(x), power,
+            lambda t: 0.5 * t * t * curvature,
         )]  # fmt: skip
 
     found = along_several(taylor, manifold, x, xi, rng)
@@ -309,11 +310,19 @@ def _repetition(at: _Cost) -> float:
 
 @law(COST, "an operation in place, such as `point -= …`", 0.0)
 def _purity(at: _Cost) -> float:
-    """The point stays as it is."""
-    before = [array.copy() for array in arrays_of(at.x)]
-    at.cost.value(at.x)
-    at.problem.gradient(at.x)
-    return float(not all(map(np.array_equal, before, arrays_of(at.x))))
+    """Points, terms and directions stay as they are."""
+    calls: list[tuple[Any, ...]] = [(at.cost.value, at.x), (at.problem.gradient, at.x)]
+    if isinstance(at.cost, FiniteSum) and at.cost.n_terms is not None and at.cost.term_width == 1:
+        # The last ones: a schedule of zeros is a common slip.
+        calls.append((at.cost.term_gradient, at.x, np.arange(at.cost.n_terms)[-2:]))
+    if at.problem.lacks_hessian() is None:
+        xi = at.manifold.random_tangent_vector(at.x, np.random.default_rng(0))
+        calls.append((at.cost.hessian, at.x, at.manifold.embedding(at.x, xi)))
+    before = arrays_of([list(given) for _, *given in calls])
+    before = [array.copy() for array in before]
+    for call, *given in calls:
+        call(*given)
+    return float(not all(map(np.array_equal, before, arrays_of([list(given) for _, *given in calls]))))
 
 
 @law(COST, "the gradient's `T` is another operator", SUMS)

@@ -80,6 +80,11 @@ class Manifold(ABC):
         """Scale of the manifold, from which trust-region radii are derived."""
         return float(np.sqrt(self.dim))
 
+    @property
+    def diameter(self) -> float:
+        """The largest distance of two points, which bounds the first trust region; infinite unless it is known."""
+        return float("inf")
+
     @abstractmethod
     def inner_product(self, point: Any, tangent_vector_a: Any, tangent_vector_b: Any) -> float:
         """Return the Riemannian inner product of two tangent vectors at a point."""

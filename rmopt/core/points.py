@@ -91,6 +91,11 @@ def coarseness_of(point: Any) -> float:
     return coarseness(*arrays_of(point))
 
 
+def size_of(point: Any) -> float:
+    """Return the length of all numbers of a point, whatever its metric."""
+    return float(np.sqrt(sum(float(np.vdot(part, part)) for part in arrays_of(point))))
+
+
 def packed(state: Any) -> dict[str, Array]:
     """Return the arrays and numbers of a state by their names, such as ``factors.A``, and refuse anything else."""
     arrays = {name: np.asarray(leaf) for name, leaf, _ in _leaves(state)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,17 +133,10 @@ class Problem:
         DivergedError
             When one of them is not finite.
         """
-        parts = arrays_of(point)
-        given = [part.copy() for part in parts]
         with np.errstate(all="ignore"):
-            found, ambient = self.cost.value_and_gradient(point)
-            if not all(map(np.array_equal, parts, given)):
-                for part, was in zip(parts, given, strict=True):
-                    part[...] = was
-                raise InvalidInputError(
-                    f"{type(self.cost).__name__} changed the point that it was given; let its value and gradient "
-                    "work on a copy."
-                )
+            found, ambient = unchanged(
+                self.cost, point, lambda: self.cost.value_and_gradient(point), "value and gradient"
+            )
             value = self.real(found)
             ambient = ambient_at(self.manifold, point, ambient, self.cost)
             gradient = self.manifold.euclidean_to_riemannian_gradient(point, ambient)
@@ -189,6 +183,21 @@ class Problem:
             manifold, point, cost.hessian(point, manifold.embedding(point, tangent)), cost, "hessian"
         )
         return manifold.euclidean_to_riemannian_hessian(point, self.gradient(point), bent, tangent)
+
+
+def unchanged(cost: Cost, given: Any, call: Callable[[], Any], what: str) -> Any:
+    """Return what a cost makes of a point or a tangent vector, or refuse one that writes into it."""
+    parts = arrays_of(given)
+    before = [part.copy() for part in parts]
+    found = call()
+    if not all(map(np.array_equal, parts, before)):
+        for part, was in zip(parts, before, strict=True):
+            part[...] = was
+        raise InvalidInputError(
+            f"{type(cost).__name__} changed the point that it was given, or the tangent vector; let its {what} work "
+            "on a copy."
+        )
+    return found
 
 
 def ambient_at(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,9 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.cost import FiniteSum
 from rmopt.core.manifold import Manifold
-from rmopt.core.problem import ambient_at
+from rmopt.core.problem import ambient_at, unchanged
 from rmopt.core.retraction import Retraction
-from rmopt.engines.base import Engine, checked, diverged
+from rmopt.engines.base import Engine, checked, diverged, read_only
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,10 +71,15 @@ class ReferenceEngine(Engine):
     # Overflow is reported once, by the length of the gradient.
     @np.errstate(all="ignore")
     def advance(self, state: ReferenceState, schedule: Array, etas: Array) -> ReferenceState:
-        schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
+        schedule = read_only(checked(schedule, etas, self.cost.term_ranges, self.batch_size))
         point, steps, updates, shape = state.point, state.steps, state.updates, None
         for terms, eta in zip(schedule, etas, strict=True):
-            ambient = self.cost.term_gradient(point, terms)
+            if shape is None:
+                ambient = unchanged(
+                    self.cost, point, partial(self.cost.term_gradient, point, terms), "term_gradient"
+                )
+            else:
+                ambient = self.cost.term_gradient(point, terms)
             ambient = ambient_at(self.manifold, point, ambient, self.cost, "term_gradient", shape)
             shape = ambient.shape
             gradient = self.manifold.euclidean_to_riemannian_gradient(point, ambient)

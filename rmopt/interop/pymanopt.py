@@ -14,6 +14,13 @@ from typing import Any
 import numpy as np
 import pymanopt
 from pymanopt import optimizers
+from pymanopt.manifolds import (
+    Positive,
+    SkewSymmetric,
+    SphereSubspaceComplementIntersection,
+    SphereSubspaceIntersection,
+    Symmetric,
+)
 from pymanopt.manifolds.manifold import Manifold as PymanoptManifold
 from pymanopt.manifolds.manifold import RetrAsExpMixin
 
@@ -512,8 +519,22 @@ class FromPymanopt(Manifold):
             return None
         except np.linalg.LinAlgError as error:
             return f"a step of length zero fails ({error})"
-        off = np.linalg.norm(stays - point) / max(1.0, float(np.linalg.norm(point)))
-        return None if off < 1e-8 else f"a step of length zero moves the point by {off:.1e}"
+        size = max(1.0, float(np.linalg.norm(point)))
+        off = np.linalg.norm(stays - point) / size
+        if not off < 1e-8:
+            return f"a step of length zero moves the point by {off:.1e}"
+        if isinstance(self.foreign, Positive) and not (point > 0.0).all():
+            return f"its least number is {point.min():.1e}; all of them must be positive"
+        off = np.linalg.norm(self._inside(point) - point) / size
+        return None if off < 1e-8 else f"its projection to the linear space of {self} moves it by {off:.1e}"
+
+    def _inside(self, point: Array) -> Array:
+        """Return the nearest point of the linear space that a point lies in, as far as pymanopt tells of one."""
+        if isinstance(self.foreign, Symmetric | SkewSymmetric):
+            return self.foreign.projection(point, point)
+        if isinstance(self.foreign, SphereSubspaceIntersection | SphereSubspaceComplementIntersection):
+            return self.foreign._subspace_projector @ point
+        return point
 
     @cached_property
     def shape(self) -> tuple[int, ...]:

@@ -56,8 +56,9 @@ class Hyperbolic(_Columns):
     """Hyperbolic space of dimension n, as the upper sheet of a hyperboloid; or m points of it.
 
     Points are vectors x of n + 1 numbers with −x₀² + x₁² + … + xₙ² = −1 and x₀ > 0, and the metric is this form
-    (Nickel and Kiela 2018). Distances are exact also between close points; far from the origin digits are lost like
-    x₀² times rounding.
+    (Nickel and Kiela 2018). All is computed in radial and transverse parts, whose squares are added and not
+    subtracted: distances are exact between close points and between far ones. Tangent vectors are as exact as x₀
+    times rounding. So points are refused from 30 away from the origin on, where that is 10⁻³.
 
     Parameters
     ----------
@@ -102,15 +103,15 @@ class Hyperbolic(_Columns):
         return self.n * self.m
 
     def products(self, point: Array, a: Array, b: Array) -> Any:
-        return (a[1:] * b[1:]).sum(0) - a[0] * b[0]
+        (along_a, across_a), (along_b, across_b) = _parts(point, a), _parts(point, b)
+        return along_a * along_b + (across_a * across_b).sum(0)
 
     def normal(self, point: Array) -> Array:
         return _mirrored(point)
 
     def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Ambient) -> Array:
-        """Return J G + x (xᵀG), where J turns the first sign."""
-        G = dense(euclidean_gradient, point)
-        return _mirrored(G) + point * (point * G).sum(0)
+        """Return J G + x (xᵀG), where J turns the first sign: what is tangent of J G."""
+        return self._tangent(point, _mirrored(dense(euclidean_gradient, point)))
 
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
@@ -123,19 +124,34 @@ class Hyperbolic(_Columns):
         return self._tangent(point, vector)
 
     def _tangent(self, point: Array, vector: Array) -> Array:
-        return vector + point * self.products(point, point, vector)
+        radius, unit = _polar(point)
+        radial = (unit * vector[1:]).sum(0)
+        return _together(point, point[0] * radial - radius * vector[0], vector[1:] - unit * radial)
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
         """Follow the geodesic."""
-        length = np.sqrt(np.maximum(self.products(point, tangent_vector, tangent_vector), 0.0))
+        (radius, unit), (along, across) = _polar(point), _parts(point, tangent_vector)
+        aside = (across * across).sum(0)
+        length = np.sqrt(along * along + aside)
         ratio = np.divide(np.sinh(length), length, out=np.ones_like(length), where=length > 0.0)
-        return self.lifted(point * np.cosh(length) + tangent_vector * ratio)
+        # Inwards, sinh(r − length) in place of a difference of large numbers.
+        inwards = length + np.abs(along)
+        rest = np.divide(aside, inwards, out=np.zeros_like(length), where=inwards > 0.0)
+        end = np.where(
+            along < 0.0,
+            np.sinh(np.arcsinh(radius) - length) + point[0] * ratio * rest,
+            radius * np.cosh(length) + point[0] * along * ratio,
+        )
+        there = np.empty_like(point)
+        there[1:] = unit * end + across * ratio
+        return self.lifted(there)
 
     def log(self, point_a: Array, point_b: Array) -> Array:
         """Return the initial velocity of the geodesic."""
-        aside = self._tangent(point_a, point_b - point_a)
-        length = np.sqrt(np.maximum(self.products(point_a, aside, aside), np.finfo(aside.dtype).tiny))
-        return aside * (self._distances(point_a, point_b) / length)
+        along, across = _towards(point_a, point_b)
+        length = np.sqrt(along * along + (across * across).sum(0))
+        scale = self._distances(point_a, point_b) / np.maximum(length, np.finfo(point_a.dtype).tiny)
+        return _together(point_a, along * scale, across * scale)
 
     def dist(self, point_a: Array, point_b: Array) -> float:
         """Return the geodesic distance."""
@@ -143,26 +159,38 @@ class Hyperbolic(_Columns):
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         """Carry a tangent vector along the geodesic, in parallel."""
-        share = self.products(point_b, point_b, tangent_vector_a) / (
-            1.0 - self.products(point_a, point_a, point_b)
-        )
+        (along, across), (near, aside) = _parts(point_a, tangent_vector_a), _towards(point_a, point_b)
+        share = (along * near + (across * aside).sum(0)) / (2.0 + 2.0 * _half_chords(point_a, point_b))
         return tangent_vector_a + (point_a + point_b) * share
 
     def _distances(self, point_a: Array, point_b: Array) -> Any:
-        chord = point_b - point_a
-        return 2.0 * np.arcsinh(0.5 * np.sqrt(np.maximum(self.products(point_a, chord, chord), 0.0)))
+        return 2.0 * np.arcsinh(np.sqrt(_half_chords(point_a, point_b)))
 
     def lifted(self, array: Array) -> Array:
-        """Return the points above the last n numbers of each column; the array itself, with another first row."""
-        array[0] = np.sqrt(1.0 + (array[1:] ** 2).sum(0))
+        """Return the points above the last n numbers of each column; the array itself, with another first row.
+
+        Raises
+        ------
+        InvalidInputError
+            Where they are so far out that tangent vectors have no digits.
+        """
+        array[0] = np.hypot(1.0, _polar(array)[0])
+        if (word := self._too_far(array)) is not None:
+            raise InvalidInputError(f"a step on {self} leads to where {word}; take shorter ones.")
         return array
 
+    def _too_far(self, point: Array) -> str | None:
+        farthest, limit = float(point[0].max()), 1e-3 / float(np.finfo(point.dtype).eps)
+        if farthest <= limit:
+            return None
+        return f"x₀ = {farthest:.1e}, and above {limit:.1e} tangent vectors have no digits"
+
     def refusal(self, point: Array) -> str | None:
-        size = np.abs(point).max() ** 2
-        error = float(np.abs(self.products(point, point, point) + 1.0).max())
-        if not (point[0] > 0.0).all() or error > slack(1e-10, point) * size:
-            return f"it is not on the upper sheet: −x₀² + x₁² + … differs from −1 by {error:.1e}"
-        return None
+        sheet = np.hypot(1.0, _polar(point)[0])
+        error = float((np.abs(point[0] - sheet) / sheet).max())
+        if not error <= slack(1e-10, point):
+            return f"it is not on the upper sheet: x₀ differs from √(1 + x₁² + …) by {error:.1e} of it"
+        return self._too_far(point)
 
     def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
         """Return a point above normally distributed numbers."""
@@ -230,6 +258,10 @@ class Simplex(_Columns):
     def typical_dist(self) -> float:
         """Scale of the manifold: its diameter."""
         return float(np.pi * self.m**0.5)
+
+    @property
+    def diameter(self) -> float:
+        return self.typical_dist
 
     def products(self, point: Array, a: Array, b: Array) -> Any:
         return (a * b / point).sum(0)
@@ -313,3 +345,52 @@ def _mirrored(array: Array) -> Array:
     mirrored = array.copy()
     mirrored[0] *= -1.0
     return mirrored
+
+
+def _polar(point: Array) -> tuple[Any, Array]:
+    """Return how far points lie from the axis of their hyperboloid, and the directions; 0 at the origin."""
+    radius = np.sqrt((point[1:] ** 2).sum(0))
+    return radius, point[1:] / np.maximum(radius, np.finfo(point.dtype).tiny)
+
+
+def _parts(point: Array, tangent_vector: Array) -> tuple[Any, Array]:
+    """Return a tangent vector's length along the geodesic from the origin, and what is across."""
+    unit = _polar(point)[1]
+    radial = (unit * tangent_vector[1:]).sum(0)
+    return radial / point[0], tangent_vector[1:] - unit * radial
+
+
+def _together(point: Array, along: Any, across: Array) -> Array:
+    """Return the tangent vector with these parts."""
+    radius, unit = _polar(point)
+    vector = np.empty_like(point)
+    vector[0], vector[1:] = radius * along, unit * (point[0] * along) + across
+    return vector
+
+
+def _apart(point_a: Array, point_b: Array) -> tuple[Any, Any]:
+    """Return sinh(rᵦ − rₐ) of the distances to the origin, and |a| |b| (1 − cos) of the angle between a and b."""
+    (one, unit_a), (two, unit_b) = _polar(point_a), _polar(point_b)
+    difference, tiny = point_b[1:] - point_a[1:], np.finfo(point_a.dtype).tiny
+    squares = (difference * (point_a[1:] + point_b[1:])).sum(0)
+    # |a| (b/|b| − a/|a|), if b is the nearer one; it may be the origin, which has no direction.
+    turned = difference - np.where(one < two, unit_a, unit_b) * (squares / np.maximum(one + two, tiny))
+    share = np.minimum(one, two) / np.maximum(np.maximum(one, two), tiny)
+    rise = squares / np.maximum(two * point_a[0] + one * point_b[0], tiny)
+    return rise, 0.5 * share * (turned * turned).sum(0)
+
+
+def _half_chords(point_a: Array, point_b: Array) -> Any:
+    """Return sinh²(d/2), in which nothing is subtracted: (cosh(rₐ − rᵦ) − 1 + |a| |b| (1 − cos)) / 2."""
+    rise, bent = _apart(point_a, point_b)
+    return np.sinh(0.5 * np.arcsinh(rise)) ** 2 + 0.5 * bent
+
+
+def _towards(point_a: Array, point_b: Array) -> tuple[Any, Array]:
+    """Return the parts of the tangent vector at a towards b that is as long as sinh of the distance."""
+    (radius, unit), (rise, bent) = _polar(point_a), _apart(point_a, point_b)
+    difference = point_b[1:] - point_a[1:]
+    along = np.where(
+        radius > 0.0, rise - point_a[0] * bent / np.maximum(radius, np.finfo(point_a.dtype).tiny), 0.0
+    )
+    return along, difference - unit * (unit * difference).sum(0)

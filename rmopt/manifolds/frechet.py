@@ -86,8 +86,15 @@ def frechet_mean(
                 total, squares = total + away * share, squares + share * manifold.norm(mean, away) ** 2
         return total, manifold.norm(mean, total), 0.5 * squares
 
-    mean, step = points[int(np.argmax(shares > 0.0))], 1.0
-    direction, length, value = look(mean)
+    step = 1.0
+    for mean in (point for share, point in zip(shares, points, strict=True) if share > 0.0):
+        direction, length, value = look(mean)
+        if np.isfinite(length):
+            break
+    else:
+        raise InvalidInputError(
+            f"the points have no finite logarithms on {manifold} at any of them; bring them nearer to each other."
+        )
     for _ in range(max_iter):
         eps = np.finfo(float).eps * coarseness_of(mean)
         rounding = 8.0 * eps * value

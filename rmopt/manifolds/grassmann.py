@@ -74,8 +74,12 @@ class Grassmann(ArrayManifold):
 
     @property
     def typical_dist(self) -> float:
-        """Scale of the manifold; its diameter is π/2 √r."""
+        """Scale of the manifold."""
         return float(np.sqrt(self.shape[1]))
+
+    @property
+    def diameter(self) -> float:
+        return float(0.5 * np.pi * np.sqrt(self.shape[1]))
 
     # The tangent space
 

@@ -95,6 +95,10 @@ class Product(Manifold):
     def typical_dist(self) -> float:
         return float(np.sqrt(sum(factor.typical_dist**2 for factor in self.factors)))
 
+    @property
+    def diameter(self) -> float:
+        return float(np.sqrt(sum(factor.diameter**2 for factor in self.factors)))
+
     # The tangent space
 
     def inner_product(self, point: Parts, tangent_vector_a: Parts, tangent_vector_b: Parts) -> float:

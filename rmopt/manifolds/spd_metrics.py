@@ -58,6 +58,10 @@ class Metric(ABC):
         return self.bent(B, self.flat(A, xi)[0])
 
 
+# Ratios of eigenvalues below which a spectrum has lost half of its digits.
+NARROW = 1e-8
+
+
 class AffineInvariant(Metric):
     """tr(W⁻¹ξ W⁻¹η): no change of basis alters it (Bhatia 2007, chapter 6)."""
 
@@ -93,7 +97,7 @@ class AffineInvariant(Metric):
 
     def dist(self, A: Array, B: Array) -> float:
         """Return the length of the logarithms of the eigenvalues of A⁻¹B."""
-        return float(np.linalg.norm(np.log(np.linalg.eigvalsh(whitened(cholesky(A), B)))))
+        return float(np.linalg.norm(np.log(self._relative(A, B)[1])))
 
     def transport(self, A: Array, B: Array, xi: Array) -> Array:
         """Carry a tangent vector along the geodesic, in parallel: E ξ Eᵀ with E = (B A⁻¹)^½."""
@@ -106,7 +110,12 @@ class AffineInvariant(Metric):
     def _relative(A: Array, B: Array) -> tuple[Array, Array, Array]:
         """Return L, Λ, U with A = L Lᵀ and B = L U Λ Uᵀ Lᵀ."""
         factor = cholesky(A)
-        return factor, *np.linalg.eigh(whitened(factor, B))
+        values, vectors = np.linalg.eigh(whitened(factor, B))
+        if not (values[..., 0] > NARROW * values[..., -1]).all():
+            # Singular values of L⁻¹ times the factor of B keep the digits that small eigenvalues lose.
+            vectors, singular, _ = np.linalg.svd(np.linalg.solve(factor, cholesky(B)))
+            values = singular**2
+        return factor, values, vectors
 
 
 class LogEuclidean(Metric):
@@ -140,6 +149,9 @@ class LogEuclidean(Metric):
     def exp(self, W: Array, xi: Array) -> Array:
         """Return exp(log W + D log[ξ])."""
         values, vectors = np.linalg.eigh(self._log(W) + self.flat(W, xi)[0])
+        # From wider a spectrum no logarithm finds its way back.
+        if (values[..., -1] - values[..., 0] > -np.log(8.0 * W.shape[-1] * np.finfo(W.dtype).eps)).any():
+            raise outside()
         return _squared(vectors * np.exp(0.5 * values)[..., None, :])
 
     def log(self, A: Array, B: Array) -> Array:

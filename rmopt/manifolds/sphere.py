@@ -120,6 +120,10 @@ class Sphere(UnitLength):
         """Scale of the manifold: its diameter."""
         return float(np.pi)
 
+    @property
+    def diameter(self) -> float:
+        return self.typical_dist
+
     def products(self, a: Array, b: Array) -> Any:
         return a.dot(b) if a.ndim == 1 else np.vdot(a, b)
 
@@ -199,6 +203,10 @@ class Oblique(Sphere):
     def typical_dist(self) -> float:
         """Scale of the manifold: its diameter."""
         return float(np.pi * self.shape[1] ** 0.5)
+
+    @property
+    def diameter(self) -> float:
+        return self.typical_dist
 
     def products(self, a: Array, b: Array) -> Array:
         """Return the inner products of the columns."""

@@ -164,8 +164,8 @@ class MultiplicativeWeights(Retraction):
     def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
         exponents = t * (tangent / point)
         weights = point * np.exp(exponents - exponents.max(0))
-        # However long the step: where the exponential is zero in floating point, the least that has an inverse.
-        return np.maximum(weights / weights.sum(0), np.finfo(point.dtype).tiny)
+        # However long the step: in place of zero a number by whose square can be divided.
+        return np.maximum(weights / weights.sum(0), np.finfo(point.dtype).tiny ** (1.0 / 3.0))
 
 
 class OrthographicHyperbolic(Retraction):

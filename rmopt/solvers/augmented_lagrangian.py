@@ -14,7 +14,7 @@ from rmopt.core.cost import Cost
 from rmopt.core.identity import fingerprint
 from rmopt.core.problem import Problem
 from rmopt.costs.constraints import AugmentedCost, ConstrainedProblem
-from rmopt.errors import InvalidInputError
+from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.renamed import renamed
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.descent import GradientSolver
@@ -183,7 +183,13 @@ class AugmentedLagrangian(CheckedValue, Solver):
         augmented = AugmentedCost(work, (state.equal, state.unequal), state.penalty)
         # Exact only when it comes near: early multipliers are rough.
         enough = max(self.tol, 0.1 ** (state.steps + 1)) * state.scale
-        found = self.inner.with_gradient_norm(enough).run(Problem(work.manifold, augmented), state.point)
+        try:
+            found = self.inner.with_gradient_norm(enough).run(Problem(work.manifold, augmented), state.point)
+        except DivergedError:
+            # Where the cost falls faster than the constraints push back a larger penalty may hold the run.
+            if self.growth * state.penalty > LARGEST:
+                raise
+            return state._replace(steps=state.steps + 1, penalty=self.growth * state.penalty)
         h, g = work.violations(found.point)
         if not (np.isfinite(h).all() and np.isfinite(g).all()):
             raise self.diverged(state.steps)

@@ -6,6 +6,7 @@ import copy
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf, isfinite
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -14,8 +15,8 @@ import numpy as np
 from rmopt.core.arguments import CheckedValue, integer, number, optional, shown
 from rmopt.core.cost import Cost
 from rmopt.core.manifold import Manifold
-from rmopt.core.points import arrays_of, coarseness_of, in_precision
-from rmopt.core.problem import Problem, ambient_at
+from rmopt.core.points import arrays_of, coarseness_of, in_precision, size_of
+from rmopt.core.problem import Problem, ambient_at, unchanged
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, ByProjection, Transport, as_transport
 from rmopt.errors import DivergedError, InvalidInputError, RmoptError
@@ -176,6 +177,10 @@ class Oracle:
         # A point, and products with the Hessian there that a shorter step may need again.
         self.products: tuple[Any, list[Any]] = (None, [])
         self.last_cost = 0.0
+        # Whether a product with the Hessian was seen to leave its arguments as they are.
+        self.trusted = False
+        # Whether a trial of this step met a cost that is not finite.
+        self.blocked = False
         # Of ambient arrays; that of the first gradient, which was held against the points.
         self._shape: Any = None
 
@@ -229,7 +234,9 @@ class Oracle:
         there = None
         try:
             there = self.retract(point, tangent, t)
-            return there, *self.look(there)
+            cost, ambient = self.look(there)
+            self.blocked = self.blocked or not isfinite(cost)
+            return there, cost, ambient
         except ValueError as error:
             # A retraction may refuse a step; what a cost says in our own words is for the user.
             if not (there is None if isinstance(error, RmoptError) else broke_down(error)):
@@ -285,8 +292,14 @@ class Oracle:
 
             def product(tangent: Any) -> Any:
                 counts[2] += 1
-                bent = self._own(along(manifold.embedding(point, tangent)), "hessian", point)
-                return convert(point, ambient, bent, tangent)
+                if self.trusted:
+                    bent = along(manifold.embedding(point, tangent))
+                else:
+                    given = manifold.embedding(point, tangent)
+                    call = partial(unchanged, self.cost, given, partial(along, given), "hessian")
+                    bent = unchanged(self.cost, point, call, "hessian")
+                    self.trusted = True
+                return convert(point, ambient, self._own(bent, "hessian", point), tangent)
 
             return product
 
@@ -321,6 +334,8 @@ class Oracle:
 PATIENCE = 200
 # Where no step helps, and the gradient is longer than this share of the first one, something else may be wrong.
 EARLY = 1e-3
+# Below this share of the cost what a gradient promises is nothing.
+VANISHED = 1e-13
 # Below this share of the cost a step of the size of the manifold would change nothing that can be seen.
 ROUNDED = 1e-8
 # What needs no look before it is taken for a number.
@@ -398,7 +413,7 @@ class GradientSolver(CheckedValue, Solver):
             return state
         if state.stuck or state.norm == 0.0:
             return state._replace(steps=state.steps + 1)
-        work.counts[:] = state.counts
+        work.counts[:], work.blocked = state.counts, False
         done = self._step(work, state)
         cost, norm, idle = state.best
         if done.cost < cost or done.norm < norm:
@@ -406,7 +421,7 @@ class GradientSolver(CheckedValue, Solver):
         stuck = done.stuck or idle >= PATIENCE
         if stuck and not isfinite(work.last_cost):
             # It is no rounding that held the run up.
-            raise self.diverged(state.steps)
+            raise self.diverged(state.steps, "the cost", state.point)
         return done._replace(best=(cost, norm, idle + 1), stuck=stuck)
 
     @abstractmethod
@@ -421,18 +436,30 @@ class GradientSolver(CheckedValue, Solver):
         }  # fmt: skip
 
     def finished(self, work: Oracle, state: Iterate) -> str | None:
-        if not (isfinite(state.cost) and isfinite(state.norm)):
-            raise self.diverged(state.steps)
+        if not isfinite(state.cost):
+            raise self.diverged(state.steps, "the cost", state.point)
+        if not isfinite(state.norm):
+            raise self.diverged(
+                state.steps, f"the gradient (at a cost of {state.cost:.6g}) or its length", state.point
+            )
+        length = f"a gradient of length {state.norm:.1e}"
         if state.norm <= self.limit(state):
-            return Converged(f"a gradient of length {state.norm:.1e}")
+            relative = self.gradient_norm is None and state.norm > 0.0
+            return Converged(
+                f"{length}, {state.norm / state.first_norm:.0e} of the first" if relative else length
+            )
         if state.stuck:
+            way = max(work.manifold.typical_dist, size_of(state.point))
+            share = state.norm * way / abs(state.cost) if state.cost else inf
+            if share <= VANISHED * work.coarseness:
+                return Converged(f"{length}, which is rounding")
             idle = state.best[2]
             what = f"nothing got better in {idle} steps" if idle > PATIENCE else "no step lowers the cost"
-            rounded = ROUNDED * work.coarseness**0.5
-            long = state.norm * work.manifold.typical_dist > rounded * abs(state.cost)
-            early = long and state.norm > EARLY * state.first_norm
+            early = share > ROUNDED * work.coarseness**0.5 and state.norm > EARLY * state.first_norm
+            if early and work.blocked:
+                return f"a cost that is not finite beside the point: {what}, at {length}"
             cure = "; so long a one may be wrong: rmopt.checks.check_gradient tells" if early else ""
-            return f"rounding: {what}, at a gradient of length {state.norm:.1e}{cure}"
+            return f"rounding: {what}, at {length}{cure}"
         return None
 
     def limit(self, state: Iterate) -> float:
@@ -442,11 +469,14 @@ class GradientSolver(CheckedValue, Solver):
         tol = slack(1e-6, *arrays_of(state.point)) if self.tol is None else self.tol
         return tol * state.first_norm
 
-    def diverged(self, step: int) -> DivergedError:
+    def diverged(
+        self, step: int, what: str = "the cost or a derivative of it", point: Any = None
+    ) -> DivergedError:
         return DivergedError(
-            f"the cost or a derivative of it is not finite after {step} iterations; check the data and their "
-            "scale, or start elsewhere.",
+            f"{what} is not finite after {step} iterations; check the data and their scale, look for roots and norms "
+            "of 0, which have no derivative, or start elsewhere.",
             step,
+            point,
         )
 
     def conclude(self, result: Result, work: Oracle, state: Iterate) -> Result:

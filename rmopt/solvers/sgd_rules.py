@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,10 +13,10 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.cost import FiniteSum
 from rmopt.core.manifold import FixedRankManifold, Manifold
-from rmopt.core.problem import ambient_at
+from rmopt.core.problem import ambient_at, unchanged
 from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
-from rmopt.engines.base import Engine, checked, diverged
+from rmopt.engines.base import Engine, checked, diverged, read_only
 from rmopt.errors import MissingCapabilityError
 from rmopt.manifolds import Euclidean, Power, Product
 from rmopt.manifolds.arrays import ArrayManifold
@@ -33,18 +34,23 @@ class Look:
     def __init__(self, manifold: Manifold, cost: FiniteSum) -> None:
         self.manifold, self.cost = manifold, cost
         self.carry = manifold.default_transport.on(manifold)
-        # Of what was held against the points.
+        # Of what was held against the points, and what was seen to leave them as they are.
         self._shape: Any = None
+        self._trusted: set[str] = set()
 
     def gradient(self, point: Any, terms: Array) -> Any:
         """Return the Riemannian gradient of the sum over some terms."""
-        return self._riemannian(point, self.cost.term_gradient(point, terms), "term_gradient")
+        return self._riemannian(
+            point, partial(self.cost.term_gradient, point, read_only(terms)), "term_gradient"
+        )
 
     def whole_gradient(self, point: Any) -> Any:
         """Return the Riemannian gradient of the sum over all terms."""
-        return self._riemannian(point, self.cost.gradient(point), "gradient")
+        return self._riemannian(point, partial(self.cost.gradient, point), "gradient")
 
-    def _riemannian(self, point: Any, ambient: Any, what: str) -> Any:
+    def _riemannian(self, point: Any, call: Callable[[], Any], what: str) -> Any:
+        ambient = call() if what in self._trusted else unchanged(self.cost, point, call, what)
+        self._trusted.add(what)
         ambient = ambient_at(self.manifold, point, ambient, self.cost, what, self._shape)
         self._shape = ambient.shape
         return self.manifold.euclidean_to_riemannian_gradient(point, ambient)

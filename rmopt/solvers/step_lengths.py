@@ -7,6 +7,7 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from rmopt.core.arguments import number
+from rmopt.core.points import size_of
 from rmopt.core.values import Value
 from rmopt.errors import MissingCapabilityError
 from rmopt.solvers.descent import Iterate, Oracle
@@ -16,6 +17,10 @@ from rmopt.solvers.directions import Move
 TRIALS = 40
 # Changes of the cost below this share of it are rounding; there slopes decide (Hager and Zhang 2005).
 ROUNDING = 1e-14
+# The least step that is surely seen, as a share of the size of a point.
+RESOLVED = 1e-12
+# The cost may rise by at most so many times what the step before changed.
+RISE = 10.0
 
 
 class Trial:
@@ -180,8 +185,9 @@ class StepLength(Value, ABC):
     """
 
     def begin(self, work: Oracle, state: Iterate) -> Any:
-        """Return what is remembered at the initial point: a step of length 1, for want of better knowledge."""
-        return Guess(1.0 / max(state.norm, 1e-300), state.cost)
+        """Return what is remembered at the initial point: a step of length 1, or what the numbers there can tell."""
+        length = max(1.0, RESOLVED * work.coarseness * size_of(state.point))
+        return Guess(length / max(state.norm, 1e-300), state.cost)
 
     @abstractmethod
     def __call__(self, curve: Curve, guess: float, memory: Any) -> Trial | None:
@@ -256,9 +262,9 @@ def _backtracked(curve: Curve, t: float, reference: float, share: float) -> Tria
 class BarzilaiBorwein(StepLength):
     """Step sizes from the change of the gradient, without a search in most steps (Iannazzo and Porcelli 2018).
 
-    The cost may rise for a while: it is compared with a weighted mean of the past (Zhang and Hager 2004). Short and
-    long steps of Barzilai and Borwein (1988) alternate. They belong to the negative gradient; along conjugate
-    directions they may stall.
+    The cost may rise for a while: it is compared with a weighted mean of the past (Zhang and Hager 2004), and may
+    rise by ten times what the step before changed. Short and long steps of Barzilai and Borwein (1988) alternate.
+    They belong to the negative gradient; along conjugate directions they may stall.
 
     Parameters
     ----------
@@ -304,6 +310,8 @@ class BarzilaiBorwein(StepLength):
         ss = move.t * move.t * (move.old_squared if precondition is None else -move.slope)
         weight = self.forgetting * memory.weight + 1.0
         level = ((weight - 1.0) * memory.level + move.cost) / weight
+        # Beside a start that is very far up any rise would look small.
+        level = min(level, move.cost + RISE * abs(move.start.cost - move.cost))
         if not sy > 0.0:
             return Guess(10.0 * move.t, level, weight)
         if move.start.steps % 2:

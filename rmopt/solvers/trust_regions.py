@@ -52,7 +52,7 @@ class ModelSolver(GradientSolver):
         point, gradient = state.point, state.gradient
         step, promised, size, bound = self._minimised(work, state, self.products(work, state))
         if not np.isfinite(promised):
-            raise self.diverged(state.steps)
+            raise self.diverged(state.steps, "a product with the Hessian", state.point)
         # Rounding off the tangent space, which directions of little length are made of, would lead off the manifold.
         step = work.manifold.to_tangent_space(point, step)
         there, cost, ambient = work.reached(point, step)
@@ -128,8 +128,9 @@ class TrustRegions(ModelSolver):
     max_inner : int
         Products with the Hessian in one step.
     first_radius : float, optional
-        Of the trust region, in the preconditioner's norm; ten steps of steepest descent unless given. pymanopt begins
-        with an eighth of the manifold's `typical_dist`, which is right where the cost bends soon.
+        Of the trust region, in the preconditioner's norm; ten steps of steepest descent unless given, and no more
+        than the manifold's `diameter`. pymanopt begins with an eighth of the manifold's `typical_dist`, which is
+        right where the cost bends soon.
 
     See Also
     --------
@@ -208,8 +209,10 @@ class TrustRegions(ModelSolver):
                 known.append(Hp)
             curvature = inner(point, p, Hp)
             if radius < 0.0:
-                # Ten steps of steepest descent, or the scale of the manifold where there is no curvature to tell.
+                # Ten steps of steepest descent, or the scale of the manifold where there is no curvature to tell. Far
+                # beyond its diameter there may be a boundary, where every gradient is short.
                 radius = 10.0 * (rz / curvature) * rz**0.5 if curvature > 0.0 else work.manifold.typical_dist
+                radius = min(radius, work.manifold.diameter) if precondition is None else radius
             alpha = rz / curvature if curvature > 0.0 else np.inf
             reached = ss + 2.0 * alpha * sp + alpha * alpha * pp if curvature > 0.0 else np.inf
             outside = not reached < radius * radius
@@ -353,7 +356,8 @@ class AdaptiveCubics(ModelSolver):
             Hq = product(basis[k])
             diagonal.append(inner(point, basis[k], Hq))
             if sigma < 0.0:
-                sigma = max(abs(diagonal[0]), 1e-12) ** 2 / (10.0 * length)
+                # Ten steps of steepest descent; of length 1 where there is no curvature to tell.
+                sigma = diagonal[0] ** 2 / (10.0 * length) or length
             y = _cubic_minimum(np.array(diagonal), np.array(beside), length, sigma)
             # Twice, for Lanczos vectors lose their orthogonality.
             for _ in range(2):
@@ -362,10 +366,9 @@ class AdaptiveCubics(ModelSolver):
             rest = max(inner(point, Hq, Hq), 0.0) ** 0.5
             # The model's gradient at the step is what the next Lanczos vector adds.
             size = float(np.linalg.norm(y))
-            if (
-                rest * abs(y[-1]) <= 0.1 * length * min(1.0, size, state.norm / state.first_norm + 1e-3)
-                or rest <= 1e-14 * work.coarseness
-            ):
+            if rest * abs(y[-1]) <= 0.1 * length * min(
+                1.0, size, state.norm / state.first_norm + 1e-3
+            ) or rest <= 1e-14 * work.coarseness * max(map(abs, diagonal)):
                 break
             beside.append(rest)
             basis.append(Hq * (1.0 / rest))
@@ -383,7 +386,7 @@ def _cubic_minimum(diagonal: Any, beside: Any, length: float, sigma: float) -> A
     c = length * vectors[0]
     low = max(0.0, -values[0])
     # ‖y‖ = λ/σ at the minimum, and ‖(T + λ)⁻¹ c‖ falls with λ.
-    high = low + max(1.0, (length * sigma) ** 0.5 + low)
+    high = 2.0 * low + (length * sigma) ** 0.5
 
     def excess(weight: float) -> float:
         return float(np.linalg.norm(c / np.maximum(values + weight, 1e-300)) - weight / sigma)
