@@ -241,7 +241,7 @@ def slope_check(
             hidden = (
                 np.abs(signed + claimed)[first:].max()
                 < HIDDEN * scale
-                < HIDDEN * 1e16 * np.abs(claimed).max()
+                < HIDDEN * 1e14 * np.abs(claimed).max()
             )
             off = [fitted(np.abs(signed + share * claimed)) for share in (-0.1, 0.1)]
             if hidden and max(off) >= expected - 0.15:

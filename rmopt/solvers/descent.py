@@ -451,7 +451,8 @@ class GradientSolver(CheckedValue, Solver):
         if state.stuck:
             way = max(work.manifold.typical_dist, size_of(state.point))
             share = state.norm * way / abs(state.cost) if state.cost else inf
-            if share <= VANISHED * work.coarseness:
+            # What was asked for by a number is what is done.
+            if self.tol is None and self.gradient_norm is None and share <= VANISHED * work.coarseness:
                 return Converged(f"{length}, which is rounding")
             idle = state.best[2]
             what = f"nothing got better in {idle} steps" if idle > PATIENCE else "no step lowers the cost"

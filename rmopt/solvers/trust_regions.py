@@ -386,7 +386,7 @@ def _cubic_minimum(diagonal: Any, beside: Any, length: float, sigma: float) -> A
     c = length * vectors[0]
     low = max(0.0, -values[0])
     # ‖y‖ = λ/σ at the minimum, and ‖(T + λ)⁻¹ c‖ falls with λ.
-    high = 2.0 * low + (length * sigma) ** 0.5
+    high = max(2.0 * low + length**0.5 * sigma**0.5, 1e-200)
 
     def excess(weight: float) -> float:
         return float(np.linalg.norm(c / np.maximum(values + weight, 1e-300)) - weight / sigma)
