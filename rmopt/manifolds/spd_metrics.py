@@ -58,8 +58,8 @@ class Metric(ABC):
         return self.bent(B, self.flat(A, xi)[0])
 
 
-# Ratios of eigenvalues below which a spectrum has lost half of its digits.
-NARROW = 1e-8
+# Below this ratio of eigenvalues the least one has lost half of its digits.
+LEAST_RATIO = 1e-8
 
 
 class AffineInvariant(Metric):
@@ -97,7 +97,8 @@ class AffineInvariant(Metric):
 
     def dist(self, A: Array, B: Array) -> float:
         """Return the length of the logarithms of the eigenvalues of A⁻¹B."""
-        return float(np.linalg.norm(np.log(self._relative(A, B)[1])))
+        values = np.linalg.eigvalsh(whitened(cholesky(A), B))
+        return float(np.linalg.norm(np.log(self._relative(A, B)[1] if _is_wide(values) else values)))
 
     def transport(self, A: Array, B: Array, xi: Array) -> Array:
         """Carry a tangent vector along the geodesic, in parallel: E ξ Eᵀ with E = (B A⁻¹)^½."""
@@ -111,7 +112,7 @@ class AffineInvariant(Metric):
         """Return L, Λ, U with A = L Lᵀ and B = L U Λ Uᵀ Lᵀ."""
         factor = cholesky(A)
         values, vectors = np.linalg.eigh(whitened(factor, B))
-        if not (values[..., 0] > NARROW * values[..., -1]).all():
+        if _is_wide(values):
             # Singular values of L⁻¹ times the factor of B keep the digits that small eigenvalues lose.
             vectors, singular, _ = np.linalg.svd(np.linalg.solve(factor, cholesky(B)))
             values = singular**2
@@ -233,6 +234,11 @@ class BuresWasserstein(Metric):
 METRICS: dict[str, Metric] = {
     "affine-invariant": AffineInvariant(), "log-euclidean": LogEuclidean(), "bures-wasserstein": BuresWasserstein(),
 }  # fmt: skip
+
+
+def _is_wide(values: Array) -> bool:
+    """Return whether a spectrum is so wide that its small end is rounding."""
+    return not bool((values[..., 0] > LEAST_RATIO * values[..., -1]).all())
 
 
 def cholesky(W: Array) -> Array:
