@@ -1,4 +1,4 @@
-"""The compiled parser of svmlight lines, ``label index:value index:value … # comment``."""
+"""The compiled parsers of svmlight lines, ``label index:value index:value … # comment``, and of lines of numbers."""
 
 import numpy as np
 
@@ -114,6 +114,39 @@ def parse(text, first, n_features, labels, label_starts, indices, values, starts
         row += 1
         starts[row], label_starts[row] = n_values, n_labels
     return row, n_hard, rising, DONE, at
+
+
+@njit(cache=True, nogil=True)
+def table(text, numbers):
+    """Read lines of as many numbers as there are columns; return whether all were rightly read, and no more there.
+
+    Parameters
+    ----------
+    text : uint8 array
+        Ends with a newline.
+    numbers : float array, shape (n_lines, n_columns)
+        Filled here; empty lines are passed over.
+    """
+    row, column, at, end = 0, 0, 0, text.shape[0]
+    while at < end:
+        at = _blank(text, at)
+        if text[at] == NEWLINE:
+            if 0 < column < numbers.shape[1]:
+                return False
+            row, column, at = row + (column > 0), 0, at + 1
+            continue
+        if row == numbers.shape[0] or column == numbers.shape[1]:
+            return False
+        begun = at
+        while text[at] > SPACE:
+            at += 1
+        if at == begun:
+            return False
+        numbers[row, column], state = _number(text, begun, at)
+        if state != 0:
+            return False
+        column += 1
+    return row == numbers.shape[0]
 
 
 @njit(cache=True, nogil=True, inline="always")

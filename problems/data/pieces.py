@@ -523,7 +523,7 @@ def _mtx_rows(path: Path, how: Format, mark: list[int], stream: Any, beside: Pat
         lines = rest + more
         # Empty lines are no entries.
         filled = [number for number, line in enumerate(lines) if not line.isspace()]
-        known = np.loadtxt(lines, ndmin=2, comments=None) if filled else np.empty((0, width))
+        known = _numbers(lines, len(filled), width)
         if known.shape != (len(filled), width):
             raise ValueError(f"its entries must be {width} numbers")
         places = known[:, :2]
@@ -566,6 +566,17 @@ def _mtx_rows(path: Path, how: Format, mark: list[int], stream: Any, beside: Pat
         raise InvalidInputError(
             f"{beside} has more lines than {path} has rows, {n_rows}; make it a line for each row."
         )
+
+
+def _numbers(lines: list[bytes], count: int, width: int) -> Array:
+    """Return the numbers of so many lines that are not empty; what the parser cannot read numpy reads, or refuses."""
+    from problems.data import kernels
+
+    text = b"".join(lines)
+    found = np.empty((count, width))
+    if not kernels.table(np.frombuffer(text if text.endswith(b"\n") else text + b"\n", np.uint8), found):
+        found = np.loadtxt(lines, ndmin=2, comments=None)
+    return found
 
 
 def _labels_beside(path: Path, beside: Path, labels: Any, first: int, end: int, how: Format) -> Any:
