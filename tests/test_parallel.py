@@ -14,6 +14,7 @@ from sklearn.datasets import load_digits, make_multilabel_classification
 from tabled import each_row
 
 from problems.comparison import Comparison, crossed
+from problems.data import stream
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from rmopt import InvalidInputError, Problem
@@ -403,6 +404,66 @@ def test_processes_share_a_stream() -> None:
     assert steps == others == 8000
     assert np.array_equal(first, second)
     assert score > 0.5
+
+
+class _EndedError(Exception):
+    pass
+
+
+class Until(list[Any]):
+    """Chunks in a process that ends after so many."""
+
+    def __init__(self, chunks: Any, left: int) -> None:
+        super().__init__(chunks)
+        self.left = left
+
+    def __iter__(self) -> Any:
+        for chunk in super().__iter__():
+            if not self.left:
+                raise _EndedError
+            self.left -= 1
+            yield chunk
+
+
+def test_processes_go_on_with_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("problems.following.CHUNKS", 1)
+    X, y = DIGITS[0] / 64, DIGITS[1]
+    for number in range(4):
+        (tmp_path / "rows").mkdir(exist_ok=True)
+        rows = slice(20 * number, 20 * number + 20)
+        np.savez(tmp_path / "rows" / f"{number}.npz", X=X[rows], y=y[rows])
+
+    def files(rank: int, passes: int) -> Any:
+        how: dict[str, Any] = {"batch_size": 20, "shuffle_buffer": 40, "random_state": 0}
+        return stream(tmp_path / "rows", n_epochs=passes, **how).dealt(rank, 2)
+
+    def lists(rank: int, passes: int) -> Any:
+        # The first process begins its own again, and again, while the other one goes on.
+        return [(X[at : at + 20], y[at : at + 20]) for at in range(0, (60, 140)[rank], 20)] * passes
+
+    def learned(chunks: Any, path: Path | None = None, left: int = -1) -> Any:
+        def one(world: World) -> Any:
+            own = chunks(world.rank)
+            model = LoretaSimilarity(3, random_state=0, checkpoint=path)
+            model.fit_stream(Until(own, left) if left > 0 else own, world=world)
+            return model.n_iter_, dense_of(model.model_.point).tobytes()
+
+        first, second = Room.together(2, one)
+        assert first == second
+        return first
+
+    # Where a run ended, more passes are learned, and as many again are none.
+    whole = learned(lambda rank: files(rank, 3))
+    for passes in (1, 3, 3):
+        found = learned(lambda rank, passes=passes: files(rank, passes), tmp_path / "passes.npz")
+    assert found == whole
+    # Where one process had begun its chunks again, it goes on in them.
+    with pytest.raises(_EndedError):
+        learned(lambda rank: lists(rank, 1), tmp_path / "lists.npz", left=5)
+    once = learned(lambda rank: lists(rank, 1))
+    assert learned(lambda rank: lists(rank, 1), tmp_path / "lists.npz") == once
+    steps, _ = learned(lambda rank: lists(rank, 2), tmp_path / "lists.npz")
+    assert steps == 2 * once[0]
 
 
 def test_processes_share_a_comparison(tmp_path: Path) -> None:
