@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.datasets import load_digits, make_multilabel_classification
 from tabled import each_row
 
@@ -17,9 +18,10 @@ from problems.comparison import Comparison, crossed
 from problems.data import stream
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
+from problems.subspace import MatrixCompletion
 from rmopt import InvalidInputError, Problem
 from rmopt.core import MissingCapabilityError
-from rmopt.costs import BilinearSum
+from rmopt.costs import BilinearSum, Graph
 from rmopt.engines.gauged import GENERAL, SYMMETRIC
 from rmopt.experiments import Run
 from rmopt.manifolds import (
@@ -39,6 +41,7 @@ from rmopt.manifolds import (
     projected_mean,
 )
 from rmopt.solvers import (
+    LBFGS,
     SGD,
     AdaGrad,
     Adam,
@@ -49,6 +52,7 @@ from rmopt.solvers import (
     Recorder,
     Shards,
     ShuffledEpochs,
+    TreeSum,
     Uniform,
     World,
 )
@@ -348,6 +352,50 @@ def test_shards_are_those_of_the_workers(problem: Problem) -> None:
     uneven = Shards({0: cost, 1: cost}, {0: ShuffledEpochs(600), 1: ShuffledEpochs(500)})
     with pytest.raises(InvalidInputError, match="blocks of 500 and 600 steps"):
         Parallel(solver(), 2).run(Problem(manifold, uneven), start)
+
+
+def test_processes_that_would_mix_two_runs_are_refused(problem: Problem, tmp_path: Path) -> None:
+    start, other = (problem.manifold.random_point(np.random.default_rng(seed)) for seed in (5, 6))
+    data = BilinearSum(problem.cost.left, problem.cost.right, targets=-problem.cost.targets)
+
+    def run(world: World, budget: int = 40, every: int = 10, **how: Any) -> Any:
+        cost, saved = how.pop("cost", problem.cost), how.pop("saved", None)
+        workers = Parallel(SGD(how.pop("step_size", 0.3), max_iter=budget), 2, every=every, world=world)
+        how = {"initial_point": start, "random_state": 0} | how
+        return workers.run(Problem(problem.manifold, cost), checkpoint=saved, **how).point
+
+    for name, value, said in (
+        ("initial_point", other, "initial point"), ("initial_point", None, "initial point"),
+        ("random_state", 1, "random_state"),
+        ("random_state", None, "random_state"), ("budget", 80, "budget"), ("every", 5, "solver.every"),
+        ("step_size", 0.1, "solver.step_size"), ("cost", data, r"the cost \(Shards"),
+        ("saved", tmp_path, "checkpoint"),
+    ):  # fmt: skip
+        with pytest.raises(
+            InvalidInputError, match=f"{said}.* of process 1 is .*; give all processes the same"
+        ):
+            Room.together(
+                2, lambda world, name=name, value=value: run(world, **({name: value} if world.rank else {}))
+            )
+    with pytest.raises(InvalidInputError, match="each of which must save its own part"):
+        Room.together(2, lambda world: run(world, saved=Checkpoint(tmp_path / "run.npz")))
+    first, second = Room.together(2, lambda world: run(world, initial_point=None, random_state=None))
+    assert np.array_equal(dense_of(first), dense_of(second))
+    for budget in (20, 40):
+        found, _ = Room.together(2, lambda world, n=budget: run(world, n, saved=tmp_path / "run.npz"))
+    assert np.array_equal(dense_of(found), dense_of(run(OneProcess())))
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_agents_along_a_tree_begin_together() -> None:
+    tasks = MatrixCompletion(sp.csc_array(np.outer(np.arange(1.0, 7.0), np.arange(1.0, 9.0))), n_agents=2)
+
+    def run(world: World) -> Any:
+        problem = Problem(Grassmann(6, 1), TreeSum(tasks, Graph.path(2), world))
+        return LBFGS(max_iter=3).run(problem).point.tobytes()
+
+    first, second = Room.together(2, run)
+    assert first == second
 
 
 DIGITS = load_digits(return_X_y=True)

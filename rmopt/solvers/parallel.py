@@ -11,6 +11,7 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import instance, integer, number
+from rmopt.core.identity import fingerprint, fingerprints
 from rmopt.core.points import packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.engines.base import Engine
@@ -52,8 +53,8 @@ class Parallel(ScheduledSolver):
         How far to go from the last mean towards the next one; above 1 it goes beyond.
     world : World, optional
         `MPIWorld()` for the processes that ``mpiexec`` started; unless given, this process alone. In several
-        processes a checkpoint is a `SharedCheckpoint`, a criterion goes by steps, and the updates in a row are those
-        of the workers of its process.
+        processes a checkpoint is a path or a `SharedCheckpoint`, a criterion goes by steps, and the updates in a row
+        are those of the workers of its process. All give the same start, seed and parameters.
 
     Raises
     ------
@@ -122,6 +123,13 @@ class Parallel(ScheduledSolver):
         return super().identity(problem, seed, first_step) | {
             f"workers' {name}": one for name, one in workers.items()
         }
+
+    def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
+        found = super()._alike(problem, initial_point)
+        found |= fingerprints(self.solver, "workers' solver", self.solver.not_identity)
+        if not isinstance(problem.cost, Shards):
+            found["the cost (Shards, where data were dealt)"] = fingerprint(problem.cost, "cost")
+        return found
 
     def engine(self, problem: Problem) -> Engine:
         here = self.world.mine(self.workers)

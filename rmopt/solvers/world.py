@@ -149,8 +149,8 @@ class World(ABC):
         first, *others = self.everywhere(dict(about))
         for process, other in enumerate(others, 1):
             for name, value in first.items():
-                if other[name] != value:
-                    known = (one if isinstance(one, str) else shown(one) for one in (other[name], value))
+                if (found := other.get(name)) != value:
+                    known = (one if isinstance(one, str) else shown(one) for one in (found, value))
                     raise InvalidInputError(
                         f"{name} of process {process} is {next(known)}, and that of process 0 is {next(known)}; give "
                         "all processes the same."
