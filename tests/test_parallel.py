@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from problems.subspace import MatrixCompletion
 from rmopt import InvalidInputError, Problem
-from rmopt.core import MissingCapabilityError
+from rmopt.core import LowRankPoint, MissingCapabilityError, PSDPoint
 from rmopt.costs import BilinearSum, Graph
 from rmopt.engines.gauged import GENERAL, SYMMETRIC
 from rmopt.experiments import Run
@@ -133,12 +134,30 @@ def test_wrong_points_get_a_sentence(points: Any, weights: Any, sentence: str) -
         (SpecialOrthogonal(2), [np.eye(2), -np.eye(2)]),
         (SpecialOrthogonal(3), [np.eye(3), np.diag([1.0, -1.0, -1.0])]),
         (Grassmann(4, 2), [np.eye(4)[:, :2], np.eye(4)[:, 2:]]),
+        (Sphere(2), [np.array([1.0, 0.0]), np.array([-1.0, 1e-16])]),
+        (Oblique(2, 2), [np.eye(2), np.diag([1.0, -1.0])]),
+        (
+            FixedRankEmbedded(3, 4, 1),
+            [LowRankPoint(np.eye(3)[:, [i]], np.eye(1), np.eye(4)[:, [i]]) for i in (0, 1)],
+        ),
+        (PSDFixedRank(3, 1), [PSDPoint(np.eye(3)[:, [i]], np.eye(1)) for i in (0, 1)]),
     ],
 )
 def test_where_many_points_are_as_near_none_is_taken(manifold: Any, points: Any) -> None:
     with pytest.raises(InvalidInputError, match=r"has no nearest point on .*, but many"):
         projected_mean(manifold, points)
     assert manifold.check_point(projected_mean(manifold, points, [0.6, 0.4])) is None
+
+
+def test_a_sum_of_lower_rank_has_no_mean() -> None:
+    rng = np.random.default_rng(0)
+    for manifold, weights in ((FixedRankEmbedded(9, 7, 3), (0.5, 0.5)), (PSDFixedRank(8, 3), (-1.0, 2.0))):
+        point = manifold.random_point(rng)
+        # One of the points is as large as the other, and it cancels all, or two of three directions.
+        S = -point.S if weights[0] > 0 else point.S * [[2.0], [2.0], [1.0]]
+        other = replace(point, S=S)
+        with pytest.raises(InvalidInputError, match="its rank is below 3, since the points cancel"):
+            projected_mean(manifold, [other, point], weights)
 
 
 @pytest.fixture(scope="module")

@@ -125,7 +125,8 @@ class ManifoldAveraging(FedAvg):
     MissingCapabilityError
         When Flower is not installed, or the manifold has no mean here.
     InvalidInputError
-        While it runs, when no client of a round replied with a point, or all had no examples.
+        While it runs, when no client of a round replied with a point, all had no examples, or their points cancel each
+        other.
 
     See Also
     --------
