@@ -66,6 +66,10 @@ def follow(
     **about : object
         What the checkpoint belongs to, besides the parameters of the model.
     """
+    if not (hasattr(chunks, "__iter__") or hasattr(chunks, "__getitem__")):
+        raise InvalidInputError(
+            f"chunks = {shown(chunks)} must be an iterable of pairs (X, y), such as problems.data.stream(path)."
+        )
     saving: Saving | None = None
     if model.checkpoint is not None:
         # Several processes save at the same chunks.

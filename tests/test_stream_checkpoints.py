@@ -219,6 +219,23 @@ def test_fewer_passes_than_were_learned_are_refused(tmp_path: Path) -> None:
     assert bits(learned(5)) == bits(model().fit_stream(files(tmp_path / "data", n_epochs=5)))
 
 
+def test_another_order_is_not_resumed(tmp_path: Path) -> None:
+    def learned(seed: int | None, buffer: int, path: Path | None, epochs: int = 2) -> LoretaSimilarity:
+        chunks = files(tmp_path / "data", n_epochs=epochs, random_state=seed, shuffle_buffer=buffer)
+        return model(checkpoint=path).fit_stream(chunks)
+
+    path = tmp_path / "run.npz"
+    learned(5, 60, path, 1)
+    with pytest.raises(
+        InvalidInputError, match="read with random_state = 5, and now it is 6; say it as before"
+    ):
+        learned(6, 60, path)
+    assert bits(learned(None, 60, path)) == bits(learned(5, 60, None))
+    # Rows that come as they lie have one order.
+    learned(5, 0, tmp_path / "lie.npz", 1)
+    assert bits(learned(6, 0, tmp_path / "lie.npz")) == bits(learned(5, 0, None))
+
+
 def test_a_look_at_the_first_chunk_takes_nothing_away(tmp_path: Path) -> None:
     looked = files(tmp_path / "data")
     next(iter(looked))

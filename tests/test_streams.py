@@ -302,6 +302,8 @@ def test_strange_chunks_are_refused(digits: tuple[np.ndarray, np.ndarray]) -> No
     X, y = digits
     with pytest.raises(InvalidInputError, match=r"chunk 1 of the stream must be a pair \(X, y\)"):
         follower().fit_stream([X[:20]])
+    with pytest.raises(InvalidInputError, match=r"chunks = 5 must be an iterable of pairs \(X, y\)"):
+        follower().fit_stream(5)
     with pytest.raises(InvalidInputError, match="there are no chunks to learn from"):
         follower().fit_stream(iter([]))
     with pytest.raises(InvalidInputError, match=r"begins with row 21: y has 1 class .* or a shuffle_buffer"):
