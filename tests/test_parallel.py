@@ -21,7 +21,7 @@ from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from problems.subspace import MatrixCompletion
 from rmopt import InvalidInputError, Problem
-from rmopt.core import LowRankPoint, MissingCapabilityError, PSDPoint
+from rmopt.core import FiniteSum, LowRankPoint, MissingCapabilityError, PSDPoint
 from rmopt.costs import BilinearSum, Graph
 from rmopt.engines.gauged import GENERAL, SYMMETRIC
 from rmopt.experiments import Run
@@ -415,6 +415,39 @@ def test_agents_along_a_tree_begin_together() -> None:
 
     first, second = Room.together(2, run)
     assert first == second
+
+
+class Apart(FiniteSum):
+    """Half the sum of squared distances to some numbers."""
+
+    def __init__(self, at: float, n_terms: int) -> None:
+        self.at, self._n_terms = at, n_terms
+
+    @property
+    def n_terms(self) -> int:
+        return self._n_terms
+
+    def value(self, x: Array) -> float:
+        return 0.5 * self.n_terms * float((x - self.at) @ (x - self.at))
+
+    def gradient(self, x: Array) -> Array:
+        return self.n_terms * (x - self.at)
+
+    def term_gradient(self, x: Array, terms: Array) -> Array:
+        return len(terms) * (x - self.at)
+
+
+def test_shards_count_by_their_terms() -> None:
+    costs = {worker: Apart(float(worker), size) for worker, size in enumerate((10, 30, 60))}
+
+    def run(world: World) -> Any:
+        own = Shards({worker: costs[worker] for worker in world.mine(3)})
+        workers = Parallel(SGD(0.1, max_iter=600), 3, every=2, first=2, world=world)
+        return workers.run(Problem(Euclidean(1), own), np.zeros(1), random_state=0).point
+
+    found = run(OneProcess())
+    np.testing.assert_allclose(found, 1.5, rtol=1e-9)
+    assert Room.together(2, run) == [found, found]
 
 
 DIGITS = load_digits(return_X_y=True)

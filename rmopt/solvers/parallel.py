@@ -135,7 +135,10 @@ class Parallel(ScheduledSolver):
         here = self.world.mine(self.workers)
         own = tuple(self.solver.engine(one) for one in self._shares(problem, here))
         meeting, first = meeting_of(own, problem.manifold), min(self.first, self.every)
-        return ParallelEngine(own, meeting, first, self.every, self.outer_step, self.workers, self.world)
+        sizes = self._sizes(problem)
+        return ParallelEngine(
+            own, meeting, first, self.every, self.outer_step, self.workers, self.world, sizes
+        )
 
     def sampler_for(self, problem: Problem) -> Sampler:
         here, given = self.world.mine(self.workers), getattr(problem.cost, "samplers", None)
@@ -160,6 +163,14 @@ class Parallel(ScheduledSolver):
                 "a cost for each of them."
             )
         return [replace(problem, cost=own) for own in cost.costs.values()]
+
+    def _sizes(self, problem: Problem) -> list[int] | None:
+        """Return how many terms each worker has; None where they have the same, or do not know."""
+        if not isinstance(problem.cost, Shards):
+            return None
+        own = {worker: cost.n_terms for worker, cost in problem.cost.costs.items()}
+        found = {worker: n for part in self.world.everywhere(own) for worker, n in part.items()}
+        return None if None in found.values() else [found[worker] for worker in range(self.workers)]
 
     def conclude(self, result: Result, work: Any, state: Any) -> Result:
         """Return the result with the updates of all processes."""
@@ -243,6 +254,8 @@ class ParallelEngine(Engine):
     workers : int
         Of all processes.
     world : World
+    sizes : list of int or None
+        For how much each worker counts in the mean; all for as much where it is None.
     """
 
     engines: tuple[Engine, ...]
@@ -252,6 +265,7 @@ class ParallelEngine(Engine):
     outer_step: float
     workers: int
     world: World
+    sizes: list[int] | None = None
 
     def load(self, point: Any) -> ParallelState:
         own = [engine.load(point) for engine in self.engines]
@@ -341,7 +355,7 @@ class ParallelEngine(Engine):
 
         brought = each(meeting.brought, self.engines, own)
         ends = dict(zip(self.world.mine(self.workers), brought, strict=True))
-        mean = self.world.joined(ends, self.workers, join)
+        mean = self.world.joined(ends, self.workers, join, self.sizes)
         if self.outer_step == 1.0:
             return mean
         [further] = meeting.joined([(before, mean)], [np.array([1.0 - self.outer_step, self.outer_step])])
