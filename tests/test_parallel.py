@@ -467,6 +467,9 @@ def test_estimators_with_jobs(tmp_path: Path) -> None:
     for part in range(3):
         parts.partial_fit(X[part::3], y[part::3], 7000)
     assert parts.n_iter_ == 10_500
+    parts.save(tmp_path / "parts.npz")
+    both = [one.partial_fit(X, y, 7000) for one in (parts, LoretaSimilarity.load(tmp_path / "parts.npz"))]
+    np.testing.assert_allclose(*(dense_of(one.model_.point) for one in both), rtol=0.0, atol=1e-9)
     assert parts.score(X, y) > one.score(X, y) - 0.03
     U, V = make_multilabel_classification(n_samples=300, n_classes=6, random_state=0)
     ranker = LoretaLabelRanker(4, random_state=0, n_jobs=2).fit(U[:200], V[:200])

@@ -20,7 +20,7 @@ from rmopt.errors import InvalidInputError
 from rmopt.solvers.base import Result
 from rmopt.solvers.meeting import AtPoints, meeting_of
 from rmopt.solvers.samplers import Sampler
-from rmopt.solvers.scheduled import ScheduledSolver
+from rmopt.solvers.scheduled import Schedule, ScheduledSolver
 from rmopt.solvers.shards import Shards
 from rmopt.solvers.step_sizes import StepSize
 from rmopt.solvers.threads import one_blas_thread
@@ -140,6 +140,11 @@ class Parallel(ScheduledSolver):
             own, meeting, first, self.every, self.outer_step, self.workers, self.world, sizes
         )
 
+    def prepare(self, problem: Problem, seed: int, first_step: int) -> Schedule:
+        work = super().prepare(problem, seed, first_step)
+        work.engine = replace(work.engine, origin=first_step)  # type: ignore[type-var]
+        return work
+
     def sampler_for(self, problem: Problem) -> Sampler:
         here, given = self.world.mine(self.workers), getattr(problem.cost, "samplers", None)
         own = [self.solver.sampler_for(one) for one in self._shares(problem, here)]
@@ -256,6 +261,8 @@ class ParallelEngine(Engine):
     world : World
     sizes : list of int or None
         For how much each worker counts in the mean; all for as much where it is None.
+    origin : int
+        Steps before those that a state counts: where workers meet follows from all.
     """
 
     engines: tuple[Engine, ...]
@@ -266,6 +273,7 @@ class ParallelEngine(Engine):
     workers: int
     world: World
     sizes: list[int] | None = None
+    origin: int = 0
 
     def load(self, point: Any) -> ParallelState:
         own = [engine.load(point) for engine in self.engines]
@@ -334,11 +342,12 @@ class ParallelEngine(Engine):
 
     def _next_mean(self, steps: int) -> int:
         """Return the number of steps, above a given one, after which the workers meet again."""
+        steps += self.origin
         at, gap = self.first, self.first
         while at <= steps and gap < self.every:
             gap = min(self.every, max(self.first, 2 * at // (3 * self.workers)))
             at += gap
-        return at + max(0, (steps - at) // self.every + 1) * self.every
+        return at + max(0, (steps - at) // self.every + 1) * self.every - self.origin
 
     def _at_mean(self, state: ParallelState, each: Callable[..., Iterable[Any]]) -> ParallelState:
         """Return the state in which all workers go on from their mean."""
