@@ -106,9 +106,18 @@ def test_means_of_products_and_what_has_none() -> None:
     mean = projected_mean(manifold, [one, other], [0.25, 0.75])
     assert np.array_equal(mean[0], projected_mean(Sphere(3), [one[0], other[0]], [0.25, 0.75]))
     assert np.array_equal(mean[1][1], projected_mean(Stiefel(4, 2), [one[1][1], other[1][1]], [0.25, 0.75]))
-    for quotient in (PSDFactors(4, 2), Elliptope(4, 2)):
-        with pytest.raises(MissingCapabilityError, match="have no mean here"):
-            projected_mean(quotient, [quotient.random_point(rng)])
+
+    class Upper(Sphere):
+        pass
+
+    for other in (PSDFactors(4, 2), Elliptope(4, 2), Upper(3)):
+        with pytest.raises(
+            MissingCapabilityError, match=r"have no mean here; .* their subclasses are not taken"
+        ):
+            projected_mean(other, [other.random_point(rng)])
+    Upper.projected_mean = lambda self, points, weights: points[int(np.argmax(weights))]  # type: ignore[attr-defined]
+    first, last = (Upper(3).random_point(rng) for _ in range(2))
+    assert np.array_equal(projected_mean(Upper(3), [first, last], [0.3, 0.7]), last)
 
 
 @each_row(
@@ -249,14 +258,17 @@ def test_what_remembers_goes_on_from_the_mean(problem: Problem) -> None:
     for kind in (Adam(0.1, **options), AdaGrad(1.0, **options), SGD(0.05, momentum=0.8, **options)):
         found = Parallel(kind, 2, every=50).run(problem, start, random_state=0)
         assert cost.value(found.point) < 0.9 * cost.value(start)
+    engine = SGD(0.05, average=True).engine(problem)
     with pytest.raises(MissingCapabilityError, match="cannot go on from another point"):
-        Parallel(SGD(0.05, max_iter=200, average=True), 2, every=20).run(problem, start, random_state=0)
+        engine.moved(engine.load(start), start)
 
 
 @each_row(
     ("options", "sentence"),
     [
         ({"solver": "sgd"}, "a solver with a schedule"),
+        ({"solver": SGD(0.1, average=0)}, "the solver has average = 0, a mean of points"),
+        ({"solver": Parallel(SGD(0.1))}, "solver has workers of its own"),
         ({"workers": 0}, "workers"),
         ({"every": 0}, "every"),
         ({"first": 0}, "first"),

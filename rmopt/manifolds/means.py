@@ -42,7 +42,8 @@ def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> A
     ----------
     manifold : Manifold
         `FixedRankEmbedded`, `PSDFixedRank`, `Grassmann` (the mean of projectors), `Stiefel`, `SpecialOrthogonal`,
-        `Sphere`, `Oblique`, `PositiveDefinite`, `Euclidean`, and products of them.
+        `Sphere`, `Oblique`, `PositiveDefinite`, `Euclidean`, products of them, and manifolds of your own, also
+        subclasses, that have a method ``projected_mean(points, weights)``.
     points : sequence of points
     weights : array, shape (N,), optional
         With the sum 1; equal unless given. They may be negative: ``[-1, 2]`` goes from the first point to the second
@@ -93,11 +94,12 @@ def mean_on(manifold: Manifold) -> Callable[[Points, Array], Any]:
         return lambda points, weights: Parts(
             [mean(parts, weights) for mean, parts in zip(each, zip(*points, strict=True), strict=True)]
         )
-    if type(manifold) not in MEANS:
+    mean = getattr(type(manifold), "projected_mean", MEANS.get(type(manifold)))
+    if mean is None:
         raise MissingCapabilityError(
-            f"the points of {manifold} have no mean here; take one of {', '.join(one.__name__ for one in MEANS)}."
+            f"the points of {manifold} have no mean here; give its class a method projected_mean(points, weights), "
+            f"or take one of {', '.join(one.__name__ for one in MEANS)}; their subclasses are not taken."
         )
-    mean = MEANS[type(manifold)]
     return lambda points, weights: _point(
         manifold, in_precision(mean(manifold, points, weights), real_type(*arrays_of(points)))
     )

@@ -39,7 +39,7 @@ class Parallel(ScheduledSolver):
     Parameters
     ----------
     solver : ScheduledSolver
-        What each worker does: `SGD` and its relatives.
+        What each worker does: `SGD` and its relatives, all without `average`.
     workers : int
     every : int
         The most steps of each worker between means. A mean costs about as much as a thousand steps.
@@ -59,7 +59,7 @@ class Parallel(ScheduledSolver):
     Raises
     ------
     InvalidInputError
-        When there are more processes than workers.
+        When there are more processes than workers, or the solver averages points or has workers of its own.
     MissingCapabilityError
         In `run`, on manifolds without `projected_mean`.
 
@@ -102,6 +102,15 @@ class Parallel(ScheduledSolver):
         world: World | None = None,
     ) -> None:
         self.solver = instance("solver", solver, ScheduledSolver, "a solver with a schedule, such as SGD")
+        if isinstance(solver, Parallel):
+            raise InvalidInputError(
+                "solver has workers of its own; give that of one worker, and more `workers`."
+            )
+        if (average := getattr(solver, "average", False)) is not False:
+            raise InvalidInputError(
+                f"the solver has average = {average}, a mean of points that workers leave when they meet; leave it "
+                "out: they end at their mean."
+            )
         self.workers, self.every = integer("workers", workers, 1), integer("every", every, 1)
         self.first = integer("first", first, 1)
         self.step_factor = number("step_factor", step_factor, above=0)
