@@ -18,9 +18,10 @@ from problems.similarity import LoretaSimilarity
 from problems.streaming import similarity
 from problems.subspace import GossipPlan, MatrixCompletion, agree, gossip
 from rmopt import InvalidInputError, Problem, autograd_cost
+from rmopt.costs import GossipCost, Graph
 from rmopt.experiments import Run
-from rmopt.manifolds import Sphere
-from rmopt.solvers import SGD, Checkpoint, OneProcess, SharedCheckpoint
+from rmopt.manifolds import Grassmann, Power, Sphere
+from rmopt.solvers import SGD, Checkpoint, Gossip, OneProcess, SharedCheckpoint
 
 
 class Alike(OneProcess):
@@ -207,6 +208,10 @@ def test_processes_that_were_told_otherwise_are_refused_before_they_start(tmp_pa
         ):
             with pytest.raises(InvalidInputError, match=f"{name} of process 1 is .*; give all"):
                 run(Alike(2, **{name: other}))
+    agents = Problem(Power(Grassmann(90, 2), 2), GossipCost(tasks, Graph.path(2), 0.1, Grassmann(90, 2)))
+    for name, other in {"budget": 7, "solver.clock": "'own'", "random_state": 1}.items():
+        with pytest.raises(InvalidInputError, match=f"{name} of process 1 is .*; give all"):
+            Gossip(0.1, max_iter=5, world=Alike(2, **{name: other})).run(agents, random_state=0)
 
 
 def test_fewer_passes_than_were_learned_are_refused(tmp_path: Path) -> None:
