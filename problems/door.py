@@ -64,8 +64,8 @@ def thread_count(name: str, value: Any) -> int:
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not whole or value == 0 or abs(value) > MOST_THREADS:
         raise InvalidInputError(
-            f"{name} = {shown(value)} must be None, a positive number of threads up to {MOST_THREADS}, or −1 for all "
-            "cores."
+            f"{name} = {shown(value)} must be None, a positive number of threads up to {MOST_THREADS}, or a negative "
+            "one: −1 for all cores, −2 for all but one."
         )
     return int(value)
 

@@ -6,6 +6,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -65,6 +66,10 @@ def follow(
     **about : object
         What the checkpoint belongs to, besides the parameters of the model.
     """
+    if not (hasattr(chunks, "__iter__") or hasattr(chunks, "__getitem__")):
+        raise InvalidInputError(
+            f"chunks = {shown(chunks)} must be an iterable of pairs (X, y), such as problems.data.stream(path)."
+        )
     saving: Saving | None = None
     if model.checkpoint is not None:
         # Several processes save at the same chunks.
@@ -112,10 +117,11 @@ class _Run:
         world: World,
     ) -> None:
         self.model, self.chunks, self.saving, self.seed, self.world = model, chunks, saving, seed, world
-        self.count = self.rows = self.last = 0
-        # Whether all chunks were given once, to a process that goes on beside others.
-        self.ended = False
-        self.begun, self.seconds, self.place = time.monotonic(), 0.0, None
+        self.count = self.rows = self.given = self.last = 0
+        # Where to go on, and where the chunks first ended, in a process that goes on beside others.
+        self.place: Any = None
+        self.ended: Any = None
+        self.begun, self.seconds = time.monotonic(), 0.0
         self.checked = world.size == 1
         if saving is not None or world.size > 1:
             self.identity = _identity(model, seed, about)
@@ -135,18 +141,25 @@ class _Run:
 
     def rest(self) -> Iterator[tuple[Any, Any]]:
         """Yield the chunks that are still to be learned, here or in another process."""
+        own = self._once(self.place)
         if self.world.size == 1:
-            yield from self._once()
+            yield from own
             return
-        own = self._once()
+        if self.ended is not None:
+            # Where there are more chunks than before, as with more passes, those behind the former end come next.
+            further = self._once(self.ended)
+            if (found := next(further, None)) is not None:
+                self.ended, own = None, chain([found], further)
+            elif self.place == self.ended:
+                own = further
         while True:
             found = next(own, None)
-            if found is None:
-                self.ended = True
-            if self.world.least(self.ended):
+            if found is None and self.ended is None:
+                self.ended = self._where()
+            if self.world.least(self.ended is not None):
                 return
             if found is None:
-                own = iter(self.chunks)
+                own = self._once(None)
                 found = next(own, None)
             if found is None:
                 raise InvalidInputError(
@@ -155,17 +168,24 @@ class _Run:
                 )
             yield found
 
-    def _once(self) -> Iterator[tuple[Any, Any]]:
-        """Yield the chunks that are left of one pass over them."""
-        skip = 0
-        if self.place is not None and isinstance(self.chunks, KnowsItsPlace):
-            self.chunks.seek(self.place)
-        else:
-            skip = self.count
-            if isinstance(self.chunks, KnowsItsPlace) and hasattr(self.chunks, "rewind"):
-                # Somebody may have looked at the first chunk.
-                self.chunks.rewind()
-        number = 0
+    def _where(self) -> Any:
+        """Return the place behind the last chunk."""
+        if self.saving is not None and isinstance(self.chunks, KnowsItsPlace):
+            return self.chunks.state
+        return {"chunks": self.given, "last": self.last}
+
+    def _once(self, place: Any) -> Iterator[tuple[Any, Any]]:
+        """Yield the chunks that are left of one pass over them, from a place on."""
+        number = skip = 0
+        if not isinstance(self.chunks, KnowsItsPlace):
+            if place is not None:
+                skip, self.last = place["chunks"], place["last"]
+        elif place is not None:
+            self.chunks.seek(place)
+        elif hasattr(self.chunks, "rewind"):
+            # Somebody may have looked at the first chunk.
+            self.chunks.rewind()
+        self.given = skip
         for number, chunk in enumerate(self.chunks, 1):
             if not isinstance(chunk, tuple | list) or len(chunk) != 2:
                 raise InvalidInputError(
@@ -207,6 +227,7 @@ class _Run:
     def learned(self, X: Any, y: Any) -> None:
         """Note that a chunk was learned."""
         self.count += 1
+        self.given += 1
         self.rows += int(X.shape[0]) if hasattr(X, "shape") else len(X)
         if self.saving is not None and not isinstance(self.chunks, KnowsItsPlace):
             self.last = _digest(X, y)
@@ -218,10 +239,9 @@ class _Run:
         names = dict.fromkeys((*self.model._kept, *self.model._seen))
         known = {name: getattr(self.model, name) for name in names if hasattr(self.model, name)}
         kept = {name: np.asarray(_plain(one)) for name, one in known.items()}
-        place = self.chunks.state if isinstance(self.chunks, KnowsItsPlace) else None
         row = {
-            "step": self.model.n_iter_, "chunks": self.count, "rows": self.rows, "last": self.last, "seed": self.seed,
-            "place": place, "ended": self.ended,
+            "step": self.model.n_iter_, "chunks": self.count, "rows": self.rows, "seed": self.seed,
+            "place": self._where(), "ended": self.ended,
         }  # fmt: skip
         arrays = {f"run.{name}": one for name, one in self.model._continued.pack().items()}
         self.saving.save(
@@ -246,9 +266,7 @@ class _Run:
             kept = {name: arrays[f"kept.{name}"] for name in self.model._kept}
             kept |= {name: arrays[f"kept.{name}"] for name in self.model._seen if f"kept.{name}" in arrays}
             continued = Continued.unpack(run)
-            self.count, self.rows, self.last, self.seed = (
-                row[name] for name in ("chunks", "rows", "last", "seed")
-            )
+            self.count, self.rows, self.seed = (row[name] for name in ("chunks", "rows", "seed"))
             self.place, self.ended, self.seconds = row["place"], row["ended"], about["seconds"]
         except (LookupError, TypeError, ValueError) as error:
             raise StorageError(

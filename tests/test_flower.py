@@ -92,6 +92,13 @@ def test_replies_of_no_use_are_left_out_or_told(caplog: pytest.LogCaptureFixture
     bad = to_arrays(type(good)(good.U, good.S * np.nan, good.V))
     arrays, _ = strategy.aggregate_train(1, [reply(1, bad), reply(2, to_arrays(good))])
     np.testing.assert_allclose(MANIFOLD.to_dense(from_arrays(MANIFOLD, arrays)), MANIFOLD.to_dense(good))
+    for count in (np.inf, np.nan, -1.0):
+        arrays, _ = strategy.aggregate_train(
+            1, [reply(1, to_arrays(good), 3), reply(5, to_arrays(good), count)]
+        )
+        np.testing.assert_allclose(MANIFOLD.to_dense(from_arrays(MANIFOLD, arrays)), MANIFOLD.to_dense(good))
+        said = f"client 5 is of no use: num-examples = {count} must be a number of at least 0; it is left out"
+        assert said in caplog.text
     other = to_arrays(FixedRankEmbedded(9, 6, 2).random_point(rng))
     for arrays, flaw in (
         (bad, "not on FixedRankEmbedded"),
@@ -104,6 +111,17 @@ def test_replies_of_no_use_are_left_out_or_told(caplog: pytest.LogCaptureFixture
             strategy.aggregate_train(1, [reply(7, arrays)])
     with pytest.raises(InvalidInputError, match="clients had 0, 0 examples; let each say in 'num-examples'"):
         strategy.aggregate_train(1, [reply(client, to_arrays(good), 0) for client in (1, 2)])
+
+
+@needs_flower
+def test_what_is_no_point_is_not_sent() -> None:
+    with pytest.raises(InvalidInputError, match="point = None must be a point: an array, or"):
+        to_arrays(None)
+    for arrays in (None, {"point": np.eye(2)}):
+        with pytest.raises(InvalidInputError, match=r"must be an ArrayRecord, such as to_arrays\(point\)"):
+            from_arrays(Sphere(2), arrays)
+    with pytest.raises(InvalidInputError, match=r"^it holds int64 of shape \(2,\), not float64"):
+        from_arrays(Sphere(2), to_arrays(np.array([0, 1])))
 
 
 def test_without_flower_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

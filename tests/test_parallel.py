@@ -5,20 +5,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.datasets import load_digits, make_multilabel_classification
 from tabled import each_row
 
 from problems.comparison import Comparison, crossed
+from problems.data import stream
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
+from problems.subspace import MatrixCompletion
 from rmopt import InvalidInputError, Problem
-from rmopt.core import MissingCapabilityError
-from rmopt.costs import BilinearSum
+from rmopt.core import FiniteSum, LowRankPoint, MissingCapabilityError, PSDPoint
+from rmopt.costs import BilinearSum, Graph
 from rmopt.engines.gauged import GENERAL, SYMMETRIC
 from rmopt.experiments import Run
 from rmopt.manifolds import (
@@ -38,6 +42,7 @@ from rmopt.manifolds import (
     projected_mean,
 )
 from rmopt.solvers import (
+    LBFGS,
     SGD,
     AdaGrad,
     Adam,
@@ -48,6 +53,7 @@ from rmopt.solvers import (
     Recorder,
     Shards,
     ShuffledEpochs,
+    TreeSum,
     Uniform,
     World,
 )
@@ -100,9 +106,18 @@ def test_means_of_products_and_what_has_none() -> None:
     mean = projected_mean(manifold, [one, other], [0.25, 0.75])
     assert np.array_equal(mean[0], projected_mean(Sphere(3), [one[0], other[0]], [0.25, 0.75]))
     assert np.array_equal(mean[1][1], projected_mean(Stiefel(4, 2), [one[1][1], other[1][1]], [0.25, 0.75]))
-    for quotient in (PSDFactors(4, 2), Elliptope(4, 2)):
-        with pytest.raises(MissingCapabilityError, match="have no mean here"):
-            projected_mean(quotient, [quotient.random_point(rng)])
+
+    class Upper(Sphere):
+        pass
+
+    for other in (PSDFactors(4, 2), Elliptope(4, 2), Upper(3)):
+        with pytest.raises(
+            MissingCapabilityError, match=r"have no mean here; .* their subclasses are not taken"
+        ):
+            projected_mean(other, [other.random_point(rng)])
+    Upper.projected_mean = lambda self, points, weights: points[int(np.argmax(weights))]  # type: ignore[attr-defined]
+    first, last = (Upper(3).random_point(rng) for _ in range(2))
+    assert np.array_equal(projected_mean(Upper(3), [first, last], [0.3, 0.7]), last)
 
 
 @each_row(
@@ -128,12 +143,30 @@ def test_wrong_points_get_a_sentence(points: Any, weights: Any, sentence: str) -
         (SpecialOrthogonal(2), [np.eye(2), -np.eye(2)]),
         (SpecialOrthogonal(3), [np.eye(3), np.diag([1.0, -1.0, -1.0])]),
         (Grassmann(4, 2), [np.eye(4)[:, :2], np.eye(4)[:, 2:]]),
+        (Sphere(2), [np.array([1.0, 0.0]), np.array([-1.0, 1e-16])]),
+        (Oblique(2, 2), [np.eye(2), np.diag([1.0, -1.0])]),
+        (
+            FixedRankEmbedded(3, 4, 1),
+            [LowRankPoint(np.eye(3)[:, [i]], np.eye(1), np.eye(4)[:, [i]]) for i in (0, 1)],
+        ),
+        (PSDFixedRank(3, 1), [PSDPoint(np.eye(3)[:, [i]], np.eye(1)) for i in (0, 1)]),
     ],
 )
 def test_where_many_points_are_as_near_none_is_taken(manifold: Any, points: Any) -> None:
     with pytest.raises(InvalidInputError, match=r"has no nearest point on .*, but many"):
         projected_mean(manifold, points)
     assert manifold.check_point(projected_mean(manifold, points, [0.6, 0.4])) is None
+
+
+def test_a_sum_of_lower_rank_has_no_mean() -> None:
+    rng = np.random.default_rng(0)
+    for manifold, weights in ((FixedRankEmbedded(9, 7, 3), (0.5, 0.5)), (PSDFixedRank(8, 3), (-1.0, 2.0))):
+        point = manifold.random_point(rng)
+        # One of the points is as large as the other, and it cancels all, or two of three directions.
+        S = -point.S if weights[0] > 0 else point.S * [[2.0], [2.0], [1.0]]
+        other = replace(point, S=S)
+        with pytest.raises(InvalidInputError, match="its rank is below 3, since the points cancel"):
+            projected_mean(manifold, [other, point], weights)
 
 
 @pytest.fixture(scope="module")
@@ -225,14 +258,17 @@ def test_what_remembers_goes_on_from_the_mean(problem: Problem) -> None:
     for kind in (Adam(0.1, **options), AdaGrad(1.0, **options), SGD(0.05, momentum=0.8, **options)):
         found = Parallel(kind, 2, every=50).run(problem, start, random_state=0)
         assert cost.value(found.point) < 0.9 * cost.value(start)
+    engine = SGD(0.05, average=True).engine(problem)
     with pytest.raises(MissingCapabilityError, match="cannot go on from another point"):
-        Parallel(SGD(0.05, max_iter=200, average=True), 2, every=20).run(problem, start, random_state=0)
+        engine.moved(engine.load(start), start)
 
 
 @each_row(
     ("options", "sentence"),
     [
         ({"solver": "sgd"}, "a solver with a schedule"),
+        ({"solver": SGD(0.1, average=0)}, "the solver has average = 0, a mean of points"),
+        ({"solver": Parallel(SGD(0.1))}, "solver has workers of its own"),
         ({"workers": 0}, "workers"),
         ({"every": 0}, "every"),
         ({"first": 0}, "first"),
@@ -349,6 +385,83 @@ def test_shards_are_those_of_the_workers(problem: Problem) -> None:
         Parallel(solver(), 2).run(Problem(manifold, uneven), start)
 
 
+def test_processes_that_would_mix_two_runs_are_refused(problem: Problem, tmp_path: Path) -> None:
+    start, other = (problem.manifold.random_point(np.random.default_rng(seed)) for seed in (5, 6))
+    data = BilinearSum(problem.cost.left, problem.cost.right, targets=-problem.cost.targets)
+
+    def run(world: World, budget: int = 40, every: int = 10, **how: Any) -> Any:
+        cost, saved = how.pop("cost", problem.cost), how.pop("saved", None)
+        workers = Parallel(SGD(how.pop("step_size", 0.3), max_iter=budget), 2, every=every, world=world)
+        how = {"initial_point": start, "random_state": 0} | how
+        return workers.run(Problem(problem.manifold, cost), checkpoint=saved, **how).point
+
+    for name, value, said in (
+        ("initial_point", other, "initial point"), ("initial_point", None, "initial point"),
+        ("random_state", 1, "random_state"),
+        ("random_state", None, "random_state"), ("budget", 80, "budget"), ("every", 5, "solver.every"),
+        ("step_size", 0.1, "solver.step_size"), ("cost", data, r"the cost \(Shards"),
+        ("saved", tmp_path, "checkpoint"),
+    ):  # fmt: skip
+        with pytest.raises(
+            InvalidInputError, match=f"{said}.* of process 1 is .*; give all processes the same"
+        ):
+            Room.together(
+                2, lambda world, name=name, value=value: run(world, **({name: value} if world.rank else {}))
+            )
+    with pytest.raises(InvalidInputError, match="each of which must save its own part"):
+        Room.together(2, lambda world: run(world, saved=Checkpoint(tmp_path / "run.npz")))
+    first, second = Room.together(2, lambda world: run(world, initial_point=None, random_state=None))
+    assert np.array_equal(dense_of(first), dense_of(second))
+    for budget in (20, 40):
+        found, _ = Room.together(2, lambda world, n=budget: run(world, n, saved=tmp_path / "run.npz"))
+    assert np.array_equal(dense_of(found), dense_of(run(OneProcess())))
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_agents_along_a_tree_begin_together() -> None:
+    tasks = MatrixCompletion(sp.csc_array(np.outer(np.arange(1.0, 7.0), np.arange(1.0, 9.0))), n_agents=2)
+
+    def run(world: World) -> Any:
+        problem = Problem(Grassmann(6, 1), TreeSum(tasks, Graph.path(2), world))
+        return LBFGS(max_iter=3).run(problem).point.tobytes()
+
+    first, second = Room.together(2, run)
+    assert first == second
+
+
+class Apart(FiniteSum):
+    """Half the sum of squared distances to some numbers."""
+
+    def __init__(self, at: float, n_terms: int) -> None:
+        self.at, self._n_terms = at, n_terms
+
+    @property
+    def n_terms(self) -> int:
+        return self._n_terms
+
+    def value(self, x: Array) -> float:
+        return 0.5 * self.n_terms * float((x - self.at) @ (x - self.at))
+
+    def gradient(self, x: Array) -> Array:
+        return self.n_terms * (x - self.at)
+
+    def term_gradient(self, x: Array, terms: Array) -> Array:
+        return len(terms) * (x - self.at)
+
+
+def test_shards_count_by_their_terms() -> None:
+    costs = {worker: Apart(float(worker), size) for worker, size in enumerate((10, 30, 60))}
+
+    def run(world: World) -> Any:
+        own = Shards({worker: costs[worker] for worker in world.mine(3)})
+        workers = Parallel(SGD(0.1, max_iter=600), 3, every=2, first=2, world=world)
+        return workers.run(Problem(Euclidean(1), own), np.zeros(1), random_state=0).point
+
+    found = run(OneProcess())
+    np.testing.assert_allclose(found, 1.5, rtol=1e-9)
+    assert Room.together(2, run) == [found, found]
+
+
 DIGITS = load_digits(return_X_y=True)
 
 
@@ -366,6 +479,9 @@ def test_estimators_with_jobs(tmp_path: Path) -> None:
     for part in range(3):
         parts.partial_fit(X[part::3], y[part::3], 7000)
     assert parts.n_iter_ == 10_500
+    parts.save(tmp_path / "parts.npz")
+    both = [one.partial_fit(X, y, 7000) for one in (parts, LoretaSimilarity.load(tmp_path / "parts.npz"))]
+    np.testing.assert_allclose(*(dense_of(one.model_.point) for one in both), rtol=0.0, atol=1e-9)
     assert parts.score(X, y) > one.score(X, y) - 0.03
     U, V = make_multilabel_classification(n_samples=300, n_classes=6, random_state=0)
     ranker = LoretaLabelRanker(4, random_state=0, n_jobs=2).fit(U[:200], V[:200])
@@ -403,6 +519,66 @@ def test_processes_share_a_stream() -> None:
     assert steps == others == 8000
     assert np.array_equal(first, second)
     assert score > 0.5
+
+
+class _EndedError(Exception):
+    pass
+
+
+class Until(list[Any]):
+    """Chunks in a process that ends after so many."""
+
+    def __init__(self, chunks: Any, left: int) -> None:
+        super().__init__(chunks)
+        self.left = left
+
+    def __iter__(self) -> Any:
+        for chunk in super().__iter__():
+            if not self.left:
+                raise _EndedError
+            self.left -= 1
+            yield chunk
+
+
+def test_processes_go_on_with_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("problems.following.CHUNKS", 1)
+    X, y = DIGITS[0] / 64, DIGITS[1]
+    for number in range(4):
+        (tmp_path / "rows").mkdir(exist_ok=True)
+        rows = slice(20 * number, 20 * number + 20)
+        np.savez(tmp_path / "rows" / f"{number}.npz", X=X[rows], y=y[rows])
+
+    def files(rank: int, passes: int) -> Any:
+        how: dict[str, Any] = {"batch_size": 20, "shuffle_buffer": 40, "random_state": 0}
+        return stream(tmp_path / "rows", n_epochs=passes, **how).dealt(rank, 2)
+
+    def lists(rank: int, passes: int) -> Any:
+        # The first process begins its own again, and again, while the other one goes on.
+        return [(X[at : at + 20], y[at : at + 20]) for at in range(0, (60, 140)[rank], 20)] * passes
+
+    def learned(chunks: Any, path: Path | None = None, left: int = -1) -> Any:
+        def one(world: World) -> Any:
+            own = chunks(world.rank)
+            model = LoretaSimilarity(3, random_state=0, checkpoint=path)
+            model.fit_stream(Until(own, left) if left > 0 else own, world=world)
+            return model.n_iter_, dense_of(model.model_.point).tobytes()
+
+        first, second = Room.together(2, one)
+        assert first == second
+        return first
+
+    # Where a run ended, more passes are learned, and as many again are none.
+    whole = learned(lambda rank: files(rank, 3))
+    for passes in (1, 3, 3):
+        found = learned(lambda rank, passes=passes: files(rank, passes), tmp_path / "passes.npz")
+    assert found == whole
+    # Where one process had begun its chunks again, it goes on in them.
+    with pytest.raises(_EndedError):
+        learned(lambda rank: lists(rank, 1), tmp_path / "lists.npz", left=5)
+    once = learned(lambda rank: lists(rank, 1))
+    assert learned(lambda rank: lists(rank, 1), tmp_path / "lists.npz") == once
+    steps, _ = learned(lambda rank: lists(rank, 2), tmp_path / "lists.npz")
+    assert steps == 2 * once[0]
 
 
 def test_processes_share_a_comparison(tmp_path: Path) -> None:

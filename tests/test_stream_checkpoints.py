@@ -18,9 +18,10 @@ from problems.similarity import LoretaSimilarity
 from problems.streaming import similarity
 from problems.subspace import GossipPlan, MatrixCompletion, agree, gossip
 from rmopt import InvalidInputError, Problem, autograd_cost
+from rmopt.costs import GossipCost, Graph
 from rmopt.experiments import Run
-from rmopt.manifolds import Sphere
-from rmopt.solvers import SGD, Checkpoint, OneProcess, SharedCheckpoint
+from rmopt.manifolds import Grassmann, Power, Sphere
+from rmopt.solvers import SGD, Checkpoint, Gossip, OneProcess, SharedCheckpoint
 
 
 class Alike(OneProcess):
@@ -207,6 +208,10 @@ def test_processes_that_were_told_otherwise_are_refused_before_they_start(tmp_pa
         ):
             with pytest.raises(InvalidInputError, match=f"{name} of process 1 is .*; give all"):
                 run(Alike(2, **{name: other}))
+    agents = Problem(Power(Grassmann(90, 2), 2), GossipCost(tasks, Graph.path(2), 0.1, Grassmann(90, 2)))
+    for name, other in {"budget": 7, "solver.clock": "'own'", "random_state": 1}.items():
+        with pytest.raises(InvalidInputError, match=f"{name} of process 1 is .*; give all"):
+            Gossip(0.1, max_iter=5, world=Alike(2, **{name: other})).run(agents, random_state=0)
 
 
 def test_fewer_passes_than_were_learned_are_refused(tmp_path: Path) -> None:
@@ -217,6 +222,23 @@ def test_fewer_passes_than_were_learned_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="had come to pass 4, and n_epochs = 2 are fewer"):
         learned(2)
     assert bits(learned(5)) == bits(model().fit_stream(files(tmp_path / "data", n_epochs=5)))
+
+
+def test_another_order_is_not_resumed(tmp_path: Path) -> None:
+    def learned(seed: int | None, buffer: int, path: Path | None, epochs: int = 2) -> LoretaSimilarity:
+        chunks = files(tmp_path / "data", n_epochs=epochs, random_state=seed, shuffle_buffer=buffer)
+        return model(checkpoint=path).fit_stream(chunks)
+
+    path = tmp_path / "run.npz"
+    learned(5, 60, path, 1)
+    with pytest.raises(
+        InvalidInputError, match="read with random_state = 5, and now it is 6; say it as before"
+    ):
+        learned(6, 60, path)
+    assert bits(learned(None, 60, path)) == bits(learned(5, 60, None))
+    # Rows that come as they lie have one order.
+    learned(5, 0, tmp_path / "lie.npz", 1)
+    assert bits(learned(6, 0, tmp_path / "lie.npz")) == bits(learned(5, 0, None))
 
 
 def test_a_look_at_the_first_chunk_takes_nothing_away(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def written(folder: Path, **files: str) -> Path:
             "names its features otherwise",
         ),
         ({"a__csv": "label,x\n1,1\n", "b__csv": "label,x\nc,1\n"}, "labels that are text"),
+        ({"a__csv": "label,x\n1,1\n0,2\n1.0,3\n"}, "names a class both 1 and 1.0, which would be two"),
         ({"a__csv": ",x,label\n0,5,a\n1,6,b\n"}, "a column without a name"),
         ({"a__csv": "x,x,label\n0,5,a\n"}, "two columns called 'x'"),
         ({"a__csv": "x,test,label\n0,1,a\n"}, "may say what is held out"),
@@ -114,7 +115,7 @@ y = np.arange(40) % 3
 @each_row(
     ("change", "why"),
     [
-        ({"X_indices": np.array([2**32, 1, 0])}, "X"),
+        ({"X_indices": np.array([2**32, 1, 0])}, r"X of .*\.npz is a damaged csr matrix"),
         ({"X_indices": np.array([0.5, 1, 0])}, "X_indices must be whole numbers"),
         ({"X_data": np.array([np.nan, 1, 1])}, "row 1 of X"),
         ({"classes": np.array([5, 5, 5])}, "several arrays that may be the labels: classes, y"),
@@ -306,6 +307,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "zero": ("1 1:1\n2 0:1\n", {"zero_based": False}, r"line 2 of .* has a feature 0: '0:1'; .* zero_based=True"),
     "several": ("1 0:1\n1,2 0:1\n", {}, r"line 2 of .* has 2 labels; .* multilabel=True"),
     "names": ("1.5 0:1\n", {"multilabel": True}, r"has the label 1.5; with multilabel=True they are numbers"),
+    "large": ("999999999999 0:1\n", {"multilabel": True}, r"has the label 999999999999; .* from 0 to 2147483646"),
     "infinite": ("1 0:1\n2 0:inf\n", {}, r"holds inf in a row"),
     "empty": ("", {}, r"a\.svmlight is empty; remove it"),
     "comments": ("# nothing\n", {}, r"a\.svmlight holds no rows; remove it"),

@@ -183,6 +183,19 @@ def test_labels_that_come_late_begin_at_zero(digits: tuple[np.ndarray, np.ndarra
         grown.partial_fit(*first)
 
 
+def test_the_first_chunk_has_as_many_labels_as_the_rank(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = digits
+    few = indicators(y[:40] % 4, 4)
+    for learn in (
+        lambda model: model.fit_stream([(X[:40], few)]),
+        lambda model: model.partial_fit(X[:40], few),
+    ):
+        with pytest.raises(
+            InvalidInputError, match=r"rank = 6 is larger than the number of labels so far, 4, .*batch_size"
+        ):
+            learn(LoretaLabelRanker(6, random_state=0))
+
+
 def test_a_saved_ranker_takes_new_labels(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     X, y = (part[:300] for part in digits)
     LoretaLabelRanker(rank=4, random_state=0).partial_fit(X[y < 8], indicators(y[y < 8], 8)).save(
@@ -302,6 +315,8 @@ def test_strange_chunks_are_refused(digits: tuple[np.ndarray, np.ndarray]) -> No
     X, y = digits
     with pytest.raises(InvalidInputError, match=r"chunk 1 of the stream must be a pair \(X, y\)"):
         follower().fit_stream([X[:20]])
+    with pytest.raises(InvalidInputError, match=r"chunks = 5 must be an iterable of pairs \(X, y\)"):
+        follower().fit_stream(5)
     with pytest.raises(InvalidInputError, match="there are no chunks to learn from"):
         follower().fit_stream(iter([]))
     with pytest.raises(InvalidInputError, match=r"begins with row 21: y has 1 class .* or a shuffle_buffer"):

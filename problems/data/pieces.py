@@ -239,7 +239,7 @@ def indicators_of(path: Path, labels: Array, starts: Array) -> csr_array:
         odd = labels[(columns != labels) | (columns < 0)][:1]
         raise InvalidInputError(
             f"{path} has the label {', '.join(map('{:g}'.format, odd)) or columns.max()}; with multilabel=True they "
-            "are numbers of columns, from 0."
+            "are numbers of columns, from 0 to 2147483646."
         )
     width = int(columns.max(initial=-1)) + 1
     found = csr_array(
@@ -294,6 +294,7 @@ class _SparseMember:
         data = f"{prefix}_data"
         self.data = _Member(archive, opened, data) if data in names else None
         self.shape, self.prefix = tuple(shape.read(0, 2).tolist()), prefix
+        self.path = archive.filename
         # Where the next row begins, which was read with the one before.
         self.known: tuple[int, Array] | None = None
 
@@ -314,7 +315,7 @@ class _SparseMember:
             indices = indices.astype(np.int32)
         data = np.ones(used) if self.data is None else self.data.read(begin, used).astype(np.float64)
         return sound(
-            self.prefix,
+            f"{self.prefix} of {self.path}",
             csr_array((data, indices, (starts - begin).astype(np.int32)), shape=(count, self.shape[1])),
         )
 
@@ -440,7 +441,7 @@ def csv_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
                         f"line {numbers[bad[0]]} of {path} holds NaN or infinity; remove or impute such values."
                     )
                 share = min(1.0, stream.tell() / path.stat().st_size)
-                yield Piece(X, named(labels), [place, line], share, names=features)
+                yield Piece(X, named(path, labels), [place, line], share, names=features)
             place, line = place + sum(map(len, lines)), line + len(lines)
 
 
@@ -477,10 +478,18 @@ def _check_names(path: Path, names: list[str], how: Format) -> None:
     raise InvalidInputError(f"{path} {why}.")
 
 
-def named(words: list[str]) -> Array:
+def named(path: Path, words: list[str]) -> Array:
     """Return names of classes: whole numbers where all are written as such, and text else, such as 007 and 1.5."""
     if all(re.fullmatch(r"0|-?[1-9]\d{0,17}", word) for word in words):
         return np.array(words, dtype=np.int64)
+    known = set(words)
+    twice = next(
+        (word for word in known if re.fullmatch(r"-?\d+\.0*", word) and word.split(".")[0] in known), None
+    )
+    if twice is not None:
+        raise InvalidInputError(
+            f"{path} names a class both {twice.split('.')[0]} and {twice}, which would be two; write it in one way."
+        )
     return np.array(words)
 
 
@@ -587,7 +596,7 @@ def _labels_beside(path: Path, beside: Path, labels: Any, first: int, end: int, 
         at = first + (len(lines) if short else lines.index("")) + 1
         raise InvalidInputError(f"{beside} has no label for row {at} of {path}; make it a line for each row.")
     if not how.multilabel:
-        return named(lines)
+        return named(beside, lines)
     found = [line.split(",") if line else [] for line in lines]
     starts = np.cumsum([0, *map(len, found)])
     return indicators_of(beside, np.array([float(one) for row in found for one in row]), starts)

@@ -80,8 +80,8 @@ class ChunkStream:
     batch_size, n_epochs, shuffle_buffer, read_ahead : int
     how : Format
         The rest of what it is told.
-    seed : int
-        Of the order.
+    seed : int or None
+        Of the order; None: any, and that of the state which `seek` is given.
 
     Attributes
     ----------
@@ -117,9 +117,9 @@ class ChunkStream:
         shuffle_buffer: int,
         read_ahead: int,
         how: Format,
-        seed: int,
+        seed: int | None,
     ) -> None:
-        self.path, self._how, self._seed = Path(path), how, seed
+        self.path, self._how, self._given, self._seed = Path(path), how, seed, seed_of(seed)
         self._batch_size, self._n_epochs, self._read_ahead = batch_size, n_epochs, read_ahead
         self._shuffled = shuffle_buffer > 0
         # A buffer is some whole chunks.
@@ -175,6 +175,11 @@ class ChunkStream:
                     f"the stream was read with {name} = {shown(before)}, and now it is {shown(now)}; say {name} as "
                     "before, or begin afresh without the checkpoint."
                 )
+        if self._given not in (None, state["seed"]) and (self._shuffled or self._texts):
+            raise InvalidInputError(
+                f"the stream was read with random_state = {state['seed']}, and now it is {self._given}; say it as "
+                "before, or begin afresh without the checkpoint."
+            )
         before, now = dict(state["files"]), dict(self._known_files)
         place, self._seed = state["place"], state["seed"]
         later: set[str] = set()
@@ -406,7 +411,7 @@ def stream(
         So many rows are in memory at a time and put in random order, and so are the files; 0: rows come as they lie.
         Texts come in random order always, since their folders are sorted by class.
     random_state : int, RandomState or None
-        Of the order.
+        Of the order. A run that is resumed with None takes that of its checkpoint.
     multilabel : bool
         Whether a row has several labels, as in ``0,17,4 index:value …``: numbers of columns of indicators, from 0, of
         which there are as many as the largest seen so far asks for.
@@ -464,7 +469,7 @@ def stream(
         integer("shuffle_buffer", shuffle_buffer, 0),
         integer("read_ahead", read_ahead, 1),
         how,
-        seed_of(random_state),
+        None if random_state is None else seed_of(random_state),
     )
 
 

@@ -271,6 +271,12 @@ class LoretaLabelRanker(Loreta):
         if not afresh and self.rank is None:
             # Labels that came later do not change it.
             rank = self._known_rank()
+        if grows and afresh and n_labels < rank <= n:
+            raise InvalidInputError(
+                f"rank = {rank} is larger than the number of labels so far, {n_labels}, and the first part of the "
+                "data decides it; let that part be larger (batch_size, shuffle_buffer), give Y one column for each "
+                "label that may come, or take a smaller rank."
+            )
         check_size((n_labels, n), rank, truth)
         manifold = FixedRankEmbedded(n_labels, n, rank)
         cost = ranking_cost(X, truth, self.sampling)

@@ -125,7 +125,7 @@ def unpacked(arrays: Mapping[str, Array], template: Any) -> Any:
         same = same and (varies or found.shape == leaf.shape)
         if not same or not np.can_cast(leaf.dtype, found.dtype, "safe") or found.dtype.kind not in "biufc":
             raise InvalidInputError(
-                f"{name} holds {found.dtype} of shape {found.shape}, not {leaf.dtype} of shape {leaf.shape}"
+                f"{name or 'it'} holds {found.dtype} of shape {found.shape}, not {leaf.dtype} of shape {leaf.shape}"
             )
     # The order of memory is part of the bits: products are rounded otherwise in the other one.
     return _filled(template, "", lambda name, leaf: np.array(arrays[name], order="K"))

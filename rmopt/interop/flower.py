@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.core.arguments import instance, number
+from rmopt.core.arguments import instance, number, shown
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import in_precision, packed, unpacked
 from rmopt.errors import InvalidInputError, MissingCapabilityError
@@ -59,9 +59,13 @@ def to_arrays(point: Any) -> Any:
     (3, 3)
     """
     _needs_flower()
-    return ArrayRecord(
-        {name or ALONE: Array(np.ascontiguousarray(part)) for name, part in packed(point).items()}
-    )
+    try:
+        parts = packed(point)
+    except InvalidInputError:
+        raise InvalidInputError(
+            f"point = {shown(point)} must be a point: an array, or a class of arrays such as LowRankPoint."
+        ) from None
+    return ArrayRecord({name or ALONE: Array(np.ascontiguousarray(part)) for name, part in parts.items()})
 
 
 def from_arrays(manifold: Manifold, arrays: Any) -> Any:
@@ -94,6 +98,8 @@ def from_arrays(manifold: Manifold, arrays: Any) -> Any:
     >>> from_arrays(Stiefel(3, 3), to_arrays(np.eye(3))).shape  # doctest: +SKIP
     (3, 3)
     """
+    _needs_flower()
+    arrays = instance("arrays", arrays, ArrayRecord, "an ArrayRecord, such as to_arrays(point)")
     found = {"" if name == ALONE else name: part.numpy() for name, part in arrays.items()}
     like = manifold.random_point(np.random.default_rng(0))
     point = unpacked(found, in_precision(like, real_type(*found.values())) if found else like)
@@ -108,7 +114,8 @@ class ManifoldAveraging(FedAvg):
     The factors of matrices of low rank have no meaning apart from each other: the mean of the clients' factors is not
     that of their matrices. Here the new point is the nearest one to the weighted sum of the clients' matrices
     (`projected_mean`), with weights by their numbers of examples. All else is `FedAvg`'s. A client whose reply is no
-    point, of numbers that are not finite for example, is left out of the round with a warning.
+    point, of numbers that are not finite for example, or names no number of examples, is left out of the round with a
+    warning.
 
     Parameters
     ----------
@@ -125,7 +132,8 @@ class ManifoldAveraging(FedAvg):
     MissingCapabilityError
         When Flower is not installed, or the manifold has no mean here.
     InvalidInputError
-        While it runs, when no client of a round replied with a point, or all had no examples.
+        While it runs, when no client of a round replied with a point, all had no examples, or their points cancel
+        each other.
 
     See Also
     --------
@@ -164,25 +172,30 @@ class ManifoldAveraging(FedAvg):
     def aggregate_train(self, server_round: int, replies: Iterable[Any]) -> tuple[Any, Any]:
         """Return the mean of the clients' points, and that of their metrics."""
         valid, _ = self._check_and_log_replies(replies, is_train=True)
-        points, used, flaws = [], [], []
+        points, counts, used, flaws = [], [], [], []
         # In the order of the clients, so that bits do not depend on who is first.
         for reply in sorted(valid, key=lambda one: one.metadata.src_node_id):
             [arrays] = reply.content.array_records.values()
+            [metrics] = reply.content.metric_records.values()
             try:
+                number(self.weighted_by_key, metrics[self.weighted_by_key], least=0)
                 points.append(from_arrays(self.manifold, arrays))
+                counts.append(metrics[self.weighted_by_key])
                 used.append(reply.content)
             except InvalidInputError as error:
-                flaws.append(f"the reply of client {reply.metadata.src_node_id} is of no use: {error}")
+                flaws.append(
+                    f"the reply of client {reply.metadata.src_node_id} is of no use: {str(error).rstrip('.')}"
+                )
                 logging.getLogger("flwr").warning("%s; it is left out.", flaws[-1])
         if not points:
             if flaws:
                 raise InvalidInputError(
-                    f"no client replied with a point: {flaws[0]}; let clients send to_arrays(point)."
+                    f"no client replied with a point: {flaws[0]}; let clients send to_arrays(point), and how many "
+                    "examples they have."
                 )
             return None, None
-        counts = [next(iter(one.metric_records.values()))[self.weighted_by_key] for one in used]
         weights = np.array(counts, dtype=float)
-        if not (weights >= 0).all() or not weights.sum() > 0:
+        if not weights.sum() > 0:
             raise InvalidInputError(
                 f"clients had {', '.join(map(str, counts))} examples; let each say in {self.weighted_by_key!r} how "
                 "many."

@@ -28,6 +28,8 @@ from rmopt.manifolds.stiefel import CanonicalStiefel, SpecialOrthogonal, Stiefel
 from rmopt.precision import real_type
 
 Points = Sequence[Any]
+# What differs by less, relative to the points, differs by rounding alone.
+ROUNDING = 1e-13
 
 
 def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> Any:
@@ -40,7 +42,8 @@ def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> A
     ----------
     manifold : Manifold
         `FixedRankEmbedded`, `PSDFixedRank`, `Grassmann` (the mean of projectors), `Stiefel`, `SpecialOrthogonal`,
-        `Sphere`, `Oblique`, `PositiveDefinite`, `Euclidean`, and products of them.
+        `Sphere`, `Oblique`, `PositiveDefinite`, `Euclidean`, products of them, and manifolds of your own, also
+        subclasses, that have a method ``projected_mean(points, weights)``.
     points : sequence of points
     weights : array, shape (N,), optional
         With the sum 1; equal unless given. They may be negative: ``[-1, 2]`` goes from the first point to the second
@@ -91,11 +94,12 @@ def mean_on(manifold: Manifold) -> Callable[[Points, Array], Any]:
         return lambda points, weights: Parts(
             [mean(parts, weights) for mean, parts in zip(each, zip(*points, strict=True), strict=True)]
         )
-    if type(manifold) not in MEANS:
+    mean = getattr(type(manifold), "projected_mean", MEANS.get(type(manifold)))
+    if mean is None:
         raise MissingCapabilityError(
-            f"the points of {manifold} have no mean here; take one of {', '.join(one.__name__ for one in MEANS)}."
+            f"the points of {manifold} have no mean here; give its class a method projected_mean(points, weights), "
+            f"or take one of {', '.join(one.__name__ for one in MEANS)}; their subclasses are not taken."
         )
-    mean = MEANS[type(manifold)]
     return lambda points, weights: _point(
         manifold, in_precision(mean(manifold, points, weights), real_type(*arrays_of(points)))
     )
@@ -118,8 +122,10 @@ def _sum(manifold: Any, points: Points, weights: Array) -> Array:
 def _fixed_rank(manifold: FixedRankEmbedded, points: Points, weights: Array) -> LowRankPoint:
     left, right = (np.hstack([getattr(point, side) for point in points]) for side in ("U", "V"))
     core = scipy.linalg.block_diag(*(weight * point.S for weight, point in zip(weights, points, strict=True)))
-    U, sigma, V = truncated_svd_of_product(left, core, right, manifold.rank)
-    return LowRankPoint(np.ascontiguousarray(U), np.diag(sigma), np.ascontiguousarray(V))
+    k = manifold.rank
+    U, sigma, V = truncated_svd_of_product(left, core, right, min(k + 1, *left.shape, len(right)))
+    _hold_rank(manifold, sigma, points, weights)
+    return LowRankPoint(np.ascontiguousarray(U[:, :k]), np.diag(sigma[:k]), np.ascontiguousarray(V[:, :k]))
 
 
 def _psd(manifold: PSDFixedRank, points: Points, weights: Array) -> PSDPoint:
@@ -127,43 +133,56 @@ def _psd(manifold: PSDFixedRank, points: Points, weights: Array) -> PSDPoint:
         *(weight * point.S for weight, point in zip(weights, points, strict=True))
     )
     Q, triangle = np.linalg.qr(np.hstack([point.Q for point in points]))
-    values, vectors = leading_eigh(symmetric(triangle @ cores @ triangle.T), manifold.rank)
-    return PSDPoint(np.ascontiguousarray(Q @ vectors), np.diag(values))
+    k = manifold.rank
+    values, vectors = leading_eigh(symmetric(triangle @ cores @ triangle.T), min(k + 1, len(triangle)))
+    _hold_rank(manifold, values, points, weights)
+    return PSDPoint(np.ascontiguousarray(Q @ vectors[:, :k]), np.diag(values[:k]))
+
+
+def _hold_rank(manifold: Any, values: Array, points: Points, weights: Array) -> None:
+    """Refuse a sum whose rank is lower, or of which several parts of that rank are as large."""
+    k, scale = manifold.rank, np.abs(weights) @ [np.linalg.norm(point.S) for point in points]
+    if not values[k - 1] > ROUNDING * scale:
+        raise InvalidInputError(
+            f"the weighted sum has no nearest point on {manifold}: its rank is below {k}, since the points cancel "
+            "each other."
+        )
+    _hold_one(manifold, values[k - 1] - values[k:], scale)
 
 
 def _subspace(manifold: Grassmann, points: Points, weights: Array) -> Array:
     Q, triangle = np.linalg.qr(np.hstack(points))
     k, gram = manifold.shape[1], (triangle * np.repeat(weights, manifold.shape[1])) @ triangle.T
     values, vectors = leading_eigh(symmetric(gram), min(k + 1, len(gram)))
-    _hold_one(manifold, values[k - 1] - values[k:], weights)
+    _hold_one(manifold, values[k - 1] - values[k:], np.abs(weights).sum())
     return np.ascontiguousarray(Q @ vectors[:, :k])
 
 
-def _hold_one(manifold: Manifold, gaps: Array, weights: Array) -> None:
+def _hold_one(manifold: Manifold, gaps: Array, scale: float) -> None:
     """Refuse a sum where not one point is the nearest: what must differ there differs by rounding alone."""
-    if not (gaps > 1e-13 * np.abs(weights).sum()).all():
+    if not (gaps > ROUNDING * scale).all():
         raise InvalidInputError(
             f"the weighted sum has no nearest point on {manifold}, but many: the points cancel each other."
         )
 
 
-# What cannot be normalised is no point, and is told as that.
-@np.errstate(all="ignore")
 def _normalised(manifold: Any, points: Points, weights: Array) -> Array:
-    found: Array = manifold.normalised(_sum(manifold, points, weights))
+    total = _sum(manifold, points, weights)
+    _hold_one(manifold, manifold.products(total, total) ** 0.5, np.abs(weights).sum())
+    found: Array = manifold.normalised(total)
     return found
 
 
 def _polar(manifold: Any, points: Points, weights: Array) -> Array:
     P, sigma, Qt = np.linalg.svd(_sum(manifold, points, weights), full_matrices=False)
-    _hold_one(manifold, sigma[..., -1], weights)
+    _hold_one(manifold, sigma[..., -1], np.abs(weights).sum())
     return P @ Qt
 
 
 def _rotation(manifold: SpecialOrthogonal, points: Points, weights: Array) -> Array:
     P, sigma, Qt = np.linalg.svd(_sum(manifold, points, weights))
     turned = np.linalg.det(P @ Qt)
-    _hold_one(manifold, sigma[..., -2] + turned * sigma[..., -1], weights)
+    _hold_one(manifold, sigma[..., -2] + turned * sigma[..., -1], np.abs(weights).sum())
     P[..., :, -1] *= turned[..., None]
     return P @ Qt
 

@@ -32,6 +32,7 @@ from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.stop import Converged, Stop, asked
 from rmopt.solvers.threads import one_blas_thread
+from rmopt.solvers.world import ONE_PROCESS, World
 
 # How long one uninterrupted piece of work may take, in seconds: the grain of progress and of Ctrl-C.
 PIECE_SECONDS = 0.1
@@ -284,6 +285,19 @@ class Solver(Value, ABC):
         """Return what a checkpoint belongs to, besides problem and start: names and values or fingerprints."""
         return fingerprints(self, "solver", self.not_identity)
 
+    def _world(self, problem: Problem) -> World:
+        """Return the processes that run it together: those of the solver, or those of the cost."""
+        found = (getattr(one, "world", None) for one in (self, problem.cost))
+        return next((one for one in found if isinstance(one, World) and one.size > 1), ONE_PROCESS)
+
+    def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
+        """Return what must be the same in all processes, besides the arguments of a run."""
+        return {
+            **fingerprints(self, "solver", self.not_identity),
+            "budget": self.budget(problem),
+            "initial point": _known_by(initial_point),
+        }
+
     def conclude(self, result: Result, work: Any, state: Any) -> Result:
         """Return the result with what the solver adds to it."""
         return result
@@ -353,7 +367,7 @@ class Solver(Value, ABC):
             What to measure on the way, and whether to draw a progress bar.
         checkpoint : path, Checkpoint or SharedCheckpoint, optional
             Save on the way, and resume when the file is there already, with its seed where `random_state` is None.
-            The budget may then be larger than before.
+            The budget may then be larger than before. In several processes a path is that of a `SharedCheckpoint`.
         stop : Stop or callable, optional
             A criterion such as `MaxSeconds`, besides the solver's own end; one with `GradientNorm` takes the place of
             a `tol` that was not given. It sees the rows after each measurement and returns a reason to stop, or None.
@@ -377,10 +391,13 @@ class Solver(Value, ABC):
             When the checkpoint is damaged.
         """
         optional(instance, Recorder, "a Recorder, or None")("recorder", recorder)
-        saved = optional(saving)("checkpoint", checkpoint)
-        run = _Run(self, problem, initial_point, random_state, first_step, stop, recorder, saved)
+        run = _Run(self, problem, initial_point, random_state, first_step, stop, recorder, checkpoint)
         del initial_point
         return run.whole()
+
+
+def _known_by(initial_point: Any) -> str:
+    return "random" if initial_point is None else fingerprint(arrays_of(initial_point))
 
 
 class _Run:
@@ -395,19 +412,28 @@ class _Run:
         first_step: int,
         stop: StopRule | None,
         recorder: Recorder | None = None,
-        checkpoint: Saving | None = None,
+        saved: Any = None,
     ) -> None:
         solver.check_problem(problem)
         self.stop = optional(callable_of)("stop", stop)
         solver = solver.beside(self.stop)
+        world = solver._world(problem)
+        checkpoint: Saving | None = optional(saving, world)("checkpoint", saved)
         self.first = first_step = integer("first_step", first_step)
         self.solver, self.problem, self.checkpoint = solver, problem, checkpoint
         self.recorder = Recorder() if recorder is None else recorder
         if random_state is None and checkpoint is not None:
             random_state = checkpoint.seed()
-        self.seed = seed = seed_of(random_state)
+        seed = seed_of(random_state)
         if isinstance(initial_point, Result):
             initial_point = initial_point.point
+        if world.size > 1:
+            # Where one process went elsewhere than others they would mix two runs, or wait forever.
+            given = "drawn" if random_state is None else seed
+            about = {"random_state": given, "first_step": first_step, "checkpoint": checkpoint is not None}
+            world.check_alike(about | solver._alike(problem, initial_point))
+            seed = world.first(seed)
+        self.seed = seed
         self.work = solver.prepare(problem, seed, first_step)
         start = solver._started(problem, initial_point, generator(seed, Stream.POINT))
         self.last = first_step + solver.budget(problem)
@@ -586,7 +612,7 @@ class _Run:
         return {
             "seed": seed,
             "first_step": first,
-            "initial point": "random" if initial_point is None else fingerprint(arrays_of(initial_point)),
+            "initial point": _known_by(initial_point),
             **fingerprints(problem.manifold, "manifold"),
             **fingerprints(problem.cost, "cost"),
             **self.solver.identity(problem, seed, first),

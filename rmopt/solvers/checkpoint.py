@@ -117,11 +117,18 @@ class Checkpoint(CheckedValue, Saving):
         return None
 
 
-def saving(name: str, value: Any) -> Saving:
-    """Return where a run saves its state: a `Checkpoint` in the file that a path names."""
+def saving(name: str, value: Any, world: World = ONE_PROCESS) -> Saving:
+    """Return where a run of some processes saves its state; a path names the file, or what files begin with."""
     if isinstance(value, (str, Path)):
-        return Checkpoint(value)
-    return cast(Saving, instance(name, value, Saving, "a path, a Checkpoint, or None"))
+        return Checkpoint(value) if world.size == 1 else SharedCheckpoint(value, world=world)
+    found = cast(Saving, instance(name, value, Saving, "a path, a Checkpoint, or None"))
+    kept = isinstance(found, (Checkpoint, SharedCheckpoint))
+    if kept and world.size > 1 and getattr(found, "world", ONE_PROCESS).size != world.size:
+        raise InvalidInputError(
+            f"the run has {world.size} processes, each of which must save its own part; give {name} as a path, or as "
+            "SharedCheckpoint(path, world=world) with the same world."
+        )
+    return found
 
 
 @dataclass(frozen=True)

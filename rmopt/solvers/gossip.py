@@ -10,6 +10,7 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, instance, integer, number, one_of, optional
+from rmopt.core.identity import fingerprints
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of
 from rmopt.core.problem import Problem
@@ -328,6 +329,13 @@ class Gossip(ScheduledSolver):
         base, own_clock = manifold.base, self.step_size_rule() if self.clock == "own" else None
         retraction = base.fitting(self.retraction)
         return GossipEngine(base, cost, retraction, self.preconditioned, self.scales, own_clock, self.world)
+
+    def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
+        # Processes know scales and points of their own agents alone.
+        return {
+            **fingerprints(self, "solver", (*self.not_identity, "scales")),
+            "budget": self.budget(problem),
+        }
 
     def budget(self, problem: Problem) -> int:
         if self._max_iter is not None:

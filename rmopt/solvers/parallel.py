@@ -11,6 +11,7 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import instance, integer, number
+from rmopt.core.identity import fingerprint, fingerprints
 from rmopt.core.points import packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.engines.base import Engine
@@ -19,7 +20,7 @@ from rmopt.errors import InvalidInputError
 from rmopt.solvers.base import Result
 from rmopt.solvers.meeting import AtPoints, meeting_of
 from rmopt.solvers.samplers import Sampler
-from rmopt.solvers.scheduled import ScheduledSolver
+from rmopt.solvers.scheduled import Schedule, ScheduledSolver
 from rmopt.solvers.shards import Shards
 from rmopt.solvers.step_sizes import StepSize
 from rmopt.solvers.threads import one_blas_thread
@@ -38,7 +39,7 @@ class Parallel(ScheduledSolver):
     Parameters
     ----------
     solver : ScheduledSolver
-        What each worker does: `SGD` and its relatives.
+        What each worker does: `SGD` and its relatives, all without `average`.
     workers : int
     every : int
         The most steps of each worker between means. A mean costs about as much as a thousand steps.
@@ -52,13 +53,13 @@ class Parallel(ScheduledSolver):
         How far to go from the last mean towards the next one; above 1 it goes beyond.
     world : World, optional
         `MPIWorld()` for the processes that ``mpiexec`` started; unless given, this process alone. In several
-        processes a checkpoint is a `SharedCheckpoint`, a criterion goes by steps, and the updates in a row are those
-        of the workers of its process.
+        processes a checkpoint is a path or a `SharedCheckpoint`, a criterion goes by steps, and the updates in a row
+        are those of the workers of its process. All give the same start, seed and parameters.
 
     Raises
     ------
     InvalidInputError
-        When there are more processes than workers.
+        When there are more processes than workers, or the solver averages points or has workers of its own.
     MissingCapabilityError
         In `run`, on manifolds without `projected_mean`.
 
@@ -101,6 +102,15 @@ class Parallel(ScheduledSolver):
         world: World | None = None,
     ) -> None:
         self.solver = instance("solver", solver, ScheduledSolver, "a solver with a schedule, such as SGD")
+        if isinstance(solver, Parallel):
+            raise InvalidInputError(
+                "solver has workers of its own; give that of one worker, and more `workers`."
+            )
+        if (average := getattr(solver, "average", False)) is not False:
+            raise InvalidInputError(
+                f"the solver has average = {average}, a mean of points that workers leave when they meet; leave it "
+                "out: they end at their mean."
+            )
         self.workers, self.every = integer("workers", workers, 1), integer("every", every, 1)
         self.first = integer("first", first, 1)
         self.step_factor = number("step_factor", step_factor, above=0)
@@ -123,11 +133,26 @@ class Parallel(ScheduledSolver):
             f"workers' {name}": one for name, one in workers.items()
         }
 
+    def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
+        found = super()._alike(problem, initial_point)
+        found |= fingerprints(self.solver, "workers' solver", self.solver.not_identity)
+        if not isinstance(problem.cost, Shards):
+            found["the cost (Shards, where data were dealt)"] = fingerprint(problem.cost, "cost")
+        return found
+
     def engine(self, problem: Problem) -> Engine:
         here = self.world.mine(self.workers)
         own = tuple(self.solver.engine(one) for one in self._shares(problem, here))
         meeting, first = meeting_of(own, problem.manifold), min(self.first, self.every)
-        return ParallelEngine(own, meeting, first, self.every, self.outer_step, self.workers, self.world)
+        sizes = self._sizes(problem)
+        return ParallelEngine(
+            own, meeting, first, self.every, self.outer_step, self.workers, self.world, sizes
+        )
+
+    def prepare(self, problem: Problem, seed: int, first_step: int) -> Schedule:
+        work = super().prepare(problem, seed, first_step)
+        work.engine = replace(work.engine, origin=first_step)  # type: ignore[type-var]
+        return work
 
     def sampler_for(self, problem: Problem) -> Sampler:
         here, given = self.world.mine(self.workers), getattr(problem.cost, "samplers", None)
@@ -152,6 +177,14 @@ class Parallel(ScheduledSolver):
                 "a cost for each of them."
             )
         return [replace(problem, cost=own) for own in cost.costs.values()]
+
+    def _sizes(self, problem: Problem) -> list[int] | None:
+        """Return how many terms each worker has; None where they have the same, or do not know."""
+        if not isinstance(problem.cost, Shards):
+            return None
+        own = {worker: cost.n_terms for worker, cost in problem.cost.costs.items()}
+        found = {worker: n for part in self.world.everywhere(own) for worker, n in part.items()}
+        return None if None in found.values() else [found[worker] for worker in range(self.workers)]
 
     def conclude(self, result: Result, work: Any, state: Any) -> Result:
         """Return the result with the updates of all processes."""
@@ -235,6 +268,10 @@ class ParallelEngine(Engine):
     workers : int
         Of all processes.
     world : World
+    sizes : list of int or None
+        For how much each worker counts in the mean; all for as much where it is None.
+    origin : int
+        Steps before those that a state counts: where workers meet follows from all.
     """
 
     engines: tuple[Engine, ...]
@@ -244,6 +281,8 @@ class ParallelEngine(Engine):
     outer_step: float
     workers: int
     world: World
+    sizes: list[int] | None = None
+    origin: int = 0
 
     def load(self, point: Any) -> ParallelState:
         own = [engine.load(point) for engine in self.engines]
@@ -312,11 +351,12 @@ class ParallelEngine(Engine):
 
     def _next_mean(self, steps: int) -> int:
         """Return the number of steps, above a given one, after which the workers meet again."""
+        steps += self.origin
         at, gap = self.first, self.first
         while at <= steps and gap < self.every:
             gap = min(self.every, max(self.first, 2 * at // (3 * self.workers)))
             at += gap
-        return at + max(0, (steps - at) // self.every + 1) * self.every
+        return at + max(0, (steps - at) // self.every + 1) * self.every - self.origin
 
     def _at_mean(self, state: ParallelState, each: Callable[..., Iterable[Any]]) -> ParallelState:
         """Return the state in which all workers go on from their mean."""
@@ -333,7 +373,7 @@ class ParallelEngine(Engine):
 
         brought = each(meeting.brought, self.engines, own)
         ends = dict(zip(self.world.mine(self.workers), brought, strict=True))
-        mean = self.world.joined(ends, self.workers, join)
+        mean = self.world.joined(ends, self.workers, join, self.sizes)
         if self.outer_step == 1.0:
             return mean
         [further] = meeting.joined([(before, mean)], [np.array([1.0 - self.outer_step, self.outer_step])])

@@ -14,7 +14,9 @@ from rmopt.solvers.samplers import Sampler
 
 
 class Shards(Cost):
-    """The costs of the workers of `Parallel`, each of its own part of the data.
+    """The costs of the workers of `Parallel`, each of its own part of the data; together they are their sum.
+
+    In a mean a worker counts for as much as it has terms.
 
     In a world of several processes each gives the costs of its own workers alone, ``world.mine(workers)``; then value
     and gradient are those of the parts in this process.

@@ -24,7 +24,7 @@ from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
 BUSY, PAUSE, LATE = 1e-3, 0.05, 2.0
 # Another process may have this core. A sleep of no time would take 50 microseconds.
 _yield_core: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0))
-# Pairs of things, and how many agents each of the two stands for.
+# Pairs of things, and how many agents each of the two stands for, or how large their shares are.
 Join = Callable[[list[tuple[Any, Any]], list[tuple[int, int]]], Iterable[Any]]
 
 
@@ -89,7 +89,9 @@ class World(ABC):
         found = {agent: point for part in self.everywhere(dict(points)) for agent, point in part.items()}
         return [found[agent] for agent in range(n_agents)]
 
-    def joined(self, own: Mapping[int, Any], n_agents: int, join: Join) -> Any:
+    def joined(
+        self, own: Mapping[int, Any], n_agents: int, join: Join, shares: Sequence[int] | None = None
+    ) -> Any:
         """Return what the things of all agents become, joined in pairs along a tree, in every process.
 
         Agents 0 and 1, 2 and 3, …; then the first two and the next two, until one thing is left: the same pairs, in
@@ -103,7 +105,10 @@ class World(ABC):
         join : callable
             Of a list of pairs of things, and of the numbers of agents that each of the two stands for; returns what
             each pair becomes.
+        shares : sequence of int, optional
+            For how much each agent counts; once unless given.
         """
+        shares = [1] * n_agents if shares is None else shares
         owners, held, span = self.owners(n_agents), dict(own), 1
         template = next(iter(own.values()))
         size = sum(part.nbytes for part in arrays_of(template))
@@ -121,7 +126,7 @@ class World(ABC):
             for agent, message in self.deliver(messages, ways, size, n_agents).items():
                 held.setdefault(agent // span * span, _thing(message, template))
             here = [pair for pair in pairs if pair[0] in held and pair[1] in held]
-            counts = [(span, min(high + span, n_agents) - high) for _, high in here]
+            counts = [(sum(shares[low:high]), sum(shares[high : high + span])) for low, high in here]
             joined = join([(held[low], held[high]) for low, high in here], counts)
             alone = {
                 low: one for low, one in held.items() if low % (2 * span) == 0 and low + span >= n_agents
@@ -149,8 +154,8 @@ class World(ABC):
         first, *others = self.everywhere(dict(about))
         for process, other in enumerate(others, 1):
             for name, value in first.items():
-                if other[name] != value:
-                    known = (one if isinstance(one, str) else shown(one) for one in (other[name], value))
+                if (found := other.get(name)) != value:
+                    known = (one if isinstance(one, str) else shown(one) for one in (found, value))
                     raise InvalidInputError(
                         f"{name} of process {process} is {next(known)}, and that of process 0 is {next(known)}; give "
                         "all processes the same."
