@@ -104,6 +104,13 @@ def test_names_recommendations_and_folding_in_outlive_a_file(model: Any, named: 
     assert back.get_params()["limits"] == model.limits
 
 
+@pytest.mark.parametrize("name", ["GossipMatrixCompletion", "BayesianCompletion"])
+def test_the_largest_seed_that_may_be_drawn_is_taken_and_kept(name: str, tmp_path: Path) -> None:
+    # Of None; a generator draws up to half of it.
+    made(name, random_state=2**64 - 1).save(tmp_path / "model.npz")
+    assert SAVED[name].kind.load(tmp_path / "model.npz").random_state == 2**64 - 1
+
+
 def test_features_of_columns_are_kept_for_those_that_come_later(tmp_path: Path) -> None:
     F = np.random.default_rng(0).standard_normal((11, 2))
     model = BayesianCompletion(2, n_samples=4, random_state=0).fit(ratings(False), column_features=F)

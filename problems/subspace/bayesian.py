@@ -19,7 +19,7 @@ from problems.subspace.regression_kernels import add_sampled
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, integer, number
-from rmopt.core.streams import Stream, generator
+from rmopt.core.streams import Stream, generator, seed_number
 
 
 @dataclass(eq=False, repr=False)
@@ -114,7 +114,7 @@ class BayesianCompletion(CompletionModel):
         "column_links_": (np.float32, ("samples", "q", "d")),
     }
     _numbers: ClassVar = {
-        **Saved._numbers, "mean_": number, "scale_": number, "_seed": integer, "n_column_features_": integer,
+        **Saved._numbers, "mean_": number, "scale_": number, "_seed": seed_number, "n_column_features_": integer,
     }  # fmt: skip
 
     def fit(
