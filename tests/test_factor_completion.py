@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numba
 import numpy as np
@@ -431,7 +433,7 @@ def test_splits_by_date() -> None:
         assert [test.tolist() for _, test in TimeSplit(3).split(pairs, groups=same)] == expected
     with pytest.raises(InvalidInputError, match="needs the date"):
         next(TimeSplit().split(pairs))
-    with pytest.raises(InvalidInputError, match="too few, or too many of them the same"):
+    with pytest.raises(InvalidInputError, match="2 different dates are too few for 2 splits"):
         next(TimeSplit(2).split(pairs, groups=dates > dates[0]))
     mixed = [*berlin[:-1], dates[-1].item()]
     for wrong in (
@@ -442,6 +444,28 @@ def test_splits_by_date() -> None:
     ):
         with pytest.raises(InvalidInputError, match="groups must hold a date"):
             next(TimeSplit().split(pairs, groups=wrong))
+
+
+@each_row(
+    ("dates", "tests"),
+    [
+        ([1, 2, 2, 2, 3], [[1, 2, 3], [4]]),
+        ([1] * 9 + [2], [[9]]),
+        ([1, 2, *[3] * 7, 4], [[1], [*range(2, 9)], [9]]),
+    ],
+)
+def test_every_split_by_date_that_exists_is_found(dates: list[int], tests: list[list[int]]) -> None:
+    splits = TimeSplit(len(tests)).split(np.zeros((len(dates), 2), dtype=int), groups=dates)
+    assert [test.tolist() for _, test in splits] == tests
+
+
+def test_the_hour_that_clocks_are_set_back_is_split_by_time() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    dates = [
+        datetime(2024, 10, 27, 2, 50, tzinfo=berlin),
+        datetime(2024, 10, 27, 2, 10, fold=1, tzinfo=berlin),
+    ]
+    assert next(TimeSplit(1).split([[0, 0], [1, 0]], groups=dates))[1].tolist() == [1]
 
 
 @each_row(
