@@ -550,6 +550,26 @@ def test_features_that_cannot_be_used_are_refused_with_their_name(name: str, fla
         BayesianCompletion(2).fit(table, **{side: flawed(F if side == "row_features" else G)})
 
 
+def test_features_in_a_frame_are_found_by_names() -> None:
+    bundle = load(dated_ratings())
+    assert bundle.row_names is not None
+    F = pd.DataFrame(np.random.default_rng(0).standard_normal((10, 2)), index=bundle.row_names)
+    model = BayesianCompletion(2, n_samples=3, random_state=0)
+    expected = model.fit(bundle, row_features=F.to_numpy()).row_samples_
+    more = pd.concat([F[::-1], F.set_axis(F.index + "b")])
+    for same in (more, F.reset_index(drop=True)):
+        assert np.array_equal(model.fit(bundle, row_features=same).row_samples_, expected)
+    for other, flaw in ((F[:-1], "lacks 'i9'"), (pd.concat([F, F]), "has names twice")):
+        with pytest.raises(InvalidInputError, match=f"the index of row_features {flaw}; .*reindex"):
+            model.fit(bundle, row_features=other)
+    G = pd.DataFrame(np.random.default_rng(1).standard_normal((12, 2)), index=bundle.column_names)
+    model.fit(bundle, column_features=G)
+    new: tuple[Any, Any, Any] = ([[2, 12], [5, 13]], [4.0, 1.0], ["zoe", "bob"])
+    two = G[:2].set_axis(new[2])
+    one, other = (model.fold_in(*new, features=given) for given in (two.to_numpy(), two[::-1]))
+    assert np.array_equal(one.column_samples_, other.column_samples_)
+
+
 def test_features_that_say_nothing_change_little_and_scaled_ones_nothing_that_matters() -> None:
     table = ratings()
     noise = np.random.default_rng(5).standard_normal((30, 2))
