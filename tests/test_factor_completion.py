@@ -364,6 +364,24 @@ def test_names_of_new_columns() -> None:
             model.fold_in(wrong, [2.0], names=["x"])
 
 
+@each_row("kind", [BiasedALS, BayesianCompletion])
+def test_whole_numbers_are_names_where_that_is_said(kind: Any) -> None:
+    table = {"item": [7, 7, 3, 9, 3, 9], "user": [5, 6, 6, 6, 4, 4], "rating": [1.0, 2.0, 3.0, 4.0, 5.0, 2.0]}
+    model = kind(1, random_state=0).fit(load(table))
+    by_place = model.predict([0, 2], 1, names=False)
+    with pytest.warns(UserWarning, match="such as 9, and predict counts rows from 0; say names=True"):
+        assert np.array_equal(model.predict([0, 2], 1), by_place)
+    assert np.array_equal(model.predict([3, 9], 5, names=True), by_place)
+    # Pairs as `entries` has them count, with no warning.
+    for pairs, names in (([[0, 1], [2, 1]], None), ([[3, 5], [9, 5]], True)):
+        assert np.array_equal(model.predict(pairs, names=names), by_place)
+    assert model.rmse(load(table)) < 5.0
+    with pytest.raises(InvalidInputError, match="columns 1 was not seen by fit"):
+        model.predict([3, 9], 1, names=True)
+    with pytest.raises(InvalidInputError, match="names = 'yes' must be True or False"):
+        model.predict([0], [0], names="yes")
+
+
 @each_row("model", MODELS)
 def test_what_fit_did_not_see_gets_the_mean_with_a_warning(model: Any) -> None:
     table = ratings()

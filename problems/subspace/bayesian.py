@@ -206,12 +206,14 @@ class BayesianCompletion(CompletionModel):
         """
         return self._folded(pairs, values, names, _by_names("features", features, names))
 
-    def predict(self, rows: Any, columns: Any = None, *, return_std: bool = False) -> Any:
+    def predict(
+        self, rows: Any, columns: Any = None, *, return_std: bool = False, names: bool | None = None
+    ) -> Any:
         """Return the entries at pairs of a row and a column, within `limits` where they are given.
 
         Parameters
         ----------
-        rows, columns : as in `RTRMC.predict`
+        rows, columns, names : as in `RTRMC.predict`
         return_std : bool
             Return standard deviations too: of an entry that will be observed, its noise included.
 
@@ -226,7 +228,7 @@ class BayesianCompletion(CompletionModel):
         InvalidInputError
             When they are neither names nor integers, or outside of the matrix unless ``handle_unknown="mean"``.
         """
-        rows, columns = self._places(rows, columns)
+        rows, columns = self._places(rows, columns, names)
         values = self._within(self._values(rows, columns))
         if not return_std:
             return values
@@ -258,7 +260,7 @@ class BayesianCompletion(CompletionModel):
     def _best_with_std(self, column: int, n: int) -> list[tuple[Any, float, float]]:
         best = self._best(column, n)
         rows = positions("row", self.row_names_, np.array([name for name, _ in best]))
-        _, std = self.predict(rows, column, return_std=True)
+        _, std = self.predict(rows, column, return_std=True, names=False)
         return [(*one, float(width)) for one, width in zip(best, std, strict=True)]
 
     def _values(self, rows: Array, columns: Array) -> Array:
