@@ -357,5 +357,8 @@ def positions(what: str, known: Array, names: Array, other: int | None = None) -
     names = column_of_names(what, names)
     unknown = [name for name in names.tolist() if name not in numbers]
     if unknown and other is None:
-        raise InvalidInputError(f"{what} {unknown[0]!r} was not seen by fit; fit it with the others.")
+        cure = "fit it with the others"
+        if (known.dtype.kind in "OU") != (names.dtype.kind in "OU"):
+            cure = f"give names such as {known[:1].tolist()[0]!r}"
+        raise InvalidInputError(f"{what} {unknown[0]!r} was not seen by fit; {cure}.")
     return np.array([numbers.get(name, other) for name in names.tolist()], dtype=np.int64)

@@ -801,6 +801,40 @@ def test_ids_keep_all_of_their_digits(tmp_path: Path) -> None:
     assert sorted(load(tmp_path / "a.csv", kind=Ratings).column_names.tolist()) == sorted(words)  # type: ignore[union-attr]
 
 
+@each_row(
+    ("users", "names", "notes"),
+    [
+        (["2", "10", "2"], ["10", "2"], ()),
+        ([2, 10, 2], [2, 10], ()),
+        ([2.0, 10.0, 2.0], [2, 10], ()),
+        ([2, 10.0, 2], [2, 10], ()),
+        (["x", "x ", "y\0"], ["x", "y"], ("1 name in user became one with another",)),
+        (
+            np.array([2, "10", "2"], dtype=object),
+            ["10", "2"],
+            ("1 name in user became one",),
+        ),
+    ],
+)
+def test_names_in_a_frame_stay_what_they_are_or_a_note_says_so(users: Any, names: Any, notes: Any) -> None:
+    bundle = load({"user": users, "item": list("abc"), "rating": [1, 2, 3]}, kind=Ratings)
+    assert bundle.column_names is not None
+    assert bundle.column_names.tolist() == names
+    assert len(bundle.notes) == len(notes)
+    assert all(note.startswith(start) for note, start in zip(bundle.notes, notes, strict=True))
+    with pytest.raises(InvalidInputError, match=f"not seen by fit; give names such as {names[0]!r}"):
+        BiasedALS(0).fit(bundle).recommend(2 if isinstance(names[0], str) else "2")
+
+
+def test_whole_numbers_in_text_may_end_in_a_point_and_zero(tmp_path: Path) -> None:
+    file = written(tmp_path, "r.csv", "user,item,rating\n7.0,1.0,1\n8.0,1,2\n")
+    bundle = load(file, kind=Ratings)
+    assert bundle.column_names is not None
+    assert bundle.row_names is not None
+    assert (bundle.column_names.tolist(), bundle.row_names.tolist()) == ([7, 8], ["1", "1.0"])
+    assert bundle.notes == ("The names in user are written with .0, and were taken for whole numbers.",)
+
+
 def test_commas_are_decimals_where_they_are_numbers_and_no_thousands(tmp_path: Path) -> None:
     put(tmp_path, a__csv="user;item;rating\n1,2;a;3,5\n1,3;a;2\n", b__tsv="user\titem\trating\n1\t2\t1,234\n")
     bundle = load(tmp_path / "a.csv", kind=Ratings)

@@ -48,6 +48,8 @@ class Table:
         What was noticed.
     decimals : dict of array
         Columns of numbers with decimal commas, with points instead: for those that are meant as numbers.
+    typed : bool
+        Columns have types, so that text is no number; in a file of text it may be.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Table:
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     decimals: dict[str, Array] = field(default_factory=dict)
+    typed: bool = False
 
 
 def parsed(column: Array) -> tuple[Array | None, Array]:
@@ -326,7 +329,7 @@ def _npz(path: Path) -> Table:
     left = sorted(set(arrays) - set(columns) - parts - {"n_train", "about"})
     shapes = ", ".join(f"{name} {arrays[name].shape}" for name in left)
     notes = [f"Not used, of another length or shape than ({n},): {shapes}."] if left else []
-    return Table(path.name, str(path), columns, whole.get("X"), whole.get("Y"), names, notes)
+    return Table(path.name, str(path), columns, whole.get("X"), whole.get("Y"), names, notes, typed=True)
 
 
 def _svmlight(path: Path) -> Table:
@@ -404,7 +407,7 @@ def _parquet(path: Path) -> Table:
 
 def read_frame(frame: Any, name: str = "frame", source: str = "memory") -> Table:
     """Return the columns of a frame of pandas or polars, or of a mapping."""
-    table = Table(name, source, {})
+    table = Table(name, source, {}, typed=True)
     if hasattr(frame, "collect"):
         frame = frame.collect()  # a lazy frame of polars
     if hasattr(frame, "to_pydict"):

@@ -240,25 +240,39 @@ def _known(table: Table, name: str) -> tuple[Array, Array]:
     if numbers is not None and not np.isfinite(numbers).all():
         raise InvalidInputError(f"the column {name} of {table.source} holds infinite values; repair it.")
     words = column.tolist()
+    text = table.typed and any(isinstance(word, str) for word in words)
     if column.dtype.kind in "iu":
         # Not by way of floats, which know 53 bits of a number.
         values: Array = column if column.dtype.kind == "u" else column.astype(np.int64)
-    elif numbers is not None and np.all(np.abs(numbers) < 2.0**63) and _as_written(words, numbers):
+    elif numbers is not None and not text and _as_written(words, numbers):
         values = numbers.astype(np.int64)
+        if isinstance(words[0], str) and words[0].strip().endswith(".0"):
+            table.notes.append(f"The names in {name} are written with .0, and were taken for whole numbers.")
     elif numbers is not None and column.dtype.kind == "f":
         values = numbers
     else:
         values = np.array([str(word).strip() for word in words])
     known, numbered = np.unique(values, return_inverse=True)
+    merged = 0 if column.dtype.kind in "iuf" else len(set(words)) - len(known)
+    if merged:
+        table.notes.append(
+            f"{merged:,} name{'s' * (merged > 1)} in {name} became one with another, from which type, spaces or zero "
+            "bytes at the ends alone tell them apart."
+        )
     return known, numbered.ravel()
 
 
 def _as_written(words: list[Any], numbers: Array) -> bool:
-    """Return whether numbers are whole, and written as such: names such as 007 stay as they are."""
-    return all(
-        word == number if isinstance(word, float) else str(word).strip() == str(int(number))
-        for word, number in zip(words, np.round(numbers).tolist(), strict=True)
-    )
+    """Return whether numbers are whole, and written as such: names such as 007 stay as they are.
+
+    Beside gaps pandas writes 7.0; where all are written so, they are whole too.
+    """
+    if not np.all(np.abs(numbers) < 2.0**63):
+        return False
+    wholes = [str(int(number)) for number in numbers.tolist()]
+    floats = [isinstance(word, float) and word.is_integer() for word in words]
+    found = [str(int(word) if whole else word).strip() for word, whole in zip(words, floats, strict=True)]
+    return found in (wholes, [f"{whole}.0" for whole in wholes])
 
 
 def ratings(table: Table, roles: Roles) -> Ratings:
