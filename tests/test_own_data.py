@@ -24,6 +24,7 @@ from sklearn.datasets import dump_svmlight_file, load_iris
 from tabled import each_row
 from typer.testing import CliRunner
 
+from problems.coembedding.baselines import unit_scaling
 from problems.data import (
     Bundle,
     ClassBundle,
@@ -698,6 +699,22 @@ def test_measurements_below_zero_are_no_counts() -> None:
         InvalidInputError, match=r"negative features.*cannot choose 2.*features=FIRST\+SECOND"
     ):
         informative_unit_rows(table, 2)
+
+
+def test_sparse_measurements_are_scaled_as_dense_ones_and_not_weighted(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    dump_svmlight_file(X, np.arange(20) % 2, str(tmp_path / "x.svm"))
+    table = load(tmp_path / "x.svm", kind=ClassBundle)
+    assert table.odd()[0].startswith("Its sparse table holds no counts")
+    unit = informative_unit_rows(table).X
+    np.testing.assert_allclose(unit.toarray(), X / np.linalg.norm(X, axis=1, keepdims=True))
+    Y, test = sp.csr_array(np.eye(2)[np.arange(20) % 2]), np.arange(20) > 14
+    labelled = MultilabelBundle("x", "x", sp.csr_array(X), Y, test)
+    whole = X / np.abs(X[~test]).max(axis=0)
+    np.testing.assert_allclose(labelled.scaled(unit_rows=False).X.toarray(), whole)
+    whole = X / np.abs(X).max(axis=0)
+    expected = whole / np.linalg.norm(whole, axis=1, keepdims=True)
+    np.testing.assert_allclose(unit_scaling(labelled.X).fit_transform(labelled.X).toarray(), expected)
 
 
 def test_views_are_counted_where_nothing_else_is_told(tmp_path: Path) -> None:

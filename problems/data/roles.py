@@ -20,6 +20,7 @@ from problems.data.bundles import (
     Ratings,
     TagBundle,
     TaskBundle,
+    holds_counts,
     stratified,
 )
 from problems.data.formats import Table, count_terms, parsed
@@ -405,6 +406,10 @@ def _features(table: Table, roles: Roles) -> tuple[Any, tuple[str, ...] | None]:
             return np.ascontiguousarray(table.X, dtype=np.float64), table.names.get("feature_names")
         X = csr_array(sound("X", table.X), dtype=np.float64)
         X.sum_duplicates()
+        if not holds_counts(X):
+            table.notes.append(
+                "Its sparse table holds no counts, which are whole and not negative: it is scaled, not weighted."
+            )
         X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
         return X, table.names.get("feature_names")
     others = {name for role, names in roles.items() if role != "features" for name in names}

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from scipy.sparse import issparse
 from typer import Option
 
 from problems.cells import Cell, Settings, digest
 from problems.comparison import Comparison, Kept, averaged
 from problems.data import ClassBundle
+from problems.data.bundles import holds_counts
 from problems.methods import Method, chosen_methods
 from problems.options import (
     Data,
@@ -125,7 +125,7 @@ def similarity(
             f"{', '.join(name for name, one in METHODS.items() if _is_full(one))}."
         )
     bundle = loaded(run, data, data_home, ClassBundle)
-    if sublinear and not issparse(bundle.X):
+    if sublinear and not holds_counts(bundle.X):
         raise InvalidInputError(
             f"--sublinear weighs counts of words, and {bundle.name} has none; leave it out."
         )
