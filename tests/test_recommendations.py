@@ -97,7 +97,8 @@ def test_views_are_no_ratings(tmp_path: Path, capsys: Any) -> None:
     views = tmp_path / "views.csv"
     views.write_text("user,item\n" + "\n".join(f"u{k % 9},i{k % 7}" for k in range(40)))
     assert "--model implicit" in fitted(capsys, str(views), "--out", str(tmp_path / "new"), code=2).err
-    fitted(capsys, str(views), "--model", "implicit", "--rank", "2", "--out", str(tmp_path / "new"))
+    out = fitted(capsys, str(views), "--model", "implicit", "--out", str(tmp_path / "new")).out
+    assert "--rank is 6: these data have no rank above 6." in out
     assert (tmp_path / "new" / "recommendations.csv").exists()
 
 
