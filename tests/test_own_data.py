@@ -306,6 +306,17 @@ class TestSamples:
             assert found.test.tolist() == [n > 6 for n in range(10)]
             assert found.X.tolist() == [[float(n)] for n in range(10)]
 
+    @each_row(
+        "kept", [["user", "item"], ["user", "item", "rating"], ["user", "item", "tag"], ["a", "b", "c"]]
+    )
+    def test_columns_of_ratings_views_and_tags_are_left_out_too(self, kept: list[str]) -> None:
+        columns = {name: [1, 2, 3] for name in kept}
+        found = load(
+            columns | {"genre": list("xyz")}, drop="genre", kind=TagBundle if "tag" in kept else Ratings
+        )
+        assert found.fingerprint() == load(columns, kind=type(found)).fingerprint()
+        assert not any("genre" in note for note in found.notes)
+
     def test_an_index_without_a_name_is_no_feature(self, tmp_path: Path) -> None:
         lines = [f"{n},{n * n % 7},{'ab'[n % 2]}" for n in range(10)]
         found = load(written(tmp_path, "c.csv", "\n".join([",size,label", *lines])), kind=ClassBundle)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
 from itertools import pairwise
@@ -73,11 +73,12 @@ def bundle_of(table: Table, said: Said, kind: type[Any]) -> Any:
     InvalidInputError
         When it is not clear which columns mean what, or the data cannot be used.
     """
-    unknown = set(said) - {role for one in KINDS for role in one.needs + one.may}
+    known = {"drop"} | {role for one in KINDS for role in one.needs + one.may}
+    unknown = set(said) - known
     if unknown:
         raise InvalidInputError(
             f"{', '.join(sorted(unknown))} is nothing that a column can be said to mean; say "
-            f"{', '.join(sorted({role for one in KINDS for role in one.needs + one.may}))}, header or encoding."
+            f"{', '.join(sorted(known))}, header or encoding."
         )
     if any(not len(column) for column in table.columns.values()) or 0 in np.shape(table.X):
         raise InvalidInputError(f"{table.source} holds no rows, or no features.")
@@ -93,6 +94,8 @@ def bundle_of(table: Table, said: Said, kind: type[Any]) -> Any:
         raise InvalidInputError(
             f"the column {twice} of {table.source} is said to mean several things; say one."
         )
+    dropped = given.pop("drop", [])
+    table = replace(table, columns={name: one for name, one in table.columns.items() if name not in dropped})
     wanted = [one for one in KINDS if any(issubclass(bundle, kind) for bundle in one.bundles)]
     able = [one for one in wanted if set(given) <= {*one.needs, *one.may}]
     for one in able:
@@ -492,6 +495,6 @@ KINDS = (
     Kind((Ratings,), ("user", "item", "rating"), ("time",), ratings),
     Kind((TagBundle,), ("user", "item", "tag"), (), tags),
     Kind((Ratings,), ("user", "item"), ("time",), views, alone=True),
-    Kind((TaskBundle,), ("task", "label"), ("features", "drop"), tasks),
-    Kind((ClassBundle, MultilabelBundle), ("label",), ("test", "text", "features", "drop"), samples),
+    Kind((TaskBundle,), ("task", "label"), ("features",), tasks),
+    Kind((ClassBundle, MultilabelBundle), ("label",), ("test", "text", "features"), samples),
 )
