@@ -322,6 +322,9 @@ class TestSamples:
         found = load(written(tmp_path, "c.csv", "\n".join([",size,label", *lines])), kind=ClassBundle)
         assert found.feature_names == ("size",)
         assert "numbers the rows" in found.odd()[0]
+        lines = [f"{n % 3},{n * n},{'ab'[n % 2]}" for n in range(10)]
+        found = load(written(tmp_path, "d.csv", "\n".join(["size,,label", *lines])), kind=ClassBundle)
+        assert found.feature_names == ("size", "column 2")
 
     def test_what_is_odd_is_said(self, tmp_path: Path) -> None:
         text = measured().replace("height", "constant") + "3,1,c\n"

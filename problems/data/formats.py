@@ -166,7 +166,7 @@ def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
 
 
 def _add(table: Table, name: str, column: Array, decimals: bool = False) -> None:
-    """Add a column; one without a name that numbers the rows, in whatever order, is left out.
+    """Add a column; one without a name that numbers the rows, in whatever order, is left out where it is the first.
 
     Decimal commas are kept with points beside it, but not where points stand beside commas, nor where 1,234 may be
     more than a thousand, unless such commas are `decimals` for sure.
@@ -174,9 +174,11 @@ def _add(table: Table, name: str, column: Array, decimals: bool = False) -> None
     if not name or re.fullmatch(r"Unnamed: \d+", name):
         numbers, missing = parsed(column)
         whole = numbers is not None and not missing.any() and bool((numbers == np.round(numbers)).all())
-        if numbers is not None and whole and len(np.unique(numbers)) == len(column):
+        # So pandas writes an index, also one that was shuffled.
+        first = not table.columns
+        if first and numbers is not None and whole and len(np.unique(numbers)) == len(column):
             which = f" ({name})" * bool(name)
-            table.notes.append(f"A column without a name{which} numbers the rows; it is left out.")
+            table.notes.append(f"A column without a name{which} numbers the rows; it is left out, unless it is named.")
             return
         name = name or f"column {len(table.columns) + 1}"
     if name in table.columns:
