@@ -382,6 +382,13 @@ def test_whole_numbers_are_names_where_that_is_said(kind: Any) -> None:
         model.predict([0], [0], names="yes")
 
 
+def test_frames_lead_to_bundles() -> None:
+    frame = dated_ratings()
+    for given in (frame, frame.to_dict("list")):
+        with pytest.raises(InvalidInputError, match=r"problems\.data\.load\(ratings\) makes a bundle"):
+            BiasedALS(1).fit(given)
+
+
 @each_row("model", MODELS)
 def test_what_fit_did_not_see_gets_the_mean_with_a_warning(model: Any) -> None:
     table = ratings()

@@ -434,6 +434,23 @@ class TestSamples:
         with pytest.raises(InvalidInputError, match=says):
             load(written(tmp_path, "c.svm", content))
 
+    @each_row(
+        ("changed", "says"),
+        [
+            ({"X": [[np.nan], [1.0]]}, "X holds NaN or infinity.*; X and Y must be tables of finite numbers"),
+            ({"X": [1.0, 2.0]}, r"X has shape \(2,\)"),
+            ({"Y": [["a"], ["b"]]}, "Y holds <U1 numbers or text"),
+            ({"n_train": 1.5}, "n_train of .* must be a whole number"),
+        ],
+    )
+    def test_arrays_of_another_kind_are_no_damage(
+        self, tmp_path_factory: Any, changed: dict[str, Any], says: str
+    ) -> None:
+        file = tmp_path_factory.mktemp("arrays") / "a.npz"
+        np.savez(file, **({"X": [[1.0], [2.0]], "y": [0, 1]} | changed))
+        with pytest.raises(InvalidInputError, match=says):
+            load(file)
+
     def test_unknown_files_and_names(self, tmp_path: Path) -> None:
         for name in ("absent.csv", str(tmp_path / "absent")):
             with pytest.raises(
@@ -444,8 +461,9 @@ class TestSamples:
             load(written(tmp_path, "a.json", "{}"))
         with pytest.raises(InvalidInputError, match="a name, a path, a frame or a dict of columns, got int"):
             load(3)
-        with pytest.raises(InvalidInputError, match="'digits' has no columns to name"):
-            load("digits", label="x")
+        for name, said in (("digits", {"label": "x"}), ("digits::label=x", {})):
+            with pytest.raises(InvalidInputError, match="'digits' has no columns to name; leave out"):
+                load(name, **said)
 
 
 class TestFrames:
@@ -483,6 +501,8 @@ class TestFrames:
             load(gaps, label="kind")
         with pytest.raises(InvalidInputError, match="holds text, for example '2024-01-0"):
             load(frame.assign(when=pandas.to_datetime("2024-01-02")), label="kind")
+        with pytest.raises(InvalidInputError, match=r"The index \(kind\) is left out; reset_index\(\)"):
+            load(frame.set_index("kind"))
         pytest.importorskip("pyarrow")
         frame.to_parquet(tmp_path / "f.parquet")
         stored = load(tmp_path / "f.parquet", kind=ClassBundle, label="kind")

@@ -182,6 +182,9 @@ def test_what_fit_wrote_is_served(file: Path, tmp_path: Path, capsys: Any) -> No
         opened(tmp_path / "metric.npz")
     with pytest.raises(StorageError, match="nothing does not exist"):
         opened(tmp_path / "nothing")
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "learned" / "model.npz").read_bytes()[:-9])
+    with pytest.raises(StorageError, match=r"cut\.npz is damaged"):
+        opened(tmp_path / "cut.npz")
     for path in (tmp_path, file):
         with pytest.raises(InvalidInputError, match="is no model"):
             opened(path)

@@ -178,7 +178,9 @@ def _add(table: Table, name: str, column: Array, decimals: bool = False) -> None
         first = not table.columns
         if first and numbers is not None and whole and len(np.unique(numbers)) == len(column):
             which = f" ({name})" * bool(name)
-            table.notes.append(f"A column without a name{which} numbers the rows; it is left out, unless it is named.")
+            table.notes.append(
+                f"A column without a name{which} numbers the rows; it is left out, unless it is named."
+            )
             return
         name = name or f"column {len(table.columns) + 1}"
     if name in table.columns:
@@ -308,10 +310,22 @@ def count_terms(table: Table, texts: list[str]) -> None:
         table.notes.append(f"{empty:,} text{'s hold' if empty > 1 else ' holds'} no words.")
 
 
+@contextmanager
+def own(path: Path, remedy: str) -> Iterator[None]:
+    """Turn what is wrong with the data of a file that is not damaged into a sentence with a remedy."""
+    try:
+        yield
+    except StorageError as error:
+        raise InvalidInputError(f"{path} cannot be used ({error.__cause__ or error}); {remedy}.") from None
+
+
 def _npz(path: Path) -> Table:
     """Read the keys X (or its CSR parts), Y, the names of their columns, n_train, and columns under any name."""
     arrays = read_arrays(path)
-    whole = {one: read_table(path, one, ones=True) for one in "XY" if {one, f"{one}_indices"} & set(arrays)}
+    with own(path, "X and Y must be tables of finite numbers, a row for each sample; repair them"):
+        whole = {
+            one: read_table(path, one, ones=True) for one in "XY" if {one, f"{one}_indices"} & set(arrays)
+        }
     parts = {f"{one}{part}" for one in whole for part in ("", "_data", "_indices", "_indptr", "_shape")}
     n = (
         whole["X"].shape[0]
@@ -323,11 +337,12 @@ def _npz(path: Path) -> Table:
         names[name] = tuple(map(str, arrays.pop(name).ravel().tolist()))
     columns = {name: array for name, array in arrays.items() if array.shape == (n,) and name not in parts}
     if "n_train" in arrays:
-        with reading(path):
-            first = arrays["n_train"]
-            if first.shape not in ((), (1,)) or first.dtype.kind not in "iu":
-                raise ValueError("n_train must be a whole number")
-            columns["test"] = np.arange(n) >= first.item()
+        first = arrays["n_train"]
+        if first.shape not in ((), (1,)) or first.dtype.kind not in "iu":
+            raise InvalidInputError(
+                f"n_train of {path} must be a whole number: how many rows, the first ones, are for training."
+            )
+        columns["test"] = np.arange(n) >= first.item()
     left = sorted(set(arrays) - set(columns) - parts - {"n_train", "about"})
     shapes = ", ".join(f"{name} {arrays[name].shape}" for name in left)
     notes = [f"Not used, of another length or shape than ({n},): {shapes}."] if left else []
@@ -361,7 +376,8 @@ def _mtx(path: Path) -> Table:
         head = lines.readline().lower().split()
         if head[:3] != ["%%matrixmarket", "matrix", "coordinate"] or "complex" in head:
             raise ValueError(
-                "its first line does not begin with %%MatrixMarket matrix coordinate, or says complex"
+                "its first line does not begin with %%MatrixMarket matrix coordinate, or says complex; "
+                "scipy.io.mmwrite writes a sparse array so"
             )
         sizes = next(line for line in lines if line.strip() and not line.startswith("%"))
         m, n, count = map(int, sizes.split())
@@ -410,6 +426,11 @@ def _parquet(path: Path) -> Table:
 def read_frame(frame: Any, name: str = "frame", source: str = "memory") -> Table:
     """Return the columns of a frame of pandas or polars, or of a mapping."""
     table = Table(name, source, {}, typed=True)
+    index = [one for one in getattr(getattr(frame, "index", None), "names", ()) if one is not None]
+    if index:
+        table.notes.append(
+            f"The index ({', '.join(map(str, index))}) is left out; reset_index() makes it a column."
+        )
     if hasattr(frame, "collect"):
         frame = frame.collect()  # a lazy frame of polars
     if hasattr(frame, "to_pydict"):
