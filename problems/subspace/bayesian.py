@@ -207,7 +207,7 @@ class BayesianCompletion(CompletionModel):
         return self._folded(pairs, values, names, _by_names("features", features, names))
 
     def predict(
-        self, rows: Any, columns: Any = None, *, return_std: bool = False, names: bool | None = None
+        self, rows: Any, columns: Any = None, *, names: bool | None = None, return_std: bool = False
     ) -> Any:
         """Return the entries at pairs of a row and a column, within `limits` where they are given.
 
