@@ -38,7 +38,6 @@ from rmopt.errors import InvalidInputError
 from rmopt.solvers.checkpoint import Checkpoint
 from rmopt.solvers.step_sizes import as_step_size
 
-array_of = array
 loss_named = bounded(named, LOSSES, Loss)
 engine_name = bounded(one_of, ("auto", "compiled", "reference"))
 # Where a state is saved; None: nowhere.
@@ -246,13 +245,17 @@ def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
     return found
 
 
+def array_of(name: str, value: Any) -> Array:
+    """Return what can be read as an array; numbers in a frame whose columns may lack values are numbers."""
+    found = array(name, value)
+    numbers = found.dtype.kind == "O" and all(isinstance(one, Real) for one in found.flat)
+    return array(name, found.tolist()) if numbers else found
+
+
 def label_array(Y: Any) -> Array:
     """Return an array of indicators of labels; names of the labels of each row are refused, with the remedy."""
     try:
         found = array_of("Y", Y)
-        if found.dtype.kind == "O" and all(isinstance(one, Real) for one in found.flat):
-            # So numpy reads frames whose columns may lack values.
-            return found.astype(float)
         if found.dtype.kind not in "OU":
             return found
     except InvalidInputError:
@@ -357,5 +360,8 @@ def positions(what: str, known: Array, names: Array, other: int | None = None) -
     names = column_of_names(what, names)
     unknown = [name for name in names.tolist() if name not in numbers]
     if unknown and other is None:
-        raise InvalidInputError(f"{what} {unknown[0]!r} was not seen by fit; fit it with the others.")
+        cure = "fit it with the others"
+        if (known.dtype.kind in "OU") != (names.dtype.kind in "OU"):
+            cure = f"give names such as {known[:1].tolist()[0]!r}"
+        raise InvalidInputError(f"{what} {unknown[0]!r} was not seen by fit; {cure}.")
     return np.array([numbers.get(name, other) for name in names.tolist()], dtype=np.int64)

@@ -36,7 +36,6 @@ OwnMethods = Annotated[
         help="A method of your own beside the others, or FILE.py:ESTIMATOR; may be repeated.",
     ),
 ]
-Rank = Annotated[str, Option("--rank", "--ranks", help="Rank, or several with commas between.")]
 Seeds = Annotated[
     int,
     Option(
@@ -69,6 +68,24 @@ Resume = Annotated[bool, Option("--resume", help="Go on from the results in the 
 def methods_option(names: Iterable[str]) -> Any:
     """Return the option ``--methods`` of an experiment that has some."""
     return Option(help=f"Any of {', '.join(names)}, with commas between.")
+
+
+def rank_option(usual: str) -> Any:
+    """Return the option ``--rank`` of an experiment, which is empty unless given; see `ranks_within`."""
+    about = f"Rank, or several with commas between; unless given {usual}, or what fits the data."
+    return Option("--rank", "--ranks", help=about)
+
+
+def ranks_within(say: Callable[[str], object], given: str, usual: str, most: int) -> list[int]:
+    """Return the ranks that were asked for, or the usual ones, of which those above the largest become that one."""
+    ranks = whole_numbers(given or usual, "--rank")
+    if ranks[-1] <= most or most < 1:
+        return ranks
+    if given:
+        raise InvalidInputError(f"--rank {ranks[-1]} is too large for these data; choose 1 to {most}.")
+    ranks = sorted({min(rank, most) for rank in ranks})
+    say(f"--rank is {','.join(map(str, ranks))}: these data have no rank above {most}.")
+    return ranks
 
 
 def check_options(given: Mapping[str, Any], **least: int) -> None:

@@ -38,7 +38,8 @@ def opened(path: Path) -> SimilarityIndex | Searcher:
     if (path / ABOUT).is_file():
         return SimilarityIndex.load(path)
     file = path / MODEL if path.is_dir() else path
-    if not (file.is_file() and zipfile.is_zipfile(file)):
+    # One that ends in .npz and is no archive is damaged, which load_arrays says.
+    if not (file.is_file() and (file.suffix == ".npz" or zipfile.is_zipfile(file))):
         raise InvalidInputError(
             f"{path} is no model: it must be a folder with {MODEL}, as rmopt fit completion FILE writes it, or with "
             f"{ABOUT}, as SimilarityIndex.save writes it; or such a {MODEL}."

@@ -121,5 +121,5 @@ def reading(path: Path | str) -> Iterator[None]:
     except Exception as error:
         why = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise StorageError(
-            f"{path} is damaged, or not a file that rmopt can read ({why}); replace or remove it."
+            f"{path} is damaged, or not a file that rmopt can read ({why}); repair, replace or remove it."
         ) from error

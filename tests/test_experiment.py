@@ -77,8 +77,8 @@ def test_variants_side_by_side_and_resume(tmp_path: Path, rmopt_run: Command) ->
 @each_row(
     ("arguments", "sentence"),
     [
-        (("--rank", "65"), "rank = 65 is out of range"),
-        (("--features", "10", "--rank", "11"), "rank = 11 is out of range"),
+        (("--rank", "65"), "--rank 65 is too large"),
+        (("--features", "10", "--rank", "11"), "--rank 11 is too large"),
         (("--compare", "colour=red"), "must be KEY=VALUE,VALUE with KEY one of retraction"),
         (("--compare", "step-size=a,b"), "the values of step-size must be numbers"),
         (("--retraction", "none"), "retraction = 'none' is unknown"),

@@ -17,7 +17,7 @@ from tabled import each_row
 
 from problems.cells import Cells, mean_and_sem
 from problems.data import load
-from problems.options import whole_numbers
+from problems.options import ranks_within, whole_numbers
 from problems.ranking.claims import ranking_claims
 from problems.ranking.methods import METHODS as RANKING_METHODS
 from problems.similarity.claims import similarity_claims
@@ -256,7 +256,7 @@ def test_no_seeds_are_the_published_split(tmp_path: Path, rmopt_run: Command) ->
             (*RANKING, "--inits", "ones"),
             "--inits 'ones': ones is not known; choose from zero, identity, gaussian",
         ),
-        ((*RANKING, "--rank", "17"), "rank = 17 is out of range for 16 × 64 matrices"),
+        ((*RANKING, "--rank", "17"), "--rank 17 is too large for these data; choose 1 to 16"),
         ((*RANKING, "--epochs", "0"), "--epochs = 0 must be a positive integer"),
         ((*RANKING, "--methods", ","), "--methods ',': nothing is not known"),
         ((*RANKING, "--seeds", "-1"), "Invalid value for '--seeds' / '--splits'"),
@@ -307,6 +307,16 @@ def test_cells_survive_and_refuse_damage(tmp_path: Path) -> None:
     assert whole_numbers("5, 3,5", "--ranks") == [3, 5]
     with pytest.raises(InvalidInputError, match="--ranks '0' must be integers of at least 1"):
         whole_numbers("0", "--ranks")
+
+
+def test_usual_ranks_are_lowered_to_what_fits_and_others_refused() -> None:
+    said: list[str] = []
+    assert ranks_within(said.append, "", "3,5", 5) == ranks_within(said.append, "5,3", "9", 5) == [3, 5]
+    assert not said
+    assert ranks_within(said.append, "", "3,5,7,9", 4) == [3, 4]
+    assert said[0] == "--rank is 3,4: these data have no rank above 4."
+    with pytest.raises(InvalidInputError, match="--rank 9 is too large for these data; choose 1 to 4"):
+        ranks_within(said.append, "3,9", "5", 4)
 
 
 def test_a_model_that_diverges_does_not_stop_the_others(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

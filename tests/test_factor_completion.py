@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numba
 import numpy as np
@@ -362,6 +364,31 @@ def test_names_of_new_columns() -> None:
             model.fold_in(wrong, [2.0], names=["x"])
 
 
+@each_row("kind", [BiasedALS, BayesianCompletion])
+def test_whole_numbers_are_names_where_that_is_said(kind: Any) -> None:
+    table = {"item": [7, 7, 3, 9, 3, 9], "user": [5, 6, 6, 6, 4, 4], "rating": [1.0, 2.0, 3.0, 4.0, 5.0, 2.0]}
+    model = kind(1, random_state=0).fit(load(table))
+    by_place = model.predict([0, 2], 1, names=False)
+    with pytest.warns(UserWarning, match="such as 9, and predict counts rows from 0; say names=True"):
+        assert np.array_equal(model.predict([0, 2], 1), by_place)
+    assert np.array_equal(model.predict([3, 9], 5, names=True), by_place)
+    # Pairs as `entries` has them count, with no warning.
+    for pairs, names in (([[0, 1], [2, 1]], None), ([[3, 5], [9, 5]], True)):
+        assert np.array_equal(model.predict(pairs, names=names), by_place)
+    assert model.rmse(load(table)) < 5.0
+    with pytest.raises(InvalidInputError, match="columns 1 was not seen by fit"):
+        model.predict([3, 9], 1, names=True)
+    with pytest.raises(InvalidInputError, match="names = 'yes' must be True or False"):
+        model.predict([0], [0], names="yes")
+
+
+def test_frames_lead_to_bundles() -> None:
+    frame = dated_ratings()
+    for given in (frame, frame.to_dict("list")):
+        with pytest.raises(InvalidInputError, match=r"problems\.data\.load\(ratings\) makes a bundle"):
+            BiasedALS(1).fit(given)
+
+
 @each_row("model", MODELS)
 def test_what_fit_did_not_see_gets_the_mean_with_a_warning(model: Any) -> None:
     table = ratings()
@@ -431,7 +458,7 @@ def test_splits_by_date() -> None:
         assert [test.tolist() for _, test in TimeSplit(3).split(pairs, groups=same)] == expected
     with pytest.raises(InvalidInputError, match="needs the date"):
         next(TimeSplit().split(pairs))
-    with pytest.raises(InvalidInputError, match="too few, or too many of them the same"):
+    with pytest.raises(InvalidInputError, match="2 different dates are too few for 2 splits"):
         next(TimeSplit(2).split(pairs, groups=dates > dates[0]))
     mixed = [*berlin[:-1], dates[-1].item()]
     for wrong in (
@@ -442,6 +469,28 @@ def test_splits_by_date() -> None:
     ):
         with pytest.raises(InvalidInputError, match="groups must hold a date"):
             next(TimeSplit().split(pairs, groups=wrong))
+
+
+@each_row(
+    ("dates", "tests"),
+    [
+        ([1, 2, 2, 2, 3], [[1, 2, 3], [4]]),
+        ([1] * 9 + [2], [[9]]),
+        ([1, 2, *[3] * 7, 4], [[1], [*range(2, 9)], [9]]),
+    ],
+)
+def test_every_split_by_date_that_exists_is_found(dates: list[int], tests: list[list[int]]) -> None:
+    splits = TimeSplit(len(tests)).split(np.zeros((len(dates), 2), dtype=int), groups=dates)
+    assert [test.tolist() for _, test in splits] == tests
+
+
+def test_the_hour_that_clocks_are_set_back_is_split_by_time() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    dates = [
+        datetime(2024, 10, 27, 2, 50, tzinfo=berlin),
+        datetime(2024, 10, 27, 2, 10, fold=1, tzinfo=berlin),
+    ]
+    assert next(TimeSplit(1).split([[0, 0], [1, 0]], groups=dates))[1].tolist() == [1]
 
 
 @each_row(
@@ -524,6 +573,26 @@ def test_features_that_cannot_be_used_are_refused_with_their_name(name: str, fla
     table = sp.csc_array((noisy[known], np.nonzero(known)), shape=known.shape)
     with pytest.raises(InvalidInputError, match=side):
         BayesianCompletion(2).fit(table, **{side: flawed(F if side == "row_features" else G)})
+
+
+def test_features_in_a_frame_are_found_by_names() -> None:
+    bundle = load(dated_ratings())
+    assert bundle.row_names is not None
+    F = pd.DataFrame(np.random.default_rng(0).standard_normal((10, 2)), index=bundle.row_names)
+    model = BayesianCompletion(2, n_samples=3, random_state=0)
+    expected = model.fit(bundle, row_features=F.to_numpy()).row_samples_
+    more = pd.concat([F[::-1], F.set_axis(F.index + "b")])
+    for same in (more, F.reset_index(drop=True)):
+        assert np.array_equal(model.fit(bundle, row_features=same).row_samples_, expected)
+    for other, flaw in ((F[:-1], "lacks 'i9'"), (pd.concat([F, F]), "has names twice")):
+        with pytest.raises(InvalidInputError, match=f"the index of row_features {flaw}; .*reindex"):
+            model.fit(bundle, row_features=other)
+    G = pd.DataFrame(np.random.default_rng(1).standard_normal((12, 2)), index=bundle.column_names)
+    model.fit(bundle, column_features=G)
+    new: tuple[Any, Any, Any] = ([[2, 12], [5, 13]], [4.0, 1.0], ["zoe", "bob"])
+    two = G[:2].set_axis(new[2])
+    one, other = (model.fold_in(*new, features=given) for given in (two.to_numpy(), two[::-1]))
+    assert np.array_equal(one.column_samples_, other.column_samples_)
 
 
 def test_features_that_say_nothing_change_little_and_scaled_ones_nothing_that_matters() -> None:

@@ -15,11 +15,13 @@ from problems.coembedding import (
     CoembeddingClassifier,
     CoembeddingClassifierCV,
     LabelThresholds,
+    LinkPredictor,
     PairwiseInteractionTags,
 )
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
 from problems.serving import SimilarityIndex
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
+from problems.subspace import BiasedALS, EntryKFold
 from rmopt import InvalidInputError
 
 
@@ -48,6 +50,25 @@ def test_tables_of_labels_go_by_their_names(model: Any) -> None:
     with pytest.raises(InvalidInputError, match=r"labels \['c', 'b', 'a'\], and fit saw"):
         model.score(X, Y[list("cba")])
     assert model.fit(X, Y.to_numpy(int)).score(X, Y[list("cba")]) < plain
+
+
+def test_pairs_and_graphs_of_frames_that_may_lack_values_are_numbers() -> None:
+    pairs = np.argwhere(np.ones((6, 5), dtype=bool))
+    frame, values = pd.DataFrame(pairs, columns=["row", "column"]).astype("Int64"), np.arange(30.0)
+    model = BiasedALS(1, random_state=0)
+    expected = model.fit(pairs, values).predict(pairs)
+    assert np.array_equal(model.fit(frame, pd.Series(values, dtype="Float64")).predict(frame), expected)
+    folds = [[test.tolist() for _, test in EntryKFold(3).split(given)] for given in (frame, pairs)]
+    assert folds[0] == folds[1]
+    graph = np.triu(np.random.default_rng(0).random((6, 6)) > 0.5, 1)
+    graph, points = graph | graph.T, np.random.default_rng(1).standard_normal((6, 3))
+    links = LinkPredictor(tol=0.1, random_state=0)
+    scores = links.fit(points, graph).decision_function(points, pairs[:20])
+    again = links.fit(points, pd.DataFrame(graph).astype("boolean"))
+    assert np.array_equal(again.decision_function(points, frame[:20]), scores)
+    frame.iloc[3, 0] = pd.NA
+    with pytest.raises(InvalidInputError, match=r"integers.*got object"):
+        model.predict(frame)
 
 
 def test_labels_of_later_frames_stand_on_the_right() -> None:

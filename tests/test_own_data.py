@@ -24,6 +24,7 @@ from sklearn.datasets import dump_svmlight_file, load_iris
 from tabled import each_row
 from typer.testing import CliRunner
 
+from problems.coembedding.baselines import unit_scaling
 from problems.data import (
     Bundle,
     ClassBundle,
@@ -305,11 +306,25 @@ class TestSamples:
             assert found.test.tolist() == [n > 6 for n in range(10)]
             assert found.X.tolist() == [[float(n)] for n in range(10)]
 
+    @each_row(
+        "kept", [["user", "item"], ["user", "item", "rating"], ["user", "item", "tag"], ["a", "b", "c"]]
+    )
+    def test_columns_of_ratings_views_and_tags_are_left_out_too(self, kept: list[str]) -> None:
+        columns = {name: [1, 2, 3] for name in kept}
+        found = load(
+            columns | {"genre": list("xyz")}, drop="genre", kind=TagBundle if "tag" in kept else Ratings
+        )
+        assert found.fingerprint() == load(columns, kind=type(found)).fingerprint()
+        assert not any("genre" in note for note in found.notes)
+
     def test_an_index_without_a_name_is_no_feature(self, tmp_path: Path) -> None:
         lines = [f"{n},{n * n % 7},{'ab'[n % 2]}" for n in range(10)]
         found = load(written(tmp_path, "c.csv", "\n".join([",size,label", *lines])), kind=ClassBundle)
         assert found.feature_names == ("size",)
         assert "numbers the rows" in found.odd()[0]
+        lines = [f"{n % 3},{n * n},{'ab'[n % 2]}" for n in range(10)]
+        found = load(written(tmp_path, "d.csv", "\n".join(["size,,label", *lines])), kind=ClassBundle)
+        assert found.feature_names == ("size", "column 2")
 
     def test_what_is_odd_is_said(self, tmp_path: Path) -> None:
         text = measured().replace("height", "constant") + "3,1,c\n"
@@ -419,6 +434,23 @@ class TestSamples:
         with pytest.raises(InvalidInputError, match=says):
             load(written(tmp_path, "c.svm", content))
 
+    @each_row(
+        ("changed", "says"),
+        [
+            ({"X": [[np.nan], [1.0]]}, "X holds NaN or infinity.*; X and Y must be tables of finite numbers"),
+            ({"X": [1.0, 2.0]}, r"X has shape \(2,\)"),
+            ({"Y": [["a"], ["b"]]}, "Y holds <U1 numbers or text"),
+            ({"n_train": 1.5}, "n_train of .* must be a whole number"),
+        ],
+    )
+    def test_arrays_of_another_kind_are_no_damage(
+        self, tmp_path_factory: Any, changed: dict[str, Any], says: str
+    ) -> None:
+        file = tmp_path_factory.mktemp("arrays") / "a.npz"
+        np.savez(file, **({"X": [[1.0], [2.0]], "y": [0, 1]} | changed))
+        with pytest.raises(InvalidInputError, match=says):
+            load(file)
+
     def test_unknown_files_and_names(self, tmp_path: Path) -> None:
         for name in ("absent.csv", str(tmp_path / "absent")):
             with pytest.raises(
@@ -429,8 +461,9 @@ class TestSamples:
             load(written(tmp_path, "a.json", "{}"))
         with pytest.raises(InvalidInputError, match="a name, a path, a frame or a dict of columns, got int"):
             load(3)
-        with pytest.raises(InvalidInputError, match="'digits' has no columns to name"):
-            load("digits", label="x")
+        for name, said in (("digits", {"label": "x"}), ("digits::label=x", {})):
+            with pytest.raises(InvalidInputError, match="'digits' has no columns to name; leave out"):
+                load(name, **said)
 
 
 class TestFrames:
@@ -468,6 +501,8 @@ class TestFrames:
             load(gaps, label="kind")
         with pytest.raises(InvalidInputError, match="holds text, for example '2024-01-0"):
             load(frame.assign(when=pandas.to_datetime("2024-01-02")), label="kind")
+        with pytest.raises(InvalidInputError, match=r"The index \(kind\) is left out; reset_index\(\)"):
+            load(frame.set_index("kind"))
         pytest.importorskip("pyarrow")
         frame.to_parquet(tmp_path / "f.parquet")
         stored = load(tmp_path / "f.parquet", kind=ClassBundle, label="kind")
@@ -700,6 +735,22 @@ def test_measurements_below_zero_are_no_counts() -> None:
         informative_unit_rows(table, 2)
 
 
+def test_sparse_measurements_are_scaled_as_dense_ones_and_not_weighted(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    dump_svmlight_file(X, np.arange(20) % 2, str(tmp_path / "x.svm"))
+    table = load(tmp_path / "x.svm", kind=ClassBundle)
+    assert table.odd()[0].startswith("Its sparse table holds no counts")
+    unit = informative_unit_rows(table).X
+    np.testing.assert_allclose(unit.toarray(), X / np.linalg.norm(X, axis=1, keepdims=True))
+    Y, test = sp.csr_array(np.eye(2)[np.arange(20) % 2]), np.arange(20) > 14
+    labelled = MultilabelBundle("x", "x", sp.csr_array(X), Y, test)
+    whole = X / np.abs(X[~test]).max(axis=0)
+    np.testing.assert_allclose(labelled.scaled(unit_rows=False).X.toarray(), whole)
+    whole = X / np.abs(X).max(axis=0)
+    expected = whole / np.linalg.norm(whole, axis=1, keepdims=True)
+    np.testing.assert_allclose(unit_scaling(labelled.X).fit_transform(labelled.X).toarray(), expected)
+
+
 def test_views_are_counted_where_nothing_else_is_told(tmp_path: Path) -> None:
     views = tmp_path / "views.csv"
     views.write_text("user_id,product,when\nann,tea,1\nbob,milk,4\nann,tea,2\nbob,tea,3\n")
@@ -799,6 +850,40 @@ def test_ids_keep_all_of_their_digits(tmp_path: Path) -> None:
     words = ["100000000000000000000", "200000000000000000000", "-0", "0"]
     put(tmp_path, a__csv="user,item,rating\n" + "\n".join(f"{word},a,1" for word in words))
     assert sorted(load(tmp_path / "a.csv", kind=Ratings).column_names.tolist()) == sorted(words)  # type: ignore[union-attr]
+
+
+@each_row(
+    ("users", "names", "notes"),
+    [
+        (["2", "10", "2"], ["10", "2"], ()),
+        ([2, 10, 2], [2, 10], ()),
+        ([2.0, 10.0, 2.0], [2, 10], ()),
+        ([2, 10.0, 2], [2, 10], ()),
+        (["x", "x ", "y\0"], ["x", "y"], ("1 name in user became one with another",)),
+        (
+            np.array([2, "10", "2"], dtype=object),
+            ["10", "2"],
+            ("1 name in user became one",),
+        ),
+    ],
+)
+def test_names_in_a_frame_stay_what_they_are_or_a_note_says_so(users: Any, names: Any, notes: Any) -> None:
+    bundle = load({"user": users, "item": list("abc"), "rating": [1, 2, 3]}, kind=Ratings)
+    assert bundle.column_names is not None
+    assert bundle.column_names.tolist() == names
+    assert len(bundle.notes) == len(notes)
+    assert all(note.startswith(start) for note, start in zip(bundle.notes, notes, strict=True))
+    with pytest.raises(InvalidInputError, match=f"not seen by fit; give names such as {names[0]!r}"):
+        BiasedALS(0).fit(bundle).recommend(2 if isinstance(names[0], str) else "2")
+
+
+def test_whole_numbers_in_text_may_end_in_a_point_and_zero(tmp_path: Path) -> None:
+    file = written(tmp_path, "r.csv", "user,item,rating\n7.0,1.0,1\n8.0,1,2\n")
+    bundle = load(file, kind=Ratings)
+    assert bundle.column_names is not None
+    assert bundle.row_names is not None
+    assert (bundle.column_names.tolist(), bundle.row_names.tolist()) == ([7, 8], ["1", "1.0"])
+    assert bundle.notes == ("The names in user are written with .0, and were taken for whole numbers.",)
 
 
 def test_commas_are_decimals_where_they_are_numbers_and_no_thousands(tmp_path: Path) -> None:

@@ -97,7 +97,8 @@ def test_views_are_no_ratings(tmp_path: Path, capsys: Any) -> None:
     views = tmp_path / "views.csv"
     views.write_text("user,item\n" + "\n".join(f"u{k % 9},i{k % 7}" for k in range(40)))
     assert "--model implicit" in fitted(capsys, str(views), "--out", str(tmp_path / "new"), code=2).err
-    fitted(capsys, str(views), "--model", "implicit", "--rank", "2", "--out", str(tmp_path / "new"))
+    out = fitted(capsys, str(views), "--model", "implicit", "--out", str(tmp_path / "new")).out
+    assert "--rank is 6: these data have no rank above 6." in out
     assert (tmp_path / "new" / "recommendations.csv").exists()
 
 
@@ -181,6 +182,9 @@ def test_what_fit_wrote_is_served(file: Path, tmp_path: Path, capsys: Any) -> No
         opened(tmp_path / "metric.npz")
     with pytest.raises(StorageError, match="nothing does not exist"):
         opened(tmp_path / "nothing")
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "learned" / "model.npz").read_bytes()[:-9])
+    with pytest.raises(StorageError, match=r"cut\.npz is damaged"):
+        opened(tmp_path / "cut.npz")
     for path in (tmp_path, file):
         with pytest.raises(InvalidInputError, match="is no model"):
             opened(path)

@@ -97,11 +97,19 @@ def test_names_recommendations_and_folding_in_outlive_a_file(model: Any, named: 
     assert isinstance(back.recommend(user, 1)[0][0], str if named else int)
     new: Any = ([[2, 11], [5, 11]], [4.0, 1.0], ["8" if named else 11] if not named else [8])
     later, there = back.fold_in(*new), fitted.fold_in(*new)
-    np.testing.assert_array_equal(later.predict(range(14), 11), there.predict(range(14), 11))
+    place = {"rows": range(14), "columns": 11, "names": False}
+    np.testing.assert_array_equal(later.predict(**place), there.predict(**place))
     later.save(tmp_path / "later.npz")
     again = type(model).load(tmp_path / "later.npz")
-    np.testing.assert_array_equal(again.predict(range(14), 11), later.predict(range(14), 11))
+    np.testing.assert_array_equal(again.predict(**place), later.predict(**place))
     assert back.get_params()["limits"] == model.limits
+
+
+@pytest.mark.parametrize("name", ["GossipMatrixCompletion", "BayesianCompletion"])
+def test_the_largest_seed_that_may_be_drawn_is_taken_and_kept(name: str, tmp_path: Path) -> None:
+    # Of None; a generator draws up to half of it.
+    made(name, random_state=2**64 - 1).save(tmp_path / "model.npz")
+    assert SAVED[name].kind.load(tmp_path / "model.npz").random_state == 2**64 - 1
 
 
 def test_features_of_columns_are_kept_for_those_that_come_later(tmp_path: Path) -> None:

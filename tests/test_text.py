@@ -80,6 +80,11 @@ class TestInformationGain:
         with pytest.raises(InvalidInputError, match=says):
             information_gain(X, y)
 
+    def test_a_mistyped_number_of_a_feature_is_told(self) -> None:
+        X = csr_array((np.ones(9_000), (np.arange(9_000), np.full(9_000, 2_000_000_000))))
+        with pytest.raises(InvalidInputError, match=r"X has 2,000,000,001 features.* mistyped"):
+            information_gain(X, np.arange(9_000))
+
 
 class TestSelectTerms:
     def test_takes_the_most_informative_in_order(

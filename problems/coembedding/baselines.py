@@ -7,9 +7,9 @@ from itertools import combinations
 from typing import Annotated, Any, Self
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.dummy import DummyClassifier
-from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
@@ -18,6 +18,7 @@ from sklearn.preprocessing import MaxAbsScaler, Normalizer, StandardScaler
 from sklearn.svm import LinearSVC
 
 from problems.coembedding.certified import LabelTables
+from problems.data.bundles import holds_counts, scaling
 from problems.door import admit, learn_labels, seen, table_of_labels
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
@@ -161,24 +162,28 @@ class CalibratedLabelRanking(Checked, LabelTables, BaseEstimator):
         return votes - virtual[:, None]
 
 
-def searched(scheme: str, base: str, seed: int, counts: bool, folds: int, scoring: Any) -> GridSearchCV:
+def unit_scaling(X: Any) -> Any:
+    """Return what makes features alike in size, or weights counts, and rows of length 1."""
+    # Rows that are weighted by tf-idf have this length.
+    return scaling(X) if holds_counts(X) else make_pipeline(scaling(X), Normalizer())
+
+
+def searched(scheme: str, base: str, seed: int, X: Any, folds: int, scoring: Any) -> GridSearchCV:
     """Return a baseline whose scaling of the features and whose C are chosen by cross-validation.
 
     Parameters
     ----------
     scheme, base, seed
         See `multilabel`.
-    counts : bool
-        Features are sparse counts: tf-idf rows of length 1, or divided by the largest; otherwise standardised, with
-        rows of length 1 or without.
+    X : array or sparse array
+        What it will be fitted to: counts get tf-idf rows of length 1, or are divided by the largest; others are
+        standardised, or where sparse divided by the largest, with rows of length 1 or without.
     folds : int
     scoring : str or callable
         What the search maximises.
     """
     path = "model__estimator__C" if scheme == "clr" else "model__estimator__estimator__C"
-    unit, long = make_pipeline(StandardScaler(), Normalizer()), StandardScaler()
-    if counts:
-        unit, long = TfidfTransformer(), MaxAbsScaler()
+    unit, long = unit_scaling(X), MaxAbsScaler() if issparse(X) else StandardScaler()
     steps = Pipeline([("scaling", unit), ("model", multilabel(scheme, base, seed))])
     grid = [{"scaling": [unit], path: UNIT_CS}, {"scaling": [long], path: LONG_CS}]
     return GridSearchCV(steps, grid, scoring=scoring, cv=folds, n_jobs=-1, error_score="raise")

@@ -12,13 +12,10 @@ import numpy as np
 from joblib import parallel_config
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
-from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.metrics import f1_score, hamming_loss, make_scorer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer, StandardScaler
 from threadpoolctl import threadpool_limits
 
-from problems.coembedding.baselines import searched
+from problems.coembedding.baselines import searched, unit_scaling
 from problems.coembedding.classifier import CoembeddingClassifier, CoembeddingClassifierCV
 from problems.coembedding.thresholds import AIMS, LabelThresholds, calibrated_f1
 from problems.coembedding.training import BETAS
@@ -106,7 +103,7 @@ class Coembedding(BaseEstimator):
     thresholds: bool = False
 
     def fit(self, X: Any, Y: Array) -> Self:
-        self.scaling_ = TfidfTransformer() if issparse(X) else make_pipeline(StandardScaler(), Normalizer())
+        self.scaling_ = unit_scaling(X)
         rows = self.scaling_.fit_transform(X)
         with in_threads():
             model = CoembeddingClassifierCV(
@@ -145,9 +142,7 @@ class Searched(BaseEstimator):
     random_state: int = 0
 
     def fit(self, X: Any, Y: Array) -> Self:
-        search = searched(
-            self.scheme, self.base, self.random_state, issparse(X), self.cv, SCORERS[self.scoring]
-        )
+        search = searched(self.scheme, self.base, self.random_state, X, self.cv, SCORERS[self.scoring])
         with in_threads():
             self.search_ = search.fit(X, Y)
             best = search.best_estimator_

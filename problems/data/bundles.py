@@ -321,7 +321,9 @@ class MultilabelBundle(Split):
         return replace(self, test=test)
 
     def scaled(self, unit_rows: bool = True) -> Self:
-        """Return the samples scaled: counts by tf-idf, other features standardised, then rows to unit length.
+        """Return the samples scaled: by tf-idf, standardised, or divided by the largest; then rows to unit length.
+
+        By tf-idf where a sparse X holds counts, divided where it holds other numbers, of which zeros stay zeros.
 
         Weights, means and deviations are those of the training part.
 
@@ -330,13 +332,26 @@ class MultilabelBundle(Split):
         unit_rows : bool
             Scale rows to unit length; those of counts are in any case.
         """
-        from sklearn.feature_extraction.text import TfidfTransformer
-        from sklearn.preprocessing import Normalizer, StandardScaler
+        from sklearn.preprocessing import Normalizer
 
-        scaler = TfidfTransformer() if issparse(self.X) else StandardScaler()
-        scaler.fit(self.X[self.train])
-        X = scaler.transform(self.X)
-        return replace(self, X=Normalizer().fit_transform(X) if unit_rows or issparse(X) else X)
+        X = scaling(self.X).fit(self.X[self.train]).transform(self.X)
+        unit = unit_rows or holds_counts(self.X)
+        return replace(self, X=Normalizer().fit_transform(X) if unit else X)
+
+
+def holds_counts(X: Any) -> bool:
+    """Return whether a table is sparse, with whole numbers that are not negative, as counts of words are."""
+    return issparse(X) and bool(np.all((X.data >= 0.0) & (X.data == np.round(X.data))))
+
+
+def scaling(X: Any) -> Any:
+    """Return what weights counts, or makes other features alike in size; it is to be fitted."""
+    from sklearn.feature_extraction.text import TfidfTransformer
+    from sklearn.preprocessing import MaxAbsScaler, StandardScaler
+
+    if not issparse(X):
+        return StandardScaler()
+    return TfidfTransformer() if holds_counts(X) else MaxAbsScaler()
 
 
 def names_of(what: str, names: Any) -> Array:

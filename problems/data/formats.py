@@ -48,6 +48,8 @@ class Table:
         What was noticed.
     decimals : dict of array
         Columns of numbers with decimal commas, with points instead: for those that are meant as numbers.
+    typed : bool
+        Columns have types, so that text is no number; in a file of text it may be.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Table:
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     decimals: dict[str, Array] = field(default_factory=dict)
+    typed: bool = False
 
 
 def parsed(column: Array) -> tuple[Array | None, Array]:
@@ -163,7 +166,7 @@ def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
 
 
 def _add(table: Table, name: str, column: Array, decimals: bool = False) -> None:
-    """Add a column; one without a name that numbers the rows, in whatever order, is left out.
+    """Add a column; one without a name that numbers the rows, in whatever order, is left out where it is the first.
 
     Decimal commas are kept with points beside it, but not where points stand beside commas, nor where 1,234 may be
     more than a thousand, unless such commas are `decimals` for sure.
@@ -171,9 +174,13 @@ def _add(table: Table, name: str, column: Array, decimals: bool = False) -> None
     if not name or re.fullmatch(r"Unnamed: \d+", name):
         numbers, missing = parsed(column)
         whole = numbers is not None and not missing.any() and bool((numbers == np.round(numbers)).all())
-        if numbers is not None and whole and len(np.unique(numbers)) == len(column):
+        # So pandas writes an index, also one that was shuffled.
+        first = not table.columns
+        if first and numbers is not None and whole and len(np.unique(numbers)) == len(column):
             which = f" ({name})" * bool(name)
-            table.notes.append(f"A column without a name{which} numbers the rows; it is left out.")
+            table.notes.append(
+                f"A column without a name{which} numbers the rows; it is left out, unless it is named."
+            )
             return
         name = name or f"column {len(table.columns) + 1}"
     if name in table.columns:
@@ -303,10 +310,22 @@ def count_terms(table: Table, texts: list[str]) -> None:
         table.notes.append(f"{empty:,} text{'s hold' if empty > 1 else ' holds'} no words.")
 
 
+@contextmanager
+def own(path: Path, remedy: str) -> Iterator[None]:
+    """Turn what is wrong with the data of a file that is not damaged into a sentence with a remedy."""
+    try:
+        yield
+    except StorageError as error:
+        raise InvalidInputError(f"{path} cannot be used ({error.__cause__ or error}); {remedy}.") from None
+
+
 def _npz(path: Path) -> Table:
     """Read the keys X (or its CSR parts), Y, the names of their columns, n_train, and columns under any name."""
     arrays = read_arrays(path)
-    whole = {one: read_table(path, one, ones=True) for one in "XY" if {one, f"{one}_indices"} & set(arrays)}
+    with own(path, "X and Y must be tables of finite numbers, a row for each sample; repair them"):
+        whole = {
+            one: read_table(path, one, ones=True) for one in "XY" if {one, f"{one}_indices"} & set(arrays)
+        }
     parts = {f"{one}{part}" for one in whole for part in ("", "_data", "_indices", "_indptr", "_shape")}
     n = (
         whole["X"].shape[0]
@@ -318,15 +337,16 @@ def _npz(path: Path) -> Table:
         names[name] = tuple(map(str, arrays.pop(name).ravel().tolist()))
     columns = {name: array for name, array in arrays.items() if array.shape == (n,) and name not in parts}
     if "n_train" in arrays:
-        with reading(path):
-            first = arrays["n_train"]
-            if first.shape not in ((), (1,)) or first.dtype.kind not in "iu":
-                raise ValueError("n_train must be a whole number")
-            columns["test"] = np.arange(n) >= first.item()
+        first = arrays["n_train"]
+        if first.shape not in ((), (1,)) or first.dtype.kind not in "iu":
+            raise InvalidInputError(
+                f"n_train of {path} must be a whole number: how many rows, the first ones, are for training."
+            )
+        columns["test"] = np.arange(n) >= first.item()
     left = sorted(set(arrays) - set(columns) - parts - {"n_train", "about"})
     shapes = ", ".join(f"{name} {arrays[name].shape}" for name in left)
     notes = [f"Not used, of another length or shape than ({n},): {shapes}."] if left else []
-    return Table(path.name, str(path), columns, whole.get("X"), whole.get("Y"), names, notes)
+    return Table(path.name, str(path), columns, whole.get("X"), whole.get("Y"), names, notes, typed=True)
 
 
 def _svmlight(path: Path) -> Table:
@@ -356,7 +376,8 @@ def _mtx(path: Path) -> Table:
         head = lines.readline().lower().split()
         if head[:3] != ["%%matrixmarket", "matrix", "coordinate"] or "complex" in head:
             raise ValueError(
-                "its first line does not begin with %%MatrixMarket matrix coordinate, or says complex"
+                "its first line does not begin with %%MatrixMarket matrix coordinate, or says complex; "
+                "scipy.io.mmwrite writes a sparse array so"
             )
         sizes = next(line for line in lines if line.strip() and not line.startswith("%"))
         m, n, count = map(int, sizes.split())
@@ -404,7 +425,12 @@ def _parquet(path: Path) -> Table:
 
 def read_frame(frame: Any, name: str = "frame", source: str = "memory") -> Table:
     """Return the columns of a frame of pandas or polars, or of a mapping."""
-    table = Table(name, source, {})
+    table = Table(name, source, {}, typed=True)
+    index = [one for one in getattr(getattr(frame, "index", None), "names", ()) if one is not None]
+    if index:
+        table.notes.append(
+            f"The index ({', '.join(map(str, index))}) is left out; reset_index() makes it a column."
+        )
     if hasattr(frame, "collect"):
         frame = frame.collect()  # a lazy frame of polars
     if hasattr(frame, "to_pydict"):

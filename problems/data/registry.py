@@ -109,6 +109,10 @@ def own_table(text: str, said: dict[str, Any], known: Collection[str] = ()) -> t
             )
         said[role.strip()] = column.strip()
     path = Path(name).expanduser()
+    if not path.exists() and about and name in known:
+        raise InvalidInputError(
+            f"the registered data set {name!r} has no columns to name; leave out ::{about}."
+        )
     if not path.exists():
         close = get_close_matches(name, known, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
 from itertools import pairwise
@@ -20,6 +20,7 @@ from problems.data.bundles import (
     Ratings,
     TagBundle,
     TaskBundle,
+    holds_counts,
     stratified,
 )
 from problems.data.formats import Table, count_terms, parsed
@@ -72,11 +73,12 @@ def bundle_of(table: Table, said: Said, kind: type[Any]) -> Any:
     InvalidInputError
         When it is not clear which columns mean what, or the data cannot be used.
     """
-    unknown = set(said) - {role for one in KINDS for role in one.needs + one.may}
+    known = {"drop"} | {role for one in KINDS for role in one.needs + one.may}
+    unknown = set(said) - known
     if unknown:
         raise InvalidInputError(
             f"{', '.join(sorted(unknown))} is nothing that a column can be said to mean; say "
-            f"{', '.join(sorted({role for one in KINDS for role in one.needs + one.may}))}, header or encoding."
+            f"{', '.join(sorted(known))}, header or encoding."
         )
     if any(not len(column) for column in table.columns.values()) or 0 in np.shape(table.X):
         raise InvalidInputError(f"{table.source} holds no rows, or no features.")
@@ -92,6 +94,8 @@ def bundle_of(table: Table, said: Said, kind: type[Any]) -> Any:
         raise InvalidInputError(
             f"the column {twice} of {table.source} is said to mean several things; say one."
         )
+    dropped = given.pop("drop", [])
+    table = replace(table, columns={name: one for name, one in table.columns.items() if name not in dropped})
     wanted = [one for one in KINDS if any(issubclass(bundle, kind) for bundle in one.bundles)]
     able = [one for one in wanted if set(given) <= {*one.needs, *one.may}]
     for one in able:
@@ -240,25 +244,39 @@ def _known(table: Table, name: str) -> tuple[Array, Array]:
     if numbers is not None and not np.isfinite(numbers).all():
         raise InvalidInputError(f"the column {name} of {table.source} holds infinite values; repair it.")
     words = column.tolist()
+    text = table.typed and any(isinstance(word, str) for word in words)
     if column.dtype.kind in "iu":
         # Not by way of floats, which know 53 bits of a number.
         values: Array = column if column.dtype.kind == "u" else column.astype(np.int64)
-    elif numbers is not None and np.all(np.abs(numbers) < 2.0**63) and _as_written(words, numbers):
+    elif numbers is not None and not text and _as_written(words, numbers):
         values = numbers.astype(np.int64)
+        if isinstance(words[0], str) and words[0].strip().endswith(".0"):
+            table.notes.append(f"The names in {name} are written with .0, and were taken for whole numbers.")
     elif numbers is not None and column.dtype.kind == "f":
         values = numbers
     else:
         values = np.array([str(word).strip() for word in words])
     known, numbered = np.unique(values, return_inverse=True)
+    merged = 0 if column.dtype.kind in "iuf" else len(set(words)) - len(known)
+    if merged:
+        table.notes.append(
+            f"{merged:,} name{'s' * (merged > 1)} in {name} became one with another, from which type, spaces or zero "
+            "bytes at the ends alone tell them apart."
+        )
     return known, numbered.ravel()
 
 
 def _as_written(words: list[Any], numbers: Array) -> bool:
-    """Return whether numbers are whole, and written as such: names such as 007 stay as they are."""
-    return all(
-        word == number if isinstance(word, float) else str(word).strip() == str(int(number))
-        for word, number in zip(words, np.round(numbers).tolist(), strict=True)
-    )
+    """Return whether numbers are whole, and written as such: names such as 007 stay as they are.
+
+    Beside gaps pandas writes 7.0; where all are written so, they are whole too.
+    """
+    if not np.all(np.abs(numbers) < 2.0**63):
+        return False
+    wholes = [str(int(number)) for number in numbers.tolist()]
+    floats = [isinstance(word, float) and word.is_integer() for word in words]
+    found = [str(int(word) if whole else word).strip() for word, whole in zip(words, floats, strict=True)]
+    return found in (wholes, [f"{whole}.0" for whole in wholes])
 
 
 def ratings(table: Table, roles: Roles) -> Ratings:
@@ -391,6 +409,10 @@ def _features(table: Table, roles: Roles) -> tuple[Any, tuple[str, ...] | None]:
             return np.ascontiguousarray(table.X, dtype=np.float64), table.names.get("feature_names")
         X = csr_array(sound("X", table.X), dtype=np.float64)
         X.sum_duplicates()
+        if not holds_counts(X):
+            table.notes.append(
+                "Its sparse table holds no counts, which are whole and not negative: it is scaled, not weighted."
+            )
         X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
         return X, table.names.get("feature_names")
     others = {name for role, names in roles.items() if role != "features" for name in names}
@@ -473,6 +495,6 @@ KINDS = (
     Kind((Ratings,), ("user", "item", "rating"), ("time",), ratings),
     Kind((TagBundle,), ("user", "item", "tag"), (), tags),
     Kind((Ratings,), ("user", "item"), ("time",), views, alone=True),
-    Kind((TaskBundle,), ("task", "label"), ("features", "drop"), tasks),
-    Kind((ClassBundle, MultilabelBundle), ("label",), ("test", "text", "features", "drop"), samples),
+    Kind((TaskBundle,), ("task", "label"), ("features",), tasks),
+    Kind((ClassBundle, MultilabelBundle), ("label",), ("test", "text", "features"), samples),
 )

@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.preprocessing import normalize
 
-from problems.data.bundles import ClassBundle
+from problems.data.bundles import ClassBundle, holds_counts
 from problems.door import classes
 from rmopt.core.arguments import array, integer
 from rmopt.core.matrices import sound
@@ -69,7 +70,13 @@ def information_gain(X: Any, y: ArrayLike) -> NDArray[np.float64]:
             f"y holds a single class, {labels.tolist()[0]!r}; information gain needs two."
         )
     cell = np.repeat(of_sample * n_features, np.diff(counts.indptr)) + counts.indices
-    present = np.bincount(cell, minlength=len(labels) * n_features).reshape(len(labels), n_features)
+    try:
+        present = np.bincount(cell, minlength=len(labels) * n_features).reshape(len(labels), n_features)
+    except (MemoryError, ValueError):
+        raise InvalidInputError(
+            f"X has {n_features:,} features, and no memory holds a number for each of them and {len(labels)} "
+            "classes; is the largest number of a feature mistyped?"
+        ) from None
     with_term = present.sum(axis=0)
 
     k_log_k = np.arange(n_samples + 1) * np.log2(np.maximum(np.arange(n_samples + 1), 1))
@@ -243,8 +250,8 @@ def informative_unit_rows(
     Parameters
     ----------
     bundle : ClassBundle
-        A sparse X holds counts (`prepare_text`); the columns of a dense one are only chosen and its rows scaled. One
-        with negative numbers holds measurements, which are neither there nor not: its columns stay as they are.
+        A sparse X of whole numbers holds counts (`prepare_text`); the columns of others are only chosen and their
+        rows scaled. One with negative numbers holds measurements, which are neither there nor not: its columns stay.
     n_features : int
         Columns to keep, by information gain on the training part; 0: all.
     sublinear : bool
@@ -273,19 +280,24 @@ def informative_unit_rows(
     ((1797, 20), True)
     """
     wanted = bundle.X.shape[1] if n_features == 0 else n_features
-    if issparse(bundle.X):
+    if holds_counts(bundle.X):
         return prepare_text(bundle, wanted, sublinear=sublinear)
-    columns = np.arange(bundle.X.shape[1])
     if bundle.X.min() >= 0:
         columns = select_terms(bundle.X, bundle.y, bundle.train, wanted)
-    elif wanted < len(columns):
+    elif wanted < bundle.X.shape[1]:
         raise InvalidInputError(
             f"{bundle.name} has negative features, among which information gain cannot choose {wanted}; take all, or "
             "choose columns of a file by features=FIRST+SECOND."
         )
+    else:
+        columns = np.arange(bundle.X.shape[1])
     chosen = bundle.X[:, columns]
-    lengths = np.linalg.norm(chosen, axis=1, keepdims=True)
-    X = chosen / np.where(lengths > 0, lengths, 1.0)
+    if issparse(chosen):
+        X = normalize(chosen)
+        X.sort_indices()
+    else:
+        lengths = np.linalg.norm(chosen, axis=1, keepdims=True)
+        X = chosen / np.where(lengths > 0, lengths, 1.0)
     return replace(bundle, X=X, feature_names=_chosen_names(bundle, columns))
 
 
@@ -307,7 +319,8 @@ def _as_counts(X: Any) -> csr_array:
         counts.eliminate_zeros()
     if counts.nnz and not (counts.data.min() >= 1e-100 and counts.data.max() <= 1e100):
         raise InvalidInputError(
-            "X must hold term counts: every value 0 or between 1e-100 and 1e100, so neither negative nor NaN."
+            "X must hold term counts: every value 0 or between 1e-100 and 1e100, so neither negative nor NaN; of "
+            "measurements informative_unit_rows takes all columns."
         )
     counts.indices, counts.indptr = (
         part.astype(np.int32, copy=False) for part in (counts.indices, counts.indptr)

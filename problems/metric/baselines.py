@@ -337,7 +337,7 @@ class OutsideMetric(MahalanobisMetric):
         """
         seed = begin(self)
         X, y = labelled(self, X, y)
-        learner = getattr(metric_learn(), OUTSIDE[self.name])(random_state=seed)
+        learner = getattr(metric_learn(), OUTSIDE[self.name])(random_state=seed % 2**32)
         try:
             learner.fit(X.toarray() if hasattr(X, "toarray") else X, y)
         except TypeError as error:

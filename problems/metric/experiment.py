@@ -286,7 +286,7 @@ def _prepared(bundle: ClassBundle, features: int, scaling: str, components: int)
         bundle = informative_unit_rows(bundle, features)
     elif issparse(bundle.X) or features:
         raise InvalidInputError(
-            f"--scaling {scaling} is for arrays, with --features 0; take unit for counts."
+            f"--scaling {scaling} is for arrays, with --features 0; take unit for sparse tables."
         )
     else:
         X = bundle.X

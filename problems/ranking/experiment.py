@@ -20,7 +20,6 @@ from problems.options import (
     Folds,
     Jobs,
     OwnMethods,
-    Rank,
     Resume,
     SeedsOrPublished,
     Select,
@@ -29,6 +28,8 @@ from problems.options import (
     loaded,
     methods_option,
     own_split,
+    rank_option,
+    ranks_within,
     whole_numbers,
 )
 from problems.ranking.claims import ranking_claims
@@ -45,9 +46,9 @@ from problems.ranking.training import INITS
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run
-from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import Recorder
 
+USUAL_RANKS = "10,20,40"
 MEASURES = ("precision_at_1", "precision_at_3", "precision_at_5", "ndcg_at_5", "psp_at_1")
 # Enough test rows for a curve against time; the table measures all.
 CURVE_ROWS = 500
@@ -58,7 +59,7 @@ def ranking(
     *,
     data: Annotated[Data, MultilabelBundle] = "scipy-parameters",
     data_home: DataHome = None,
-    rank: Rank = "10,20,40",
+    rank: Annotated[str, rank_option(USUAL_RANKS)] = "",
     epochs: Annotated[int, Option(help="Passes over the training rows.")] = 10,
     seeds: SeedsOrPublished = 5,
     methods: Annotated[str, methods_option(METHODS)] = ",".join(METHODS),
@@ -76,7 +77,7 @@ def ranking(
     Each example has several true labels, which should be ranked before the others (Shalit et al. 2012,
     section 7.2). Step sizes are chosen at the middle rank.
     """
-    widths = whole_numbers(rank, "--rank")
+    whole_numbers(rank or USUAL_RANKS, "--rank")
     chosen = chosen_methods(METHODS, methods, method, "ranking", MEASURED_BY)
     packages = {
         name: getattr(one.estimator, "package", None)
@@ -95,9 +96,7 @@ def ranking(
     bundle = loaded(run, data, data_home, MultilabelBundle)
     published, seeds = own_split(run.say, bundle, seeds)
     n_labels, n = bundle.Y.shape[1], bundle.X.shape[1]
-    if any(one.ranked for one in chosen.values()):
-        for width in widths:
-            FixedRankEmbedded(n_labels, n, width)
+    widths = ranks_within(run.say, rank, USUAL_RANKS, min(n_labels, n))
     if missing:
         run.say(f"Left out, for they are not installed: {', '.join(missing)} (pip install 'rmopt[bench]').")
     run.say(

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from scipy.sparse import issparse
 from typer import Option
 
 from problems.cells import Cell, Settings, digest
 from problems.comparison import Comparison, Kept, averaged
 from problems.data import ClassBundle
+from problems.data.bundles import holds_counts
 from problems.methods import Method, chosen_methods
 from problems.options import (
     Data,
@@ -22,7 +22,6 @@ from problems.options import (
     Folds,
     Jobs,
     OwnMethods,
-    Rank,
     Resume,
     SeedsOrPublished,
     Select,
@@ -30,6 +29,8 @@ from problems.options import (
     loaded,
     methods_option,
     own_split,
+    rank_option,
+    ranks_within,
     whole_numbers,
 )  # fmt: skip
 from problems.processes import launched
@@ -44,6 +45,7 @@ from rmopt.experiments import Outcome, Run
 from rmopt.files import reading
 from rmopt.solvers import Checkpoint
 
+USUAL_RANK = "20"
 # What variants of LORETA may differ in, and how that is read.
 COMPARABLE = {"retraction": str, "engine": str, "init": str, "step-size": float}
 HEADINGS = {
@@ -60,7 +62,7 @@ def similarity(
     sublinear: Annotated[
         bool, Option("--sublinear", help="Take 1 + log(count) for the counts of words.")
     ] = False,
-    rank: Rank = "20",
+    rank: Annotated[str, rank_option(USUAL_RANK)] = "",
     budget: Annotated[
         int, Option(help="Features times rank, the same for all ranks, in the place of --features; 0: none.")
     ] = 0,
@@ -102,7 +104,7 @@ def similarity(
     folder = world.first(run.out)
     run = run if world.rank == 0 else replace(run, out=folder)
     check_options(locals(), features=0, budget=0, triplets=1, full_triplets=0, seeds=0, folds=2)
-    ranks = whole_numbers(rank, "--rank")
+    ranks = whole_numbers(rank or USUAL_RANK, "--rank")
     widths = whole_numbers(full_features, "--full-features", 2) if full_features else []
     chosen = chosen_methods(METHODS, methods, method, "similarity", MEASURED_BY)
     variants = _variants(compare, {"retraction": retraction, "engine": engine, "init": init})
@@ -125,10 +127,12 @@ def similarity(
             f"{', '.join(name for name, one in METHODS.items() if _is_full(one))}."
         )
     bundle = loaded(run, data, data_home, ClassBundle)
-    if sublinear and not issparse(bundle.X):
+    if sublinear and not holds_counts(bundle.X):
         raise InvalidInputError(
             f"--sublinear weighs counts of words, and {bundle.name} has none; leave it out."
         )
+    if not budget:
+        ranks = ranks_within(run.say, rank, USUAL_RANK, features or bundle.X.shape[1])
     published, seeds = own_split(run.say, bundle, seeds)
 
     # A few are kept: methods of one split and number of features share their data.

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 
+from problems.data import Ratings
 from problems.door import in_range, positions, table_of_numbers
 from problems.saving import Saved
 from problems.subspace.als import standardised
@@ -18,8 +19,8 @@ from problems.subspace.half_sweeps import Side
 from problems.subspace.regression_kernels import add_sampled
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, flag, integer, number
-from rmopt.core.streams import Stream, generator
+from rmopt.core.arguments import bounded, flag, integer, number, shown
+from rmopt.core.streams import Stream, generator, seed_number
 
 
 @dataclass(eq=False, repr=False)
@@ -114,7 +115,7 @@ class BayesianCompletion(CompletionModel):
         "column_links_": (np.float32, ("samples", "q", "d")),
     }
     _numbers: ClassVar = {
-        **Saved._numbers, "mean_": number, "scale_": number, "_seed": integer, "n_column_features_": integer,
+        **Saved._numbers, "mean_": number, "scale_": number, "_seed": seed_number, "n_column_features_": integer,
     }  # fmt: skip
 
     def fit(
@@ -133,14 +134,19 @@ class BayesianCompletion(CompletionModel):
         ratings, y, shape : as in `RTRMC.fit`
         row_features : array or sparse array, shape (m, p), optional
             Numbers of about the same size; zeros where nothing is known of a row. A row may have features and no
-            entry.
+            entry. In the order of the rows: of a bundle with names that of its `row_names`, which `load` sorts; rows
+            of a pandas frame whose index holds these names are found by them.
         column_features : array or sparse array, shape (n, q), optional
+            As `row_features`.
 
         Raises
         ------
         InvalidInputError
             For parameters, ratings or features that cannot be used; see `RTRMC.fit`.
         """
+        if isinstance(ratings, Ratings):
+            row_features = _by_names("row_features", row_features, ratings.row_names)
+            column_features = _by_names("column_features", column_features, ratings.column_names)
         return self._fitted(ratings, y, shape, row_features, column_features)
 
     def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
@@ -186,7 +192,7 @@ class BayesianCompletion(CompletionModel):
         ----------
         pairs, values, names : as in `RTRMC.fold_in`
         features : array or sparse array, shape (new columns, q), optional
-            Needed where `fit` got `column_features`.
+            Needed where `fit` got `column_features`; in the order of `names`, or a pandas frame with these as index.
 
         Returns
         -------
@@ -198,14 +204,16 @@ class BayesianCompletion(CompletionModel):
         InvalidInputError
             When a row is new, a column is not, or there are not names and features for each column as in `fit`.
         """
-        return self._folded(pairs, values, names, features)
+        return self._folded(pairs, values, names, _by_names("features", features, names))
 
-    def predict(self, rows: Any, columns: Any = None, *, return_std: bool = False) -> Any:
+    def predict(
+        self, rows: Any, columns: Any = None, *, names: bool | None = None, return_std: bool = False
+    ) -> Any:
         """Return the entries at pairs of a row and a column, within `limits` where they are given.
 
         Parameters
         ----------
-        rows, columns : as in `RTRMC.predict`
+        rows, columns, names : as in `RTRMC.predict`
         return_std : bool
             Return standard deviations too: of an entry that will be observed, its noise included.
 
@@ -220,7 +228,7 @@ class BayesianCompletion(CompletionModel):
         InvalidInputError
             When they are neither names nor integers, or outside of the matrix unless ``handle_unknown="mean"``.
         """
-        rows, columns = self._places(rows, columns)
+        rows, columns = self._places(rows, columns, names)
         values = self._within(self._values(rows, columns))
         if not return_std:
             return values
@@ -252,7 +260,7 @@ class BayesianCompletion(CompletionModel):
     def _best_with_std(self, column: int, n: int) -> list[tuple[Any, float, float]]:
         best = self._best(column, n)
         rows = positions("row", self.row_names_, np.array([name for name, _ in best]))
-        _, std = self.predict(rows, column, return_std=True)
+        _, std = self.predict(rows, column, return_std=True, names=False)
         return [(*one, float(width)) for one, width in zip(best, std, strict=True)]
 
     def _values(self, rows: Array, columns: Array) -> Array:
@@ -319,6 +327,24 @@ def _flags(indptr: Array, indices: Array, size: int) -> sp.csr_array:
     counts = np.diff(indptr)
     values = np.repeat(1.0 / np.sqrt(np.maximum(counts, 1)), counts)
     return sp.csr_array((values, indices, indptr), shape=(len(counts), size))
+
+
+def _by_names(what: str, features: Any, names: Any) -> Any:
+    """Return features in the order of names, where they are a frame of pandas with an index of its own."""
+    if names is None or not hasattr(features, "iloc"):
+        return features
+    index, wanted = features.index, np.asarray(names)
+    if index.is_unique and set(wanted.tolist()) <= set(index.tolist()):
+        return features.iloc[positions(what, index, wanted)]
+    # By place, as in an array.
+    if type(index).__name__ == "RangeIndex":
+        return features
+    missing = [name for name in wanted.tolist() if name not in set(index.tolist())]
+    flaw = f"lacks {shown(missing[0])}" if missing else "has names twice"
+    raise InvalidInputError(
+        f"the index of {what} {flaw}; give one row for each name, as {what}.reindex(names, fill_value=0) does, or an "
+        "array in the order of the names."
+    )
 
 
 def _checked_features(name: str, features: Any, rows: int, columns: int | None = None) -> sp.csr_array:

@@ -24,7 +24,18 @@ from problems.subspace.pairs import checked_pairs, table_of
 from rmopt.arrays import Layout
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import Checked, array, bounded, integer, number, one_of, optional, sequence, shown
+from rmopt.core.arguments import (
+    Checked,
+    array,
+    bounded,
+    flag,
+    integer,
+    number,
+    one_of,
+    optional,
+    sequence,
+    shown,
+)
 from rmopt.core.matrices import sound
 from rmopt.solvers.threads import one_blas_thread
 
@@ -186,28 +197,32 @@ class CompletionModel(Checked, Saved, BaseEstimator):
             self.column_names_ = ratings.column_names
         return self
 
-    def predict(self, rows: Any, columns: Any = None) -> Array:
+    def predict(self, rows: Any, columns: Any = None, *, names: bool | None = None) -> Array:
         """Return the entries at pairs of a row and a column, within `limits` where they are given.
 
         Parameters
         ----------
         rows, columns : int or str, or array of them, shape (N,)
-            Numbers of rows and columns, or their names where `fit` got a bundle with names that are text; whole
-            numbers are never taken for names. One of them may be a single one: ``predict(5, range(n))``. Without
-            `columns` the rows are pairs, shape (N, 2).
+            Numbers of rows and columns, or their names where `fit` got a bundle with names that are text. One of
+            them may be a single one: ``predict(5, range(n))``. Without `columns` the rows are pairs, shape (N, 2).
+        names : bool, optional
+            Whether whole numbers are names, as they are for `recommend`, or else count rows and columns from 0. They
+            count unless told; with `columns`, and names that are other whole numbers, a warning says so.
 
         Raises
         ------
         InvalidInputError
             When they are neither names nor integers, or outside of the matrix unless ``handle_unknown="mean"``.
         """
-        return self._within(self._values(*self._places(rows, columns)))
+        return self._within(self._values(*self._places(rows, columns, names)))
 
-    def _places(self, rows: Any, columns: Any) -> tuple[Array, Array]:
+    def _places(self, rows: Any, columns: Any, names: bool | None = False) -> tuple[Array, Array]:
         """Return pairs of a row and a column; m and n stand for those that `fit` did not see."""
         self._check_fitted()
         m, n = self.known_.shape
-        rows, columns = self._numbered(rows, columns)
+        if names is None and columns is not None:
+            self._warn_of_numbers_as_names()
+        rows, columns = self._numbered(rows, columns, optional(flag)("names", names) or False)
         if one_of("handle_unknown", self.handle_unknown, UNKNOWN) == "error":
             return checked_pairs(rows, columns, (m, n))
         rows, columns = checked_pairs(rows, columns, None)
@@ -220,11 +235,21 @@ class CompletionModel(Checked, Saved, BaseEstimator):
             )
         return np.minimum(rows, m), np.minimum(columns, n)
 
-    def _numbered(self, rows: Any, columns: Any) -> tuple[Any, Any]:
-        """Return pairs with numbers in place of names, where `fit` got names that are text."""
+    def _warn_of_numbers_as_names(self) -> None:
+        for what, known in (("rows", self.row_names_), ("columns", self.column_names_)):
+            if known.dtype.kind in "iu" and not np.array_equal(known, np.arange(len(known))):
+                warnings.warn(
+                    f"the names of {what} are whole numbers, such as {known[-1]}, and predict counts {what} from 0; "
+                    "say names=True to give names, as recommend takes them, or names=False.",
+                    stacklevel=4,
+                )
+                return
+
+    def _numbered(self, rows: Any, columns: Any, named: bool) -> tuple[Any, Any]:
+        """Return pairs with numbers in place of names: of text, or where `named` of whole numbers too."""
         if columns is None:
             pairs = array("pairs", rows)
-            if pairs.dtype.kind not in "UO" or pairs.shape[1:] != (2,):
+            if not (named or pairs.dtype.kind in "UO") or pairs.shape[1:] != (2,):
                 return pairs, None
             # Each side by itself: one may be numbers.
             rows, columns = np.asarray(rows, dtype=object).T.tolist()
@@ -233,7 +258,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         for what, given, known in sides:
             names = array(what, given)
             names = array(what, names.tolist()) if names.dtype.kind == "O" else names
-            if names.dtype.kind == known.dtype.kind == "U":
+            if named or names.dtype.kind == known.dtype.kind == "U":
                 other = None if self.handle_unknown == "error" else len(known)
                 places = positions(what, known, names.ravel(), other)
                 names = places.reshape(names.shape)
@@ -492,7 +517,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         Where `fit` got a bundle with names, the entries of another bundle are found by theirs.
         """
         table = self._table_like_fit(ratings, y, self.handle_unknown == "mean")
-        gaps = self.predict(table.indices, columns_of(table)) - table.data
+        gaps = self.predict(table.indices, columns_of(table), names=False) - table.data
         unit = unit_of(gaps)
         return float(np.sqrt(np.mean((gaps / unit) ** 2))) * unit
 

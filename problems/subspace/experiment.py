@@ -27,6 +27,7 @@ from problems.options import (
     check_options,
     loaded,
     number_or_auto,
+    ranks_within,
     whole_numbers,
 )  # fmt: skip
 from problems.subspace.claims import case_claims, table_claims
@@ -80,7 +81,12 @@ def completion(
     scale: Annotated[float, Option(help="Size of a synthetic case; 1: as in the paper.")] = 0.1,
     agents: Annotated[str, Option(help="Numbers of agents, or mpi: as many as mpiexec started.")] = "6",
     rank: Annotated[
-        str, Option("--rank", "--ranks", help="Rank, or several with commas between; not with --case.")
+        str,
+        Option(
+            "--rank",
+            "--ranks",
+            help="Rank, or several with commas between; unless given 10, or what fits the data; not with --case.",
+        ),
     ] = "",
     rho: Annotated[str, Option(help="Weight of the agreement: a number, or auto.")] = "auto",
     graph: Annotated[str, Option(help="path, ring, grid, star, complete or erdos-renyi.")] = "path",
@@ -152,7 +158,8 @@ def completion(
                 f"--case {case} has one rank, one split and its own test entries; leave out --rank, --hidden and "
                 "--seeds, and give one number of --agents."
             )
-        ranks = whole_numbers(rank or ("20" if data == "picture" else "10"), "--rank")
+        usual_rank = "20" if data == "picture" else "10"
+        whole_numbers(rank or usual_rank, "--rank")
         if case:
             return _case(run, world, plan, chosen, case, scale, counts, rho != "auto", select, folds, resume)
         bundle = loaded(run, data, data_home, Ratings)
@@ -161,6 +168,7 @@ def completion(
                 f"all entries of {bundle.source} are {bundle.values[0]:g}: there is nothing to predict; rmopt fit "
                 "completion FILE --model implicit learns who has what."
             )
+        ranks = ranks_within(run.say, rank, usual_rank, min(bundle.shape) - 1)
         share = hidden or (0.6 if data == "picture" else 0.2)
         runs = CompletionRuns(
             run, world, plan, chosen, seeds=seeds, n_jobs=n_jobs, resume=resume, data=fingerprint(bundle), lam=lam,

@@ -25,6 +25,8 @@ from problems.options import (
     chosen_from,
     loaded,
     number_or_auto,
+    rank_option,
+    ranks_within,
     whole_numbers,
 )  # fmt: skip
 from problems.subspace.claims import multitask_claims, shared_features_claims
@@ -42,6 +44,7 @@ from rmopt.experiments import Outcome, Run
 from rmopt.manifolds import Grassmann
 from rmopt.solvers import Recorder
 
+USUAL_RANKS = "3,5,7,9"
 METHODS: dict[str, Method] = {
     name: Method(f"{name.replace('-', ' ').title()} Gossip", MultitaskSubspace(variant=name))
     for name in VARIANTS
@@ -68,9 +71,7 @@ def multitask(
     data: Annotated[Data, TaskBundle] = "case6",
     data_home: DataHome = None,
     agents: Annotated[int, Option(help="Number of agents.")] = 6,
-    rank: Annotated[
-        str, Option("--rank", "--ranks", help="Rank, or several with commas between; case6: 5.")
-    ] = "3,5,7,9",
+    rank: Annotated[str, rank_option(f"{USUAL_RANKS}; of case6 {CASE_RANK}")] = "",
     rho: Annotated[str, Option(help="Weight of the agreement: a number, or auto; case6: 1000.")] = "auto",
     graph: Annotated[str, Option(help="path, ring, grid, star, complete or erdos-renyi.")] = "path",
     lam: Annotated[float, Option(help="Weight of the squared coefficients; case6: 0.")] = 0.1,
@@ -107,7 +108,8 @@ def multitask(
         number(option, value, least=0)
     one_of("--scale", scale, SCALES)
     one_of("--centre", centre, CENTRES)
-    weight, ranks = number_or_auto(rho, "--rho"), whole_numbers(rank, "--rank")
+    weight = number_or_auto(rho, "--rho")
+    whole_numbers(rank or USUAL_RANKS, "--rank")
     with threadpool_limits(1, user_api="blas"):
         if data == "case6":
             gossips = {name: METHODS[name] for name in VARIANTS}
@@ -123,11 +125,18 @@ def multitask(
             return _shared_features(run, plan, chosen, agents)
         usual = "stochastic,precon-stochastic,batch,alt-min"
         chosen = chosen_methods(METHODS, methods or usual, method, "multitask", ("predict",))
+        bundle = loaded(run, data, data_home, TaskBundle)
+        ranks, n_tasks = (
+            ranks_within(run.say, rank, USUAL_RANKS, bundle.X.shape[1] - 1),
+            int(bundle.task.max()) + 1,
+        )
+        if agents > n_tasks:
+            run.say(f"--agents is {n_tasks}, one for each task.")
+            agents = n_tasks
         about: Settings = {
             "lam": lam, "n_agents": agents, "rho": weight, "graph": graph, "n_epochs": updates,
             "step_size": step_size, "decay": decay, "scale": scale, "centre": centre, "trace_lam": trace_lam,
         }  # fmt: skip
-        bundle = loaded(run, data, data_home, TaskBundle)
         comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), **about)
         return _table(comparison, bundle, chosen, ranks, about)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -164,6 +165,8 @@ class TimeSplit(BaseCrossValidator):
         if groups is None:
             raise InvalidInputError("TimeSplit needs the date of each entry; give it as groups=dates.")
         dates = one_each("groups", groups)
+        if dates.dtype.kind == "O":
+            dates = np.frompyfunc(_by_one_clock, 1, 1)(dates)
         try:
             # Text sorts by its letters, which is not the order of most dates.
             sorts = dates.dtype.kind in "biufmMO" and not any(isinstance(date, str) for date in dates.flat)
@@ -175,15 +178,24 @@ class TimeSplit(BaseCrossValidator):
                 f"groups must hold a date for each of {len(rows)} entries, as numbers or dates of numpy, pandas or "
                 f"datetime, all with a time zone or all without, got {shown(groups)}; pandas.to_datetime reads text."
             )
-        ordered, parts = dates[order], self.n_splits + 1
-        cuts = np.searchsorted(ordered, ordered[np.arange(parts) * len(order) // parts])
-        if not np.all(np.diff(cuts) > 0):
+        ordered, places = dates[order], np.arange(self.n_splits)
+        changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+        spare = len(changes) - self.n_splits
+        if spare < 0:
             raise InvalidInputError(
-                f"the dates of {len(order)} entries are too few, or too many of them the same, for {self.n_splits} "
-                "splits; choose fewer."
+                f"{len(order)} entries with {len(changes) + 1} different dates are too few for {self.n_splits} "
+                "splits, which need one more; choose fewer."
             )
-        for cut, end in pairwise([*cuts[1:], len(order)]):
+        # The last change before a part of equal size ends, later or earlier where others need a change too.
+        before = np.searchsorted(changes, (places + 1) * len(order) // (self.n_splits + 1), side="right") - 1
+        cuts = changes[np.clip(np.maximum.accumulate(before - places), 0, spare) + places]
+        for cut, end in pairwise([*cuts, len(order)]):
             yield np.sort(order[:cut]), np.sort(order[cut:end])
+
+
+def _by_one_clock(date: Any) -> Any:
+    """Return a date with a zone in UTC: dates of one zone are compared by their hands, set back once a year."""
+    return date.astimezone(UTC) if isinstance(date, datetime) and date.tzinfo is not None else date
 
 
 def table_of(ratings: Any, values: Any, shape: Any) -> KnownEntries:

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from typer import Argument, Option
 
 from problems.data import Ratings
-from problems.options import DataHome, loaded
+from problems.options import DataHome, loaded, ranks_within
 from problems.subspace.als import BiasedALS
 from problems.subspace.bayesian import BayesianCompletion
 from problems.subspace.completer import CompletionModel, ranked_lists
@@ -45,7 +45,9 @@ def completion(
         Literal["als", "bayesian", "implicit"],
         Option(help="bayesian errs less and takes longer; implicit is for views, clicks and purchases."),
     ] = "als",
-    rank: Annotated[int, Option(min=1, help="The rank of the model.")] = 10,
+    rank: Annotated[
+        int | None, Option(min=1, help="The rank of the model; unless given 10, or what fits the data.")
+    ] = None,
     n: Annotated[int, Option("--n", "-n", min=1, help="How many items are recommended to a user.")] = 10,
     user: Annotated[
         list[str] | None, Option("--user", help="Recommend to this user alone; may be repeated.")
@@ -70,7 +72,8 @@ def completion(
             f"all ratings are {ratings.values[0]:g}: there is nothing to predict; say --model implicit, which "
             "learns who has what."
         )
-    estimator = _estimator(model, rank, ratings, run.seed)
+    (width,) = ranks_within(run.say, str(rank or ""), "10", min(ratings.shape) - 1)
+    estimator = _estimator(model, width, ratings, run.seed)
     rows = _measured(estimator, ratings, run.seed, hidden, n)
     fitted = estimator.fit(ratings)
     fitted.save(run.path("model.npz"))
@@ -88,7 +91,7 @@ def completion(
     for name, best in zip(user or (), lists, strict=False):
         run.say(f"For {name}: " + ", ".join(f"{item} ({score:.2f})" for item, score, *_ in best) + "\n")
     return Outcome(
-        ratings.source, {"model": model, "rank": rank, "hidden": hidden, "n": n}, rows, headings=HEADINGS
+        ratings.source, {"model": model, "rank": width, "hidden": hidden, "n": n}, rows, headings=HEADINGS
     )
 
 

@@ -17,14 +17,13 @@ from rmopt.core.arguments import (
     bounded,
     flag,
     instance,
-    integer,
     number,
     numbers,
     one_of,
     shown,
 )
 from rmopt.core.identity import spelled
-from rmopt.core.streams import Stream, generator
+from rmopt.core.streams import Stream, generator, seed_number
 from rmopt.costs import GossipCost, Graph, as_graph
 from rmopt.costs.graph import GRAPHS
 from rmopt.manifolds import Euclidean, Grassmann, Power, frechet_mean
@@ -238,7 +237,7 @@ def gossip(
     world = OneProcess() if world is None else world
     with world.guard():
         instance("plan", plan, GossipPlan, "a GossipPlan")
-        manifold, rng = _grassmann(tasks, rank), generator(integer("seed", seed), Stream.START)
+        manifold, rng = _grassmann(tasks, rank), generator(seed_number("seed", seed), Stream.START)
         saves = checkpoint is not None
         _check_alike(
             world, tasks, rank=rank, seed=seed, start=start, flat=flat, checkpoint=saves, **vars(plan)
@@ -372,7 +371,7 @@ def agree(
             world, tasks, rank=rank, seed=seed, graph=graph, messages=messages, grow=grow, max_iter=max_iter, tol=tol,
             checkpoint=checkpoint is not None,
         )  # fmt: skip
-        columns = manifold.random_point(generator(integer("seed", seed), Stream.START))
+        columns = manifold.random_point(generator(seed_number("seed", seed), Stream.START))
         _try_out(tasks, [columns] * tasks.n_terms, world)
         cost, before = TreeSum(tasks, as_graph(graph, tasks.n_terms), world, messages), world.traffic
         point, enough, steps, updates = columns[:, :0], 0.0, 0, 0

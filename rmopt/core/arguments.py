@@ -49,7 +49,7 @@ def number(
     return found
 
 
-def integer(name: str, value: Any, least: int = 0, most: int = LARGEST) -> int:
+def integer(name: str, value: Any, least: int = 0, most: float = LARGEST) -> int:
     """Return an integer within bounds, as an int; numpy's integers are taken, booleans and 2.0 are not."""
     inside = isinstance(value, Integral) and not isinstance(value, bool)
     if not inside or not least <= value <= most:

@@ -1,12 +1,16 @@
 """Randomness: one integer seeds a run, and named streams of it never meet."""
 
 from enum import IntEnum
+from math import inf
 from typing import Any
 
 import numpy as np
 
-from rmopt.core.arguments import shown
+from rmopt.core.arguments import bounded, integer, shown
 from rmopt.errors import InvalidInputError
+
+# What `seed_of` returns: of any size, for numpy's seeds have no largest.
+seed_number = bounded(integer, most=inf)
 
 
 class Stream(IntEnum):
