@@ -71,12 +71,12 @@ def methods_option(names: Iterable[str]) -> Any:
 
 
 def rank_option(usual: str) -> Any:
-    """Return the option ``--rank`` of an experiment, which is empty unless given; see `ranks_within`."""
+    """Return the option ``--rank`` of an experiment, which is empty or None unless given; see `ranks_within`."""
     about = f"Rank, or several with commas between; unless given {usual}, or what fits the data."
     return Option("--rank", "--ranks", help=about)
 
 
-def ranks_within(say: Callable[[str], object], given: str, usual: str, most: int) -> list[int]:
+def ranks_within(say: Callable[[str], object], given: str | None, usual: str, most: int) -> list[int]:
     """Return the ranks that were asked for, or the usual ones, of which those above the largest become that one."""
     ranks = whole_numbers(given or usual, "--rank")
     if ranks[-1] <= most or most < 1:

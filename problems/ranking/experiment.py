@@ -59,7 +59,7 @@ def ranking(
     *,
     data: Annotated[Data, MultilabelBundle] = "scipy-parameters",
     data_home: DataHome = None,
-    rank: Annotated[str, rank_option(USUAL_RANKS)] = "",
+    rank: Annotated[str | None, rank_option(USUAL_RANKS)] = None,
     epochs: Annotated[int, Option(help="Passes over the training rows.")] = 10,
     seeds: SeedsOrPublished = 5,
     methods: Annotated[str, methods_option(METHODS)] = ",".join(METHODS),
@@ -77,7 +77,7 @@ def ranking(
     Each example has several true labels, which should be ranked before the others (Shalit et al. 2012,
     section 7.2). Step sizes are chosen at the middle rank.
     """
-    whole_numbers(rank or USUAL_RANKS, "--rank")
+    whole_numbers(USUAL_RANKS if rank is None else rank, "--rank")
     chosen = chosen_methods(METHODS, methods, method, "ranking", MEASURED_BY)
     packages = {
         name: getattr(one.estimator, "package", None)

@@ -62,7 +62,7 @@ def similarity(
     sublinear: Annotated[
         bool, Option("--sublinear", help="Take 1 + log(count) for the counts of words.")
     ] = False,
-    rank: Annotated[str, rank_option(USUAL_RANK)] = "",
+    rank: Annotated[str | None, rank_option(USUAL_RANK)] = None,
     budget: Annotated[
         int, Option(help="Features times rank, the same for all ranks, in the place of --features; 0: none.")
     ] = 0,
@@ -104,7 +104,7 @@ def similarity(
     folder = world.first(run.out)
     run = run if world.rank == 0 else replace(run, out=folder)
     check_options(locals(), features=0, budget=0, triplets=1, full_triplets=0, seeds=0, folds=2)
-    ranks = whole_numbers(rank or USUAL_RANK, "--rank")
+    ranks = whole_numbers(USUAL_RANK if rank is None else rank, "--rank")
     widths = whole_numbers(full_features, "--full-features", 2) if full_features else []
     chosen = chosen_methods(METHODS, methods, method, "similarity", MEASURED_BY)
     variants = _variants(compare, {"retraction": retraction, "engine": engine, "init": init})
