@@ -113,7 +113,7 @@ def reading(path: Path | str) -> Iterator[None]:
     """Turn whatever goes wrong in a with block, while a file is read and understood, into one `StorageError`."""
     try:
         yield
-    except StorageError:
+    except (StorageError, NameError):
         raise
     except FileNotFoundError as error:
         raise StorageError(f"{path} does not exist; check the path.") from error
