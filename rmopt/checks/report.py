@@ -215,7 +215,7 @@ def slope_check(
     In single precision, which sees less far, steps are closer to each other, and rounding is what is seen of it at
     the smallest steps: a bound by the size alone would hide half of the range. It grows with a `power` of the step.
     Where the `claim`, which is a part of the error, could be wrong by a tenth and nobody would see it, for a constant
-    has rounded it away, the check fails.
+    has rounded it away, the check fails; a claim below 1e-14 of the size cannot be told from zero, and passes.
     """
     steps = np.logspace(0.0, -6.0, 37 if coarseness == 1.0 else 49)
     signed = np.array([_error_or_nan(error_at, float(t)) for t in steps])
