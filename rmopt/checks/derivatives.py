@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.checks.geometry import DIFFERENCES, along_several, combined, difference_step, start_at
-from rmopt.checks.report import Check, Law, hold, law, slope_check
+from rmopt.checks.report import Check, Curve, Law, hold, law, slope_check
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance
 from rmopt.core.cost import (
@@ -131,7 +131,7 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = N
         return [slope_check(
             "gradient", subject, error, 2.0, abs(value) + abs(slope), "the Taylor error of first order",
             "a factor, a sign or a part that is missing in `gradient`; or a kink near this point",
-            coarseness_of(x), power, lambda t: t * slope,
+            coarseness_of(x), power, _claim(problem, x, slope, lambda t: t * slope),
         )]  # fmt: skip
 
     # Of a part with a proximal step the value holds what the gradient does not.
@@ -204,13 +204,21 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any 
             "Hessian", subject, error, 3.0, size, "the Taylor error of second order",
             "the curvature of the manifold is missing, or `hessian` is not the derivative of `gradient`; or the "
             "retraction is not of the order that it claims (check_retraction tells)", coarseness_of(x), power,
-            lambda t: 0.5 * t * t * curvature,
+            _claim(problem, x, curvature, lambda t: 0.5 * t * t * curvature),
         )]  # fmt: skip
 
     found = along_several(taylor, manifold, x, xi, rng)
     found += hold(HESSIAN, subject, (problem, x, xi, eta, along), coarseness_of(x))
     bent = [one for one in _constraints(problem) if one.lacks_hessian() is None]
     return found + [check for one in bent for check in check_hessian(one, rng, x)]
+
+
+def _claim(problem: Problem, x: Any, factor: float, share: Curve) -> Curve | None:
+    """Return what a derivative says of a curve; None where it is zero, up to the rounding of the ambient gradient."""
+    ambient = problem.gradient(x)
+    if not isinstance(ambient, np.ndarray):
+        ambient = ambient @ np.random.default_rng(0).standard_normal((ambient.shape[-1], 2))
+    return share if abs(factor) > 1e-12 * float(np.linalg.norm(ambient)) * coarseness_of(x) else None
 
 
 def _constraints(problem: Problem) -> list[Problem]:
