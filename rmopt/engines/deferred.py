@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,6 +22,9 @@ from rmopt.renamed import former_names
 
 # Larger blocks spend more on Gram matrices, smaller ones more on reading A and B.
 BLOCK = 32
+
+# Rows of A and B that are taken at a time: with the examples' numbers for them they stay in the second cache.
+TILE = 512
 
 # Where the loop over stored numbers and the blocks take the same time.
 LEAST_WIDTH = 128
@@ -64,7 +68,7 @@ class DeferredState(GaugedState):
 class Side(NamedTuple):
     """The examples of one factor, and what is written again for every block: fresh arrays would cost more.
 
-    `rows` (b, n): the block's examples P. `U`, `PP`: see `Products`. `change`: PᵀG.
+    `rows` (b, n): the block's examples P. `U`, `PP`: see `Products`. `change`: some rows of PᵀG.
     """
 
     examples: Array
@@ -128,7 +132,7 @@ class DeferredEngine(BilinearEngine):
     def __post_init__(self) -> None:
         b, width = self.block_size, padded(np.eye(self.manifold.rank)).shape[1]
         sides = [
-            Side(examples, *map(np.empty, ((b, n), (b, width), (b, b), (n, width))))
+            Side(examples, *map(np.empty, ((b, n), (b, width), (b, b), (min(n, TILE), width))))
             for examples, n in zip(map(dense, self.cost.rows), self.manifold.shape, strict=True)
         ]
         object.__setattr__(self, "_sides", sides)
@@ -198,8 +202,12 @@ class DeferredEngine(BilinearEngine):
         # One side after the other: together they do not fit into the caches.
         for number, tall in enumerate((state.factors.A, state.factors.B)):
             side = self._lay_out(state.block, number)
-            np.matmul(side.rows, tall, out=side.U)
-            np.matmul(side.rows, side.rows.T, out=side.PP)
+            U, PP = side.U, side.PP
+            U[:], PP[:] = 0.0, 0.0
+            for here in tiles(len(tall)):
+                rows = side.rows[:, here]
+                U += rows @ tall[here]
+                PP += rows @ rows.T
         left, right = self._sides
         return Products(left.U, right.U, left.PP, right.PP, state.block.G, state.block.H)
 
@@ -213,7 +221,14 @@ class DeferredEngine(BilinearEngine):
         """Change A by PᵀG and B by QᵀH in place, for a block whose examples are laid out."""
         # scipy's BLAS would add in place, but its threads and numpy's get in each other's way.
         for side, tall, moves in zip(self._sides, (A, B), (block.G, block.H), strict=True):
-            tall += np.matmul(side.rows.T, moves, out=side.change)
+            for here in tiles(len(tall)):
+                part = tall[here]
+                part += np.matmul(side.rows[:, here].T, moves, out=side.change[: len(part)])
+
+
+def tiles(n: int) -> Iterator[slice]:
+    """Return slices that cover n rows, `TILE` at a time."""
+    return (slice(first, min(first + TILE, n)) for first in range(0, n, TILE))
 
 
 __getattr__ = former_names(__name__, BlockedEngine="DeferredEngine", BlockedState="DeferredState")
