@@ -7,10 +7,14 @@ worker between any two means, and that of what is done once.
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections import defaultdict
+from pathlib import Path as File
 from typing import Any
 
 import numpy as np
@@ -110,6 +114,37 @@ def two_threads(task: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, An
             "one thread's path over it": means[1][1] / one[1],
         }
         for jobs, one in means.items()
+    ]  # fmt: skip
+
+
+def test_two_processes(measured: Any, tmp_path: File) -> None:
+    """One process and two by MPI, each with its share of the documents: mAP on 20 Newsgroups, and seconds."""
+    pytest.importorskip("mpi4py")
+    measured(two_processes, tmp_path / "found.json")
+
+
+def two_processes(out: File) -> list[dict[str, Any]]:
+    script = File(__file__).with_name("similarity_by_mpi.py")
+    found: dict[int, list[Any]] = {1: [], 2: []}
+    for _ in range(3):
+        for processes, kept in found.items():
+            launched = [
+                File(sys.executable).with_name("mpiexec"),
+                "-n",
+                str(processes),
+                sys.executable,
+                script,
+                out,
+            ]
+            subprocess.run(launched, check=True)
+            kept.append(json.loads(out.read_text("utf-8")))
+    medians = {processes: np.median(kept, axis=0) for processes, kept in found.items()}
+    return [
+        {
+            "processes": processes, "mAP": one[0], "clock, s": one[1], "busiest processor, s": one[2],
+            "one process by the clock over it": medians[1][1] / one[1],
+        }
+        for processes, one in medians.items()
     ]  # fmt: skip
 
 
