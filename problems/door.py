@@ -37,6 +37,7 @@ from rmopt.costs import LOSSES, Loss
 from rmopt.errors import InvalidInputError
 from rmopt.solvers.checkpoint import Checkpoint
 from rmopt.solvers.step_sizes import as_step_size
+from rmopt.solvers.world import ONE_PROCESS, World
 
 loss_named = bounded(named, LOSSES, Loss)
 engine_name = bounded(one_of, ("auto", "compiled", "reference"))
@@ -101,12 +102,17 @@ def step_rule(name: str, value: Any, searches: bool = False) -> Any:
     return rule
 
 
-def natural_step_size(rows: Any, share: float, power: int) -> float:
-    """Return the share over a power of the mean of ‖x‖²: a step size in the units of the data, if it is a number."""
+def natural_step_size(rows: Any, share: float, power: float, world: World = ONE_PROCESS) -> float:
+    """Return the share over a power of the mean of ‖x‖²: a step size in the units of the data, if it is a number.
+
+    The mean is that over the rows of all processes.
+    """
     values = rows.data if sp.issparse(rows) else rows
-    mean_square = float(np.vdot(values, values)) / rows.shape[0]
+    square, count = world.total([float(np.vdot(values, values)), rows.shape[0]])
+    # Rounding is no scale.
+    mean_square = 1.0 if abs(square - count) < 1e-9 * count else float(square / count)
     try:
-        size = share / mean_square**power if values.any() else share
+        size = share / mean_square**power if square else share
     except ArithmeticError:
         size = 0.0
     if not 0.0 < size < np.inf:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, make_multilabel_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import label_ranking_average_precision_score
 from sklearn.model_selection import GridSearchCV
@@ -224,6 +224,20 @@ def multilabel_digits() -> tuple[np.ndarray, np.ndarray]:
     X, y = load_digits(return_X_y=True)
     X = X / np.linalg.norm(X, axis=1, keepdims=True)
     return X, np.column_stack([np.eye(10, dtype=int)[y], y % 2 == 0, y % 2 == 1, y < 5, y >= 5])
+
+
+@pytest.mark.parametrize("init", ["zero", "identity", "gaussian"])
+def test_the_scale_of_the_data_changes_no_score(init: str) -> None:
+    """Powers of two change no bit: step size and start are in the units of the data."""
+    X, Y = make_multilabel_classification(60, 12, n_classes=5, random_state=0)
+    found = [
+        LoretaLabelRanker(rank=3, n_epochs=3, random_state=0, init=init)
+        .fit(unit * X, Y)
+        .decision_function(unit * X)
+        for unit in (1.0, 2.0**-20, 2.0**10)
+    ]
+    for one in found[1:]:
+        np.testing.assert_array_equal(one, found[0])
 
 
 @pytest.mark.parametrize("sampling", ["warp", "exact"])

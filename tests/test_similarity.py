@@ -217,6 +217,20 @@ def test_triplets_are_uniform_and_right() -> None:
     np.testing.assert_allclose(counts / 60_000, chance, rtol=0.15)
 
 
+@pytest.mark.parametrize("init", ["identity", "gaussian"])
+def test_the_scale_of_the_data_changes_no_score(digits: tuple[np.ndarray, np.ndarray], init: str) -> None:
+    """Powers of two change no bit: step size and start are in the units of the data."""
+    X, y = digits
+    found = [
+        LoretaSimilarity(rank=6, max_iter=2000, random_state=0, init=init)
+        .fit(unit * X, y)
+        .transform(unit * X[:3])
+        for unit in (1.0, 2.0**-20, 2.0**10)
+    ]
+    for one in found[1:]:
+        np.testing.assert_array_equal(one, found[0])
+
+
 def test_natural_step_size_follows_the_scale(digits: tuple[np.ndarray, np.ndarray]) -> None:
     rows = sp.csr_array(digits[0])
     assert natural_step_size(3 * rows, 1.0, 2) == pytest.approx(natural_step_size(rows, 1.0, 2) / 81)
@@ -272,7 +286,7 @@ def test_batches_of_triplets() -> None:
 
 def test_psd_similarities_are_inner_products(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     X, y = digits
-    model = LoretaSimilarity(rank=6, psd=True, step_size=3.0, max_iter=5000, random_state=0).fit(X, y)
+    model = LoretaSimilarity(rank=6, psd=True, step_size=0.02, max_iter=5000, random_state=0).fit(X, y)
     np.testing.assert_array_equal(model.transform(X), model.transform_queries(X))
     scores = model.similarity(X[:20], X[:20])
     np.testing.assert_allclose(scores, scores.T, atol=1e-12)
@@ -281,7 +295,7 @@ def test_psd_similarities_are_inner_products(digits: tuple[np.ndarray, np.ndarra
     loaded = LoretaSimilarity.load(tmp_path / "psd.npz")
     assert loaded.psd
     np.testing.assert_allclose(loaded.similarity(X[:20], X[:20]), scores)
-    general = LoretaSimilarity(rank=6, step_size=3.0, max_iter=5000, random_state=0).fit(X, y)
+    general = LoretaSimilarity(rank=6, step_size=0.02, max_iter=5000, random_state=0).fit(X, y)
     asymmetry = general.similarity(X[:20], X[:20])
     assert np.abs(asymmetry - asymmetry.T).max() > 1e-3
     projected = LoretaSimilarity(

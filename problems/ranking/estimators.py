@@ -71,7 +71,7 @@ class LoretaLabelRanker(Loreta):
         As in `problems.similarity.LoretaSimilarity`.
     init : {"zero", "identity", "gaussian"}
         The start: the first 2·rank subgradients from the zero matrix, a zero-padded identity, or a product of two
-        random matrices (§7.2.1).
+        random matrices (§7.2.1); these two are divided by the root of the mean of ‖x‖².
     n_epochs : int
         Passes over the rows.
     sampling : {"warp", "exact"}
@@ -280,14 +280,15 @@ class LoretaLabelRanker(Loreta):
         check_size((n_labels, n), rank, truth)
         manifold = FixedRankEmbedded(n_labels, n, rank)
         cost = ranking_cost(X, truth, self.sampling)
-        step_size = natural_step_size(cost.X, 0.03, 1) if self.step_size is None else self.step_size
+        unit, step_size = natural_step_size(cost.X, 1.0, 0.5, world), self.step_size
+        step_size = natural_step_size(cost.X, 0.03, 1, world) if step_size is None else step_size
         steps = int(n_epochs) * int(world.total(cost.n_terms))
         solver = loreta_solver(step_size, steps, epochs(cost), retraction=self.retraction, engine=self.engine)
         first_size = float(solver.step_size(np.zeros(1, dtype=np.int64))[0])
 
         def start() -> Any:
             # It may depend on the data, and all processes begin with that of the first.
-            return world.first(starting_point(manifold, cost, self.init, seed, first_size))
+            return world.first(starting_point(manifold, cost, self.init, seed, first_size, unit))
 
         return truth, (with_workers(solver, self.n_jobs, world), Problem(manifold, cost), start)
 

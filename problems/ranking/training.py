@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,21 +30,27 @@ def epochs(cost: LabelRanking) -> Sampler:
 
 
 def starting_point(
-    manifold: FixedRankEmbedded, cost: LabelRanking, init: str, seed: int | None, step_size: float = 1.0
+    manifold: FixedRankEmbedded,
+    cost: LabelRanking,
+    init: str,
+    seed: int | None,
+    step_size: float = 1.0,
+    unit: float = 1.0,
 ) -> LowRankPoint:
     """Return the start of a run (Shalit et al. 2012, §7.2.1).
 
     "zero": the first 2k subgradients from the zero matrix, summed in steps of `step_size` and truncated to rank k;
-    refused where they do not reach it. "identity": ones at the first k places of the diagonal. "gaussian": a product
-    of two matrices of standard normal numbers.
+    refused where they do not reach it. "identity": `unit` at the first k places of the diagonal. "gaussian": `unit`
+    times a product of two matrices of standard normal numbers.
     """
     rng = np.random.default_rng(seed)
-    if one_of("init", init, INITS) == "identity":
-        return manifold.identity()
+    if one_of("init", init, INITS) == "zero":
+        return _from_zero(manifold, cost, rng, step_size)
+    point = manifold.identity()
     if init == "gaussian":
         (n_labels, n), k = manifold.shape, manifold.rank
-        return manifold.from_factors(rng.standard_normal((n_labels, k)), rng.standard_normal((n, k)))
-    return _from_zero(manifold, cost, rng, step_size)
+        point = manifold.from_factors(rng.standard_normal((n_labels, k)), rng.standard_normal((n, k)))
+    return replace(point, S=unit * point.S)
 
 
 def _from_zero(

@@ -78,7 +78,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     init : {"identity", "gaussian"}
         "identity": ones at the first `rank` places of the diagonal, which suits features in order of
         importance and learns nothing where the first ones are 0 in all rows, as hashed words and the edges of
-        pictures are; "gaussian": a random point.
+        pictures are; "gaussian": a random point. Both are divided by the mean of ‖x‖², so that the scale of the
+        data changes no score.
     early_stopping : bool
         Keep a part of the data for validation and stop when its mean average precision no longer rises.
     validation_fraction : float
@@ -342,12 +343,13 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         cost = TripletSum(X, X, loss_named("loss", self.loss))
         problem = Problem(manifold, cost)
         # If the rows grow by a factor c, a W that gives the same scores shrinks by c² and its gradient grows by c².
-        step_size = natural_step_size(cost.rows[0], 1.0, 2) if self.step_size is None else self.step_size
+        unit, step_size = natural_step_size(cost.rows[0], 1.0, 1, world), self.step_size
+        step_size = natural_step_size(cost.rows[0], 1.0, 2, world) if step_size is None else step_size
         alone = loreta_solver(
             step_size, n_steps, sampler, retraction=self.retraction, engine=self.engine, psd=self.psd
         )
         solver = with_workers(alone, self.n_jobs, world)
-        return solver, problem, partial(initial_point, manifold, self.init, seed)
+        return solver, problem, partial(initial_point, manifold, self.init, seed, unit)
 
     def _learn(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,26 +19,28 @@ INITS = ("identity", "gaussian")
 
 
 def initial_point(
-    manifold: FixedRankEmbedded | PSDFixedRank, init: str, seed: int | None
+    manifold: FixedRankEmbedded | PSDFixedRank, init: str, seed: int | None, unit: float = 1.0
 ) -> LowRankPoint | PSDPoint:
-    """Return the start: "identity" (zero-padded) or "gaussian" (a random point)."""
-    if one_of("init", init, INITS) == "identity":
-        return manifold.identity()
-    return manifold.random_point(np.random.default_rng(seed))
+    """Return the start: `unit` times "identity" (zero-padded) or "gaussian" (a random point)."""
+    identity = one_of("init", init, INITS) == "identity"
+    point = manifold.identity() if identity else manifold.random_point(np.random.default_rng(seed))
+    return replace(point, S=unit * point.S)
 
 
 def warn_of_identity(point: LowRankPoint | PSDPoint, stacklevel: int) -> None:
     """Warn where most of the ones of the "identity" start are left: their features were in no row of a step.
 
     A direction of the start moves only by rows that have its feature; where none has, row and column of W are still
-    those of the identity: 1 on the diagonal, and of length 1.
+    those of the identity: the same number on all diagonals, and the length of both.
     """
     k, (A, B) = point.rank, point.balanced_factors()
     diagonal, rows, columns = (
         np.einsum("ij,jl,il->i", one[:k], gram, other[:k])
         for one, gram, other in ((A, np.eye(k), B), (A, B.T @ B, A), (B, A.T @ A, B))
     )
-    left = int((np.maximum.reduce(np.abs([diagonal - 1.0, rows - 1.0, columns - 1.0])) < 1e-9).sum())
+    unit = np.median(diagonal)
+    off = np.abs([diagonal / unit, rows / unit**2, columns / unit**2] - np.ones((3, 1)))
+    left = int((off.max(axis=0) < 1e-9).sum())
     if 2 * left > k:
         warnings.warn(
             f"{left} of the {k} directions of the model are those of init = 'identity' still, for their "

@@ -612,9 +612,10 @@ class _Run:
         return {
             "seed": seed,
             "first_step": first,
-            "initial point": _known_by(initial_point),
             **fingerprints(problem.manifold, "manifold"),
             **fingerprints(problem.cost, "cost"),
+            # Behind the cost: estimators make it from the data.
+            "initial point": _known_by(initial_point),
             **self.solver.identity(problem, seed, first),
         }
 
