@@ -346,6 +346,10 @@ def _named(module: str, name: str) -> Any:
     return attrgetter(name)(importlib.import_module(module))
 
 
+# Fingerprints look at what it returns.
+_named.by_name = True  # type: ignore[attr-defined]
+
+
 def _required_arguments(function: Callable[..., Any]) -> int | None:
     """Return how many arguments a function must be given; None where it takes any number."""
     try:
@@ -355,9 +359,10 @@ def _required_arguments(function: Callable[..., Any]) -> int | None:
         raise InvalidInputError(
             f"{name} does not say how many arguments it takes; wrap it: lambda X: {name}(X)."
         ) from error
-    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
-        return None
-    return sum(one.default is one.empty and one.kind is not one.VAR_KEYWORD for one in parameters)
+    needed = [one for one in parameters if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
+    if named := [one.name for one in needed if one.kind is one.KEYWORD_ONLY]:
+        raise InvalidInputError(f"a cost is called without keywords; give {', '.join(named)} a default.")
+    return None if any(one.kind is one.VAR_POSITIONAL for one in needed) else len(needed)
 
 
 def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:

@@ -138,6 +138,9 @@ class AutomaticResiduals(ResidualSum):
         # As a function of weights w and of the point, wᵀr has the second derivatives [[·, Jᵀ], [J, 0]].
         self._weighted = AutomaticCost(weighted, backend)
 
+    def __reduce__(self) -> Any:
+        return type(self), (self._alone.function, self._alone.backend)
+
     @property
     def _name(self) -> str:
         return self._alone._name
