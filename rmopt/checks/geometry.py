@@ -64,7 +64,7 @@ def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None, dtype: A
 
 
 def check_retraction(
-    retraction: Retraction, manifold: Manifold, rng: Any = 0, point: Any = None, dtype: Any = None
+    retraction: Retraction | str, manifold: Manifold, rng: Any = 0, point: Any = None, dtype: Any = None
 ) -> list[Check]:
     """Check the laws of a retraction, and measure its order as slopes.
 
@@ -80,7 +80,8 @@ def check_retraction(
 
     Parameters
     ----------
-    retraction : Retraction
+    retraction : Retraction or str
+        Also a name from the manifold's `retractions`.
     manifold : Manifold
     rng, point, dtype : optional
         As in `check_gradient`.
@@ -109,6 +110,8 @@ def check_retraction(
     """
     rng = np.random.default_rng(rng)
     start = start_at(manifold, point, rng)
+    # A name, or None; a retraction of another manifold breaks its laws.
+    retraction = retraction if isinstance(retraction, Retraction) else manifold.fitting(retraction)
     x = in_precision(start, dtype)
     xi, coarseness = manifold.random_tangent_vector(x, rng), coarseness_of(x)
 
