@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -240,11 +241,11 @@ class PymanoptSolver(Solver):
             When the initial point is not on the manifold, or for a wrong `random_state`.
         MissingCapabilityError
             When trust regions meet a problem without second derivatives, or a swarm a manifold without logarithm; and
-            for a checkpoint, which pymanopt's optimizers have no states for.
+            for a checkpoint or a first step, which pymanopt's optimizers have no states for.
         DivergedError
             When the cost or its gradient is not finite at the initial or the last point, or numbers overflow between.
         """
-        if checkpoint is not None:
+        if checkpoint is not None or first_step != 0:
             raise self._whole()
         self.check_problem(problem)
         seed = seed_of(random_state)
@@ -542,15 +543,20 @@ class FromPymanopt(Manifold):
         return self.random_point(np.random.default_rng(0)).shape
 
 
+_GLOBAL = RLock()
+
+
 @contextmanager
 def global_seed(rng: np.random.Generator | None) -> Iterator[None]:
     """Seed numpy's global state inside a with block and restore it afterwards."""
-    before = np.random.get_state()
-    np.random.seed(int(np.random.default_rng(rng).integers(2**32)))
-    try:
-        yield
-    finally:
-        np.random.set_state(before)
+    # All threads have this one state; what is drawn here may ask for more.
+    with _GLOBAL:
+        before = np.random.get_state()
+        np.random.seed(int(np.random.default_rng(rng).integers(2**32)))
+        try:
+            yield
+        finally:
+            np.random.set_state(before)
 
 
 def from_pymanopt(manifold: Any) -> FromPymanopt:
