@@ -26,6 +26,7 @@ from rmopt.checks.catalogue import (
 )
 from rmopt.core import Cost, InvalidInputError, LowRankPoint, Parts, Retraction, in_precision
 from rmopt.core.ambient import dense
+from rmopt.core.memo import Memo
 from rmopt.core.points import arrays_of
 from rmopt.costs import AutomaticResiduals, BilinearSum, squared
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH
@@ -470,6 +471,15 @@ def test_in_precision() -> None:
     single = in_precision(point, np.float32)
     assert kinds(single) == {"float32"}
     assert in_precision(single) is single
+    assert in_precision(single, "float32") is single
+    for dtype in ("banana", int, 3):
+        with pytest.raises(InvalidInputError, match=r"must be np.float32 or np.float64"):
+            in_precision(single, dtype)
+    memo = Memo()
+    assert [memo.get(np.ones(1, kind), lambda x: x.dtype) for kind in (float, np.float32)] == [
+        float,
+        np.float32,
+    ]
 
     @dataclass(frozen=True)
     class Own:

@@ -89,6 +89,12 @@ class BlockDiagonal(Operator):
     def __init__(self, shapes: Sequence[tuple[int, int]], blocks: Mapping[int, Any]) -> None:
         self.shapes = tuple(shapes)
         self.blocks = {i: _as_matrix(block) for i, block in blocks.items()}
+        for i, block in self.blocks.items():
+            if not 0 <= i < len(self.shapes) or tuple(block.shape) != tuple(self.shapes[i]):
+                raise InvalidInputError(
+                    f"block {i} has shape {tuple(block.shape)} and does not fit {[*map(tuple, self.shapes)]}; give "
+                    "each block the shape of its number."
+                )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -109,7 +115,7 @@ class BlockDiagonal(Operator):
             result[rows[i] : rows[i + 1]] = part
         return result
 
-    def __mul__(self, scalar: float) -> BlockDiagonal:
+    def _times(self, scalar: float) -> BlockDiagonal:
         return BlockDiagonal(self.shapes, {i: block * scalar for i, block in self.blocks.items()})
 
     def toarray(self) -> Array:
