@@ -158,7 +158,7 @@ def test_points_of_any_class_are_taken_apart_and_put_together() -> None:
 
 def test_blocks_of_other_shapes_and_numbers_are_refused() -> None:
     for blocks in ({0: np.ones((1, 2))}, {1: np.eye(2)}, {-1: np.eye(2)}):
-        with pytest.raises(InvalidInputError, match=r"does not fit \[\(2, 2\)\]"):
+        with pytest.raises(InvalidInputError, match=r"does not fit blocks of shapes \[\(2, 2\)\]"):
             BlockDiagonal([(2, 2)], blocks)
 
 

@@ -17,12 +17,11 @@ from rmopt import Problem, autograd_cost
 from rmopt.checks import check_manifold, check_retraction
 from rmopt.checks.catalogue import (
     Instance,
+    array_instances,
     fixed_rank_instances,
-    frame_instances,
     positive_definite_instances,
     product_instances,
     psd_instances,
-    sphere_instances,
 )
 from rmopt.core import Cost, InvalidInputError, LowRankPoint, Parts, Retraction, in_precision
 from rmopt.core.ambient import dense
@@ -112,7 +111,7 @@ def test_laws_of_costs() -> None:
     ],
 )  # fmt: skip
 def test_laws_of_instances(name: str) -> None:
-    every = [*sphere_instances(), *frame_instances(), *positive_definite_instances(), *product_instances()]
+    every = [*array_instances(), *positive_definite_instances(), *product_instances()]
     (instance,) = (one for one in [*every, *fixed_rank_instances(), *psd_instances()] if one.name == name)
     found = checks_of(
         Instance(name, instance.manifold, instance.retractions, point=instance.point), dtype=np.float32

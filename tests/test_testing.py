@@ -205,7 +205,7 @@ PARTS = [
 
 
 def test_parts_of_every_kind() -> None:
-    small = next(one for one in instances() if one.name == "euclidean-4x3")
+    small = next(one for one in instances() if one.name == "euclidean-4-3")
     for part in (*PARTS, small):
         checks = checks_of(part, seed=1)
         assert checks
