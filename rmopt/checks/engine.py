@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.checks.report import Check, Law, hold, law
-from rmopt.core.ambient import Array
+from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance
 from rmopt.core.manifold import HasBlocks, Manifold
 from rmopt.core.problem import Problem
@@ -207,8 +207,7 @@ class _Run:
 
     def seen(self, point: Any) -> Array:
         """Return a point as an array."""
-        embedded = self.manifold.embed_point(point)
-        return embedded @ np.eye(embedded.shape[1]) if len(embedded.shape) == 2 else np.asarray(embedded)
+        return dense(self.manifold.embed_point(point))
 
 
 # Rounding, amplified by the steps.

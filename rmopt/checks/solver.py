@@ -178,7 +178,7 @@ def _solver_purity(runs: _Runs) -> Any:
     runs.run(start=start)
     if fingerprint(runs.solver) != runs.before:
         return "the solver is another one after it"
-    return max(float(np.abs(a - b).max(initial=0.0)) for a, b in zip(kept, arrays_of(start), strict=True))
+    return apart(kept, start)
 
 
 @law(SOLVER, "a `run` of its own that does not ask the criterion", 0.0)

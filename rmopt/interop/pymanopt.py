@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -351,19 +351,17 @@ FROBENIUS = {
 }  # fmt: skip
 
 
-@cache
-def _has(kind: Any, method: str) -> bool:
+def _has(foreign: Any, method: str) -> bool:
     """Return whether pymanopt has a closed form; a retraction in the place of a geodesic is none."""
     without = [getattr(base, method, None) for base in (PymanoptManifold, RetrAsExpMixin)]
-    return getattr(kind, method, None) not in without
+    return getattr(type(foreign), method, None) not in without
 
 
 def _as_there(method: str) -> Any:
     """Return a method that does what pymanopt's does, where it has it."""
 
     def asked(self: FromPymanopt, *arguments: Any) -> Any:
-        kind: Any = type(self.foreign)
-        if not _has(kind, method):
+        if not _has(self.foreign, method):
             raise MissingCapabilityError(
                 f"{self} has no `{method}`; choose a manifold or a solver that needs none."
             )
@@ -371,9 +369,6 @@ def _as_there(method: str) -> Any:
 
     asked.__doc__ = getattr(Manifold, method, asked).__doc__
     return asked
-
-
-FOREIGN_RETRACTIONS: dict[str, Retraction] = {"foreign": ForeignRetraction()}
 
 
 class FromPymanopt(Manifold):
@@ -423,7 +418,7 @@ class FromPymanopt(Manifold):
     _convert_hessian = _as_there("euclidean_to_riemannian_hessian")
     point_type = np.ndarray
     default_retraction: Retraction = ForeignRetraction()
-    retractions = FOREIGN_RETRACTIONS
+    retractions: Mapping[str, Retraction] = {"foreign": ForeignRetraction()}
 
     def __init__(self, foreign: Any) -> None:
         if isinstance(foreign, Manifold) or not isinstance(foreign, PymanoptManifold):
@@ -437,8 +432,7 @@ class FromPymanopt(Manifold):
             )
         self.foreign = foreign
         self._is_flat = getattr(type(foreign), "inner_product", None) in FROBENIUS
-        kind: Any = type(foreign)
-        if not _has(kind, "transport"):
+        if not _has(foreign, "transport"):
             self.default_transport = ByProjection()
 
     def __repr__(self) -> str:
@@ -494,13 +488,10 @@ class FromPymanopt(Manifold):
 
     @property
     def knows_hessians(self) -> bool:
-        kind: Any = type(self.foreign)
-        return _has(kind, "euclidean_to_riemannian_hessian")
+        return _has(self.foreign, "euclidean_to_riemannian_hessian")
 
     def knows(self, method: str) -> bool:
-        """Return whether pymanopt has a closed form; a retraction in the place of a geodesic is none."""
-        kind: Any = type(self.foreign)
-        return _has(kind, method)
+        return _has(self.foreign, method)
 
     # Points
 
