@@ -215,7 +215,7 @@ class SumOfCosts(ConvexCost):
     """
 
     def __init__(self, *parts: ConvexCost) -> None:
-        shapes = {part.shape for part in parts if not isinstance(part, Trace)}
+        shapes = {part.shape for part in parts if hasattr(part, "shape")}
         if len(shapes) != 1:
             raise InvalidInputError(
                 "a sum of costs needs a loss that knows its size, and all of one size; "
