@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from typing import Any
 
@@ -161,6 +162,15 @@ def test_they_are_pickled_and_told_apart() -> None:
     prints = [[fingerprint([cost]) for cost in some] for some in (costs, twins)]
     assert prints[0] == prints[1]
     assert len(set(prints[0])) == 2
+
+    class Of(AutomaticResiduals):
+        def __init__(self) -> None:
+            super().__init__(rigid)
+            self.kept = 3
+
+    twin, point = copy.deepcopy(Of()), RIGID.random_point(RNG)
+    assert twin.kept == 3
+    assert twin.value_and_gradient(point)[0] == costs[0].value(point)
 
 
 def test_what_does_not_fit_is_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -139,7 +140,13 @@ class AutomaticResiduals(ResidualSum):
         self._weighted = AutomaticCost(weighted, backend)
 
     def __reduce__(self) -> Any:
-        return type(self), (self._alone.function, self._alone.backend)
+        # A function within a function is made anew.
+        state = {name: value for name, value in vars(self).items() if name != "_weighted"}
+        return copyreg.__newobj__, (type(self),), state  # type: ignore[attr-defined]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        AutomaticResiduals.__init__(self, self._alone.function, self._alone.backend)
 
     @property
     def _name(self) -> str:
