@@ -1,6 +1,7 @@
 """Laws of manifolds and retractions."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -318,11 +319,11 @@ def _manifold_purity(at: _Tangents) -> float:
 
 def written(calls: Sequence[tuple[Any, ...]]) -> float:
     """Return 1 where one of some functions writes into its arguments, and else 0."""
-    arrays = arrays_of([given for _, *given in calls])
-    before = [array.copy() for array in arrays]
+    arguments = [given for _, *given in calls]
+    before = [array.copy() for array in arrays_of(arguments)]
     for call, *given in calls:
         call(*given)
-    return float(not all(map(np.array_equal, before, arrays)))
+    return float(not all(map(np.array_equal, before, arrays_of(arguments))))
 
 
 @law(MANIFOLD, "`dim`, or a projection that keeps too much or too little", 0.0)
@@ -670,7 +671,7 @@ def _staying(at: _Curves) -> Any:
 @law(RETRACTION, "an operation in place, such as `point += …`", 0.0)
 def _purity(at: _Curves) -> float:
     """The point and the vector that it is given stay as they are."""
-    return written([(at.retraction, at.manifold, at.x, at.directions[0], 0.01)])
+    return written([(partial(at.retraction, at.manifold), at.x, at.directions[0], 0.01)])
 
 
 @law(RETRACTION, "`reach` is of another curve or direction")
