@@ -45,12 +45,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name.endswith("_cost") and name in __all__:
-        return getattr(importlib.import_module("rmopt.costs.automatic"), name)
     if name in _SUBPACKAGES:
         return importlib.import_module(f"rmopt.{name}")
     if name in __all__:
-        return getattr(importlib.import_module("rmopt.core"), name)
+        home = "rmopt.costs.automatic" if name.endswith("_cost") else "rmopt.core"
+        return getattr(importlib.import_module(home), name)
     raise AttributeError(f"module 'rmopt' has no attribute {name!r}")
 
 

@@ -884,7 +884,9 @@ def whitened(factor: Array, matrix: Array) -> Array:
     if matrix.ndim == 2:
         # On small matrices `scipy.linalg.solve_triangular` takes seven times as long.
         solve = strtrs if factor.dtype == matrix.dtype == np.float32 else dtrtrs
-        half = solve(factor, matrix, lower=1)[0]
+        half, flaw = solve(factor, matrix, lower=1)
+        if flaw:
+            raise np.linalg.LinAlgError(f"the factor is singular: its diagonal is zero at {flaw - 1}")
         return symmetric(solve(factor, half.T, lower=1)[0])
     half = np.linalg.solve(factor, matrix)
     return symmetric(np.linalg.solve(factor, half.mT))

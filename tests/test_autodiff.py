@@ -19,7 +19,7 @@ from rmopt import InvalidInputError, Problem
 from rmopt.checks import check_gradient, check_hessian
 from rmopt.core import Factored, LowRankPoint, Manifold, Parts
 from rmopt.core.identity import fingerprint
-from rmopt.costs import point_forms
+from rmopt.costs import AutomaticCost, point_forms
 from rmopt.interop import from_pymanopt
 from rmopt.manifolds import (
     Euclidean,
@@ -473,6 +473,12 @@ def test_functions_do_not_write_into_points() -> None:
 def decorated(x: Any) -> Any:
     """A cost in a module."""
     return anp.sum(x**2)
+
+
+def test_keywords_are_no_arguments() -> None:
+    assert AutomaticCost(lambda x, *, power=2: anp.sum(x**power)).value(np.ones(2)) == 2.0
+    with pytest.raises(InvalidInputError, match="called without keywords; give power a default"):
+        AutomaticCost(lambda x, *, power: anp.sum(x**power))
 
 
 def test_decorated_costs_are_pickled_by_their_names() -> None:

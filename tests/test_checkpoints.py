@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import signal
 import sys
 import threading
@@ -95,6 +96,38 @@ def test_what_a_function_names_is_part_of_a_cost(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("test_checkpoints.SCALE", 2.0)
     with pytest.raises(InvalidInputError, match=r"its cost\.cost is"):
         quick(Scaled(), tmp_path / "c.npz")
+
+
+@rmopt.autograd_cost
+def first_row(U: Any) -> Any:
+    return anp.sum(U[0])
+
+
+class ByName:
+    def __reduce__(self) -> str:
+        return "BY_NAME"
+
+
+BY_NAME = ByName()
+
+
+def test_what_goes_by_a_name_counts_by_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def prints() -> list[str]:
+        return [fingerprint(thing) for thing in (2.0 * first_row, ((first_row,), ()), [BY_NAME])]
+
+    def other(U: Any) -> Any:
+        return -anp.sum(U[0])
+
+    quick(2.0 * first_row, tmp_path / "c.npz")
+    before = prints()
+    assert before == prints()
+    other.__qualname__ = "first_row"
+    monkeypatch.setattr(first_row, "function", other)
+    monkeypatch.setattr(BY_NAME, "size", 1, raising=False)
+    assert pickle.loads(pickle.dumps(first_row)) is first_row
+    assert not set(before) & set(prints())
+    with pytest.raises(InvalidInputError, match="belongs to another run: its cost"):
+        quick(2.0 * first_row, tmp_path / "c.npz")
 
 
 def twice(z: float) -> float:

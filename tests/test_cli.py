@@ -108,9 +108,15 @@ def no_run(*, rank: int = 1) -> Outcome:
     return Outcome("digits", {"rank": rank}, [])
 
 
+def vague(run: Run, *, rank: int = 1) -> Outcome:
+    """Say by a name of nothing what an option is."""
+    return Outcome("digits", {"rank": rank}, [])
+
+
+vague.__annotations__["rank"] = "Rank"
 EXPERIMENTS = [
     *("fake", "unusable", "interrupted", "full_disk", "lost", "diverging"),
-    *("forgetful", "greedy", "shapeless", "no_run"),
+    *("forgetful", "greedy", "shapeless", "no_run", "vague"),
 ]
 REGISTERED = [
     *(EntryPoint(name, f"{__name__}:{name}", "rmopt.experiments") for name in EXPERIMENTS),
@@ -119,6 +125,8 @@ REGISTERED = [
     EntryPoint("twice", f"{__name__}:fake", "rmopt.experiments"),
     EntryPoint("twice", f"{__name__}:lost", "rmopt.experiments"),
     EntryPoint("digits", f"{__name__}:fake", "rmopt.datasets"),
+    EntryPoint("describe", "no_such_package:describe", "rmopt.data"),
+    EntryPoint("serve", "no_such_package:serve", "rmopt.serve"),
 ]
 
 
@@ -247,6 +255,7 @@ def test_help_of_run_names_the_experiments(call: Any, arguments: list[str]) -> N
         ("greedy", "rmopt: experiment 'greedy' declares the common option 'seed'; take it from the run"),
         ("shapeless", "rmopt: experiment 'shapeless' takes **options: int; give each option a name."),
         ("no_run", "rmopt: experiment 'no_run' must take the run as its first parameter."),
+        ("vague", "rmopt: the annotations of experiment 'vague' cannot be read: name 'Rank' is not defined"),
         ("--seed", "rmopt: the experiment's name comes before its options: rmopt run NAME --seed"),
     ],
 )
@@ -257,6 +266,13 @@ def test_an_error_is_one_line_and_leaves_no_empty_folder(call: Any, name: str, e
     assert expected in called.err
     assert called.err.count("\n") == 1
     assert not Path("rmopt-runs").exists()
+
+
+def test_data_and_pages_of_a_package_that_cannot_be_imported(call: Any) -> None:
+    for command, name in (("data", "describe"), ("serve", "serve")):
+        called = call(command, "here")
+        assert called.status == 2
+        assert f"{name!r} of an unknown package cannot be imported (No module named" in called.err
 
 
 def test_no_experiments_at_all(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:

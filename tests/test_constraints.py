@@ -248,6 +248,10 @@ def test_constraints_that_are_no_numbers_are_never_met() -> None:
 
 
 def test_bad_input_is_named() -> None:
+    with pytest.raises(
+        TypeError, match="ConstrainedProblem has no euclidean_gradient: it is the method gradient"
+    ):
+        ConstrainedProblem(Sphere(8), minus_variance, euclidean_gradient=None)  # type: ignore[call-arg]
     cases = {
         r"has one or more constraints; take Problem": lambda: ConstrainedProblem(Sphere(8), minus_variance),
         r"must be a list of costs; write \[it\]": lambda: ConstrainedProblem(

@@ -322,8 +322,14 @@ def test_gossip_takes_the_manifold_of_one_agent() -> None:
     power = Power(GRASSMANN, 3)
     with pytest.raises(InvalidInputError, match=r"must be that of one agent, for example its base"):
         GossipCost(Tasks(), Graph.path(3), 1.0, power)
-    with pytest.raises(MissingCapabilityError, match=r"has no closed form of a logarithm \(`log`\)"):
+    with pytest.raises(
+        MissingCapabilityError, match=r"has no closed form of a logarithm .*\(`log`, `dist`\)"
+    ):
         GossipCost(Tasks(), Graph.path(3), 1.0, PSDFixedRank(6, 2))
+    # Without agreement there is no need of any.
+    alone = GossipCost(Tasks(), Graph.path(3), 0.0, from_pymanopt(Elliptope(6, 2)))
+    assert not alone.manifold.knows("log")
+    assert check_gradient(Problem(Power(alone.manifold, 3), alone))
     cost = GossipCost(Tasks(), Graph.path(3), 1.0, GRASSMANN)
     with pytest.raises(InvalidInputError, match=r"GossipCost is a cost of Parts.*take Power\(manifold, n\)"):
         Problem(GRASSMANN, cost)
@@ -371,6 +377,9 @@ def test_the_ambient_algebra_is_closed(name: str) -> None:
     G = operators()[name]
     array, rng = dense(G), np.random.default_rng(1)
     X, sparse = rng.standard_normal((4, 3)), sp.csr_array(np.diag([1.0, 0.0, 2.0, 0.0]))
+    for wrong in (lambda: G * np.ones(4), lambda: np.ones(4) * G, lambda: 1.0 + G):
+        with pytest.raises((TypeError, InvalidInputError), match=r"operand|one shape"):
+            wrong()
     pairs = [
         (-(G + X @ X.T), -(array + X @ X.T)),
         (G - G * 3.0, -2.0 * array),
@@ -617,6 +626,7 @@ def damaged() -> sp.csr_array:
         (lambda: LogDetTriplet(FEW[0], [[0, 1, 2], [0]]), r"triplets cannot be read as an array"),
         (lambda: Pairs([0], [1], 2.5), r"n_objects = 2.5 must be a positive integer"),
         (lambda: Grid([0], [1]), r"a grid needs two ranges"),
+        (lambda: BilinearSum(sp.csr_array(np.ones(3)), np.eye(2)), r"left must be a matrix \(2 dimensions\), got"),
         (lambda: PymanoptSolver().run(3), r"problem = 3 must be an rmopt.Problem"),
     ],
 )  # fmt: skip

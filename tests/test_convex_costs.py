@@ -9,11 +9,12 @@ from regression_runs import Array, run
 from problems.coembedding import MetricRegression
 from problems.coembedding.instances import convex_costs
 from problems.coembedding.regression import closed_form
-from rmopt import Problem
+from rmopt import InvalidInputError, Problem
+from rmopt.checks import check_gradient, check_hessian
 from rmopt.core import MissingCapabilityError
 from rmopt.core.identity import fingerprint
-from rmopt.costs import Grid, Pairs, PairwiseDistance, Trace
-from rmopt.manifolds import PSDFactors
+from rmopt.costs import BilinearSum, Grid, Pairs, PairwiseDistance, Trace
+from rmopt.manifolds import PSDFactors, PSDFixedRank
 from rmopt.solvers import (
     LBFGS,
     RankIncremental,
@@ -145,6 +146,19 @@ def test_a_new_loss_is_ten_lines() -> None:
     assert run(cost, RankIncremental(max_iter=2)).steps == 2
 
 
+class Stress(PairwiseDistance):
+    def loss(self, distances: Array) -> tuple[float, Array]:
+        return 0.5 * float(np.sum(distances**2)), distances
+
+
+def test_a_trace_fits_every_size() -> None:
+    problem = Problem(PSDFixedRank(3, 1), Trace(0.5))
+    assert check_gradient(problem)
+    assert check_hessian(problem)
+    assert (Trace(0.5) + BilinearSum(np.eye(3), np.eye(3))).shape == (3, 3)
+    assert check_gradient(Problem(PSDFixedRank(3, 1), MetricRegression(np.eye(3)) + 2.0 * Trace(0.5)))
+
+
 def test_grids_and_lists_of_pairs_agree() -> None:
     rng = np.random.default_rng(0)
     A, B, V = rng.standard_normal((3, 9, 2))
@@ -154,5 +168,12 @@ def test_grids_and_lists_of_pairs_agree() -> None:
     np.testing.assert_allclose(grid.distances(A, B).ravel(), pairs.distances(A, B), atol=1e-13)
     np.testing.assert_allclose(grid.distances(A, A).ravel(), pairs.distances(A, A), atol=1e-13)
     np.testing.assert_allclose(grid.laplacian(weights, V), pairs.laplacian(weights.ravel(), V), atol=1e-12)
+    for rows in (range(-5, 0), range(0, 4, 2), range(6), range(0)):
+        with pytest.raises(InvalidInputError, match="from 0 on and in steps of 1"):
+            Grid(rows, range(5, 9))
+    with pytest.raises(InvalidInputError, match="beyond the 8 rows"):
+        Stress(A[:8], grid)
+    with pytest.raises(InvalidInputError, match="pairing = 3 must be Pairs or a Grid"):
+        Stress(A, 3)  # type: ignore[arg-type]
     by_hand = [np.sum((A[i] - A[5 + j]) ** 2) for i, j in table]
     np.testing.assert_allclose(pairs.distances(A, A), by_hand, rtol=1e-12)

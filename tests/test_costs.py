@@ -10,6 +10,7 @@ from typing import Any
 import autograd.numpy as anp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from descent_parts import Quadratic
 from tabled import each_row
 
@@ -17,7 +18,7 @@ import rmopt
 from rmopt import InvalidInputError, Problem, autograd_cost
 from rmopt.checks import check_cost, check_hessian
 from rmopt.core import BlockDiagonal, Cost, FiniteSum
-from rmopt.costs import OnFactors
+from rmopt.costs import BilinearSum, LogDetTriplet, OnFactors, TripletSum
 from rmopt.manifolds import (
     Euclidean,
     FixedRankFactors,
@@ -250,3 +251,17 @@ def test_costs_subtract_and_divide() -> None:
     assert (f - g).value(x) == 2.0
     assert (-f / 2).value(x) == -2.5
     np.testing.assert_array_equal((f - g).gradient(x), 2 * x - 1)
+    with pytest.raises(InvalidInputError, match=r"shapes \[\(2, 2\), \(3, 3\)\] do not add"):
+        BilinearSum(np.eye(2), np.eye(2)) + BilinearSum(np.eye(3), np.eye(3))
+
+
+def test_costs_keep_data_of_their_own() -> None:
+    rows, triplets = sp.csr_array(np.eye(3)), np.array([[0, 1, 2], [2, 1, 0]])
+    costs = LogDetTriplet(rows, triplets), TripletSum(rows, rows, triplets=triplets)
+    W = np.eye(3)
+    before = [np.array(cost.value(W)) for cost in costs], costs[0].block_gradient(W, 0).u
+    rows.data *= 10.0
+    triplets[:] = triplets[:, ::-1]
+    np.testing.assert_array_equal([cost.value(W) for cost in costs], before[0])
+    np.testing.assert_array_equal(costs[0].block_gradient(W, 0).u, before[1])
+    assert [cost.triplets[0].tolist() for cost in costs] == 2 * [[0, 1, 2]]

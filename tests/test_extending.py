@@ -36,24 +36,19 @@ PAGES = Path(__file__).parents[1] / "docs" / "extend"
 
 RETRACTION = """
 from rmopt.checks import check_retraction
-from rmopt.checks.catalogue import sphere_instances
+from rmopt.checks.catalogue import array_instances
 from rmopt.retractions import Stereographic
-found = [
-    check
-    for one in sphere_instances()
-    for retraction in one.retractions
-    if retraction == Stereographic()
-    for check in check_retraction(retraction, one.manifold)
-]
-assert sum(check.name == "order 2" for check in found) == len(sphere_instances())
+spheres = [one.manifold for one in array_instances() if Stereographic() in one.retractions]
+found = [check for manifold in spheres for check in check_retraction(Stereographic(), manifold)]
+assert sum(check.name == "order 2" for check in found) == len(spheres) == 10
 assert all(found), found
 """
 
 MANIFOLD = """
-from rmopt.checks.catalogue import flat_instances
+from rmopt.checks.catalogue import array_instances
 from rmopt.checks import check_manifold, check_retraction
 from rmopt.manifolds import Positive
-(one,) = (one for one in flat_instances() if isinstance(one.manifold, Positive))
+(one,) = (one for one in array_instances() if isinstance(one.manifold, Positive))
 found = check_manifold(one.manifold) + check_retraction(one.retractions[0], one.manifold)
 assert {"exp and log", "distance", "midpoint", "order 2", "staying"} <= {check.name for check in found}
 assert all(found), found

@@ -55,6 +55,8 @@ def test_sizes() -> None:
 
 
 def test_bad_graphs_are_refused_in_a_sentence() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        Graph.path(3).edges[0, 0] = 1
     with pytest.raises(
         InvalidInputError, match=r"not connected: no way leads from agent 0 to agent 2 \(2 of 4"
     ):

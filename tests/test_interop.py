@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import autograd.numpy as anp
@@ -162,6 +163,8 @@ def test_bad_input_is_named(completion: tuple[FixedRankEmbedded, Completion, np.
         PymanoptSolver("ConjugateGradient", speed=3)
     with pytest.raises(InvalidInputError, match=r"must be a name or an optimizer made by pymanopt"):
         PymanoptSolver(3)
+    with pytest.raises(MissingCapabilityError, match=r"runs as a whole"):
+        PymanoptSolver().run(Problem(manifold, cost), first_step=7)
     with pytest.raises(InvalidInputError, match=r"random_state = -1 must be a non-negative integer"):
         PymanoptSolver().run(Problem(manifold, cost), random_state=-1)
     assert to_pymanopt(Problem(from_pymanopt(Stiefel(4, 2)), Rayleigh(np.eye(4)))).manifold.dim == 5
@@ -191,3 +194,14 @@ def test_starts_off_a_pymanopt_manifold_are_refused() -> None:
         assert manifold.check_point(manifold.random_point(np.random.default_rng(0))) is None
         with pytest.raises(InvalidInputError, match=told):
             LBFGS().run(Problem(manifold, cost), start)
+
+
+def test_threads_draw_the_same_points_at_once() -> None:
+    sphere = from_pymanopt(Sphere(400))
+
+    def drawn(seed: int) -> Any:
+        return [sphere.random_point(np.random.default_rng(seed)) for _ in range(50)]
+
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(drawn, range(8)))
+    np.testing.assert_array_equal(found, [drawn(seed) for seed in range(8)])

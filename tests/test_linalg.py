@@ -19,6 +19,7 @@ from rmopt.linalg import (
     symmetric,
     tall_qr,
     truncated_svd_of_product,
+    whitened,
 )
 
 N, K = 9, 4
@@ -63,6 +64,9 @@ def test_wrong_shapes_and_values_are_named() -> None:
         rank_one_pinv_update(A, A, np.ones(N), np.ones(K))
     with pytest.raises(ValueError, match="got NaN or infinity"):
         rank_one_pinv_update(A, A.T, np.full(N, np.nan), np.ones(K))
+    for factor in (np.diag([1.0, 0.0]), np.diag([1.0, 0.0]).astype(np.float32)):
+        with pytest.raises(np.linalg.LinAlgError, match="its diagonal is zero at 1"):
+            whitened(factor, np.eye(2, dtype=factor.dtype))
 
 
 def test_factorisations_of_products() -> None:

@@ -19,11 +19,13 @@ from rmopt.core import (
     Parts,
     Sum,
 )
+from rmopt.core.ambient import dense
 from rmopt.core.points import arrays_of, rebuilt
 from rmopt.core.product import diagonal_blocks
 from rmopt.engines.reference import ReferenceEngine
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import (
+    Euclidean,
     FixedRankEmbedded,
     Grassmann,
     PolarPSD,
@@ -152,6 +154,33 @@ def test_points_of_any_class_are_taken_apart_and_put_together() -> None:
     engine = ReferenceEngine(manifold, None, manifold.default_retraction)  # type: ignore[arg-type]
     state = engine.load(point)
     assert manifold.check_point(engine.unpack(engine.pack(state), state).point) is None
+
+
+def test_blocks_of_other_shapes_and_numbers_are_refused() -> None:
+    for blocks in ({0: np.ones((1, 2))}, {1: np.eye(2)}, {-1: np.eye(2)}):
+        with pytest.raises(InvalidInputError, match=r"does not fit blocks of shapes \[\(2, 2\)\]"):
+            BlockDiagonal([(2, 2)], blocks)
+
+
+def test_blocks_of_blocks_are_real_and_copied() -> None:
+    kept = np.ones((2, 1))
+
+    class Of(Cost):
+        def value(self, point: Any) -> float:
+            return 0.0
+
+        def gradient(self, point: Any) -> Any:
+            return Parts([np.zeros((3, 1)), Parts([kept, kept])])
+
+    inner = Product([Euclidean(2, 1), Euclidean(2, 1)])
+    problem = Problem(Product([Euclidean(3, 1), inner]), Of())
+    point = problem.manifold.random_point(np.random.default_rng(0))
+    found = problem.gradient(point)
+    kept *= 2.0
+    assert dense(found).sum() == 4.0
+    kept = 1j * kept
+    with pytest.raises(InvalidInputError, match="is complex"):
+        problem.gradient(point)
 
 
 def test_bad_input() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import autograd.numpy as anp
@@ -14,6 +16,7 @@ from rmopt import InvalidInputError, MissingCapabilityError, Problem, autograd_c
 from rmopt.checks import check_gradient
 from rmopt.core import Factored, LowRankPoint
 from rmopt.core.ambient import dense
+from rmopt.core.identity import fingerprint
 from rmopt.costs import AutomaticResiduals, ResidualSum
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Product, SpecialOrthogonal, Sphere
@@ -51,6 +54,10 @@ class Entries(ResidualSum):
 
 def rigid(R: Any, t: Any) -> Any:
     return R @ CLOUD + t - SEEN
+
+
+def doubled(R: Any, t: Any) -> Any:
+    return 2.0 * rigid(R, t)
 
 
 RIGID = Product([SpecialOrthogonal(3), Euclidean(3, 1)])
@@ -147,6 +154,23 @@ def test_it_needs_no_second_derivatives_and_fewer_products() -> None:
     newton = TrustRegions(tol=1e-8).run(ENTRIES, random_state=5)
     assert found.converged
     assert newton.counts["gradients"] > found.counts["gradients"]
+
+
+def test_they_are_pickled_and_told_apart() -> None:
+    costs = [AutomaticResiduals(function) for function in (rigid, doubled, rigid)]
+    twins = pickle.loads(pickle.dumps(costs))
+    prints = [[fingerprint([cost]) for cost in some] for some in (costs, twins)]
+    assert prints[0] == prints[1]
+    assert len(set(prints[0])) == 2
+
+    class Of(AutomaticResiduals):
+        def __init__(self) -> None:
+            super().__init__(rigid)
+            self.kept = 3
+
+    twin, point = copy.deepcopy(Of()), RIGID.random_point(RNG)
+    assert twin.kept == 3
+    assert twin.value_and_gradient(point)[0] == costs[0].value(point)
 
 
 def test_what_does_not_fit_is_named() -> None:

@@ -480,7 +480,7 @@ def test_the_command_line(
 
     # As it is registered where this checkout is installed.
     entry = EntryPoint("serve", "problems.serve:serve", "rmopt.serve")
-    monkeypatch.setattr("rmopt.cli.serve.registered", lambda group: [entry])
+    monkeypatch.setattr("rmopt.cli.plugins.registered", lambda group: [entry])
     served = []
 
     def interrupted(server: ThreadingHTTPServer) -> None:

@@ -17,15 +17,15 @@ from rmopt import Problem, autograd_cost
 from rmopt.checks import check_manifold, check_retraction
 from rmopt.checks.catalogue import (
     Instance,
+    array_instances,
     fixed_rank_instances,
-    frame_instances,
     positive_definite_instances,
     product_instances,
     psd_instances,
-    sphere_instances,
 )
 from rmopt.core import Cost, InvalidInputError, LowRankPoint, Parts, Retraction, in_precision
 from rmopt.core.ambient import dense
+from rmopt.core.memo import Memo
 from rmopt.core.points import arrays_of
 from rmopt.costs import AutomaticResiduals, BilinearSum, squared
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH
@@ -111,7 +111,7 @@ def test_laws_of_costs() -> None:
     ],
 )  # fmt: skip
 def test_laws_of_instances(name: str) -> None:
-    every = [*sphere_instances(), *frame_instances(), *positive_definite_instances(), *product_instances()]
+    every = [*array_instances(), *positive_definite_instances(), *product_instances()]
     (instance,) = (one for one in [*every, *fixed_rank_instances(), *psd_instances()] if one.name == name)
     found = checks_of(
         Instance(name, instance.manifold, instance.retractions, point=instance.point), dtype=np.float32
@@ -470,6 +470,15 @@ def test_in_precision() -> None:
     single = in_precision(point, np.float32)
     assert kinds(single) == {"float32"}
     assert in_precision(single) is single
+    assert in_precision(single, "float32") is single
+    for dtype in ("banana", int, 3):
+        with pytest.raises(InvalidInputError, match=r"must be np.float32 or np.float64"):
+            in_precision(single, dtype)
+    memo = Memo()
+    assert [memo.get(np.ones(1, kind), lambda x: x.dtype) for kind in (float, np.float32)] == [
+        float,
+        np.float32,
+    ]
 
     @dataclass(frozen=True)
     class Own:

@@ -18,12 +18,23 @@ from tabled import each_row
 
 import rmopt
 from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Problem, autograd_cost
-from rmopt.checks import check_cost, check_gradient, check_manifold, check_retraction, check_solver
-from rmopt.checks.catalogue import instances
+from rmopt.checks import (
+    check_block_engine,
+    check_cost,
+    check_engine,
+    check_gradient,
+    check_instance,
+    check_manifold,
+    check_retraction,
+    check_sampler,
+    check_solver,
+    check_step_size,
+)
+from rmopt.checks.catalogue import Instance, instances
 from rmopt.checks.solver import SOLVER
 from rmopt.core import Cost
 from rmopt.core.cost import as_sum
-from rmopt.costs import ConstrainedProblem
+from rmopt.costs import ConstrainedProblem, LogDetTriplet
 from rmopt.engines import ReferenceEngine
 from rmopt.manifolds import (
     Elliptope,
@@ -194,7 +205,7 @@ PARTS = [
 
 
 def test_parts_of_every_kind() -> None:
-    small = next(one for one in instances() if one.name == "euclidean-4x3")
+    small = next(one for one in instances() if one.name == "euclidean-4-3")
     for part in (*PARTS, small):
         checks = checks_of(part, seed=1)
         assert checks
@@ -319,6 +330,15 @@ def test_a_retraction_that_forgets_the_sign_is_found() -> None:
     assert "scaling" in [one.name for one in check_retraction(Forward(), Sphere(5)) if not one]
 
 
+def test_retractions_are_checked_by_their_names_and_kinked_costs_by_all_other_laws() -> None:
+    assert all(check_retraction("exponential", Sphere(3)))
+    cost = LogDetTriplet(np.eye(3), [[0, 1, 2]], sparsity=0.1)
+    instance = Instance("sparse", PositiveDefinite(3), [], {"hinge": Problem(PositiveDefinite(3), cost)})
+    names = [check.name for check in check_instance(instance)]
+    assert "repetition" in names
+    assert "gradient" not in names
+
+
 @each_row(
     "call",
     [
@@ -326,12 +346,19 @@ def test_a_retraction_that_forgets_the_sign_is_found() -> None:
         lambda: check_manifold(Sphere),  # type: ignore[arg-type]
         lambda: check_retraction(Sphere(3), Normalisation()),  # type: ignore[arg-type]
         lambda: check_cost(Problem(Sphere(5), Quadratic()), point=np.ones(3)),
+        lambda: check_retraction(3, Sphere(3)),  # type: ignore[arg-type]
+        lambda: check_engine("x"),  # type: ignore[arg-type]
+        lambda: check_block_engine(FLAT, Normalisation()),
+        lambda: check_sampler(3),  # type: ignore[arg-type]
+        lambda: check_solver("x", FLAT),  # type: ignore[arg-type]
+        lambda: check_solver(GradientDescent(), "x"),  # type: ignore[arg-type]
+        lambda: check_step_size(0.1),  # type: ignore[arg-type]
         lambda: FixedRankEmbedded(20, 16, 3).from_matrix(sp.csr_array((20, 16))),
         lambda: PSDFixedRank(20, 3).from_matrix(sp.csr_array((20, 20))),
     ],
 )
 def test_arguments_of_checks_and_zeros_are_refused_by_name(call: Callable[[], Any]) -> None:
-    with pytest.raises(InvalidInputError, match=r"must be a|is not on|is zero"):
+    with pytest.raises(InvalidInputError, match=r"must be an? |must be one with blocks|is not on|is zero"):
         call()
 
 

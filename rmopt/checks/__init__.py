@@ -102,7 +102,7 @@ def check_instance(instance: Instance, seed: int = 0, dtype: Any = None) -> Iter
     for problem in instance.problems.values():
         loss = getattr(problem.cost, "loss", None)
         checks = check_cost(problem, seed, point, dtype)
-        yield from checks[1:] if str(loss) in KINKED else checks
+        yield from (check for check in checks if check.name != "gradient" or str(loss) not in KINKED)
         bent = str(loss) in KINKED + KINKED_SLOPE or not getattr(problem.cost, "smooth_slope", True)
         flat = isinstance(loss, Loss) and loss.curvature is None
         if not bent and not flat and problem.lacks_hessian() is None:

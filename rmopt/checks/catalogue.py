@@ -7,6 +7,7 @@ list of `Instance`.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -44,7 +45,6 @@ from rmopt.retractions import (
     GRASSMANN_RETRACTIONS,
     POSITIVE_DEFINITE_RETRACTIONS,
     PSD_RETRACTIONS,
-    Additive,
     PolarFactors,
     SecondOrderPSD,
 )
@@ -111,8 +111,7 @@ def instances() -> list[Instance]:
     [Sphere(2), Sphere(9)]
     """
     found = [*fixed_rank_instances(), *psd_instances(), *positive_definite_instances()]
-    found += [*flat_instances(), *sphere_instances(), *frame_instances(), *grassmann_instances()]
-    found += [*curved_instances(), *product_instances()]
+    found += [*array_instances(), *product_instances()]
     for entry in entry_points(group="rmopt.instances"):
         found.extend(entry.load()())
     return found
@@ -137,7 +136,7 @@ def fixed_rank_instances() -> list[Instance]:
         ("ill-conditioned", [1.0, 0.1, 0.01, 0.001], LOSSES),
     ):
         problems = {loss: _bilinear_problem(spread, loss) for loss in losses}
-        point = _with_singular_values(spread, sigma)
+        point = partial(with_spectrum, spread, sigma)
         made.append(Instance(f"fixed-rank-{name}", spread, every, problems, point))
     return made
 
@@ -158,7 +157,7 @@ def psd_instances() -> list[Instance]:
         ("spread", [9.0, 1.0, 0.2]),
         ("ill-conditioned", [1.0, 0.03, 0.001]),
     ):
-        point = _with_eigenvalues(embedded, eigenvalues)
+        point = partial(with_spectrum, embedded, eigenvalues)
         made.append(Instance(f"psd-{name}", embedded, every, point=point))
         made.append(Instance(f"polar-{name}", polar, [PolarFactors()], logistic, point))
     return made
@@ -179,8 +178,7 @@ def positive_definite_instances() -> list[Instance]:
         made.append(Instance(f"positive-definite-{d}", manifold, every, problems, compiled=compiled))
 
     def steep(rng: np.random.Generator) -> np.ndarray:
-        turn = np.linalg.qr(rng.standard_normal((8, 8)))[0]
-        return symmetric((turn * np.geomspace(1.0, 1e-3, 8)) @ turn.T)
+        return with_spectrum(PositiveDefinite(8), np.geomspace(1.0, 1e-3, 8), rng)
 
     def beyond(rng: np.random.Generator) -> np.ndarray:
         # Singular matrices are at a distance of some roots of the least eigenvalue.
@@ -197,48 +195,28 @@ def positive_definite_instances() -> list[Instance]:
     return made
 
 
-def flat_instances() -> list[Instance]:
-    """Return an instance of `Euclidean`."""
-    return [Instance("euclidean-4x3", Euclidean(4, 3), [Additive()])]
-
-
-def sphere_instances() -> list[Instance]:
-    """Return spheres and products of them: a circle, vectors, matrices, one column, and the quotient `Elliptope`."""
-    spheres: list[Manifold] = [Sphere(*shape) for shape in ((2,), (9,), (4, 3), (2, 3, 2))]
-    spheres += [Oblique(n, m) for n, m in ((5, 4), (2, 3), (4, 1))]
-    spheres += [Elliptope(n, k) for n, k in ((9, 3), (4, 4), (5, 2))]
-    return [_unnamed(manifold) for manifold in spheres]
-
-
-def frame_instances() -> list[Instance]:
-    """Return instances of `Stiefel` in both metrics and `SpecialOrthogonal`: tall, square, one column, batches."""
-    frames: list[Manifold] = [
-        Stiefel(n, p, k, metric=metric)
-        for metric in ("euclidean", "canonical")
-        for n, p, k in ((9, 3, 1), (5, 4, 1), (3, 3, 1), (6, 1, 1), (5, 2, 3))
+def array_instances() -> list[Instance]:
+    """Return instances of manifolds of arrays: small, square, of one column, and batches."""
+    arrays: list[Manifold] = [
+        Euclidean(4, 3),
+        *(Sphere(*shape) for shape in ((2,), (9,), (4, 3), (2, 3, 2))),
+        *(Oblique(n, m) for n, m in ((5, 4), (2, 3), (4, 1))),
+        *(Elliptope(n, k) for n, k in ((9, 3), (4, 4), (5, 2))),
+        *(SpecialOrthogonal(n, k) for n, k in ((2, 1), (3, 1), (3, 4), (5, 1), (4, 3))),
+        # Subspaces below and above half the dimension.
+        *(Grassmann(m, r) for m, r in ((9, 3), (12, 1), (8, 6))),
+        *(Hyperbolic(1), Hyperbolic(4), Hyperbolic(3, 5), Simplex(2), Simplex(5), Simplex(4, 3)),
     ]
-    frames += [SpecialOrthogonal(n, k) for n, k in ((2, 1), (3, 1), (3, 4), (5, 1), (4, 3))]
-    return [_unnamed(manifold) for manifold in frames]
+    for metric in ("euclidean", "canonical"):
+        sizes = (9, 3, 1), (5, 4, 1), (3, 3, 1), (6, 1, 1), (5, 2, 3)
+        arrays += [Stiefel(n, p, k, metric=metric) for n, p, k in sizes]
+    return [_unnamed(manifold) for manifold in arrays]
 
 
 def _unnamed(manifold: Manifold) -> Instance:
     """Return an instance with all retractions, named after the manifold: stiefel-9-3 for Stiefel(9, 3)."""
     name = "-".join(re.findall(r"\w+", re.sub(r"\w+=", "", repr(manifold).lower())))
-    return Instance(name, manifold, list(manifold.retractions.values()))
-
-
-def curved_instances() -> list[Instance]:
-    """Return instances of `Hyperbolic` and `Simplex`: a line, one point, some columns."""
-    manifolds = [Hyperbolic(1), Hyperbolic(4), Hyperbolic(3, 5), Simplex(2), Simplex(5), Simplex(4, 3)]
-    return [_unnamed(manifold) for manifold in manifolds]
-
-
-def grassmann_instances() -> list[Instance]:
-    """Return instances of `Grassmann`: lines, subspaces below and above half the dimension."""
-    return [
-        Instance(f"grassmann-{m}-{r}", Grassmann(m, r), list(GRASSMANN_RETRACTIONS.values()))
-        for m, r in ((9, 3), (12, 1), (8, 6))
-    ]
+    return Instance(name, manifold, [*manifold.retractions.values()] or [manifold.default_retraction])
 
 
 def product_instances() -> list[Instance]:
@@ -260,23 +238,14 @@ def _all_problems(manifold: FixedRankManifold) -> dict[str, Problem]:
     return pairs | {f"triplets-{loss}": _triplet_problem(manifold, loss) for loss in LOSSES}
 
 
-def _with_eigenvalues(manifold: PSDFixedRank, values: list[float]) -> PointMaker:
-    def make(rng: np.random.Generator) -> PSDPoint:
-        # A core that is not diagonal, with these eigenvalues.
-        turn = np.linalg.qr(rng.standard_normal((len(values),) * 2))[0]
-        return PSDPoint(manifold.random_point(rng).Q, symmetric(turn @ np.diag(values) @ turn.T))
-
-    return make
-
-
-def _with_singular_values(manifold: FixedRankEmbedded, sigma: list[float]) -> PointMaker:
-    def make(rng: np.random.Generator) -> LowRankPoint:
-        point = manifold.random_point(rng)
-        # A core that is not diagonal, with these singular values.
-        left, right = (np.linalg.qr(rng.standard_normal((len(sigma),) * 2))[0] for _ in range(2))
-        return LowRankPoint(point.U, left @ np.diag(sigma) @ right.T, point.V)
-
-    return make
+def with_spectrum(manifold: Manifold, values: Any, rng: np.random.Generator) -> Any:
+    """Return a random point whose core is not diagonal and has these singular values or eigenvalues."""
+    point = manifold.random_point(rng)
+    left, right = (np.linalg.qr(rng.standard_normal((len(values),) * 2))[0] for _ in range(2))
+    if isinstance(point, LowRankPoint):
+        return LowRankPoint(point.U, (left * values) @ right.T, point.V)
+    core = symmetric((left * values) @ left.T)
+    return PSDPoint(point.Q, core) if isinstance(point, PSDPoint) else core
 
 
 def _log_det_problem(manifold: PositiveDefinite, share: float, loss: str, **weights: Any) -> Problem:

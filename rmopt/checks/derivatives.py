@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.checks.geometry import DIFFERENCES, along_several, combined, difference_step, start_at
+from rmopt.checks.geometry import DIFFERENCES, along_several, difference_step, start_at, written
 from rmopt.checks.report import Check, Curve, Law, hold, law, slope_check
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance
+from rmopt.core.combined import total
 from rmopt.core.cost import (
     AgentSum,
     BlockCost,
@@ -254,7 +255,7 @@ def _bend(manifold: Manifold, x: Any, xi: Any, gradient: Any, t: float) -> float
 
     def velocity(at: Any, s: float, w: float, step: tuple[int, int]) -> Any:
         ahead, behind = (manifold.embed_point(surface(s + k * step[0], w + k * step[1])) for k in (1, -1))
-        return manifold.projection(at, combined((0.5 / t, ahead), (-0.5 / t, behind)))
+        return manifold.projection(at, total([(0.5 / t, ahead), (-0.5 / t, behind)]))
 
     def metric(s: float, w: float, *steps: tuple[int, int]) -> float:
         at = surface(s, w)
@@ -295,8 +296,7 @@ class _Cost:
 
     def gap(self, found: Any, expected: Any) -> float:
         """Return the difference of two ambient gradients, relative to the size of gradients."""
-        size = max(np.linalg.norm(found), np.linalg.norm(expected), self.size, np.finfo(float).tiny)
-        return float(np.linalg.norm(np.asarray(found) - expected) / size)
+        return _relative(np.asarray(found), expected, self.size)
 
     def terms(self) -> Array:
         """Return all terms, one a row; laws of terms do not apply where the cost is no sum or a stream."""
@@ -326,11 +326,7 @@ def _purity(at: _Cost) -> float:
     if at.problem.lacks_hessian() is None:
         xi = at.manifold.random_tangent_vector(at.x, np.random.default_rng(0))
         calls.append((at.cost.hessian, at.x, at.manifold.embedding(at.x, xi)))
-    before = arrays_of([list(given) for _, *given in calls])
-    before = [array.copy() for array in before]
-    for call, *given in calls:
-        call(*given)
-    return float(not all(map(np.array_equal, before, arrays_of([list(given) for _, *given in calls]))))
+    return written(calls)
 
 
 @law(COST, "the gradient's `T` is another operator", SUMS)
@@ -599,8 +595,8 @@ def _transposed_residuals(at: _Cost) -> float | None:
     return abs(float(found @ weights) - back) / size
 
 
-def _relative(found: Array, expected: Array) -> float:
-    size = max(np.linalg.norm(found), np.linalg.norm(expected), np.finfo(float).tiny)
+def _relative(found: Array, expected: Array, size: Any = 0.0) -> float:
+    size = max(np.linalg.norm(found), np.linalg.norm(expected), size, np.finfo(float).tiny)
     return float(np.linalg.norm(found - expected) / size)
 
 

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from rmopt.checks.report import Check, Law, hold, law
-from rmopt.core.ambient import Array
-from rmopt.core.manifold import Manifold
+from rmopt.core.ambient import Array, dense
+from rmopt.core.arguments import instance
+from rmopt.core.manifold import HasBlocks, Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines import choose_coordinate_engine, choose_engine
@@ -63,6 +64,7 @@ def check_engine(
     >>> all(check_engine(Problem(FixedRankEmbedded(5, 5, 2), cost), steps=20))
     True
     """
+    instance("problem", problem, Problem, "a Problem")
     rng = np.random.default_rng(rng)
     manifold, cost = problem.manifold, problem.cost
     start = manifold.random_point(rng)
@@ -110,10 +112,11 @@ def check_block_engine(
     >>> all(check_block_engine(problem, Additive(), steps=5, step_size=0.2))
     True
     """
+    instance("problem", problem, Problem, "a Problem")
     rng = np.random.default_rng(rng)
-    manifold = problem.manifold
+    manifold = instance("manifold", problem.manifold, HasBlocks, "one with blocks")
     start = manifold.random_point(rng)
-    schedule = rng.integers(manifold.n_blocks, size=(steps, 1))  # type: ignore[attr-defined]
+    schedule = rng.integers(manifold.n_blocks, size=(steps, 1))
     checks = []
     for name, search, wanted, leg in (
         ("fixed steps", FIXED, step_size, steps),
@@ -154,6 +157,7 @@ def check_sampler(sampler: Sampler, n_terms: int | None = None, rng: Any = 0) ->
     >>> all(check_sampler(FromDraw(forgetful), n_terms=10))
     False
     """
+    instance("sampler", sampler, Sampler, "a Sampler")
     count = getattr(sampler, "n_terms", None) if n_terms is None else n_terms
     seed = int(np.random.default_rng(rng).integers(2**32))
     return hold(SAMPLER, type(sampler).__name__, (sampler, count, seed))
@@ -179,6 +183,7 @@ def check_step_size(rule: StepSize) -> list[Check]:
     >>> all(check_step_size(FromFunction(lambda step: 1.0 - step)))
     False
     """
+    instance("rule", rule, StepSize, "a StepSize, for example Constant(0.1)")
     return hold(STEP_SIZE, rule, rule)
 
 
@@ -202,8 +207,7 @@ class _Run:
 
     def seen(self, point: Any) -> Array:
         """Return a point as an array."""
-        embedded = self.manifold.embed_point(point)
-        return embedded @ np.eye(embedded.shape[1]) if len(embedded.shape) == 2 else np.asarray(embedded)
+        return dense(self.manifold.embed_point(point))
 
 
 # Rounding, amplified by the steps.

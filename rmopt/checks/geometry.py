@@ -1,18 +1,20 @@
 """Laws of manifolds and retractions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from rmopt.checks.report import Check, Law, as_in_double, hold, law, slope_check
-from rmopt.core.ambient import Actions, Array, dense
+from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance
+from rmopt.core.combined import total
 from rmopt.core.manifold import FixedRankManifold, HasBlocks, HasStepBound, Manifold
 from rmopt.core.points import arrays_of, coarseness_of, in_precision, rebuilt
 from rmopt.core.retraction import HasVelocity, Retraction
 from rmopt.core.transport import ByManifold
-from rmopt.errors import InvalidInputError, MissingCapabilityError
+from rmopt.errors import InvalidInputError
 from rmopt.precision import real_type
 
 # Logarithms and roots of matrices lose digits with the condition of the point.
@@ -64,7 +66,7 @@ def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None, dtype: A
 
 
 def check_retraction(
-    retraction: Retraction, manifold: Manifold, rng: Any = 0, point: Any = None, dtype: Any = None
+    retraction: Retraction | str, manifold: Manifold, rng: Any = 0, point: Any = None, dtype: Any = None
 ) -> list[Check]:
     """Check the laws of a retraction, and measure its order as slopes.
 
@@ -80,7 +82,8 @@ def check_retraction(
 
     Parameters
     ----------
-    retraction : Retraction
+    retraction : Retraction or str
+        Also a name from the manifold's `retractions`.
     manifold : Manifold
     rng, point, dtype : optional
         As in `check_gradient`.
@@ -109,6 +112,8 @@ def check_retraction(
     """
     rng = np.random.default_rng(rng)
     start = start_at(manifold, point, rng)
+    # A name, or None; a retraction of another manifold breaks its laws.
+    retraction = retraction if isinstance(retraction, Retraction) else manifold.fitting(retraction)
     x = in_precision(start, dtype)
     xi, coarseness = manifold.random_tangent_vector(x, rng), coarseness_of(x)
 
@@ -150,7 +155,7 @@ def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, coarsen
         return retraction(manifold, x, xi, t)
 
     def difference(t: float) -> Any:
-        return combined((1.0, manifold.embed_point(end(t))), (-1.0, start), (-t, direction))
+        return total([(1.0, manifold.embed_point(end(t))), (-1.0, start), (-t, direction)])
 
     def whole(t: float) -> float:
         return float(np.linalg.norm(dense(difference(t))))
@@ -160,7 +165,7 @@ def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, coarsen
 
     def beside_geodesic(t: float) -> float:
         ends = (manifold.embed_point(point) for point in (end(t), manifold.exp(x, t * xi)))
-        return manifold.norm(x, manifold.projection(x, combined(*zip((1.0, -1.0), ends, strict=True))))
+        return manifold.norm(x, manifold.projection(x, total([*zip((1.0, -1.0), ends, strict=True)])))
 
     def off_geodesic(t: float) -> float:
         return manifold.dist(end(t), manifold.exp(x, t * xi))
@@ -169,7 +174,7 @@ def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, coarsen
     bend, of = tangential, "its tangential part"
     if manifold.knows_geodesics:
         tiny = 1e-10 * coarseness**0.75
-        fine = _knows_distances(manifold, x) and manifold.dist(x, manifold.exp(x, tiny * xi))
+        fine = manifold.knows("dist") and manifold.dist(x, manifold.exp(x, tiny * xi))
         exact = abs(fine / tiny - 1.0) < 0.01
         bend, of = (off_geodesic if exact else beside_geodesic), "the distance to the geodesic"
     subject = f"{retraction} on {manifold}"
@@ -305,13 +310,20 @@ def _manifold_purity(at: _Tangents) -> float:
     """What its methods are given stays as it is."""
     manifold, Z = at.manifold, at.rng.standard_normal(at.shape)
     y, vector = manifold.random_point(at.rng), manifold.random_tangent_vector(at.x, at.rng)
-    arrays = [Z, *arrays_of(at.x), *arrays_of(y), *arrays_of(vector)]
-    before = [array.copy() for array in arrays]
-    manifold.projection(at.x, Z)
-    manifold.euclidean_to_riemannian_gradient(at.x, Z)
-    manifold.to_tangent_space(at.x, vector)
-    manifold.transport(at.x, y, vector)
-    return float(not all(map(np.array_equal, before, arrays)))
+    calls = [
+        (manifold.projection, at.x, Z), (manifold.euclidean_to_riemannian_gradient, at.x, Z),
+        (manifold.to_tangent_space, at.x, vector), (manifold.transport, at.x, y, vector),
+    ]  # fmt: skip
+    return written(calls)
+
+
+def written(calls: Sequence[tuple[Any, ...]]) -> float:
+    """Return 1 where one of some functions writes into its arguments, and else 0."""
+    arguments = [given for _, *given in calls]
+    before = [array.copy() for array in arrays_of(arguments)]
+    for call, *given in calls:
+        call(*given)
+    return float(not all(map(np.array_equal, before, arrays_of(arguments))))
 
 
 @law(MANIFOLD, "`dim`, or a projection that keeps too much or too little", 0.0)
@@ -427,9 +439,7 @@ def _transport_of_sums(at: _Tangents) -> float:
 @law(MANIFOLD, "a factor in transport", 0.01)
 def _transport_nearby(at: _Tangents) -> float:
     """A step of 1e-7, or ten roundings in single precision, hardly changes a vector."""
-    end = at.manifold.retraction(at.x, at.b * max(1e-7, 2e-15 * at.coarseness))
-    carried = dense(at.manifold.embedding(end, at.manifold.transport(at.x, end, at.a)))
-    return float(np.linalg.norm(carried - at.embed(at.a)) / np.linalg.norm(at.embed(at.a)))
+    return _turned(at, at.manifold.transport)
 
 
 @law(MANIFOLD, "default_transport ends elsewhere, or has a factor", 0.01)
@@ -438,10 +448,16 @@ def _default_transport(at: _Tangents) -> float | None:
     if isinstance(at.manifold.default_transport, ByManifold):
         return None
     carry = at.manifold.default_transport.on(at.manifold)
-    far, end = carry(at.x, at.y, at.a), at.manifold.retraction(at.x, at.b * max(1e-7, 2e-15 * at.coarseness))
+    far = carry(at.x, at.y, at.a)
     off = at.norm(at.y, at.manifold.to_tangent_space(at.y, far) - far) / max(1.0, at.norm(at.y, far))
-    near = dense(at.manifold.embedding(end, carry(at.x, end, at.a)))
-    return max(off, float(np.linalg.norm(near - at.embed(at.a)) / np.linalg.norm(at.embed(at.a))))
+    return max(off, _turned(at, carry))
+
+
+def _turned(at: _Tangents, carry: Callable[..., Any]) -> float:
+    """Return the relative change of a vector that is carried over a step of 1e-7, or of ten roundings."""
+    end = at.manifold.retraction(at.x, at.b * max(1e-7, 2e-15 * at.coarseness))
+    change = dense(at.manifold.embedding(end, carry(at.x, end, at.a))) - at.embed(at.a)
+    return float(np.linalg.norm(change) / np.linalg.norm(at.embed(at.a)))
 
 
 @law(MANIFOLD, "a term of `euclidean_to_riemannian_hessian` is missing, or has a wrong sign", 1e-3)
@@ -484,7 +500,7 @@ def _speed(at: _Tangents) -> float:
     ahead, behind = (
         at.manifold.embed_point(at.manifold.exp(at.x, at.a * (at.short + h))) for h in (step, -step)
     )
-    velocity = combined((0.5 / step, ahead), (-0.5 / step, behind))
+    velocity = total([(0.5 / step, ahead), (-0.5 / step, behind)])
     return abs(at.norm(end, at.manifold.projection(end, velocity)) - 1.0)
 
 
@@ -655,10 +671,7 @@ def _staying(at: _Curves) -> Any:
 @law(RETRACTION, "an operation in place, such as `point += …`", 0.0)
 def _purity(at: _Curves) -> float:
     """The point and the vector that it is given stay as they are."""
-    before = [array.copy() for part in (at.x, at.directions[0]) for array in arrays_of(part)]
-    at(at.directions[0], 0.01)
-    after = [array for part in (at.x, at.directions[0]) for array in arrays_of(part)]
-    return float(not all(map(np.array_equal, before, after)))
+    return written([(partial(at.retraction, at.manifold), at.x, at.directions[0], 0.01)])
 
 
 @law(RETRACTION, "`reach` is of another curve or direction")
@@ -709,17 +722,6 @@ def _other_types(x: Any, made: dict[str, Any]) -> Any:
     return 0.0
 
 
-def combined(*parts: tuple[float, Any]) -> Any:
-    """Return the sum of multiples of ambient matrices, as an array where they are arrays."""
-    if all(isinstance(ambient, np.ndarray) for _, ambient in parts):
-        return sum(factor * ambient for factor, ambient in parts)
-    return Actions(
-        parts[0][1].shape,
-        lambda X: sum(factor * (ambient @ X) for factor, ambient in parts),
-        lambda X: sum(factor * (ambient.T @ X) for factor, ambient in parts),
-    )
-
-
 def _apart(manifold: Manifold, a: Any, b: Any) -> float:
     """Return how far two points lie from each other in the ambient space, relative to their size."""
     A, B = (dense(manifold.embed_point(point)) for point in (a, b))
@@ -729,12 +731,4 @@ def _apart(manifold: Manifold, a: Any, b: Any) -> float:
 def _same(manifold: Manifold, a: Any, b: Any) -> float:
     """Return 0 when two points are one, be it in different bases where the manifold can tell."""
     apart = _apart(manifold, a, b)
-    return min(apart, manifold.dist(a, b)) if apart > SAME and _knows_distances(manifold, a) else apart
-
-
-def _knows_distances(manifold: Manifold, x: Any) -> bool:
-    try:
-        manifold.dist(x, x)
-    except (MissingCapabilityError, NotImplementedError):
-        return False
-    return True
+    return min(apart, manifold.dist(a, b)) if apart > SAME and manifold.knows("dist") else apart

@@ -45,8 +45,8 @@ class Check:
     subject : str
         What was checked.
     passed : bool
-    measured, expected : float or None
-        An error and its limit, or a slope and the least slope wanted.
+    measured, expected : float
+        An error, NaN where there is none, and its limit; or a slope and the least slope wanted.
     detail : str
         What was measured; for a law that is broken, the likely cause as well.
     steps, errors : array or None
@@ -68,8 +68,8 @@ class Check:
     name: str
     subject: str
     passed: bool
-    measured: float | None
-    expected: float | None
+    measured: float
+    expected: float
     detail: str
     steps: Array | None = field(default=None, repr=False)
     errors: Array | None = field(default=None, repr=False)
@@ -85,7 +85,7 @@ class Check:
     @property
     def numbers(self) -> str:
         """What was measured and what was wanted, such as ``2.001, expected 2``; empty where nothing was measured."""
-        if self.measured is None or np.isnan(self.measured):
+        if np.isnan(self.measured):
             return ""
         limit = "expected" if self.steps is not None else "at most"
         return f"{_short(self.measured)}, {limit} {_short(self.expected)}"
@@ -290,9 +290,7 @@ def _fitted_slope(x: Array, y: Array) -> float:
     return fits[0]
 
 
-def _short(number: float | None) -> str:
-    if number is None:
-        return "–"
+def _short(number: float) -> str:
     return "exact" if number == np.inf else f"{number:.4g}"
 
 
@@ -301,7 +299,6 @@ def _fill(figure: Figure, check: Check) -> None:
     axes = figure.subplots()
     assert check.steps is not None
     assert check.errors is not None
-    assert check.expected is not None
     shown = (check.errors > 0) & np.isfinite(check.errors)
     steps, errors = check.steps[shown], check.errors[shown]
     axes.loglog(steps, errors, "o", color="#0072B2", markersize=4, label=f"measured: {check.measured:.2f}")

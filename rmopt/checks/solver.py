@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from rmopt.checks.report import Check, Law, hold, law
 from rmopt.core.ambient import dense
+from rmopt.core.arguments import instance
 from rmopt.core.identity import fingerprint
 from rmopt.core.points import arrays_of
 from rmopt.core.problem import Problem
@@ -63,14 +64,19 @@ def check_solver(solver: Solver, problem: Problem, rng: Any = 0, initial_point: 
     >>> all(check_solver(GradientDescent(), problem))
     True
     """
+    instance("solver", solver, Solver, "a Solver")
+    instance("problem", problem, Problem, "a Problem")
     seed = int(np.random.default_rng(rng).integers(2**31))
     subject = f"{type(solver).__name__} with {type(problem.cost).__name__} on {problem.manifold}"
     runs = _Runs(solver, problem, seed, initial_point)
-    with suppress(Exception):
-        # What the solver does not find in the problem is no law that is broken; each law tells of other errors.
+    try:
         runs.whole  # noqa: B018
-    if runs.lacks is not None:
-        raise runs.lacks
+    except MissingCapabilityError:
+        # What the solver does not find in the problem is no law that is broken.
+        raise
+    except Exception:
+        # Each law tells of it.
+        pass
     return hold(SOLVER, subject, runs)
 
 
@@ -82,21 +88,13 @@ class _Runs:
     problem: Problem
     seed: int
     start: Any
-    lacks: MissingCapabilityError | None = None
-    _whole: Result | None = None
 
     def __post_init__(self) -> None:
         self.before, self.fresh = fingerprint(self.solver), copy.deepcopy(self.solver)
 
-    @property
+    @cached_property
     def whole(self) -> Result:
-        if self._whole is None:
-            try:
-                self._whole = self.run()
-            except MissingCapabilityError as error:
-                self.lacks = error
-                raise
-        return self._whole
+        return self.run()
 
     def run(self, seed: int | None = None, start: Any = None, **options: Any) -> Result:
         seed, start = self.seed if seed is None else seed, self.start if start is None else start
@@ -180,7 +178,7 @@ def _solver_purity(runs: _Runs) -> Any:
     runs.run(start=start)
     if fingerprint(runs.solver) != runs.before:
         return "the solver is another one after it"
-    return max(float(np.abs(a - b).max(initial=0.0)) for a, b in zip(kept, arrays_of(start), strict=True))
+    return apart(kept, start)
 
 
 @law(SOLVER, "a `run` of its own that does not ask the criterion", 0.0)

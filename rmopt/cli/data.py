@@ -7,9 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from rmopt.cli.failures import UNUSABLE_INPUT, told_in_a_sentence
-from rmopt.cli.plugins import registered
+from rmopt.cli.plugins import load_experiment
 from rmopt.cli.signature import Json, path
-from rmopt.errors import InvalidInputError
 
 # Functions `describe(what, data_home)` and `listing(data_home)`.
 GROUP = "rmopt.data"
@@ -34,14 +33,10 @@ def data(
     A file, a folder or a data set is shown with what is odd in it, and with the experiments that take it.
     """
     with told_in_a_sentence():
-        functions = {entry.name: entry for entry in registered(GROUP)}
-        if not {"describe", "listing"} <= set(functions):
-            raise InvalidInputError("no package reads data; install rmopt with pip, which registers its own.")
-        found = (
-            functions["describe"].load()(what, data_home)
-            if what
-            else {"datasets": functions["listing"].load()(data_home)}
-        )
+        if what:
+            found = load_experiment("describe", GROUP)(what, data_home)
+        else:
+            found = {"datasets": load_experiment("listing", GROUP)(data_home)}
         if json:
             from rmopt.cli.result import as_json, plain
 
@@ -49,12 +44,8 @@ def data(
         elif what:
             _show(found)
         else:
-            _print(
-                ([entry["name"], entry["there"], entry["source"]] for entry in found["datasets"]),
-                "name",
-                "there",
-                "source",
-            )
+            keys = "name", "there", "source"
+            _print(([entry[key] for key in keys] for entry in found["datasets"]), *keys)
     if found.get("problem"):
         raise typer.Exit(UNUSABLE_INPUT)
 
@@ -79,15 +70,9 @@ def _show(found: dict[str, Any]) -> None:
 
 
 def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    return (
-        ("yes" if value else "no")
-        if isinstance(value, bool)
-        else f"{value:,}"
-        if isinstance(value, int)
-        else str(value)
-    )
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _print(rows: Iterable[list[str]], *headings: str) -> None:
@@ -96,6 +81,4 @@ def _print(rows: Iterable[list[str]], *headings: str) -> None:
     if lines:
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         for line in lines:
-            typer.echo(
-                "  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip()
-            )
+            typer.echo("  ".join(map(str.ljust, line, widths)).rstrip())

@@ -38,7 +38,7 @@ def package_of(entry: EntryPoint) -> str:
 
 
 def load_experiment(name: str, group: str = EXPERIMENTS) -> Callable[..., Any]:
-    """Import the experiment or the model of a name, or say which there are, or why it cannot be imported."""
+    """Import the function that a group has by a name, or say which there are, or why it cannot be imported."""
     entries, kind = registered(group), group.partition(".")[2].removesuffix("s")
     matches = [entry for entry in entries if entry.name == name]
     if not matches:

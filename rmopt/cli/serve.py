@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from rmopt.cli.failures import told_in_a_sentence
-from rmopt.cli.plugins import registered
+from rmopt.cli.plugins import load_experiment
 from rmopt.cli.signature import path
-from rmopt.errors import InvalidInputError
 
 # A function `serve(path, host, port, said)`.
 GROUP = "rmopt.serve"
@@ -33,11 +32,5 @@ def serve(
     A page with a form, and /search?q=TEXT&k=10 for programs, until it is interrupted (Ctrl-C).
     """
     with told_in_a_sentence():
-        functions = {entry.name: entry for entry in registered(GROUP)}
-        if "serve" not in functions:
-            raise InvalidInputError(
-                "no package serves a model; install rmopt with pip, which registers its own."
-            )
-        functions["serve"].load()(
-            folder, host, port, lambda address: typer.echo(f"{folder} is at {address} until Ctrl-C.")
-        )
+        page = load_experiment("serve", GROUP)
+        page(folder, host, port, lambda address: typer.echo(f"{folder} is at {address} until Ctrl-C."))

@@ -61,7 +61,10 @@ def as_command(name: str, experiment: Callable[..., Any], body: Callable[..., No
     first = own.pop(0) if own else None
     if first is None or first.kind in (*_VARIADIC, inspect.Parameter.KEYWORD_ONLY):
         raise InvalidInputError(f"experiment {name!r} must take the run as its first parameter.")
-    hints = get_type_hints(experiment, include_extras=True)
+    try:
+        hints = get_type_hints(experiment, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise InvalidInputError(f"the annotations of experiment {name!r} cannot be read: {error}.") from error
     parameters = []
     for parameter in own:
         if parameter.kind in _VARIADIC:

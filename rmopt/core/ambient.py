@@ -129,12 +129,17 @@ class Operator(Linear, ABC):
 
     def __radd__(self, other: Any) -> Any:
         # sum([A, B]) begins with the number 0.
-        return self if np.ndim(other) == 0 and other == 0 else Sum(other, self)
+        if np.ndim(other) == 0 and other == 0:
+            return self
+        return Sum(other, self) if hasattr(other, "shape") else NotImplemented
 
     def __rsub__(self, other: Any) -> Any:
         return other + -self
 
     def __mul__(self, scalar: float) -> Any:
+        return self._times(scalar) if np.ndim(scalar) == 0 else NotImplemented
+
+    def _times(self, scalar: float) -> Any:
         def scaled(operator: Any) -> Action:
             return lambda X: (operator @ X) * scalar
 
@@ -185,7 +190,7 @@ class Factored(Operator):
     def __matmul__(self, other: Array) -> Array:
         return self.left @ (self.right.T @ other)
 
-    def __mul__(self, scalar: float) -> Factored:
+    def _times(self, scalar: float) -> Factored:
         return Factored(self.left * scalar, self.right)
 
 
@@ -238,7 +243,7 @@ class Sum(Operator):
     def __add__(self, other: Any) -> Any:
         return Sum(*self.terms, other) if hasattr(other, "shape") else NotImplemented
 
-    def __mul__(self, scalar: float) -> Sum:
+    def _times(self, scalar: float) -> Sum:
         return Sum(*(term * scalar for term in self.terms))  # type: ignore[operator, arg-type]
 
 

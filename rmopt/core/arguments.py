@@ -61,11 +61,10 @@ def integer(name: str, value: Any, least: int = 0, most: float = LARGEST) -> int
 
 def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """Return an array of finite real numbers, as floats, and of a shape where one is given."""
+    _whole(name, value)
     try:
-        found = np.asarray(_whole(name, value))
-    except ValueError as error:
-        if isinstance(error, InvalidInputError):
-            raise
+        found = np.asarray(value)
+    except ValueError:
         found = np.empty(0, dtype=object)
     real = found.dtype.kind in "biuf"
     with np.errstate(over="ignore"):
@@ -76,7 +75,7 @@ def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.n
         if real:
             flaw = f"shape {found.shape}" if np.isfinite(found).all() else "NaN or infinity"
         raise InvalidInputError(f"{name} must be an array of {wanted}, got {flaw}.")
-    return np.asarray(found, dtype=float)
+    return found
 
 
 def flag(name: str, value: Any) -> bool:
@@ -190,10 +189,9 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:60]} … of type {type(value).__name__}"
 
 
-def _whole(name: str, value: Any) -> Any:
+def _whole(name: str, value: Any) -> None:
     if np.ma.is_masked(value):
         raise InvalidInputError(f"{name} has masked entries; fill them, or leave their rows out.")
-    return value
 
 
 def _wanted(

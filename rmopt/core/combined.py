@@ -10,6 +10,7 @@ import numpy as np
 from rmopt.core.ambient import Ambient, Sum
 from rmopt.core.cost import Cost, FiniteSum, HasHessianAction, HasPreconditioner
 from rmopt.core.product import Parts
+from rmopt.errors import InvalidInputError
 
 
 class Combined(Cost):
@@ -26,7 +27,11 @@ class Combined(Cost):
     def __init__(self, parts: Sequence[tuple[float, Cost]]) -> None:
         self.parts = tuple(parts)
         costs = [cost for _, cost in self.parts]
-        shapes = [cost.shape for cost in costs if hasattr(cost, "shape")]
+        shapes = [tuple(cost.shape) for cost in costs if hasattr(cost, "shape")]
+        if len(set(shapes)) > 1:
+            raise InvalidInputError(
+                f"costs of matrices of shapes {shapes} do not add; give all of one shape."
+            )
         if shapes:
             self.shape = shapes[0]
         if all(isinstance(cost, HasHessianAction) for cost in costs):

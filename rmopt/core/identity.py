@@ -181,8 +181,12 @@ class _Walk:
         if isinstance(found, str):
             if not any(vars(module).get(found) is thing for module in list(sys.modules.values())):
                 raise self._refused(thing, "has a state that cannot be looked into")
-            yield found
-            return
+            if is_installed(type(thing).__module__):
+                yield found
+                return
+        if isinstance(found, str) or getattr(found[0], "by_name", False):
+            # Pickle writes the name alone; what goes by it counts.
+            found = type(thing), (), thing.__getstate__()
         make, arguments, *rest = found
         yield from (self.digest(make), self.digest(arguments))
         state, *contents = rest or [None]

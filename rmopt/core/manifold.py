@@ -283,9 +283,6 @@ class Manifold(ABC):
     def _lacks(self, what: str, cure: str) -> MissingCapabilityError:
         return MissingCapabilityError(f"{self} has no closed form of {what}; {cure}.")
 
-    def __str__(self) -> str:
-        return repr(self)
-
 
 class FixedRankManifold(Manifold):
     """A manifold of matrices of one rank, whose points and tangent vectors say by `as_ambient` what they are.

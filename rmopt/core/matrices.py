@@ -18,6 +18,8 @@ def sound(name: str, matrix: Any) -> Any:
     """
     if not sp.issparse(matrix):
         return matrix
+    if matrix.ndim != 2:
+        raise InvalidInputError(f"{name} must be a matrix (2 dimensions), got shape {matrix.shape}.")
     if matrix.dtype.kind == "c":
         raise InvalidInputError(f"{name} must be real, got complex data; take its real part or its modulus.")
     if matrix.dtype.kind not in "biuf":

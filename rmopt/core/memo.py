@@ -23,7 +23,7 @@ class Memo:
     def get(self, point: Array, compute: Callable[[Array], T]) -> T:
         """Return the result at a point, computed unless it is remembered."""
         for known, result in self._known:
-            if np.array_equal(known, point):
+            if known.dtype == point.dtype and np.array_equal(known, point):
                 return result
         kept = np.array(point)
         result = compute(kept)

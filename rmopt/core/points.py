@@ -58,8 +58,9 @@ def in_precision(point: Any, dtype: Any = None) -> Any:
     ['float32', 'float32']
     """
     held = [leaf for _, leaf, _ in _leaves(point) if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f"]
-    wanted = (real_type(*held) if held else np.dtype(float)) if dtype is None else np.dtype(dtype)
-    if wanted not in (np.float32, np.float64):
+    kind = (real_type(*held) if held else float) if dtype is None else dtype
+    wanted = next((one for one in map(np.dtype, ("f4", "f8")) if one == kind), None)
+    if wanted is None:
         raise InvalidInputError(f"dtype = {shown(dtype)} must be np.float32 or np.float64.")
     if all(leaf.dtype == wanted for leaf in held):
         return point

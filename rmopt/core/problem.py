@@ -236,6 +236,9 @@ def _real(ambient: Any, cost: Cost, what: str) -> Any:
     if kind not in "fiu" or np.ma.is_masked(ambient):
         holds = "masked numbers" if kind in "fiu" else f"of type {ambient.dtype}"
         raise InvalidInputError(f"the {what} of {cost._name} is {holds}; return an array of floats.")
+    if isinstance(ambient, BlockDiagonal):
+        blocks = {i: _real(block, cost, what) for i, block in ambient.blocks.items()}
+        return BlockDiagonal(ambient.shapes, blocks)
     if isinstance(ambient, np.ndarray):
         return np.array(ambient, dtype=None if kind == "f" else float)
     return ambient

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from rmopt.core.ambient import Actions, Array, Operator, Sum, Vector, dense
+from rmopt.core.ambient import Action, Actions, Array, Operator, Sum, Vector, dense
 from rmopt.core.arguments import shown
 from rmopt.errors import InvalidInputError
 from rmopt.precision import real_type
@@ -89,6 +89,12 @@ class BlockDiagonal(Operator):
     def __init__(self, shapes: Sequence[tuple[int, int]], blocks: Mapping[int, Any]) -> None:
         self.shapes = tuple(shapes)
         self.blocks = {i: _as_matrix(block) for i, block in blocks.items()}
+        for i, block in self.blocks.items():
+            if not 0 <= i < len(self.shapes) or tuple(block.shape) != tuple(self.shapes[i]):
+                raise InvalidInputError(
+                    f"part {i} has shape {tuple(block.shape)}, which does not fit blocks of shapes "
+                    f"{[*map(tuple, self.shapes)]}; make them agree."
+                )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -109,7 +115,7 @@ class BlockDiagonal(Operator):
             result[rows[i] : rows[i + 1]] = part
         return result
 
-    def __mul__(self, scalar: float) -> BlockDiagonal:
+    def _times(self, scalar: float) -> BlockDiagonal:
         return BlockDiagonal(self.shapes, {i: block * scalar for i, block in self.blocks.items()})
 
     def toarray(self) -> Array:
@@ -147,7 +153,7 @@ def diagonal_blocks(ambient: Any, shapes: Sequence[tuple[int, int]]) -> dict[int
             raise InvalidInputError(
                 f"a gradient of {len(ambient)} parts does not fit points of {len(shapes)} parts; give one for each."
             )
-        return {i: _as_matrix(part) for i, part in enumerate(ambient)}
+        return BlockDiagonal(shapes, dict(enumerate(ambient))).blocks
     rows, columns = offsets(shapes)
     if tuple(getattr(ambient, "shape", ())) != (rows[-1], columns[-1]):
         raise InvalidInputError(
@@ -177,16 +183,14 @@ def _as_matrix(block: Any) -> Any:
 
 def _block(ambient: Any, rows: slice, columns: slice) -> Actions:
     """Return a block of an operator of which only the actions are known."""
-    n, m = ambient.shape
 
-    def apply(X: Array) -> Array:
-        wide = np.zeros((m, X.shape[1]), real_type(X))
-        wide[columns] = X
-        return (ambient @ wide)[rows]
+    def action(whole: Any, into: slice, out: slice) -> Action:
+        def apply(X: Array) -> Array:
+            wide = np.zeros((whole.shape[1], X.shape[1]), real_type(X))
+            wide[into] = X
+            return (whole @ wide)[out]
 
-    def apply_transposed(X: Array) -> Array:
-        wide = np.zeros((n, X.shape[1]), real_type(X))
-        wide[rows] = X
-        return (ambient.T @ wide)[columns]
+        return apply
 
-    return Actions((rows.stop - rows.start, columns.stop - columns.start), apply, apply_transposed)
+    shape = rows.stop - rows.start, columns.stop - columns.start
+    return Actions(shape, action(ambient, columns, rows), action(ambient.T, rows, columns))

@@ -69,7 +69,7 @@ class RowColumn(Operator):
         result[self.k] += self.u @ other
         return result
 
-    def __mul__(self, scalar: float) -> RowColumn:
+    def _times(self, scalar: float) -> RowColumn:
         return RowColumn(self.k, scalar * self.u)
 
     def toarray(self) -> Array:

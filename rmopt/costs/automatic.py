@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -93,9 +94,7 @@ class AutomaticCost(Cost):
         return (_named, (module, name)) if found is self else super().__reduce__()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            key: value for key, value in vars(self).items() if key not in ("_probed", "_seen", "_compiled")
-        }
+        return {key: value for key, value in vars(self).items() if key != "_known"}
 
     def __call__(self, *arguments: Any) -> float:
         """Return the function's value, checked to be a number."""
@@ -121,15 +120,14 @@ class AutomaticCost(Cost):
 
     def value(self, point: Any) -> float:
         form, flat = self._taken(point)
-        if ("value", form) not in self._compiled:
-            self._compiled["value", form] = self.backend.compiled(self._function_of(form))
-        return self._number(self._compiled["value", form](*map(self.backend.given, flat)))
+        compiled = self._known.compiled
+        if ("value", form) not in compiled:
+            compiled["value", form] = self.backend.compiled(self._function_of(form))
+        return self._number(compiled["value", form](*map(self.backend.given, flat)))
 
     def evaluated(self, point: Any) -> Any:
         """Return what the function makes of a point, unchecked."""
-        given = [
-            self.backend.given(array) for leaf in forms.leaves_of(point) for array in forms.leaf_arrays(leaf)
-        ]
+        given = map(self.backend.given, forms.flat_of(point))
         return self.backend.plain(self._function_of(forms.form_of(point))(*given))
 
     def gradient(self, point: Any) -> Any:
@@ -141,9 +139,8 @@ class AutomaticCost(Cost):
         slopes = self._differentiated("slopes", form)
         arguments = forms.widened(point)
         value, found = slopes(arguments)
-        return self._number(value), self._assembled(
-            point, form, arguments, found, lambda wide: slopes(wide)[1]
-        )
+        gradient = self._assembled(point, form, arguments, found, lambda wide: slopes(wide)[1])
+        return self._number(value), gradient
 
     def hessian(self, point: Any, direction: Any) -> Any:
         """Return the derivative of the gradient along an ambient direction, in the gradient's form."""
@@ -152,11 +149,8 @@ class AutomaticCost(Cost):
     def hessian_along(self, point: Any) -> Callable[[Any], Any]:
         """Return `hessian` at a point; what depends on the point alone is done once."""
         form, _ = self._taken(point)
-        bent, arguments, starts = (
-            self._differentiated("bent", form),
-            forms.widened(point),
-            forms.starts_of(form),
-        )
+        bent = self._differentiated("bent", form)
+        arguments, starts = forms.widened(point), forms.starts_of(form)
         known: list[Any] = []
 
         def along(direction: Any) -> Any:
@@ -191,17 +185,14 @@ class AutomaticCost(Cost):
 
     def _taken(self, point: Any) -> tuple[forms.Form, list[Array]]:
         """Return the form of a point and its arrays; refuse what the function is none of, and look at it once."""
-        form, flat = (
-            forms.form_of(point),
-            [array for leaf in forms.leaves_of(point) for array in forms.leaf_arrays(leaf)],
-        )
+        form, flat, known = forms.form_of(point), forms.flat_of(point), self._known
         if self.backend.compiles:
             # Compiled functions hold what they found outside when they were compiled.
             outside = found_outside(self.function)
-            if not same(outside, self._seen[0]):
-                self._compiled.clear()
-                self._seen[0] = outside
-        if form not in self._probed:
+            if not same(outside, known.outside):
+                known.compiled.clear()
+                known.outside = outside
+        if form not in known.probed:
             reason = self.refuses(type(point))
             if reason is None and isinstance(point, Parts) and self.count not in (None, len(point)):
                 reason = (
@@ -211,20 +202,14 @@ class AutomaticCost(Cost):
             if reason is not None:
                 raise InvalidInputError(reason)
             self._probe(form, flat)
-            self._probed.add(form)
+            known.probed.add(form)
         return form, flat
 
     @cached_property
-    def _probed(self) -> set[forms.Form]:
-        return set()
-
-    @cached_property
-    def _seen(self) -> list[list[Any]]:
-        return [found_outside(self.function)]
-
-    @cached_property
-    def _compiled(self) -> dict[tuple[str, forms.Form], Any]:
-        return {}
+    def _known(self) -> SimpleNamespace:
+        """The forms that were probed, what the function found outside, and what was compiled."""
+        outside = found_outside(self.function) if self.backend.compiles else []
+        return SimpleNamespace(probed=set(), outside=outside, compiled={})
 
     def _number(self, value: Any) -> float:
         value = self.backend.plain(value)
@@ -258,19 +243,20 @@ class AutomaticCost(Cost):
             found = part(form, iter(flat))
             before = found_outside(self.function) if self.backend.compiles else []
             value = self.backend.called(self.function, *([found] if form == forms.ARRAY else found))
-            if self.backend.compiles and same(before, self._seen[0]):
+            if self.backend.compiles and same(before, self._known.outside):
                 # What the function itself writes, as a count of its calls, would have it compiled again every time.
-                self._seen[0] = found_outside(self.function)
+                self._known.outside = found_outside(self.function)
             return value
 
         return of_flat
 
     def _differentiated(self, kind: str, form: forms.Form) -> Any:
         """Return the derivatives of the function of widened arguments; made once, and compiled where that is done."""
-        if (kind, form) not in self._compiled:
+        compiled = self._known.compiled
+        if (kind, form) not in compiled:
             function = self._function_of(form, wide=True)
-            self._compiled[kind, form] = getattr(self.backend, kind)(function, forms.places_of(form))
-        return self._compiled[kind, form]
+            compiled[kind, form] = getattr(self.backend, kind)(function, forms.places_of(form))
+        return compiled[kind, form]
 
     def _assembled(
         self,
@@ -346,6 +332,10 @@ def _named(module: str, name: str) -> Any:
     return attrgetter(name)(importlib.import_module(module))
 
 
+# Fingerprints look at what it returns.
+_named.by_name = True  # type: ignore[attr-defined]
+
+
 def _required_arguments(function: Callable[..., Any]) -> int | None:
     """Return how many arguments a function must be given; None where it takes any number."""
     try:
@@ -355,9 +345,10 @@ def _required_arguments(function: Callable[..., Any]) -> int | None:
         raise InvalidInputError(
             f"{name} does not say how many arguments it takes; wrap it: lambda X: {name}(X)."
         ) from error
-    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
-        return None
-    return sum(one.default is one.empty and one.kind is not one.VAR_KEYWORD for one in parameters)
+    needed = [one for one in parameters if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
+    if named := [one.name for one in needed if one.kind is one.KEYWORD_ONLY]:
+        raise InvalidInputError(f"a cost is called without keywords; give {', '.join(named)} a default.")
+    return None if any(one.kind is one.VAR_POSITIONAL for one in needed) else len(needed)
 
 
 def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:

@@ -83,9 +83,9 @@ class Backend(ABC):
         """Return a number of the library as one of numpy; anything else as it is."""
         return value
 
-    @abstractmethod
     def beside(self, blocks: Sequence[Any]) -> Any:
         """Return matrices side by side."""
+        return self.module(".numpy").concatenate(blocks, axis=1)
 
     @abstractmethod
     def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
@@ -123,9 +123,6 @@ class Autograd(Backend):
     """
 
     name = "autograd"
-
-    def beside(self, blocks: Sequence[Any]) -> Any:
-        return self.module(".numpy").concatenate(blocks, axis=1)
 
     def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
         # A tuple of arguments costs autograd a third more than one.
@@ -264,9 +261,6 @@ class Jax(Backend):
 
     def plain(self, value: Any) -> Any:
         return np.asarray(value) if isinstance(value, self.module().Array) else value
-
-    def beside(self, blocks: Sequence[Any]) -> Any:
-        return self.module(".numpy").concatenate(blocks, axis=1)
 
     def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
         compiled = self.module().jit(self.module().value_and_grad(function, where))

@@ -50,8 +50,8 @@ class Bilinear(FiniteSum):
 
     def _take(self, left: Any, right: Any, names: tuple[str, str]) -> None:
         """Keep copies of the rows, in the form in which they are given; of one matrix once."""
-        first = _of_its_own(checked_matrix(left, names[0]), left)
-        second = first if right is left else _of_its_own(checked_matrix(right, names[1]), right)
+        first = of_its_own(checked_matrix(left, names[0]), left)
+        second = first if right is left else of_its_own(checked_matrix(right, names[1]), right)
         if sp.issparse(first) and sp.issparse(second):
             self.left, self.right = first, second
         else:
@@ -296,7 +296,7 @@ def scores(point: Any, left: Any, right: Any) -> Array:
     return np.asarray(right.multiply(left @ point).sum(axis=1)).ravel()
 
 
-def _of_its_own(rows: Any, given: Any) -> Any:
+def of_its_own(rows: Any, given: Any) -> Any:
     """Return rows that share no memory with what they were made of, which its owner may write into."""
     names = ("data", "indices", "indptr")
     parts = [getattr(rows, name) for name in names] if sp.issparse(rows) else [rows]
@@ -334,4 +334,4 @@ def checked_triplets(triplets: Any, n_queries: int, n_documents: int) -> Array:
             f"triplets hold row numbers from {triplets.min()} to {triplets.max()}, but there are "
             f"{n_queries} queries and {n_documents} documents; rows count from 0."
         )
-    return np.ascontiguousarray(triplets, dtype=np.int64)
+    return np.array(triplets, dtype=np.int64, order="C")

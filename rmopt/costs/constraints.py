@@ -15,10 +15,12 @@ from rmopt.core.cost import Cost
 from rmopt.core.problem import Problem
 from rmopt.costs.residuals import ResidualSum, residuals_at
 from rmopt.errors import InvalidInputError
+from rmopt.renamed import renamed
 
 __all__ = ["AugmentedCost", "ConstrainedProblem"]
 
 
+@renamed()
 @dataclass(frozen=True)
 class ConstrainedProblem(Problem):
     """Minimise `cost` on `manifold`, subject to h(x) = 0 and g(x) ≤ 0.

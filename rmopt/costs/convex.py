@@ -77,7 +77,7 @@ class ConvexCost(Cost):
     Attributes
     ----------
     shape : (int, int)
-        The numbers of rows and columns of W, (p, p).
+        The numbers of rows and columns of W, (p, p); a cost that fits all sizes, as `Trace` does, has none.
     lower_bound : float or None
         A number with f(W) ≥ lower_bound + trace_weight · tr W for every W ⪰ 0, which a certificate of optimality
         rests on: 0 for a loss that is never negative. None: not stated, and nothing is certified. It is a premise, as
@@ -135,10 +135,11 @@ class ConvexCost(Cost):
         return self.value_and_gradient(point)[1]
 
     def value_and_gradient(self, point: Any) -> tuple[float, Any]:
-        local = self.at(_factor(point))
+        Y = _factor(point)
+        local = self.at(Y)
         if isinstance(point, np.ndarray):
             return local.value, local.factor_gradient()
-        return local.value, Actions(self.shape, local.apply, local.apply)
+        return local.value, Actions((len(Y), len(Y)), local.apply, local.apply)
 
     def hessian(self, point: Any, direction: Any) -> Any:
         """Return the derivative of ∇f along the symmetric part of an ambient direction, best given by factors.
@@ -148,13 +149,14 @@ class ConvexCost(Cost):
         return self.hessian_along(point)(direction)
 
     def hessian_along(self, point: Any) -> Callable[[Any], Any]:
-        local = self.at(_factor(point))
+        Y = _factor(point)
+        local = self.at(Y)
         if isinstance(point, np.ndarray):
             return local.factor_hessian
 
         def along(direction: Any) -> Ambient:
             if not isinstance(direction, Factored):
-                direction = Factored(dense(direction), np.eye(self.shape[0]))
+                direction = Factored(dense(direction), np.eye(len(Y)))
             return local.along(0.5 * direction.left, direction.right)
 
         return along
@@ -213,7 +215,7 @@ class SumOfCosts(ConvexCost):
     """
 
     def __init__(self, *parts: ConvexCost) -> None:
-        shapes = {part.shape for part in parts if not isinstance(part, Trace)}
+        shapes = {part.shape for part in parts if hasattr(part, "shape")}
         if len(shapes) != 1:
             raise InvalidInputError(
                 "a sum of costs needs a loss that knows its size, and all of one size; "
@@ -330,7 +332,6 @@ class Trace(ConvexCost):
     (6.0, [[4.0, 0.0], [0.0, 4.0]])
     """
 
-    shape = (0, 0)
     lower_bound = 0.0
 
     def __init__(self, beta: float) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.ambient import Actions, Ambient, Array
-from rmopt.core.arguments import integer, shown
+from rmopt.core.arguments import instance, integer, shown
 from rmopt.costs.convex import ConvexCost, LocalModel, Mixture
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 
@@ -232,10 +232,13 @@ class Grid(Pairing):
     """
 
     def __init__(self, rows: range, columns: range) -> None:
-        ranges = isinstance(rows, range) and isinstance(columns, range)
-        if not ranges or not rows or not columns or set(rows) & set(columns):
+        whole = all(
+            isinstance(one, range) and one.step == 1 and 0 <= one.start < one.stop for one in (rows, columns)
+        )
+        if not whole or max(rows.start, columns.start) < min(rows.stop, columns.stop):
             raise InvalidInputError(
-                f"a grid needs two ranges of objects that do not overlap, got {shown(rows)}, {shown(columns)}."
+                "a grid needs two ranges of objects that do not overlap, from 0 on and in steps of 1, got "
+                f"{shown(rows)}, {shown(columns)}."
             )
         self.rows, self.columns = slice(rows.start, rows.stop), slice(columns.start, columns.stop)
 
@@ -308,7 +311,12 @@ class PairwiseDistance(EmbeddedCost):
     """
 
     def __init__(self, features: Any, pairing: Pairing) -> None:
-        self.features, self.pairing = features, pairing
+        self.features = features
+        self.pairing = instance("pairing", pairing, Pairing, "Pairs or a Grid")
+        if isinstance(pairing, Grid) and max(pairing.rows.stop, pairing.columns.stop) > features.shape[0]:
+            raise InvalidInputError(
+                f"the grid names objects beyond the {features.shape[0]} rows of features."
+            )
 
     def measure(self, A: Array, B: Array) -> Array:
         """Return the distances of all pairs."""

@@ -28,7 +28,7 @@ class GossipCost(FiniteSum):
     rho : float
         Weight of the agreement; 0: every agent is on its own.
     manifold : Manifold
-        That of one agent, with `log` and `dist`. `Euclidean` gives the baseline of the paper's equation 22.
+        That of one agent, with `log` and `dist` unless ρ is 0. `Euclidean` gives the baseline of equation 22.
 
     Raises
     ------
@@ -85,10 +85,10 @@ class GossipCost(FiniteSum):
             )
         self.tasks, self.graph, self.manifold = tasks, graph, manifold
         self.rho = number("rho", rho, least=0, most=1e150)
-        if self.rho > 0.0 and not manifold.knows("log"):
+        if self.rho > 0.0 and not (manifold.knows("log") and manifold.knows("dist")):
             raise MissingCapabilityError(
-                f"{manifold} has no closed form of a logarithm (`log`), along which neighbours attract each other; "
-                "choose another manifold, or rho = 0."
+                f"{manifold} has no closed form of a logarithm and of distances (`log`, `dist`), by which neighbours "
+                "attract each other; choose another manifold, or rho = 0."
             )
         self.shares = 1.0 / graph.degrees
 
@@ -109,7 +109,7 @@ class GossipCost(FiniteSum):
 
     def value(self, point: Parts) -> float:
         fits = sum(self.tasks.agent_value(part, agent) for agent, part in enumerate(point))
-        return float(fits + 0.5 * self.rho * np.sum(self.gaps(point) ** 2))
+        return float(fits + 0.5 * self.rho * np.sum(self.gaps(point) ** 2)) if self.rho else float(fits)
 
     def gaps(self, point: Parts) -> Array:
         """Return the distance along each edge."""
@@ -126,8 +126,10 @@ class GossipCost(FiniteSum):
         blocks = {}
         for agent, others in partners_of(self.graph, terms).items():
             own, _ = self.tasks.agent_gradient(point[agent], agent)
-            pull = sum(self.manifold.log(point[agent], point[other]) for other in others)
-            blocks[agent] = len(others) * self.shares[agent] * dense(own) - self.rho * pull
+            blocks[agent] = len(others) * self.shares[agent] * dense(own)
+            if self.rho:
+                pull = sum(self.manifold.log(point[agent], point[other]) for other in others)
+                blocks[agent] = blocks[agent] - self.rho * pull
         return BlockDiagonal([tuple(part.shape) for part in point], blocks)
 
 

@@ -59,6 +59,8 @@ class Graph:
             raise InvalidInputError(f"the edges of a {name} must be pairs of integers, got {shown(edges)}.")
         self.edges = np.sort(found.astype(np.int64), axis=1)
         self._check()
+        # What was counted of them is kept.
+        self.edges.flags.writeable = False
 
     def _check(self) -> None:
         from scipy.sparse import coo_array

@@ -11,7 +11,7 @@ from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import bounded, number, one_of
 from rmopt.core.cost import BlockCost
 from rmopt.core.row_column import RowColumn
-from rmopt.costs.bilinear import checked_triplets
+from rmopt.costs.bilinear import checked_triplets, of_its_own
 from rmopt.costs.losses import Loss, as_loss, hinge
 from rmopt.costs.rows import as_rows
 from rmopt.errors import InvalidInputError
@@ -107,7 +107,7 @@ class LogDetTriplet(BlockCost):
                 f"beta = {beta} must be positive: without it the cost has no minimum when all triplets can be "
                 "satisfied or a feature never occurs; choose a small number such as 1e-5."
             )
-        self.rows = as_rows(X, "X")
+        self.rows = of_its_own(as_rows(X, "X"), X)
         self.triplets = checked_triplets(triplets, self.rows.shape[0], self.rows.shape[0])
         self.loss = as_loss(loss)
         n, d = self.rows.shape

@@ -109,6 +109,11 @@ def leaf_arrays(leaf: Any) -> list[Array]:
     return [W.left, W.right]
 
 
+def flat_of(point: Any) -> list[Array]:
+    """Return the arrays of a point, those of matrices by their factors, in a flat list."""
+    return [array for leaf in leaves_of(point) for array in leaf_arrays(leaf)]
+
+
 def widened(point: Any) -> list[Array]:
     """Return the arrays of a point; of each matrix all six, to look at its row and column space, or W and I."""
     found: list[Array] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -137,6 +138,15 @@ class AutomaticResiduals(ResidualSum):
         weighted.__name__ = getattr(function, "__name__", "function")
         # As a function of weights w and of the point, wᵀr has the second derivatives [[·, Jᵀ], [J, 0]].
         self._weighted = AutomaticCost(weighted, backend)
+
+    def __reduce__(self) -> Any:
+        # A function within a function is made anew.
+        state = {name: value for name, value in vars(self).items() if name != "_weighted"}
+        return copyreg.__newobj__, (type(self),), state  # type: ignore[attr-defined]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        AutomaticResiduals.__init__(self, self._alone.function, self._alone.backend)
 
     @property
     def _name(self) -> str:

@@ -1,4 +1,4 @@
-"""Other libraries: pymanopt, both ways."""
+"""Other libraries: pymanopt, both ways; and `rmopt.interop.flower`, which is imported by its name."""
 
 from rmopt.interop.pymanopt import FromPymanopt, PymanoptSolver, from_pymanopt, to_pymanopt
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -240,11 +241,11 @@ class PymanoptSolver(Solver):
             When the initial point is not on the manifold, or for a wrong `random_state`.
         MissingCapabilityError
             When trust regions meet a problem without second derivatives, or a swarm a manifold without logarithm; and
-            for a checkpoint, which pymanopt's optimizers have no states for.
+            for a checkpoint or a first step, which pymanopt's optimizers have no states for.
         DivergedError
             When the cost or its gradient is not finite at the initial or the last point, or numbers overflow between.
         """
-        if checkpoint is not None:
+        if checkpoint is not None or first_step != 0:
             raise self._whole()
         self.check_problem(problem)
         seed = seed_of(random_state)
@@ -350,19 +351,17 @@ FROBENIUS = {
 }  # fmt: skip
 
 
-@cache
-def _has(kind: Any, method: str) -> bool:
+def _has(foreign: Any, method: str) -> bool:
     """Return whether pymanopt has a closed form; a retraction in the place of a geodesic is none."""
     without = [getattr(base, method, None) for base in (PymanoptManifold, RetrAsExpMixin)]
-    return getattr(kind, method, None) not in without
+    return getattr(type(foreign), method, None) not in without
 
 
 def _as_there(method: str) -> Any:
     """Return a method that does what pymanopt's does, where it has it."""
 
     def asked(self: FromPymanopt, *arguments: Any) -> Any:
-        kind: Any = type(self.foreign)
-        if not _has(kind, method):
+        if not _has(self.foreign, method):
             raise MissingCapabilityError(
                 f"{self} has no `{method}`; choose a manifold or a solver that needs none."
             )
@@ -370,9 +369,6 @@ def _as_there(method: str) -> Any:
 
     asked.__doc__ = getattr(Manifold, method, asked).__doc__
     return asked
-
-
-FOREIGN_RETRACTIONS: dict[str, Retraction] = {"foreign": ForeignRetraction()}
 
 
 class FromPymanopt(Manifold):
@@ -422,7 +418,7 @@ class FromPymanopt(Manifold):
     _convert_hessian = _as_there("euclidean_to_riemannian_hessian")
     point_type = np.ndarray
     default_retraction: Retraction = ForeignRetraction()
-    retractions = FOREIGN_RETRACTIONS
+    retractions: Mapping[str, Retraction] = {"foreign": ForeignRetraction()}
 
     def __init__(self, foreign: Any) -> None:
         if isinstance(foreign, Manifold) or not isinstance(foreign, PymanoptManifold):
@@ -436,8 +432,7 @@ class FromPymanopt(Manifold):
             )
         self.foreign = foreign
         self._is_flat = getattr(type(foreign), "inner_product", None) in FROBENIUS
-        kind: Any = type(foreign)
-        if not _has(kind, "transport"):
+        if not _has(foreign, "transport"):
             self.default_transport = ByProjection()
 
     def __repr__(self) -> str:
@@ -493,13 +488,10 @@ class FromPymanopt(Manifold):
 
     @property
     def knows_hessians(self) -> bool:
-        kind: Any = type(self.foreign)
-        return _has(kind, "euclidean_to_riemannian_hessian")
+        return _has(self.foreign, "euclidean_to_riemannian_hessian")
 
     def knows(self, method: str) -> bool:
-        """Return whether pymanopt has a closed form; a retraction in the place of a geodesic is none."""
-        kind: Any = type(self.foreign)
-        return _has(kind, method)
+        return _has(self.foreign, method)
 
     # Points
 
@@ -542,15 +534,20 @@ class FromPymanopt(Manifold):
         return self.random_point(np.random.default_rng(0)).shape
 
 
+_GLOBAL = RLock()
+
+
 @contextmanager
 def global_seed(rng: np.random.Generator | None) -> Iterator[None]:
     """Seed numpy's global state inside a with block and restore it afterwards."""
-    before = np.random.get_state()
-    np.random.seed(int(np.random.default_rng(rng).integers(2**32)))
-    try:
-        yield
-    finally:
-        np.random.set_state(before)
+    # All threads have this one state; what is drawn here may ask for more.
+    with _GLOBAL:
+        before = np.random.get_state()
+        np.random.seed(int(np.random.default_rng(rng).integers(2**32)))
+        try:
+            yield
+        finally:
+            np.random.set_state(before)
 
 
 def from_pymanopt(manifold: Any) -> FromPymanopt:

@@ -215,12 +215,6 @@ class Product(Manifold):
         """Return the blocks on the diagonal of an ambient matrix, as the factors have them: points may be vectors."""
         shapes = [tuple(part.shape) for part in self._each("embed_point", point)]
         blocks = diagonal_blocks(ambient, [matrix_shape(shape) for shape in shapes])
-        for i, block in blocks.items():
-            if tuple(block.shape) != matrix_shape(shapes[i]):
-                raise InvalidInputError(
-                    f"the gradient's part {i} has shape {tuple(block.shape)}, and points of {self.factors[i]} have "
-                    f"shape {shapes[i]}; make them agree."
-                )
         return {
             i: block if len(shapes[i]) == 2 else dense(block).reshape(shapes[i])
             for i, block in blocks.items()

@@ -121,29 +121,18 @@ LAWS: dict[tuple[type, ...], Callable[..., list[Check]]] = {
 OF_POINTS = ((Manifold,), (Problem,), (Instance,), (Retraction, Manifold))
 
 
-class Held:
-    """A test: call it, and it raises an AssertionError that lists each law that is broken.
+def _test(part: Any, seed: int, dtype: Any) -> tuple[str, Callable[[], None]]:
+    """Return the name of a test, and the test: it raises an AssertionError that lists each law that is broken."""
+    laws, parts = _laws_of(part, dtype), part if isinstance(part, tuple) else (part,)
+    name = f"{' on '.join(map(_named, parts))} seed {seed}"
 
-    Parameters
-    ----------
-    part : object
-        As in `checks_of`.
-    seed : int
-    dtype : dtype, optional
-    """
-
-    def __init__(self, part: Any, seed: int, dtype: Any = None) -> None:
-        self.part, self.seed, self.laws = part, seed, _laws_of(part, dtype)
-
-    def __call__(self) -> None:
-        checks = self.laws(self.part, self.seed)
+    def check() -> None:
+        checks = laws(part, seed)
         broken = [str(check) for check in checks if not check]
-        assert checks, f"no law applies to {self}"
+        assert checks, f"no law applies to {name}"
         assert not broken, f"{len(broken)} of {len(checks)} laws are broken:\n" + "\n".join(broken)
 
-    def __repr__(self) -> str:
-        parts = self.part if isinstance(self.part, tuple) else (self.part,)
-        return f"{' on '.join(map(_named, parts))} seed {self.seed}"
+    return name, check
 
 
 def parametrize_with_laws(parts: Iterable[Any], seeds: Iterable[int] = (0, 1, 2), dtype: Any = None) -> Any:
@@ -189,8 +178,8 @@ def parametrize_with_laws(parts: Iterable[Any], seeds: Iterable[int] = (0, 1, 2)
     import pytest
 
     numbers = sequence("seeds", seeds)
-    held = [Held(part, seed, dtype) for part in sequence("parts", parts) for seed in numbers]
-    return pytest.mark.parametrize("check", held, ids=repr)
+    tests = [_test(part, seed, dtype) for part in sequence("parts", parts) for seed in numbers]
+    return pytest.mark.parametrize("check", [test for _, test in tests], ids=[name for name, _ in tests])
 
 
 def _named(part: Any) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from rmopt.checks.catalogue import with_spectrum
 from rmopt.core.ambient import Array, dense
 from rmopt.core.cost import Cost
 from rmopt.core.low_rank import LowRankPoint
@@ -212,19 +213,8 @@ def _ill(manifold: Manifold, rng: np.random.Generator, digits: float) -> Any:
     if isinstance(manifold, Product):
         return Parts([_ill(factor, rng, digits) for factor in manifold.factors])
     point = manifold.random_point(rng)
-    if isinstance(point, LowRankPoint):
-        left, values, right = _spread(point.rank, rng, digits)
-        return LowRankPoint(point.U, (left * values) @ right.T, point.V)
-    if isinstance(point, PSDPoint):
-        turn, values, _ = _spread(point.rank, rng, digits)
-        return PSDPoint(point.Q, symmetric((turn * values) @ turn.T))
-    if isinstance(manifold, PositiveDefinite):
-        turn, values, _ = _spread(manifold.shape[0], rng, digits)
-        return symmetric((turn * values) @ turn.T)
-    return point
-
-
-def _spread(k: int, rng: np.random.Generator, digits: float) -> tuple[Array, Array, Array]:
-    """Return two rotations, and values from 1 down by some digits; no digits: all of them are tied."""
-    left, right = (np.linalg.qr(rng.standard_normal((k, k)))[0] for _ in range(2))
-    return left, np.geomspace(1.0, 10.0**-digits, k), right
+    if not isinstance(point, LowRankPoint | PSDPoint) and not isinstance(manifold, PositiveDefinite):
+        return point
+    # No digits: all values are tied.
+    k = len(point) if isinstance(point, np.ndarray) else point.rank
+    return with_spectrum(manifold, np.geomspace(1.0, 10.0**-digits, k), rng)
