@@ -325,9 +325,11 @@ class FixedRankManifold(Manifold):
     def inner_product(self, point: Any, tangent_vector_a: Any, tangent_vector_b: Any) -> float:
         return tangent_vector_a.inner(tangent_vector_b)
 
-    @abstractmethod
     def with_rank(self, k: int) -> Self:
-        """Return the manifold of matrices of the same shape and another rank, with the same retraction."""
+        """Return the manifold of matrices of another rank, with all else the same."""
+        twin = copy.copy(self)
+        twin.rank = checked_rank(k, self.shape)
+        return twin
 
     def embedding(self, point: Any, tangent_vector: Any) -> Ambient:
         return tangent_vector.as_ambient(point)

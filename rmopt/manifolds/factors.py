@@ -62,7 +62,7 @@ class PSDFactors(Euclidean):
     @renamed(k="rank")
     def __init__(self, n: int, rank: int) -> None:
         super().__init__(n, rank)
-        self.rank, self.sizes = rank, (n, n)
+        self.rank, self.sizes = self.shape[1], (self.shape[0],) * 2
 
     def __repr__(self) -> str:
         return f"PSDFactors({self.shape[0]}, {self.rank})"
@@ -137,8 +137,8 @@ class BoundedRank(Product):
     @renamed(k="rank")
     def __init__(self, n: int, m: int, rank: int) -> None:
         super().__init__([Euclidean(n, rank), Euclidean(m, rank)])
-        self.rank = checked_rank(rank, (n, m))
-        self.sizes = n, m
+        self.sizes = self.factors[0].shape[0], self.factors[1].shape[0]
+        self.rank = checked_rank(rank, self.sizes)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.sizes[0]}, {self.sizes[1]}, {self.rank})"

@@ -1,7 +1,7 @@
 """The manifold of n × m matrices of rank k, with the metric of the matrices around it."""
 
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -75,9 +75,6 @@ class FixedRankEmbedded(FixedRankManifold):
 
     def __repr__(self) -> str:
         return f"FixedRankEmbedded({self.shape[0]}, {self.shape[1]}, {self.rank})"
-
-    def with_rank(self, k: int) -> Self:
-        return type(self)(*self.shape, k, self.default_retraction)
 
     @property
     def dim(self) -> int:

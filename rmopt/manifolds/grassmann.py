@@ -79,7 +79,8 @@ class Grassmann(ArrayManifold):
 
     @property
     def diameter(self) -> float:
-        return float(0.5 * np.pi * np.sqrt(self.shape[1]))
+        m, r = self.shape
+        return float(0.5 * np.pi * np.sqrt(min(r, m - r)))
 
     # The tangent space
 

@@ -1,6 +1,6 @@
 """The embedded and the polar geometry of positive semidefinite n × n matrices of rank k."""
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,9 +39,6 @@ class PSDMatrices(FixedRankManifold):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.shape[0]}, {self.rank})"
-
-    def with_rank(self, k: int) -> Self:
-        return type(self)(self.shape[0], k, self.default_retraction)
 
     @property
     def dim(self) -> int:
@@ -267,9 +264,6 @@ class PolarPSD(PSDMatrices):
     ) -> None:
         self.weight = number("weight", weight, above=0, below=1)
         super().__init__(n, rank, retraction)
-
-    def with_rank(self, k: int) -> Self:
-        return type(self)(self.shape[0], k, self.weight, self.default_retraction)
 
     def __repr__(self) -> str:
         return f"PolarPSD({self.shape[0]}, {self.rank}, weight={self.weight})"

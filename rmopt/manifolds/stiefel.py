@@ -103,7 +103,7 @@ class Stiefel(ArrayManifold):
             # The methods of each metric are those of a class.
             self.__class__ = CanonicalStiefel
         self.n, self.p, self.k = integer("n", n, 1), integer("p", p, 1), integer("k", k, 1)
-        self.shape = (n, p) if k == 1 else (k, n, p)
+        self.shape = (self.n, self.p) if k == 1 else (self.k, self.n, self.p)
         if one_of("metric", metric, ("euclidean", "canonical")) == "canonical" != self.metric:
             raise InvalidInputError(
                 f"{type(self).__name__} has the Euclidean metric; derive it from CanonicalStiefel for the other."
@@ -203,10 +203,6 @@ class CanonicalStiefel(Stiefel):
         """Return the Hessian of Edelman, Arias and Smith (1998, section 2.4.5)."""
         G, H = dense(euclidean_gradient, point), dense(euclidean_hessian, point)
         return canonical.hessian(point, G, H, tangent_vector)
-
-    def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
-        vector = super().random_tangent_vector(point, rng)
-        return vector / self.norm(point, vector)
 
     # Geodesics
 

@@ -86,7 +86,7 @@ class SymmetricPositiveDefinite(ArrayManifold):
         retraction: Retraction | str | None = None,
     ) -> None:
         self.d, self.k = integer("d", d, 1), integer("k", k, 1)
-        self.shape = (d, d) if k == 1 else (k, d, d)
+        self.shape = (self.d, self.d) if k == 1 else (self.k, self.d, self.d)
         self.metric = one_of("metric", metric, METRICS)
         self.retractions = self._metric.retractions
         self.default_retraction = next(iter(self.retractions.values()))

@@ -55,13 +55,12 @@ class Additive(Retraction):
     point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Any, t: float = 1.0) -> Array:
-        if isinstance(manifold, HasStepBound):
-            bound = manifold.max_step(point, tangent)
-            if not abs(t) < bound if t >= 0 else not -t < manifold.max_step(point, -tangent):
-                raise InvalidInputError(
-                    f"the straight line leaves {manifold} within a step of {t:.3g}; take a smaller step "
-                    "(`max_step` tells how small) or a retraction that never leaves, such as SchurExponential."
-                )
+        ahead = tangent if t >= 0 else -tangent
+        if isinstance(manifold, HasStepBound) and not abs(t) < manifold.max_step(point, ahead):
+            raise InvalidInputError(
+                f"the straight line leaves {manifold} within a step of {t:.3g}; take a smaller step "
+                "(`max_step` tells how small) or a retraction that never leaves, such as SchurExponential."
+            )
         return point + t * dense(tangent, point)
 
     def reach(self, manifold: Any, point: Array, tangent: Any) -> float:
