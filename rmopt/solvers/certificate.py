@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import number
+from rmopt.core.arguments import instance, integer, number, numbers
 from rmopt.costs.convex import ConvexCost
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import lanczos_eigh, leading_eigh
@@ -136,7 +136,12 @@ def certify(
     >>> certificate.is_global(1e-6), abs(vectors).round(3).ravel().tolist()
     (False, [0.0, 1.0])
     """
-    floor = checked_lower_bound(cost)
+    instance("cost", cost, ConvexCost, "a ConvexCost (rmopt.costs)")
+    floor, Y, n_candidates = (
+        checked_lower_bound(cost),
+        numbers("Y", Y),
+        integer("n_candidates", n_candidates, 1),
+    )
     local = cost.at(Y)
     trace = float(np.vdot(Y, Y))
     excess = local.value - floor

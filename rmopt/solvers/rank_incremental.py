@@ -153,13 +153,15 @@ class RankIncremental(Solver):
         rescale: bool = True,
     ) -> None:
         automatic = isinstance(inner, str) and inner == "auto"
-        if not (inner is None or automatic or callable(getattr(inner, "run", None))):
+        made = not isinstance(inner, type) and callable(getattr(inner, "run", None))
+        if not (inner is None or automatic or made):
             raise InvalidInputError(
                 f"inner = {shown(inner)} must be a solver, for example TrustRegions(), LBFGS() or "
                 "PymanoptSolver('ConjugateGradient'); or None."
             )
         self.growth = Doubling(64) if growth is None else growth
-        if not all(callable(getattr(self.growth, name, None)) for name in ("first", "after")):
+        methods = (getattr(self.growth, name, None) for name in ("first", "after"))
+        if isinstance(self.growth, type) or not all(map(callable, methods)):
             raise InvalidInputError(f"growth = {shown(growth)} is unknown; choose Doubling() or OneByOne().")
         self.inner, self.rescale = inner, flag("rescale", rescale)
         self.tol, self.max_iter = number("tol", tol, least=0), integer("max_iter", max_iter)

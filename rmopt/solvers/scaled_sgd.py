@@ -132,7 +132,7 @@ class ScaledSGD(Solver):
                 "BoundedRank."
             )
         inner = cost.cost if type(cost) is OnFactors else None
-        if type(inner) is not BilinearSum or inner.loss is not squared:
+        if type(inner) is not BilinearSum or inner.loss != squared:
             raise MissingCapabilityError(
                 "ScaledSGD is for known entries: OnFactors(BilinearSum(left, right, squared, values)); take SGD on "
                 "FixedRankEmbedded for other costs."

@@ -245,7 +245,7 @@ class Below(CheckedValue, Stop):
     'a cost of 0.4'
     """
 
-    value: Annotated[float, bounded(number, least=-math.inf)]
+    value: Annotated[float, number]
     name: str = "cost"
 
     def __call__(self, rows: list[Row]) -> str | None:
