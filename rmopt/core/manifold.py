@@ -13,10 +13,11 @@ import numpy as np
 
 from rmopt.core.ambient import Ambient, dense
 from rmopt.core.arguments import integer, one_of, shown
-from rmopt.core.points import arrays_of, coarseness_of
+from rmopt.core.points import arrays_of, coarseness_of, rebuilt
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, Transport, as_transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
+from rmopt.precision import matched
 
 
 class Manifold(ABC):
@@ -330,6 +331,12 @@ class FixedRankManifold(Manifold):
         twin = copy.copy(self)
         twin.rank = checked_rank(k, self.shape)
         return twin
+
+    def random_tangent_vector(self, point: Any, rng: np.random.Generator | None = None) -> Any:
+        rng, zero = np.random.default_rng(rng), self.zero_vector(point)
+        vector = rebuilt(zero, [matched(rng.standard_normal(part.shape), part) for part in arrays_of(zero)])
+        vector = self.to_tangent_space(point, vector)
+        return vector / self.norm(point, vector)
 
     def embedding(self, point: Any, tangent_vector: Any) -> Ambient:
         return tangent_vector.as_ambient(point)

@@ -22,6 +22,8 @@ from rmopt.retractions.grassmann import Exponential
 class _Columns(ArrayManifold):
     """A manifold of arrays with one point in each column, or of one point that is a vector."""
 
+    n: int
+
     default_transport: Transport = ByManifold()
 
     def __init__(self, rows: int, m: int, retraction: Retraction | str | None) -> None:
@@ -127,7 +129,6 @@ class Hyperbolic(_Columns):
         return _together(point, point[0] * radial - radius * vector[0], vector[1:] - unit * radial)
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
-        """Follow the geodesic."""
         (radius, unit), (along, across) = _polar(point), _parts(point, tangent_vector)
         aside = (across * across).sum(0)
         length = np.sqrt(along * along + aside)
@@ -145,7 +146,6 @@ class Hyperbolic(_Columns):
         return self.lifted(there)
 
     def log(self, point_a: Array, point_b: Array) -> Array:
-        """Return the initial velocity of the geodesic."""
         along, across = _towards(point_a, point_b)
         length = np.sqrt(along * along + (across * across).sum(0))
         scale = self._distances(point_a, point_b) / np.maximum(length, np.finfo(point_a.dtype).tiny)
@@ -247,7 +247,6 @@ class Simplex(_Columns):
 
     @property
     def typical_dist(self) -> float:
-        """Scale of the manifold: its diameter."""
         return float(np.pi * self.m**0.5)
 
     @property
@@ -294,7 +293,6 @@ class Simplex(_Columns):
         return end**2 / (end**2).sum(0)
 
     def log(self, point_a: Array, point_b: Array) -> Array:
-        """Return the initial velocity of the geodesic."""
         root, other = np.sqrt(point_a), np.sqrt(point_b)
         aside = other - root * (root * other).sum(0)
         length = np.sqrt(np.maximum((aside * aside).sum(0), np.finfo(aside.dtype).tiny))

@@ -76,11 +76,7 @@ class PSDFactors(Euclidean):
         return horizontal(point, vector)
 
     # Straight lines are those of the factors, and one W has many: no distance of matrices is known here.
-    exp, log, dist, pair_mean = Manifold.exp, Manifold.log, Manifold.dist, Manifold.pair_mean
-
-    def knows(self, method: str) -> bool:
-        """Return False: no geodesics have closed forms here."""
-        return False
+    exp, log, dist = Manifold.exp, Manifold.log, Manifold.dist
 
     def point_of(self, point: Array) -> PSDPoint:
         """Return W as a point of `PSDFixedRank`; its rank may be smaller than k."""

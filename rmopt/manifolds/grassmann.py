@@ -74,7 +74,6 @@ class Grassmann(ArrayManifold):
 
     @property
     def typical_dist(self) -> float:
-        """Scale of the manifold."""
         return float(np.sqrt(self.shape[1]))
 
     @property

@@ -14,7 +14,7 @@ from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import lanczos_eigh, leave_span, symmetric
-from rmopt.precision import coarseness, matched, real_type, slack
+from rmopt.precision import coarseness, real_type, slack
 from rmopt.renamed import renamed
 from rmopt.retractions.fixed_rank import PSD_RETRACTIONS, PolarFactors, SecondOrderPSD
 
@@ -66,12 +66,6 @@ class PSDMatrices(FixedRankManifold):
 
     def zero_vector(self, point: PSDPoint) -> PSDTangent:
         return PSDTangent(np.zeros_like(point.S), np.zeros_like(point.Q))
-
-    def random_tangent_vector(self, point: PSDPoint, rng: np.random.Generator | None = None) -> PSDTangent:
-        rng = np.random.default_rng(rng)
-        vector = PSDTangent(*(matched(rng.standard_normal(part.shape), part) for part in (point.S, point.Q)))
-        vector = self.to_tangent_space(point, vector)
-        return vector / self.norm(point, vector)
 
     # Points
 

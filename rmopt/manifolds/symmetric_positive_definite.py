@@ -154,11 +154,9 @@ class SymmetricPositiveDefinite(ArrayManifold):
         return self._metric.log(point_a, point_b)
 
     def dist(self, point_a: Array, point_b: Array) -> float:
-        """Return the geodesic distance."""
         return self._metric.dist(point_a, point_b)
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Ambient) -> Array:
-        """Carry a tangent vector along; lengths and angles stay."""
         return self._metric.transport(point_a, point_b, dense(tangent_vector_a, point_a))
 
     # Points

@@ -12,7 +12,7 @@ from scipy.linalg import cho_factor, cho_solve, eigvalsh
 
 from rmopt.core.ambient import Array, dense
 from rmopt.core.manifold import HasStepBound
-from rmopt.core.retraction import Retraction
+from rmopt.core.retraction import Retraction, by_name
 from rmopt.core.row_column import RowColumn
 from rmopt.errors import InvalidInputError
 from rmopt.kernels import row_column
@@ -68,7 +68,6 @@ class Additive(Retraction):
         return manifold.safe_step(point, tangent) if isinstance(manifold, HasStepBound) else float("inf")
 
     def velocity(self, manifold: Any, point: Array, tangent: Any, t: float) -> Array:
-        """Return the derivative of the curve at t."""
         return dense(tangent, point)
 
 
@@ -144,7 +143,6 @@ class SecondOrderPD(Retraction):
         return symmetric(point + t * tangent + 0.5 * t * t * (tangent @ _solve(point, tangent)))
 
     def velocity(self, manifold: Any, point: Array, tangent: Any, t: float) -> Array:
-        """Return the derivative of the curve at t."""
         tangent = dense(tangent, point)
         return symmetric(tangent + t * (tangent @ _solve(point, tangent)))
 
@@ -225,7 +223,6 @@ class SchurExponential(Retraction):
         return symmetric(moved @ moved.mT)
 
     def velocity(self, manifold: Any, point: Array, tangent: Any, t: float) -> Array:
-        """Return the derivative of the curve at t."""
         if isinstance(tangent, RowColumn):
             return self._row_column(point, tangent, t)[1]
         factor, lower, rate = _log_cholesky(point, tangent)
@@ -288,7 +285,4 @@ def _diagonal(entries: Array) -> Array:
 
 
 EUCLIDEAN_RETRACTIONS: dict[str, Retraction] = {"additive": Additive()}
-POSITIVE_DEFINITE_RETRACTIONS: dict[str, Retraction] = {
-    retraction.name: retraction
-    for retraction in (Additive(), SchurExponential(), AffineExponential(), SecondOrderPD())
-}
+POSITIVE_DEFINITE_RETRACTIONS = by_name(Additive(), SchurExponential(), AffineExponential(), SecondOrderPD())
