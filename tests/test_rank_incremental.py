@@ -18,6 +18,7 @@ from problems.coembedding.training import minimise
 from rmopt import Problem
 from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, PSDPoint, WholeCost
 from rmopt.core.points import packed, unpacked
+from rmopt.core.psd import point_of
 from rmopt.costs import ConvexCost, Grid, Pairs, Trace
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import Grassmann, PolarPSD, PSDFactors, PSDFixedRank
@@ -34,7 +35,6 @@ from rmopt.solvers import (
     TrustRegions,
     certify,
 )
-from rmopt.solvers.rank_rounds import point_of
 
 
 def regression(n: int, t: int, beta: float = 0.5, seed: int = 0) -> tuple[Array, ConvexCost, float]:

@@ -11,7 +11,7 @@ from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import Manifold, checked_rank
 from rmopt.core.product import LowRankFactors, Parts
-from rmopt.core.psd import PSDFactor, PSDPoint
+from rmopt.core.psd import PSDFactor, PSDPoint, point_of
 from rmopt.linalg import factor_product, horizontal, symmetric
 from rmopt.manifolds.euclidean import Euclidean
 from rmopt.manifolds.product import Product
@@ -80,9 +80,7 @@ class PSDFactors(Euclidean):
 
     def point_of(self, point: Array) -> PSDPoint:
         """Return W as a point of `PSDFixedRank`; its rank may be smaller than k."""
-        Q, triangle = np.linalg.qr(point)
-        S = triangle @ triangle.T
-        return PSDPoint(Q, 0.5 * (S + S.T))
+        return point_of(point)
 
     def to_dense(self, point: Array) -> Array:
         """Return W as an n × n array; for small matrices and tests."""

@@ -10,7 +10,7 @@ from rmopt.core.arguments import integer, number, numbers
 from rmopt.core.manifold import FixedRankManifold, checked_rank
 from rmopt.core.matrices import real_matrix
 from rmopt.core.points import in_precision
-from rmopt.core.psd import PSDPoint, PSDTangent
+from rmopt.core.psd import PSDPoint, PSDTangent, point_of
 from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import lanczos_eigh, leave_span, symmetric
@@ -109,9 +109,8 @@ class PSDMatrices(FixedRankManifold):
         InvalidInputError
             For a wrong shape, values that are not finite, or a product of smaller rank.
         """
-        dtype = real_type(Y)
-        Q, triangle = np.linalg.qr(numbers("Y", Y, (self.shape[0], self.rank)))
-        return self._checked(PSDPoint(Q, symmetric(triangle @ triangle.T)), "the product Y Yᵀ", dtype)
+        point = point_of(numbers("Y", Y, (self.shape[0], self.rank)))
+        return self._checked(point, "the product Y Yᵀ", real_type(Y))
 
     def from_matrix(self, matrix: Any) -> PSDPoint:
         """Return the point closest to a dense or sparse n × n matrix: the k leading eigenpairs of its symmetric part.

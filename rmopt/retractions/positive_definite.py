@@ -68,6 +68,7 @@ class Additive(Retraction):
         return manifold.safe_step(point, tangent) if isinstance(manifold, HasStepBound) else float("inf")
 
     def velocity(self, manifold: Any, point: Array, tangent: Any, t: float) -> Array:
+        """Return the derivative of the curve at t."""
         return dense(tangent, point)
 
 
@@ -143,6 +144,7 @@ class SecondOrderPD(Retraction):
         return symmetric(point + t * tangent + 0.5 * t * t * (tangent @ _solve(point, tangent)))
 
     def velocity(self, manifold: Any, point: Array, tangent: Any, t: float) -> Array:
+        """Return the derivative of the curve at t."""
         tangent = dense(tangent, point)
         return symmetric(tangent + t * (tangent @ _solve(point, tangent)))
 
@@ -223,6 +225,7 @@ class SchurExponential(Retraction):
         return symmetric(moved @ moved.mT)
 
     def velocity(self, manifold: Any, point: Array, tangent: Any, t: float) -> Array:
+        """Return the derivative of the curve at t."""
         if isinstance(tangent, RowColumn):
             return self._row_column(point, tangent, t)[1]
         factor, lower, rate = _log_cholesky(point, tangent)

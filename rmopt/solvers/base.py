@@ -30,7 +30,7 @@ from rmopt.renamed import renamed
 from rmopt.solvers.checkpoint import Saving, saving
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder
-from rmopt.solvers.stop import Converged, Stop, asked
+from rmopt.solvers.stop import Converged, Stop, as_reason, asked
 from rmopt.solvers.threads import one_blas_thread
 from rmopt.solvers.world import ONE_PROCESS, World
 
@@ -543,13 +543,9 @@ class _Run:
         check, step = self.check_every, self.step
         if check is None or step % check or (check > 1 and step == self.first):
             return None
-        found = self.solver.finished(self.work, self.state)
-        if not (found is None or isinstance(found, str)):
-            raise InvalidInputError(
-                f"{type(self.solver).__name__}.finished returned {shown(found)}; it must return a reason as a "
-                "string, or None to go on."
-            )
-        return found
+        return as_reason(
+            f"{type(self.solver).__name__}.finished", self.solver.finished(self.work, self.state)
+        )
 
     def _is_planned(self, step: int) -> bool:
         return self.observes or step in (self._asked_at(), self.recorder.next_after(step - 1))

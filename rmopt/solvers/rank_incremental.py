@@ -10,7 +10,7 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, integer, number, shown
 from rmopt.core.problem import Problem
-from rmopt.core.psd import PSDPoint
+from rmopt.core.psd import PSDPoint, point_of
 from rmopt.core.streams import Stream, generator
 from rmopt.costs.convex import ConvexCost
 from rmopt.errors import InvalidInputError, MissingCapabilityError
@@ -22,7 +22,7 @@ from rmopt.solvers.certificate import Certificate, checked_lower_bound
 from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.growth import Doubling, Growth
 from rmopt.solvers.line_search import LBFGS
-from rmopt.solvers.rank_rounds import Inner, RankEngine, RankState, point_of
+from rmopt.solvers.rank_rounds import Inner, RankEngine, RankState
 from rmopt.solvers.stop import Converged
 from rmopt.solvers.trust_regions import TrustRegions
 
