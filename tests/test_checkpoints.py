@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,17 @@ from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.arrays import load_arrays, save_arrays
 from rmopt.core import StorageError, WholeCost
 from rmopt.core.identity import fingerprint
-from rmopt.manifolds import Grassmann, PSDFactors, PSDFixedRank, Sphere
+from rmopt.manifolds import (
+    BoundedRank,
+    Grassmann,
+    Hyperbolic,
+    PSDFactors,
+    PSDFixedRank,
+    Simplex,
+    Sphere,
+    Stiefel,
+    SymmetricPositiveDefinite,
+)
 from rmopt.retractions import QR
 from rmopt.solvers import (
     LBFGS,
@@ -140,6 +151,16 @@ def test_fingerprints_know_equals_and_end() -> None:
     twin = Rayleigh()
     twin.me = [twin]  # type: ignore[attr-defined]
     assert fingerprint(cost) == fingerprint(twin) != fingerprint(Rayleigh())
+    # The sizes of manifolds may be numpy's.
+    for kind in (
+        Stiefel,
+        Hyperbolic,
+        Simplex,
+        SymmetricPositiveDefinite,
+        PSDFactors,
+        partial(BoundedRank, 6),
+    ):
+        assert fingerprint(kind(*np.array([5, 2]))) == fingerprint(kind(5, 2))
     things = [
         1, 1.0, True, "1", b"1", None, (1,), [1], {1}, {1: 1}, np.ones(1), np.ones(1, int), np.ones((1, 1)), np.sin,
         np.cos, len, Rayleigh, cost.value, slice(1), range(1), np.float64(1), lambda x: x, lambda x: x + 1,
@@ -460,6 +481,17 @@ class Singular(Rayleigh):
 def test_a_gradient_that_is_not_finite_diverges(solver: Any, cost: Any) -> None:
     with pytest.raises(DivergedError):
         solver.run(Problem(G, WholeCost(cost)), random_state=0)
+
+
+class Refusing(Rayleigh):
+    def gradient(self, point: Any) -> Any:
+        raise ValueError("not today")
+
+
+def test_an_error_of_the_users_is_not_its_own_cause() -> None:
+    with pytest.raises(ValueError, match="not today") as caught:
+        SGD(0.1, max_iter=3).run(Problem(G, WholeCost(Refusing())), random_state=0)
+    assert caught.value.__cause__ is not caught.value
 
 
 @each_row("part", ["value", "factor_gradient"])

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from rmopt import InvalidInputError
 from rmopt.core import Factored, LowRankPoint, LowRankTangent, MissingCapabilityError, PSDPoint, PSDTangent
+from rmopt.core.transport import Isometric
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import (
     FIXED_RANK_RETRACTIONS,
@@ -129,6 +130,7 @@ def test_constructors(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(
         MANIFOLD.to_dense(MANIFOLD.identity()), np.diag([1.0] * K + [0.0] * 10)[:, :M]
     )
+    assert MANIFOLD.using(transport="isometric").with_rank(2).default_transport == Isometric()
     big = sp.random_array((300, 200), density=0.1, random_state=rng).tocsr()
     few = FixedRankEmbedded(300, 200, 3).from_matrix(big)
     np.testing.assert_allclose(few.singular_values(), np.linalg.svd(big.toarray())[1][:3], rtol=1e-10)

@@ -302,6 +302,10 @@ def test_bad_input() -> None:
         wrong.run(problem)
     with pytest.raises(InvalidInputError, match="every_steps = 0"):
         SharedCheckpoint("x.npz", every_steps=0)
+    with pytest.raises(InvalidInputError, match="world = 3 must be a World"):
+        SharedCheckpoint("x.npz", world=3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="has no edges"):
+        Matchings(Graph.path(1))
     spoiled = Parts(
         [np.full_like(part, 1e200) for part in problem.manifold.random_point(np.random.default_rng(0))]
     )

@@ -63,6 +63,12 @@ def test_the_distance_to_oneself_is_zero() -> None:
         assert np.linalg.norm(manifold.log(Q, Q)) < 1e-15 * np.sqrt(7)
 
 
+def test_the_diameter_is_the_distance_of_complements_as_far_as_there_is_room() -> None:
+    E = np.eye(5)
+    assert Grassmann(5, 2).diameter == pytest.approx(Grassmann(5, 2).dist(E[:, :2], E[:, 3:]))
+    assert Grassmann(5, 3).diameter == pytest.approx(Grassmann(5, 3).dist(E[:, :3], E[:, 2:]))
+
+
 def test_at_the_cut_locus_one_of_the_shortest_geodesics_is_chosen() -> None:
     manifold, rng = Grassmann(M, R), np.random.default_rng(3)
     for angles in ([np.pi / 2] * R, [0.0, 0.1, 1.0, np.pi / 2, np.pi / 2]):

@@ -150,6 +150,8 @@ def test_bad_input_is_named() -> None:
     ):
         with pytest.raises(InvalidInputError, match=message):
             ManifoldIdentification(0.1, **{"inner_step_size": 0.1, **options})  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match=r"the first step size = 0\.0 must be a positive number"):
+        ManifoldIdentification(lambda steps: 0.1 * steps, inner_step_size=0.1).run(Problem(MANIFOLD, cost))
     solver = ManifoldIdentification(
         0.1, inner_step_size=0.1, inner_steps=4, sampler=Uniform(40, batch_size=3)
     )

@@ -378,6 +378,8 @@ def test_shards_are_those_of_the_workers(problem: Problem) -> None:
         Parallel(solver(), 3).run(fits, start)
     with pytest.raises(InvalidInputError, match="costs are empty"):
         Shards({})
+    with pytest.raises(InvalidInputError, match=r"samplers\[0\] = 3 must be a Sampler"):
+        Shards({0: cost}, {0: 3})  # type: ignore[dict-item]
     with pytest.raises(InvalidInputError, match=r"samplers are of the workers \[1\]"):
         Shards({0: cost}, {1: Uniform(600)})
     uneven = Shards({0: cost, 1: cost}, {0: ShuffledEpochs(600), 1: ShuffledEpochs(500)})
@@ -416,6 +418,10 @@ def test_processes_that_would_mix_two_runs_are_refused(problem: Problem, tmp_pat
         found, _ = Room.together(2, lambda world, n=budget: run(world, n, saved=tmp_path / "run.npz"))
     assert np.array_equal(dense_of(found), dense_of(run(OneProcess())))
     assert len(list(tmp_path.iterdir())) == 4
+    # Without a seed it is that of the run that is saved.
+    begun = Room.together(2, lambda world: run(world, 20, random_state=None, saved=tmp_path / "free.npz"))
+    ended = Room.together(2, lambda world: run(world, 20, random_state=None, saved=tmp_path / "free.npz"))
+    assert np.array_equal(dense_of(begun[0]), dense_of(ended[1]))
 
 
 def test_agents_along_a_tree_begin_together() -> None:

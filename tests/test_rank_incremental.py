@@ -18,6 +18,7 @@ from problems.coembedding.training import minimise
 from rmopt import Problem
 from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, PSDPoint, WholeCost
 from rmopt.core.points import packed, unpacked
+from rmopt.core.psd import point_of
 from rmopt.costs import ConvexCost, Grid, Pairs, Trace
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import Grassmann, PolarPSD, PSDFactors, PSDFixedRank
@@ -34,7 +35,6 @@ from rmopt.solvers import (
     TrustRegions,
     certify,
 )
-from rmopt.solvers.rank_rounds import point_of
 
 
 def regression(n: int, t: int, beta: float = 0.5, seed: int = 0) -> tuple[Array, ConvexCost, float]:
@@ -329,6 +329,11 @@ def test_both_geometries_carry_it() -> None:
         (lambda: RankIncremental(max_rank=0), "max_rank = 0"),
         (lambda: RankIncremental(growth="fast"), "growth = 'fast'"),  # type: ignore[arg-type]
         (lambda: RankIncremental(inner="newtown"), "inner = 'newtown'"),
+        (lambda: RankIncremental(inner=LBFGS), "inner = <class"),
+        (lambda: RankIncremental(growth=Doubling), "growth = <class"),  # type: ignore[arg-type]
+        (lambda: certify(regression(5, 5)[1], np.eye(5), 0), "n_candidates = 0"),
+        (lambda: certify(regression(5, 5)[1], "Y"), "Y must be an array"),  # type: ignore[arg-type]
+        (lambda: certify(np.eye(5), np.eye(5)), "must be a ConvexCost"),  # type: ignore[arg-type]
         (lambda: Doubling(factor=1), "factor = 1"),
         (lambda: OneByOne(0), "columns = 0"),
         (lambda: TrustRegions(max_iter=-1), "max_iter = -1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from itertools import pairwise
 from typing import Any
 
@@ -152,6 +153,9 @@ def test_what_it_does_not_run_on_is_told() -> None:
         )
     with pytest.raises(InvalidInputError, match="damping"):
         ScaledSGD(damping=-1.0)
+    # Equal losses are one loss: that of a problem that was pickled is another object.
+    moved = pickle.loads(pickle.dumps(problem))
+    assert ScaledSGD(n_epochs=1).run(moved, random_state=0).steps == 1
 
 
 def test_the_estimator_predicts_and_folds_in() -> None:

@@ -124,6 +124,16 @@ def test_distances_and_logarithms_are_exact_at_every_angle(angle: float) -> None
         np.testing.assert_allclose(manifold.dist(x, middle), 0.5 * scale * angle, atol=1e-14)
 
 
+def test_random_tangent_vectors_have_length_1_in_the_metric() -> None:
+    class Long(Sphere):
+        def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
+            return 4.0 * super().inner_product(point, tangent_vector_a, tangent_vector_b)
+
+    sphere, rng = Long(5), np.random.default_rng(0)
+    x = sphere.random_point(rng)
+    assert sphere.norm(x, sphere.random_tangent_vector(x, rng)) == pytest.approx(1.0)
+
+
 def half_turns(n: int, count: int, rng: np.random.Generator) -> Array:
     """Return a rotation by π in some planes, and by other angles in one plane where there is room."""
     planes = np.linalg.qr(rng.standard_normal((n, n)))[0]

@@ -110,6 +110,11 @@ class Slow(FiniteSum):
         return np.array([len(terms) / 10, terms.sum() / 50, 0.0, 0.0])
 
 
+def test_a_bound_is_a_number() -> None:
+    with pytest.raises(InvalidInputError, match="value = 'x' must be a finite number"):
+        Below("x")  # type: ignore[arg-type]
+
+
 def test_criteria_are_not_combined_by_words() -> None:
     for combined in (lambda: MaxSteps(3) or MaxSeconds(60), lambda: MaxSteps(3) and MaxSeconds(60)):
         with pytest.raises(InvalidInputError, match="not by `or` and `and`"):

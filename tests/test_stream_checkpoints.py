@@ -56,6 +56,12 @@ def test_another_number_of_processes_does_not_begin_anew(tmp_path: Path) -> None
     run(Checkpoint(path))
     with pytest.raises(InvalidInputError, match="saved by 1 process, and now there are 2;"):
         run(shared(2))
+    with pytest.raises(InvalidInputError, match="saved by a Checkpoint; take one again"):
+        run(shared(1))
+    path.unlink()
+    run(shared(1))
+    with pytest.raises(InvalidInputError, match="saved by a SharedCheckpoint; take one again"):
+        run(Checkpoint(path))
 
 
 X = np.random.default_rng(0).standard_normal((90, 6))

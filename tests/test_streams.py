@@ -27,6 +27,8 @@ from problems.similarity import LoretaSimilarity
 from rmopt import InvalidInputError
 from rmopt.cli import main
 from rmopt.core import LowRankPoint
+from rmopt.engines.reference import ReferenceState
+from rmopt.manifolds import PSDFixedRank
 from rmopt.solvers.continued import Continued
 from rmopt.solvers.scheduled import Schedule
 from rmopt.solvers.step_sizes import as_step_size
@@ -216,6 +218,15 @@ def test_predictions_have_as_many_labels_as_all_rows_had() -> None:
 def test_a_chunk_has_no_checkpoint(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="hand the parts to fit_stream"):
         LoretaSimilarity(checkpoint=tmp_path / "run.npz").partial_fit(*digits)
+
+
+def test_a_run_on_semidefinite_matrices_grows_by_rows_and_columns() -> None:
+    point = PSDFixedRank(4, 2).random_point(np.random.default_rng(0))
+    grown = Continued(ReferenceState(point), 2).grown(3).point()
+    W = grown.Q @ grown.S @ grown.Q.T
+    assert np.array_equal(W[:4, :4], point.Q @ point.S @ point.Q.T)
+    assert not W[4:].any()
+    assert W.shape == (7, 7)
 
 
 def test_a_damaged_run_is_refused() -> None:

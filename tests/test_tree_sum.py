@@ -184,6 +184,10 @@ def test_what_does_not_fit_is_refused() -> None:
     tasks: Any = agent_sums(5)["completion"]
     with pytest.raises(InvalidInputError, match="does not fit the 5 agents"):
         TreeSum(tasks, Graph.path(4))
+    many = OneProcess()
+    many.size = 6
+    with pytest.raises(InvalidInputError, match="fewer agents than there are processes, 6"):
+        TreeSum(tasks, Graph.path(5), many)
     with pytest.raises(InvalidInputError, match="messages"):
         TreeSum(tasks, Graph.path(5), messages="int4")
     with pytest.raises(InvalidInputError, match="AgentSum"):

@@ -13,10 +13,11 @@ import numpy as np
 
 from rmopt.core.ambient import Ambient, dense
 from rmopt.core.arguments import integer, one_of, shown
-from rmopt.core.points import arrays_of, coarseness_of
+from rmopt.core.points import arrays_of, coarseness_of, rebuilt
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, Transport, as_transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
+from rmopt.precision import matched
 
 
 class Manifold(ABC):
@@ -322,9 +323,17 @@ class FixedRankManifold(Manifold):
     def inner_product(self, point: Any, tangent_vector_a: Any, tangent_vector_b: Any) -> float:
         return tangent_vector_a.inner(tangent_vector_b)
 
-    @abstractmethod
     def with_rank(self, k: int) -> Self:
-        """Return the manifold of matrices of the same shape and another rank, with the same retraction."""
+        """Return the manifold of matrices of another rank, with all else the same."""
+        twin = copy.copy(self)
+        twin.rank = checked_rank(k, self.shape)
+        return twin
+
+    def random_tangent_vector(self, point: Any, rng: np.random.Generator | None = None) -> Any:
+        rng, zero = np.random.default_rng(rng), self.zero_vector(point)
+        vector = rebuilt(zero, [matched(rng.standard_normal(part.shape), part) for part in arrays_of(zero)])
+        vector = self.to_tangent_space(point, vector)
+        return vector / self.norm(point, vector)
 
     def embedding(self, point: Any, tangent_vector: Any) -> Ambient:
         return tangent_vector.as_ambient(point)

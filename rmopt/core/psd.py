@@ -74,6 +74,13 @@ class PSDPoint:
         return np.einsum("ik,ik->i", (left @ self.Q) @ self.S, right @ self.Q)
 
 
+def point_of(Y: Array) -> PSDPoint:
+    """Return YYᵀ as a point, for any factor; its rank may be smaller than the number of columns."""
+    Q, triangle = np.linalg.qr(Y)
+    S = triangle @ triangle.T
+    return PSDPoint(Q, 0.5 * (S + S.T))
+
+
 class PSDFactor:
     """An n × k array Y that stands for W = YYᵀ: a name for what costs are functions of. Any array is taken.
 

@@ -67,6 +67,11 @@ class Retraction(Value, ABC):
         return float("inf")
 
 
+def by_name(*retractions: Retraction) -> dict[str, Retraction]:
+    """Return retractions by their names."""
+    return {retraction.name: retraction for retraction in retractions}
+
+
 @runtime_checkable
 class HasVelocity(Protocol):
     """A retraction that knows the derivative of its curves, as an exact line search needs.

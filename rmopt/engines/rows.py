@@ -24,17 +24,7 @@ class RowState:
 
 @dataclass(frozen=True)
 class RowAdaGrad(Engine):
-    """AdaGrad in a flat space, for a cost with `row_gradient`: a step costs what its rows cost.
-
-    Attributes
-    ----------
-    cost : FiniteSum
-        With `row_gradient`.
-    batch_size : int
-        Terms per step.
-    eps : float
-        What the sums of squares begin at.
-    """
+    """AdaGrad in a flat space, for a cost with `row_gradient`: a step costs what its rows cost."""
 
     cost: Any
     batch_size: int

@@ -28,6 +28,7 @@ from rmopt.kernels.steps import (
     NOT_FINITE,
     PROBE_DUE,
     STEP_REFUSED,
+    add_row,
     gather_row,
     gather_term,
     scatter_row,
@@ -168,8 +169,8 @@ def _gram(dense, rows, plus, minus, active, scales):
     r = active.shape[0]
     out = np.empty((dense.shape[1], dense.shape[1]))
     for i in range(r):
-        _add_to_column(dense, rows, plus[active[i]], i, scales[i])
-        _add_to_column(dense, rows, minus[active[i]], i, -scales[i])
+        add_row(dense[:, i], rows, plus[active[i]], scales[i])
+        add_row(dense[:, i], rows, minus[active[i]], -scales[i])
     for i in range(r):
         gather_row(dense, rows, plus[active[i]], minus[active[i]], out[i])
         scale_row(out, i, scales[i])
@@ -177,14 +178,6 @@ def _gram(dense, rows, plus, minus, active, scales):
         _clear(dense, rows, plus[active[i]])
         _clear(dense, rows, minus[active[i]])
     return columns(out[:r], 0, r)
-
-
-@njit(cache=True, nogil=True)
-def _add_to_column(dense, rows, row, column, scale):
-    """Add a scaled row; none where its number is −1."""
-    if row >= 0:
-        for j in range(rows.indptr[row], rows.indptr[row + 1]):
-            dense[rows.indices[j], column] += scale * rows.values[j]
 
 
 @njit(cache=True, nogil=True)

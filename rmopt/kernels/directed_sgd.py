@@ -34,7 +34,7 @@ from rmopt.kernels.matrices import (
     transposed,
     write,
 )
-from rmopt.kernels.steps import FINISHED, NOT_FINITE, gather_row, scatter_row
+from rmopt.kernels.steps import FINISHED, NOT_FINITE, add_row, gather_row, scatter_row
 from rmopt.kernels.vectors import dot, product, transposed_product
 
 # Where a smaller share of the square of a row is outside the span, that part is computed entry by entry; what is a
@@ -288,8 +288,8 @@ def _lodge(side, rows, plus, minus, out):
     _coordinates(side, rows, plus, minus, out)
     live = side.live[0]
     column = side.Z[:, live]
-    _add(column, rows, plus, 1.0)
-    _add(column, rows, minus, -1.0)
+    add_row(column, rows, plus, 1.0)
+    add_row(column, rows, minus, -1.0)
     square = _along(column, rows, plus) - _along(column, rows, minus)
     rest = square - dot(out, out)
     if rest > INSIDE * square:
@@ -314,14 +314,6 @@ def _lodge(side, rows, plus, minus, out):
         side.K[live, live] = 1.0
     out[live] = np.sqrt(rest)
     side.live[0] += 1
-
-
-@njit(cache=True, nogil=True)
-def _add(column, rows, row, sign):
-    """Add a row with a sign; none where its number is −1."""
-    if row >= 0:
-        for j in range(rows.indptr[row], rows.indptr[row + 1]):
-            column[rows.indices[j]] += sign * rows.values[j]
 
 
 @njit(cache=True, nogil=True)

@@ -41,30 +41,19 @@ def combined(a, A, b, B):
 @njit(cache=True, nogil=True)
 def transposed(A):
     """Return Aᵀ in rows."""
-    out = np.empty((A.shape[1], A.shape[0]))
-    for j in range(A.shape[1]):
-        for i in range(A.shape[0]):
-            out[j, i] = A[i, j]
-    return out
+    return A.T.copy()
 
 
 @njit(cache=True, nogil=True)
 def identity(k):
     """Return the identity of k rows."""
-    out = np.zeros((k, k))
-    for i in range(k):
-        out[i, i] = 1.0
-    return out
+    return np.eye(k)
 
 
 @njit(cache=True, nogil=True)
 def columns(A, first, stop):
     """Return some columns."""
-    out = np.empty((A.shape[0], stop - first))
-    for i in range(A.shape[0]):
-        for j in range(first, stop):
-            out[i, j - first] = A[i, j]
-    return out
+    return A[:, first:stop].copy()
 
 
 @njit(cache=True, nogil=True)
@@ -91,9 +80,7 @@ def write(A, B):
 @njit(cache=True, nogil=True)
 def clear(A):
     """Set A to zero."""
-    for i in range(A.shape[0]):
-        for j in range(A.shape[1]):
-            A[i, j] = 0.0
+    A[:] = 0.0
 
 
 @njit(cache=True, nogil=True)

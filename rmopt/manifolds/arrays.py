@@ -89,10 +89,10 @@ class ArrayManifold(Manifold):
         for _ in range(2):
             drawn = rng.standard_normal(self.shape)
             vector = self.projection(point, drawn)
-            length = float(np.linalg.norm(vector))
-            if length > 1e-8 * coarseness(vector) ** 0.5 * float(np.linalg.norm(drawn)):
+            least = 1e-8 * coarseness(vector) ** 0.5 * float(np.linalg.norm(drawn))
+            if float(np.linalg.norm(vector)) > least:
                 break
-        return vector / length
+        return vector / self.norm(point, vector)
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         return self.projection(point_b, tangent_vector_a)

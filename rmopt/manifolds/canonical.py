@@ -1,4 +1,4 @@
-"""The canonical metric of frames, ‖ξ‖² − ½ ‖Xᵀξ‖²: what differs from the metric of the space around."""
+"""Logarithms of frames with the canonical metric, for which no closed form is known."""
 
 from __future__ import annotations
 
@@ -6,34 +6,11 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.errors import MissingCapabilityError
-from rmopt.linalg import cayley, rotation, rotation_log, skew_form, symmetric
-from rmopt.precision import coarseness, slack
+from rmopt.linalg import rotation, rotation_log
+from rmopt.precision import coarseness
 
 # Steps towards a geodesic: three for near points, some dozens at 0.8 π.
 MAX_STEPS = 500
-
-
-def gradient(X: Array, G: Array) -> Array:
-    """Return the gradient for a Euclidean one: G − X GᵀX.
-
-    Parameters
-    ----------
-    X, G : array, shape (..., n, p)
-    """
-    return G - X @ (G.mT @ X)
-
-
-def hessian(X: Array, G: Array, H: Array, xi: Array) -> Array:
-    """Return the derivative of the gradient along ξ (Edelman, Arias and Smith 1998, section 2.4.5).
-
-    Parameters
-    ----------
-    X, G, H, xi : array, shape (..., n, p)
-        A point, the Euclidean gradient, its derivative along a tangent vector, and this vector.
-    """
-    bent = symmetric(X.mT @ G)
-    outside = xi - X @ (X.mT @ xi)
-    return gradient(X, H + 0.5 * (X @ (xi.mT @ G) + G @ (xi.mT @ X)) - outside @ bent)
 
 
 def log(X: Array, Y: Array) -> Array:
@@ -81,28 +58,3 @@ def log(X: Array, Y: Array) -> Array:
         f"no geodesic was found between two frames in {MAX_STEPS} steps: they are about π or more apart. Use a "
         "solver that needs no logarithm, or points that are closer."
     )
-
-
-def transport(X: Array, Y: Array, xi: Array) -> Array:
-    """Carry a tangent vector from X to Y by the rotation of all space that is the Cayley transform between them.
-
-    Parameters
-    ----------
-    X, Y, xi : array, shape (..., n, p)
-
-    Raises
-    ------
-    MissingCapabilityError
-        When none leads from X to Y, as to −X, or to a square matrix of another determinant.
-    """
-    M, identity = X.mT @ Y, np.eye(X.shape[-1], dtype=X.dtype)
-    # A singular matrix may seem regular by rounding.
-    if not (np.linalg.svd(identity + M, compute_uv=False) > slack(1e-6, M)).all():
-        raise MissingCapabilityError(
-            "no Cayley transform leads from one point to the other, for I + XᵀY is singular: they are too far apart. "
-            "Take shorter steps, or transport='projection'."
-        )
-    inverse = np.linalg.inv(identity + M)
-    turn = X @ (inverse.mT @ (M - M.mT) @ inverse) + (Y - X @ M) @ inverse
-    frame, core = skew_form(X, 2.0 * turn)
-    return xi + frame @ ((cayley(core) - np.eye(core.shape[-1], dtype=core.dtype)) @ (frame.mT @ xi))

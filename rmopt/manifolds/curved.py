@@ -22,11 +22,13 @@ from rmopt.retractions.grassmann import Exponential
 class _Columns(ArrayManifold):
     """A manifold of arrays with one point in each column, or of one point that is a vector."""
 
+    n: int
+
     default_transport: Transport = ByManifold()
 
     def __init__(self, rows: int, m: int, retraction: Retraction | str | None) -> None:
-        self.shape = (rows,) if integer("m", m, 1) == 1 else (rows, m)
-        self.m = m
+        self.m = integer("m", m, 1)
+        self.shape = (rows,) if self.m == 1 else (rows, self.m)
         self.default_retraction = self.fitting(retraction)
 
     @abstractmethod
@@ -44,12 +46,16 @@ class _Columns(ArrayManifold):
         Z, normal = dense(ambient, point), self.normal(point)
         return Z - normal * ((normal * Z).sum(0) / (normal * normal).sum(0))
 
-    def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
-        vector = super().random_tangent_vector(point, rng)
-        return vector / self.norm(point, vector)
+    @abstractmethod
+    def _distances(self, point_a: Array, point_b: Array) -> Any:
+        """Return the geodesic distances of the columns."""
 
-    def pair_mean(self, point_a: Array, point_b: Array) -> Array:
-        return self.exp(point_a, 0.5 * self.log(point_a, point_b))
+    def dist(self, point_a: Array, point_b: Array) -> float:
+        """Return the length of the vector of all columns' distances."""
+        return float(np.linalg.norm(self._distances(point_a, point_b)))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.n}{f', {self.m}' if self.m > 1 else ''})"
 
 
 class Hyperbolic(_Columns):
@@ -93,10 +99,7 @@ class Hyperbolic(_Columns):
 
     def __init__(self, n: int, m: int = 1, retraction: Retraction | str | None = None) -> None:
         self.n = integer("n", n, 1)
-        super().__init__(n + 1, m, retraction)
-
-    def __repr__(self) -> str:
-        return f"Hyperbolic({self.n}{f', {self.m}' if self.m > 1 else ''})"
+        super().__init__(self.n + 1, m, retraction)
 
     @property
     def dim(self) -> int:
@@ -111,25 +114,21 @@ class Hyperbolic(_Columns):
 
     def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Ambient) -> Array:
         """Return J G + x (xᵀG), where J turns the first sign: what is tangent of J G."""
-        return self._tangent(point, _mirrored(dense(euclidean_gradient, point)))
+        return self.to_tangent_space(point, _mirrored(dense(euclidean_gradient, point)))
 
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
     ) -> Array:
         """Return what is tangent of J H + ξ (xᵀG)."""
         G, H = dense(euclidean_gradient, point), dense(euclidean_hessian, point)
-        return self._tangent(point, _mirrored(H) + tangent_vector * (point * G).sum(0))
+        return self.to_tangent_space(point, _mirrored(H) + tangent_vector * (point * G).sum(0))
 
     def to_tangent_space(self, point: Array, vector: Array) -> Array:
-        return self._tangent(point, vector)
-
-    def _tangent(self, point: Array, vector: Array) -> Array:
         radius, unit = _polar(point)
         radial = (unit * vector[1:]).sum(0)
         return _together(point, point[0] * radial - radius * vector[0], vector[1:] - unit * radial)
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
-        """Follow the geodesic."""
         (radius, unit), (along, across) = _polar(point), _parts(point, tangent_vector)
         aside = (across * across).sum(0)
         length = np.sqrt(along * along + aside)
@@ -147,15 +146,10 @@ class Hyperbolic(_Columns):
         return self.lifted(there)
 
     def log(self, point_a: Array, point_b: Array) -> Array:
-        """Return the initial velocity of the geodesic."""
         along, across = _towards(point_a, point_b)
         length = np.sqrt(along * along + (across * across).sum(0))
         scale = self._distances(point_a, point_b) / np.maximum(length, np.finfo(point_a.dtype).tiny)
         return _together(point_a, along * scale, across * scale)
-
-    def dist(self, point_a: Array, point_b: Array) -> float:
-        """Return the geodesic distance."""
-        return float(np.linalg.norm(self._distances(point_a, point_b)))
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         """Carry a tangent vector along the geodesic, in parallel."""
@@ -245,10 +239,7 @@ class Simplex(_Columns):
         self.n = integer("n", n, 1)
         if n < 2:
             raise InvalidInputError("Simplex(1) has no directions to go; let n be 2 or more.")
-        super().__init__(n, m, retraction)
-
-    def __repr__(self) -> str:
-        return f"Simplex({self.n}{f', {self.m}' if self.m > 1 else ''})"
+        super().__init__(self.n, m, retraction)
 
     @property
     def dim(self) -> int:
@@ -256,7 +247,6 @@ class Simplex(_Columns):
 
     @property
     def typical_dist(self) -> float:
-        """Scale of the manifold: its diameter."""
         return float(np.pi * self.m**0.5)
 
     @property
@@ -303,15 +293,10 @@ class Simplex(_Columns):
         return end**2 / (end**2).sum(0)
 
     def log(self, point_a: Array, point_b: Array) -> Array:
-        """Return the initial velocity of the geodesic."""
         root, other = np.sqrt(point_a), np.sqrt(point_b)
         aside = other - root * (root * other).sum(0)
         length = np.sqrt(np.maximum((aside * aside).sum(0), np.finfo(aside.dtype).tiny))
         return 2.0 * root * aside * (0.5 * self._distances(point_a, point_b) / length)
-
-    def dist(self, point_a: Array, point_b: Array) -> float:
-        """Return the geodesic distance: twice the angle between the roots."""
-        return float(np.linalg.norm(self._distances(point_a, point_b)))
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         """Carry a tangent vector along the geodesic, in parallel."""

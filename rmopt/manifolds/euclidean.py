@@ -77,6 +77,3 @@ class Euclidean(ArrayManifold):
 
     def dist(self, point_a: Array, point_b: Array) -> float:
         return float(np.linalg.norm(point_b - point_a))
-
-    def pair_mean(self, point_a: Array, point_b: Array) -> Array:
-        return 0.5 * (point_a + point_b)

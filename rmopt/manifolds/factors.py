@@ -11,7 +11,7 @@ from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import Manifold, checked_rank
 from rmopt.core.product import LowRankFactors, Parts
-from rmopt.core.psd import PSDFactor, PSDPoint
+from rmopt.core.psd import PSDFactor, PSDPoint, point_of
 from rmopt.linalg import factor_product, horizontal, symmetric
 from rmopt.manifolds.euclidean import Euclidean
 from rmopt.manifolds.product import Product
@@ -62,7 +62,7 @@ class PSDFactors(Euclidean):
     @renamed(k="rank")
     def __init__(self, n: int, rank: int) -> None:
         super().__init__(n, rank)
-        self.rank, self.sizes = rank, (n, n)
+        self.rank, self.sizes = self.shape[1], (self.shape[0],) * 2
 
     def __repr__(self) -> str:
         return f"PSDFactors({self.shape[0]}, {self.rank})"
@@ -76,17 +76,11 @@ class PSDFactors(Euclidean):
         return horizontal(point, vector)
 
     # Straight lines are those of the factors, and one W has many: no distance of matrices is known here.
-    exp, log, dist, pair_mean = Manifold.exp, Manifold.log, Manifold.dist, Manifold.pair_mean
-
-    def knows(self, method: str) -> bool:
-        """Return False: no geodesics have closed forms here."""
-        return False
+    exp, log, dist = Manifold.exp, Manifold.log, Manifold.dist
 
     def point_of(self, point: Array) -> PSDPoint:
         """Return W as a point of `PSDFixedRank`; its rank may be smaller than k."""
-        Q, triangle = np.linalg.qr(point)
-        S = triangle @ triangle.T
-        return PSDPoint(Q, 0.5 * (S + S.T))
+        return point_of(point)
 
     def to_dense(self, point: Array) -> Array:
         """Return W as an n × n array; for small matrices and tests."""
@@ -137,8 +131,8 @@ class BoundedRank(Product):
     @renamed(k="rank")
     def __init__(self, n: int, m: int, rank: int) -> None:
         super().__init__([Euclidean(n, rank), Euclidean(m, rank)])
-        self.rank = checked_rank(rank, (n, m))
-        self.sizes = n, m
+        self.sizes = self.factors[0].shape[0], self.factors[1].shape[0]
+        self.rank = checked_rank(rank, self.sizes)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.sizes[0]}, {self.sizes[1]}, {self.rank})"

@@ -1,7 +1,7 @@
 """The manifold of n × m matrices of rank k, with the metric of the matrices around it."""
 
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +15,7 @@ from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import factor_product, lanczos_svd, leave_span, truncated_svd_of_product
-from rmopt.precision import coarseness, matched, real_type, slack
+from rmopt.precision import coarseness, real_type, slack
 from rmopt.renamed import renamed
 from rmopt.retractions.fixed_rank import FIXED_RANK_RETRACTIONS, SecondOrder
 
@@ -76,9 +76,6 @@ class FixedRankEmbedded(FixedRankManifold):
     def __repr__(self) -> str:
         return f"FixedRankEmbedded({self.shape[0]}, {self.shape[1]}, {self.rank})"
 
-    def with_rank(self, k: int) -> Self:
-        return type(self)(*self.shape, k, self.default_retraction)
-
     @property
     def dim(self) -> int:
         n, m = self.shape
@@ -97,14 +94,6 @@ class FixedRankEmbedded(FixedRankManifold):
 
     def zero_vector(self, point: LowRankPoint) -> LowRankTangent:
         return LowRankTangent(np.zeros_like(point.S), np.zeros_like(point.U), np.zeros_like(point.V))
-
-    def random_tangent_vector(
-        self, point: LowRankPoint, rng: np.random.Generator | None = None
-    ) -> LowRankTangent:
-        rng = np.random.default_rng(rng)
-        parts = (matched(rng.standard_normal(part.shape), part) for part in (point.S, point.U, point.V))
-        vector = self.to_tangent_space(point, LowRankTangent(*parts))
-        return vector / self.norm(point, vector)
 
     def euclidean_to_riemannian_hessian(
         self,

@@ -74,12 +74,12 @@ class Grassmann(ArrayManifold):
 
     @property
     def typical_dist(self) -> float:
-        """Scale of the manifold."""
         return float(np.sqrt(self.shape[1]))
 
     @property
     def diameter(self) -> float:
-        return float(0.5 * np.pi * np.sqrt(self.shape[1]))
+        m, r = self.shape
+        return float(0.5 * np.pi * np.sqrt(min(r, m - r)))
 
     # The tangent space
 

@@ -1,6 +1,6 @@
 """The embedded and the polar geometry of positive semidefinite n × n matrices of rank k."""
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,11 +10,11 @@ from rmopt.core.arguments import integer, number, numbers
 from rmopt.core.manifold import FixedRankManifold, checked_rank
 from rmopt.core.matrices import real_matrix
 from rmopt.core.points import in_precision
-from rmopt.core.psd import PSDPoint, PSDTangent
+from rmopt.core.psd import PSDPoint, PSDTangent, point_of
 from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import lanczos_eigh, leave_span, symmetric
-from rmopt.precision import coarseness, matched, real_type, slack
+from rmopt.precision import coarseness, real_type, slack
 from rmopt.renamed import renamed
 from rmopt.retractions.fixed_rank import PSD_RETRACTIONS, PolarFactors, SecondOrderPSD
 
@@ -39,9 +39,6 @@ class PSDMatrices(FixedRankManifold):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.shape[0]}, {self.rank})"
-
-    def with_rank(self, k: int) -> Self:
-        return type(self)(self.shape[0], k, self.default_retraction)
 
     @property
     def dim(self) -> int:
@@ -69,12 +66,6 @@ class PSDMatrices(FixedRankManifold):
 
     def zero_vector(self, point: PSDPoint) -> PSDTangent:
         return PSDTangent(np.zeros_like(point.S), np.zeros_like(point.Q))
-
-    def random_tangent_vector(self, point: PSDPoint, rng: np.random.Generator | None = None) -> PSDTangent:
-        rng = np.random.default_rng(rng)
-        vector = PSDTangent(*(matched(rng.standard_normal(part.shape), part) for part in (point.S, point.Q)))
-        vector = self.to_tangent_space(point, vector)
-        return vector / self.norm(point, vector)
 
     # Points
 
@@ -118,9 +109,8 @@ class PSDMatrices(FixedRankManifold):
         InvalidInputError
             For a wrong shape, values that are not finite, or a product of smaller rank.
         """
-        dtype = real_type(Y)
-        Q, triangle = np.linalg.qr(numbers("Y", Y, (self.shape[0], self.rank)))
-        return self._checked(PSDPoint(Q, symmetric(triangle @ triangle.T)), "the product Y Yᵀ", dtype)
+        point = point_of(numbers("Y", Y, (self.shape[0], self.rank)))
+        return self._checked(point, "the product Y Yᵀ", real_type(Y))
 
     def from_matrix(self, matrix: Any) -> PSDPoint:
         """Return the point closest to a dense or sparse n × n matrix: the k leading eigenpairs of its symmetric part.
@@ -267,9 +257,6 @@ class PolarPSD(PSDMatrices):
     ) -> None:
         self.weight = number("weight", weight, above=0, below=1)
         super().__init__(n, rank, retraction)
-
-    def with_rank(self, k: int) -> Self:
-        return type(self)(self.shape[0], k, self.weight, self.default_retraction)
 
     def __repr__(self) -> str:
         return f"PolarPSD({self.shape[0]}, {self.rank}, weight={self.weight})"

@@ -24,20 +24,8 @@ def log(X: Array, Y: Array, exp: Move, projection: Move) -> Array:
 
     Single columns and square matrices have closed forms, at all distances. Otherwise each geodesic ends beside Y;
     what is missing is carried back along it, by projections that keep its length, and added to the velocity. All of
-    that is in the space of X and Y, so a shot costs O(p³).
-
-    Parameters
-    ----------
-    X, Y : array, shape (n, p)
-        With orthonormal columns.
-    exp, projection : callable
-        Of frames with p columns, and as many rows as X and Y span dimensions or more; `exp` of several at once.
-
-    Raises
-    ------
-    MissingCapabilityError
-        Of square matrices of which one is no rotation of the other, and when shots do not come nearer: the points are
-        more than about π apart.
+    that is in the space of X and Y, so a shot costs O(p³). `exp` and `projection` are those of frames with p columns,
+    and as many rows as X and Y span dimensions or more; `exp` of several at once.
     """
     p = X.shape[1]
     M = X.T @ Y

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.retraction import Retraction
+from rmopt.core.retraction import Retraction, by_name
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import exp_differences, lyapunov, symmetric, whitened
 from rmopt.retractions.grassmann import Exponential
@@ -65,9 +65,7 @@ LEAST_RATIO = 1e-8
 class AffineInvariant(Metric):
     """tr(W⁻¹ξ W⁻¹η): no change of basis alters it (Bhatia 2007, chapter 6)."""
 
-    retractions: ClassVar[Mapping[str, Retraction]] = {
-        retraction.name: retraction for retraction in (SecondOrderPD(), Exponential())
-    }
+    retractions: ClassVar[Mapping[str, Retraction]] = by_name(SecondOrderPD(), Exponential())
 
     def flat(self, W: Array, *vectors: Array) -> list[Array]:
         factor = cholesky(W)
@@ -122,9 +120,7 @@ class AffineInvariant(Metric):
 class LogEuclidean(Metric):
     """That of the matrix logarithm in flat space: ⟨ξ, η⟩ = tr(D log[ξ] D log[η]) (Arsigny et al. 2007)."""
 
-    retractions: ClassVar[Mapping[str, Retraction]] = {
-        retraction.name: retraction for retraction in (Exponential(), SchurExponential())
-    }
+    retractions: ClassVar[Mapping[str, Retraction]] = by_name(Exponential(), SchurExponential())
 
     def flat(self, W: Array, *vectors: Array) -> list[Array]:
         logarithms, basis = _log_spectrum(W)
@@ -174,9 +170,7 @@ class BuresWasserstein(Metric):
     Geodesics reach singular matrices after finite length, where I + L is singular (Bhatia, Jain and Lim 2019).
     """
 
-    retractions: ClassVar[Mapping[str, Retraction]] = {
-        retraction.name: retraction for retraction in (Congruence(), Exponential())
-    }
+    retractions: ClassVar[Mapping[str, Retraction]] = by_name(Congruence(), Exponential())
 
     def flat(self, W: Array, *vectors: Array) -> list[Array]:
         values, basis = _spectrum(W)

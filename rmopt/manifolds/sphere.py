@@ -117,7 +117,6 @@ class Sphere(UnitLength):
 
     @property
     def typical_dist(self) -> float:
-        """Scale of the manifold: its diameter."""
         return float(np.pi)
 
     @property
@@ -201,12 +200,7 @@ class Oblique(Sphere):
 
     @property
     def typical_dist(self) -> float:
-        """Scale of the manifold: its diameter."""
         return float(np.pi * self.shape[1] ** 0.5)
-
-    @property
-    def diameter(self) -> float:
-        return self.typical_dist
 
     def products(self, a: Array, b: Array) -> Array:
         """Return the inner products of the columns."""

@@ -12,8 +12,9 @@ from rmopt.core.arguments import integer, one_of
 from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByProjection, Transport
-from rmopt.errors import InvalidInputError
+from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.linalg import (
+    cayley,
     cosine,
     gram_functions,
     orthonormalised,
@@ -103,7 +104,7 @@ class Stiefel(ArrayManifold):
             # The methods of each metric are those of a class.
             self.__class__ = CanonicalStiefel
         self.n, self.p, self.k = integer("n", n, 1), integer("p", p, 1), integer("k", k, 1)
-        self.shape = (n, p) if k == 1 else (k, n, p)
+        self.shape = (self.n, self.p) if k == 1 else (self.k, self.n, self.p)
         if one_of("metric", metric, ("euclidean", "canonical")) == "canonical" != self.metric:
             raise InvalidInputError(
                 f"{type(self).__name__} has the Euclidean metric; derive it from CanonicalStiefel for the other."
@@ -123,7 +124,6 @@ class Stiefel(ArrayManifold):
 
     @property
     def typical_dist(self) -> float:
-        """Scale of the manifold."""
         return float((self.p * self.k) ** 0.5)
 
     def projection(self, point: Array, ambient: Ambient) -> Array:
@@ -195,18 +195,19 @@ class CanonicalStiefel(Stiefel):
 
     def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Ambient) -> Array:
         """Return G − X GᵀX for the Euclidean gradient G."""
-        return canonical.gradient(point, dense(euclidean_gradient, point))
+        G = dense(euclidean_gradient, point)
+        return G - point @ (G.mT @ point)
 
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
     ) -> Array:
         """Return the Hessian of Edelman, Arias and Smith (1998, section 2.4.5)."""
-        G, H = dense(euclidean_gradient, point), dense(euclidean_hessian, point)
-        return canonical.hessian(point, G, H, tangent_vector)
-
-    def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
-        vector = super().random_tangent_vector(point, rng)
-        return vector / self.norm(point, vector)
+        X, xi = point, tangent_vector
+        G, H = dense(euclidean_gradient, X), dense(euclidean_hessian, X)
+        bent = symmetric(X.mT @ G)
+        outside = xi - X @ (X.mT @ xi)
+        change = H + 0.5 * (X @ (xi.mT @ G) + G @ (xi.mT @ X)) - outside @ bent
+        return self.euclidean_to_riemannian_gradient(X, change)
 
     # Geodesics
 
@@ -224,9 +225,20 @@ class CanonicalStiefel(Stiefel):
         Raises
         ------
         MissingCapabilityError
-            Where no Cayley transform leads there, as to −X.
+            Where no Cayley transform leads there, as to −X, or to a square matrix of another determinant.
         """
-        return canonical.transport(point_a, point_b, tangent_vector_a)
+        X, Y, xi = point_a, point_b, tangent_vector_a
+        M, identity = X.mT @ Y, np.eye(self.p, dtype=X.dtype)
+        # A singular matrix may seem regular by rounding.
+        if not (np.linalg.svd(identity + M, compute_uv=False) > slack(1e-6, M)).all():
+            raise MissingCapabilityError(
+                "no Cayley transform leads from one point to the other, for I + XᵀY is singular: they are too far "
+                "apart. Take shorter steps, or transport='projection'."
+            )
+        inverse = np.linalg.inv(identity + M)
+        turn = X @ (inverse.mT @ (M - M.mT) @ inverse) + (Y - X @ M) @ inverse
+        frame, core = skew_form(X, 2.0 * turn)
+        return xi + frame @ ((cayley(core) - np.eye(core.shape[-1], dtype=core.dtype)) @ (frame.mT @ xi))
 
 
 class SpecialOrthogonal(Stiefel):

@@ -86,7 +86,7 @@ class SymmetricPositiveDefinite(ArrayManifold):
         retraction: Retraction | str | None = None,
     ) -> None:
         self.d, self.k = integer("d", d, 1), integer("k", k, 1)
-        self.shape = (d, d) if k == 1 else (k, d, d)
+        self.shape = (self.d, self.d) if k == 1 else (self.k, self.d, self.d)
         self.metric = one_of("metric", metric, METRICS)
         self.retractions = self._metric.retractions
         self.default_retraction = next(iter(self.retractions.values()))
@@ -154,11 +154,9 @@ class SymmetricPositiveDefinite(ArrayManifold):
         return self._metric.log(point_a, point_b)
 
     def dist(self, point_a: Array, point_b: Array) -> float:
-        """Return the geodesic distance."""
         return self._metric.dist(point_a, point_b)
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Ambient) -> Array:
-        """Carry a tangent vector along; lengths and angles stay."""
         return self._metric.transport(point_a, point_b, dense(tangent_vector_a, point_a))
 
     # Points

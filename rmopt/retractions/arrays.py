@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.retraction import Retraction
+from rmopt.core.retraction import Retraction, by_name
 from rmopt.linalg import cayley, orthonormalised, skew_form
 from rmopt.retractions.grassmann import QR, Exponential, Polar
 
@@ -205,18 +205,8 @@ class OrthographicHyperbolic(Retraction):
         return manifold.lifted(point * np.sqrt(1.0 + squares) + moved)
 
 
-SPHERE_RETRACTIONS: dict[str, Retraction] = {
-    retraction.name: retraction for retraction in (Normalisation(), Exponential())
-}
-HYPERBOLIC_RETRACTIONS: dict[str, Retraction] = {
-    retraction.name: retraction for retraction in (Exponential(), OrthographicHyperbolic())
-}
-SIMPLEX_RETRACTIONS: dict[str, Retraction] = {
-    retraction.name: retraction for retraction in (MultiplicativeWeights(), Exponential())
-}
-FRAME_RETRACTIONS: dict[str, Retraction] = {
-    retraction.name: retraction for retraction in (Polar(), FrameQR(), Exponential(), Cayley())
-}
-CANONICAL_RETRACTIONS: dict[str, Retraction] = {
-    retraction.name: retraction for retraction in (CanonicalCayley(), FrameQR(), Exponential())
-}
+SPHERE_RETRACTIONS = by_name(Normalisation(), Exponential())
+HYPERBOLIC_RETRACTIONS = by_name(Exponential(), OrthographicHyperbolic())
+SIMPLEX_RETRACTIONS = by_name(MultiplicativeWeights(), Exponential())
+FRAME_RETRACTIONS = by_name(Polar(), FrameQR(), Exponential(), Cayley())
+CANONICAL_RETRACTIONS = by_name(CanonicalCayley(), FrameQR(), Exponential())

@@ -10,7 +10,7 @@ import numpy as np
 
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
 from rmopt.core.psd import PSDPoint, PSDTangent
-from rmopt.core.retraction import Retraction
+from rmopt.core.retraction import Retraction, by_name
 from rmopt.errors import InvalidInputError
 from rmopt.kernels import lifted
 from rmopt.linalg import factor_product, symmetric, truncated_svd_of_product
@@ -297,9 +297,5 @@ def _left_the_manifold(retraction: Retraction, k: int, met: str) -> InvalidInput
     )
 
 
-FIXED_RANK_RETRACTIONS: dict[str, Retraction] = {
-    retraction.name: retraction for retraction in (SecondOrder(), MetricProjection(), Orthographic())
-}
-PSD_RETRACTIONS: dict[str, Retraction] = {
-    retraction.name: retraction for retraction in (SecondOrderPSD(), MetricProjectionPSD())
-}
+FIXED_RANK_RETRACTIONS = by_name(SecondOrder(), MetricProjection(), Orthographic())
+PSD_RETRACTIONS = by_name(SecondOrderPSD(), MetricProjectionPSD())

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.retraction import Retraction
+from rmopt.core.retraction import Retraction, by_name
 from rmopt.errors import MissingCapabilityError
 from rmopt.linalg import gram_functions, positive_qr
 
@@ -113,6 +113,4 @@ class Polar(Retraction):
         return moved @ root
 
 
-GRASSMANN_RETRACTIONS: dict[str, Retraction] = {
-    retraction.name: retraction for retraction in (Exponential(), QR(), Polar())
-}
+GRASSMANN_RETRACTIONS = by_name(Exponential(), QR(), Polar())

@@ -12,7 +12,7 @@ from scipy.linalg import cho_factor, cho_solve, eigvalsh
 
 from rmopt.core.ambient import Array, dense
 from rmopt.core.manifold import HasStepBound
-from rmopt.core.retraction import Retraction
+from rmopt.core.retraction import Retraction, by_name
 from rmopt.core.row_column import RowColumn
 from rmopt.errors import InvalidInputError
 from rmopt.kernels import row_column
@@ -55,13 +55,12 @@ class Additive(Retraction):
     point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Any, t: float = 1.0) -> Array:
-        if isinstance(manifold, HasStepBound):
-            bound = manifold.max_step(point, tangent)
-            if not abs(t) < bound if t >= 0 else not -t < manifold.max_step(point, -tangent):
-                raise InvalidInputError(
-                    f"the straight line leaves {manifold} within a step of {t:.3g}; take a smaller step "
-                    "(`max_step` tells how small) or a retraction that never leaves, such as SchurExponential."
-                )
+        ahead = tangent if t >= 0 else -tangent
+        if isinstance(manifold, HasStepBound) and not abs(t) < manifold.max_step(point, ahead):
+            raise InvalidInputError(
+                f"the straight line leaves {manifold} within a step of {t:.3g}; take a smaller step "
+                "(`max_step` tells how small) or a retraction that never leaves, such as SchurExponential."
+            )
         return point + t * dense(tangent, point)
 
     def reach(self, manifold: Any, point: Array, tangent: Any) -> float:
@@ -289,7 +288,4 @@ def _diagonal(entries: Array) -> Array:
 
 
 EUCLIDEAN_RETRACTIONS: dict[str, Retraction] = {"additive": Additive()}
-POSITIVE_DEFINITE_RETRACTIONS: dict[str, Retraction] = {
-    retraction.name: retraction
-    for retraction in (Additive(), SchurExponential(), AffineExponential(), SecondOrderPD())
-}
+POSITIVE_DEFINITE_RETRACTIONS = by_name(Additive(), SchurExponential(), AffineExponential(), SecondOrderPD())

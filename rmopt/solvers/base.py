@@ -30,7 +30,7 @@ from rmopt.renamed import renamed
 from rmopt.solvers.checkpoint import Saving, saving
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder
-from rmopt.solvers.stop import Converged, Stop, asked
+from rmopt.solvers.stop import Converged, Stop, as_reason, asked
 from rmopt.solvers.threads import one_blas_thread
 from rmopt.solvers.world import ONE_PROCESS, World
 
@@ -96,7 +96,14 @@ def finite_numbers(step: int) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise _as_divergence(error, step) from error
+        if isinstance(error, RmoptError) or not broke_down(error):
+            raise
+        raise DivergedError(
+            f"the run broke down at step {step} or soon after ({error}): a matrix is singular or holds numbers that "
+            "are not finite. Likely causes: a cost that is not finite there, a step size that is too large (try a "
+            "tenth), or data that are not scaled.",
+            step,
+        ) from error
 
 
 def in_double(problem: Problem, point: Any) -> Any:
@@ -110,18 +117,6 @@ def in_double(problem: Problem, point: Any) -> Any:
 def broke_down(error: ValueError) -> bool:
     """Return whether linear algebra says that a matrix is singular or not finite."""
     return isinstance(error, np.linalg.LinAlgError) or "infs or NaNs" in str(error)
-
-
-def _as_divergence(error: ValueError, step: int) -> ValueError | DivergedError:
-    """Return what a failure of linear algebra means, or the error itself where it is another one."""
-    if isinstance(error, RmoptError) or not broke_down(error):
-        return error
-    return DivergedError(
-        f"the run broke down at step {step} or soon after ({error}): a matrix is singular or holds numbers that "
-        "are not finite. Likely causes: a cost that is not finite there, a step size that is too large (try a "
-        "tenth), or data that are not scaled.",
-        step,
-    )
 
 
 @renamed(max_iterations="max_iter")
@@ -422,9 +417,8 @@ class _Run:
         self.first = first_step = integer("first_step", first_step)
         self.solver, self.problem, self.checkpoint = solver, problem, checkpoint
         self.recorder = Recorder() if recorder is None else recorder
-        if random_state is None and checkpoint is not None:
-            random_state = checkpoint.seed()
-        seed = seed_of(random_state)
+        saved_seed = checkpoint.seed() if random_state is None and checkpoint is not None else None
+        seed = seed_of(random_state if saved_seed is None else saved_seed)
         if isinstance(initial_point, Result):
             initial_point = initial_point.point
         if world.size > 1:
@@ -520,10 +514,8 @@ class _Run:
                 ends.append(self.checkpoint.pause_after(step))
             steps = int(min(ends)) - step
         begun = time.perf_counter()
-        try:
+        with finite_numbers(step):
             self.state = self.solver.advance(self.work, self.state, steps)
-        except ValueError as error:
-            raise _as_divergence(error, step) from error
         elapsed = time.perf_counter() - begun
         self.seconds += elapsed
         self.step = self.first + int(self.state.steps)
@@ -551,13 +543,9 @@ class _Run:
         check, step = self.check_every, self.step
         if check is None or step % check or (check > 1 and step == self.first):
             return None
-        found = self.solver.finished(self.work, self.state)
-        if not (found is None or isinstance(found, str)):
-            raise InvalidInputError(
-                f"{type(self.solver).__name__}.finished returned {shown(found)}; it must return a reason as a "
-                "string, or None to go on."
-            )
-        return found
+        return as_reason(
+            f"{type(self.solver).__name__}.finished", self.solver.finished(self.work, self.state)
+        )
 
     def _is_planned(self, step: int) -> bool:
         return self.observes or step in (self._asked_at(), self.recorder.next_after(step - 1))

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import number
+from rmopt.core.arguments import instance, integer, number, numbers
 from rmopt.costs.convex import ConvexCost
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import lanczos_eigh, leading_eigh
@@ -136,7 +136,12 @@ def certify(
     >>> certificate.is_global(1e-6), abs(vectors).round(3).ravel().tolist()
     (False, [0.0, 1.0])
     """
-    floor = checked_lower_bound(cost)
+    instance("cost", cost, ConvexCost, "a ConvexCost (rmopt.costs)")
+    floor, Y, n_candidates = (
+        checked_lower_bound(cost),
+        numbers("Y", Y),
+        integer("n_candidates", n_candidates, 1),
+    )
     local = cost.at(Y)
     trace = float(np.vdot(Y, Y))
     excess = local.value - floor
@@ -182,31 +187,14 @@ def _contradicted(cost: ConvexCost, seen: str) -> InvalidInputError:
 def leading_eigenpairs(
     apply: Apply, basis: Array, k: int, scale: float, tol: float
 ) -> tuple[Array, Array, float]:
-    """Return leading eigenpairs of a symmetric operator, and a bound on all its eigenvalues.
+    """Return at most k leading eigenpairs of a symmetric operator, and a bound on all its eigenvalues.
 
-    Parameters
-    ----------
-    apply : callable
-        Maps (p, j) arrays to the operator's products with them.
-    basis : array, shape (p, d)
-        Orthonormal; directions that are known already. A Lanczos run looks at their complement alone, where an
-        optimum has no cluster of eigenvalues at 0.
-    k : int
-        How many pairs at most.
-    scale : float
-        Positive; the largest eigenvalue is found to about `tol` times this or its own size, whichever is larger.
-    tol : float
-
-    Returns
-    -------
-    values : array, shape (≤ k,)
-        Descending; after the first, only positive ones, and from a Lanczos run only roughly.
-    vectors : array, shape (p, ≤ k)
-        Orthonormal.
-    bound : float
-        No eigenvalue is larger. A Lanczos run adds the length of its residual and of what ties `basis` to its
-        complement. (A residual bounds the distance to an eigenvalue; that none larger was overlooked rests on the
-        random start of the run.)
+    `apply` maps (p, j) arrays to the operator's products with them. `basis` holds directions that are known already,
+    orthonormal: a Lanczos run looks at their complement alone, where an optimum has no cluster of eigenvalues at 0.
+    The largest eigenvalue is found to about `tol` times `scale` or its own size, whichever is larger; those after it,
+    of which only positive ones are given, a Lanczos run finds only roughly. To the bound it adds the length of its
+    residual and of what ties `basis` to its complement. (A residual bounds the distance to an eigenvalue; that none
+    larger was overlooked rests on the random start of the run.)
     """
     p = len(basis)
     k = min(k, p)

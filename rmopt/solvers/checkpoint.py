@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-from rmopt.arrays import load_arrays, save_arrays
+from rmopt.arrays import load_arrays, read_arrays, save_arrays
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number
 from rmopt.core.identity import fingerprint
 from rmopt.errors import InvalidInputError, StorageError
+from rmopt.files import reading
 from rmopt.solvers.world import ONE_PROCESS, World
 
 _named = bounded(instance, (str, Path), "the name of a file")
@@ -103,17 +104,13 @@ class Checkpoint(CheckedValue, Saving):
         _save(Path(self.path), arrays, about)
 
     def seed(self) -> int | None:
-        if not Path(self.path).exists():
-            return None
-        identity = load_arrays(self.path)[1].get("identity")
-        seed = identity.get("seed") if isinstance(identity, dict) else None
-        return seed if _is_count(seed) else None
+        return _seed_in(Path(self.path)) if Path(self.path).exists() else None
 
     def load(self, identity: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:
         path = Path(self.path)
         if path.exists():
             return _loaded(path, identity)
-        _refuse_others(path, {count for _, count, _ in _parts(path)}, 1)
+        _refuse_others(path, {count for _, count, _ in _parts(path)}, 1, SharedCheckpoint)
         return None
 
 
@@ -173,7 +170,7 @@ class SharedCheckpoint(CheckedValue, Saving):
 
     path: Annotated[Path | str, _named]
     every_steps: Annotated[int, bounded(integer, 1)] = 1000
-    world: World = ONE_PROCESS
+    world: Annotated[World, bounded(instance, World, "a World")] = ONE_PROCESS
 
     def pause_after(self, step: int) -> float:
         return (step // self.every_steps + 1) * self.every_steps
@@ -189,6 +186,10 @@ class SharedCheckpoint(CheckedValue, Saving):
         for older in sorted(self._steps())[:-2]:
             self._file(older).unlink(missing_ok=True)
 
+    def seed(self) -> int | None:
+        latest = max(self._steps(), default=None)
+        return None if latest is None else _seed_in(self._file(latest))
+
     def load(self, identity: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:
         """Return this process's part of the latest state that all processes have saved, or None.
 
@@ -201,8 +202,10 @@ class SharedCheckpoint(CheckedValue, Saving):
         if common >= 0:
             return _loaded(self._file(common), identity)
         path = Path(self.path)
-        counts = {count for _, count, _ in _parts(path)} | ({1} if path.exists() else set())
-        _refuse_others(path, set().union(*self.world.everywhere(counts)), self.world.size)
+        counts = {count for _, count, _ in _parts(path)} - {self.world.size} | (
+            {1} if path.exists() else set()
+        )
+        _refuse_others(path, set().union(*self.world.everywhere(counts)), self.world.size, Checkpoint)
         return None
 
     def _file(self, step: int) -> Path:
@@ -223,14 +226,28 @@ def _parts(path: Path) -> list[tuple[int, int, int]]:
     return [(int(one[1]), int(one[2] or 0), int(one[3])) for one in found]
 
 
-def _refuse_others(path: Path, counts: set[int], size: int) -> None:
-    """Refuse to begin anew where another number of processes saved a run."""
-    for count in counts - {size}:
+def _refuse_others(path: Path, counts: set[int], size: int, other: type[Saving]) -> None:
+    """Refuse to begin anew where another number of processes, or one in another way, saved a run."""
+    for count in counts:
+        if count == size:
+            raise InvalidInputError(
+                f"the checkpoint {path} was saved by a {other.__name__}; take one again, delete its files, or choose "
+                "another path."
+            )
         raise InvalidInputError(
             f"the checkpoint {path} was saved by {count or 'another number of'} process{'es' * (count != 1)}, and "
             f"now there {'is 1' if size == 1 else f'are {size}'}; start as many as then, or delete its "
             "files, or choose another path."
         )
+
+
+def _seed_in(path: Path) -> int | None:
+    """Return the seed of the run that a file is of; its arrays are not read."""
+    with reading(path):
+        about = json.loads(read_arrays(path, {"about": (str, None)})["about"][0])
+    identity = about.get("identity") if isinstance(about, dict) else None
+    seed = identity.get("seed") if isinstance(identity, dict) else None
+    return seed if _is_count(seed) else None
 
 
 def _save(path: Path, arrays: dict[str, Array], about: dict[str, Any]) -> None:

@@ -122,7 +122,7 @@ class Continued:
         return point
 
     def grown(self, rows: int) -> Continued:
-        """Return the run with so many more rows of its matrix, which are zero."""
+        """Return the run with so many more rows of its matrix, which are zero; where it is symmetric, columns too."""
         state = self.state
         if isinstance(state, GaugedState):
             grown = replace(state, factors=GAUGES[type(state.factors)].grown(state.factors, rows))
@@ -206,6 +206,8 @@ class Continued:
         return found
 
 
-def with_zero_rows(point: LowRankPoint, rows: int) -> LowRankPoint:
-    """Return a point with so many more rows, which are zero."""
-    return replace(point, U=np.vstack([point.U, np.zeros((rows, point.rank), point.U.dtype)]))
+def with_zero_rows(point: Any, rows: int) -> Any:
+    """Return a point with so many more rows, which are zero; where it is symmetric, columns too."""
+    side = "U" if isinstance(point, LowRankPoint) else "Q"
+    known = getattr(point, side)
+    return replace(point, **{side: np.vstack([known, np.zeros((rows, point.rank), known.dtype)])})

@@ -59,13 +59,7 @@ class SpannedState:
 
 @dataclass(frozen=True)
 class CompiledEngine(Engine):
-    """The steps of a `DirectedEngine` on sums of bilinear terms, compiled.
-
-    Attributes
-    ----------
-    reference : DirectedEngine
-        What the steps are.
-    """
+    """The steps of a `DirectedEngine`, its reference, on sums of bilinear terms, compiled."""
 
     reference: DirectedEngine
     _rows: tuple[Rows, Rows] = field(init=False, repr=False)
@@ -126,19 +120,15 @@ class SpannedEngine(CompiledEngine):
 
     rules: ClassVar[tuple[type[StepRule], ...]] = (Plain, Momentum, Adaptive, Accumulating)
 
-    @property
-    def _retractions(self) -> tuple[Any, Any]:
-        """Those of steps and of the mean; the latter is not looked at where there is no mean."""
-        steps, mean = self.reference.retraction, self.reference.manifold.default_retraction
-        return steps, steps if self.reference.average_from is None else mean
-
     def load(self, point: Any) -> SpannedState:
         return self._spanned(self.reference.load(point))
 
     def advance(self, state: SpannedState, schedule: Array, etas: Array) -> SpannedState:
         reference, terms = self.reference, self._terms(schedule, etas)
-        kinds = tuple(retraction.kernel for retraction in self._retractions)
         average_from = -1 if reference.average_from is None else reference.average_from
+        # That of the mean is not looked at where there is none, and may then be one that has no kernel.
+        mean = reference.retraction if average_from < 0 else reference.manifold.default_retraction
+        kinds = reference.retraction.kernel, mean.kernel
         self._finished(
             directed_sgd, state.counts, etas, constants(reference.rule), kinds, state.sides, state.cores,
             state.squares, state.counts, *self._rows, terms, reference.batch_size, average_from, 0,

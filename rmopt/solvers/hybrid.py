@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from rmopt.core.arguments import bounded, integer, number
 from rmopt.renamed import renamed
@@ -55,11 +55,15 @@ class Hybrid(GradientSolver):
     switch: Annotated[float, bounded(number, least=0)] = 1e-3
     memory: Annotated[int, bounded(integer, 1)] = 20
     far: LBFGS = field(init=False)
-    near: ClassVar[TrustRegions] = TrustRegions()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "far", LBFGS(self.memory))
+
+    @property
+    def near(self) -> TrustRegions:
+        """Trust regions whose steps are as exact as the end of this run asks for."""
+        return TrustRegions(tol=self.tol, gradient_norm=self.gradient_norm)
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
         state = self.far.begin(work, point)

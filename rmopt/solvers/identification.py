@@ -189,8 +189,10 @@ class ManifoldIdentification(CheckedValue, ScheduledSolver):
                 f"a round looks at 1 + inner_steps = {1 + self.inner_steps} terms, and the sampler draws "
                 f"{batch}; set its batch_size."
             )
-        ratio = self.inner_step_size / float(self.step_size_rule()(np.zeros(1, dtype=np.int64))[0])
-        return IdentificationEngine(cast(Bilinear, cost), ratio, self.inner)
+        first = number(
+            "the first step size", self.step_size_rule()(np.zeros(1, dtype=np.int64)).item(), above=0
+        )
+        return IdentificationEngine(cast(Bilinear, cost), self.inner_step_size / first, self.inner)
 
     def sampler_for(self, problem: Problem) -> Sampler:
         drawn = None if isinstance(self.sampler, Sampler) else 1 + self.inner_steps

@@ -11,17 +11,11 @@ from rmopt.core.ambient import Array
 from rmopt.core.manifold import Manifold
 from rmopt.engines.base import Engine
 from rmopt.engines.gauged import Each, Gauge, GaugedEngine, GaugedState, Pairs
-from rmopt.kernels.steps import Counters
 from rmopt.manifolds.means import mean_on
 
 
 class AtPoints:
-    """Workers bring the points of their engines, and the mean is that of the manifold (see `projected_mean`).
-
-    Parameters
-    ----------
-    manifold : Manifold
-    """
+    """Workers bring the points of their engines, and the mean is that of the manifold (see `projected_mean`)."""
 
     def __init__(self, manifold: Manifold) -> None:
         self.mean: Callable[[list[Any], Array], Any] = mean_on(manifold)
@@ -44,13 +38,7 @@ class AtPoints:
 
 
 class AtFactors(AtPoints):
-    """Workers bring factors with the inverses of their Gram matrices, and leave with such: nothing is factorised.
-
-    Parameters
-    ----------
-    gauge : Gauge
-    rank : int
-    """
+    """Workers bring factors with the inverses of their Gram matrices, and leave with such: nothing is factorised."""
 
     def __init__(self, gauge: Gauge, rank: int) -> None:
         self.gauge, self.rank = gauge, rank
@@ -63,10 +51,9 @@ class AtFactors(AtPoints):
 
     def taken(self, engine: Engine, state: Any, mean: Any) -> Any:
         factors = type(mean)(*(np.array(part) for part in mean))
-        counts = np.array([state.updates, 0])
-        size = np.array([np.vdot(tall, tall) for tall, _ in self.gauge.sides(factors)])
-        fresh = GaugedState(factors, Counters(counts, size), state.steps, state.renewals + 1)
-        return engine.taken_over(fresh)
+        counters = self.gauge.fresh_counters(factors)
+        counters.counts[0] = state.updates
+        return engine.taken_over(GaugedState(factors, counters, state.steps, state.renewals + 1))
 
     def point(self, mean: Any) -> Any:
         return self.gauge.point_of(mean, self.rank)

@@ -220,15 +220,7 @@ class EachForItself(Sampler):
 
 @dataclass(frozen=True)
 class Stretched(StepSize):
-    """A rule of step sizes that counts the steps of all workers.
-
-    Attributes
-    ----------
-    rule : StepSize
-    workers : int
-    factor : float
-        Of the step sizes.
-    """
+    """A rule of step sizes that counts the steps of all workers, times a factor."""
 
     rule: StepSize
     workers: int

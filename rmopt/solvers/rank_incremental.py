@@ -10,7 +10,7 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, integer, number, shown
 from rmopt.core.problem import Problem
-from rmopt.core.psd import PSDPoint
+from rmopt.core.psd import PSDPoint, point_of
 from rmopt.core.streams import Stream, generator
 from rmopt.costs.convex import ConvexCost
 from rmopt.errors import InvalidInputError, MissingCapabilityError
@@ -22,7 +22,7 @@ from rmopt.solvers.certificate import Certificate, checked_lower_bound
 from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.growth import Doubling, Growth
 from rmopt.solvers.line_search import LBFGS
-from rmopt.solvers.rank_rounds import Inner, RankEngine, RankState, point_of
+from rmopt.solvers.rank_rounds import Inner, RankEngine, RankState
 from rmopt.solvers.stop import Converged
 from rmopt.solvers.trust_regions import TrustRegions
 
@@ -153,13 +153,15 @@ class RankIncremental(Solver):
         rescale: bool = True,
     ) -> None:
         automatic = isinstance(inner, str) and inner == "auto"
-        if not (inner is None or automatic or callable(getattr(inner, "run", None))):
+        made = not isinstance(inner, type) and callable(getattr(inner, "run", None))
+        if not (inner is None or automatic or made):
             raise InvalidInputError(
                 f"inner = {shown(inner)} must be a solver, for example TrustRegions(), LBFGS() or "
                 "PymanoptSolver('ConjugateGradient'); or None."
             )
         self.growth = Doubling(64) if growth is None else growth
-        if not all(callable(getattr(self.growth, name, None)) for name in ("first", "after")):
+        methods = (getattr(self.growth, name, None) for name in ("first", "after"))
+        if isinstance(self.growth, type) or not all(map(callable, methods)):
             raise InvalidInputError(f"growth = {shown(growth)} is unknown; choose Doubling() or OneByOne().")
         self.inner, self.rescale = inner, flag("rescale", rescale)
         self.tol, self.max_iter = number("tol", tol, least=0), integer("max_iter", max_iter)

@@ -14,7 +14,6 @@ from rmopt.core.arguments import integer
 from rmopt.core.psd import PSDPoint
 from rmopt.costs.convex import ConvexCost
 from rmopt.errors import DivergedError
-from rmopt.linalg import symmetric
 from rmopt.solvers.certificate import Certificate, certify, checked_lower_bound
 from rmopt.solvers.growth import Growth
 
@@ -264,9 +263,3 @@ def shrunk(Y: Array) -> Array:
     Q, lengths, _ = np.linalg.svd(Y, full_matrices=False)
     kept = lengths > NEGLIGIBLE * lengths[0]
     return Q[:, kept] * lengths[kept]
-
-
-def point_of(Y: Array) -> PSDPoint:
-    """Return YYᵀ as a point, for a factor with orthogonal columns or any other."""
-    Q, triangle = np.linalg.qr(Y)
-    return PSDPoint(Q, symmetric(triangle @ triangle.T))

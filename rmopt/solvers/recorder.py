@@ -38,7 +38,8 @@ class Recorder:
     at : iterable of int, optional
         Explicit steps instead of the geometric ones.
     log : path, optional
-        A file to which each row is appended as a line of JSON.
+        A file to which each row is appended as a line of JSON, as Python writes it: NaN is ``NaN``. In several
+        processes give a path to one of them alone, or a path each.
     progress : bool
         Draw a progress bar with rate and remaining time on standard error.
     description : str

@@ -120,7 +120,6 @@ class ScaledSGD(Solver):
         return self.n_epochs
 
     def check_every(self, problem: Problem) -> int | None:
-        """Return None: only the budget and a criterion end the run."""
         return None
 
     def check_problem(self, problem: Problem) -> None:
@@ -132,7 +131,7 @@ class ScaledSGD(Solver):
                 "BoundedRank."
             )
         inner = cost.cost if type(cost) is OnFactors else None
-        if type(inner) is not BilinearSum or inner.loss is not squared:
+        if type(inner) is not BilinearSum or inner.loss != squared:
             raise MissingCapabilityError(
                 "ScaledSGD is for known entries: OnFactors(BilinearSum(left, right, squared, values)); take SGD on "
                 "FixedRankEmbedded for other costs."
@@ -220,14 +219,6 @@ class DealtEntries:
     The grid follows from the sizes and the seed alone. Rows and columns are numbered anew, block by block;
     `row_order` and `column_order` are the old numbers of the new ones. The entries of a block are in a random order
     and follow on each other, as the blocks of a diagonal do.
-
-    Parameters
-    ----------
-    rows, columns : int array, shape (N,)
-    values : array, shape (N,)
-    sizes : (int, int)
-        Of the matrix.
-    rank, seed, first_step : int
     """
 
     def __init__(

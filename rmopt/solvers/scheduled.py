@@ -107,7 +107,9 @@ class ScheduledSolver(Solver):
         return None
 
     def prepare(self, problem: Problem, seed: int, first_step: int) -> Schedule:
-        engine = self.engine(problem)
+        return self._schedule(self.engine(problem), problem, seed, first_step)
+
+    def _schedule(self, engine: Any, problem: Problem, seed: int, first_step: int) -> Schedule:
         last = first_step + self.budget(problem)
         return Schedule(engine, self.sampler_for(problem), self.step_size_rule(), seed, first_step, last=last)
 
@@ -130,14 +132,13 @@ class ScheduledSolver(Solver):
         return diverged(step, self.step_size_rule()(np.array([step]))[0])
 
     def identity(self, problem: Problem, seed: int, first_step: int) -> dict[str, Any]:
-        sampler, rule = self.sampler_for(problem), self.step_size_rule()
         # The engine draws nothing.
-        last = first_step + self.budget(problem)
-        schedule = Schedule(None, sampler, rule, seed, first_step, last=last)  # type: ignore[arg-type]
-        drawn = schedule.draw(first_step // sampler.block_size)
+        schedule = self._schedule(None, problem, seed, first_step)
         return {
             **super().identity(problem, seed, first_step),
-            **fingerprints(rule, "step-size rule"),
-            **fingerprints(sampler, "sampler"),
-            "draw of terms and step sizes": fingerprint(drawn),
+            **fingerprints(schedule.rule, "step-size rule"),
+            **fingerprints(schedule.sampler, "sampler"),
+            "draw of terms and step sizes": fingerprint(
+                schedule.draw(first_step // schedule.sampler.block_size)
+            ),
         }

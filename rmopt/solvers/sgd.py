@@ -155,7 +155,7 @@ class Adam(SGD):
     amsgrad : bool
         Divide by the largest mean of the squares so far: with falling step sizes it converges where Adam may not.
     **options : object
-        ``max_iter``, ``batch_size``, ``sampler``, ``retraction`` and ``average``, as in `SGD`.
+        ``max_iter``, ``batch_size``, ``sampler``, ``retraction``, ``engine`` and ``average``, as in `SGD`.
 
     See Also
     --------
@@ -222,7 +222,7 @@ class AdaGrad(SGD):
     eps : float
         What the sums of squares begin at.
     **options : object
-        ``max_iter``, ``batch_size``, ``sampler``, ``retraction`` and ``average``, as in `SGD`.
+        ``max_iter``, ``batch_size``, ``sampler``, ``retraction``, ``engine`` and ``average``, as in `SGD`.
 
     See Also
     --------
@@ -290,7 +290,7 @@ class SVRG(SGD):
     period : int, optional
         Steps between whole gradients; unless given, those of one pass over the terms.
     **options : object
-        ``max_iter``, ``batch_size``, ``sampler``, ``retraction`` and ``average``, as in `SGD`.
+        ``max_iter``, ``batch_size``, ``sampler``, ``retraction``, ``engine`` and ``average``, as in `SGD`.
 
     Raises
     ------

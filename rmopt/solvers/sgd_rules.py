@@ -23,13 +23,7 @@ from rmopt.manifolds.arrays import ArrayManifold
 
 
 class Look:
-    """What a rule may ask at a point: gradients of some terms, or of all, and vectors carried from elsewhere.
-
-    Parameters
-    ----------
-    manifold : Manifold
-    cost : FiniteSum
-    """
+    """What a rule may ask at a point: gradients of some terms, or of all, and vectors carried from elsewhere."""
 
     def __init__(self, manifold: Manifold, cost: FiniteSum) -> None:
         self.manifold, self.cost = manifold, cost
@@ -93,12 +87,7 @@ class Speed(NamedTuple):
 
 @dataclass(frozen=True)
 class Momentum(StepRule):
-    """The gradient, and a share of the direction before (Polyak 1964).
-
-    Attributes
-    ----------
-    share : float
-    """
+    """The gradient, and a share of the direction before (Polyak 1964)."""
 
     share: float
 
@@ -126,12 +115,6 @@ class Adaptive(StepRule):
     """Adam and AMSGrad on manifolds (Bécigneul and Ganea 2019).
 
     Squares are those of the lengths in each factor of a product; in a flat space they are those of each entry.
-
-    Attributes
-    ----------
-    betas : (float, float)
-    eps : float
-    amsgrad : bool
     """
 
     betas: tuple[float, float]
@@ -149,7 +132,7 @@ class Adaptive(StepRule):
         gradient, (first, second) = look.gradient(point, terms), self.betas
         mean = memory.mean * first + gradient * (1.0 - first)
         squares = memory.squares * second + _squares(look.manifold, point, gradient) * (1.0 - second)
-        largest = _larger(memory.largest, squares) if self.amsgrad else squares
+        largest = _each(np.maximum, memory.largest, squares) if self.amsgrad else squares
         # Both means begin at zero; this takes out what they lack for it.
         early, others = 1.0 - first ** (step + 1), 1.0 - second ** (step + 1)
         corrected = _divided(mean * (1.0 / early), largest * (1.0 / others), self.eps)
@@ -167,19 +150,13 @@ class Squares(NamedTuple):
 
 @dataclass(frozen=True)
 class Accumulating(StepRule):
-    """AdaGrad (Duchi, Hazan and Singer 2011), with squares as in `Adaptive`.
-
-    Attributes
-    ----------
-    eps : float
-        What the sums of squares begin at.
-    """
+    """AdaGrad (Duchi, Hazan and Singer 2011), with squares as in `Adaptive`, whose sums begin at `eps`."""
 
     eps: float
 
     def begin(self, look: Look, point: Any) -> Squares:
         none = _squares(look.manifold, point, look.manifold.zero_vector(point))
-        return Squares(_raised(none, self.eps))
+        return Squares(_each(lambda part: part + self.eps, none))
 
     def direction(
         self, look: Look, point: Any, terms: Array, memory: Squares, step: int
@@ -190,10 +167,6 @@ class Accumulating(StepRule):
 
     def carried(self, look: Look, start: Any, end: Any, memory: Squares) -> Squares:
         return memory
-
-
-def _raised(squares: Any, by: float) -> Any:
-    return Parts([_raised(part, by) for part in squares]) if isinstance(squares, Parts) else squares + by
 
 
 def _squares(manifold: Any, point: Any, vector: Any) -> Any:
@@ -207,16 +180,15 @@ def _squares(manifold: Any, point: Any, vector: Any) -> Any:
     return np.float64(manifold.inner_product(point, vector, vector))
 
 
-def _larger(one: Any, other: Any) -> Any:
-    if isinstance(one, Parts):
-        return Parts([_larger(*pair) for pair in zip(one, other, strict=True)])
-    return np.maximum(one, other)
+def _each(function: Callable[..., Any], *things: Any) -> Any:
+    """Return what a function makes of each factor, where the last thing has some."""
+    if isinstance(things[-1], Parts):
+        return Parts([_each(function, *parts) for parts in zip(*things, strict=True)])
+    return function(*things)
 
 
 def _divided(mean: Any, squares: Any, eps: float) -> Any:
-    if isinstance(squares, Parts):
-        return Parts([_divided(*pair, eps) for pair in zip(mean, squares, strict=True)])
-    return mean * (1.0 / (np.sqrt(squares) + eps))
+    return _each(lambda one, square: one * (1.0 / (np.sqrt(square) + eps)), mean, squares)
 
 
 class Known(NamedTuple):
@@ -231,15 +203,8 @@ class VarianceReduced(StepRule):
     """The gradient of some terms, corrected by what these terms say where the whole gradient is known.
 
     Every `period` steps the whole gradient is taken. Between them it is known at the point where it was taken (SVRG:
-    Zhang, Reddi and Sra 2016), or estimated from step to step (SRG: Kasai, Sato and Mishra 2018).
-
-    Attributes
-    ----------
-    period : int
-    share : float
-        Terms of a step over all terms: a step is as long as one of `Plain`.
-    recursive : bool
-        From step to step.
+    Zhang, Reddi and Sra 2016), or estimated from step to step (SRG: Kasai, Sato and Mishra 2018). `share` is that of
+    a step's terms in all, so that a step is as long as one of `Plain`.
     """
 
     period: int
@@ -277,16 +242,7 @@ class DirectedState:
 class DirectedEngine(Engine):
     """Steps along the direction of a rule, on any manifold, for any sum of terms.
 
-    Attributes
-    ----------
-    manifold : Manifold
-    cost : FiniteSum
-    retraction : Retraction
-    batch_size : int
-        Terms per step.
-    rule : StepRule
-    average_from : int, optional
-        The step from which on points are averaged (Tripuraneni et al. 2018): the point of the run is their mean.
+    From step `average_from` on points are averaged (Tripuraneni et al. 2018): the point of the run is their mean.
     """
 
     manifold: Manifold

@@ -74,7 +74,10 @@ class Shards(Cost):
             )
             for worker, cost in sorted(costs.items())
         }
-        self.samplers = dict(samplers or {})
+        self.samplers = {
+            worker: instance(f"samplers[{worker}]", sampler, Sampler, "a Sampler")
+            for worker, sampler in (samplers or {}).items()
+        }
         if self.samplers and self.samplers.keys() != self.costs.keys():
             raise InvalidInputError(
                 f"samplers are of the workers {sorted(self.samplers)}, and costs of {list(self.costs)}; give one of "

@@ -245,7 +245,7 @@ class Below(CheckedValue, Stop):
     'a cost of 0.4'
     """
 
-    value: Annotated[float, bounded(number, least=-math.inf)]
+    value: Annotated[float, number]
     name: str = "cost"
 
     def __call__(self, rows: list[Row]) -> str | None:
@@ -418,10 +418,14 @@ class MaxEvaluations(CheckedValue, Stop):
 
 def asked(criterion: Any, rows: list[Row]) -> str | None:
     """Return what a criterion or a function of the rows says, or refuse what is no reason."""
-    found = criterion(rows)
+    return as_reason("stop", criterion(rows))
+
+
+def as_reason(name: str, found: Any) -> str | None:
+    """Return why to stop, or None, or refuse what is neither; `name` is that of the function that said it."""
     if not (found is None or isinstance(found, str)):
         raise InvalidInputError(
-            f"stop returned {shown(found)}; it must return a reason as a string, or None to go on."
+            f"{name} returned {shown(found)}; it must return a reason as a string, or None to go on."
         )
     return found
 

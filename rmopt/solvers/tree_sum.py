@@ -155,6 +155,10 @@ class TreeSum(Cost):
             raise InvalidInputError(
                 f"{graph} does not fit the {tasks.n_terms} agents of {type(tasks).__name__}."
             )
+        if self.world.size > graph.n:
+            raise InvalidInputError(
+                f"{graph} has fewer agents than there are processes, {self.world.size}; start as many, or fewer."
+            )
         self._values, self._sums, self._asked = Memo(), Memo(), Memo()
         self._whole = Numbers("float64")
         self._code = Differences() if messages == "int8" else Numbers(messages)

@@ -282,43 +282,27 @@ class MPIWorld(World):
         self, points: Mapping[int, Array], partners: Mapping[int, Sequence[int]], n_agents: int
     ) -> Callable[[], Mapping[int, Array]]:
         """Start sending and receiving; the function that is returned waits for the partners' points."""
-        owners = self.owners(n_agents)
-        sending, receiving = set(), {}
-        for agent, others in partners.items():
-            for other in others:
-                if agent in points and other not in points:
-                    sending.add((agent, int(owners[other])))
-                    receiving[other] = np.empty_like(points[agent])
-        waiting = self._under_way(points, sending, receiving, owners)
-
-        def receive() -> Mapping[int, Array]:
-            self._wait(waiting, {int(owners[other]) for other in receiving})
-            return {**points, **receiving}
-
-        return receive
+        ways = [(agent, other) for agent, others in partners.items() for other in others]
+        return self._under_way(points, ways, n_agents, lambda: np.empty_like(next(iter(points.values()))))
 
     def deliver(
         self, messages: Mapping[int, Array], ways: Sequence[tuple[int, int]], size: int, n_agents: int
     ) -> Mapping[int, Array]:
         """Send and receive, and return when all has arrived."""
-        owners = self.owners(n_agents)
-        away = [(agent, other) for agent, other in ways if owners[agent] != owners[other]]
-        sending = {(agent, int(owners[other])) for agent, other in away if owners[agent] == self.rank}
-        receiving = {
-            agent: np.empty(size, dtype=np.uint8) for agent, other in away if owners[other] == self.rank
-        }
-        waiting = self._under_way(messages, sending, receiving, owners)
-        self._wait(waiting, {int(owners[other]) for other in receiving})
-        return {**messages, **receiving}
+        return self._under_way(messages, ways, n_agents, lambda: np.empty(size, dtype=np.uint8))()
 
     def _under_way(
         self,
         messages: Mapping[int, Array],
-        sending: set[tuple[int, int]],
-        receiving: Mapping[int, Array],
-        owners: Array,
-    ) -> list[Any]:
-        """Start to receive from agents, and to send those of agents to processes; return what to wait for."""
+        ways: Sequence[tuple[int, int]],
+        n_agents: int,
+        empty: Callable[[], Array],
+    ) -> Callable[[], Mapping[int, Array]]:
+        """Start to send along ways (from, to) and to receive; return how to wait for what arrives."""
+        owners = self.owners(n_agents)
+        away = [(agent, other) for agent, other in ways if owners[agent] != owners[other]]
+        sending = {(agent, int(owners[other])) for agent, other in away if owners[agent] == self.rank}
+        receiving = {agent: empty() for agent, other in away if owners[other] == self.rank}
         waiting = [
             self.communicator.Irecv(buffer, source=int(owners[other]), tag=other)
             for other, buffer in receiving.items()
@@ -327,7 +311,12 @@ class MPIWorld(World):
             message = np.ascontiguousarray(messages[agent])
             waiting.append(self.communicator.Isend(message, dest=target, tag=agent))
             self.sent += (1, message.nbytes)
-        return waiting
+
+        def receive() -> Mapping[int, Array]:
+            self._wait(waiting, {int(owners[other]) for other in receiving})
+            return {**messages, **receiving}
+
+        return receive
 
     def everywhere(self, value: Any) -> list[Any]:
         own = np.frombuffer(self._mpi.pickle.dumps(value), dtype=np.uint8)
