@@ -150,10 +150,9 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         """
         seed = begin(self)
         X, y = labelled(self, X, y, reset=not self._continues(), ensure_min_samples=3)
-        held_out = None
+        self.classes_, held_out = np.unique(y), None
         if self.early_stopping:
             X, y, *held_out = self._hold_out(X, y, seed)
-        self.classes_ = np.unique(y)
         return self._learn(
             X, ClassTriplets(y), self.max_iter, seed, afresh=not self._continues(), held_out=held_out
         )

@@ -104,7 +104,7 @@ def ranked_lists(scores: Callable[[int], Array], known: sp.csc_array, held_out: 
 
 def _limits(name: str, value: Any) -> tuple[float, float]:
     """Return a lower and an upper limit."""
-    if isinstance(value, str) or np.shape(value) != (2,):
+    if isinstance(value, str) or array(name, value).shape != (2,):
         raise InvalidInputError(f"{name} = {shown(value)} must be a pair (lowest, highest), or None.")
     low = number(f"{name}[0]", value[0])
     return low, number(f"{name}[1]", value[1], above=low)

@@ -40,6 +40,7 @@ from rmopt.core.arguments import integer, number, one_of
 from rmopt.core.identity import fingerprint
 from rmopt.costs import as_graph
 from rmopt.experiments import Outcome, Run
+from rmopt.files import reading
 from rmopt.solvers import MPIWorld, OneProcess, World
 
 DEFAULT_METHODS = ("biases", "als", "rtrmc", "stochastic", "precon-parallel")
@@ -268,11 +269,9 @@ def _table(
             run.draw("traces.png", draw_traces, traces, bundle.name, size=(9.0, 4.0))
         # Of each method the last; those that were known have left theirs.
         written = {name: cells[0].get("subspace") for (name, *_), cells in found.items()}
-        means = {
-            name: np.load(run.path(file))
-            for name, file in written.items()
-            if file and run.path(file).exists()
-        }
+        paths = {name: run.path(file) for name, file in written.items() if file}
+        with reading(run.path("subspaces")):
+            means = {name: np.load(path) for name, path in paths.items() if path.exists()}
         if means and world.size == 1:
             first: Settings = {"seed": run.seed, "agents": counts[0]}
             tables = {
