@@ -100,7 +100,7 @@ class _Run:
     def __init__(
         self,
         model: Any,
-        chunks: Iterable[Any],
+        chunks: Any,
         saving: Saving | None,
         seed: int,
         about: dict[str, Any],

@@ -596,16 +596,8 @@ def _stacked(parts: list[Any]) -> Any:
     if not sp.issparse(parts[0]):
         return np.concatenate(parts)
     width = max(part.shape[1] for part in parts)
-    starts = np.cumsum([0, *(part.nnz for part in parts)])
-    indptr = [part.indptr[1:] + start for part, start in zip(parts, starts, strict=False)]
-    return sp.csr_array(
-        (
-            np.concatenate([part.data for part in parts]),
-            np.concatenate([part.indices for part in parts]),
-            np.concatenate([np.zeros(1, dtype=np.int32), *indptr]).astype(np.int32),
-        ),
-        shape=(sum(part.shape[0] for part in parts), width),
-    )
+    wide = [sp.csr_array((one.data, one.indices, one.indptr), shape=(one.shape[0], width)) for one in parts]
+    return sp.vstack(wide, format="csr")
 
 
 def _widest(piece: Piece, n_labels: int) -> int:
