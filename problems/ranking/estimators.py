@@ -250,10 +250,6 @@ class LoretaLabelRanker(Loreta):
     ) -> tuple[Any, tuple[Any, Any, Any]]:
         """Return the indicators of labels, and what learns, from what, and what makes the start."""
         X = admit(self, X, reset=afresh)
-        if Y is None:
-            raise InvalidInputError(
-                "Y is missing: this estimator requires y to be passed, but the target y is None."
-            )
         truth = indicators(Y, X.shape[0])
         known = 0 if afresh else self.n_labels_
         if world.size > 1:

@@ -101,8 +101,7 @@ def similarity(
     the models are dealt to the processes.
     """
     world = launched()
-    folder = world.first(run.out)
-    run = run if world.rank == 0 else replace(run, out=folder)
+    run = replace(run, out=world.first(run.out))
     check_options(locals(), features=0, budget=0, triplets=1, full_triplets=0, seeds=0, folds=2)
     ranks = whole_numbers(USUAL_RANK if rank is None else rank, "--rank")
     widths = whole_numbers(full_features, "--full-features", 2) if full_features else []
