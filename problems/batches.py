@@ -10,11 +10,12 @@ import scipy.sparse as sp
 from scipy.sparse import issparse
 
 from problems.loreta import with_workers
-from rmopt.core import FiniteSum
+from rmopt.core import FiniteSum, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number
 from rmopt.costs.rows import as_rows
-from rmopt.solvers import AdaGrad, Cosine, ScheduledSolver, ShuffledEpochs
+from rmopt.manifolds import Euclidean
+from rmopt.solvers import AdaGrad, Checkpoint, Cosine, Recorder, Result, ShuffledEpochs
 
 # The share of entries below which features are words.
 SPARSE = 0.1
@@ -94,12 +95,14 @@ class SeededEpochs(ShuffledEpochs):
         return np.stack([rows, seeds], axis=-1).reshape(size, -1)
 
 
-def solver_of_batches(n_rows: int, model: Any, least_steps: int) -> ScheduledSolver:
-    """Return the solver that passes over rows, with step sizes that fall to zero along a cosine.
+def run_batches(model: Any, cost: RowBatches, start: Array, seed: int, least_steps: int) -> Result:
+    """Pass over the rows of a cost, with step sizes that fall to zero along a cosine.
 
     Without a number of passes there are `LEAST_EPOCHS`, or for few rows as many as make `least_steps` batches, which
-    several workers deal among themselves. The model has `batch_size`, `n_epochs`, `step_size` and `n_jobs`.
+    several workers deal among themselves. The model has `batch_size`, `n_epochs`, `step_size`, `n_jobs`,
+    `verbose` and `checkpoint`.
     """
+    n_rows = cost.rows.shape[0]
     size = min(int(model.batch_size), n_rows)
     per_epoch = n_rows // size
     epochs = model.n_epochs or max(LEAST_EPOCHS, -(-least_steps // per_epoch))
@@ -107,4 +110,10 @@ def solver_of_batches(n_rows: int, model: Any, least_steps: int) -> ScheduledSol
     solver = AdaGrad(
         Cosine(float(model.step_size), steps), max_iter=steps, sampler=SeededEpochs(n_rows, size)
     )
-    return with_workers(solver, model.n_jobs, first=BETWEEN_MEANS, every=BETWEEN_MEANS)
+    return with_workers(solver, model.n_jobs, first=BETWEEN_MEANS, every=BETWEEN_MEANS).run(
+        Problem(Euclidean(*start.shape), cost),
+        start,
+        random_state=seed,
+        recorder=Recorder(progress=model.verbose),
+        checkpoint=None if model.checkpoint is None else Checkpoint(model.checkpoint),
+    )

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -220,6 +221,11 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def _n_features_out(self) -> int:
         return len(self.components_)
 
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.target_tags.required = True
+        return tags
+
 
 def in_range(X: Any, name: str = "X") -> Any:
     """Return rows whose fourth powers are finite, as curvatures need them."""
@@ -260,6 +266,10 @@ def array_of(name: str, value: Any) -> Array:
 
 def label_array(Y: Any) -> Array:
     """Return an array of indicators of labels; names of the labels of each row are refused, with the remedy."""
+    if Y is None:
+        raise InvalidInputError(
+            "Y is missing: this estimator requires y to be passed, but the target y is None."
+        )
     try:
         found = array_of("Y", Y)
         if found.dtype.kind not in "OU":

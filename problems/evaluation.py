@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
-from problems.door import classes, near_zero, table_of_numbers
+from problems.door import classes, near_zero, table_of_numbers, unit_rows
 from problems.kernels import add_products, average_precision, precisions_at
 from problems.threads import by_rows
 from rmopt.core.arguments import array, integer, sequence
@@ -305,9 +305,7 @@ def cosine_scores(X: Any) -> ScoreBlock:
         raise InvalidInputError("X must be a two-dimensional array of numbers without NaN or inf.")
     if issparse(features):
         return _sparse_cosines(features)
-    features = _precise(features)
-    scaled = features / _or_one(np.abs(features).max(axis=1, initial=0.0))[:, None]
-    unit = scaled / _or_one(np.linalg.norm(scaled, axis=1))[:, None]
+    unit, _ = unit_rows(_precise(features))
     return lambda rows: unit[rows] @ unit.T
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -33,16 +33,6 @@ CHUNKS = 10
 # What a checkpoint does not depend on.
 NO_IDENTITY = ("checkpoint", "verbose", "random_state", "warm_start")
 AGAIN = "an iterator must give the same chunks again, or remove the checkpoint to begin afresh"
-
-
-@runtime_checkable
-class KnowsItsPlace(Protocol):
-    """Chunks that can be taken up at a place, as those of `problems.data.stream`."""
-
-    state: Any
-
-    def seek(self, state: Any) -> None:
-        """Go to the place that `state` told."""
 
 
 def follow(
@@ -110,13 +100,15 @@ class _Run:
     def __init__(
         self,
         model: Any,
-        chunks: Iterable[Any],
+        chunks: Any,
         saving: Saving | None,
         seed: int,
         about: dict[str, Any],
         world: World,
     ) -> None:
         self.model, self.chunks, self.saving, self.seed, self.world = model, chunks, saving, seed, world
+        # Whether chunks can be taken up at a place, as those of `problems.data.stream`.
+        self.seeks = hasattr(chunks, "seek")
         self.count = self.rows = self.given = self.last = 0
         # Where to go on, and where the chunks first ended, in a process that goes on beside others.
         self.place: Any = None
@@ -128,14 +120,14 @@ class _Run:
             world.check_alike({**self.identity, "checkpoint": saving is not None})
         if saving is not None:
             folder = getattr(chunks, "path", None)
-            if folder is not None and Path(model.checkpoint).resolve().parent == Path(folder).resolve():
+            if folder is not None and Path(model.checkpoint).resolve().is_relative_to(Path(folder).resolve()):
                 raise InvalidInputError(
                     f"the checkpoint {model.checkpoint} lies among the files of the stream; choose another folder "
                     "for it."
                 )
-            if isinstance(chunks, KnowsItsPlace):
+            if self.seeks:
                 # What cannot be saved is told before work starts.
-                _ = chunks.state
+                self._where()
             self._resume(saving)
         self.saved_at = time.monotonic()
 
@@ -170,14 +162,14 @@ class _Run:
 
     def _where(self) -> Any:
         """Return the place behind the last chunk."""
-        if self.saving is not None and isinstance(self.chunks, KnowsItsPlace):
+        if self.saving is not None and self.seeks:
             return self.chunks.state
         return {"chunks": self.given, "last": self.last}
 
     def _once(self, place: Any) -> Iterator[tuple[Any, Any]]:
         """Yield the chunks that are left of one pass over them, from a place on."""
         number = skip = 0
-        if not isinstance(self.chunks, KnowsItsPlace):
+        if not self.seeks:
             if place is not None:
                 skip, self.last = place["chunks"], place["last"]
         elif place is not None:
@@ -229,7 +221,7 @@ class _Run:
         self.count += 1
         self.given += 1
         self.rows += int(X.shape[0]) if hasattr(X, "shape") else len(X)
-        if self.saving is not None and not isinstance(self.chunks, KnowsItsPlace):
+        if self.saving is not None and not self.seeks:
             self.last = _digest(X, y)
 
     def save(self) -> None:

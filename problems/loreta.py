@@ -217,11 +217,7 @@ class Loreta(LoretaRun, BaseEstimator):
             When the point has another rank, or another class, than the parameters say.
         """
         point = instance("point", point, (LowRankPoint, PSDPoint), "a LowRankPoint or a PSDPoint")
-        for name, value in self._shape_of(point).items():
-            if getattr(self, name) not in (None, value):
-                raise InvalidInputError(
-                    f"{name} = {getattr(self, name)!r}, and the point has {name} = {value!r}; let both be alike."
-                )
+        self._agree(self._shape_of(point), "the point has", "let both be alike")
         for name in ("_continued", *self._seen):
             self.__dict__.pop(name, None)
         self.model_, self.n_features_in_ = self._model(point), point.shape[1]
@@ -265,11 +261,14 @@ class Loreta(LoretaRun, BaseEstimator):
 
     def _check_shape(self) -> None:
         """Refuse parameters that are not those of what was learned."""
-        for name, value in self._known_shape().items():
+        cure = "set it back, or learn anew by fit, without a warm start"
+        self._agree(self._known_shape(), "what was learned has", cure)
+
+    def _agree(self, shape: dict[str, Any], other: str, cure: str) -> None:
+        for name, value in shape.items():
             if getattr(self, name) not in (None, value):
                 raise InvalidInputError(
-                    f"{name} = {getattr(self, name)!r}, and what was learned has {name} = {value!r}; set it back, or "
-                    "learn anew by fit, without a warm start."
+                    f"{name} = {getattr(self, name)!r}, and {other} {name} = {value!r}; {cure}."
                 )
 
     def _known_shape(self) -> dict[str, Any]:

@@ -60,7 +60,11 @@ Select = Annotated[
 ]
 Folds = Annotated[int, Option(min=2, help="Folds of the cross-validation.")]
 Jobs = Annotated[
-    int, Option("--n-jobs", help="Models that are trained at a time; -1: as many as there are cores.")
+    int,
+    Option(
+        "--n-jobs",
+        help="Models that are trained at a time; -1: as many as there are cores. Cross-validation takes all cores.",
+    ),
 ]
 Resume = Annotated[bool, Option("--resume", help="Go on from the results in the --out folder.")]
 

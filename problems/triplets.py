@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from problems.door import classes, kept_count, near_zero
+from problems.door import classes, kept_count, near_zero, table_of_numbers
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.solvers import Sampler
@@ -127,7 +127,11 @@ class NeighborTriplets(Sampler):
     def __init__(self, X: Any, y: ArrayLike, n_positives: int = 3, n_negatives: int = 10) -> None:
         kept_count("n_positives", n_positives), kept_count("n_negatives", n_negatives)
         _, codes, counts = classes_with_pairs(y)
-        X = near_zero(X)
+        X = near_zero(table_of_numbers("X", X))
+        if X.shape[0] != len(codes):
+            raise InvalidInputError(
+                f"X has {X.shape[0]} rows, and y {len(codes)} labels; give one for each row."
+            )
         self._queries = np.flatnonzero(counts[codes] > 1)
         self._positives: dict[int, Array] = {}
         self._negatives: dict[int, Array] = {}

@@ -17,7 +17,7 @@ from tabled import each_row
 
 import problems.data.registry as registry
 import problems.data.sets as datasets
-from problems.data import ClassBundle, Ratings, data_folder, load
+from problems.data import ClassBundle, MultilabelBundle, Ratings, TaskBundle, data_folder, load
 from problems.data.sets import digits, news20, news20_full
 from problems.subspace import BiasedALS
 from rmopt.errors import InvalidInputError, StorageError
@@ -92,7 +92,9 @@ class TestBundle:
             ({"y": np.array([0, -1, 0, 1])}, "0 .. n_classes - 1"),
             ({"y": np.array([0, 2**62, 0, 1])}, "0 .. n_classes - 1"),
             ({"y": np.zeros(4, dtype=np.int64)}, "at least two classes"),
-            ({"test": np.array([0, 0, 1, 1])}, "test must be an bool"),
+            ({"test": np.array([0, 0, 1, 1])}, "test must be a bool"),
+            ({"class_names": ("a",)}, "it has 2 classes and 1 names of them"),
+            ({"sample_names": ("a",)}, "it has 4 samples and 1 names of them"),
             ({"test": np.zeros(4, dtype=bool)}, "are held out, and both parts need"),
             ({"test": np.ones(4, dtype=bool)}, "are held out, and both parts need"),
         ],
@@ -348,6 +350,31 @@ def test_ratings_are_refused_where_they_say_two_things(change: dict[str, Any], w
 
 
 y = np.arange(40) % 3
+
+
+@each_row(
+    ("change", "why"),
+    [
+        ({"test": np.array([0, 0, 1])}, "test must be a bool array"),
+        ({"Y": np.eye(3)}, "Y must be a csr_array, got ndarray"),
+        ({"label_names": ("a",)}, "3 labels and 1 names of them"),
+    ],
+)
+def test_parts_of_a_multilabel_bundle_are_of_their_types(change: dict[str, Any], why: str) -> None:
+    parts = {"X": np.eye(3), "Y": csr_array(np.eye(3)), "test": np.arange(3) > 1}
+    whole = MultilabelBundle("m", "memory", **parts)
+    with pytest.raises(InvalidInputError, match=why):
+        MultilabelBundle("m", "memory", **{**parts, **change})
+    with pytest.raises(InvalidInputError, match="seed = -1 must be"):
+        whole.resplit(-1)
+    for rows in (-1, 0, 3):
+        with pytest.raises(InvalidInputError, match=f"n_train = {rows} must be"):
+            whole.with_training_rows(rows, 0)
+
+
+def test_tasks_have_a_name_each() -> None:
+    with pytest.raises(InvalidInputError, match="2 tasks and 1 names of them"):
+        TaskBundle("t", "memory", np.eye(4), np.ones(4), np.array([0, 0, 1, 1]), task_names=("a",))
 
 
 def test_names_of_a_bundle_are_its_own_and_of_any_kind_of_text() -> None:

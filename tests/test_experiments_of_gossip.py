@@ -87,6 +87,18 @@ def test_cases_take_batch_solvers_too(tmp_path: Path, methods: str) -> None:
     assert (tmp_path / "traces.png").exists() == ("precon" in methods)
 
 
+@pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:invalid value")
+def test_folds_without_an_entry_choose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{user},{item},{(user + item) % 5 + 1}" for user in range(5) for item in range(5)]
+    (tmp_path / "r.csv").write_text("\n".join(["user,item,rating", *rows]))
+    options = ["--data", str(tmp_path / "r.csv"), "--ranks", "1", "--methods", "als", "--agents", "2"]
+    more = ["--select", "first", "--folds", "40", "--out", str(tmp_path)]
+    assert run("completion", *options, *more) == 2
+    assert "als, seed 0: a fold holds no entry; give fewer --folds" in " ".join(
+        capsys.readouterr().err.split()
+    )
+
+
 def test_selection_takes_what_the_folds_like(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = [
         "--case", "2", "--scale", "0.01", "--updates", "10", "--agents", "3", "--methods", "stochastic",

@@ -149,6 +149,8 @@ def test_estimators_go_on_from_a_point() -> None:
         LoretaSimilarity(3).start_at(whole.model_.point)
     with pytest.raises(InvalidInputError, match=r"point = .* must be a LowRankPoint"):
         LoretaSimilarity(3).start_at(np.eye(3))
+    with pytest.raises(InvalidInputError, match="scores of labels are not symmetric"):
+        LoretaLabelRanker(2).start_at(PSDFixedRank(4, 2).random_point(rng))
     ranker = LoretaLabelRanker(2, random_state=0).start_at(FixedRankEmbedded(4, 6, 2).random_point(rng))
     assert ranker.decision_function(X).shape == (30, 4)
     ranker.partial_fit(X, np.eye(4)[rng.integers(4, size=30)])

@@ -146,6 +146,9 @@ def test_neighbour_triplets_are_the_nearest_ones() -> None:
     # Such as that of dates in seconds; rounded, so that it takes no digits away.
     offset = NeighborTriplets(np.round(X * 2**16) / 2**16 + 2.0**31, y, 2, 3)
     assert np.array_equal(again, offset.draw(np.random.default_rng(0), 0, 50))
+    for flawed, why in ((X[:-1], "rows, and y"), (X * np.nan, "finite numbers"), ("x", "finite numbers")):
+        with pytest.raises(InvalidInputError, match=why):
+            NeighborTriplets(flawed, y)
 
 
 def test_distances_of_near_triplets_are_for_votes_of_neighbours() -> None:
@@ -252,7 +255,8 @@ def test_metrics_learn_from_given_triplets(digits: Any) -> None:
     for estimator in SMALL:
         if isinstance(estimator, EuclideanMetric):
             continue
-        metric = estimator.fit_triplets(X, triplets)
+        metric = estimator.fit(X[:60], y[:60]).fit_triplets(X, triplets)
+        assert not hasattr(metric, "classes_")
         assert metric.transform(X[:3]).shape == (3, 64)
         with pytest.raises(InvalidInputError, match="row numbers"):
             estimator.fit_triplets(X, [[0, 1, 600]])

@@ -99,8 +99,15 @@ def test_alt_min_descends_to_the_convex_optimum() -> None:
     for _ in range(50):
         step = rng.standard_normal(24) * 10.0 ** rng.uniform(-4, 0)
         assert objective(A.ravel() + step) >= history[-1] * (1.0 - 1e-4)
-    with pytest.raises(InvalidInputError, match="must be a positive number"):
-        alt_min(tasks, 0.0)
+    flawed: list[tuple[list[tuple[np.ndarray, np.ndarray]], float, int, str]] = [
+        (tasks, 0.0, 5, "must be a positive number"),
+        (tasks, 0.3, 0, "max_iter = 0 must be a positive integer"),
+        ([], 0.3, 5, "there are no tasks"),
+        ([(tasks[0][0], np.full(9, np.nan))], 0.3, 5, "labels hold NaN"),
+    ]
+    for some, lam, steps, why in flawed:
+        with pytest.raises(InvalidInputError, match=why):
+            alt_min(some, lam, max_iter=steps)
 
 
 def test_parkinsons_as_uci_publishes_it(tmp_path: Path) -> None:
@@ -147,6 +154,8 @@ def test_bad_tasks_are_told_in_a_sentence() -> None:
         MultitaskFeatures([good], 2)
     with pytest.raises(InvalidInputError, match="at least 0"):
         MultitaskFeatures([good], 1, -1.0)
+    with pytest.raises(InvalidInputError, match="the number of an agent = 7 must be"):
+        MultitaskFeatures({7: [good]}, 2)
     with pytest.raises(InvalidInputError, match="no unique solution at rank 2 and lam = 0"):
         MultitaskFeatures([good]).value(np.eye(3)[:, :2])
     with pytest.raises(InvalidInputError, match="needs 3 rows"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import sys
@@ -224,6 +225,11 @@ class TestRatings:
         with pytest.raises(InvalidInputError, match=says):
             load(written(tmp_path, "r.csv", RATINGS), kind=Ratings, **said)
 
+    def test_the_limit_of_fields_is_that_of_others_again(self, tmp_path: Path) -> None:
+        before = csv.field_size_limit()
+        load(written(tmp_path, "r.csv", RATINGS))
+        assert csv.field_size_limit() == before
+
     def test_words_behind_a_file_are_checked(self, tmp_path: Path) -> None:
         path = written(tmp_path, "r.csv", RATINGS)
         for words in ("user", "user=user,user=item"):
@@ -282,6 +288,25 @@ class TestSamples:
         found = load(tmp_path / "m.libsvm")
         assert found.Y.toarray().tolist() == expected
         assert "3 samples have no label." in found.odd()
+
+    def test_a_label_that_is_said_goes_before_indicators(self, tmp_path: Path) -> None:
+        X, y = np.arange(24.0).reshape(8, 3), np.arange(8) % 2
+        np.savez(tmp_path / "a.npz", X=X, Y=np.eye(2)[y], y=y)
+        assert isinstance(load(tmp_path / "a.npz"), MultilabelBundle)
+        said = load(tmp_path / "a.npz", label="y")
+        assert isinstance(said, ClassBundle)
+        assert said.notes == ("Not used: Y.",)
+        np.savez(tmp_path / "t.npz", X=X, Y=np.eye(2)[y], task=y)
+        assert isinstance(load(tmp_path / "t.npz"), MultilabelBundle)
+
+    def test_features_of_svmlight_that_count_from_1_are_told(self, tmp_path: Path) -> None:
+        for first, notes in ((0, 0), (1, 1)):
+            path = written(
+                tmp_path, f"{first}.svm", "".join(f"{n % 2} {first}:1 {first + 1}:2\n" for n in range(8))
+            )
+            found = load(path)
+            assert dense(found.X).tolist() == [[1.0, 2.0]] * 8
+            assert len([note for note in found.notes if "count from 1" in note]) == notes
 
     def test_tasks_and_tags(self, tmp_path: Path) -> None:
         found = load(written(tmp_path, "t.csv", measured(last="task", values="uv").replace("width", "y")))
@@ -461,6 +486,10 @@ class TestSamples:
             load(written(tmp_path, "a.json", "{}"))
         with pytest.raises(InvalidInputError, match="a name, a path, a frame or a dict of columns, got int"):
             load(3)
+        with pytest.raises(InvalidInputError, match="is no name of a file"):
+            load("a" * 5000)
+        with pytest.raises(InvalidInputError, match=r"header is nothing .*; of files of text also header"):
+            load({"a": [1]}, header="no")
         for name, said in (("digits", {"label": "x"}), ("digits::label=x", {})):
             with pytest.raises(InvalidInputError, match="'digits' has no columns to name; leave out"):
                 load(name, **said)
@@ -576,6 +605,8 @@ class TestTexts:
         (tmp_path / "bare").mkdir()
         with pytest.raises(InvalidInputError, match="no subfolders with files"):
             load(tmp_path / "bare")
+        with pytest.raises(StorageError, match="none is no folder; check the path"):
+            read_texts(tmp_path / "none")
 
 
 def test_recommendations_have_names_and_leave_out_what_is_known() -> None:
@@ -733,6 +764,8 @@ def test_measurements_below_zero_are_no_counts() -> None:
         InvalidInputError, match=r"negative features.*cannot choose 2.*features=FIRST\+SECOND"
     ):
         informative_unit_rows(table, 2)
+    with pytest.raises(InvalidInputError, match="n_features = 9 must be"):
+        informative_unit_rows(table, 9)
 
 
 def test_sparse_measurements_are_scaled_as_dense_ones_and_not_weighted(tmp_path: Path) -> None:

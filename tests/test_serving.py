@@ -457,6 +457,9 @@ def test_a_server_that_cannot_be_is_refused(index: SimilarityIndex) -> None:
         pytest.raises(InvalidInputError, match="cannot listen at"),
     ):
         make_server(index, port=server.server_address[1])
+    for how in ({"host": 5}, {"title": None}):
+        with pytest.raises(InvalidInputError, match=f"{next(iter(how))} = .* must be"):
+            make_server(index, port=0, **how)  # type: ignore[arg-type]
     bare = SimilarityIndex(index.embeddings, index.query_map, index.document_map, index.normalize)
     with pytest.raises(InvalidInputError, match="no texts and no vectorizer"):
         make_server(bare, port=0)

@@ -100,6 +100,10 @@ def test_early_stopping_stops_and_says_so(digits: tuple[np.ndarray, np.ndarray])
     model = quick(max_iter=100_000, early_stopping=True, tol=0.02, n_iter_no_change=3).fit(X, y)
     assert model.n_iter_ < 100_000
     assert [row["step"] for row in model.history_][:3] == [0, 5000, 10_000]
+    # A class of one row that is held out is known all the same.
+    alone = np.where(np.arange(len(y)) == 0, 10, y)
+    model = quick(max_iter=1000, early_stopping=True, validation_fraction=0.9).fit(X, alone)
+    assert model.classes_.tolist() == list(range(11))
 
 
 def test_save_and_load(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:

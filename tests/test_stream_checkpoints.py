@@ -247,6 +247,30 @@ def test_another_order_is_not_resumed(tmp_path: Path) -> None:
     assert bits(learned(6, 0, tmp_path / "lie.npz")) == bits(learned(5, 0, None))
 
 
+def test_without_a_checkpoint_nobody_asks_for_the_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, again = files(tmp_path / "data"), files(tmp_path / "data")
+
+    def no_state(chunks: Any) -> Any:
+        raise AssertionError("a place was asked for")
+
+    expected = bits(model().fit_stream(plain))
+    monkeypatch.setattr(type(again), "state", property(no_state))
+    assert bits(model().fit_stream(again)) == expected
+
+
+def test_the_share_of_a_process_knows_its_own_files(tmp_path: Path) -> None:
+    whole = files(tmp_path / "data")
+    assert len(whole.state["files"]) == 3
+    state = whole.dealt(0, 2).state
+    assert [name for name, _ in state["files"]] == ["0.npz", "2.npz"]
+    files(tmp_path / "data").dealt(0, 2).seek(state)
+    for share, flaw in (((5, 1), "number = 5"), ((0, 0), "count = 0"), ((-1, 2), "number = -1")):
+        with pytest.raises(InvalidInputError, match=f"{flaw} must be"):
+            whole.dealt(*share)
+
+
 def test_a_look_at_the_first_chunk_takes_nothing_away(tmp_path: Path) -> None:
     looked = files(tmp_path / "data")
     next(iter(looked))

@@ -262,6 +262,16 @@ def test_npz_and_csv_hold_what_was_written(tmp_path: Path, digits: tuple[np.ndar
         np.testing.assert_array_equal(y, digits[1][:830])
 
 
+def test_save_writes_one_pass_with_the_names_of_features(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("label,size,mass\n1,2,3\n0,4,5\n1,6,7\n")
+    chunks = stream(tmp_path / "a.csv", n_epochs=3, batch_size=2)
+    chunks.save(tmp_path / "binary")
+    again = stream(tmp_path / "binary")
+    [(X, y)] = again
+    assert (X.tolist(), y.tolist()) == ([[2, 3], [4, 5], [6, 7]], [1, 0, 1])
+    assert again.feature_names == ("size", "mass")
+
+
 def test_texts_are_hashed(tmp_path: Path, digits: tuple[np.ndarray, np.ndarray]) -> None:
     folder, how = formatted("texts", tmp_path, digits)
     [(X, y)] = stream(folder, random_state=0, **how)
@@ -353,6 +363,9 @@ def test_other_wrong_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"c\.csv is not utf-8 text .* encoding=latin-1"):
         list(stream(tmp_path / "c.csv"))
     assert len(list(stream(tmp_path / "c.csv", encoding="latin-1"))) == 1
+    for how in ({"encoding": 5}, {"vectorizer": 5}, {"path": None}):
+        with pytest.raises(InvalidInputError, match=f"{next(iter(how))} = .* must "):
+            stream(**{"path": tmp_path / "c.csv", **how})
 
 
 MTX = (

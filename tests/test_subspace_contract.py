@@ -109,6 +109,7 @@ def test_a_run_that_diverges_says_so() -> None:
         ({"lam": "x"}, "lam = 'x' must be a number"),
         ({"limits": (5, 1)}, r"limits\[1\] = 1 must be a number above 5"),
         ({"limits": (np.nan, 1)}, r"limits\[0\] = nan"),
+        ({"limits": [1, [2, 3]]}, "limits cannot be read as an array"),
         ({"limits": 3}, "limits = 3 must be a pair"),
         ({"limits": (1,)}, r"limits = \(1,\) must be a pair"),
         ({"limits": "ab"}, "limits = 'ab' must be a pair"),

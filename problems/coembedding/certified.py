@@ -87,12 +87,6 @@ class CertifiedEmbedder(Embedder, Certified):
         """Return the embeddings of rows, shape (n_samples, rank)."""
         return self._embedded(X)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        return tags
-
 
 class LabelTables(ClassifierMixin):
     """A classifier of several labels from dense or sparse rows."""

@@ -262,12 +262,12 @@ class PairwiseInteractionTags(TagModel):
             scale * rng.standard_normal((n, self.rank)) for n in (n_users, n_items, n_tags, n_tags)
         )
         posts = triples[:, 0] * n_items + triples[:, 1]
-        taken = set(zip(posts.tolist(), triples[:, 2].tolist(), strict=True))
+        taken = posts * n_tags + triples[:, 2]
         for epoch in range(self.n_epochs):
             order = rng.permutation(len(triples))
             others = rng.integers(n_tags, size=len(triples))
             # A tag of the post itself is no contrast.
-            valid = np.array([(posts[n], other) not in taken for n, other in zip(order, others, strict=True)])
+            valid = ~np.isin(posts[order] * n_tags + others, taken)
             kernels.pairwise_interaction(
                 U, V, TU, TI, triples[order][valid], others[valid], step_size, penalty
             )

@@ -108,13 +108,13 @@ class Samples(Bundle):
         names = constant if self.feature_names is None else [self.feature_names[n] for n in constant]
         return super().odd() + some("feature", "constant", names)
 
-    def _flaw_of_names(self) -> str | None:
-        names, m = self.feature_names, self.X.shape[1]
-        return (
-            None
-            if names is None or len(names) == m
-            else f"it has {m} features and {len(names)} names of them"
-        )
+    def _flaw_of_names(self, **counts: int) -> str | None:
+        """Return which names are not as many as what they name: features, and what `counts` has."""
+        for what, count in {"features": self.X.shape[1], **counts}.items():
+            names = getattr(self, "class_names" if what == "classes" else f"{what[:-1]}_names")
+            if names is not None and len(names) != count:
+                return f"it has {count} {what} and {len(names)} names of them"
+        return None
 
 
 class Split(Samples):
@@ -127,14 +127,16 @@ class Split(Samples):
         """True for the training samples, shape (n_samples,)."""
         return ~self.test
 
-    def _flaw_of_split(self) -> str | None:
-        empty = self.test.shape != (self.X.shape[0],) or self.test.all() or not self.test.any()
-        if empty:
+    def _flaw_of_split(self, **counts: int) -> str | None:
+        n, test = self.X.shape[0], self.test
+        if not isinstance(test, np.ndarray) or test.shape != (n,) or test.dtype != np.bool_:
+            return f"test must be a bool array of shape ({n},)"
+        if test.all() or not test.any():
             return (
-                f"of its {self.X.shape[0]:,} samples {int(self.test.sum()):,} are held out, and both parts need "
+                f"of its {n:,} samples {int(test.sum()):,} are held out, and both parts need "
                 "some; bring more samples, or say which are held out by test=COLUMN"
             )
-        return self._flaw_of_names()
+        return self._flaw_of_names(**counts)
 
     def summary(self) -> dict[str, Any]:
         return super().summary() | {"held out": int(self.test.sum())}
@@ -179,7 +181,6 @@ class ClassBundle(Split):
     """
 
     holds = "samples of classes"
-    X: Any
     y: NDArray[np.int64]
     test: NDArray[np.bool_]
     split_said: bool = field(default=False, kw_only=True)
@@ -232,14 +233,13 @@ class ClassBundle(Split):
         if not np.isfinite(X.data if issparse(X) else X).all():
             return "X holds NaN or infinite values"
         n_samples = X.shape[0]
-        for part, kind, name in ((y, np.int64, "y"), (self.test, np.bool_, "test")):
-            if not isinstance(part, np.ndarray) or part.shape != (n_samples,) or part.dtype != kind:
-                return f"{name} must be an {np.dtype(kind)} array of shape ({n_samples},)"
+        if not isinstance(y, np.ndarray) or y.shape != (n_samples,) or y.dtype != np.int64:
+            return f"y must be an int64 array of shape ({n_samples},)"
         if y.min() < 0 or y.max() >= n_samples or not np.bincount(y).all():
             return "the labels y must be 0 .. n_classes - 1, each with at least one sample"
         if y.max() == 0:
             return "all samples have one label; at least two classes are needed"
-        return self._flaw_of_split()
+        return self._flaw_of_split(classes=self.n_classes, samples=n_samples)
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,7 +279,6 @@ class MultilabelBundle(Split):
     """
 
     holds = "samples with several labels"
-    X: Any
     Y: Any
     test: NDArray[np.bool_]
     split_said: bool = field(default=False, kw_only=True)
@@ -301,23 +300,24 @@ class MultilabelBundle(Split):
         values = self.X.data if issparse(self.X) else self.X
         if self.X.ndim != 2 or 0 in self.X.shape or not np.isfinite(values).all():
             return "X must be a table of finite numbers"
+        if not issparse(self.Y) or self.Y.format != "csr":
+            return f"Y must be a csr_array, got {type(self.Y).__name__}"
         if self.Y.shape[0] != n_samples or self.Y.shape[1] < 2:
             return f"Y must have {n_samples} rows and at least 2 labels, got shape {self.Y.shape}"
         others = self.Y.data[(self.Y.data != 0) & (self.Y.data != 1)]
         if others.size:
             return f"Y must hold ones and zeros, and {others[0]:g} is among them"
-        if self.label_names is not None and len(self.label_names) != self.Y.shape[1]:
-            return f"it has {self.Y.shape[1]} labels and {len(self.label_names)} names of them"
-        return self._flaw_of_split()
+        return self._flaw_of_split(labels=self.Y.shape[1])
 
     def resplit(self, seed: int) -> Self:
         """Return the same samples with a new random split, the parts as large as they are."""
-        return replace(self, test=np.random.default_rng(seed).permutation(self.test))
+        return replace(self, test=np.random.default_rng(integer("seed", seed)).permutation(self.test))
 
     def with_training_rows(self, n_train: int, seed: int) -> Self:
         """Return the same samples with a new random split that has so many training rows."""
         test = np.ones(len(self.test), dtype=bool)
-        test[np.random.default_rng(seed).permutation(len(test))[:n_train]] = False
+        n_train = integer("n_train", n_train, 1, len(test) - 1)
+        test[np.random.default_rng(integer("seed", seed)).permutation(len(test))[:n_train]] = False
         return replace(self, test=test)
 
     def scaled(self, unit_rows: bool = True) -> Self:
@@ -547,7 +547,7 @@ class TaskBundle(Samples):
             return "X or y holds NaN or infinity"
         if not 0 <= self.task.min() <= self.task.max() < len(self.y) or np.bincount(self.task).min() < 2:
             return "each task needs at least two examples"
-        return self._flaw_of_names()
+        return self._flaw_of_names(tasks=int(self.task.max()) + 1)
 
     def held_out(self, seed: int, fraction: float = 0.2) -> NDArray[np.bool_]:
         """Return which examples a random split holds out: this share, rounded, of each task.

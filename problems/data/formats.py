@@ -123,7 +123,7 @@ def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
             notes.append(f"Its columns are separated by {SEPARATORS[separator]}.")
         stream.seek(0)
         # A text may be longer than Python's 128 KiB; a quote that nothing closes would swallow rows.
-        csv.field_size_limit(2**31 - 1)
+        limit = csv.field_size_limit(2**31 - 1)
         lines = csv.reader(stream, delimiter=separator, strict=True)
         try:
             rows = [row for row in lines if row]
@@ -132,6 +132,8 @@ def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
                 f"line {lines.line_num} of {path} is not text in columns ({error}); a field that begins with a quote "
                 "ends with one, and holds others twice."
             ) from None
+        finally:
+            csv.field_size_limit(limit)
     if not rows:
         raise InvalidInputError(f"{path} is empty.")
     names = [name.strip() for name in rows[0]]
@@ -248,6 +250,8 @@ def read_texts(folder: Path | str, encoding: str = "utf-8") -> tuple[list[str], 
     ------
     InvalidInputError
         When there are no subfolders with files, or a file is not text in this encoding.
+    StorageError
+        When there is no such folder.
 
     See Also
     --------
@@ -266,6 +270,8 @@ def read_texts(folder: Path | str, encoding: str = "utf-8") -> tuple[list[str], 
     (['See you at noon.', 'Win a prize!'], ['ham', 'spam'], ['ham/1.txt', 'spam/1.txt'])
     """
     root, texts, classes, names = Path(folder), [], [], []
+    if not root.is_dir():
+        raise StorageError(f"{root} is no folder; check the path.")
     for path in sorted(root.glob("*/*")):
         if path.is_file() and not path.name.startswith(".") and not path.parent.name.startswith("."):
             with decoded(path, encoding):
@@ -310,22 +316,17 @@ def count_terms(table: Table, texts: list[str]) -> None:
         table.notes.append(f"{empty:,} text{'s hold' if empty > 1 else ' holds'} no words.")
 
 
-@contextmanager
-def own(path: Path, remedy: str) -> Iterator[None]:
-    """Turn what is wrong with the data of a file that is not damaged into a sentence with a remedy."""
-    try:
-        yield
-    except StorageError as error:
-        raise InvalidInputError(f"{path} cannot be used ({error.__cause__ or error}); {remedy}.") from None
-
-
 def _npz(path: Path) -> Table:
     """Read the keys X (or its CSR parts), Y, the names of their columns, n_train, and columns under any name."""
     arrays = read_arrays(path)
-    with own(path, "X and Y must be tables of finite numbers, a row for each sample; repair them"):
-        whole = {
-            one: read_table(path, one, ones=True) for one in "XY" if {one, f"{one}_indices"} & set(arrays)
-        }
+    there = [one for one in "XY" if {one, f"{one}_indices"} & set(arrays)]
+    try:
+        whole = {one: read_table(path, one, ones=True) for one in there}
+    except StorageError as error:
+        raise InvalidInputError(
+            f"{path} cannot be used ({error.__cause__ or error}); X and Y must be tables of finite numbers, a row "
+            "for each sample; repair them."
+        ) from None
     parts = {f"{one}{part}" for one in whole for part in ("", "_data", "_indices", "_indptr", "_shape")}
     n = (
         whole["X"].shape[0]
@@ -356,10 +357,13 @@ def _svmlight(path: Path) -> Table:
         firsts = [line.split("#")[0].split()[0] for line in lines if line.split("#")[0].split()]
     several = any("," in first or ":" in first for first in firsts)
     with reading(path):
-        X, labels = load_svmlight_file(str(path), multilabel=several)
-    X = csr_array(X)
+        X, labels = load_svmlight_file(str(path), multilabel=several, zero_based=True)
+    X, notes = csr_array(X), list[str]()
+    if X.nnz and X.indices.min() > 0:
+        X = X[:, 1:]
+        notes.append("No row has a feature 0: they are taken to count from 1, which a stream is told.")
     if not several:
-        return Table(path.name, str(path), {"label": labels}, X)
+        return Table(path.name, str(path), {"label": labels}, X, notes=notes)
     known, numbers = np.unique(np.concatenate([*labels, []]), return_inverse=True)
     starts = np.cumsum([0, *(len(one) for one in labels)])
     Y = csr_array((np.ones(len(numbers)), numbers, starts), shape=(X.shape[0], len(known)))
@@ -367,7 +371,7 @@ def _svmlight(path: Path) -> Table:
     Y.sum_duplicates()
     Y.data[:] = 1.0
     names = (str(int(one) if one == int(one) else one) for one in known.tolist())
-    return Table(path.name, str(path), {}, X, Y, {"label_names": tuple(names)})
+    return Table(path.name, str(path), {}, X, Y, {"label_names": tuple(names)}, notes)
 
 
 def _mtx(path: Path) -> Table:

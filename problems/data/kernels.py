@@ -18,17 +18,6 @@ POWERS = 10.0 ** np.arange(MOST_PLACES + 1)
 
 
 @njit(cache=True, nogil=True)
-def counted(text):
-    """Return upper bounds for the numbers of lines, of stored values, and of labels."""
-    lines, colons, commas = 0, 0, 0
-    for letter in text:
-        lines += letter == NEWLINE
-        colons += letter == COLON
-        commas += letter == COMMA
-    return lines, colons, lines + commas
-
-
-@njit(cache=True, nogil=True)
 def parse(text, first, n_features, labels, label_starts, indices, values, starts, hard):
     """Read whole lines; return (rows, hard numbers, whether indices rise, why it stopped, where).
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from problems.data.bundles import Bundle
 from problems.data.formats import Table, read_file, read_frame
 from problems.data.roles import bundle_of
+from rmopt.core.arguments import shown
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading
 
@@ -99,7 +100,11 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
 
 def own_table(text: str, said: dict[str, Any], known: Collection[str] = ()) -> tuple[Table, dict[str, Any]]:
     """Read the file that a text names, and return what its columns are said to mean, in the text or beside it."""
-    name, _, about = text.partition("::") if not Path(text).exists() else (text, "", "")
+    try:
+        whole = Path(text).exists()
+    except OSError as error:
+        raise InvalidInputError(f"{shown(text)} is no name of a file ({error.strerror}); check it.") from None
+    name, _, about = (text, "", "") if whole else text.partition("::")
     for part in filter(None, about.split(",")):
         role, sign, column = part.partition("=")
         if not sign or role.strip() in said:

@@ -78,7 +78,7 @@ def bundle_of(table: Table, said: Said, kind: type[Any]) -> Any:
     if unknown:
         raise InvalidInputError(
             f"{', '.join(sorted(unknown))} is nothing that a column can be said to mean; say "
-            f"{', '.join(sorted(known))}, header or encoding."
+            f"{', '.join(sorted(known))}; of files of text also header or encoding."
         )
     if any(not len(column) for column in table.columns.values()) or 0 in np.shape(table.X):
         raise InvalidInputError(f"{table.source} holds no rows, or no features.")
@@ -164,7 +164,7 @@ def _roles(table: Table, kind: Kind, given: Roles) -> Roles | None:
     roles, unclear = dict(given), ""
     taken = {name for names in given.values() for name in names}
     for role in (*kind.needs, *kind.may):
-        if role in roles or (role == "label" and table.Y is not None):
+        if role in roles or (role == "label" and table.Y is not None and TaskBundle not in kind.bundles):
             continue
         free = {name: _plain(name) for name in table.columns if name not in taken}
         found = [name for name, plain in free.items() if plain in KNOWN.get(role, ())]
@@ -340,6 +340,7 @@ def views(table: Table, roles: Roles) -> Ratings:
 def _note_unused(table: Table, roles: Roles) -> None:
     used = {name for names in roles.values() for name in names}
     unused = [name for name in table.columns if name not in used]
+    unused += ["Y"] * (table.Y is not None and "label" in roles)
     if unused:
         table.notes.append(f"Not used: {', '.join(unused[:6])}{', …' * (len(unused) > 6)}.")
 
@@ -434,9 +435,9 @@ def samples(table: Table, roles: Roles) -> Bundle:
     """Return samples of classes, or with several labels where there are several columns of them."""
     X, names = _features(table, roles)
     about: dict[str, Any] = {"feature_names": names, "split_said": "test" in roles}
-    if table.Y is not None or len(roles["label"]) > 1:
+    if "label" not in roles or len(roles["label"]) > 1:
         Y, labels = table.Y, table.names.get("label_names")
-        if Y is None:
+        if "label" in roles:
             labels = tuple(roles["label"])
             Y = np.column_stack([_flags(table, name, "marks a label by 1 and 0") for name in labels])
         Y = csr_array(Y, dtype=np.float64)

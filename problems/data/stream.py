@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 import warnings
@@ -20,7 +21,7 @@ import scipy.sparse as sp
 from problems.data.pieces import PIECES, Format, Piece, beside_it, pieces_of, text_pieces
 from rmopt.arrays import save_arrays
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import flag, integer, optional, shown
+from rmopt.core.arguments import flag, instance, integer, optional, shown
 from rmopt.core.identity import fingerprint
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.errors import InvalidInputError, StorageError
@@ -233,6 +234,7 @@ class ChunkStream:
         InvalidInputError
             When there are fewer files than processes.
         """
+        number = integer("number", number, 0, integer("count", count, 1) - 1)
         if len(self._files) < count:
             raise InvalidInputError(
                 f"{self.path} has {len(self._files)} file{'s' * (len(self._files) > 1)} for {count} processes; split "
@@ -240,10 +242,11 @@ class ChunkStream:
             )
         own = copy(self)
         own._files = self._files[number::count]
+        own.__dict__.pop("_known_files", None)
         return own
 
     def save(self, folder: Path | str) -> None:
-        """Write all chunks as ``.npz`` files into a folder, which are read many times as fast as text.
+        """Write the chunks of one pass as ``.npz`` files into a folder, which are read many times as fast as text.
 
         Parameters
         ----------
@@ -253,13 +256,13 @@ class ChunkStream:
         folder = Path(folder)
         if folder.exists() and any(folder.iterdir()):
             raise InvalidInputError(f"the folder {folder} is not empty; choose another one.")
-        self.rewind()
-        for number, (X, y) in enumerate(self):
-            save_arrays(
-                folder / f"{number:06}.npz",
-                {**_parts("X", X), **_parts("Y" if sp.issparse(y) else "y", y)},
-                {},
-            )
+        once = copy(self)
+        once._n_epochs = 1
+        once.rewind()
+        for number, (X, y) in enumerate(once):
+            names = {"feature_names": np.array(once.feature_names)} if once.feature_names else {}
+            parts = {**_parts("X", X), **_parts("Y" if sp.issparse(y) else "y", y), **names}
+            save_arrays(folder / f"{number:06}.npz", parts, {})
 
     @property
     def _root(self) -> Path:
@@ -455,15 +458,19 @@ def stream(
     ...     print([X.shape[0] for X, y in chunks])
     [60, 60, 30]
     """
+    if vectorizer is not None and not hasattr(vectorizer, "transform"):
+        raise InvalidInputError(
+            f"vectorizer = {shown(vectorizer)} must have transform, as a HashingVectorizer."
+        )
     how = Format(
         optional(integer, 1)("n_features", n_features),
         flag("zero_based", zero_based),
         flag("multilabel", multilabel),
         vectorizer,
-        encoding,
+        instance("encoding", encoding, str, "the name of an encoding, such as latin-1"),
     )
     return ChunkStream(
-        path,
+        instance("path", path, (str, os.PathLike), "the path of a file or a folder"),
         integer("batch_size", batch_size, 1),
         integer("n_epochs", n_epochs, 1),
         integer("shuffle_buffer", shuffle_buffer, 0),
@@ -589,16 +596,8 @@ def _stacked(parts: list[Any]) -> Any:
     if not sp.issparse(parts[0]):
         return np.concatenate(parts)
     width = max(part.shape[1] for part in parts)
-    starts = np.cumsum([0, *(part.nnz for part in parts)])
-    indptr = [part.indptr[1:] + start for part, start in zip(parts, starts, strict=False)]
-    return sp.csr_array(
-        (
-            np.concatenate([part.data for part in parts]),
-            np.concatenate([part.indices for part in parts]),
-            np.concatenate([np.zeros(1, dtype=np.int32), *indptr]).astype(np.int32),
-        ),
-        shape=(sum(part.shape[0] for part in parts), width),
-    )
+    wide = [sp.csr_array((one.data, one.indices, one.indptr), shape=(one.shape[0], width)) for one in parts]
+    return sp.vstack(wide, format="csr")
 
 
 def _widest(piece: Piece, n_labels: int) -> int:

@@ -279,7 +279,7 @@ def informative_unit_rows(
     >>> bundle.X.shape, bool(np.allclose(np.linalg.norm(bundle.X, axis=1), 1.0))
     ((1797, 20), True)
     """
-    wanted = bundle.X.shape[1] if n_features == 0 else n_features
+    wanted = integer("n_features", n_features, 0, bundle.X.shape[1]) or bundle.X.shape[1]
     if holds_counts(bundle.X):
         return prepare_text(bundle, wanted, sublinear=sublinear)
     if bundle.X.min() >= 0:

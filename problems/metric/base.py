@@ -134,6 +134,7 @@ class TripletLearner(MahalanobisMetric):
             Row numbers in X: query, positive, negative.
         """
         seed, X = begin(self), admit(self, X)
+        self.__dict__.pop("classes_", None)
         return self._finish(X, checked_triplets(triplets, X.shape[0], X.shape[0]), seed)
 
     def _learn_classes(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from problems.metric.base import TripletLearner
 from problems.triplets import NeighborTriplets
 from rmopt.core import InvalidInputError, Problem, Retraction
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, check_parameters, flag, named, number, one_of, optional, shown
+from rmopt.core.arguments import bounded, flag, named, number, one_of, optional, shown
 from rmopt.costs import LogDetTriplet
 from rmopt.costs.log_det import SCORES
 from rmopt.manifolds import PositiveDefinite
@@ -140,20 +140,14 @@ class CometMetric(TripletLearner):
     random_state: Any = None
     verbose: Annotated[bool, flag] = False
 
-    def fit(self, X: Any, y: Any) -> Self:
-        check_parameters(self, self._parameters)
+    def _learn_classes(
+        self, X: Any, y: Array, sampler: Sampler, rng: np.random.Generator, count: int, seed: int
+    ) -> None:
         if self.n_rounds != 1 and (self.triplets != "neighbors" or self.checkpoint is not None):
             raise InvalidInputError(
                 f"n_rounds = {shown(self.n_rounds)} draws near rows anew: it needs triplets = 'neighbors', and no "
                 "checkpoint, which holds one round."
             )
-        return super().fit(X, y)
-
-    fit.__doc__ = TripletLearner.fit.__doc__
-
-    def _learn_classes(
-        self, X: Any, y: Array, sampler: Sampler, rng: np.random.Generator, count: int, seed: int
-    ) -> None:
         super()._learn_classes(X, y, sampler, rng, count, seed)
         for _ in range(1, self.n_rounds):
             done, nearer = self.n_iter_, NeighborTriplets(product(near_zero(X), self.components_.T), y)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -15,13 +14,12 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 from typer import Option
 
-from problems.cells import Cell, Settings, mean_and_sem
-from problems.comparison import Comparison
+from problems.cells import Cell, Settings
+from problems.comparison import Comparison, averaged
 from problems.data import ClassBundle
 from problems.data.text import informative_unit_rows
-from problems.evaluation import Retrieval, evaluate_retrieval, matrix_scores
+from problems.evaluation import evaluate_retrieval, matrix_scores
 from problems.methods import chosen_methods
-from problems.metric.base import factor
 from problems.metric.baselines import OutsideMetric, metric_learn
 from problems.metric.claims import metric_claims
 from problems.metric.estimators import CometMetric
@@ -240,13 +238,13 @@ def _watched(
     cost = metric.problem(X, drawn).cost
 
     def measure(W: Array) -> dict[str, float]:
-        found = _measured(W, X_some, y_some, rank_by, (1, DEPTH)).precision_at
+        scores = matrix_scores(W, X_some, distance=rank_by == "distance")
+        found = evaluate_retrieval(scores, y_some, ks=(1, DEPTH)).precision_at
         return {"precision_at_1": found[1], "precision_at_10": found[DEPTH], "cost": cost.value(W)}
 
     passes = int(np.ceil(metric.n_epochs))
     recorder = Recorder({"test": measure}, at=[d * number for number in range(1, passes + 1)])
-    metric.mahalanobis_ = metric.learn(X, drawn, trainee.seed, recorder)
-    metric.components_ = factor(metric.mahalanobis_)
+    metric._finish(X, drawn, trainee.seed, recorder=recorder)
     return metric.mahalanobis_, recorder.rows
 
 
@@ -258,26 +256,14 @@ def _votes(fitted: Trainee, X: Any, y: Array) -> float:
     return neighbour_votes(fitted.metric, fitted.rows_, fitted.classes_of_rows_, X, y)
 
 
-def _measured(W: Array, X: Any, y: Array, rank_by: str, ks: Sequence[int]) -> Retrieval:
-    return evaluate_retrieval(matrix_scores(W, X, distance=rank_by == "distance"), y, ks=ks)
+def _row(label: str, found: list[Cell]) -> Cell:
+    def at(cell: Cell, k: int) -> float | None:
+        return cell["precision"][k - 1] if cell["precision"] and k <= len(cell["precision"]) else None
 
-
-def _row(label: str, found: list[dict[str, Any]]) -> dict[str, Any]:
-    row: dict[str, Any] = {"method": label}
-    whole = all(cell["precision"] is not None for cell in found)
-    for k in (1, DEPTH, 50):
-        there = whole and all(len(cell["precision"]) >= k for cell in found)
-        mean, sem = mean_and_sem(cell["precision"][k - 1] for cell in found) if there else (None, None)
-        row[f"precision_at_{k}"] = mean
-        if k < DEEPEST and len(found) > 1:
-            row[f"sem_at_{k}"] = sem
-    votes, sem = mean_and_sem(cell["votes"] for cell in found) if whole else (None, None)
-    row["votes"] = votes
-    if len(found) > 1:
-        row["votes_sem"] = sem
-    row["map"] = mean_and_sem(cell["map"] for cell in found)[0] if whole else None
-    row["train_seconds"] = float(np.median([cell["seconds"] for cell in found])) if whole else None
-    return row
+    errors = {1: "sem_at_1", DEPTH: f"sem_at_{DEPTH}", DEEPEST: None}
+    cells = [cell | {f"precision_at_{k}": at(cell, k) for k in errors} for cell in found]
+    measures = {f"precision_at_{k}": error for k, error in errors.items()}
+    return {"method": label} | averaged(cells, **measures, votes="votes_sem", map=None)
 
 
 def _prepared(bundle: ClassBundle, features: int, scaling: str, components: int) -> ClassBundle:

@@ -11,7 +11,7 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 
-from problems.batches import share_left_out, solver_of_batches
+from problems.batches import run_batches, share_left_out
 from problems.door import (
     admit,
     begin,
@@ -29,12 +29,9 @@ from problems.ranking.cost import indicators
 from problems.ranking.logistic import LogisticLabels, first_step
 from problems.ranking.measures import best_labels, mean_average_precision
 from problems.saving import Saved
-from rmopt.core import InvalidInputError, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, bounded, check_parameters, flag, integer, number, optional
 from rmopt.costs.rows import as_rows
-from rmopt.manifolds import Euclidean
-from rmopt.solvers import Checkpoint, Recorder
 from rmopt.solvers.threads import one_blas_thread
 
 # Batches that small collections need, and the share of the words that is left out of a row.
@@ -150,24 +147,14 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
         """
         seed = begin(self)
         X = as_rows(admit(self, X), "X")
-        if Y is None:
-            raise InvalidInputError(
-                "Y is missing: this estimator requires y to be passed, but the target y is None."
-            )
         truth = indicators(Y, X.shape[0])
         learn_labels(self, Y)
-        (count, n), n_labels = X.shape, truth.shape[1]
+        n, n_labels = X.shape[1], truth.shape[1]
         scale = np.sqrt(natural_step_size(X, 1.0, 1))
         X = X * scale
         rank = min(int(self.rank), n, n_labels)
         cost = LogisticLabels(X, truth, share_left_out(X, self.dropout, WORDS), self.n_negatives)
-        result = solver_of_batches(count, self, LEAST_STEPS).run(
-            Problem(Euclidean(n + n_labels, rank + 1), cost),
-            first_step(X, truth, rank, seed),
-            random_state=seed,
-            recorder=Recorder(progress=self.verbose),
-            checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),
-        )
+        result = run_batches(self, cost, first_step(X, truth, rank, seed), seed, LEAST_STEPS)
         A, B = np.split(result.point, [n])
         self.components_, self.label_components_ = scale * A[:, :-1], B[:, :-1].copy()
         self.intercept_, self.n_iter_ = B[:, -1].copy(), result.steps

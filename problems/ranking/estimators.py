@@ -16,7 +16,7 @@ from problems.loreta import Loreta, SavedMatrix, check_size, loreta_solver, with
 from problems.ranking.cost import indicators, label_scores
 from problems.ranking.measures import best_labels, mean_average_precision
 from problems.ranking.training import INITS, SAMPLINGS, epochs, ranking_cost, starting_point
-from rmopt.core import InvalidInputError, Problem, PSDPoint, StorageError
+from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, StorageError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, instance, integer, one_of, optional
 from rmopt.manifolds import FixedRankEmbedded
@@ -146,7 +146,11 @@ class LoretaLabelRanker(Loreta):
             Indicators: 1 where a label is true, and 0 elsewhere.
         """
         seed = begin(self)
-        return self._learn(X, Y, self.n_epochs, seed, afresh=not self._continues())
+        afresh = not self._continues()
+        truth, parts = self._parts(X, Y, self.n_epochs, seed, afresh)
+        self._run(*parts, seed, afresh, self._recorder())
+        self._note_labels(truth, np.zeros(2, dtype=np.int64))
+        return self
 
     def partial_fit(self, X: Any, Y: Any) -> Self:
         """Go on learning by one pass over a batch of examples.
@@ -224,16 +228,15 @@ class LoretaLabelRanker(Loreta):
         return self
 
     @classmethod
+    def _shape_of(cls, point: Any) -> dict[str, Any]:
+        instance("point", point, LowRankPoint, "a LowRankPoint: scores of labels are not symmetric")
+        return super()._shape_of(point)
+
+    @classmethod
     def load(cls, path: Path | str) -> Self:
         estimator = super().load(path)
         estimator.n_labels_ = estimator.model_.point.shape[0]
         return estimator
-
-    def _learn(self, X: Any, Y: Any, n_epochs: int, seed: int, *, afresh: bool) -> Self:
-        truth, parts = self._parts(X, Y, n_epochs, seed, afresh)
-        self._run(*parts, seed, afresh, self._recorder())
-        self._note_labels(truth, np.zeros(2, dtype=np.int64))
-        return self
 
     def _parts(
         self,
@@ -247,10 +250,6 @@ class LoretaLabelRanker(Loreta):
     ) -> tuple[Any, tuple[Any, Any, Any]]:
         """Return the indicators of labels, and what learns, from what, and what makes the start."""
         X = admit(self, X, reset=afresh)
-        if Y is None:
-            raise InvalidInputError(
-                "Y is missing: this estimator requires y to be passed, but the target y is None."
-            )
         truth = indicators(Y, X.shape[0])
         known = 0 if afresh else self.n_labels_
         if world.size > 1:

@@ -29,7 +29,7 @@ def mean_average_precision(scores: Array, Y: Any, *, n_jobs: int | None = None) 
     ----------
     scores : array, shape (N, L)
     Y : array or sparse matrix, shape (N, L)
-        What is not zero is a true label.
+        1 where a label is true, and 0 elsewhere.
     n_jobs : int, optional
         Threads, -1 for all cores; the result is the same for any number.
 
@@ -86,7 +86,7 @@ def precision_at(
     ----------
     scores : array, shape (N, L)
     Y : array or sparse matrix, shape (N, L)
-        What is not zero is a true label.
+        1 where a label is true, and 0 elsewhere.
     ks : sequence of int
         From 1 to L.
     n_jobs : int, optional
@@ -130,7 +130,7 @@ def ndcg_at(
     ----------
     scores : array, shape (N, L)
     Y : array or sparse matrix, shape (N, L)
-        What is not zero is a true label.
+        1 where a label is true, and 0 elsewhere.
     ks : sequence of int
         From 1 to L.
     n_jobs : int, optional
@@ -223,7 +223,7 @@ def propensity_scored_precision_at(
     ----------
     scores : array, shape (N, L)
     Y : array or sparse matrix, shape (N, L)
-        What is not zero is a true label.
+        1 where a label is true, and 0 elsewhere.
     propensities : array, shape (L,)
         See `propensities`.
     ks : sequence of int

@@ -7,7 +7,6 @@ best.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -47,27 +46,15 @@ class Graph(CheckedValue):
     ef: Annotated[int, bounded(integer, 1, 10**6)] = 400
 
 
-class Walk(ABC):
-    """A search in a graph that a package made, which can be pickled and copied.
-
-    Parameters
-    ----------
-    index : object
-        The package's.
-    ef : int
-        Candidates that are kept for a query.
-    """
-
-    def __init__(self, index: Any, ef: int) -> None:
-        self.index, self.ef = index, ef
-
-    @abstractmethod
-    def __call__(self, queries: Array, k: int) -> Array:
-        """Return numbers of items, shape (n_queries, k), negative where it found none."""
-
-
-class ByHnswlib(Walk):
+class ByHnswlib:
     """A search in a graph of hnswlib."""
+
+    def __init__(self, items: Array, graph: Graph) -> None:
+        self.index, self.ef = package("hnswlib").Index(space="ip", dim=items.shape[1]), graph.ef
+        self.index.init_index(
+            max_elements=len(items), M=graph.M, ef_construction=graph.ef_construction, random_seed=0
+        )
+        self.index.add_items(items)
 
     def __call__(self, queries: Array, k: int) -> Array:
         self.index.set_ef(max(self.ef, k))
@@ -77,16 +64,32 @@ class ByHnswlib(Walk):
             return np.full((len(queries), k), -1)
 
 
-class ByFaiss(Walk):
+class ByFaiss:
     """A search in a graph of faiss."""
+
+    def __init__(self, items: Array, graph: Graph) -> None:
+        faiss = package("faiss", "faiss-cpu")
+        self.index, self.ef = (
+            faiss.IndexHNSWFlat(items.shape[1], graph.M, faiss.METRIC_INNER_PRODUCT),
+            graph.ef,
+        )
+        self.index.hnsw.efConstruction = graph.ef_construction
+        self.index.add(items)
 
     def __call__(self, queries: Array, k: int) -> Array:
         self.index.hnsw.efSearch = max(self.ef, k)
         return np.asarray(self.index.search(queries, k)[1])
 
 
-class ByUsearch(Walk):
+class ByUsearch:
     """A search in a graph of usearch."""
+
+    def __init__(self, items: Array, graph: Graph) -> None:
+        self.index, self.ef = package("usearch.index", "usearch").Index(
+            ndim=items.shape[1], metric="ip", dtype="f32", connectivity=graph.M,
+            expansion_add=graph.ef_construction, expansion_search=graph.ef,
+        ), graph.ef  # fmt: skip
+        self.index.add(np.arange(len(items)), items)
 
     def __call__(self, queries: Array, k: int) -> Array:
         self.index.expansion_search = max(self.ef, k)
@@ -102,41 +105,14 @@ class ByUsearch(Walk):
         return {"ef": self.ef, "index": bytes(self.index.save())}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(package("usearch.index", "usearch").Index.restore(state["index"]), state["ef"])  # type: ignore[misc]
+        self.index = package("usearch.index", "usearch").Index.restore(state["index"])
+        self.ef = state["ef"]
 
 
-def by_hnswlib(items: Array, graph: Graph) -> Search:
-    """Return a search in a graph of hnswlib."""
-    index = package("hnswlib").Index(space="ip", dim=items.shape[1])
-    index.init_index(max_elements=len(items), M=graph.M, ef_construction=graph.ef_construction, random_seed=0)
-    index.add_items(items)
-    return ByHnswlib(index, graph.ef)
-
-
-def by_faiss(items: Array, graph: Graph) -> Search:
-    """Return a search in a graph of faiss."""
-    faiss = package("faiss", "faiss-cpu")
-    index = faiss.IndexHNSWFlat(items.shape[1], graph.M, faiss.METRIC_INNER_PRODUCT)
-    index.hnsw.efConstruction = graph.ef_construction
-    index.add(items)
-    return ByFaiss(index, graph.ef)
-
-
-def by_usearch(items: Array, graph: Graph) -> Search:
-    """Return a search in a graph of usearch."""
-    index = package("usearch.index", "usearch").Index(
-        ndim=items.shape[1],
-        metric="ip",
-        dtype="f32",
-        connectivity=graph.M,
-        expansion_add=graph.ef_construction,
-        expansion_search=graph.ef,
-    )
-    index.add(np.arange(len(items)), items)
-    return ByUsearch(index, graph.ef)
-
-
-GRAPHS = {"hnswlib": by_hnswlib, "faiss": by_faiss, "usearch": by_usearch}
+# By name; each makes a search, which can be pickled and copied.
+GRAPHS: dict[str, Callable[[Array, Graph], Search]] = {
+    "hnswlib": ByHnswlib, "faiss": ByFaiss, "usearch": ByUsearch,
+}  # fmt: skip
 
 
 def package(module: str, distribution: str | None = None, instead: str = "take the index 'exact'") -> Any:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -318,22 +320,22 @@ class SimilarityIndex:
             raise StorageError(
                 f"{folder} has the format {version}, and this rmopt reads {FORMAT}; make it again."
             )
-        with reading(folder / EMBEDDINGS):
-            embeddings = np.load(folder / EMBEDDINGS, mmap_mode="r" if mmap else None, allow_pickle=False)
-        with reading(folder / QUERY_MAP):
-            query_map = document_map = np.load(folder / QUERY_MAP, allow_pickle=False)
+
+        def read(name: str, how: Callable[[Path], Any]) -> Any:
+            with reading(folder / name):
+                return how(folder / name)
+
+        embeddings = read(EMBEDDINGS, partial(np.load, mmap_mode="r" if mmap else None))
+        query_map = document_map = read(QUERY_MAP, np.load)
         if (folder / DOCUMENT_MAP).exists():
-            with reading(folder / DOCUMENT_MAP):
-                document_map = np.load(folder / DOCUMENT_MAP, allow_pickle=False)
+            document_map = read(DOCUMENT_MAP, np.load)
         texts = vectorizer = None
         if (folder / TEXTS).exists():
-            with reading(folder / TEXTS):
-                texts = json.loads((folder / TEXTS).read_bytes())
+            texts = read(TEXTS, lambda path: json.loads(path.read_bytes()))
         if (folder / VECTORIZER).exists():
             import joblib
 
-            with reading(folder / VECTORIZER):
-                vectorizer = joblib.load(folder / VECTORIZER)
+            vectorizer = read(VECTORIZER, joblib.load)
         with reading(folder):
             return cls(
                 embeddings,

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from rmopt.core.arguments import integer
+from rmopt.core.arguments import instance, integer
 from rmopt.errors import InvalidInputError
 
 # Results of a query: unless asked, and at most.
@@ -175,6 +175,7 @@ def _as_item(result: Result, because: str) -> str:
 
 def listening(search: Searcher, host: str, port: int, title: str) -> ThreadingHTTPServer:
     """Return a web server of a search, which listens but does not answer yet."""
+    instance("host", host, str, "an address, such as 127.0.0.1"), instance("title", title, str, "text")
 
     class Handler(_Handler):
         answer = staticmethod(lambda target: answer(search, title, target))

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags
 
-from problems.batches import share_left_out, solver_of_batches
+from problems.batches import run_batches, share_left_out
 from problems.door import (
     Embedder,
     begin,
@@ -27,12 +26,9 @@ from problems.saving import Saved
 from problems.serving.index import Searchable
 from problems.similarity.cost import ContrastiveSum
 from problems.triplets import classes_with_pairs
-from rmopt.core import Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, bounded, flag, integer, number, optional
 from rmopt.core.streams import Stream, generator
-from rmopt.manifolds import Euclidean
-from rmopt.solvers import Checkpoint, Recorder
 from rmopt.solvers.threads import one_blas_thread
 
 # The length of the first embeddings decides how fast the first steps turn them.
@@ -135,17 +131,10 @@ class ContrastiveSimilarity(Checked, Saved, Searchable, Embedder, BaseEstimator)
         seed = begin(self)
         X, y = labelled(self, X, y, ensure_min_samples=3)
         self.classes_, which, _ = classes_with_pairs(y)
-        shape = X.shape[1], int(self.rank)
         dropout = share_left_out(X, self.dropout, WORDS)
-        start = START * generator(seed, Stream.START).standard_normal(shape)
-        solver = solver_of_batches(X.shape[0], self, LEAST_STEPS)
-        result = solver.run(
-            Problem(Euclidean(*shape), ContrastiveSum(X, which, self.temperature, dropout)),
-            start,
-            random_state=seed,
-            recorder=Recorder(progress=self.verbose),
-            checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),
-        )
+        start = START * generator(seed, Stream.START).standard_normal((X.shape[1], int(self.rank)))
+        cost = ContrastiveSum(X, which, self.temperature, dropout)
+        result = run_batches(self, cost, start, seed, LEAST_STEPS)
         self.components_, self.n_iter_ = result.point.T.copy(), result.steps
         return self
 
@@ -175,8 +164,3 @@ class ContrastiveSimilarity(Checked, Saved, Searchable, Embedder, BaseEstimator)
 
     def _maps(self) -> tuple[Array, Array, bool]:
         return self.components_.T, self.components_.T, True
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = tags.target_tags.required = True
-        return tags

@@ -151,13 +151,10 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         """
         seed = begin(self)
         X, y = labelled(self, X, y, reset=not self._continues(), ensure_min_samples=3)
-        held_out = None
+        self.classes_, held_out = np.unique(y), None
         if self.early_stopping:
             X, y, *held_out = self._hold_out(X, y, seed)
-        self.classes_ = np.unique(y)
-        return self._learn(
-            X, ClassTriplets(y), self.max_iter, seed, afresh=not self._continues(), held_out=held_out
-        )
+        return self._learn(X, ClassTriplets(y), seed, held_out=held_out)
 
     def fit_triplets(self, X: Any, triplets: Any) -> Self:
         """Learn from given triplets, in shuffled epochs, for `max_iter` steps.
@@ -173,7 +170,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         X = admit(self, X, reset=not self._continues())
         self.__dict__.pop("classes_", None)
         sampler = ShuffledEpochs(checked_triplets(triplets, X.shape[0], X.shape[0]))
-        return self._learn(X, sampler, self.max_iter, seed, afresh=not self._continues())
+        return self._learn(X, sampler, seed)
 
     @renamed(n_triplets="max_iter")
     def partial_fit(self, X: Any, y: Any, max_iter: int | None = None) -> Self:
@@ -355,13 +352,11 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         self,
         X: Any,
         sampler: Sampler,
-        n_steps: int,
         seed: int,
-        *,
-        afresh: bool,
         held_out: list[Any] | None = None,
     ) -> Self:
-        solver, problem, start = self._parts(X, sampler, n_steps, seed)
+        afresh = not self._continues()
+        solver, problem, start = self._parts(X, sampler, self.max_iter, seed)
         recorder, stop = Recorder(progress=self.verbose), None
         if held_out is not None:
             done = 0 if afresh else self.n_iter_

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 from typer import Option
 
 from problems.cells import Cell, Settings, digest
@@ -38,11 +36,11 @@ from problems.saving import save_point
 from problems.similarity.claims import similarity_claims
 from problems.similarity.figure import draw_learning_curves, draw_ranks
 from problems.similarity.methods import MEASURED_BY, METHODS, Bench, SimilarityLearner
+from rmopt.arrays import load_arrays
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import number
 from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run
-from rmopt.files import reading
 from rmopt.solvers import Checkpoint
 
 USUAL_RANK = "20"
@@ -101,8 +99,7 @@ def similarity(
     the models are dealt to the processes.
     """
     world = launched()
-    folder = world.first(run.out)
-    run = run if world.rank == 0 else replace(run, out=folder)
+    run = replace(run, out=world.first(run.out))
     check_options(locals(), features=0, budget=0, triplets=1, full_triplets=0, seeds=0, folds=2)
     ranks = whole_numbers(USUAL_RANK if rank is None else rank, "--rank")
     widths = whole_numbers(full_features, "--full-features", 2) if full_features else []
@@ -246,7 +243,7 @@ def similarity(
                 resume
                 and one["seed"] == run.seed
                 and path.exists()
-                and _settings_of(path) != digest(comparison.about | one)
+                and load_arrays(path)[1].get("settings") != digest(comparison.about | one)
             ):
                 run.say(
                     f"{path.name} is of other options than these results; a run without --resume writes it anew."
@@ -345,10 +342,3 @@ def _variants(compare: str, settings: Settings) -> list[Settings]:
     for variant in variants:
         number("--step-size", variant.get("step-size", 1.0), above=0)
     return variants
-
-
-def _settings_of(path: Path) -> str | None:
-    """Return the digest of the settings that a saved model was learned with."""
-    with reading(path), np.load(path, allow_pickle=False) as arrays:
-        about: dict[str, Any] = json.loads(arrays["about"].tobytes())
-    return about.get("settings")

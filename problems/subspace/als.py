@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -50,30 +50,13 @@ class Penalty:
         return side.regress(features, np.eye(d), zeros, 1.0, zeros, self.scales(side))
 
 
-class PenalisedRows:
-    """An estimator with a penalty on the factors of each row and column that grows with the number of its entries."""
-
-    lam: float
-    count_power: float
-
-    @property
-    def _penalty(self) -> Penalty:
-        return Penalty(self.lam, self.count_power)
-
-
-class Alternated(NamedTuple):
-    """Factors of rows and columns of standardised entries, effects first; the cost, and sweeps."""
-
-    U: Array
-    W: Array
-    cost: float
-    sweeps: int
-
-
 def alternated(
     table: KnownEntries, values: Array, penalty: Penalty, W: Array, max_iter: int, tol: float
-) -> Alternated:
-    """Regress rows and columns in turns, from factors W of the columns, until a sweep gains a share below `tol`."""
+) -> tuple[Array, Array, float, int]:
+    """Regress rows and columns in turns, from factors W of the columns, until a sweep gains a share below `tol`.
+
+    Returns the factors of rows and columns of standardised entries, effects first; the cost, and sweeps.
+    """
     by_rows = sp.csr_array(KnownEntries((values, table.indices, table.indptr), shape=table.shape))
     rows, columns = Side(by_rows, by_rows.data), Side(table, values)
     cost = np.inf
@@ -84,11 +67,11 @@ def alternated(
         cost = float(found.squares.sum() + penalty(rows, U) + penalty(columns, W))
         if before - cost <= tol * cost or sweep == max_iter:
             break
-    return Alternated(U, W, cost, sweep)
+    return U, W, cost, sweep
 
 
 @dataclass(eq=False, repr=False)
-class BiasedALS(PenalisedRows, PointCompletion):
+class BiasedALS(PointCompletion):
     """Matrix completion by alternating least squares: mean + effects of row and column + u_i · w_j.
 
     Minimises Σ (y_ij − b_i − c_j − u_i · w_j)² + λ Σ_i n_i^p (b_i² + ‖u_i‖²) + λ Σ_j n_j^p (c_j² + ‖w_j‖²) over the
@@ -159,12 +142,13 @@ class BiasedALS(PenalisedRows, PointCompletion):
         values, self.mean_, self._unit = standardised(table.data)
         W = START * generator(seed, Stream.START).standard_normal((table.shape[1], self.rank + 1))
         W[:, 0] = 0.0
-        U, W, self.cost_, self.n_iter_ = alternated(table, values, self._penalty, W, self.max_iter, self.tol)
+        penalty = Penalty(self.lam, self.count_power)
+        U, W, self.cost_, self.n_iter_ = alternated(table, values, penalty, W, self.max_iter, self.tol)
         self._rows = U
         self.components_, self.row_effects_ = np.ascontiguousarray(U[:, 1:]), self._unit * U[:, 0]
         self.weights_, self.column_effects_ = self._unit * W[:, 1:], self._unit * W[:, 0]
 
     def _solved(self, table: KnownEntries) -> tuple[Array, Array]:
         values = (table.data - self.mean_) / (self._unit or 1.0)
-        W = self._unit * self._penalty.regressed(Side(table, values), self._rows).means
+        W = self._unit * Penalty(self.lam, self.count_power).regressed(Side(table, values), self._rows).means
         return W[:, 1:], W[:, 0]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from problems.subspace.cost import MatrixCompletion, columns_of, predictions
+from problems.subspace.cost import MatrixCompletion, TaskGroup, columns_of, predictions
 from rmopt.core import MissingCapabilityError, Parts, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number
@@ -53,7 +53,7 @@ def alt_min(
     Raises
     ------
     InvalidInputError
-        When λ is not positive.
+        When λ or `max_iter` is not positive, or the tasks are not finite.
 
     See Also
     --------
@@ -75,7 +75,8 @@ def alt_min(
     >>> bool(np.abs(coef - truth).max() < 1e-2), history[-1] < history[0]
     (True, True)
     """
-    lam = number("lam", lam, above=0)
+    lam, max_iter = number("lam", lam, above=0), integer("max_iter", max_iter, 1)
+    TaskGroup(tasks, "")
     grams = np.array([X.T @ X for X, _ in tasks])
     rights = np.array([X.T @ y for X, y in tasks])
     squares = sum(float(y @ y) for _, y in tasks)

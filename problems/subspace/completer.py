@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from problems.data import Ratings
@@ -104,7 +103,7 @@ def ranked_lists(scores: Callable[[int], Array], known: sp.csc_array, held_out: 
 
 def _limits(name: str, value: Any) -> tuple[float, float]:
     """Return a lower and an upper limit."""
-    if isinstance(value, str) or np.shape(value) != (2,):
+    if isinstance(value, str) or array(name, value).shape != (2,):
         raise InvalidInputError(f"{name} = {shown(value)} must be a pair (lowest, highest), or None.")
     low = number(f"{name}[0]", value[0])
     return low, number(f"{name}[1]", value[1], above=low)
@@ -218,7 +217,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
 
     def _places(self, rows: Any, columns: Any, names: bool | None = False) -> tuple[Array, Array]:
         """Return pairs of a row and a column; m and n stand for those that `fit` did not see."""
-        self._check_fitted()
+        check_is_fitted(self, "known_")
         m, n = self.known_.shape
         if names is None and columns is not None:
             self._warn_of_numbers_as_names()
@@ -265,16 +264,6 @@ class CompletionModel(Checked, Saved, BaseEstimator):
             found.append(names)
         return found[0], found[1]
 
-    def _check_fitted(self) -> None:
-        """Refuse to go on before `fit`, or with what another version learned."""
-        learned = [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]
-        if learned and "known_" not in vars(self):
-            raise NotFittedError(
-                f"this {type(self).__name__} has {learned[0]} and no known_: it was fitted by rmopt 0.1, or its fit "
-                "did not end; fit it again."
-            )
-        check_is_fitted(self, "known_")
-
     def _within(self, found: Array) -> Array:
         return found if self.limits is None else np.clip(found, *self.limits)
 
@@ -304,7 +293,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         return self._folded(pairs, values, names)
 
     def _folded(self, pairs: Any, values: Any, names: Any, *features: Any) -> Self:
-        self._check_fitted()
+        check_is_fitted(self, "known_")
         m, n = self.known_.shape
         rows, columns = checked_pairs(pairs, None, (m, 2**31))
         if not columns.min(initial=n) >= n:
@@ -385,7 +374,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
             When `fit` did not see a row, there is none, a value is no number, a list is given to a model without
             `limits`, or `fit` got features of columns.
         """
-        self._check_fitted()
+        check_is_fitted(self, "known_")
         n = integer("n", n, 1)
         if hasattr(values, "to_dict"):
             raise InvalidInputError(
@@ -436,7 +425,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         InvalidInputError
             When `fit` did not see the row, or learned nothing of it but effects.
         """
-        self._check_fitted()
+        check_is_fitted(self, "known_")
         n, place = integer("n", n, 1), int(positions("row", self.row_names_, np.array([row]))[0])
         profiles = self._unit_profiles()
         if not profiles[place].any():
@@ -462,7 +451,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
 
     def _listed(self, column: Any, n: Any, best: Callable[[int, int], list[Any]]) -> list[Any]:
         """Return the best rows of a column, or of each of several."""
-        self._check_fitted()
+        check_is_fitted(self, "known_")
         n, several = integer("n", n, 1), np.ndim(column) > 0
         columns = positions("column", self.column_names_, column if several else np.array([column]))
         lists = [best(number, n) for number in columns.tolist()]
@@ -523,7 +512,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
 
     def _table_like_fit(self, ratings: Any, y: Any, others: bool) -> KnownEntries:
         """Return entries of the matrix that `fit` saw, or where it may be pairs of `others` too."""
-        self._check_fitted()
+        check_is_fitted(self, "known_")
         shape = self.known_.shape
         if isinstance(ratings, Ratings) and ratings.row_names is not None and self._has_names():
             ratings, y = self._as_named(ratings), ratings.values

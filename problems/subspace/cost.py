@@ -423,6 +423,8 @@ class MultitaskFeatures(OwnedData):
             whole = sequence("tasks", tasks)
             parts = dict(enumerate(whole[share] for share in shares_out("tasks", len(whole), n_agents)))
         self.parts = {agent: TaskGroup(part, f"agent {agent}, ") for agent, part in parts.items()}
+        for agent in self.parts:
+            integer("the number of an agent", agent, 0, n_agents - 1)
         widths = {part.X.shape[1] for part in self.parts.values()}
         if len(widths) != 1:
             raise InvalidInputError(f"the tasks have {sorted(widths)} features; all need the same number.")

@@ -27,6 +27,7 @@ from problems.options import (
     check_options,
     loaded,
     number_or_auto,
+    rank_option,
     ranks_within,
     whole_numbers,
 )  # fmt: skip
@@ -40,6 +41,7 @@ from rmopt.core.arguments import integer, number, one_of
 from rmopt.core.identity import fingerprint
 from rmopt.costs import as_graph
 from rmopt.experiments import Outcome, Run
+from rmopt.files import reading
 from rmopt.solvers import MPIWorld, OneProcess, World
 
 DEFAULT_METHODS = ("biases", "als", "rtrmc", "stochastic", "precon-parallel")
@@ -80,14 +82,7 @@ def completion(
     case: Annotated[int, Option(help="A synthetic case of the paper, 1 to 4, instead of data; 5: ml1m.")] = 0,
     scale: Annotated[float, Option(help="Size of a synthetic case; 1: as in the paper.")] = 0.1,
     agents: Annotated[str, Option(help="Numbers of agents, or mpi: as many as mpiexec started.")] = "6",
-    rank: Annotated[
-        str,
-        Option(
-            "--rank",
-            "--ranks",
-            help="Rank, or several with commas between; unless given 10, or what fits the data; not with --case.",
-        ),
-    ] = "",
+    rank: Annotated[str, rank_option("10 (20 of the picture)")] = "",
     rho: Annotated[str, Option(help="Weight of the agreement: a number, or auto.")] = "auto",
     graph: Annotated[str, Option(help="path, ring, grid, star, complete or erdos-renyi.")] = "path",
     lam: Annotated[float, Option(help="Draws entries that are not known to 0; cases: 0.")] = 0.005,
@@ -114,8 +109,7 @@ def completion(
     With --agents mpi each process that mpiexec starts is an agent: mpiexec -n 6 rmopt run completion --agents mpi.
     """
     world: World = MPIWorld() if agents == "mpi" else OneProcess()
-    folder = world.first(run.out)
-    run = run if world.rank == 0 else replace(run, out=folder)
+    run = replace(run, out=world.first(run.out))
     # Several BLAS threads would stand in the way of other processes, and of the compiled passes.
     with world.guard(), threadpool_limits(1, user_api="blas"):
         integer("--case", case, 0, 5)
@@ -268,11 +262,9 @@ def _table(
             run.draw("traces.png", draw_traces, traces, bundle.name, size=(9.0, 4.0))
         # Of each method the last; those that were known have left theirs.
         written = {name: cells[0].get("subspace") for (name, *_), cells in found.items()}
-        means = {
-            name: np.load(run.path(file))
-            for name, file in written.items()
-            if file and run.path(file).exists()
-        }
+        paths = {name: run.path(file) for name, file in written.items() if file}
+        with reading(run.path("subspaces")):
+            means = {name: np.load(path) for name, path in paths.items() if path.exists()}
         if means and world.size == 1:
             first: Settings = {"seed": run.seed, "agents": counts[0]}
             tables = {

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from problems.subspace.als import START, PenalisedRows
+from problems.subspace.als import START, Penalty
 from problems.subspace.completer import PointCompletion
 from problems.subspace.cost import KnownEntries
 from problems.subspace.half_sweeps import Side
@@ -24,7 +24,7 @@ LARGEST_CONFIDENCE = 1e12
 
 
 @dataclass(eq=False, repr=False)
-class ImplicitALS(PenalisedRows, PointCompletion):
+class ImplicitALS(PointCompletion):
     """Recommendations from implicit feedback by confidence-weighted alternating least squares (Hu et al. 2008).
 
     A known entry with a value r > 0, how often or how surely, says yes with a confidence of 1 + α r; all other
@@ -103,13 +103,13 @@ class ImplicitALS(PenalisedRows, PointCompletion):
         rows = Side(by_rows, by_rows.data)
         m, n = table.shape
         self.weights_ = START * generator(seed, Stream.START).standard_normal((n, self.rank))
-        cost = np.inf
+        cost, penalty = np.inf, Penalty(self.lam, self.count_power)
         for sweep in range(self.max_iter):
             self.components_, _ = self._weighed(rows, self.weights_)
             self.weights_, known = self._weighed(columns, self.components_)
             U, W, before = self.components_, self.weights_, cost
             everywhere = float(np.sum((U.T @ U) * (W.T @ W)))
-            cost = float(known.sum() + everywhere + self._penalty(rows, U) + self._penalty(columns, W))
+            cost = float(known.sum() + everywhere + penalty(rows, U) + penalty(columns, W))
             self.n_iter_ = sweep + 1
             if before - cost <= self.tol * cost:
                 break
@@ -140,7 +140,8 @@ class ImplicitALS(PenalisedRows, PointCompletion):
         """Return the factors of each column of a side, and its cost as `weigh_piece` says."""
         n, d = len(side.counts), features.shape[1]
         found, costs = np.empty((n, d)), np.empty(n)
-        given = side.known, features, features.T @ features, self._penalty.scales(side), float(self.alpha)
+        scales = Penalty(self.lam, self.count_power).scales(side)
+        given = side.known, features, features.T @ features, scales, float(self.alpha)
 
         def solved(_: int, first: int, last: int) -> int:
             return int(weigh_piece(*given, first, last, found, costs))

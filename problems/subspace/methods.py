@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -59,6 +59,11 @@ class Trained:
     rho: float | None = None
     bytes: int = 0
 
+    @classmethod
+    def of(cls, shares: Shares, mean: Array, points: Parts, seconds: float, *more: Any) -> Self:
+        """Return what subspaces do; `more` are the attributes from `updates` on."""
+        return cls(shares.test_rmse(mean), shares.train_mse(points), seconds, mean, points, *more)
+
 
 class Completion(BaseEstimator):
     """A way to complete a matrix that agents share."""
@@ -70,10 +75,8 @@ class Completion(BaseEstimator):
     # Whether gossip is to be measured by it, as the paper or a user has it.
     claimed = True
 
-    @property
-    def ranked(self) -> bool:
-        """Whether it is trained for each rank."""
-        return True
+    # Whether it is trained for each rank.
+    ranked = True
 
     @abstractmethod
     def train(
@@ -117,10 +120,8 @@ class Gossip(Completion):
             world=shares.world, flat=self.flat,
         )  # fmt: skip
         result = found.result
-        return Trained(
-            shares.test_rmse(found.mean), shares.train_mse(found.points), result.seconds, found.mean, found.points,
-            result.updates, found.rho, found.bytes,
-        )  # fmt: skip
+        more = result.updates, found.rho, found.bytes
+        return Trained.of(shares, found.mean, found.points, result.seconds, *more)
 
 
 class AlongTree(Completion):
@@ -133,10 +134,8 @@ class AlongTree(Completion):
             shares.tasks, one["rank"], one["seed"], graph=plan.graph, checkpoint=saved, world=shares.world
         )
         result = found.result
-        return Trained(
-            shares.test_rmse(found.mean), shares.train_mse(found.points), result.seconds, found.mean, found.points,
-            result.steps * shares.tasks.n_terms, None, found.bytes,
-        )  # fmt: skip
+        more = result.steps * shares.tasks.n_terms, None, found.bytes
+        return Trained.of(shares, found.mean, found.points, result.seconds, *more)
 
 
 class DecentralLMaFit(Completion):
@@ -155,14 +154,7 @@ class DecentralLMaFit(Completion):
         solver = DLMaFit(round(2 * plan.n_epochs))
         result = solver.run(problem, start, random_state=one["seed"], recorder=recorder)
         mean = frechet_mean(manifold, list(result.point), tol=1e-9)
-        return Trained(
-            shares.test_rmse(mean),
-            shares.train_mse(result.point),
-            result.seconds,
-            mean,
-            result.point,
-            result.updates,
-        )
+        return Trained.of(shares, mean, result.point, result.seconds, result.updates)
 
 
 @dataclass(eq=False, repr=False)
@@ -192,7 +184,7 @@ class Batch(Completion):
         begun = perf_counter()
         U = solver.learn(tasks, None, one["seed"])
         seconds, points = perf_counter() - begun, Parts([U] * tasks.n_terms)
-        return Trained(shares.test_rmse(U), shares.train_mse(points), seconds, U, points)
+        return Trained.of(shares, U, points, seconds)
 
 
 @dataclass(eq=False, repr=False)
@@ -212,7 +204,7 @@ class Brought(Completion):
     decentral = False
 
     @property
-    def ranked(self) -> bool:
+    def ranked(self) -> bool:  # type: ignore[override]
         """Whether it is trained for each rank."""
         return Method("", self.estimator).ranked
 
@@ -378,6 +370,8 @@ class CompletionRuns:
                 # A step size that diverges on some fold is out.
                 errors.append(float("inf"))
                 why = error
+        if np.isnan(errors).any():
+            raise InvalidInputError("a fold holds no entry; give fewer --folds, or no --select.")
         if min(errors) == float("inf"):
             raise InvalidInputError(
                 f"none of the {len(method.grid)} choices of the grid could be trained on every fold "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from problems.serving.web import Fields, Found, Result, Searcher, whole_number
 from problems.subspace.bayesian import BayesianCompletion
@@ -67,9 +68,10 @@ class ItemSearch(Searcher):
         self.model = instance(
             "model", model, CompletionModel, "a model of matrix completion, such as BiasedALS"
         )
-        model._check_fitted()
+        check_is_fitted(model, "known_")
         self._items, self._users = model.row_names_.tolist(), model.column_names_.tolist()
-        self._by_text = {str(name): name for name in self._users}
+        self._by_text = {str(name): column for column, name in enumerate(self._users)}
+        self._places = {name: row for row, name in enumerate(self._items)}
         self._alike = model._unit_profiles()
 
     def find(self, fields: Fields, k: int) -> Found:
@@ -86,11 +88,10 @@ class ItemSearch(Searcher):
         return whole_number(field, text, 0, len(self._items) - 1)
 
     def _of_user(self, text: str, k: int) -> Found:
-        user, known = self._by_text[text], self.model.known_
+        column, known = self._by_text[text], self.model.known_
         how = {"return_std": True} if isinstance(self.model, BayesianCompletion) else {}
-        column = self._users.index(user)
         seen = known.indices[known.indptr[column] : known.indptr[column + 1]]
-        best = self.model.recommend(user, k, **how)
+        best = self.model.recommend(self._users[column], k, **how)
         return Found(text, self._recommended(best, seen), f"For {text}, of whom {len(seen)} items are known:")
 
     def _liked(self, rows: list[int], k: int) -> Found:
@@ -119,9 +120,9 @@ class ItemSearch(Searcher):
 
     def _recommended(self, best: list[Any], seen: Any, likes: list[int] | None = None) -> list[Result]:
         """Return results with their scores, and as reasons what is alike of the items that are known."""
-        places, results = {name: row for row, name in enumerate(self._items)}, []
+        results = []
         for name, *scores in best:
-            row = places[name]
+            row = self._places[name]
             likeness = self._alike[seen] @ self._alike[row]
             near = [at for at in np.argsort(-likeness, kind="stable")[:REASONS] if likeness[at] > 0.0]
             why = [

@@ -84,12 +84,12 @@ class ScaledSGDCompletion(PointCompletion):
     def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
         values, self.mean_, unit = standardised(table.data)
         # The effects of rows and columns alone, of which a few sweeps find enough.
-        effects = alternated(
+        row_effects, column_effects, *_ = alternated(
             table, values, Penalty(self.lam, 1.0), np.zeros((table.shape[1], 1)), SWEEPS, 1e-4
         )
         width, rng = min(self.rank + 2, *table.shape), generator(seed, Stream.START)
         U, W = (START * rng.standard_normal((size, width)) for size in table.shape)
-        U[:, :2], W[:, :2] = np.insert(effects.U, 1, 1.0, axis=1), np.insert(effects.W, 0, 1.0, axis=1)
+        U[:, :2], W[:, :2] = np.insert(row_effects, 1, 1.0, axis=1), np.insert(column_effects, 0, 1.0, axis=1)
         m, n = table.shape
         cost = BilinearSum(_units(table.indices, m), _units(columns_of(table), n), squared, values)
         problem = Problem(BoundedRank(m, n, width), OnFactors(cost))
