@@ -119,8 +119,9 @@ class _Run:
             self.identity = _identity(model, seed, about)
             world.check_alike({**self.identity, "checkpoint": saving is not None})
         if saving is not None:
-            folder = getattr(chunks, "path", None)
-            if folder is not None and Path(model.checkpoint).resolve().is_relative_to(Path(folder).resolve()):
+            folder, depth = getattr(chunks, "path", None), getattr(chunks, "depth", 1)
+            above = Path(model.checkpoint).resolve().parents[:depth]
+            if folder is not None and Path(folder).resolve() in above:
                 raise InvalidInputError(
                     f"the checkpoint {model.checkpoint} lies among the files of the stream; choose another folder "
                     "for it."

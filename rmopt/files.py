@@ -23,10 +23,11 @@ TEMPORARY = ".rmopt"
 def write_atomically(path: Path | str, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file, by a function that fills a binary stream, so that a reader sees the old content or the new.
 
-    Its folder is created when absent, and what a killed process left beside it is removed. Raises `StorageError`
-    when the disk is full or the folder is not writable; the old file is untouched.
+    Its folder is created when absent, and what a killed process left beside it is removed. A link stays one, and a
+    file keeps its permissions. Raises `StorageError` when the disk is full or the folder is not writable; the old
+    file is untouched.
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -38,7 +39,7 @@ def write_atomically(path: Path | str, write: Callable[[IO[bytes]], object]) -> 
             os.fsync(stream.fileno())
             # The mask is only told while it is set.
             os.umask(mask := os.umask(0))
-            temporary.chmod(0o666 & ~mask)
+            temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~mask)
             temporary.replace(path)
     except OSError as error:
         raise StorageError(

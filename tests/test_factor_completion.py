@@ -465,7 +465,7 @@ def test_splits_by_date() -> None:
         dates[:3],
         dates.astype(str),
         mixed,
-        np.where(dates == dates[0], np.datetime64("nat"), dates),
+        np.where(dates == dates[0], np.datetime64("nat", "D"), dates),
     ):
         with pytest.raises(InvalidInputError, match="groups must hold a date"):
             next(TimeSplit().split(pairs, groups=wrong))

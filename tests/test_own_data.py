@@ -215,7 +215,7 @@ class TestRatings:
             ({"user": "usr"}, r"user=usr: .* no such column, but user .*did you mean 'user'"),
             ({"colour": "user"}, "colour is nothing that a column can be said to mean"),
             ({"encoding": "klingon"}, "unknown encoding: klingon"),
-            ({"encoding": "utf-16"}, "r.csv is not utf-16 text; save it as UTF-8"),
+            ({"encoding": "utf-16"}, "r.csv is not utf-16 text.*; save it as UTF-8"),
             ({"header": "maybe"}, "header = 'maybe' must be yes or no"),
             ({"label": "rating"}, "not clear|holds"),
             ({"user": "user", "item": "user"}, "column user of .* is said to mean several things"),

@@ -25,7 +25,17 @@ from rmopt.core.cost import as_sum
 from rmopt.costs import BilinearSum, Loss, TripletSum, hinge, squared
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Sphere
 from rmopt.retractions import MetricProjection, SecondOrder
-from rmopt.solvers import LBFGS, SGD, Checkpoint, InverseSqrt, InverseTime, Recorder, ShuffledEpochs, Uniform
+from rmopt.solvers import (
+    LBFGS,
+    SGD,
+    Checkpoint,
+    InverseSqrt,
+    InverseTime,
+    Recorder,
+    ShuffledEpochs,
+    SteepestDescent,
+    Uniform,
+)
 
 N, M, K = 30, 25, 4
 
@@ -67,6 +77,46 @@ def test_a_run_lowers_the_cost_and_tells_how(tmp_path: Path) -> None:
     assert [json.loads(line) for line in log.read_text().splitlines()] == result.history
     assert result.stopped_by == "the budget of 2000 steps"
     assert 0 < result.updates <= result.steps == 2000
+
+
+def test_a_log_keeps_what_is_there_and_no_row_twice(tmp_path: Path) -> None:
+    log, checkpoint = tmp_path / "log.jsonl", tmp_path / "run.npz"
+    log.write_bytes(b"caf\xe9, of somebody else\npart of a li")
+
+    def run(max_iter: int, seed: int, checkpoint: Path | None = None) -> list[dict[str, float]]:
+        recorder = Recorder({"cost": PROBLEM.cost.value}, at=range(0, 100, 10), log=log)
+        solver = SGD(0.02, max_iter=max_iter)
+        return solver.run(PROBLEM, random_state=seed, recorder=recorder, checkpoint=checkpoint).history
+
+    first = run(30, 0)
+    run(50, 1, checkpoint)
+    second = run(90, 1, checkpoint)
+    foreign, torn, *lines = log.read_bytes().splitlines()
+    assert (foreign, torn) == (b"caf\xe9, of somebody else", b"part of a li")
+    assert [json.loads(line) for line in lines] == first + second
+
+
+def test_a_run_without_steps_returns_a_point_of_its_own() -> None:
+    start = np.eye(3)[0]
+    problem = Problem(Sphere(3), rmopt.autograd_cost(lambda x: (x**4).sum()))
+    LBFGS().run(problem, start).point[:] = 7.0
+    np.testing.assert_array_equal(start, np.eye(3)[0])
+
+
+def test_results_are_told_apart_and_hint_at_what_others_have() -> None:
+    one, other = (SGD(0.02, max_iter=10).run(PROBLEM, random_state=0) for _ in range(2))
+    assert one != other
+    assert one in [other, one]
+    with pytest.raises(
+        AttributeError, match=r'Result has no cost; take history\[-1\]\["cost"\], or problem\.value'
+    ):
+        _ = one.cost
+    with pytest.raises(AttributeError, match=r"Result has no anything\."):
+        _ = one.anything
+    with pytest.raises(
+        AttributeError, match=r"has no run; the solver is LineSearchSolver\(SteepestDescent\(\), Str"
+    ):
+        SteepestDescent().run(PROBLEM)
 
 
 def test_the_clock_stops_while_measuring() -> None:

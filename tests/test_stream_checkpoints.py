@@ -144,6 +144,12 @@ def test_a_vectorizer_is_known_by_what_it_learned(tmp_path: Path) -> None:
     def fitted(*texts: str) -> TfidfVectorizer:
         return TfidfVectorizer().fit(texts)
 
+    # There it would be read as a text.
+    with pytest.raises(InvalidInputError, match="lies among the files of the stream"):
+        model(checkpoint=tmp_path / "texts" / "new" / "run.npz").fit_stream(
+            stream(tmp_path / "texts", vectorizer=fitted("a fish"), random_state=0)
+        )
+
     learned(fitted("ape bee", "cat fish"), 1, tmp_path / "fitted.npz")
     again = fitted("ape bee", "cat fish")
     # Where its stop words lie in the memory of another process.

@@ -305,9 +305,8 @@ def test_a_changed_folder_is_not_resumed(
 
     with pytest.raises(_StopError):
         follower(path).fit_stream(Cut())
-    for place in (folder / "run.npz", folder / "deeper" / "run.npz"):
-        with pytest.raises(InvalidInputError, match="lies among the files of the stream"):
-            follower(place).fit_stream(chunks())
+    with pytest.raises(InvalidInputError, match="lies among the files of the stream"):
+        follower(folder / "run.npz").fit_stream(chunks())
     with pytest.raises(InvalidInputError, match="was read with batch_size = 100, and now it is 50"):
         follower(path).fit_stream(chunks(batch_size=50))
     first = folder / "0.svmlight"

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -58,6 +59,18 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path, 
     OutputFolder(tmp_path, "next").close()
     assert temporaries(tmp_path) == []
     assert (foreign.read_text(), (tmp_path / "a.txt").read_text()) == ("not ours", "whole")
+
+
+def test_links_and_permissions_stay(tmp_path: Path) -> None:
+    real, link = tmp_path / "far" / "a.txt", tmp_path / "a.txt"
+    real.parent.mkdir()
+    link.symlink_to(real)
+    write_atomically(link, lambda stream: stream.write(b"first"))
+    real.chmod(0o600)
+    write_atomically(link, lambda stream: stream.write(b"second"))
+    assert link.is_symlink()
+    assert real.read_bytes() == b"second"
+    assert stat.S_IMODE(real.stat().st_mode) == 0o600
 
 
 def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path: Path, writer: Any) -> None:

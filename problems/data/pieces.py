@@ -257,7 +257,9 @@ class _Member:
     """An array in an archive, of which rows are read one after another."""
 
     def __init__(self, archive: zipfile.ZipFile, opened: ExitStack, name: str) -> None:
-        self.stream = opened.enter_context(archive.open(f"{name}.npy"))
+        # With one file for all, Python before 3.12.9 and 3.13.2 seeks from where another member was read.
+        own = opened.enter_context(zipfile.ZipFile(str(archive.filename)))
+        self.stream = opened.enter_context(own.open(f"{name}.npy"))
         version = np.lib.format.read_magic(self.stream)
         header = (
             np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0

@@ -265,6 +265,11 @@ class ChunkStream:
             save_arrays(folder / f"{number:06}.npz", parts, {})
 
     @property
+    def depth(self) -> int:
+        """How many folders deep files are: 2 where subfolders are the classes of texts."""
+        return 1 + self._texts
+
+    @property
     def _root(self) -> Path:
         return self.path if self.path.is_dir() else self.path.parent
 

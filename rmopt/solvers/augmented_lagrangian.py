@@ -27,7 +27,7 @@ FALL = 0.5
 LARGEST = 1e8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ConstrainedResult(Result):
     """The end of a run with constraints.
 

@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -40,7 +41,16 @@ PIECE_SECONDS = 0.1
 StopRule = Callable[[list[dict[str, Any]]], str | None]
 
 
-@dataclass(frozen=True)
+# What pymanopt and scipy call what a result has.
+OF_OTHERS = {
+    "cost": 'history[-1]["cost"], or problem.value(result.point)', "fun": 'history[-1]["cost"]',
+    "gradient_norm": 'history[-1]["gradient_norm"]', "log": "history", "x": "point", "iterations": "steps",
+    "nit": "steps", "time": "seconds", "stopping_criterion": "stopped_by", "message": "stopped_by",
+    "success": "converged",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
 class Result:
     """The end of a run.
 
@@ -88,6 +98,10 @@ class Result:
     history: list[dict[str, Any]] = field(repr=False)
     converged: bool = False
     counts: dict[str, int] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        hint = f"; take {OF_OTHERS[name]}" if name in OF_OTHERS else ""
+        raise AttributeError(f"{type(self).__name__} has no {name}{hint}.", name=name, obj=self)
 
 
 @contextmanager
@@ -483,6 +497,9 @@ class _Run:
                 point = self._point()
                 self._check_end(point)
                 self._save()
+                if self.step == self.first:
+                    # Where no step was done it may be the caller's own.
+                    point = deepcopy(point)
         finally:
             recorder.end()
         result = Result(

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -101,7 +102,11 @@ class Checkpoint(CheckedValue, Saving):
         return seconds >= self.every_seconds
 
     def save(self, arrays: dict[str, Array], about: dict[str, Any]) -> None:
-        _save(Path(self.path), arrays, about)
+        path = Path(self.path)
+        # Another run may have begun to save here since this one looked.
+        with suppress(StorageError):
+            _refuse_another(path, _identity_in(path), about["identity"])
+        _save(path, arrays, about)
 
     def seed(self) -> int | None:
         return _seed_in(Path(self.path)) if Path(self.path).exists() else None
@@ -241,13 +246,27 @@ def _refuse_others(path: Path, counts: set[int], size: int, other: type[Saving])
         )
 
 
-def _seed_in(path: Path) -> int | None:
-    """Return the seed of the run that a file is of; its arrays are not read."""
+def _identity_in(path: Path) -> dict[str, Any]:
+    """Return the identity of the run that a file is of, empty where it tells none; its arrays are not read."""
     with reading(path):
         about = json.loads(read_arrays(path, {"about": (str, None)})["about"][0])
     identity = about.get("identity") if isinstance(about, dict) else None
-    seed = identity.get("seed") if isinstance(identity, dict) else None
+    return identity if isinstance(identity, dict) else {}
+
+
+def _seed_in(path: Path) -> int | None:
+    seed = _identity_in(path).get("seed")
     return seed if _is_count(seed) else None
+
+
+def _refuse_another(path: Path, saved: dict[str, Any], identity: dict[str, Any]) -> None:
+    """Refuse a file of a run with another identity."""
+    for key in (*identity, *saved):
+        if saved.get(key) != identity.get(key):
+            raise InvalidInputError(
+                f"the checkpoint {path} belongs to another run: its {key} is {saved.get(key)}, not "
+                f"{identity.get(key)}. Delete it or choose another path."
+            )
 
 
 def _save(path: Path, arrays: dict[str, Array], about: dict[str, Any]) -> None:
@@ -265,12 +284,7 @@ def _loaded(path: Path, identity: dict[str, Any]) -> tuple[dict[str, Array], dic
             f"the checkpoint {path} is of format {about.get('checkpoint_format', 1)}, and this version of rmopt "
             f"reads {FORMAT}; delete it, or go on with the version that wrote it."
         )
-    for key in (*identity, *saved):
-        if saved.get(key) != identity.get(key):
-            raise InvalidInputError(
-                f"the checkpoint {path} belongs to another run: its {key} is {saved.get(key)}, not "
-                f"{identity.get(key)}. Delete it or choose another path."
-            )
+    _refuse_another(path, saved, identity)
     if about.pop("content", None) != _content(arrays, about) or not _is_sound(about):
         raise StorageError(f"the checkpoint {path} is not as it was saved; delete it or choose another path.")
     return arrays, about

@@ -30,7 +30,7 @@ from rmopt.solvers.trust_regions import TrustRegions
 PATIENCE = 3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CertifiedResult(Result):
     """The end of a run, with a bound on how far from the global minimum it is.
 

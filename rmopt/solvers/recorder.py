@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ Metric = Callable[[Any], float | Mapping[str, float]]
 
 # What every row of a recorder holds.
 OWN = ("step", "updates", "seconds")
+# How a log is read and written: what others wrote stays as it is.
+LOSSLESS: Any = {"encoding": "utf-8", "errors": "surrogateescape"}
 
 
 class Recorder:
@@ -38,8 +41,8 @@ class Recorder:
     at : iterable of int, optional
         Explicit steps instead of the geometric ones.
     log : path, optional
-        A file to which each row is appended as a line of JSON, as Python writes it: NaN is ``NaN``. In several
-        processes give a path to one of them alone, or a path each.
+        A file to which each row is appended as a line of JSON, as Python writes it: NaN is ``NaN``. A run that is
+        resumed takes up its own rows. In several processes give a path to one of them alone, or a path each.
     progress : bool
         Draw a progress bar with rate and remaining time on standard error.
     description : str
@@ -104,8 +107,7 @@ class Recorder:
         """Start a run, or continue one that already has rows."""
         self.rows = list(rows)
         if self.log is not None:
-            # A resumed run writes its known rows again, so the log never holds a row twice.
-            self._append([json.dumps(row) for row in self.rows], "w")
+            self._resume_log([json.dumps(row) for row in self.rows])
         if self._bar is not None:
             self._bar.begin(step, n_steps)
 
@@ -133,7 +135,7 @@ class Recorder:
                 )
         self.rows.append(row)
         if self.log is not None:
-            self._append([json.dumps(row)], "a")
+            self._append([json.dumps(row)])
 
     def advance(self, step: int) -> None:
         """Move the progress bar."""
@@ -145,12 +147,29 @@ class Recorder:
         if self._bar is not None:
             self._bar.end()
 
-    def _append(self, lines: list[str], mode: str) -> None:
+    def _resume_log(self, known: list[str]) -> None:
+        """Write the known rows of a run that goes on in place of those that it wrote before: no row stands twice."""
         assert self.log is not None
-        try:
+        with self._storing():
             self.log.parent.mkdir(parents=True, exist_ok=True)
-            with self.log.open(mode) as stream:
-                stream.writelines(line + "\n" for line in lines)
+            text = self.log.read_text(**LOSSLESS) if self.log.exists() else ""
+        there = text.splitlines()
+        if known and known[0] in there:
+            begun = len(there) - 1 - there[::-1].index(known[0])
+            self._append([*there[:begun], *known], "w")
+        else:
+            # A run that was killed may have left part of a line.
+            self._append(["", *known] if text and not text.endswith("\n") else known)
+
+    def _append(self, lines: list[str], mode: str = "a") -> None:
+        assert self.log is not None
+        with self._storing(), self.log.open(mode, **LOSSLESS) as stream:
+            stream.writelines(line + "\n" for line in lines)
+
+    @contextmanager
+    def _storing(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise StorageError(
                 f"cannot write the log {self.log}: {error.strerror}; free some space or choose another path."
