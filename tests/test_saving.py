@@ -168,7 +168,7 @@ def test_what_an_older_version_fitted_and_pickled_is_to_be_fitted_again() -> Non
     del model.known_
     old = pickle.loads(pickle.dumps(model))
     for one in (old, BiasedALS()):
-        with pytest.raises(NotFittedError, match="is not fitted yet. Call 'fit'"):
+        with pytest.raises(NotFittedError, match=r"is not fitted yet\. Call 'fit'"):
             one.predict(0, 1)
 
 
