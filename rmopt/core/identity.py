@@ -46,11 +46,10 @@ _PYTHONS = frozenset(
 # Texts, what a wrapper wraps, and where a vectorizer of scikit-learn has its stop words in the memory of a process.
 _PASSING = ("__doc__", "__wrapped__", "_stop_words_id")
 _RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
-# The packages of this distribution, which in an editable install lie among the user's files.
-_OWN = ("rmopt", "problems")
-_SHARED = [
-    Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")
-]
+# The packages of this distribution, which in an editable install lie among the user's files; and the libraries of
+# automatic differentiation, which may lie anywhere.
+_BY_NAME = ("rmopt", "problems", "autograd", "jax", "torch")
+_PYTHON = tuple({Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")})
 
 
 def fingerprint(thing: Any, name: str = "it") -> str:
@@ -283,10 +282,19 @@ def is_installed(module: str | None) -> bool:
     """Return whether a module is of Python, of an installed package or of this one, and not of the user."""
     if module is None or module == "__main__":
         return False
-    if module.partition(".")[0] in _OWN:
+    if module.partition(".")[0] in _BY_NAME:
         return True
     file = getattr(sys.modules.get(module), "__file__", None)
     if file is None:
         return module in sys.builtin_module_names or module in sys.stdlib_module_names
     path = Path(file).resolve()
-    return "dist-packages" in path.parts or any(path.is_relative_to(folder) for folder in _SHARED)
+    return not {"site-packages", "dist-packages"}.isdisjoint(path.parts) or any(
+        folder in _PYTHON or f"\n{path.relative_to(folder).as_posix()}," in _records(folder)
+        for folder in path.parents
+    )
+
+
+@functools.cache
+def _records(folder: Path) -> str:
+    """Return what an installer, ``pip install --target`` say, wrote of the files that it put into a folder."""
+    return "".join("\n" + file.read_text("utf-8") for file in folder.glob("*.dist-info/RECORD"))
