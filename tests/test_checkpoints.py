@@ -27,7 +27,7 @@ from problems.subspace.instances import agent_sums
 from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.arrays import load_arrays, save_arrays
 from rmopt.core import StorageError, WholeCost
-from rmopt.core.identity import fingerprint, is_installed
+from rmopt.core.identity import fingerprint, fingerprints, is_installed
 from rmopt.manifolds import (
     BoundedRank,
     Grassmann,
@@ -573,7 +573,7 @@ def test_an_own_attribute_of_a_solver_belongs_to_the_run(tmp_path: Path) -> None
         Inner(50, 9).run(problem, random_state=0, checkpoint=checkpoint)
 
 
-def test_fingerprints_see_masks_fields_class_words_and_own_modules(
+def test_fingerprints_see_masks_fields_class_words_weights_and_own_modules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a = np.arange(4.0)
@@ -585,6 +585,10 @@ def test_fingerprints_see_masks_fields_class_words_and_own_modules(
         return type("Scaled", (Rayleigh,), {"__scale__": word, "__module__": "__main__"})
 
     assert fingerprint(scaled(1.0)()) != fingerprint(scaled(2.0)())
+    two, three = (fingerprints(weight * Rayleigh(), "cost") for weight in (2.0, 3.0))
+    assert [(key, two[key], three[key]) for key in two if two[key] != three[key]] == [
+        ("cost.weights", "'2.0'", "'3.0'")
+    ]
     # A module of the user's, called like one of Python's, held by a cost and imported within a method.
     monkeypatch.syspath_prepend(str(tmp_path))
     seen = set()
