@@ -128,6 +128,7 @@ class AutomaticResiduals(ResidualSum):
         def weighted(point: Any, weights: Any) -> Any:
             found = function(*point) if isinstance(point, tuple) else function(point)
             flat = found.reshape(-1)
+            backend.check_followed(flat, weights)
             if flat.shape[0] != weights.shape[0]:
                 raise InvalidInputError(
                     f"{self._name} depends on more than A Bᵀ: it returned {weights.shape[0]} and {flat.shape[0]} "
@@ -158,9 +159,10 @@ class AutomaticResiduals(ResidualSum):
     def residuals(self, point: Any) -> Array:
         given = self._alone.evaluated(point)
         found = np.asarray(given)
-        if found.dtype.kind not in "fiub" or not np.isfinite(found).all():
+        if not hasattr(given, "reshape") or found.dtype.kind not in "fiub" or not np.isfinite(found).all():
             raise InvalidInputError(
-                f"{self._name} returned {shown(given)}; it must return finite real residuals as an array."
+                f"{self._name} returned {shown(given)}; it must return finite real residuals as an array of "
+                f"{self._alone.backend.name}."
             )
         return found.astype(float).ravel()
 
