@@ -127,7 +127,7 @@ class _Walk:
             if not getattr(thing, "_can_compile", True):
                 yield from sorted(map(str, thing.overloads))
         elif isinstance(thing, types.CellType):
-            yield self.digest(thing.cell_contents) if _is_filled(thing) else "empty"
+            yield "empty" if thing == types.CellType() else self.digest(thing.cell_contents)
         elif kind is types.ModuleType and not is_installed(thing.__name__):
             # The user's own: its text, for what it does is what a run depends on.
             file = Path(getattr(thing, "__file__", None) or "")
@@ -228,7 +228,7 @@ class _Walk:
         yield self.digest(
             code.replace(co_consts=(None, *code.co_consts[1:])) if documented else code, " (code)"
         )
-        names = sorted(_names_in(code))
+        names = sorted(set(names_in(code)))
         for name in names:
             if name in function.__globals__:
                 value = function.__globals__[name]
@@ -265,16 +265,11 @@ def _lasting(owner: Any, state: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
     return sorted(found.items(), key=lambda item: str(item[0]))
 
 
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        return cell.cell_contents is not cell
-    except ValueError:
-        return False
-
-
-def _names_in(code: types.CodeType) -> set[str]:
+@functools.cache
+def names_in(code: types.CodeType) -> tuple[str, ...]:
+    """Return the names that code looks up, and the functions within it."""
     inner = (part for part in code.co_consts if isinstance(part, types.CodeType))
-    return set(code.co_names).union(*map(_names_in, inner))
+    return sum(map(names_in, inner), code.co_names)
 
 
 @functools.cache

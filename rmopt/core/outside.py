@@ -7,12 +7,12 @@ import functools
 import threading
 import zlib
 from collections.abc import Callable, Mapping
-from types import CellType, CodeType, FunctionType, MethodType
-from typing import Any, NamedTuple, TypeVar
+from types import CellType, FunctionType, MethodType
+from typing import Any, TypeVar
 
 import numpy as np
 
-from rmopt.core.identity import is_installed
+from rmopt.core.identity import is_installed, names_in
 
 T = TypeVar("T")
 
@@ -24,12 +24,6 @@ _LONG, _LARGE = 1000, 2**16
 _FEW = 100
 # As many functions are remembered, the last ones: what they hold would never be freed.
 _REMEMBERED = 100
-
-
-class _Contents(NamedTuple):
-    """What an array holds."""
-
-    digest: int
 
 
 def found_outside(function: Any) -> list[Any]:
@@ -58,7 +52,7 @@ def found_outside(function: Any) -> list[Any]:
                 # Functions of installed packages and of Python itself do not change their minds.
                 if one is function or not is_installed(one.__globals__.get("__name__")):
                     found.append(one.__code__)
-                    looked_up = _names(one.__code__)
+                    looked_up = names_in(one.__code__)
                     names.update(dict.fromkeys(looked_up))
                     held = [cell.cell_contents for cell in one.__closure__ or () if cell != _EMPTY]
                     held += [*(one.__defaults__ or ()), *(one.__kwdefaults__ or {}).values()]
@@ -67,7 +61,7 @@ def found_outside(function: Any) -> list[Any]:
                     waiting += held
             elif isinstance(one, np.ndarray):
                 if one.nbytes <= _LARGE and not one.dtype.hasobject:
-                    found.append(_Contents(zlib.crc32(one.tobytes())))
+                    found.append(zlib.crc32(one.tobytes()))
             elif isinstance(one, dict | list | tuple):
                 if len(one) <= _LONG:
                     entries = list(one.values()) if isinstance(one, dict) else one
@@ -98,9 +92,9 @@ def is_dispatcher(thing: Any) -> bool:
 
 
 def same(found: list[Any], before: list[Any]) -> bool:
-    """Return whether two lists hold the same things."""
+    """Return whether two lists hold the same things, and the same whole numbers: what arrays hold is one."""
     return len(found) == len(before) and all(
-        one is other or (isinstance(one, _Contents) and one == other)
+        one is other or (type(one) is type(other) is int and one == other)
         for one, other in zip(found, before, strict=True)
     )
 
@@ -124,13 +118,6 @@ def remembered(make: Callable[[Any], T]) -> Callable[[Any], T]:
             return known[function][1]
 
     return made
-
-
-@functools.cache
-def _names(code: CodeType) -> tuple[str, ...]:
-    """Return the names that code looks up, and the functions within it."""
-    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
-    return sum(map(_names, inner), code.co_names)
 
 
 def _is_open(thing: Any) -> bool:

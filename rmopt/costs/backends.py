@@ -286,10 +286,8 @@ class Jax(Backend):
 
         def change(arrays: Sequence[Any], along: Sequence[Any]) -> Any:
             def of_moved(*there: Any) -> Any:
-                arguments = list(arrays)
-                for i, argument in zip(where, there, strict=True):
-                    arguments[i] = argument
-                return gradient(*arguments)
+                moved = dict(zip(where, there, strict=True))
+                return gradient(*(moved.get(i, array) for i, array in enumerate(arrays)))
 
             return jax.jvp(of_moved, [arrays[i] for i in where], list(along))[1]
 

@@ -172,9 +172,8 @@ class AugmentedCost(Cost):
             rest = weights
             for constraint in constraints:
                 if isinstance(constraint, ResidualSum):
-                    count = len(residuals_at(constraint, point))
-                    parts.append((1.0, constraint.linearised(point)[1](rest[:count])))
-                    rest = rest[count:]
+                    own, rest = np.split(rest, [len(residuals_at(constraint, point))])
+                    parts.append((1.0, constraint.linearised(point)[1](own)))
                 else:
                     parts.append((float(rest[0]), constraint.gradient(point)))
                     rest = rest[1:]

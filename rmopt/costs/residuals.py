@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copyreg
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -140,10 +139,9 @@ class AutomaticResiduals(ResidualSum):
         # As a function of weights w and of the point, wᵀr has the second derivatives [[·, Jᵀ], [J, 0]].
         self._weighted = AutomaticCost(weighted, backend)
 
-    def __reduce__(self) -> Any:
+    def __getstate__(self) -> dict[str, Any]:
         # A function within a function is made anew.
-        state = {name: value for name, value in vars(self).items() if name != "_weighted"}
-        return copyreg.__newobj__, (type(self),), state  # type: ignore[attr-defined]
+        return {name: value for name, value in vars(self).items() if name != "_weighted"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
