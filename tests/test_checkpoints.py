@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import signal
 import sys
@@ -26,7 +27,7 @@ from problems.subspace.instances import agent_sums
 from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.arrays import load_arrays, save_arrays
 from rmopt.core import StorageError, WholeCost
-from rmopt.core.identity import fingerprint
+from rmopt.core.identity import fingerprint, fingerprints, is_installed
 from rmopt.manifolds import (
     BoundedRank,
     Grassmann,
@@ -572,7 +573,7 @@ def test_an_own_attribute_of_a_solver_belongs_to_the_run(tmp_path: Path) -> None
         Inner(50, 9).run(problem, random_state=0, checkpoint=checkpoint)
 
 
-def test_fingerprints_see_masks_fields_class_words_and_own_modules(
+def test_fingerprints_see_masks_fields_class_words_weights_and_own_modules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a = np.arange(4.0)
@@ -584,6 +585,10 @@ def test_fingerprints_see_masks_fields_class_words_and_own_modules(
         return type("Scaled", (Rayleigh,), {"__scale__": word, "__module__": "__main__"})
 
     assert fingerprint(scaled(1.0)()) != fingerprint(scaled(2.0)())
+    two, three = (fingerprints(weight * Rayleigh(), "cost") for weight in (2.0, 3.0))
+    assert [(key, two[key], three[key]) for key in two if two[key] != three[key]] == [
+        ("cost.weights", "'2.0'", "'3.0'")
+    ]
     # A module of the user's, called like one of Python's, held by a cost and imported within a method.
     monkeypatch.syspath_prepend(str(tmp_path))
     seen = set()
@@ -599,6 +604,24 @@ def test_fingerprints_see_masks_fields_class_words_and_own_modules(
 
         seen |= {fingerprint(own_settings), fingerprint(inside)}
     assert len(seen) == 4
+
+
+def test_installed_packages_count_by_their_names_wherever_they_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where ``pip install --target`` put them beside modules of the user's."""
+    files = ["site-packages/loaded_module.py", "chosen_target.py", "beside_target.py"]
+    record = tmp_path / "chosen-1.0.dist-info" / "RECORD"
+    for file in (record, *(tmp_path / one for one in files)):
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+    record.write_text("chosen_target.py,sha256=,0\nwithin/beside_target.py,sha256=,0\n")
+    for folder in (tmp_path, tmp_path / "site-packages"):
+        monkeypatch.syspath_prepend(str(folder))
+    names = [Path(file).stem for file in files]
+    for name in names:
+        importlib.import_module(name)
+    assert [is_installed(name) for name in names] == [True, True, False]
 
 
 ROWS = np.random.default_rng(0).standard_normal((40, 6))

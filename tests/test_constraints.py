@@ -14,9 +14,17 @@ from tabled import each_row
 from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Problem, autograd_cost
 from rmopt.checks import check_gradient
 from rmopt.core import Cost
-from rmopt.costs import AugmentedCost, AutomaticResiduals, ConstrainedProblem, ResidualSum
+from rmopt.costs import AugmentedCost, AutomaticResiduals, ConstrainedProblem, OnFactors, ResidualSum
 from rmopt.interop import PymanoptSolver
-from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Product, Sphere, Stiefel
+from rmopt.manifolds import (
+    Euclidean,
+    FixedRankEmbedded,
+    FixedRankFactors,
+    Grassmann,
+    Product,
+    Sphere,
+    Stiefel,
+)
 from rmopt.solvers import (
     LBFGS,
     SGD,
@@ -189,7 +197,7 @@ def test_no_other_solver_forgets_the_constraints(tmp_path: Path) -> None:
     other = ConstrainedProblem(
         Sphere(8), minus_variance, inequalities=[AutomaticResiduals(lambda x: 2.0 * -x)]
     )
-    with pytest.raises(InvalidInputError, match=r"belongs to another run: its constraints"):
+    with pytest.raises(InvalidInputError, match=r"belongs to another run: its set of constraints"):
         AugmentedLagrangian().run(other, random_state=0, checkpoint=kept)
 
 
@@ -245,6 +253,20 @@ def test_constraints_that_are_no_numbers_are_never_met() -> None:
     result = AugmentedLagrangian(max_iter=10).run(elsewhere, start)
     assert not result.converged
     assert result.violation >= 0.4
+
+
+def test_sign_and_weight_of_vector_constraints_stand_in_their_function() -> None:
+    known = AutomaticResiduals(lambda A, B: A @ B.T - TARGET)
+    whole, factors = FixedRankEmbedded(6, 5, 2), FixedRankFactors(6, 5, 2)
+    cost = autograd_cost(lambda A, B: anp.sum((A @ B.T) ** 2))
+    for manifold, one in (
+        (whole, -known), (whole, 2.0 * known), (whole, known + cost), (factors, OnFactors(known)),
+        (factors, 2.0 * OnFactors(-known)),
+    ):  # fmt: skip
+        of_points = cost if manifold is whole else OnFactors(cost)
+        assert ConstrainedProblem(manifold, of_points, [2.0 * of_points])
+        with pytest.raises(InvalidInputError, match="put sign and weight into the function"):
+            ConstrainedProblem(manifold, of_points, [one])
 
 
 def test_bad_input_is_named() -> None:

@@ -35,7 +35,22 @@ class Model:
         return self.scale * (x**2).sum()
 
 
-model = Model()
+class Slotted:
+    __slots__ = ("scale",)
+
+    def __init__(self) -> None:
+        self.scale = 1.0
+
+    def __call__(self, x: Any) -> Any:
+        return self.scale * (x**2).sum()
+
+
+class Called(Model):
+    __call__ = Model.loss
+
+
+model, slotted, called = Model(), Slotted(), Called()
+several = {"first": [model]}
 
 
 def penalty(x: Any) -> Any:
@@ -59,6 +74,10 @@ WAYS: list[Callable[[Any], Any]] = [
     lambda x: holder.scale * (x**2).sum(),
     model.loss,
     lambda x: model.loss(x),
+    called,
+    slotted,
+    lambda x: slotted(x),
+    lambda x: several["first"][0].loss(x),
 ]
 
 
@@ -66,7 +85,8 @@ def put(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
     monkeypatch.setitem(globals(), "scale", value)
     monkeypatch.setitem(settings, "scale", value)
     monkeypatch.setattr(holder, "scale", value)
-    monkeypatch.setattr(model, "scale", value, raising=False)
+    for one in (model, slotted, called):
+        monkeypatch.setattr(one, "scale", value, raising=False)
 
 
 @pytest.mark.parametrize("function", WAYS)

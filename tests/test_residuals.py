@@ -183,12 +183,25 @@ def test_what_does_not_fit_is_named() -> None:
         (lambda x: None, r"returned None; it must return finite real residuals"),
         (lambda x: x * np.nan, r"it must return finite real residuals"),
         (lambda x: "residuals", r"it must return finite real residuals"),
+        (lambda x: [x[0], x[1]], r"must return finite real residuals as an array of autograd"),
         (lambda A, B: A @ B.T, r"takes 2 arguments, and a point is of type ndarray"),
     ):
         with pytest.raises(InvalidInputError, match=says):
             LevenbergMarquardt().run(Problem(sphere, AutomaticResiduals(function)), random_state=0)
     with pytest.raises(InvalidInputError, match=r"depends on more than A Bᵀ"):
         AutomaticResiduals(lambda A, B: anp.ravel(A)).value_and_gradient(ENTRIES.manifold.random_point(RNG))
+
+
+def test_residuals_that_are_cut_off_from_the_point_are_told() -> None:
+    def run(function: Any, backend: Any) -> Any:
+        problem = Problem(Euclidean(2), AutomaticResiduals(function, backend))
+        return LevenbergMarquardt().run(problem, np.full(2, 0.5))
+
+    with pytest.warns(RuntimeWarning, match="autograd sees no way from the point"):
+        run(lambda x: anp.floor(x) - 2.0, AUTOGRAD)
+    pytest.importorskip("torch")
+    with pytest.raises(InvalidInputError, match=r"cut off from them by detach\(\)"):
+        run(lambda x: x.detach() - 2.0, TORCH)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -45,6 +45,11 @@ class Combined(Cost):
         # Made anew: some of its methods are made with it.
         return type(self), (self.parts,)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # By which checkpoints tell sums apart.
+        weights, costs = zip(*self.parts, strict=True)
+        return {"weights": ", ".join(map(str, weights)), "costs": costs}
+
     def __repr__(self) -> str:
         names = [text if (text := repr(cost))[:1] != "<" else type(cost).__name__ for _, cost in self.parts]
         weights = ["" if weight == 1.0 else f"{weight:g} * " for weight, _ in self.parts]
@@ -75,14 +80,10 @@ class CombinedSum(Combined, FiniteSum):
 
     def __init__(self, parts: Sequence[tuple[float, Cost]]) -> None:
         super().__init__(parts)
-        self.terms = next(i for i, (_, cost) in enumerate(self.parts) if _is_enumerated(cost))
+        self.terms, self._sum = next(
+            (i, cost) for i, (_, cost) in enumerate(self.parts) if _is_enumerated(cost)
+        )
         self.term_width = self._sum.term_width
-
-    @property
-    def _sum(self) -> FiniteSum:
-        found = self.parts[self.terms][1]
-        assert isinstance(found, FiniteSum)
-        return found
 
     @property
     def n_terms(self) -> int | None:
@@ -93,8 +94,7 @@ class CombinedSum(Combined, FiniteSum):
         return self._sum.term_ranges
 
     def term_gradient(self, point: Any, terms: np.ndarray) -> Ambient:
-        count = len(terms) // self.term_width
-        share = count / self.n_terms  # type: ignore[operator]
+        share = len(terms) // self.term_width / self.n_terms  # type: ignore[operator]
         return total(
             [
                 (weight, self._sum.term_gradient(point, terms))
@@ -113,7 +113,7 @@ def combined(parts: Sequence[tuple[float, Cost]]) -> Combined:
     return (CombinedSum if any(_is_enumerated(cost) for _, cost in flat) else Combined)(flat)
 
 
-def _is_enumerated(cost: Cost) -> bool:
+def _is_enumerated(cost: Cost) -> TypeGuard[FiniteSum]:
     return isinstance(cost, FiniteSum) and cost.n_terms is not None
 
 

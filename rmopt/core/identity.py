@@ -46,11 +46,10 @@ _PYTHONS = frozenset(
 # Texts, what a wrapper wraps, and where a vectorizer of scikit-learn has its stop words in the memory of a process.
 _PASSING = ("__doc__", "__wrapped__", "_stop_words_id")
 _RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
-# The packages of this distribution, which in an editable install lie among the user's files.
-_OWN = ("rmopt", "problems")
-_SHARED = [
-    Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")
-]
+# The packages of this distribution, which in an editable install lie among the user's files; and the libraries of
+# automatic differentiation, which may lie anywhere.
+_BY_NAME = ("rmopt", "problems", "autograd", "jax", "torch")
+_PYTHON = tuple({Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")})
 
 
 def fingerprint(thing: Any, name: str = "it") -> str:
@@ -128,7 +127,7 @@ class _Walk:
             if not getattr(thing, "_can_compile", True):
                 yield from sorted(map(str, thing.overloads))
         elif isinstance(thing, types.CellType):
-            yield self.digest(thing.cell_contents) if _is_filled(thing) else "empty"
+            yield "empty" if thing == types.CellType() else self.digest(thing.cell_contents)
         elif kind is types.ModuleType and not is_installed(thing.__name__):
             # The user's own: its text, for what it does is what a run depends on.
             file = Path(getattr(thing, "__file__", None) or "")
@@ -229,7 +228,7 @@ class _Walk:
         yield self.digest(
             code.replace(co_consts=(None, *code.co_consts[1:])) if documented else code, " (code)"
         )
-        names = sorted(_names_in(code))
+        names = sorted(set(names_in(code)))
         for name in names:
             if name in function.__globals__:
                 value = function.__globals__[name]
@@ -266,16 +265,11 @@ def _lasting(owner: Any, state: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
     return sorted(found.items(), key=lambda item: str(item[0]))
 
 
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        return cell.cell_contents is not cell
-    except ValueError:
-        return False
-
-
-def _names_in(code: types.CodeType) -> set[str]:
+@functools.cache
+def names_in(code: types.CodeType) -> tuple[str, ...]:
+    """Return the names that code looks up, and the functions within it."""
     inner = (part for part in code.co_consts if isinstance(part, types.CodeType))
-    return set(code.co_names).union(*map(_names_in, inner))
+    return sum(map(names_in, inner), code.co_names)
 
 
 @functools.cache
@@ -283,10 +277,19 @@ def is_installed(module: str | None) -> bool:
     """Return whether a module is of Python, of an installed package or of this one, and not of the user."""
     if module is None or module == "__main__":
         return False
-    if module.partition(".")[0] in _OWN:
+    if module.partition(".")[0] in _BY_NAME:
         return True
     file = getattr(sys.modules.get(module), "__file__", None)
     if file is None:
         return module in sys.builtin_module_names or module in sys.stdlib_module_names
     path = Path(file).resolve()
-    return "dist-packages" in path.parts or any(path.is_relative_to(folder) for folder in _SHARED)
+    return not {"site-packages", "dist-packages"}.isdisjoint(path.parts) or any(
+        folder in _PYTHON or f"\n{path.relative_to(folder).as_posix()}," in _records(folder)
+        for folder in path.parents
+    )
+
+
+@functools.cache
+def _records(folder: Path) -> str:
+    """Return what an installer, ``pip install --target`` say, wrote of the files that it put into a folder."""
+    return "".join("\n" + file.read_text("utf-8") for file in folder.glob("*.dist-info/RECORD"))

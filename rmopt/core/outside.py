@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import copyreg
 import functools
-import sysconfig
 import threading
 import zlib
 from collections.abc import Callable, Mapping
-from types import CellType, CodeType, FunctionType, MethodType
-from typing import Any, NamedTuple, TypeVar
+from types import CellType, FunctionType, MethodType
+from typing import Any, TypeVar
 
 import numpy as np
+
+from rmopt.core.identity import is_installed, names_in
 
 T = TypeVar("T")
 
 _EMPTY = CellType()
-# Functions of installed packages and of Python itself do not change their minds.
-_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 # Of longer lists and dictionaries entries that are bound anew are not looked for, nor for writes into arrays of more
 # bytes, or of more together in one list or dictionary: a look is taken at every call.
 _LONG, _LARGE = 1000, 2**16
@@ -24,12 +24,6 @@ _LONG, _LARGE = 1000, 2**16
 _FEW = 100
 # As many functions are remembered, the last ones: what they hold would never be freed.
 _REMEMBERED = 100
-
-
-class _Contents(NamedTuple):
-    """What an array holds."""
-
-    digest: int
 
 
 def found_outside(function: Any) -> list[Any]:
@@ -55,9 +49,10 @@ def found_outside(function: Any) -> list[Any]:
                 found.append(one)
                 waiting.append(one.py_func)
             elif isinstance(one, FunctionType):
-                if one is function or not one.__code__.co_filename.startswith(_INSTALLED):
+                # Functions of installed packages and of Python itself do not change their minds.
+                if one is function or not is_installed(one.__globals__.get("__name__")):
                     found.append(one.__code__)
-                    looked_up = _names(one.__code__)
+                    looked_up = names_in(one.__code__)
                     names.update(dict.fromkeys(looked_up))
                     held = [cell.cell_contents for cell in one.__closure__ or () if cell != _EMPTY]
                     held += [*(one.__defaults__ or ()), *(one.__kwdefaults__ or {}).values()]
@@ -66,19 +61,25 @@ def found_outside(function: Any) -> list[Any]:
                     waiting += held
             elif isinstance(one, np.ndarray):
                 if one.nbytes <= _LARGE and not one.dtype.hasobject:
-                    found.append(_Contents(zlib.crc32(one.tobytes())))
+                    found.append(zlib.crc32(one.tobytes()))
             elif isinstance(one, dict | list | tuple):
                 if len(one) <= _LONG:
                     entries = list(one.values()) if isinstance(one, dict) else one
                     found += entries
                     if len(entries) <= _FEW:
-                        waiting += [entry for entry in entries if isinstance(entry, dict | list | tuple)]
+                        # Arrays, also those of other libraries, hold no names.
+                        waiting += [
+                            entry for entry in entries if _is_open(entry) and not hasattr(entry, "__array__")
+                        ]
                     arrays = [entry for entry in entries if isinstance(entry, np.ndarray)]
                     if sum(entry.nbytes for entry in arrays) <= _LARGE:
                         waiting += arrays
-            elif hasattr(one, "__dict__"):
+            elif _is_open(one):
                 # Properties of a class would be computed, and are left out.
-                owners += [vars(one), *map(vars, type(one).__mro__)]
+                slots = copyreg._slotnames(type(one))  # type: ignore[attr-defined]
+                owners += [getattr(one, "__dict__", {}), {name: getattr(one, name, None) for name in slots}]
+                owners += map(vars, type(one).__mro__)
+                waiting += [type(one).__call__] if callable(one) else []
         if not waiting:
             attributes = [owner[name] for owner in owners for name in names if name in owner]
             waiting = [one for one in attributes if id(one) not in met]
@@ -91,9 +92,9 @@ def is_dispatcher(thing: Any) -> bool:
 
 
 def same(found: list[Any], before: list[Any]) -> bool:
-    """Return whether two lists hold the same things."""
+    """Return whether two lists hold the same things, and the same whole numbers: what arrays hold is one."""
     return len(found) == len(before) and all(
-        one is other or (isinstance(one, _Contents) and one == other)
+        one is other or (type(one) is type(other) is int and one == other)
         for one, other in zip(found, before, strict=True)
     )
 
@@ -119,8 +120,6 @@ def remembered(make: Callable[[Any], T]) -> Callable[[Any], T]:
     return made
 
 
-@functools.cache
-def _names(code: CodeType) -> tuple[str, ...]:
-    """Return the names that code looks up, and the functions within it."""
-    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
-    return sum(map(_names, inner), code.co_names)
+def _is_open(thing: Any) -> bool:
+    """Return whether a thing holds others under names or places."""
+    return isinstance(thing, dict | list | tuple) or hasattr(thing, "__dict__") or hasattr(thing, "__slots__")

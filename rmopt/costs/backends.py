@@ -65,6 +65,9 @@ class Backend(ABC):
     def check(self, function: Callable[..., Any], arrays: Sequence[Array]) -> None:  # noqa: B027
         """Look at a function before its first use."""
 
+    def check_followed(self, value: Any, other: Any) -> None:  # noqa: B027
+        """Tell that a value was cut off from the point, where derivatives by the point and by another are taken."""
+
     def given(self, array: Array) -> Any:
         """Return an array as the library takes it; functions must not write into points."""
         view = array.view()
@@ -159,6 +162,12 @@ class Autograd(Backend):
             return product
 
         return at
+
+    def check_followed(self, value: Any, other: Any) -> None:
+        from autograd.tracer import isbox
+
+        if isbox(other) and not isbox(value):
+            warnings.warn(CUT_OFF, RuntimeWarning, stacklevel=2)
 
     def _tied(self, function: Callable[..., Any], where: Where, tell: bool = False) -> Callable[..., Any]:
         """Return the function; a result that depends on no argument is tied to them, where autograd would warn."""
@@ -277,10 +286,8 @@ class Jax(Backend):
 
         def change(arrays: Sequence[Any], along: Sequence[Any]) -> Any:
             def of_moved(*there: Any) -> Any:
-                arguments = list(arrays)
-                for i, argument in zip(where, there, strict=True):
-                    arguments[i] = argument
-                return gradient(*arguments)
+                moved = dict(zip(where, there, strict=True))
+                return gradient(*(moved.get(i, array) for i, array in enumerate(arrays)))
 
             return jax.jvp(of_moved, [arrays[i] for i in where], list(along))[1]
 
@@ -365,12 +372,15 @@ class Torch(Backend):
             tensors = [self.given(array) for array in arrays]
             wanted = [tensors[i].requires_grad_() for i in where]
             value = function(*tensors)
-        if not (isinstance(value, torch.Tensor) and value.requires_grad):
+        self.check_followed(value, wanted[0])
+        return value, wanted
+
+    def check_followed(self, value: Any, other: Any) -> None:
+        if other.requires_grad and not (isinstance(value, self.module().Tensor) and value.requires_grad):
             raise InvalidInputError(
                 "the function's value does not depend on its arguments, or was cut off from them by detach(), "
                 "item(), numpy() or no_grad(), and has no derivatives; compute it by operations of torch alone."
             )
-        return value, wanted
 
     def _of(self, value: Any, wanted: list[Any], **graph: bool) -> Any:
         """Return the derivatives of a number; zeros where it does not depend on a tensor."""

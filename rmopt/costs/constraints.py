@@ -10,9 +10,10 @@ import numpy as np
 
 from rmopt.core.ambient import Ambient, Array
 from rmopt.core.arguments import sequence, shown
-from rmopt.core.combined import total
+from rmopt.core.combined import Combined, total
 from rmopt.core.cost import Cost
 from rmopt.core.problem import Problem
+from rmopt.costs.on_factors import OnFactors
 from rmopt.costs.residuals import ResidualSum, residuals_at
 from rmopt.errors import InvalidInputError
 from rmopt.renamed import renamed
@@ -25,7 +26,8 @@ __all__ = ["AugmentedCost", "ConstrainedProblem"]
 class ConstrainedProblem(Problem):
     """Minimise `cost` on `manifold`, subject to h(x) = 0 and g(x) ≤ 0.
 
-    A constraint is a cost whose value is h or g; or a `ResidualSum`, whose residuals are as many constraints.
+    A constraint is a cost whose value is h or g; or a `ResidualSum`, whose residuals are as many constraints: sign
+    and weight stand in its function.
 
     Attributes
     ----------
@@ -77,6 +79,11 @@ class ConstrainedProblem(Problem):
             raise InvalidInputError("a ConstrainedProblem has one or more constraints; take Problem.")
         for constraint in (*self.equalities, *self.inequalities):
             Problem(self.manifold, constraint)
+            if not isinstance(constraint, ResidualSum) and _squares_residuals(constraint):
+                raise InvalidInputError(
+                    f"the constraint {shown(constraint)} is one number, in which residuals are squared; put sign and "
+                    "weight into the function of the residuals."
+                )
 
     @property
     def constraints(self) -> tuple[Any, ...]:
@@ -165,13 +172,19 @@ class AugmentedCost(Cost):
             rest = weights
             for constraint in constraints:
                 if isinstance(constraint, ResidualSum):
-                    count = len(residuals_at(constraint, point))
-                    parts.append((1.0, constraint.linearised(point)[1](rest[:count])))
-                    rest = rest[count:]
+                    own, rest = np.split(rest, [len(residuals_at(constraint, point))])
+                    parts.append((1.0, constraint.linearised(point)[1](own)))
                 else:
                     parts.append((float(rest[0]), constraint.gradient(point)))
                     rest = rest[1:]
         return total(parts)
+
+
+def _squares_residuals(cost: Cost) -> bool:
+    """Return whether a cost is a sum of squared residuals, or has one within."""
+    within = [one for _, one in cost.parts] if isinstance(cost, Combined) else []
+    within += [cost.cost] if isinstance(cost, OnFactors) else []
+    return isinstance(cost, ResidualSum) or any(map(_squares_residuals, within))
 
 
 def _values(problem: Problem, constraint: Cost, point: Any) -> Array:

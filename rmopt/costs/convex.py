@@ -359,6 +359,3 @@ class _TraceModel(LocalModel):
     def along(self, A: Array, B: Array) -> Ambient:
         n = len(self.factor)
         return Actions((n, n), np.zeros_like, np.zeros_like)
-
-    def factor_hessian(self, D: Array) -> Array:
-        return 2.0 * self.beta * D

@@ -260,20 +260,7 @@ class PairwiseDistance(EmbeddedCost):
     """A convex loss of squared distances ‖(fᵢ − fⱼ)ᵀY‖² between embedded objects, for metrics and co-embeddings.
 
     A new loss is a subclass with `loss(distances) -> (value, slopes)`, and with `curvature` where second derivatives
-    are wanted. For example, distances between linked objects, and a margin for the others::
-
-        class Contrastive(PairwiseDistance):
-            lower_bound = 0.0  # A premise of certificates: the loss is never negative.
-
-            def __init__(self, X, left, right, linked):
-                super().__init__(X, Pairs(left, right, len(X)))
-                self.linked = linked
-
-            def loss(self, distances):
-                short = np.maximum(1 - distances, 0) * ~self.linked
-                return (distances * self.linked).sum() + short.sum(), self.linked - 1.0 * (
-                    short > 0
-                )
+    are wanted.
 
     Parameters
     ----------

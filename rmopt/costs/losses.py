@@ -26,13 +26,7 @@ class Loss:
 
     A new loss is two functions that numba can compile; it then runs in every engine. What they name besides their
     arguments is compiled in; where such a name is bound anew, or an array of at most 64 kB is written to, they are
-    compiled again, and so are functions of yours that numba has compiled already::
-
-        pinball = Loss(
-            "pinball",
-            value=lambda z, y: max(0.9 * (y - z), 0.1 * (z - y)),
-            slope=lambda z, y: -0.9 if z < y else 0.1,
-        )
+    compiled again, and so are functions of yours that numba has compiled already.
 
     Attributes
     ----------

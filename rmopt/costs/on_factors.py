@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.core.ambient import Ambient, Array, Factored
+from rmopt.core.ambient import Ambient, Factored
 from rmopt.core.arguments import instance
 from rmopt.core.cost import Cost
 from rmopt.core.low_rank import LowRankPoint
@@ -74,7 +74,8 @@ class OnFactors(Cost):
         gradient, along = self.cost.gradient(place), self.cost.hessian_along(place)
 
         def product(direction: Any) -> Any:
-            moved = direction if isinstance(point, np.ndarray) else _parts(direction)
+            is_one = isinstance(point, np.ndarray)
+            moved = direction if is_one else [np.asarray(direction.blocks[i]) for i in (0, 1)]
             bent = _by_factors(point, along(_velocity(point, moved)))
             return bent + _by_factors(moved, gradient)
 
@@ -108,8 +109,3 @@ def _velocity(point: Any, moved: Any) -> Factored:
         return Factored(np.hstack([moved, point]), np.hstack([point, moved]))
     (A, B), (a, b) = point, moved
     return Factored(np.hstack([a, A]), np.hstack([B, b]))
-
-
-def _parts(direction: Any) -> tuple[Array, Array]:
-    blocks = direction.blocks
-    return np.asarray(blocks[0]), np.asarray(blocks[1])

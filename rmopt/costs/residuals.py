@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copyreg
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -128,6 +127,7 @@ class AutomaticResiduals(ResidualSum):
         def weighted(point: Any, weights: Any) -> Any:
             found = function(*point) if isinstance(point, tuple) else function(point)
             flat = found.reshape(-1)
+            backend.check_followed(flat, weights)
             if flat.shape[0] != weights.shape[0]:
                 raise InvalidInputError(
                     f"{self._name} depends on more than A Bᵀ: it returned {weights.shape[0]} and {flat.shape[0]} "
@@ -139,10 +139,9 @@ class AutomaticResiduals(ResidualSum):
         # As a function of weights w and of the point, wᵀr has the second derivatives [[·, Jᵀ], [J, 0]].
         self._weighted = AutomaticCost(weighted, backend)
 
-    def __reduce__(self) -> Any:
+    def __getstate__(self) -> dict[str, Any]:
         # A function within a function is made anew.
-        state = {name: value for name, value in vars(self).items() if name != "_weighted"}
-        return copyreg.__newobj__, (type(self),), state  # type: ignore[attr-defined]
+        return {name: value for name, value in vars(self).items() if name != "_weighted"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -158,9 +157,10 @@ class AutomaticResiduals(ResidualSum):
     def residuals(self, point: Any) -> Array:
         given = self._alone.evaluated(point)
         found = np.asarray(given)
-        if found.dtype.kind not in "fiub" or not np.isfinite(found).all():
+        if not hasattr(given, "reshape") or found.dtype.kind not in "fiub" or not np.isfinite(found).all():
             raise InvalidInputError(
-                f"{self._name} returned {shown(given)}; it must return finite real residuals as an array."
+                f"{self._name} returned {shown(given)}; it must return finite real residuals as an array of "
+                f"{self._alone.backend.name}."
             )
         return found.astype(float).ravel()
 

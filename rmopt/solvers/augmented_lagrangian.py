@@ -228,7 +228,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
     def identity(self, problem: Problem, seed: int, first_step: int) -> dict[str, Any]:
         return {
             **super().identity(problem, seed, first_step),
-            "constraints": fingerprint(problem.constraints, "constraints"),
+            "set of constraints": fingerprint(problem.constraints, "constraints"),
         }
 
     def conclude(self, result: Result, work: ConstrainedProblem, state: Round) -> ConstrainedResult:
