@@ -47,6 +47,7 @@ from rmopt.manifolds import (
     Product,
     PSDFixedRank,
     Sphere,
+    Stiefel,
 )
 from rmopt.retractions import (
     QR,
@@ -424,6 +425,11 @@ def in_place(manifold: Any, point: Array, tangent: Array, t: float) -> Array:
     return by_qr(manifold, point, tangent, 0.0)
 
 
+def shortening(manifold: Any, point: Array, tangent: Array, t: float) -> Array:
+    tangent *= t
+    return by_qr(manifold, point, tangent, 1.0)
+
+
 def noisy(self: Any, point: Array) -> float:
     return Brockett.value(self, point) + 1e-6 * np.random.default_rng().standard_normal()
 
@@ -631,6 +637,7 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
     ("no way back", lambda: moved_by(1, lambda m, x, v, t: x + t * v), "staying"),
     ("QR claims order 2", lambda: moved_by(2, by_qr), "order 2"),
     ("in place", lambda: moved_by(1, in_place), "purity"),
+    ("t in place", lambda: moved_by(1, shortening), "purity"),
     (
         "velocity of the start",
         lambda: along_the_cone(AffineExponential, velocity=lambda self, m, x, v, t: dense(v)),
@@ -956,6 +963,11 @@ def test_a_minimum_is_no_false_alarm() -> None:
     assert not [str(check) for check in check_cost(Problem(manifold, cost), point=truth) if not check]
 
 
+def test_other_laws_of_a_retraction_that_writes_into_what_it_is_given_measure_what_it_does() -> None:
+    for move in (in_place, shortening):
+        assert [check.name for check in moved_by(1, move) if not check] == ["purity"]
+
+
 def test_a_part_that_raises_is_a_broken_law_and_a_missing_capability_is_none() -> None:
     def broken(self: Any, a: Any, b: Any, v: Any) -> Any:
         raise ValueError("operands could not be broadcast together")
@@ -965,5 +977,10 @@ def test_a_part_that_raises_is_a_broken_law_and_a_missing_capability_is_none() -
         "manifold purity", "precision", "transport", "transported", "transport of sums", "transport nearby"
     }  # fmt: skip
     assert "raised ValueError: operands" in failed["transport"]
+    # Frames far from each other have no distance, and the order is measured by it.
+    jumping = retraction(1, lambda manifold, x, v, t: np.linalg.qr(x + t * v)[0])
+    failed = {check.name: check.detail for check in check_retraction(jumping, Stiefel(6, 2)) if not check}
+    assert set(failed) == {"rigidity", "order 1", "zero step"}
+    assert "raised MissingCapabilityError: no geodesic" in failed["order 1"]
     names = {check.name for check in frames()}
     assert not names & {"exp and log", "midpoint", "distance", "speed", "other rank", "blocks"}

@@ -1,6 +1,7 @@
 """Laws of manifolds and retractions."""
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -152,7 +153,7 @@ def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, coarsen
     direction, start = manifold.embedding(x, xi), manifold.embed_point(x)
 
     def end(t: float) -> Any:
-        return retraction(manifold, x, xi, t)
+        return _end(retraction, manifold, x, xi, t)
 
     def difference(t: float) -> Any:
         return total([(1.0, manifold.embed_point(end(t))), (-1.0, start), (-t, direction)])
@@ -188,6 +189,11 @@ def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, coarsen
             "the retraction is of order 1 here; say `order = 1`", coarseness,
         ),
     ]  # fmt: skip
+
+
+def _end(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, *t: float) -> Any:
+    """Return the end of a step from copies: what a retraction writes into them is none of the other laws."""
+    return retraction(manifold, *deepcopy((x, xi)), *t)
 
 
 def start_at(manifold: Manifold, point: Any, rng: np.random.Generator) -> Any:
@@ -624,7 +630,7 @@ class _Curves:
         return self.retraction.reach(self.manifold, self.x, xi)
 
     def __call__(self, xi: Any, t: float) -> Any:
-        return self.retraction(self.manifold, self.x, xi, t)
+        return _end(self.retraction, self.manifold, self.x, xi, t)
 
     def unseen(self, xi: Any, t: float) -> bool:
         """Return whether the end is a point in double precision, and its rounding none: single has no such point."""
@@ -642,7 +648,7 @@ def _zero_step(at: _Curves) -> float:
     # Points may come from the very factorisation whose signs the retraction forgets.
     if isinstance(at.x, np.ndarray) and at.manifold.check_point(-at.x) is None:
         points.append(-at.x)
-    ends = [at.retraction(at.manifold, point, at.manifold.zero_vector(point)) for point in points]
+    ends = [_end(at.retraction, at.manifold, point, at.manifold.zero_vector(point)) for point in points]
     still = _apart(at.manifold, at(at.directions[0], 0.0), at.x)
     return max(still, *(_apart(at.manifold, *pair) for pair in zip(ends, points, strict=True)))
 
@@ -671,7 +677,7 @@ def _staying(at: _Curves) -> Any:
 @law(RETRACTION, "an operation in place, such as `point += …`", 0.0)
 def _purity(at: _Curves) -> float:
     """The point and the vector that it is given stay as they are."""
-    return written([(partial(at.retraction, at.manifold), at.x, at.directions[0], 0.01)])
+    return written([(partial(at.retraction, at.manifold), *deepcopy((at.x, at.directions[0])), 0.01)])
 
 
 @law(RETRACTION, "`reach` is of another curve or direction")
