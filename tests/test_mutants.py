@@ -59,7 +59,7 @@ from rmopt.retractions import (
     SecondOrderPD,
 )
 from rmopt.solvers import Constant, FromFunction, InverseSqrt
-from rmopt.solvers.samplers import Cyclic, FromDraw, ShuffledEpochs, Uniform
+from rmopt.solvers.samplers import Cyclic, FromDraw, GaussSouthwell, ShuffledEpochs, Uniform
 
 Array = np.ndarray
 
@@ -509,6 +509,15 @@ def calls(t: Array) -> Array:
     return np.full(len(t), 1.0 / len(CALLS))
 
 
+def falling(self: Any, t: Array) -> Array:
+    return 1.0 - t / 1e5
+
+
+def shuffled_once(self: Any, rng: np.random.Generator, start: int, size: int) -> Array:
+    order = vars(self).setdefault("order", rng.permutation(9))
+    return order[np.arange(start, start + size) % 9][:, None]
+
+
 # name, what the checks say of it, the law that must find it
 MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
     # Geodesics
@@ -811,10 +820,17 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
         "repeatability",
     ),
     (
+        "terms from -1",
+        lambda: check_sampler(FromDraw(lambda rng, start, size: rng.integers(9, size=(size, 1)) - 1), 9),
+        "range",
+    ),
+    ("sampler that shuffles once", lambda: check_sampler(of(Cyclic, 9, draw=shuffled_once)), "repeatability"),
+    (
         "step sizes 1/t",
         lambda: check_step_size(of(Constant, 0.1, __call__=lambda self, t: 0.1 / t)),
         "step sizes",
     ),
+    ("step sizes below 0", lambda: check_step_size(of(Constant, 0.1, __call__=falling)), "step sizes"),
     ("step sizes count calls", lambda: check_step_size(FromFunction(calls)), "step sizes of parts"),
 ]
 
@@ -900,7 +916,7 @@ def runs(seed: int) -> list[Check]:
     checks = check_engine(SUM, rng=seed, engine="reference", steps=30, step_size=0.01)
     product = Product([Grassmann(5, 2), Power(Euclidean(2, 3), 2)])
     checks += check_manifold(product, seed)
-    for sampler in (Uniform(9), Uniform(9, 3), ShuffledEpochs(9, 2), Cyclic(9)):
+    for sampler in (Uniform(9), Uniform(9, 3), ShuffledEpochs(9, 2), Cyclic(9), GaussSouthwell(9)):
         checks += check_sampler(sampler, rng=seed)
     for rule in (Constant(0.1), InverseSqrt(1.0), FromFunction(lambda t: 0.5**t)):
         checks += check_step_size(rule)
