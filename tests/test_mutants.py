@@ -920,7 +920,7 @@ def runs(seed: int) -> list[Check]:
         checks += check_sampler(sampler, rng=seed)
     for rule in (Constant(0.1), InverseSqrt(1.0), FromFunction(lambda t: 0.5**t)):
         checks += check_step_size(rule)
-    return checks
+    return checks + check_step_size(FromFunction(lambda t: np.linspace(1.0, 0.0, 70)[t]), steps=70)
 
 
 RIGHT = {"pymanopt": foreign, "geometry": geometry, "costs": costs, "runs": runs}

@@ -131,7 +131,7 @@ def report(checks: Iterable[Check], file: IO[str] | None = None) -> None:
     >>> from rmopt.solvers import Constant
     >>> report(check_step_size(Constant(0.1)))
     passed  step sizes of Constant(a=0.1): 0, at most 0 (One finite number of at
-            least 0 for each step, up to 10⁶)
+            least 0 for each step)
     passed  step sizes of parts of Constant(a=0.1): 0, at most 0 (They depend on the
             number of the step alone)
     2 of 2 checks passed.
