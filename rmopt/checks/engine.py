@@ -214,9 +214,7 @@ class _Run:
 
 
 # Rounding, amplified by the steps.
-@law(
-    ENGINE, "a step that differs from gradient, projection and retraction of the terms in the schedule", 1e-10
-)
+@law(ENGINE, "a step that differs from gradient, projection and retraction of its terms", 1e-10)
 def _compiled_engine(run: _Run) -> float:
     """It follows the reference, relative to the size of the point."""
     error, point = 0.0, run.start

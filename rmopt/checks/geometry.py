@@ -216,6 +216,7 @@ class _Tangents:
         self.rng = rng = np.random.default_rng(rng)
         self.manifold, self.inner, self.norm = manifold, manifold.inner_product, manifold.norm
         self.x = in_precision(start_at(manifold, point, rng), dtype)
+        self.coarseness = coarseness_of(self.x)
         self.y = self.another()
         self.a, self.b = (manifold.random_tangent_vector(self.x, rng) for _ in range(2))
         self.shape = tuple(manifold.embed_point(self.x).shape)
@@ -223,10 +224,6 @@ class _Tangents:
         self.z = self.another()
         # Well inside of what `exp` covers once.
         self.short = 0.3 * min(1.0, manifold.typical_dist)
-
-    @property
-    def coarseness(self) -> float:
-        return coarseness_of(self.x)
 
     def another(self) -> Any:
         """Return a random point of the precision of the first one."""
@@ -281,9 +278,7 @@ def _refusal(at: _Tangents) -> Any:
     return "it takes a point with noise of 5 %" if taken else 0.0
 
 
-@law(
-    MANIFOLD, "numpy's own arrays, `np.eye(n)` or `np.zeros(n)`, or its scalars, are of double precision", 0.0
-)
+@law(MANIFOLD, "numpy's own arrays, such as `np.eye(n)`, and scalars are of double precision", 0.0)
 def _precision(at: _Tangents) -> Any:
     """What is made at a point has its precision, whatever that of the ambient matrix."""
     manifold: Any = at.manifold

@@ -203,19 +203,13 @@ def _criteria(runs: _Runs) -> Any:
 def _observed(runs: _Runs) -> float | None:
     """A cost or gradient_norm that `observe` tells is that of the problem at the point, relative to its size."""
     problem, half = runs.problem, runs.run(stop=MaxSteps(max(1, runs.whole.steps // 2)))
-
-    def length(point: Any) -> float:
-        return problem.manifold.norm(point, problem.riemannian_gradient(point))
-
-    # Where there are constraints, the gradient is that of a Lagrangian.
-    known = {"cost": problem.value} | ({} if problem.constraints else {"gradient_norm": length})
     errors = []
     for row, point in zip(half.history[:1] + half.history[-1:], (runs.first(), half.point), strict=False):
-        errors += [
-            abs(row[name] - found(point)) / max(1.0, abs(found(point)))
-            for name, found in known.items()
-            if name in row
-        ]
+        seen = [("cost", problem.value(point))]
+        if not problem.constraints:
+            # With some it is the gradient of a Lagrangian.
+            seen.append(("gradient_norm", problem.manifold.norm(point, problem.riemannian_gradient(point))))
+        errors += [abs(row[name] - size) / max(1.0, abs(size)) for name, size in seen if name in row]
     return float(np.max(errors)) if errors else None
 
 

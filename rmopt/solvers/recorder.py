@@ -160,11 +160,9 @@ def numbers_for(row: dict[str, Any], by: str, found: Mapping[str, Any]) -> dict[
     for key, value in found.items():
         if key in row:
             raise InvalidInputError(f"{by} gave {key!r}, which the row has already; rename it.")
-        if not isinstance(value, int | float):
-            if np.size(value) != 1 or np.asarray(value).dtype.kind not in "biuf":
-                raise InvalidInputError(f"{by} gave {shown(value)}; it must return a number.")
-            value = np.asarray(value).item()
-        joining[key] = value
+        if (array := np.asarray(value)).size != 1 or array.dtype.kind not in "biuf":
+            raise InvalidInputError(f"{by} gave {shown(value)}; it must return a number.")
+        joining[key] = array.item()
     return joining
 
 
