@@ -47,6 +47,7 @@ from rmopt.manifolds import (
     Product,
     PSDFixedRank,
     Sphere,
+    Stiefel,
 )
 from rmopt.retractions import (
     QR,
@@ -58,7 +59,7 @@ from rmopt.retractions import (
     SecondOrderPD,
 )
 from rmopt.solvers import Constant, FromFunction, InverseSqrt
-from rmopt.solvers.samplers import Cyclic, FromDraw, ShuffledEpochs, Uniform
+from rmopt.solvers.samplers import Cyclic, FromDraw, GaussSouthwell, ShuffledEpochs, Uniform
 
 Array = np.ndarray
 
@@ -424,6 +425,11 @@ def in_place(manifold: Any, point: Array, tangent: Array, t: float) -> Array:
     return by_qr(manifold, point, tangent, 0.0)
 
 
+def shortening(manifold: Any, point: Array, tangent: Array, t: float) -> Array:
+    tangent *= t
+    return by_qr(manifold, point, tangent, 1.0)
+
+
 def noisy(self: Any, point: Array) -> float:
     return Brockett.value(self, point) + 1e-6 * np.random.default_rng().standard_normal()
 
@@ -501,6 +507,15 @@ CALLS: list[int] = []
 def calls(t: Array) -> Array:
     CALLS.append(len(t))
     return np.full(len(t), 1.0 / len(CALLS))
+
+
+def falling(self: Any, t: Array) -> Array:
+    return 1.0 - t / 1e5
+
+
+def shuffled_once(self: Any, rng: np.random.Generator, start: int, size: int) -> Array:
+    order = vars(self).setdefault("order", rng.permutation(9))
+    return order[np.arange(start, start + size) % 9][:, None]
 
 
 # name, what the checks say of it, the law that must find it
@@ -631,6 +646,7 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
     ("no way back", lambda: moved_by(1, lambda m, x, v, t: x + t * v), "staying"),
     ("QR claims order 2", lambda: moved_by(2, by_qr), "order 2"),
     ("in place", lambda: moved_by(1, in_place), "purity"),
+    ("t in place", lambda: moved_by(1, shortening), "purity"),
     (
         "velocity of the start",
         lambda: along_the_cone(AffineExponential, velocity=lambda self, m, x, v, t: dense(v)),
@@ -804,10 +820,17 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
         "repeatability",
     ),
     (
+        "terms from -1",
+        lambda: check_sampler(FromDraw(lambda rng, start, size: rng.integers(9, size=(size, 1)) - 1), 9),
+        "range",
+    ),
+    ("sampler that shuffles once", lambda: check_sampler(of(Cyclic, 9, draw=shuffled_once)), "repeatability"),
+    (
         "step sizes 1/t",
         lambda: check_step_size(of(Constant, 0.1, __call__=lambda self, t: 0.1 / t)),
         "step sizes",
     ),
+    ("step sizes below 0", lambda: check_step_size(of(Constant, 0.1, __call__=falling)), "step sizes"),
     ("step sizes count calls", lambda: check_step_size(FromFunction(calls)), "step sizes of parts"),
 ]
 
@@ -893,11 +916,11 @@ def runs(seed: int) -> list[Check]:
     checks = check_engine(SUM, rng=seed, engine="reference", steps=30, step_size=0.01)
     product = Product([Grassmann(5, 2), Power(Euclidean(2, 3), 2)])
     checks += check_manifold(product, seed)
-    for sampler in (Uniform(9), Uniform(9, 3), ShuffledEpochs(9, 2), Cyclic(9)):
+    for sampler in (Uniform(9), Uniform(9, 3), ShuffledEpochs(9, 2), Cyclic(9), GaussSouthwell(9)):
         checks += check_sampler(sampler, rng=seed)
     for rule in (Constant(0.1), InverseSqrt(1.0), FromFunction(lambda t: 0.5**t)):
         checks += check_step_size(rule)
-    return checks
+    return checks + check_step_size(FromFunction(lambda t: np.linspace(1.0, 0.0, 70)[t]), steps=70)
 
 
 RIGHT = {"pymanopt": foreign, "geometry": geometry, "costs": costs, "runs": runs}
@@ -956,6 +979,11 @@ def test_a_minimum_is_no_false_alarm() -> None:
     assert not [str(check) for check in check_cost(Problem(manifold, cost), point=truth) if not check]
 
 
+def test_other_laws_of_a_retraction_that_writes_into_what_it_is_given_measure_what_it_does() -> None:
+    for move in (in_place, shortening):
+        assert [check.name for check in moved_by(1, move) if not check] == ["purity"]
+
+
 def test_a_part_that_raises_is_a_broken_law_and_a_missing_capability_is_none() -> None:
     def broken(self: Any, a: Any, b: Any, v: Any) -> Any:
         raise ValueError("operands could not be broadcast together")
@@ -965,5 +993,10 @@ def test_a_part_that_raises_is_a_broken_law_and_a_missing_capability_is_none() -
         "manifold purity", "precision", "transport", "transported", "transport of sums", "transport nearby"
     }  # fmt: skip
     assert "raised ValueError: operands" in failed["transport"]
+    # Frames far from each other have no distance, and the order is measured by it.
+    jumping = retraction(1, lambda manifold, x, v, t: np.linalg.qr(x + t * v)[0])
+    failed = {check.name: check.detail for check in check_retraction(jumping, Stiefel(6, 2)) if not check}
+    assert set(failed) == {"rigidity", "order 1", "zero step"}
+    assert "raised MissingCapabilityError: no geodesic" in failed["order 1"]
     names = {check.name for check in frames()}
     assert not names & {"exp and log", "midpoint", "distance", "speed", "other rank", "blocks"}

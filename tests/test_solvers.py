@@ -375,6 +375,27 @@ def test_metrics_are_checked(metric: Any, told: str) -> None:
         LBFGS().run(Problem(Sphere(5), Quadratic()), random_state=0, recorder=Recorder({"m": metric}))
 
 
+@each_row(
+    ("seen", "told"),
+    [
+        ({"step": 0}, "gave 'step', which the row has already"),
+        ({"cost": "a"}, "Own.observe gave 'a'; it must return a number"),
+        (None, "Own.observe = None must be a mapping"),
+    ],
+)
+def test_what_a_solver_observes_is_checked(seen: Any, told: str) -> None:
+    solver = type("Own", (LBFGS,), {"observe": lambda self, work, state: seen})()
+    with pytest.raises(InvalidInputError, match=told):
+        solver.run(Problem(Sphere(5), Quadratic()), random_state=0)
+
+
+def test_numbers_of_numpy_that_a_solver_observes_go_into_the_log(tmp_path: Path) -> None:
+    seen = {"rank": np.int64(2), "cost": np.float32(0.5), "last": np.array([1.0])}
+    solver = type("Own", (LBFGS,), {"observe": lambda self, work, state: seen})(max_iter=2)
+    solver.run(Problem(Sphere(5), Quadratic()), random_state=0, recorder=Recorder(log=tmp_path / "log"))
+    assert '"rank": 2, "cost": 0.5, "last": 1.0}' in (tmp_path / "log").read_text(encoding="utf-8")
+
+
 @each_row("rule", [lambda t: 0.01 * (1.0 - t / 1000.0), lambda t: np.linspace(0.1, 0.01, 1000)[t]])
 def test_rules_are_not_asked_beyond_the_budget(rule: Any) -> None:
     problem = Problem(Sphere(5), as_sum(Quadratic()))

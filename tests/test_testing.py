@@ -166,9 +166,29 @@ class Restless(HeavyBall):
         return super().begin(work, point + 1.5)
 
 
+class Boastful(HeavyBall):
+    """Its cost is that of the first point."""
+
+    def prepare(self, problem: Problem, seed: int, first_step: int) -> Any:
+        return problem, seed, {}
+
+    def observe(self, work: Any, state: Ball) -> dict[str, float]:
+        return {"cost": work[2].setdefault("cost", work[0].value(state.point))}
+
+
+class Wearing(HeavyBall):
+    """Its states are one, which changes."""
+
+    def advance(self, work: Any, state: Ball, steps: int) -> Ball:
+        done = super().advance(work, state, steps)
+        state.point[...] = done.point
+        return done._replace(point=state.point)
+
+
 WRONG = {
     "descent": Uphill, "end": OffTheManifold, "repetition": Unrepeatable, "resumption": Forgetful,
     "solver purity": Changing, "convergence": Hasty, "criteria": Unstoppable, "given start": Restless,
+    "observed": Boastful,
 }  # fmt: skip
 
 
@@ -414,6 +434,11 @@ class Leak(Solver):
 def test_a_memory_of_the_first_run_is_found() -> None:
     failed = {check.name for check in check_solver(Leak(), Problem(Stiefel(6, 2), Cubes())) if not check}
     assert {"repetition", "solver purity"} <= failed
+
+
+def test_a_state_that_changes_in_place_is_found() -> None:
+    failed = {check.name: check.detail for check in check_solver(Wearing(), FLAT) if not check}
+    assert "`advance` changed the state" in failed["solver purity"]
 
 
 def test_seeds_from_a_generator_are_for_all_parts() -> None:

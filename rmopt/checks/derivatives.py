@@ -338,11 +338,7 @@ def _transposed_gradient(at: _Cost) -> float | None:
     return at.gap(left.T @ (at.gradient @ at.probe), (at.gradient.T @ left).T @ at.probe)
 
 
-@law(
-    COST,
-    "the cost depends on the basis or the factors that a point is written in, and not on the point alone",
-    1e-08,
-)
+@law(COST, "the cost depends on the basis or the factors that a point is written in", 1e-08)
 def _invariance(at: _Cost) -> float | None:
     """One point in two forms has one value."""
     forms = [_other_form(at.manifold, at.x, at.rng) for _ in range(5)]
@@ -458,11 +454,7 @@ def _row_gradient(at: _Cost) -> float | None:
     return _relative(whole, dense(at.cost.term_gradient(at.x, terms)))
 
 
-@law(
-    COST,
-    "a weight that is forgotten, or a slope by another variable: scales of columns are chosen by it",
-    SUMS,
-)
+@law(COST, "a weight that is forgotten, or a slope by another variable", SUMS)
 def _mixtures(at: _Cost) -> float | None:
     """`mixture` of factors has the value at the sum of their matrices, and its slopes are those of the gradient."""
     if not isinstance(at.cost, ConvexCost):
@@ -588,9 +580,8 @@ def _transposed_residuals(at: _Cost) -> float | None:
     forward, backward = at.cost.linearised(at.x)
     found = forward(manifold.embedding(at.x, xi))
     weights = at.rng.standard_normal(len(found))
-    back = manifold.inner_product(
-        at.x, xi, manifold.euclidean_to_riemannian_gradient(at.x, backward(weights))
-    )
+    gradient = manifold.euclidean_to_riemannian_gradient(at.x, backward(weights))
+    back = manifold.inner_product(at.x, xi, gradient)
     size = max(float(np.linalg.norm(found) * np.linalg.norm(weights)), np.finfo(float).tiny)
     return abs(float(found @ weights) - back) / size
 

@@ -1,5 +1,6 @@
 """The laws of engines, samplers and rules of step sizes."""
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from rmopt.checks.report import Check, Law, hold, law
 from rmopt.core.ambient import Array, dense
-from rmopt.core.arguments import instance
+from rmopt.core.arguments import instance, integer
 from rmopt.core.manifold import HasBlocks, Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
@@ -15,7 +16,7 @@ from rmopt.engines import choose_coordinate_engine, choose_engine
 from rmopt.engines.base import Engine
 from rmopt.engines.coordinate import GREEDY
 from rmopt.kernels.row_column import EXACT, FIXED
-from rmopt.solvers.samplers import Sampler, as_sampler
+from rmopt.solvers.samplers import GaussSouthwell, Sampler, as_sampler
 from rmopt.solvers.step_sizes import StepSize
 
 ENGINE: list[Law] = []
@@ -160,15 +161,17 @@ def check_sampler(sampler: Sampler, n_terms: int | None = None, rng: Any = 0) ->
     instance("sampler", sampler, Sampler, "a Sampler")
     count = getattr(sampler, "n_terms", None) if n_terms is None else n_terms
     seed = int(np.random.default_rng(rng).integers(2**32))
-    return hold(SAMPLER, type(sampler).__name__, (sampler, count, seed))
+    return hold(SAMPLER, type(sampler).__name__, (sampler, deepcopy(sampler), count, seed))
 
 
-def check_step_size(rule: StepSize) -> list[Check]:
+def check_step_size(rule: StepSize, steps: int = 1_000_000) -> list[Check]:
     """Check that a rule gives finite step sizes that are not negative and depend on the number of the step alone.
 
     Parameters
     ----------
     rule : StepSize
+    steps : int
+        Those of the longest run.
 
     See Also
     --------
@@ -184,7 +187,7 @@ def check_step_size(rule: StepSize) -> list[Check]:
     False
     """
     instance("rule", rule, StepSize, "a StepSize, for example Constant(0.1)")
-    return hold(STEP_SIZE, rule, rule)
+    return hold(STEP_SIZE, rule, (rule, integer("steps", steps, 1)))
 
 
 @dataclass
@@ -211,9 +214,7 @@ class _Run:
 
 
 # Rounding, amplified by the steps.
-@law(
-    ENGINE, "a step that differs from gradient, projection and retraction of the terms in the schedule", 1e-10
-)
+@law(ENGINE, "a step that differs from gradient, projection and retraction of its terms", 1e-10)
 def _compiled_engine(run: _Run) -> float:
     """It follows the reference, relative to the size of the point."""
     error, point = 0.0, run.start
@@ -266,7 +267,7 @@ def _difference(run: _Run, between: Any) -> float:
 @law(SAMPLER, "`draw` or `block_size`", 0.0)
 def _shape(about: Any) -> Any:
     """One row of integers for each step."""
-    sampler, _, seed = about
+    sampler, _, _, seed = about
     found = sampler.draw(np.random.default_rng(seed), 0, sampler.block_size)
     fits = found.ndim == 2 and len(found) == sampler.block_size and np.issubdtype(found.dtype, np.integer)
     return 0.0 if fits else f"it drew {found.dtype} of shape {found.shape} for {sampler.block_size} steps"
@@ -275,36 +276,41 @@ def _shape(about: Any) -> Any:
 @law(SAMPLER, "numbers that count from 1, or of other data", 0.0)
 def _range(about: Any) -> Any:
     """The terms are among those that there are."""
-    sampler, count, seed = about
+    sampler, _, count, seed = about
     if count is None or getattr(sampler, "_table", None) is not None:
         return None
     found = sampler.draw(np.random.default_rng(seed), 0, sampler.block_size)
-    inside = found.min() >= GREEDY and found.max() < count
+    least = GREEDY if isinstance(sampler, GaussSouthwell) else 0
+    inside = found.min() >= least and found.max() < count
     return 0.0 if inside else f"it drew {found.min()} to {found.max()}, and there are {count}"
 
 
 @law(SAMPLER, "a generator of its own, or a memory of earlier draws: resumed runs differ", 0.0)
 def _repeatability(about: Any) -> float:
     """A block depends on its generator and number alone."""
-    sampler, _, seed = about
+    sampler, other, _, seed = about
     size = sampler.block_size
-    second = [sampler.draw(np.random.default_rng(seed), size, size) for _ in range(2)]
-    sampler.draw(np.random.default_rng(seed + 1), 0, size)
-    after = sampler.draw(np.random.default_rng(seed), size, size)
-    return float(not all(np.array_equal(second[0], other) for other in (second[1], after)))
+    # A copy that meets another generator first.
+    other.draw(np.random.default_rng(seed + 1), 0, size)
+    found = [one.draw(np.random.default_rng(seed), size, size) for one in (sampler, sampler, other)]
+    return float(not all(np.array_equal(found[0], again) for again in found[1:]))
 
 
-@law(STEP_SIZE, "the rule divides by the number of the step, which counts from 0", 0.0)
-def _step_sizes(rule: StepSize) -> Any:
+@law(STEP_SIZE, "the rule divides by the number of the step, which counts from 0, or falls below 0", 0.0)
+def _step_sizes(about: Any) -> Any:
     """One finite number of at least 0 for each step."""
-    etas = np.asarray(rule(np.arange(50)))
-    if etas.shape != (50,):
-        return f"it gave shape {etas.shape} for 50 steps"
-    return 0.0 if np.isfinite(etas).all() and (etas >= 0.0).all() else f"it gave {etas.min()} to {etas.max()}"
+    rule, steps = about
+    t = np.union1d(np.arange(min(50, steps)), np.geomspace(1, steps, 50).astype(int) - 1)
+    etas = np.asarray(rule(t))
+    if etas.shape != t.shape:
+        return f"it gave shape {etas.shape} for {len(t)} steps"
+    bad = np.flatnonzero(~(np.isfinite(etas) & (etas >= 0.0)))
+    return f"it gave {etas[bad[0]]} at step {t[bad[0]]}" if len(bad) else 0.0
 
 
 @law(STEP_SIZE, "a rule that counts its calls, or looks at the length of what it is asked for", 0.0)
-def _step_sizes_of_parts(rule: StepSize) -> float:
+def _step_sizes_of_parts(about: Any) -> float:
     """They depend on the number of the step alone."""
-    t = np.arange(50)
+    rule, steps = about
+    t = np.arange(min(50, steps))
     return float(np.abs(np.concatenate([rule(t[:20]), rule(t[20:])]) - rule(t)).max())

@@ -1,6 +1,7 @@
 """Laws of manifolds and retractions."""
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -152,7 +153,7 @@ def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, coarsen
     direction, start = manifold.embedding(x, xi), manifold.embed_point(x)
 
     def end(t: float) -> Any:
-        return retraction(manifold, x, xi, t)
+        return _end(retraction, manifold, x, xi, t)
 
     def difference(t: float) -> Any:
         return total([(1.0, manifold.embed_point(end(t))), (-1.0, start), (-t, direction)])
@@ -190,6 +191,11 @@ def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, coarsen
     ]  # fmt: skip
 
 
+def _end(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, *t: float) -> Any:
+    """Return the end of a step from copies: what a retraction writes into them is none of the other laws."""
+    return retraction(manifold, *deepcopy((x, xi)), *t)
+
+
 def start_at(manifold: Manifold, point: Any, rng: np.random.Generator) -> Any:
     """Return a point that was given, or refuse it; a random one unless given."""
     instance("manifold", manifold, Manifold, "a Manifold of rmopt")
@@ -210,6 +216,7 @@ class _Tangents:
         self.rng = rng = np.random.default_rng(rng)
         self.manifold, self.inner, self.norm = manifold, manifold.inner_product, manifold.norm
         self.x = in_precision(start_at(manifold, point, rng), dtype)
+        self.coarseness = coarseness_of(self.x)
         self.y = self.another()
         self.a, self.b = (manifold.random_tangent_vector(self.x, rng) for _ in range(2))
         self.shape = tuple(manifold.embed_point(self.x).shape)
@@ -217,10 +224,6 @@ class _Tangents:
         self.z = self.another()
         # Well inside of what `exp` covers once.
         self.short = 0.3 * min(1.0, manifold.typical_dist)
-
-    @property
-    def coarseness(self) -> float:
-        return coarseness_of(self.x)
 
     def another(self) -> Any:
         """Return a random point of the precision of the first one."""
@@ -275,9 +278,7 @@ def _refusal(at: _Tangents) -> Any:
     return "it takes a point with noise of 5 %" if taken else 0.0
 
 
-@law(
-    MANIFOLD, "numpy's own arrays, `np.eye(n)` or `np.zeros(n)`, or its scalars, are of double precision", 0.0
-)
+@law(MANIFOLD, "numpy's own arrays, such as `np.eye(n)`, and scalars are of double precision", 0.0)
 def _precision(at: _Tangents) -> Any:
     """What is made at a point has its precision, whatever that of the ambient matrix."""
     manifold: Any = at.manifold
@@ -624,7 +625,7 @@ class _Curves:
         return self.retraction.reach(self.manifold, self.x, xi)
 
     def __call__(self, xi: Any, t: float) -> Any:
-        return self.retraction(self.manifold, self.x, xi, t)
+        return _end(self.retraction, self.manifold, self.x, xi, t)
 
     def unseen(self, xi: Any, t: float) -> bool:
         """Return whether the end is a point in double precision, and its rounding none: single has no such point."""
@@ -642,7 +643,7 @@ def _zero_step(at: _Curves) -> float:
     # Points may come from the very factorisation whose signs the retraction forgets.
     if isinstance(at.x, np.ndarray) and at.manifold.check_point(-at.x) is None:
         points.append(-at.x)
-    ends = [at.retraction(at.manifold, point, at.manifold.zero_vector(point)) for point in points]
+    ends = [_end(at.retraction, at.manifold, point, at.manifold.zero_vector(point)) for point in points]
     still = _apart(at.manifold, at(at.directions[0], 0.0), at.x)
     return max(still, *(_apart(at.manifold, *pair) for pair in zip(ends, points, strict=True)))
 
@@ -671,7 +672,7 @@ def _staying(at: _Curves) -> Any:
 @law(RETRACTION, "an operation in place, such as `point += …`", 0.0)
 def _purity(at: _Curves) -> float:
     """The point and the vector that it is given stay as they are."""
-    return written([(partial(at.retraction, at.manifold), at.x, at.directions[0], 0.01)])
+    return written([(partial(at.retraction, at.manifold), *deepcopy((at.x, at.directions[0])), 0.01)])
 
 
 @law(RETRACTION, "`reach` is of another curve or direction")

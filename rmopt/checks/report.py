@@ -218,12 +218,19 @@ def slope_check(
     has rounded it away, the check fails.
     """
     steps = np.logspace(0.0, -6.0, 37 if coarseness == 1.0 else 49)
-    signed = np.array([_error_or_nan(error_at, float(t)) for t in steps])
+    signed, raised = np.full(len(steps), np.nan), ""
+    for place, t in enumerate(steps):
+        try:
+            with np.errstate(all="ignore"):
+                signed[place] = error_at(float(t))
+        except Exception as failure:
+            # The step left the domain of the retraction, or a wrong part ends anywhere.
+            raised = f": at the last it raised {type(failure).__name__}: {failure}"
     errors = np.abs(signed)
     bad = np.flatnonzero(~np.isfinite(errors))
     first = bad[-1] + 1 if bad.size else 0
     if not np.isfinite(scale) or first > len(steps) // 2:
-        slope, detail = np.nan, f"{detail}, of values that are not finite"
+        slope, detail = np.nan, f"{detail}, of values that are not finite{raised}"
     else:
         rounding, grown = 5e-14 * scale, steps**power
         if coarseness > 1.0:
@@ -265,15 +272,6 @@ def as_in_double(check: Check, exact: Check) -> Check:
         return check
     words = "slope in double precision of a curve that is the same in single"
     return replace(check, passed=True, measured=exact.measured, detail=words)
-
-
-def _error_or_nan(error_at: Curve, t: float) -> float:
-    try:
-        with np.errstate(all="ignore"):
-            return error_at(t)
-    except (InvalidInputError, np.linalg.LinAlgError):
-        # The step left the domain of the retraction.
-        return np.nan
 
 
 def _fitted_slope(x: Array, y: Array) -> float:

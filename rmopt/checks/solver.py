@@ -21,6 +21,7 @@ from rmopt.errors import MissingCapabilityError
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.checkpoint import Checkpoint
 from rmopt.solvers.recorder import Recorder
+from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.stop import MaxSteps
 
 SOLVER: list[Law] = []
@@ -172,10 +173,17 @@ def _resumption(runs: _Runs) -> Any:
 
 @law(SOLVER, "a run changes the solver, which other runs share; what changes belongs into the state", 0.0)
 def _solver_purity(runs: _Runs) -> Any:
-    """A run changes neither the solver nor the initial point."""
+    """A run changes neither the solver nor the initial point, nor a step the state before it."""
     start = runs.first()
     kept = [array.copy() for array in arrays_of(start)]
     runs.run(start=start)
+    states = runs.solver.iterate(runs.problem, start, random_state=runs.seed)
+    state = next(states)
+    begun = fingerprint(state)
+    next(states, None)
+    # An engine may use its state up.
+    if fingerprint(state) != begun and not isinstance(runs.solver, ScheduledSolver):
+        return "`advance` changed the state that it was given; it returns a new one"
     if fingerprint(runs.solver) != runs.before:
         return "the solver is another one after it"
     return apart(kept, start)
@@ -189,6 +197,20 @@ def _criteria(runs: _Runs) -> Any:
     found = runs.run(stop=lambda rows: "enough", recorder=_watching(1))
     ends = found.stopped_by == "enough" and found.steps < runs.whole.steps
     return 0.0 if ends else f"it was stopped by {found.stopped_by!r} after {found.steps} steps"
+
+
+@law(SOLVER, "`observe` tells of another point, or of another cost", 1e-6)
+def _observed(runs: _Runs) -> float | None:
+    """A cost or gradient_norm that `observe` tells is that of the problem at the point, relative to its size."""
+    problem, half = runs.problem, runs.run(stop=MaxSteps(max(1, runs.whole.steps // 2)))
+    errors = []
+    for row, point in zip(half.history[:1] + half.history[-1:], (runs.first(), half.point), strict=False):
+        seen = [("cost", problem.value(point))]
+        if not problem.constraints:
+            # With some it is the gradient of a Lagrangian.
+            seen.append(("gradient_norm", problem.manifold.norm(point, problem.riemannian_gradient(point))))
+        errors += [abs(row[name] - size) / max(1.0, abs(size)) for name, size in seen if name in row]
+    return float(np.max(errors)) if errors else None
 
 
 @law(SOLVER, "`begin` makes a start of its own", 1e-10)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ from rmopt.errors import (
 from rmopt.renamed import renamed
 from rmopt.solvers.checkpoint import Saving, saving
 from rmopt.solvers.interrupts import Interrupts
-from rmopt.solvers.recorder import Recorder
+from rmopt.solvers.recorder import Recorder, numbers_for
 from rmopt.solvers.stop import Converged, Stop, as_reason, asked
 from rmopt.solvers.threads import one_blas_thread
 from rmopt.solvers.world import ONE_PROCESS, World
@@ -239,7 +239,7 @@ class Solver(Value, ABC):
         return unpacked(arrays, template)
 
     def observe(self, work: Any, state: Any) -> dict[str, float]:
-        """Return what the solver itself knows of its progress; where it knows something, each step has a row."""
+        """Return numbers that the solver knows of its progress; where it knows some, each step has a row of them."""
         return {}
 
     def finished(self, work: Any, state: Any) -> str | None:
@@ -323,7 +323,8 @@ class Solver(Value, ABC):
     ) -> Iterator[Any]:
         """Yield the states of a run, the first one before any step.
 
-        Solvers that follow a schedule yield after pieces of about a tenth of a second, others after each step.
+        Solvers that follow a schedule yield after pieces of about a tenth of a second, others after each step. The
+        next piece of a schedule may use a state up: copy what is to be kept.
 
         Parameters
         ----------
@@ -577,8 +578,9 @@ class _Run:
     def _place(self) -> dict[str, Any]:
         """Return a new row: where the run is, and what the solver observes there."""
         place = {"step": self.step, "updates": int(self.state.updates), "seconds": self.seconds}
-        place.update(self.solver.observe(self.work, self.state))
-        return place
+        by = f"{type(self.solver).__name__}.observe"
+        found = self.solver.observe(self.work, self.state)
+        return place | numbers_for(place, by, instance(by, found, Mapping, "a mapping of numbers by names"))
 
     def measured(self) -> bool:
         """Add a row where there is something to see, and return whether there is."""

@@ -121,12 +121,9 @@ class Recorder:
         given = [part.copy() for part in arrays_of(point)] if self.metrics else []
         for name, metric in self.metrics.items():
             value = metric(point)
-            for key, found in (value if isinstance(value, Mapping) else {name: value}).items():
-                if key in row:
-                    raise InvalidInputError(
-                        f"the metric {name!r} gave {key!r}, which the row has already; rename it."
-                    )
-                row[key] = _number(name, found)
+            found = value if isinstance(value, Mapping) else {name: value}
+            found = numbers_for(row, f"the metric {name!r}", found)
+            row.update((key, float(one)) for key, one in found.items())
             if not all(
                 np.array_equal(*pair, equal_nan=True) for pair in zip(arrays_of(point), given, strict=True)
             ):
@@ -176,11 +173,16 @@ class Recorder:
             ) from error
 
 
-def _number(name: str, found: Any) -> float:
-    """Return what a metric gave as a float, or refuse what is no real number."""
-    if np.size(found) != 1 or np.asarray(found).dtype.kind not in "biuf":
-        raise InvalidInputError(f"the metric {name!r} gave {shown(found)}; it must return a number.")
-    return float(np.asarray(found).reshape(()))
+def numbers_for(row: dict[str, Any], by: str, found: Mapping[str, Any]) -> dict[str, float]:
+    """Return what is to join a row; refuse names that the row has already, and what is no real number."""
+    joining = {}
+    for key, value in found.items():
+        if key in row:
+            raise InvalidInputError(f"{by} gave {key!r}, which the row has already; rename it.")
+        if (array := np.asarray(value)).size != 1 or array.dtype.kind not in "biuf":
+            raise InvalidInputError(f"{by} gave {shown(value)}; it must return a number.")
+        joining[key] = array.item()
+    return joining
 
 
 class ProgressBar:

@@ -94,10 +94,8 @@ def _laws_of(part: Any, dtype: Any) -> Callable[[Any, int], list[Check]]:
 
 def _of_manifold(manifold: Manifold, seed: int, dtype: Any = None) -> list[Check]:
     retractions = {repr(one): one for one in (manifold.default_retraction, *manifold.retractions.values())}
-    curves = [
-        check for one in retractions.values() for check in check_retraction(one, manifold, seed, dtype=dtype)
-    ]
-    return check_manifold(manifold, seed, dtype=dtype) + curves
+    curves = (check_retraction(one, manifold, seed, dtype=dtype) for one in retractions.values())
+    return sum(curves, check_manifold(manifold, seed, dtype=dtype))
 
 
 def _of_problem(problem: Problem, seed: int, dtype: Any = None) -> list[Check]:
