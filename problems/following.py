@@ -171,6 +171,10 @@ class _Run:
         """Yield the chunks that are left of one pass over them, from a place on."""
         number = skip = 0
         if not self.seeks:
+            if place is not None and "chunks" not in place:
+                raise InvalidInputError(
+                    "the checkpoint is of a stream of files; give it, or another checkpoint."
+                )
             if place is not None:
                 skip, self.last = place["chunks"], place["last"]
         elif place is not None:

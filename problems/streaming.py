@@ -123,6 +123,8 @@ def _fitted(run: Run, model: Loreta, files: Path, asked: dict[str, Any], resume:
         run.say(f"There is no checkpoint in {run.out}; the run begins anew.")
     model.set_params(random_state=run.seed, checkpoint=checkpoint, verbose=run.progress)
     model.fit_stream(chunks, **how, world=together)
+    # Whoever loads the model has another place for it.
+    model.set_params(checkpoint=None)
     if together.rank == 0:
         model.save(path)
     seen = {"rows": chunks.n_rows} if together.size == 1 else {"processes": together.size}

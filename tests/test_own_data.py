@@ -36,6 +36,7 @@ from problems.data import (
     load,
     read_texts,
 )
+from problems.data.describe import describe
 from problems.data.registry import Source, loader
 from problems.data.sets import ml100k
 from problems.data.text import informative_unit_rows
@@ -63,6 +64,12 @@ def written(folder: Path, name: str, content: str | bytes) -> str:
 
 def dense(found: Any) -> Any:
     return found.toarray() if sp.issparse(found) else found
+
+
+def test_names_are_counted_as_they_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text("user,item,rating\n007,a,3\n7,a,4\n007,b,3\n7,b,1\n8,a,2\n8,b,5\n")
+    assert [row["different"] for row in describe(str(path))["columns"]] == [3, 2, 5]
 
 
 class TestRatings:

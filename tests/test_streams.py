@@ -431,6 +431,7 @@ def test_a_model_is_fitted_from_the_command_line(
         assert (status, json.loads(said)["rows"][0]["rows"]) == (0, 830)
         model.fit_stream(stream(files, n_features=64, batch_size=300, multilabel=several))
         assert_same_bits(type(model).load(out / "model.npz"), model)
+        assert type(model).load(out / "model.npz").checkpoint is None
         status, _, told = fit(*words)
         assert status == 2
         assert "say --resume to go on from it, or choose another --out" in told

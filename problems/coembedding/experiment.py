@@ -42,7 +42,7 @@ from problems.options import (
     positive_numbers,
 )  # fmt: skip
 from rmopt.core import DivergedError, InvalidInputError
-from rmopt.core.arguments import number, one_of
+from rmopt.core.arguments import integer, number, one_of
 from rmopt.core.identity import fingerprint
 from rmopt.costs import Trace
 from rmopt.experiments import Claim, Outcome, Run
@@ -95,6 +95,7 @@ def coembedding(
         raise InvalidInputError("--seeds 0 takes the training rows of the data set; leave out --rows.")
     n = bundle.X.shape[0]
     n_train = int(bundle.train.sum()) if published else _training_rows(bundle, rows)
+    integer("--folds", folds, 2, n_train)
     run.say(
         f"{bundle.name} ({bundle.source}): {n_train:,} of {n:,} rows for training, {bundle.X.shape[1]:,} features, "
         f"{bundle.Y.shape[1]} labels, "

@@ -8,10 +8,12 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import numpy as np
+
 from problems.data.bundles import Bundle, Ratings
 from problems.data.formats import Table, parsed
 from problems.data.registry import load, own_table
-from problems.data.roles import Said, bundle_of
+from problems.data.roles import Said, bundle_of, names_in
 from rmopt.errors import InvalidInputError
 
 MANY = 50
@@ -80,6 +82,10 @@ def _columns(table: Table) -> list[dict[str, Any]]:
         numbers, missing = parsed(column)
         there = column[~missing] if numbers is None else numbers[~missing]
         different = len(set(there.tolist()))
+        whole = numbers is not None and np.isfinite(there).all() and not (there % 1).any()
+        if whole and not missing.any():
+            # They may be names: 007 and 7 are two.
+            different = len(names_in(table, name)[0])
         holds = "text" if numbers is None else "numbers"
         if len(there) and numbers is not None:
             holds = f"{there.min():g} to {there.max():g}"

@@ -115,7 +115,7 @@ def bundle_of(table: Table, said: Said, kind: type[Any]) -> Any:
         names = [parsed(table.columns[name])[0] for name in first[:2]]
         places = ("user", "item", "rating", "time")
         roles = dict(zip(places, ([name] for name in first), strict=False))
-        meant = {word: role for role in places for word in KNOWN[role]}
+        meant = {word: role for role, words in KNOWN.items() for word in words}
         elsewhere = any(meant.get(_plain(name), role) != role for role, [name] in roles.items())
         whole = all(one is None or (one == np.round(one)).all() for one in names)
         if len(first) in (3, 4) and whole and not elsewhere:
@@ -232,7 +232,7 @@ def _numbers(table: Table, names: Sequence[str], remedy: str) -> Array:
     return values
 
 
-def _known(table: Table, name: str) -> tuple[Array, Array]:
+def names_in(table: Table, name: str) -> tuple[Array, Array]:
     """Return the different names in a column, sorted, whole numbers as such, and the number of each row's name."""
     column = table.columns[name]
     numbers, missing = parsed(column)
@@ -281,7 +281,7 @@ def _as_written(words: list[Any], numbers: Array) -> bool:
 
 def ratings(table: Table, roles: Roles) -> Ratings:
     """Return ratings; of several for one user and item the newest, or the only value."""
-    (users, columns), (items, rows) = (_known(table, roles[role][0]) for role in ("user", "item"))
+    (users, columns), (items, rows) = (names_in(table, roles[role][0]) for role in ("user", "item"))
     values = _numbers(
         table, roles["rating"], "say which column holds the ratings as numbers, as rating=COLUMN"
     )[:, 0]
@@ -324,7 +324,7 @@ def ratings(table: Table, roles: Roles) -> Ratings:
 
 def views(table: Table, roles: Roles) -> Ratings:
     """Return how often each user has each item."""
-    (users, columns), (items, rows) = (_known(table, roles[role][0]) for role in ("user", "item"))
+    (users, columns), (items, rows) = (names_in(table, roles[role][0]) for role in ("user", "item"))
     cells, counts = np.unique(rows.astype(np.int64) * len(users) + columns, return_counts=True)
     table.notes.append(
         "No ratings: the values are how often a user has an item. ImplicitALS learns from such."
@@ -383,7 +383,7 @@ def _date(word: str, row: int, must: str) -> tuple[datetime, str]:
 
 def tags(table: Table, roles: Roles) -> TagBundle:
     """Return tags, each of a user for an item once."""
-    names, numbers = zip(*(_known(table, roles[role][0]) for role in ("user", "item", "tag")), strict=True)
+    names, numbers = zip(*(names_in(table, roles[role][0]) for role in ("user", "item", "tag")), strict=True)
     triples = np.column_stack(numbers).astype(np.int64)
     kept = np.unique(triples, axis=0)
     if len(kept) < len(triples):
@@ -447,7 +447,7 @@ def samples(table: Table, roles: Roles) -> Bundle:
         return MultilabelBundle(
             table.name, table.source, X, Y, test, label_names=labels, notes=tuple(table.notes), **about
         )  # fmt: skip
-    known, y = _known(table, roles["label"][0])
+    known, y = names_in(table, roles["label"][0])
     numbers = parsed(known)[0]
     measured = numbers is not None and not (numbers == np.round(numbers)).all()
     if measured or (len(known) > 20 and 2 * len(known) > len(y)):
@@ -482,7 +482,7 @@ def _flags(table: Table, name: str, must: str) -> Array:
 
 def tasks(table: Table, roles: Roles) -> TaskBundle:
     """Return related regressions."""
-    known, task = _known(table, roles["task"][0])
+    known, task = names_in(table, roles["task"][0])
     y = _numbers(table, roles["label"], "say which column holds the target, as label=COLUMN")[:, 0]
     X, names = _features(table, roles)
     return TaskBundle(

@@ -201,7 +201,7 @@ def similarity(
     # Nobody trains before that.
     world.least(0)
     first = bench_of(places[0]["features"], run.seed)
-    times = "the published split" if published else f"{seeds} random 65/35 split{'s' * (seeds > 1)}"
+    times = "its own split" if published else f"{seeds} random 65/35 split{'s' * (seeds > 1)}"
     run.say(
         f"{bundle.name} ({bundle.source}): {first.X.shape[0]:,} training, {first.X_test.shape[0]:,} test documents; "
         f"{times}; {bundle.X.shape[1]:,} features, {bundle.n_classes} classes"
@@ -283,6 +283,11 @@ def _place(bundle: ClassBundle, budget: int, features: int, rank: int) -> Settin
         raise InvalidInputError(
             f"--budget {budget} gives rank {rank} {budget // rank} features, and {bundle.name} has "
             f"{bundle.X.shape[1]}; lower the budget or raise the rank."
+        )
+    if budget // rank < rank:
+        raise InvalidInputError(
+            f"--budget {budget} gives rank {rank} {budget // rank} features, fewer than that; raise the budget "
+            "or lower the rank."
         )
     return {"rank": rank, "features": budget // rank}
 
