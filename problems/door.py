@@ -131,8 +131,9 @@ def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = Tr
     scikit-learn, whose ValueError stands for what is no table of finite numbers and not refused here.
     """
     sound("X", X)
-    if np.ma.is_masked(X):
-        raise InvalidInputError("X has masked entries; fill them first, for example by X.filled(0).")
+    for name, given in (("X", X), ("y", y)):
+        if np.ma.is_masked(given):
+            raise InvalidInputError(f"{name} has masked entries; fill them, or leave their rows out.")
     # A frame has a type for each column, of pandas or of polars; scikit-learn would count their nanoseconds.
     types = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", [])
     if any(getattr(one, "kind", "f") in "mM" or getattr(one, "is_temporal", bool)() for one in types):
@@ -164,6 +165,8 @@ def in_order(name: str, labels: Any) -> Any:
     sound(name, labels)
     try:
         if not sp.issparse(labels):
+            if made_text(labels, np.asarray(labels)):
+                raise TypeError("they are text, numbers and gaps side by side")
             np.unique(np.asarray(labels))
     except TypeError as error:
         raise InvalidInputError(
@@ -306,6 +309,12 @@ def one_each(what: str, values: Any) -> Array:
     return found
 
 
+def made_text(given: Any, found: Array) -> bool:
+    """Return whether numpy wrote what is no text as text, such as a gap as 'nan': it does so in lists."""
+    flat = isinstance(given, list | tuple) and found.dtype.kind == "U" and found.ndim == 1
+    return flat and not all(isinstance(one, str) for one in given)
+
+
 def column_of_names(what: str, names: Any) -> Array:
     """Return names or numbers, one for each row, which can be sorted and told apart."""
     column = one_each(what, names)
@@ -313,6 +322,7 @@ def column_of_names(what: str, names: Any) -> Array:
         same = (
             bool(np.all(column == column))
             and not np.iscomplexobj(column)
+            and not made_text(names, column)
             and None not in set(column.tolist())
         )
         np.unique(column)

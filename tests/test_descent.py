@@ -580,13 +580,13 @@ def test_threads_share_a_solver(solver: str) -> None:
 @each_row("solver", KINDS)
 def test_recorders_see_each_step(solver: str, tmp_path: Path) -> None:
     problem = PLACES["grassmann qr"][0]
-    recorder = Recorder({"trace": lambda point: float(np.vdot(point, A @ point))}, log=tmp_path / "log.jsonl")
+    recorder = Recorder({"trace": lambda point: float(np.vdot(point, A @ point))}, log=tmp_path / solver)
     result = KINDS[solver]().run(problem, random_state=0, recorder=recorder)
     assert [row["step"] for row in result.history] == list(range(result.steps + 1))
     np.testing.assert_allclose(
         [-0.5 * row["trace"] for row in result.history], [row["cost"] for row in result.history]
     )
-    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == result.steps + 1
+    assert len((tmp_path / solver).read_text().splitlines()) == result.steps + 1
     same_bits(
         KINDS[solver]().run(problem, random_state=0),
         KINDS[solver]().run(problem, random_state=0, recorder=Recorder()),

@@ -347,3 +347,11 @@ def test_scikit_learn_around_them() -> None:
     assert several.score(ROWS[:6], ROWS[:6, 0], tasks=tasks[:6]) > 0.9
     with pytest.raises(InvalidInputError, match="no task has two rows"):
         several.score(ROWS[:5], ROWS[:5, 0], tasks=tasks[:5])
+
+
+def test_masked_classes_and_gaps_in_lists_are_refused() -> None:
+    X, y = np.arange(12.0).reshape(6, 2), np.arange(6) % 2
+    with pytest.raises(InvalidInputError, match="y has masked entries"):
+        LoretaSimilarity().fit(X, np.ma.masked_array(y, mask=y == 1))
+    with pytest.raises(InvalidInputError, match=r"y must hold numbers or strings, .*text, numbers and gaps"):
+        LoretaSimilarity().fit(X, ["a", "a", "b", "b", float("nan"), float("nan")])

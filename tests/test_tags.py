@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from coembedding_samples import REAL, Array, real
 
@@ -162,3 +163,21 @@ def test_the_published_tags_have_the_counted_core() -> None:
     assert len(bundle.triples) == 5990
     triples, _ = numbered(bundle.triples)
     np.testing.assert_array_equal(post_core(triples, 15), np.unique(triples, axis=0))
+
+
+def test_columns_of_a_frame_keep_their_types() -> None:
+    """Side by side numpy would make floats of them, and one user of two."""
+    one, other = 2**60 + 1, 2**60 + 2
+    users = pd.Series([one, one, other, other, 7], dtype="uint64")
+    pairs, tags = (
+        pd.DataFrame({"user": users, "item": [1, 2, 1, 2, 3]}),
+        ["red", "red", "blue", "blue", "green"],
+    )
+    model = TagRecommender(0.1, n_tags=1).fit(pairs, tags)
+    assert model.users_.tolist() == [7, one, other]
+    assert model.predict(pairs).ravel().tolist() == tags
+
+
+def test_gaps_in_a_list_of_tags_are_no_name() -> None:
+    with pytest.raises(InvalidInputError, match="tags must hold a name or a number for each row"):
+        TagRecommender(0.1).fit([["u", "i"], ["u", "j"]], ["red", float("nan")])

@@ -245,6 +245,8 @@ def coembedding_path(
     >>> small.beta, large.beta, small.rank_ >= large.rank_
     (5.0, 30.0, True)
     """
+    if "beta" in options:
+        raise InvalidInputError("beta is one of betas; leave it out.")
     model = CoembeddingClassifier(**options)
     check_parameters(model, model._parameters)
     return model._path(X, Y, checked_betas(betas), model.solver(), warn=True)

@@ -45,6 +45,17 @@ def posts_f1(pairs: Array, tags: Array, predict: Callable[[Array], Array]) -> fl
     return 2.0 * p * r / (p + r) if p + r > 0.0 else 0.0
 
 
+def _pairs(X: Any) -> tuple[Array, Array]:
+    """Return the columns of users and items; those of a frame have types of their own."""
+    if hasattr(X, "columns") and len(X.columns) == len(set(X.columns)) == 2:
+        users, items = (array_of("X", X[name]) for name in X.columns)
+        return users, items
+    X = array_of("X", X)
+    if X.ndim != 2 or X.shape[1] != 2:
+        raise InvalidInputError(f"X must have two columns (user, item), got shape {X.shape}.")
+    return X[:, 0], X[:, 1]
+
+
 @dataclass(eq=False, repr=False)
 class TagModel(Checked, BaseEstimator):
     """A recommender of tags for pairs of a user and an item; a subclass learns scores."""
@@ -75,13 +86,12 @@ class TagModel(Checked, BaseEstimator):
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(X, "columns"):
             self.feature_names_in_ = np.array(list(X.columns), dtype=object)
-        X, y = array_of("X", X), array_of("y", y)
-        if X.ndim != 2 or X.shape[1] != 2 or y.shape != (len(X),) or not len(y):
-            raise InvalidInputError(
-                f"X must have two columns (user, item) and y one tag for each row, got shapes {X.shape}, {y.shape}."
-            )
+        users, items = _pairs(X)
+        # As it was given: of a list numpy would make text.
+        if array_of("y", y).shape != users.shape or not len(users):
+            raise InvalidInputError(f"y must have one tag for each of the {len(users)} rows of X.")
         columns = []
-        for what, column in (("users", X[:, 0]), ("items", X[:, 1]), ("tags", y)):
+        for what, column in (("users", users), ("items", items), ("tags", y)):
             known, numbers = np.unique(column_of_names(what, column), return_inverse=True)
             setattr(self, f"{what}_", known)
             columns.append(numbers.ravel())
@@ -97,10 +107,8 @@ class TagModel(Checked, BaseEstimator):
         """Return the numbers of users and items."""
         check_is_fitted(self, "tags_")
         check_columns(self, X)
-        X = array_of("X", X)
-        if X.ndim != 2 or X.shape[1] != 2:
-            raise InvalidInputError(f"X must have two columns (user, item), got shape {X.shape}.")
-        return positions("user", self.users_, X[:, 0]), positions("item", self.items_, X[:, 1])
+        users, items = _pairs(X)
+        return positions("user", self.users_, users), positions("item", self.items_, items)
 
     def _best(self, scores: Array) -> Array:
         n_tags = kept_count("n_tags", self.n_tags)

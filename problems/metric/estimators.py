@@ -41,7 +41,8 @@ class CometMetric(TripletLearner):
     alpha, beta : float
         Weights of the barrier and of ‖W‖²/2, relative to the mean loss; β must be positive.
     kappa : float
-        What is added to the diagonal of W in the barrier.
+        What is added to the diagonal of W in the barrier. Above 0 nothing keeps W inside the cone, and where the
+        minimum lies at its boundary the descent can end well above it.
     sparsity : float
         Weight of Σ_k ‖row k without its diagonal entry‖: whole features lose their ties to the others.
     loss : {"logistic", "hinge", "squared_hinge"} or Loss

@@ -72,8 +72,8 @@ def metric(
     scaling: Annotated[
         str,
         Option(
-            help="Rows of length 1 (counts by tf-idf), or without counts also raw or standardised, divided by their "
-            "mean length."
+            help="Rows of length 1 (counts by tf-idf), or without counts also raw or standard, divided by their mean "
+            "length."
         ),
     ] = "unit",
     components: Annotated[

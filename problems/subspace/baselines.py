@@ -30,7 +30,8 @@ def alt_min(
 
     The convex form of equation 13 of Mishra et al. 2019 (Argyriou, Evgeniou and Pontil 2008, Algorithm 1): ‖A‖₊² is
     the least Σ a_tᵀ D⁻¹ a_t over D ⪰ 0 of trace 1, and the minimum over A and over D has a closed form each. With
-    ε > 0 in D = (A Aᵀ + ε I)^½ / tr, directions that A has lost can come back; ‖A‖₊ becomes Σ √(σ² + ε).
+    ε > 0 in D = (A Aᵀ + ε I)^½ / tr, directions that A has lost can come back, slowly: after 2,000 steps the cost may
+    be a per cent or two above the minimum, and without ε more; ‖A‖₊ becomes Σ √(σ² + ε).
 
     Parameters
     ----------

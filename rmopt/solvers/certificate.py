@@ -75,8 +75,9 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """The bound on f(W) − f(W*)."""
-        return max(0.0, self.complementarity + self.eigenvalue * self.trace_bound)
+        """The bound on f(W) − f(W*), at most f(W) − b."""
+        bound = self.complementarity + self.eigenvalue * self.trace_bound
+        return max(0.0, min(self.excess, bound) if self.excess > 0.0 else bound)
 
     @property
     def relative_gap(self) -> float:
