@@ -111,12 +111,22 @@ def test_results_are_told_apart_and_hint_at_what_others_have() -> None:
         AttributeError, match=r'Result has no cost; take history\[-1\]\["cost"\], or problem\.value'
     ):
         _ = one.cost
-    with pytest.raises(AttributeError, match=r"Result has no anything\."):
+    with pytest.raises(AttributeError, match="'Result' object has no attribute 'anything'"):
         _ = one.anything
     with pytest.raises(
-        AttributeError, match=r"has no run; the solver is LineSearchSolver\(SteepestDescent\(\), Str"
+        AttributeError, match=r"is a direction; the solver is LineSearchSolver\(SteepestDescent\(\), Str"
     ):
         SteepestDescent().run(PROBLEM)
+
+
+def test_an_error_within_a_property_of_a_direction_is_told() -> None:
+    class Own(SteepestDescent):
+        @property
+        def weight(self) -> float:
+            return self.forgotten  # type: ignore[attr-defined, no-any-return]
+
+    with pytest.raises(AttributeError, match="no attribute 'forgotten'"):
+        _ = Own().weight
 
 
 def test_the_clock_stops_while_measuring() -> None:

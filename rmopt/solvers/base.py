@@ -100,8 +100,10 @@ class Result:
     counts: dict[str, int] = field(default_factory=dict)
 
     def __getattr__(self, name: str) -> Any:
-        hint = f"; take {OF_OTHERS[name]}" if name in OF_OTHERS else ""
-        raise AttributeError(f"{type(self).__name__} has no {name}{hint}.", name=name, obj=self)
+        if name in OF_OTHERS:
+            raise AttributeError(f"{type(self).__name__} has no {name}; take {OF_OTHERS[name]}.")
+        # Once more, for the error itself: it may be one within a property.
+        return super().__getattribute__(name)
 
 
 @contextmanager

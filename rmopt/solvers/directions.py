@@ -176,12 +176,12 @@ class Direction(Value, ABC):
     is_scaled: ClassVar[bool] = False
 
     def __getattr__(self, name: str) -> Any:
-        hint = (
-            f"; the solver is LineSearchSolver({self}, StrongWolfe())" if name in ("run", "iterate") else ""
-        )
-        raise AttributeError(
-            f"{type(self).__name__} is a direction, and has no {name}{hint}.", name=name, obj=self
-        )
+        if name in ("run", "iterate"):
+            raise AttributeError(
+                f"{type(self).__name__} is a direction; the solver is LineSearchSolver({self}, StrongWolfe())."
+            )
+        # Once more, for the error itself: it may be one within a property.
+        return super().__getattribute__(name)
 
     def begin(self, work: Oracle, state: Iterate) -> Any:
         """Return what is remembered at the initial point."""

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from pathlib import Path as File
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from rmopt.solvers import SGD, Parallel
 pytestmark = pytest.mark.skipif("RMOPT_DATA_HOME" not in os.environ, reason="RMOPT_DATA_HOME is not set.")
 
 
-class Path:
+class LongestPath:
     """The CPU time of the longest path through the threads of a fit."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
@@ -102,7 +102,7 @@ def two_threads(task: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, An
     for seed in range(2):
         for jobs, kept in found.items():
             with monkeypatch.context() as patch:
-                path = Path(patch, jobs)
+                path = LongestPath(patch, jobs)
                 made: list[Any] = []
                 times = path.of(lambda made=made, jobs=jobs, seed=seed: made.append(fit(1.0, jobs, seed)))
             kept.append((quality(made[0]), *times))
@@ -117,19 +117,19 @@ def two_threads(task: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, An
     ]  # fmt: skip
 
 
-def test_two_processes(measured: Any, tmp_path: File) -> None:
+def test_two_processes(measured: Any, tmp_path: Path) -> None:
     """One process and two by MPI, each with its share of the documents: mAP on 20 Newsgroups, and seconds."""
     pytest.importorskip("mpi4py")
     measured(two_processes, tmp_path / "found.json")
 
 
-def two_processes(out: File) -> list[dict[str, Any]]:
-    script = File(__file__).with_name("similarity_by_mpi.py")
+def two_processes(out: Path) -> list[dict[str, Any]]:
+    script = Path(__file__).with_name("similarity_by_mpi.py")
     found: dict[int, list[Any]] = {1: [], 2: []}
     for _ in range(3):
         for processes, kept in found.items():
             launched = [
-                File(sys.executable).with_name("mpiexec"),
+                Path(sys.executable).with_name("mpiexec"),
                 "-n",
                 str(processes),
                 sys.executable,
