@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.costs.losses import with_slope
 from rmopt.engines.bilinear import BilinearEngine
-from rmopt.engines.gauged import GaugedState, padded
+from rmopt.engines.gauged import TILE, GaugedState, padded, tiles
 from rmopt.kernels import bilinear_sgd
 from rmopt.kernels.bilinear_sgd import Products
 from rmopt.kernels.steps import FINISHED, StepRows
@@ -22,9 +21,6 @@ from rmopt.renamed import former_names
 
 # Larger blocks spend more on Gram matrices, smaller ones more on reading A and B.
 BLOCK = 32
-
-# Rows of A and B that are taken at a time: with the examples' numbers for them they stay in the second cache.
-TILE = 512
 
 # Where the loop over stored numbers and the blocks take the same time.
 LEAST_WIDTH = 128
@@ -224,11 +220,6 @@ class DeferredEngine(BilinearEngine):
             for here in tiles(len(tall)):
                 part = tall[here]
                 part += np.matmul(side.rows[:, here].T, moves, out=side.change[: len(part)])
-
-
-def tiles(n: int) -> Iterator[slice]:
-    """Return slices that cover n rows, `TILE` at a time."""
-    return (slice(first, min(first + TILE, n)) for first in range(0, n, TILE))
 
 
 __getattr__ = former_names(__name__, BlockedEngine="DeferredEngine", BlockedState="DeferredState")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,6 +34,8 @@ DRIFT_LIMIT = 1e-11
 CONDITION_GROWTH = 1e4
 # So many slow steps in one piece of work are no reason for a hint.
 FEW = 20
+# Rows of tall factors that are taken at a time: they stay in the second cache.
+TILE = 512
 
 
 # Two factors of one side, each with the inverse of its Gram matrix; two factorisations; a `map`.
@@ -87,14 +90,11 @@ class Gauge(ABC):
         singular values that are close to each other. `each` maps functions over the products.
         """
         sides = [list(zip(self.sides(one), self.sides(other), strict=True)) for one, other in pairs]
-        crosses = list(each(_cross, [side for pair in sides for side in pair]))
+        found = list(each(partial(_root, k=k), [side for pair in sides for side in pair]))
         shares, wide, tasks = len(sides[0]), len(pairs[0][0].C), []
         cores: list[Array] = []
         for at, (pair, weight) in enumerate(zip(pairs, weights, strict=True)):
-            roots = [
-                _root(side, cross, k)
-                for side, cross in zip(sides[at], crosses[shares * at : shares * (at + 1)], strict=True)
-            ]
+            roots = found[shares * at : shares * (at + 1)]
             middle = scipy.linalg.block_diag(
                 *(w * factors.C[:k, :k] for w, factors in zip(weight, pair, strict=True))
             )
@@ -182,16 +182,10 @@ def _squares(sigma: Array) -> tuple[Array, Array, Array]:
     return C, C_inverse, H
 
 
-def _cross(side: Side) -> Array:
-    """Return the product of the tall factors of a side."""
-    (one, _), (other, _) = side
-    return one.T @ other
-
-
-def _root(side: Side, cross: Array, k: int) -> tuple[Array, Array]:
-    """Return F with FᵀF the Gram matrix of [one, other], and its inverse."""
-    (_, one), (_, other) = side
-    cross = cross[:k, :k]
+def _root(side: Side, k: int) -> tuple[Array, Array]:
+    """Return F with FᵀF the Gram matrix of the tall factors of a side, [first, second], and its inverse."""
+    (first, one), (second, other) = side
+    cross = (first.T @ second)[:k, :k]
     gram = np.block([[np.linalg.inv(one[:k, :k]), cross], [cross.T, np.linalg.inv(other[:k, :k])]])
     values, vectors = np.linalg.eigh(symmetric(gram))
     # Where the two are alike, only rounding is left of the least values; F and its inverse still belong together.
@@ -202,10 +196,17 @@ def _root(side: Side, cross: Array, k: int) -> tuple[Array, Array]:
 def _mixed(task: tuple[Side, Array, int]) -> tuple[Array, Array]:
     """Return a new tall factor, and the inverse of its Gram matrix."""
     ((one, _), (other, _)), (first, second), k = task
-    tall = one @ first
-    tall += other @ second
-    gram = tall.T @ tall
+    tall, gram = np.empty_like(one), np.zeros_like(first)
+    for rows in tiles(len(one)):
+        part = np.matmul(one[rows], first, out=tall[rows])
+        part += other[rows] @ second
+        gram += part.T @ part
     return tall, padded(np.linalg.inv(symmetric(gram[:k, :k])), square=True)
+
+
+def tiles(n: int) -> Iterator[slice]:
+    """Return slices that cover n rows, `TILE` at a time."""
+    return (slice(first, min(first + TILE, n)) for first in range(0, n, TILE))
 
 
 def _turned(tall: Array, square: Array, out: Array | None) -> Array:

@@ -50,10 +50,11 @@ class AtFactors(AtPoints):
         return self.gauge.merged(pairs, weights, self.rank, each) if pairs else []
 
     def taken(self, engine: Engine, state: Any, mean: Any) -> Any:
-        factors = type(mean)(*(np.array(part) for part in mean))
-        counters = self.gauge.fresh_counters(factors)
+        for own, part in zip(state.factors, mean, strict=True):
+            np.copyto(own, part)
+        counters = self.gauge.fresh_counters(mean)
         counters.counts[0] = state.updates
-        return engine.taken_over(GaugedState(factors, counters, state.steps, state.renewals + 1))
+        return engine.taken_over(GaugedState(state.factors, counters, state.steps, state.renewals + 1))
 
     def point(self, mean: Any) -> Any:
         return self.gauge.point_of(mean, self.rank)
