@@ -28,6 +28,7 @@ from rmopt.retractions import MetricProjection, SecondOrder
 from rmopt.solvers import (
     LBFGS,
     SGD,
+    BarzilaiBorwein,
     Checkpoint,
     InverseSqrt,
     InverseTime,
@@ -113,10 +114,13 @@ def test_results_are_told_apart_and_hint_at_what_others_have() -> None:
         _ = one.cost
     with pytest.raises(AttributeError, match="'Result' object has no attribute 'anything'"):
         _ = one.anything
+    assert repr(one).startswith("Result(steps=10, updates=10, seconds=")
     with pytest.raises(
         AttributeError, match=r"is a direction; the solver is LineSearchSolver\(SteepestDescent\(\), Str"
     ):
         SteepestDescent().run(PROBLEM)
+    with pytest.raises(AttributeError, match=r"is a step length; the solver is GradientDescent\(Barzilai"):
+        BarzilaiBorwein().run(PROBLEM)
 
 
 def test_an_error_within_a_property_of_a_direction_is_told() -> None:

@@ -89,7 +89,7 @@ class Result:
     (True, True)
     """
 
-    point: Any
+    point: Any = field(repr=False)
     steps: int
     updates: int
     seconds: float

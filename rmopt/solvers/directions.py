@@ -131,7 +131,19 @@ class Move:
         return self.gradient if precondition is None else precondition(self.gradient)
 
 
-class Direction(Value, ABC):
+class Half(Value):
+    """One of the two parts of a `LineSearchSolver`, which says so where it is asked to run."""
+
+    _whole: ClassVar[str]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("run", "iterate"):
+            raise AttributeError(f"{type(self).__name__} is {self._whole.format(self)}")
+        # Once more, for the error itself: it may be one within a property.
+        return super().__getattribute__(name)
+
+
+class Direction(Half, ABC):
     """Along which tangent vector to go, from the gradient and what is remembered.
 
     A direction that does not lead downhill is replaced by the negative gradient, and what is remembered is begun
@@ -174,14 +186,7 @@ class Direction(Value, ABC):
     """
 
     is_scaled: ClassVar[bool] = False
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("run", "iterate"):
-            raise AttributeError(
-                f"{type(self).__name__} is a direction; the solver is LineSearchSolver({self}, StrongWolfe())."
-            )
-        # Once more, for the error itself: it may be one within a property.
-        return super().__getattribute__(name)
+    _whole = "a direction; the solver is LineSearchSolver({}, StrongWolfe())."
 
     def begin(self, work: Oracle, state: Iterate) -> Any:
         """Return what is remembered at the initial point."""

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 from rmopt.core.arguments import number
 from rmopt.core.points import size_of
-from rmopt.core.values import Value
 from rmopt.errors import MissingCapabilityError
 from rmopt.solvers.descent import Iterate, Oracle
-from rmopt.solvers.directions import Move
+from rmopt.solvers.directions import Half, Move
 
 # Trials along one direction.
 TRIALS = 40
@@ -157,7 +156,7 @@ class Guess(NamedTuple):
     weight: float = 1.0
 
 
-class StepLength(Value, ABC):
+class StepLength(Half, ABC):
     """How far to go along a direction.
 
     What is remembered from step to step is a `Guess`, or a named tuple of numbers of one's own.
@@ -183,6 +182,8 @@ class StepLength(Value, ABC):
     >>> GradientDescent(Fixed()).run(problem, random_state=0).converged
     True
     """
+
+    _whole = "a step length; the solver is GradientDescent({})."
 
     def begin(self, work: Oracle, state: Iterate) -> Any:
         """Return what is remembered at the initial point: a step of length 1, or what the numbers there can tell."""
