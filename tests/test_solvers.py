@@ -114,7 +114,7 @@ def test_results_are_told_apart_and_hint_at_what_others_have() -> None:
         _ = one.cost
     with pytest.raises(AttributeError, match="'Result' object has no attribute 'anything'"):
         _ = one.anything
-    assert repr(one).startswith("Result(steps=10, updates=10, seconds=")
+    assert repr(one).startswith("Result(steps=10, updates=9, seconds=")
     with pytest.raises(
         AttributeError, match=r"is a direction; the solver is LineSearchSolver\(SteepestDescent\(\), Str"
     ):

@@ -99,7 +99,8 @@ class ArrayManifold(Manifold):
 
     def check_point(self, point: Any) -> str | None:
         if not isinstance(point, np.ndarray) or point.shape != self.shape:
-            return f"a point of {self} is an array of shape {self.shape}"
+            found = f"one of shape {point.shape}" if isinstance(point, np.ndarray) else type(point).__name__
+            return f"a point of {self} is an array of shape {self.shape}, not {found}"
         return self.refusal(point) if np.isfinite(point).all() else "the point holds NaN or infinity"
 
     def refusal(self, point: Array) -> str | None:
