@@ -626,7 +626,7 @@ def damaged() -> sp.csr_array:
         (lambda: LogDetTriplet(FEW[0], [[0, 1, 2], [0]]), r"triplets cannot be read as an array"),
         (lambda: Pairs([0], [1], 2.5), r"n_objects = 2.5 must be a positive integer"),
         (lambda: Grid([0], [1]), r"a grid needs two ranges"),
-        (lambda: BilinearSum(sp.csr_array(np.ones(3)), np.eye(2)), r"left must be a matrix \(2 dimensions\), got"),
+        (lambda: BilinearSum(sp.coo_array(np.ones(3)), np.eye(2)), r"left must be a matrix \(2 dimensions\), got"),
         (lambda: PymanoptSolver().run(3), r"problem = 3 must be an rmopt.Problem"),
     ],
 )  # fmt: skip

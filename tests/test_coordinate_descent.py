@@ -13,6 +13,7 @@ from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.core import Cost, MissingCapabilityError
 from rmopt.costs import LogDetTriplet, Loss, hinge, logistic, squared_hinge
 from rmopt.engines import CoordinateReference, LogDetEngine, choose_coordinate_engine
+from rmopt.kernels import log_det
 from rmopt.kernels.row_column import EXACT, FRACTION
 from rmopt.manifolds import Euclidean, PositiveDefinite
 from rmopt.retractions import (
@@ -195,7 +196,9 @@ def test_the_inverse_survives_100000_steps_at_the_boundary(weights: dict[str, fl
     schedule = np.random.default_rng(0).integers(15, size=(100_000, 1))
     state = engine.advance(engine.load(np.eye(15)), schedule, np.full(100_000, 0.99))
     W, V = engine.dump(state), engine.inverse(state)
-    assert np.abs(V @ W - np.eye(15)).sum(axis=1).max() < 1e-8
+    # What a probe allows a row; where the steps end, and so the condition, depends on the machine: 25 to 5e6.
+    allowed = max(log_det.DRIFT, log_det.ROUNDINGS * np.linalg.cond(W))
+    assert np.abs(V @ W - np.eye(15)).sum(axis=1).max() < 15 * allowed
     assert np.allclose(state.metric.scores, cost.scores(W), atol=1e-9)
     assert state.renewals > 0
 
