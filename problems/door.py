@@ -31,6 +31,7 @@ from rmopt.core.arguments import (
     one_of,
     optional,
     shown,
+    whole,
 )
 from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
@@ -131,9 +132,8 @@ def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = Tr
     scikit-learn, whose ValueError stands for what is no table of finite numbers and not refused here.
     """
     sound("X", X)
-    for name, given in (("X", X), ("y", y)):
-        if np.ma.is_masked(given):
-            raise InvalidInputError(f"{name} has masked entries; fill them, or leave their rows out.")
+    whole("X", X)
+    whole("y", y)
     # A frame has a type for each column, of pandas or of polars; scikit-learn would count their nanoseconds.
     types = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", [])
     if any(getattr(one, "kind", "f") in "mM" or getattr(one, "is_temporal", bool)() for one in types):
@@ -241,6 +241,7 @@ def in_range(X: Any, name: str = "X") -> Any:
 
 def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
     """Return a table of finite numbers, not empty, as a C-contiguous array, or where `sparse` as a CSR array."""
+    whole(name, X)
     try:
         found = (
             sound(name, X).tocsr().astype(float)
@@ -273,6 +274,7 @@ def label_array(Y: Any) -> Array:
         raise InvalidInputError(
             "Y is missing: this estimator requires y to be passed, but the target y is None."
         )
+    whole("Y", Y)
     try:
         found = array_of("Y", Y)
         if found.dtype.kind not in "OU":

@@ -11,7 +11,7 @@ from problems.coembedding import kernels
 from problems.door import array_of, table_of_numbers
 from rmopt.core import BlockDiagonal, InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import array, integer, sequence
+from rmopt.core.arguments import array, integer, sequence, whole
 from rmopt.core.matrices import sound
 from rmopt.costs import Grid, Pairs, PairwiseDistance
 
@@ -62,7 +62,7 @@ class MultilabelCoembedding(PairwiseDistance):
 
     def __init__(self, X: Any, Y: Any) -> None:
         X = table_of_numbers("X", X)
-        table = np.asarray(sound("Y", Y).toarray() if sp.issparse(Y) else Y)
+        table = np.asarray(sound("Y", Y).toarray() if sp.issparse(Y) else whole("Y", Y))
         if table.ndim != 2 or X.shape[0] != len(table) or 0 in (*X.shape, *table.shape):
             raise InvalidInputError(
                 f"X and Y must be tables with one row for each sample, got shapes {X.shape} and {table.shape}."
