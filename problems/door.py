@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags
+from sklearn.utils import Tags, indexable
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -189,6 +189,14 @@ def seen(estimator: Any, X: Any, attribute: str | None = None, *, sparse: bool =
     """Return X as `admit` does, for an estimator that is fitted (has an attribute), and to as many features."""
     check_is_fitted(estimator, attribute)
     return admit(estimator, X, sparse=sparse, reset=False)
+
+
+def passed_on(estimator: Any, X: Any, *, reset: bool = True) -> Any:
+    """Return X as it is, such as a frame or a list of texts, for models inside that look at it themselves."""
+    if not reset:
+        check_is_fitted(estimator)
+    whole("X", sound("X", X))
+    return indexable(validate_data(estimator, X, skip_check_array=True, reset=reset))[0]
 
 
 def product(X: Any, factor: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -205,9 +205,8 @@ class GossipMatrixCompletion(CompletionEstimator):
             raise InvalidInputError(
                 "checkpoint holds one run, and bias makes several; give only one of them."
             )
-        recorder, plan = Recorder(progress=self.verbose, description="gossip"), GossipPlan.of(self)
-        if plan.rho != "auto":
-            plan = replace(plan, rho=float(plan.rho) / self._unit / self._unit)
+        recorder = Recorder(progress=self.verbose, description="gossip")
+        plan = GossipPlan.of(self, self._unit)
         found = gossip(
             tasks, self.rank, plan, seed, start=start, recorder=recorder, checkpoint=self.checkpoint
         )
