@@ -298,7 +298,7 @@ def label_array(Y: Any) -> Array:
 def table_of_labels(Y: Any, count: int) -> Array:
     """Return indicators of labels, one row for each of so many samples, as an array."""
     Y = sound("Y", Y).toarray() if sp.issparse(Y) else label_array(Y)
-    if Y.ndim != 2 or len(Y) != count or not np.isin(Y, (0, 1)).all():
+    if Y.ndim != 2 or len(Y) != count or not Y.size or not np.isin(Y, (0, 1)).all():
         raise InvalidInputError(f"Y must be a table of 0 and 1, {count} rows and one column for each label.")
     return Y.astype(int)
 

@@ -20,14 +20,7 @@ from rmopt.core.streams import Stream, generator
 from rmopt.linalg import lanczos_svd
 from rmopt.manifolds import Grassmann
 from rmopt.renamed import renamed
-from rmopt.solvers import (
-    ConjugateGradient,
-    GradientNorm,
-    GradientSolver,
-    Recorder,
-    StrongWolfe,
-    TrustRegions,
-)
+from rmopt.solvers import ConjugateGradient, GradientNorm, GradientSolver, Recorder, StrongWolfe, TrustRegions
 
 # Ratings that are added, all of the mean, before the effect of a row or of a column is averaged.
 DAMPING = (5.0, 10.0)

@@ -12,16 +12,7 @@ import numpy as np
 
 from rmopt.core import AgentSum, InvalidInputError, Parts, Problem
 from rmopt.core.ambient import Array, dense
-from rmopt.core.arguments import (
-    CheckedValue,
-    bounded,
-    flag,
-    instance,
-    number,
-    numbers,
-    one_of,
-    shown,
-)
+from rmopt.core.arguments import CheckedValue, bounded, flag, instance, number, numbers, one_of, shown
 from rmopt.core.identity import spelled
 from rmopt.core.streams import Stream, generator, seed_number
 from rmopt.costs import GossipCost, Graph, as_graph
