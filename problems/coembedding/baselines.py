@@ -134,7 +134,7 @@ class CalibratedLabelRanking(Checked, LabelTables, BaseEstimator):
 
         Parameters
         ----------
-        X : array or sparse array, shape (n_samples, n_features)
+        X : array, or what else the classifier takes: a frame, a sparse array, a list of texts
         Y : array, shape (n_samples, n_labels)
         """
         check_parameters(self, self._parameters)

@@ -93,8 +93,7 @@ class LinkPredictor(CertifiedEmbedder):
     def _drawn(self, graph: Any, n: int) -> tuple[Array, Array]:
         """Return all links of a graph, and as many random pairs without a link as wanted."""
         graph = sound("links", graph) if sp.issparse(graph) else array_of("links", graph)
-        numbers = graph.dtype.kind in "biuf" and graph.shape == (n, n)
-        given = sp.csr_array(graph) if numbers else None
+        given = sp.csr_array(graph) if graph.dtype.kind in "biuf" and graph.shape == (n, n) else None
         # Of NaN this is not so either.
         table = given.astype(bool) if given is not None and given.data.min(initial=0) >= 0 else None
         if table is None or (table != table.T).nnz:

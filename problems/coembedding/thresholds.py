@@ -98,7 +98,7 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
 
         Parameters
         ----------
-        X : array or sparse array, shape (n_samples, n_features)
+        X : array, or what else the estimator takes: a frame, a sparse array, a list of texts
         Y : array or sparse array, shape (n_samples, n_labels)
         """
         check_parameters(self, self._parameters)

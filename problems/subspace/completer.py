@@ -48,7 +48,7 @@ class Ranked(NamedTuple):
     Attributes
     ----------
     precision : float
-        The share of the recommended rows that were held out.
+        Recommended rows that were held out, over the length that was asked for.
     recall : float
         The share of the held-out rows that are recommended.
     ndcg : float
