@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from coembedding_samples import samples
 from sklearn.base import BaseEstimator
 from sklearn.compose import make_column_transformer
+from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import GroupKFold, cross_val_predict
@@ -164,7 +165,10 @@ def test_models_inside_get_frames_and_texts_as_they_are(kind: type) -> None:
         (words, CountVectorizer()),
         (pd.DataFrame({"text": words, "more": 1.0}), make_column_transformer((CountVectorizer(), "text"))),
     ):
-        model = kind(make_pipeline(step, inner)).fit(rows, Y)
+        model = kind(make_pipeline(step, inner))
+        with pytest.raises(NotFittedError):
+            model.predict(rows)
+        model.fit(rows, Y)
         assert np.array_equal(model.predict(rows), Y)
     assert model.feature_names_in_.tolist() == ["text", "more"]
     with pytest.raises(ValueError, match="feature names"):

@@ -19,12 +19,11 @@ from sklearn.svm import LinearSVC
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from problems.coembedding.certified import LabelTables
+from problems.coembedding.certified import LabelTables, estimator_with
 from problems.data.bundles import holds_counts, scaling
 from problems.door import learn_labels, passed_on, table_of_labels
-from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import Checked, check_parameters, shown
+from rmopt.core.arguments import Checked, bounded, check_parameters
 from rmopt.solvers.threads import one_blas_thread
 
 BASES = {
@@ -36,10 +35,7 @@ UNIT_CS = (0.1, 1.0, 10.0, 100.0)
 LONG_CS = (0.001, 0.01, 0.1, 1.0)
 
 
-def _classifier(name: str, value: Any) -> Any:
-    if isinstance(value, type) or not (hasattr(value, "fit") and hasattr(value, "predict")):
-        raise InvalidInputError(f"{name} = {shown(value)} must be a classifier, for example LinearSVC().")
-    return value
+_classifier = bounded(estimator_with, "predict", "LinearSVC()")
 
 
 @dataclass(eq=False, repr=False)

@@ -14,25 +14,16 @@ from sklearn.metrics import f1_score
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from problems.coembedding.certified import LabelTables
+from problems.coembedding.certified import LabelTables, estimator_with
 from problems.coembedding.classifier import folds_named, folds_of
 from problems.door import learn_labels, passed_on, table_of_labels
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import Checked, bounded, check_parameters, one_of, shown
+from rmopt.core.arguments import Checked, bounded, check_parameters, one_of
 
 AIMS = ("f1", "hamming")
 # The weight of the losses of the regression on standardised scores: only scores that separate need a limit.
 CALIBRATION_C = 100.0
-
-
-def _scoring_classifier(name: str, value: Any) -> Any:
-    if isinstance(value, type) or not (hasattr(value, "fit") and hasattr(value, "decision_function")):
-        raise InvalidInputError(
-            f"{name} = {shown(value)} must be an estimator with fit and decision_function, for example "
-            "CoembeddingClassifier()."
-        )
-    return value
 
 
 @dataclass(eq=False, repr=False)
@@ -88,7 +79,7 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
     True
     """
 
-    estimator: Annotated[Any, _scoring_classifier]
+    estimator: Annotated[Any, bounded(estimator_with, "decision_function", "CoembeddingClassifier()")]
     _: KW_ONLY
     aim: Annotated[str, bounded(one_of, AIMS)] = "f1"
     cv: Annotated[Any, folds_named] = 5
@@ -140,7 +131,8 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each label, shape (n_samples, n_labels)."""
-        return self._probabilities(self._scores(self.estimator_, passed_on(self, X, reset=False)))
+        X = passed_on(self, X, reset=False)
+        return self._probabilities(self._scores(self.estimator_, X))
 
     def decision_function(self, X: Any) -> Array:
         """Return how far the probability of each label is above the threshold, shape (n_samples, n_labels)."""
