@@ -504,7 +504,8 @@ class CompletionModel(Checked, Saved, BaseEstimator):
     def rmse(self, ratings: Any, y: Any = None) -> float:
         """Return the root mean square error of the predictions of known entries, given as in `fit`.
 
-        Where `fit` got a bundle with names, the entries of another bundle are found by theirs.
+        Where `fit` got a bundle with names, the entries of another bundle are found by theirs. A model that was
+        loaded takes names that are the numbers from 0 for none.
         """
         table = self._table_like_fit(ratings, y, self.handle_unknown == "mean")
         gaps = self.predict(table.indices, columns_of(table), names=False) - table.data
