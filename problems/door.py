@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags
+from sklearn.utils import Tags, indexable
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -31,6 +31,7 @@ from rmopt.core.arguments import (
     one_of,
     optional,
     shown,
+    whole,
 )
 from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
@@ -131,9 +132,8 @@ def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = Tr
     scikit-learn, whose ValueError stands for what is no table of finite numbers and not refused here.
     """
     sound("X", X)
-    for name, given in (("X", X), ("y", y)):
-        if np.ma.is_masked(given):
-            raise InvalidInputError(f"{name} has masked entries; fill them, or leave their rows out.")
+    whole("X", X)
+    whole("y", y)
     # A frame has a type for each column, of pandas or of polars; scikit-learn would count their nanoseconds.
     types = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", [])
     if any(getattr(one, "kind", "f") in "mM" or getattr(one, "is_temporal", bool)() for one in types):
@@ -191,6 +191,14 @@ def seen(estimator: Any, X: Any, attribute: str | None = None, *, sparse: bool =
     return admit(estimator, X, sparse=sparse, reset=False)
 
 
+def passed_on(estimator: Any, X: Any, *, reset: bool = True) -> Any:
+    """Return X as it is, such as a frame or a list of texts, for models inside that look at it themselves."""
+    if not reset:
+        check_is_fitted(estimator)
+    whole("X", sound("X", X))
+    return indexable(validate_data(estimator, X, skip_check_array=True, reset=reset))[0]
+
+
 def product(X: Any, factor: Array) -> Array:
     """Return the product of rows and a factor of a model; one that is not finite is refused."""
     with np.errstate(all="ignore"):
@@ -241,6 +249,7 @@ def in_range(X: Any, name: str = "X") -> Any:
 
 def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
     """Return a table of finite numbers, not empty, as a C-contiguous array, or where `sparse` as a CSR array."""
+    whole(name, X)
     try:
         found = (
             sound(name, X).tocsr().astype(float)
@@ -273,6 +282,7 @@ def label_array(Y: Any) -> Array:
         raise InvalidInputError(
             "Y is missing: this estimator requires y to be passed, but the target y is None."
         )
+    whole("Y", Y)
     try:
         found = array_of("Y", Y)
         if found.dtype.kind not in "OU":
@@ -288,7 +298,7 @@ def label_array(Y: Any) -> Array:
 def table_of_labels(Y: Any, count: int) -> Array:
     """Return indicators of labels, one row for each of so many samples, as an array."""
     Y = sound("Y", Y).toarray() if sp.issparse(Y) else label_array(Y)
-    if Y.ndim != 2 or len(Y) != count or not np.isin(Y, (0, 1)).all():
+    if Y.ndim != 2 or len(Y) != count or not Y.size or not np.isin(Y, (0, 1)).all():
         raise InvalidInputError(f"Y must be a table of 0 and 1, {count} rows and one column for each label.")
     return Y.astype(int)
 

@@ -19,7 +19,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from tabled import each_row
 
-from problems.coembedding import CalibratedLabelRanking, CoembeddingClassifierCV, LabelThresholds
+from problems.coembedding import (
+    CalibratedLabelRanking,
+    CoembeddingClassifier,
+    CoembeddingClassifierCV,
+    LabelThresholds,
+    MetricRegression,
+    MultilabelCoembedding,
+)
 from problems.data import Ratings
 from problems.data.text import information_gain
 from problems.door import natural_step_size
@@ -28,7 +35,7 @@ from problems.metric import BoostMetric, CometMetric, EuclideanMetric, LegoMetri
 from problems.metric.base import TripletLearner
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression, mean_average_precision
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
-from problems.subspace import BiasedALS, MultitaskSubspace
+from problems.subspace import BayesianCompletion, BiasedALS, MultitaskSubspace
 from rmopt import InvalidInputError
 from rmopt.core.arguments import bounded, number
 from rmopt.costs import BilinearSum, TripletSum, hinge, logistic, squared, squared_hinge
@@ -234,6 +241,19 @@ def test_masked_entries_are_no_data() -> None:
     X = np.random.default_rng(0).standard_normal((20, 5))
     with pytest.raises(InvalidInputError, match="left has masked entries"):
         BilinearSum(np.ma.array(X, mask=X > 0), X)
+    pairs, values = np.argwhere(X > 0), np.ma.masked_greater(X[X > 0], 1.0)
+    model = BiasedALS(2).fit(pairs, values.data, shape=X.shape)
+    for refused in (
+        lambda: MetricRegression(np.ma.masked_greater(X.T, 0)),
+        lambda: MultilabelCoembedding(X, np.ma.masked_equal(X > 0, True)),
+        lambda: LabelThresholds(CoembeddingClassifier()).fit(X, np.ma.masked_equal((X > 0) * 1, 1)),
+        lambda: BiasedALS(2).fit(pairs, values),
+        lambda: model.rmse(pairs, values),
+        lambda: model.fold_in([[0, 5], [1, 5]], np.ma.masked_equal([1.0, 2.0], 2.0)),
+        lambda: BayesianCompletion(2).fit(pairs, values.data, row_features=np.ma.masked_greater(X, 0)),
+    ):
+        with pytest.raises(InvalidInputError, match="has masked entries"):
+            refused()
     with pytest.raises(InvalidInputError, match="targets"):
         BilinearSum(X, X, "squared", np.full(20, np.longdouble("1e400")))
 

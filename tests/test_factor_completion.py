@@ -384,6 +384,7 @@ def test_whole_numbers_are_names_where_that_is_said(kind: Any) -> None:
 
 def test_frames_lead_to_bundles() -> None:
     frame = dated_ratings()
+    assert len(entries(sp.dok_array(np.eye(3)))[1]) == 3
     for given in (frame, frame.to_dict("list")):
         with pytest.raises(InvalidInputError, match=r"problems\.data\.load\(ratings\) makes a bundle"):
             BiasedALS(1).fit(given)
@@ -701,6 +702,13 @@ def test_held_out_bundles_are_scored_by_their_names() -> None:
     with pytest.warns(UserWarning, match="fit did not see"):
         gaps, found = model.predict(others[["item", "user"]]) - others["rating"], model.rmse(load(others))
     assert found == pytest.approx(np.sqrt(np.mean(gaps**2)))
+    # Names may be the numbers from 0, of which the held-out part has some, or others.
+    table = {"item": [0, 0, 1, 1, 2, 2], "user": [0, 1, 1, 2, 0, 2], "rating": [1.0, 2.0, 3.0, 4.0, 5.0, 2.0]}
+    model, part = BiasedALS(1, random_state=0).fit(load(table)), {name: table[name][3:] for name in table}
+    gaps = model.predict(part["item"], part["user"]) - part["rating"]
+    assert model.rmse(load(part)) == pytest.approx(np.sqrt(np.mean(gaps**2)))
+    with pytest.raises(InvalidInputError, match="column 9 was not seen"):
+        model.rmse(load({**table, "user": [0, 1, 1, 9, 0, 9]}))
 
 
 def test_samples_are_counted_as_they_are_and_not_as_a_parameter_says() -> None:

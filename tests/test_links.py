@@ -45,7 +45,10 @@ def test_links_are_predicted_where_features_tell() -> None:
         model.predict(X[:5], pairs)
 
 
-def test_stored_zeros_are_no_links() -> None:
+def test_stored_zeros_are_no_links_and_negative_numbers_are_refused() -> None:
     graph = sp.csr_array(([1.0, 1, 0, 0], ([0, 1, 2, 3], [1, 0, 3, 2])), shape=(4, 4))
     pairs, linked = LinkPredictor(random_state=0)._drawn(graph, 4)
     assert pairs[linked].tolist() == [[0, 1]]
+    for signed in (graph.toarray() - 1, graph * np.nan, -graph):
+        with pytest.raises(InvalidInputError, match="numbers from 0"):
+            LinkPredictor().fit(np.eye(4), signed)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from coembedding_samples import samples
 from sklearn.base import BaseEstimator
-from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.compose import make_column_transformer
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.model_selection import cross_val_predict
+from sklearn.model_selection import GroupKFold, cross_val_predict
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from problems.coembedding import (
     CalibratedLabelRanking,
+    CoembeddingClassifierCV,
     LabelThresholds,
 )
 from problems.coembedding.baselines import Guarded, multilabel
@@ -148,3 +154,30 @@ def test_votes_are_cross_validated() -> None:
     found = cross_val_predict(model, X, Y, cv=3, method="decision_function")
     assert found.shape == Y.shape
     assert np.mean((found > 0) == Y) > 0.8
+
+
+@pytest.mark.parametrize("kind", [CalibratedLabelRanking, LabelThresholds])
+def test_models_inside_get_frames_and_texts_as_they_are(kind: type) -> None:
+    Y = np.random.default_rng(0).integers(2, size=(60, 3))
+    words = [" ".join(np.array(["red", "blue", "old"])[row > 0]) for row in Y]
+    inner = RidgeClassifier() if kind is CalibratedLabelRanking else OneVsRestClassifier(RidgeClassifier())
+    for rows, step in (
+        (words, CountVectorizer()),
+        (pd.DataFrame({"text": words, "more": 1.0}), make_column_transformer((CountVectorizer(), "text"))),
+    ):
+        model = kind(make_pipeline(step, inner))
+        with pytest.raises(NotFittedError):
+            model.predict(rows)
+        model.fit(rows, Y)
+        assert np.array_equal(model.predict(rows), Y)
+    assert model.feature_names_in_.tolist() == ["text", "more"]
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(rows[["more", "text"]])
+
+
+def test_folds_by_groups_are_asked_for_as_a_list() -> None:
+    X, Y, groups = np.eye(12)[:, :3] + 1.0, np.eye(2)[np.arange(12) % 2].astype(int), np.arange(12) % 3
+    for model in (LabelThresholds(OneVsRestClassifier(RidgeClassifier())), CoembeddingClassifierCV([0.1])):
+        with pytest.raises(InvalidInputError, match=r"list\(splitter.split\(X, Y, groups\)\)"):
+            model.set_params(cv=GroupKFold(3)).fit(X, Y)
+        model.set_params(cv=list(GroupKFold(3).split(X, Y, groups))).fit(X, Y)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from problems.data import Ratings, TaskBundle
 from problems.data.sets import parkinsons, picture
@@ -73,6 +75,16 @@ def test_multitask_estimator_finds_the_shared_features() -> None:
         if options == {"solver": "batch"}:
             np.testing.assert_allclose(model.coef_, coef, atol=1e-4)
             np.testing.assert_allclose(model.intercept_, levels, atol=1e-2)
+    tiny = MultitaskSubspace(2, lam=1e-6, random_state=0, n_agents=3, rho=1e-201)
+    like = clone(tiny).set_params(rho=0.1).fit(X, y, tasks=tasks)
+    tiny.fit(X, y * 1e-100, tasks=tasks)
+    np.testing.assert_allclose(tiny.coef_ * 1e100, like.coef_, rtol=1e-6)
+    few = np.isin(tasks, list("abc"))
+    fewer = MultitaskSubspace(2, random_state=0).fit(X[few], y[few], tasks=tasks[few])
+    assert len(fewer.agents_) == 3
+    with pytest.warns(ConvergenceWarning, match="1 steps.*raise max_iter"):
+        fewer.set_params(solver="batch", max_iter=1).fit(X, y, tasks=tasks)
+    assert not {"agents_", "agents_coef_", "agents_intercept_"} & set(vars(fewer))
     with pytest.raises(InvalidInputError, match=r"task .*'z'.* was not seen"):
         model.predict(X[:1], ["z"])
     with pytest.raises(InvalidInputError, match="one task for each of 400"):

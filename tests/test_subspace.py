@@ -208,6 +208,7 @@ def test_gossip_on_other_graphs_with_own_clocks_and_a_checkpoint(tmp_path: Path)
         assert model.disagreement_ < 0.05
         assert model.rmse(ratings) < 0.05
     path = tmp_path / "gossip.npz"
+    assert len(GossipMatrixCompletion(2, n_epochs=1).fit(ratings[:, :3]).agents_) == 3
     saved = GossipMatrixCompletion(3, 4, n_epochs=10, checkpoint=path, random_state=0).fit(ratings)
     assert path.is_file()
     again = clone(saved).fit(ratings)

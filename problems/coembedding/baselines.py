@@ -16,13 +16,14 @@ from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, Normalizer, StandardScaler
 from sklearn.svm import LinearSVC
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
 
-from problems.coembedding.certified import LabelTables
+from problems.coembedding.certified import LabelTables, estimator_with
 from problems.data.bundles import holds_counts, scaling
-from problems.door import admit, learn_labels, seen, table_of_labels
-from rmopt.core import InvalidInputError
+from problems.door import learn_labels, passed_on, table_of_labels
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import Checked, check_parameters, shown
+from rmopt.core.arguments import Checked, bounded, check_parameters
 from rmopt.solvers.threads import one_blas_thread
 
 BASES = {
@@ -34,10 +35,7 @@ UNIT_CS = (0.1, 1.0, 10.0, 100.0)
 LONG_CS = (0.001, 0.01, 0.1, 1.0)
 
 
-def _classifier(name: str, value: Any) -> Any:
-    if isinstance(value, type) or not (hasattr(value, "fit") and hasattr(value, "predict")):
-        raise InvalidInputError(f"{name} = {shown(value)} must be a classifier, for example LinearSVC().")
-    return value
+_classifier = bounded(estimator_with, "predict", "LinearSVC()")
 
 
 @dataclass(eq=False, repr=False)
@@ -50,7 +48,7 @@ class Guarded(Checked, ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the classifier, or a constant."""
         check_parameters(self, self._parameters)
-        X, y = admit(self, X, y)
+        X = passed_on(self, X)
         self.classes_ = np.unique(y)
         single = len(self.classes_) == 1
         model = DummyClassifier(strategy="most_frequent") if single else clone(self.estimator)
@@ -59,11 +57,11 @@ class Guarded(Checked, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> Array:
         """Return the predicted labels."""
-        return self.fitted_.predict(seen(self, X))
+        return self.fitted_.predict(passed_on(self, X, reset=False))
 
     def decision_function(self, X: Any) -> Array:
         """Return the classifier's scores, or those of a constant: far from 0 for 1, below for 0."""
-        X = seen(self, X)
+        X = passed_on(self, X, reset=False)
         if len(self.classes_) > 1:
             return self.fitted_.decision_function(X)
         return np.where(self.fitted_.predict(X) > 0, 1.0, -1.0)
@@ -132,13 +130,13 @@ class CalibratedLabelRanking(Checked, LabelTables, BaseEstimator):
 
         Parameters
         ----------
-        X : array or sparse array, shape (n_samples, n_features)
+        X : array, or what else the classifier takes: a frame, a sparse array, a list of texts
         Y : array, shape (n_samples, n_labels)
         """
         check_parameters(self, self._parameters)
-        X = admit(self, X)
+        X = passed_on(self, X)
         learn_labels(self, Y)
-        Y = table_of_labels(Y, X.shape[0])
+        Y = table_of_labels(Y, _num_samples(X))
         self.n_labels_ = Y.shape[1]
         self.classes_ = np.arange(self.n_labels_)
         self.single_ = [Guarded(self.estimator).fit(X, Y[:, j]) for j in range(self.n_labels_)]
@@ -147,12 +145,13 @@ class CalibratedLabelRanking(Checked, LabelTables, BaseEstimator):
         for i, j in combinations(range(self.n_labels_), 2):
             differ = np.flatnonzero(Y[:, i] != Y[:, j])
             if differ.size:
-                self.pairs_.append((i, j, Guarded(self.estimator).fit(X[differ], Y[differ, i])))
+                model = Guarded(self.estimator).fit(_safe_indexing(X, differ), Y[differ, i])
+                self.pairs_.append((i, j, model))
         return self
 
     def decision_function(self, X: Any) -> Array:
         """Return by how many votes each label is ahead of the virtual one, shape (n_samples, n_labels)."""
-        X = seen(self, X)
+        X = passed_on(self, X, reset=False)
         relevant = np.column_stack([model.predict(X) for model in self.single_]).astype(float)
         votes, virtual = relevant.copy(), (1.0 - relevant).sum(axis=1)
         for i, j, model in self.pairs_:

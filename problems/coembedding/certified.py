@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from problems.coembedding.training import minimise
 from problems.door import Embedder, check_labels, in_order, kept_count, label_array, product, seen
-from rmopt.core.arguments import Checked, bounded, flag, number, optional
+from rmopt.core.arguments import Checked, bounded, flag, number, optional, shown
 from rmopt.costs import ConvexCost
 from rmopt.errors import InvalidInputError
 from rmopt.solvers import CertifiedResult, Growth, RankIncremental, Recorder
@@ -20,6 +20,15 @@ from rmopt.solvers import CertifiedResult, Growth, RankIncremental, Recorder
 gap = bounded(number, least=0)
 # Below the least, what certifies a minimum is no number.
 weight = bounded(number, least=1e-100)
+
+
+def estimator_with(name: str, value: Any, method: str, example: str) -> Any:
+    """Return an estimator, and no class, that has a method beside `fit`."""
+    if isinstance(value, type) or not (hasattr(value, "fit") and hasattr(value, method)):
+        raise InvalidInputError(
+            f"{name} = {shown(value)} must be an estimator with fit and {method}, for example {example}."
+        )
+    return value
 
 
 def _growth(name: str, value: Any) -> Any:

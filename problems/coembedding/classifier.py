@@ -65,6 +65,17 @@ def splitter(name: str, value: Any) -> Any:
     return check_cv(value)
 
 
+def folds_of(cv: Any, X: Any, Y: Array) -> list[tuple[Array, Array]]:
+    """Return the folds that `cv` makes of rows."""
+    try:
+        return list(splitter("cv", cv).split(X, Y))
+    except ValueError as error:
+        raise InvalidInputError(
+            f"cv cannot deal {len(Y)} rows into folds ({error}); take fewer, and where they go by groups "
+            "cv=list(splitter.split(X, Y, groups))."
+        ) from error
+
+
 @dataclass(eq=False, repr=False)
 class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     """Samples, labels and a threshold in one Euclidean space: a label applies where it is nearer than the threshold.
@@ -213,7 +224,7 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
 def coembedding_path(
     X: Any, Y: Any, betas: Sequence[float] = BETAS, **options: Any
 ) -> list[CoembeddingClassifier]:
-    """Return a classifier for each weight, ascending; each is trained from the one with the next larger weight.
+    """Return a classifier for each different weight, ascending; each is trained from the one with the next larger.
 
     Parameters
     ----------
@@ -333,12 +344,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
             models = one._path(X[train], given[train], betas, rough)
             return [_scored(scorer, model, X[test], given[test]) for model in models]
 
-        try:
-            folds = list(splitter("cv", self.cv).split(X, given))
-        except ValueError as error:
-            raise InvalidInputError(
-                f"cv cannot deal {X.shape[0]} rows into folds ({error}); take fewer."
-            ) from error
+        folds = folds_of(self.cv, X, given)
         if len(folds) < 2:
             raise InvalidInputError(f"cross-validation needs 2 folds or more, got {len(folds)}.")
         found = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(scores)(*fold) for fold in folds)

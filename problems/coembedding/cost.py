@@ -8,11 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from problems.coembedding import kernels
-from problems.door import array_of, table_of_numbers
+from problems.door import array_of, table_of_labels, table_of_numbers
 from rmopt.core import BlockDiagonal, InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, integer, sequence
-from rmopt.core.matrices import sound
 from rmopt.costs import Grid, Pairs, PairwiseDistance
 
 
@@ -62,15 +61,8 @@ class MultilabelCoembedding(PairwiseDistance):
 
     def __init__(self, X: Any, Y: Any) -> None:
         X = table_of_numbers("X", X)
-        table = np.asarray(sound("Y", Y).toarray() if sp.issparse(Y) else Y)
-        if table.ndim != 2 or X.shape[0] != len(table) or 0 in (*X.shape, *table.shape):
-            raise InvalidInputError(
-                f"X and Y must be tables with one row for each sample, got shapes {X.shape} and {table.shape}."
-            )
-        if not np.isin(table, (0, 1)).all():
-            raise InvalidInputError("Y must hold only 0 and 1: which labels apply to a sample.")
-        n, m = table.shape
-        self.labels = np.ascontiguousarray(table, dtype=np.int8)
+        self.labels = np.ascontiguousarray(table_of_labels(Y, X.shape[0]), dtype=np.int8)
+        n, m = self.labels.shape
         own = sp.eye_array(m + 1, format="csr")
         features = BlockDiagonal([X.shape, own.shape], {0: X, 1: own})
         super().__init__(features, Grid(range(n), range(n, n + m + 1)))
@@ -151,10 +143,8 @@ class LinkPrediction(PairwiseDistance):
         self.n_pairs = len(pairs)
         threshold = np.full(self.n_pairs, n)
         # Distances of the pairs, then those of the left and of the right objects to the threshold.
-        left, right = (
-            np.concatenate([pairs[:, 0], *pairs.T]),
-            np.concatenate([pairs[:, 1], threshold, threshold]),
-        )
+        left = np.concatenate([pairs[:, 0], *pairs.T])
+        right = np.concatenate([pairs[:, 1], threshold, threshold])
         Pairs(pairs[:, 0], pairs[:, 1], n)
         features = BlockDiagonal([X.shape, (1, 1)], {0: X, 1: np.ones((1, 1))})
         super().__init__(features, Pairs(left, right, n + 1))

@@ -102,12 +102,8 @@ def coembedding(
         f"{'its own split' if published else f'{seeds} random split' + 's' * (seeds > 1)}"
     )
     about: Settings = {
-        "published": published,
-        "rows": n_train,
-        "folds": folds,
-        "select_by": select_by,
-        "thresholds": thresholds,
-    }
+        "published": published, "rows": n_train, "folds": folds, "select_by": select_by, "thresholds": thresholds,
+    }  # fmt: skip
     comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), **about)
     parts = {
         seed: bundle if published else bundle.with_training_rows(n_train, seed) for seed in comparison.seeds

@@ -79,8 +79,8 @@ class LinkPredictor(CertifiedEmbedder):
         ----------
         X : array or sparse array, shape (n_objects, n_features)
         links : array or sparse array, shape (n_objects, n_objects), or a pair of arrays
-            The symmetric table of links, of which pairs without a link are drawn; or ``(pairs, linked)``, integers of
-            shape (n_pairs, 2) and 0 or 1 for each.
+            The symmetric table of links, numbers above 0, of which pairs without a link are drawn; or ``(pairs,
+            linked)``, integers of shape (n_pairs, 2) and 0 or 1 for each.
         """
         check_parameters(self, self._parameters)
         X = admit(self, X)
@@ -93,11 +93,12 @@ class LinkPredictor(CertifiedEmbedder):
     def _drawn(self, graph: Any, n: int) -> tuple[Array, Array]:
         """Return all links of a graph, and as many random pairs without a link as wanted."""
         graph = sound("links", graph) if sp.issparse(graph) else array_of("links", graph)
-        numbers = graph.dtype.kind in "biuf" and graph.shape == (n, n)
-        table = sp.csr_array(graph, dtype=bool) if numbers and not np.isnan(graph.sum()) else None
+        given = sp.csr_array(graph) if graph.dtype.kind in "biuf" and graph.shape == (n, n) else None
+        # Of NaN this is not so either.
+        table = given.astype(bool) if given is not None and given.data.min(initial=0) >= 0 else None
         if table is None or (table != table.T).nnz:
             raise InvalidInputError(
-                f"links must be a symmetric {n} × {n} table of numbers, or a tuple (pairs, linked); got "
+                f"links must be a symmetric {n} × {n} table of numbers from 0, or a tuple (pairs, linked); got "
                 f"{graph.dtype} of shape {graph.shape}."
             )
         table.eliminate_zeros()

@@ -11,26 +11,19 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
 
-from problems.coembedding.certified import LabelTables
-from problems.coembedding.classifier import folds_named, splitter
-from problems.door import admit, learn_labels, seen, table_of_labels
+from problems.coembedding.certified import LabelTables, estimator_with
+from problems.coembedding.classifier import folds_named, folds_of
+from problems.door import learn_labels, passed_on, table_of_labels
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import Checked, bounded, check_parameters, one_of, shown
+from rmopt.core.arguments import Checked, bounded, check_parameters, one_of
 
 AIMS = ("f1", "hamming")
 # The weight of the losses of the regression on standardised scores: only scores that separate need a limit.
 CALIBRATION_C = 100.0
-
-
-def _scoring_classifier(name: str, value: Any) -> Any:
-    if isinstance(value, type) or not (hasattr(value, "fit") and hasattr(value, "decision_function")):
-        raise InvalidInputError(
-            f"{name} = {shown(value)} must be an estimator with fit and decision_function, for example "
-            "CoembeddingClassifier()."
-        )
-    return value
 
 
 @dataclass(eq=False, repr=False)
@@ -86,7 +79,7 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
     True
     """
 
-    estimator: Annotated[Any, _scoring_classifier]
+    estimator: Annotated[Any, bounded(estimator_with, "decision_function", "CoembeddingClassifier()")]
     _: KW_ONLY
     aim: Annotated[str, bounded(one_of, AIMS)] = "f1"
     cv: Annotated[Any, folds_named] = 5
@@ -96,16 +89,17 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
 
         Parameters
         ----------
-        X : array or sparse array, shape (n_samples, n_features)
+        X : array, or what else the estimator takes: a frame, a sparse array, a list of texts
         Y : array or sparse array, shape (n_samples, n_labels)
         """
         check_parameters(self, self._parameters)
-        X = admit(self, X)
+        X = passed_on(self, X)
         learn_labels(self, Y)
-        Y = table_of_labels(Y, X.shape[0])
+        Y = table_of_labels(Y, _num_samples(X))
         scores, seen_once = np.zeros(Y.shape), np.zeros(len(Y), dtype=bool)
-        for train, test in splitter("cv", self.cv).split(X, Y):
-            scores[test] = self._scores(clone(self.estimator).fit(X[train], Y[train]), X[test])
+        for train, test in folds_of(self.cv, X, Y):
+            fitted = clone(self.estimator).fit(_safe_indexing(X, train), Y[train])
+            scores[test] = self._scores(fitted, _safe_indexing(X, test))
             seen_once[test] = True
         scores, known = scores[seen_once], Y[seen_once]
         if not len(known):
@@ -130,14 +124,14 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
 
     def _scores(self, fitted: Any, X: Any) -> Array:
         found = np.asarray(fitted.decision_function(X), dtype=float)
-        return found.reshape(X.shape[0], -1)
+        return found.reshape(len(found), -1)
 
     def _probabilities(self, scores: Array) -> Array:
         return expit(scores * self.slopes_ + self.intercepts_)
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each label, shape (n_samples, n_labels)."""
-        X = seen(self, X)
+        X = passed_on(self, X, reset=False)
         return self._probabilities(self._scores(self.estimator_, X))
 
     def decision_function(self, X: Any) -> Array:

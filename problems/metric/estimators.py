@@ -44,7 +44,8 @@ class CometMetric(TripletLearner):
         What is added to the diagonal of W in the barrier. Above 0 nothing keeps W inside the cone, and where the
         minimum lies at its boundary the descent can end well above it.
     sparsity : float
-        Weight of Σ_k ‖row k without its diagonal entry‖: whole features lose their ties to the others.
+        Weight of Σ_k ‖row k without its diagonal entry‖: whole features lose their ties to the others. A step sees
+        the term of its own feature alone: the descent stays a little above the minimum, and ends by its budget.
     loss : {"logistic", "hinge", "squared_hinge"} or Loss
         The loss of the score and the target 1; the paper's is the hinge.
     compare : {"similarity", "distance"}

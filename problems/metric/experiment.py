@@ -167,15 +167,9 @@ def metric(
         for name, one in chosen.items()
     ]
     models = comparison.selected(
-        models,
-        chosen,
-        select,
-        choose,
-        lambda one: labels[one["method"]],
-        folds=folds,
-        rankings=list(rankings),
+        models, chosen, select, choose, lambda one: labels[one["method"]], folds=folds, rankings=list(rankings),
         select_by=select_by,
-    )
+    )  # fmt: skip
     results = comparison.results(models, train, by=("method",))
     run.draw("precision.png", draw_precision, results, labels, bundle.name, size=(6.4, 4.4))
     if any(cell["curve"] for found in results.values() for cell in found):

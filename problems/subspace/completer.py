@@ -48,7 +48,7 @@ class Ranked(NamedTuple):
     Attributes
     ----------
     precision : float
-        The share of the recommended rows that were held out.
+        Recommended rows that were held out, over the length that was asked for.
     recall : float
         The share of the held-out rows that are recommended.
     ndcg : float
@@ -189,11 +189,12 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         self.known_ = sp.csc_array(
             (np.ones(table.nnz, bool), table.indices, table.indptr), table.shape, copy=True
         )
-        self.row_names_, self.column_names_ = (np.arange(size) for size in table.shape)
-        if isinstance(ratings, Ratings) and ratings.row_names is not None:
-            self.row_names_ = ratings.row_names
-        if isinstance(ratings, Ratings) and ratings.column_names is not None:
-            self.column_names_ = ratings.column_names
+        bundle = (ratings.row_names, ratings.column_names) if isinstance(ratings, Ratings) else (None, None)
+        self.row_names_, self.column_names_ = (
+            np.arange(size) if names is None else names
+            for size, names in zip(table.shape, bundle, strict=True)
+        )
+        self._named = bundle[0] is not None
         return self
 
     def predict(self, rows: Any, columns: Any = None, *, names: bool | None = None) -> Array:
@@ -503,7 +504,8 @@ class CompletionModel(Checked, Saved, BaseEstimator):
     def rmse(self, ratings: Any, y: Any = None) -> float:
         """Return the root mean square error of the predictions of known entries, given as in `fit`.
 
-        Where `fit` got a bundle with names, the entries of another bundle are found by theirs.
+        Where `fit` got a bundle with names, the entries of another bundle are found by theirs. A model that was
+        loaded takes names that are the numbers from 0 for none.
         """
         table = self._table_like_fit(ratings, y, self.handle_unknown == "mean")
         gaps = self.predict(table.indices, columns_of(table), names=False) - table.data
@@ -514,7 +516,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         """Return entries of the matrix that `fit` saw, or where it may be pairs of `others` too."""
         check_is_fitted(self, "known_")
         shape = self.known_.shape
-        if isinstance(ratings, Ratings) and ratings.row_names is not None and self._has_names():
+        if isinstance(ratings, Ratings) and ratings.row_names is not None and self._named:
             ratings, y = self._as_named(ratings), ratings.values
         table = table_of(ratings, y, None if y is None or others else shape)
         if y is None and table.shape != shape:
@@ -523,12 +525,6 @@ class CompletionModel(Checked, Saved, BaseEstimator):
                 "and columns."
             )
         return table
-
-    def _has_names(self) -> bool:
-        return any(
-            not np.array_equal(known, np.arange(len(known)))
-            for known in (self.row_names_, self.column_names_)
-        )
 
     def _as_named(self, ratings: Ratings) -> Array:
         """Return pairs of the rows and the columns that have the names of those in a bundle."""
@@ -558,6 +554,10 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         indptr, indices = arrays.pop("known_indptr"), arrays.pop("known_indices")
         super()._restore(arrays)
         shape = len(self.row_names_), len(self.column_names_)
+        # Names that are the numbers from 0 are taken for none.
+        self._named = not all(
+            map(np.array_equal, (self.row_names_, self.column_names_), map(np.arange, shape))
+        )
         # Not by its constructor, which reads beyond the arrays where they do not belong together.
         known = sp.csc_array(shape, dtype=bool)
         known.indptr, known.indices, known.data = indptr, indices, np.ones(len(indices), bool)

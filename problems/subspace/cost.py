@@ -298,15 +298,11 @@ def known_entries(ratings: Any) -> KnownEntries:
     """
     if isinstance(ratings, KnownEntries):
         return ratings
-    if isinstance(ratings, Mapping) or hasattr(ratings, "columns"):
-        raise InvalidInputError(
-            f"ratings must be a bundle or a sparse array, got {type(ratings).__name__}; problems.data.load(ratings) "
-            "makes a bundle of a frame or a dict of columns."
-        )
     if not sp.issparse(ratings) or ratings.ndim != 2:
         raise InvalidInputError(
-            f"ratings must be a scipy.sparse array of the known entries, got {type(ratings).__name__}; make one "
-            "by scipy.sparse.coo_array((values, (rows, columns)), shape=shape)."
+            f"ratings must be a bundle or a scipy.sparse array of the known entries, got {type(ratings).__name__}; "
+            "problems.data.load(ratings) makes a bundle of a frame or a dict of columns, and "
+            "scipy.sparse.coo_array((values, (rows, columns)), shape=shape) an array."
         )
     table = sp.coo_array(sound("ratings", ratings))
     if table.dtype.kind not in "biuf":

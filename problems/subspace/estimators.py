@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -15,23 +15,17 @@ from problems.subspace.cost import KnownEntries, MatrixCompletion, columns_of, p
 from problems.subspace.training import GossipPlan, gossip
 from rmopt.core import InvalidInputError, Problem
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, flag, integer, number
+from rmopt.core.arguments import bounded, flag, integer, number, optional
 from rmopt.core.streams import Stream, generator
 from rmopt.linalg import lanczos_svd
 from rmopt.manifolds import Grassmann
 from rmopt.renamed import renamed
-from rmopt.solvers import (
-    ConjugateGradient,
-    GradientNorm,
-    GradientSolver,
-    Recorder,
-    StrongWolfe,
-    TrustRegions,
-)
+from rmopt.solvers import ConjugateGradient, GradientNorm, GradientSolver, Recorder, StrongWolfe, TrustRegions
 
 # Ratings that are added, all of the mean, before the effect of a row or of a column is averaged.
 DAMPING = (5.0, 10.0)
 BIAS_SWEEPS = 8
+N_AGENTS = 5
 BIAS_ROUNDS = 3
 
 
@@ -71,7 +65,7 @@ class CompletionEstimator(PointCompletion):
                 self._fit_effects(values - self.mean_ - low, rows, columns)
             effects = self.mean_ + self.row_effects_[rows] + self.column_effects_[columns]
             left = KnownEntries((values - effects, rows, table.indptr), shape=table.shape)
-            tasks = MatrixCompletion(left, self.n_agents, self.lam)
+            tasks = MatrixCompletion(left, self.n_agents or min(N_AGENTS, table.shape[1]), self.lam)
             basis = self.learn(tasks, basis, seed)
             empty = np.bincount(rows, minlength=len(basis)) == 0
             if basis[empty].any():
@@ -117,8 +111,8 @@ class GossipMatrixCompletion(CompletionEstimator):
     Parameters
     ----------
     rank : int
-    n_agents : int
-        Agents get consecutive columns, as many each as can be.
+    n_agents : int or None
+        Agents get consecutive columns, as many each as can be. None: 5, or as many as there are columns.
     rho : float or "auto"
         Weight ρ of the agreement; "auto": a tenth of the agents' mean curvature.
     limits, handle_unknown : optional
@@ -184,7 +178,7 @@ class GossipMatrixCompletion(CompletionEstimator):
 
     _parameters = CompletionEstimator._parameters | GossipPlan._parameters
 
-    n_agents: Annotated[int, bounded(integer, 2)] = 5
+    n_agents: Annotated[int | None, optional(integer, 2)] = None  # type: ignore[assignment]
     rho: float | str = "auto"
     _: KW_ONLY
     variant: str = "stochastic"
@@ -205,9 +199,8 @@ class GossipMatrixCompletion(CompletionEstimator):
             raise InvalidInputError(
                 "checkpoint holds one run, and bias makes several; give only one of them."
             )
-        recorder, plan = Recorder(progress=self.verbose, description="gossip"), GossipPlan.of(self)
-        if plan.rho != "auto":
-            plan = replace(plan, rho=float(plan.rho) / self._unit / self._unit)
+        recorder = Recorder(progress=self.verbose, description="gossip")
+        plan = GossipPlan.of(self, self._unit)
         found = gossip(
             tasks, self.rank, plan, seed, start=start, recorder=recorder, checkpoint=self.checkpoint
         )

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
 
 from problems.door import admit, begin, column_of_names, finite, in_range, positions, seedable, seen
 from problems.subspace.baselines import alt_min
+from problems.subspace.completer import unit_of
 from problems.subspace.cost import MultitaskFeatures
 from problems.subspace.training import GossipPlan, gossip
 from rmopt.core import InvalidInputError, Problem
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import Checked, array, bounded, check_parameters, flag, integer, number, one_of
+from rmopt.core.arguments import (
+    Checked,
+    array,
+    bounded,
+    check_parameters,
+    flag,
+    integer,
+    number,
+    one_of,
+    optional,
+)
 from rmopt.manifolds import Grassmann
 from rmopt.renamed import renamed
 from rmopt.solvers import Recorder, TrustRegions
 from rmopt.solvers.threads import one_blas_thread
 
+N_AGENTS = 6
 SCALES, CENTRES = ("none", "standard"), ("none", "tasks")
 
 
@@ -43,6 +57,8 @@ class Prepared:
 
     def __init__(self, X: Array, y: Array, task: Array, n_tasks: int, scale: str, centre: str) -> None:
         self.middle, self.spread = centre_and_scale(X, scale)
+        self.unit = unit_of(y)
+        y = y / self.unit
         scaled, centred = (X - self.middle) / self.spread, centre == "tasks"
         members = [np.flatnonzero(task == number) for number in range(n_tasks)]
         self.means = np.array([scaled[rows].mean(axis=0) * centred for rows in members])
@@ -59,7 +75,8 @@ class Prepared:
     def regressions(self, A: Array) -> tuple[Array, Array]:
         """Return coefficients of features as they were given, and intercepts, for coefficients of the parts."""
         coef = A / self.spread
-        return coef, self.levels - np.einsum("ij,ij->i", coef, self.means * self.spread + self.middle)
+        intercept = self.levels - np.einsum("ij,ij->i", coef, self.means * self.spread + self.middle)
+        return coef * self.unit, intercept * self.unit
 
 
 class TaskRegressions(Checked, RegressorMixin, BaseEstimator):
@@ -140,8 +157,8 @@ class TaskRegressions(Checked, RegressorMixin, BaseEstimator):
         names = array("tasks", tasks)
         if tasks is None or names.shape != (count,):
             raise InvalidInputError(
-                f"tasks must name one task for each of {count} examples, got shape {names.shape}; in searches and "
-                "cross-validation, scikit-learn's metadata routing hands it on."
+                f"tasks must name one task for each of {count} examples, got shape {names.shape}; scikit-learn's "
+                "metadata routing hands it to fit and score, but cross_val_predict and scorers hand none to predict."
             )
         return column_of_names("tasks", names)
 
@@ -156,7 +173,8 @@ class MultitaskSubspace(TaskRegressions):
     `fit`, `predict` and `score` need the task of each example besides X and y. In scikit-learn's searches,
     cross-validation and pipelines, ``sklearn.set_config(enable_metadata_routing=True)`` carries it there:
     ``GridSearchCV(MultitaskSubspace(), grid, cv=cv).fit(X, y, tasks=tasks)``. The folds must leave some examples of
-    every task in each training part: ``cv = list(StratifiedKFold(5).split(X, tasks))``.
+    every task in each training part: ``cv = list(StratifiedKFold(5).split(X, tasks))``. To `predict` scikit-learn
+    hands nothing: leave `scoring` as it is, and predict by ``search.best_estimator_.predict(X, tasks)``.
 
     Parameters
     ----------
@@ -165,8 +183,8 @@ class MultitaskSubspace(TaskRegressions):
         Weight λ of ‖w_t‖².
     solver : {"gossip", "batch"}
         "batch": trust regions on all tasks.
-    n_agents : int
-        Of "gossip"; agents get consecutive tasks, as many each as can be.
+    n_agents : int or None
+        Of "gossip"; agents get consecutive tasks, as many each as can be. None: 6, or as many as there are tasks.
     rho : float or "auto"
         Of "gossip", as all up to `clock`; see `GossipMatrixCompletion`.
     variant : {"stochastic", "parallel", "precon-stochastic", "precon-parallel"}
@@ -228,7 +246,7 @@ class MultitaskSubspace(TaskRegressions):
     _: KW_ONLY
     lam: Annotated[float, bounded(number, least=0)] = 0.1
     solver: Annotated[str, bounded(one_of, ("gossip", "batch"))] = "gossip"
-    n_agents: Annotated[int, bounded(integer, 2)] = 6
+    n_agents: Annotated[int | None, optional(integer, 2)] = None
     rho: float | str = "auto"
     variant: str = "stochastic"
     graph: Any = "path"
@@ -249,23 +267,25 @@ class MultitaskSubspace(TaskRegressions):
                 f"rank = {self.rank} must be an integer from 1 to below the number of features, {n_features}."
             )
         gossips = self.solver == "gossip"
-        cost = MultitaskFeatures(prepared.parts, self.n_agents if gossips else 1, self.lam)
-        self.components_ = self._gossiped(cost, seed) if gossips else self._batch(cost, seed)
+        # What agents there were in an earlier fit.
+        for name in ("agents_", "agents_coef_", "agents_intercept_"):
+            self.__dict__.pop(name, None)
+        n_agents = (self.n_agents or min(N_AGENTS, len(prepared.parts))) if gossips else 1
+        cost = MultitaskFeatures(prepared.parts, n_agents, self.lam)
 
         def regressions(basis: Array) -> tuple[Array, Array]:
             W = np.concatenate([cost.weights(basis, agent) for agent in cost.here])
             return prepared.regressions(W @ basis.T)
 
-        self.coef_, self.intercept_ = regressions(self.components_)
         if gossips:
+            recorder = Recorder(progress=self.verbose, description="gossip")
+            found = gossip(cost, self.rank, GossipPlan.of(self, prepared.unit), seed, recorder=recorder)
+            self.components_, self.agents_ = found.mean, found.points
             own = [regressions(basis) for basis in self.agents_]
             self.agents_coef_, self.agents_intercept_ = (np.array(part) for part in zip(*own, strict=True))
-
-    def _gossiped(self, cost: MultitaskFeatures, seed: int) -> Array:
-        recorder = Recorder(progress=self.verbose, description="gossip")
-        found = gossip(cost, self.rank, GossipPlan.of(self), seed, recorder=recorder)
-        self.agents_ = found.points
-        return found.mean
+        else:
+            self.components_ = self._batch(cost, seed)
+        self.coef_, self.intercept_ = regressions(self.components_)
 
     def _batch(self, cost: MultitaskFeatures, seed: int) -> Array:
         """Return the minimiser that trust regions find from the span of ridge regressions of each task."""
@@ -275,8 +295,15 @@ class MultitaskSubspace(TaskRegressions):
         ridge = 2.0 * max(cost.lam, 1e-6) * np.eye(cost.n_rows)
         alone = np.linalg.solve(grams + ridge, rights[..., None])[..., 0]
         start = np.linalg.svd(alone.T, full_matrices=True)[0][:, : self.rank].copy()
-        solver = TrustRegions(max_iter=self.max_iter)
-        return solver.run(Problem(Grassmann(*start.shape), cost), start, random_state=seed).point
+        problem, solver = Problem(Grassmann(*start.shape), cost), TrustRegions(max_iter=self.max_iter)
+        result = solver.run(problem, start, random_state=seed)
+        if result.steps == self.max_iter and not result.converged:
+            warnings.warn(
+                f"the subspace is not yet the best one ({result.stopped_by}); raise max_iter.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        return result.point
 
 
 @dataclass(eq=False, repr=False)

@@ -53,13 +53,9 @@ METHODS: dict[str, Method] = {
     "alt-min": Method("Alt-Min (batch)", AltMin()),
 }
 HEADINGS = {
-    "nmse": "NMSE",
-    "sem": "± s.e.m.",
-    "nmse_test": "by test var.",
-    "agents_best": "best agent",
-    "agents_worst": "worst",
-    "train_seconds": "train s",
-}
+    "nmse": "NMSE", "sem": "± s.e.m.", "nmse_test": "by test var.", "agents_best": "best agent",
+    "agents_worst": "worst", "train_seconds": "train s",
+}  # fmt: skip
 
 # Case 6 of the paper.
 N_TASKS, N_FEATURES, EXAMPLES, CASE_RANK, NOISE = 1000, 100, (10, 50), 5, 1e-6
@@ -126,10 +122,8 @@ def multitask(
         usual = "stochastic,precon-stochastic,batch,alt-min"
         chosen = chosen_methods(METHODS, methods or usual, method, "multitask", ("predict",))
         bundle = loaded(run, data, data_home, TaskBundle)
-        ranks, n_tasks = (
-            ranks_within(run.say, rank, USUAL_RANKS, bundle.X.shape[1] - 1),
-            int(bundle.task.max()) + 1,
-        )
+        ranks = ranks_within(run.say, rank, USUAL_RANKS, bundle.X.shape[1] - 1)
+        n_tasks = int(bundle.task.max()) + 1
         if agents > n_tasks:
             run.say(f"--agents is {n_tasks}, one for each task.")
             agents = n_tasks

@@ -17,7 +17,7 @@ from problems.door import array_of, one_each
 from problems.subspace.cost import KnownEntries, columns_of, known_entries
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer, shown
+from rmopt.core.arguments import integer, shown, whole
 from rmopt.core.streams import seed_of
 
 
@@ -211,7 +211,7 @@ def table_of(ratings: Any, values: Any, shape: Any) -> KnownEntries:
             raise InvalidInputError(f"shape = {shape!r} must be two numbers, of rows and of columns.")
         sides = tuple(integer("shape", side, 1) for side in shape)
     rows, columns = checked_pairs(ratings, None, sides)
-    values = column_or_1d(check_array(values, ensure_2d=False, dtype=np.float64, input_name="y"))
+    values = column_or_1d(check_array(whole("y", values), ensure_2d=False, dtype=np.float64, input_name="y"))
     check_consistent_length(rows, values)
     sides = (int(rows.max()) + 1, int(columns.max()) + 1) if sides is None else sides
     return known_entries(sp.coo_array((values, (rows, columns)), shape=sides))

@@ -12,16 +12,7 @@ import numpy as np
 
 from rmopt.core import AgentSum, InvalidInputError, Parts, Problem
 from rmopt.core.ambient import Array, dense
-from rmopt.core.arguments import (
-    CheckedValue,
-    bounded,
-    flag,
-    instance,
-    number,
-    numbers,
-    one_of,
-    shown,
-)
+from rmopt.core.arguments import CheckedValue, bounded, flag, instance, number, numbers, one_of, shown
 from rmopt.core.identity import spelled
 from rmopt.core.streams import Stream, generator, seed_number
 from rmopt.costs import GossipCost, Graph, as_graph
@@ -134,9 +125,10 @@ class GossipPlan(CheckedValue):
     init: Annotated[str, bounded(one_of, ("common", "independent"))] = "common"
 
     @classmethod
-    def of(cls, estimator: Any) -> GossipPlan:
-        """Return the plan that the parameters of an estimator name."""
-        return cls(**{name: getattr(estimator, name) for name in cls._parameters if hasattr(estimator, name)})
+    def of(cls, estimator: Any, unit: float) -> GossipPlan:
+        """Return the plan that the parameters of an estimator name, whose data are divided by a unit."""
+        plan = cls(**{name: getattr(estimator, name) for name in cls._parameters if hasattr(estimator, name)})
+        return plan if plan.rho == "auto" else replace(plan, rho=float(plan.rho) / unit / unit)
 
 
 @dataclass(frozen=True)

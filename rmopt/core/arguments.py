@@ -61,7 +61,7 @@ def integer(name: str, value: Any, least: int = 0, most: float = LARGEST) -> int
 
 def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """Return an array of finite real numbers, as floats, and of a shape where one is given."""
-    _whole(name, value)
+    whole(name, value)
     try:
         found = np.asarray(value)
     except ValueError:
@@ -128,7 +128,7 @@ def sequence(name: str, value: Any) -> list[Any]:
 
 def array(name: str, value: Any) -> np.ndarray:
     """Return what can be read as an array; it may hold anything."""
-    _whole(name, value)
+    whole(name, value)
     try:
         found = np.asarray(value)
         if found.dtype.kind == "f" and isinstance(value, list | tuple) and np.any(np.abs(found) >= 2.0**63):
@@ -189,9 +189,11 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:60]} … of type {type(value).__name__}"
 
 
-def _whole(name: str, value: Any) -> None:
+def whole(name: str, value: Any) -> Any:
+    """Return a value; an array with masked entries is refused."""
     if np.ma.is_masked(value):
         raise InvalidInputError(f"{name} has masked entries; fill them, or leave their rows out.")
+    return value
 
 
 def _wanted(
