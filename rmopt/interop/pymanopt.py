@@ -57,11 +57,6 @@ def to_pymanopt(problem: Problem) -> pymanopt.Problem:
     PymanoptSolver : its optimizers as solvers of rmopt.
     from_pymanopt : the other way.
 
-    References
-    ----------
-    Townsend, Koep and Weichwald, Pymanopt: a Python toolbox for optimization on manifolds using automatic
-    differentiation, JMLR 17 (2016), https://jmlr.org/papers/v17/16-177.html.
-
     Examples
     --------
     >>> import pymanopt, rmopt
@@ -577,11 +572,6 @@ def from_pymanopt(manifold: Any) -> FromPymanopt:
     See Also
     --------
     to_pymanopt : the other way.
-
-    References
-    ----------
-    Townsend, Koep and Weichwald, Pymanopt: a Python toolbox for optimization on manifolds using automatic
-    differentiation, JMLR 17 (2016), https://jmlr.org/papers/v17/16-177.html.
 
     Examples
     --------
