@@ -92,11 +92,6 @@ class DeferredEngine(BilinearEngine):
     --------
     BilinearEngine : for sparse examples.
 
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html.
-
     Examples
     --------
     >>> import numpy as np
