@@ -379,6 +379,7 @@ Array = np.ndarray
     ("metric", "told"),
     [
         (lambda x: {"step": 0}, "gave 'step', which the row has already"),
+        (lambda x: {5: 0.3}, "gave 5, which is no text"),
         (lambda x: None, "gave None; it must return a number"),
         (lambda x: x, "it must return a number"),
         (lambda x: x.sort() or 1.0, "changed the point"),

@@ -179,11 +179,12 @@ class Recorder:
 
 
 def numbers_for(row: dict[str, Any], by: str, found: Mapping[str, Any]) -> dict[str, float]:
-    """Return what is to join a row; refuse names that the row has already, and what is no real number."""
+    """Return what is to join a row; refuse names that are no text or are there, and what is no real number."""
     joining = {}
     for key, value in found.items():
-        if key in row:
-            raise InvalidInputError(f"{by} gave {key!r}, which the row has already; rename it.")
+        if key in row or not isinstance(key, str):
+            why = "the row has already" if key in row else "is no text, as names in files are"
+            raise InvalidInputError(f"{by} gave {key!r}, which {why}; rename it.")
         if (array := np.asarray(value)).size != 1 or array.dtype.kind not in "biuf":
             raise InvalidInputError(f"{by} gave {shown(value)}; it must return a number.")
         joining[key] = array.item()
