@@ -146,6 +146,17 @@ def test_orders_and_engines_reach_the_same_optimum(order: str) -> None:
     assert np.allclose(ends[0].point, ends[1].point, rtol=1e-9)
 
 
+@pytest.mark.parametrize("engine", ["compiled", "reference"])
+def test_blocks_that_are_never_the_longest_are_seen_as_well(engine: str) -> None:
+    samples = np.random.default_rng(0).standard_normal((20, 3)) * [1.0, 1.0, 0.0]
+    # The barrier and the Frobenius term hold the entry of the empty column at 1, where it begins.
+    cost = LogDetTriplet(samples, [[0, 1, 2], [3, 4, 5]], logistic, alpha=1.0, beta=1.0)
+    solver = CoordinateDescent(100, tol=1e-6, order="gauss-southwell", engine=engine)
+    found = solver.run(problem_of(cost), np.eye(3), random_state=0)
+    assert found.converged
+    assert found.point[2].tolist() == [0.0, 0.0, 1.0]
+
+
 def test_the_longest_gradient_moves_first() -> None:
     cost = triplet_cost(d=6, loss=logistic, count=80)
     start = np.eye(6)

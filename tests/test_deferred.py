@@ -92,6 +92,20 @@ def test_splits_keep_every_bit_even_through_pack(kind: str, cuts: tuple[int, ...
     )
 
 
+def test_a_block_that_is_open_stays_behind_where_a_run_goes_on_from_another_point() -> None:
+    rng = np.random.default_rng(5)
+    cost, manifold = make_cost(rng, "pairs", squared, 30, 20), FixedRankEmbedded(30, 20, 3)
+    start, there, schedule = *(manifold.random_point(rng) for _ in range(2)), draw(rng, cost, 60)
+    ends = []
+    for kind in (DeferredEngine, ReferenceEngine):
+        engine = kind(manifold, cost, SecondOrder())
+        state = engine.moved(engine.advance(engine.load(start), schedule[:40], np.full(40, 0.1)), there)
+        assert relative(manifold.to_dense(engine.dump(state)), manifold.to_dense(there)) < 1e-14
+        state = engine.advance(state, schedule[40:], np.full(20, 0.1))
+        ends.append(manifold.to_dense(engine.dump(state)))
+    assert relative(*ends) < 1e-10
+
+
 def test_ill_conditioned_starts_close_blocks_early() -> None:
     rng = np.random.default_rng(4)
     cost, manifold = make_cost(rng, "pairs", absolute, 60, 45), FixedRankEmbedded(60, 45, 5)

@@ -437,6 +437,17 @@ class Upward(Fit):
         return -super().hessian(point, direction)
 
 
+@pytest.mark.parametrize("exponent", [-400, 400])
+def test_the_unit_of_a_cost_changes_no_bits_of_trust_regions(exponent: int) -> None:
+    found, plain = (
+        TrustRegions().run(Problem(QUADRATIC.manifold, weight * QUADRATIC.cost), random_state=0)
+        for weight in (2.0**exponent, 1.0)
+    )
+    assert found.converged
+    assert found.counts == plain.counts
+    np.testing.assert_array_equal(found.point, plain.point)
+
+
 @each_row("solver", KINDS)
 def test_gradients_that_are_wrong_and_costs_without_a_minimum(solver: str) -> None:
     ended = KINDS[solver](max_iter=250).run(Problem(QUADRATIC.manifold, Wrong(B)), random_state=0)

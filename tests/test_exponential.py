@@ -97,6 +97,13 @@ def test_losses_of_arrays_are_those_of_numbers() -> None:
             np.testing.assert_array_equal(getattr(loss, name)(z, y), one_by_one, err_msg=f"{loss}: {name}")
 
 
+def test_losses_of_no_number_are_none() -> None:
+    at = np.array([np.nan, 0.5]), np.ones(2)
+    for loss in LOSSES.values():
+        for found in (loss.values(*at), loss.slopes(*at)):
+            assert np.isnan(found).tolist() == [True, False], loss
+
+
 @pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64"), reason="Reads the assembler of this machine."
 )

@@ -172,6 +172,7 @@ def test_budgets_and_matchings() -> None:
     assert Gossip(0.1, n_epochs=30).budget(problem) == 30 * 5
     assert Gossip(0.1, n_epochs=30, order="parallel").budget(problem) == 30 * len(GRAPH.matchings)
     assert Gossip(0.1, max_iter=7).budget(problem) == 7
+    assert Gossip(0.1) == Gossip(0.1) != Gossip(0.2)
     drawn = Matchings(Graph.path(6)).draw(np.random.default_rng(0), 0, 1000)
     assert drawn.shape == (1000, 3)
     red = (drawn == [0, 2, 4]).all(axis=1)

@@ -145,6 +145,27 @@ def test_a_pymanopt_manifold_runs_under_sgd_and_back() -> None:
     assert abs(exact.point @ leading) > 1 - 1e-12
 
 
+def test_each_iteration_has_a_row_of_where_it_stands() -> None:
+    waves = rmopt.autograd_cost(lambda x: anp.sum(anp.cos(9.0 * x) + 0.1 * x * x))
+    problem = Problem(rmopt.manifolds.Euclidean(4), waves)
+    # A search from here tries a lower point than the one that it takes.
+    start = 2.0 * np.random.default_rng(2).standard_normal(4)
+    theirs = ConjugateGradient(verbosity=0, log_verbosity=1).run(to_pymanopt(problem), initial_point=start)
+    for name in ("ConjugateGradient", "SteepestDescent", "TrustRegions", "ParticleSwarm"):
+        found = PymanoptSolver(name, max_iterations=30).run(problem, start, random_state=0)
+        assert [row["step"] for row in found.history] == list(range(1, found.steps + 1))
+        costs = [row["cost"] for row in found.history]
+        assert costs[-1] == problem.value(found.point)
+        assert name != "ConjugateGradient" or costs == theirs.log["iterations"]["cost"]
+
+
+def test_a_reason_of_ones_own_is_no_convergence() -> None:
+    problem = Problem(rmopt.manifolds.Sphere(3), rmopt.autograd_cost(lambda x: x[0]))
+    assert PymanoptSolver().run(problem, random_state=0).converged
+    found = PymanoptSolver().run(problem, random_state=0, stop=lambda rows: "the grad norm is long")
+    assert (found.stopped_by, found.converged) == ("the grad norm is long", False)
+
+
 def test_bad_input_is_named(completion: tuple[FixedRankEmbedded, Completion, np.ndarray]) -> None:
     manifold, cost, _ = completion
     with pytest.raises(

@@ -84,17 +84,21 @@ def test_a_log_keeps_what_is_there_and_no_row_twice(tmp_path: Path) -> None:
     log, checkpoint = tmp_path / "log.jsonl", tmp_path / "run.npz"
     log.write_bytes(b"caf\xe9, of somebody else\npart of a li")
 
-    def run(max_iter: int, seed: int, checkpoint: Path | None = None) -> list[dict[str, float]]:
+    def run(
+        max_iter: int, seed: int, checkpoint: Path | None = None, eta: float = 0.02
+    ) -> list[dict[str, float]]:
         recorder = Recorder({"cost": PROBLEM.cost.value}, at=range(0, 100, 10), log=log)
-        solver = SGD(0.02, max_iter=max_iter)
+        solver = SGD(eta, max_iter=max_iter)
         return solver.run(PROBLEM, random_state=seed, recorder=recorder, checkpoint=checkpoint).history
 
     first = run(30, 0)
     run(50, 1, checkpoint)
+    # From the same start, so with the same first row.
+    other = run(50, 1, tmp_path / "other.npz", 0.03)
     second = run(90, 1, checkpoint)
     foreign, torn, *lines = log.read_bytes().splitlines()
     assert (foreign, torn) == (b"caf\xe9, of somebody else", b"part of a li")
-    assert [json.loads(line) for line in lines] == first + second
+    assert [json.loads(line) for line in lines] == first + other + second
 
 
 def test_a_run_without_steps_returns_a_point_of_its_own() -> None:
@@ -379,6 +383,7 @@ Array = np.ndarray
     ("metric", "told"),
     [
         (lambda x: {"step": 0}, "gave 'step', which the row has already"),
+        (lambda x: {5: 0.3}, "gave 5, which is no text"),
         (lambda x: None, "gave None; it must return a number"),
         (lambda x: x, "it must return a number"),
         (lambda x: x.sort() or 1.0, "changed the point"),

@@ -102,8 +102,8 @@ class Engine(ABC):
             Where what is remembered belongs to the old point alone.
         """
         raise MissingCapabilityError(
-            f"{type(self).__name__} cannot go on from another point (it has no `moved`); use a solver whose steps "
-            "remember nothing, such as SGD."
+            f"{type(self).__name__} cannot go on from another point (it has no `moved`); write that method where "
+            "the engine is yours, or use a solver whose steps remember nothing, such as SGD."
         )
 
     def handed_over(self, state: Any) -> Any:

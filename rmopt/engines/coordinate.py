@@ -70,7 +70,7 @@ def blocks_of(schedule: Array, etas: Array, n_blocks: int) -> Array:
 
 @dataclass(frozen=True)
 class CoordinateState:
-    """A point, and what was seen of each block's gradient (infinity before that)."""
+    """A point, and what was seen of each block's gradient (infinity, relative to 0, before that)."""
 
     point: Any
     lengths: Array
@@ -128,7 +128,7 @@ class CoordinateReference(CoordinateDescentEngine):
 
     def load(self, point: Any) -> CoordinateState:
         d = self.manifold.n_blocks
-        return CoordinateState(point, np.full(d, np.inf), np.ones(d))
+        return CoordinateState(point, np.full(d, np.inf), np.zeros(d))
 
     # Overflow is reported once, by the length of the gradient.
     @np.errstate(all="ignore")
@@ -138,14 +138,15 @@ class CoordinateReference(CoordinateDescentEngine):
         blocks = blocks_of(schedule, etas, self.manifold.n_blocks).tolist()
         for step, (block, wanted) in enumerate(zip(blocks, etas, strict=True), state.steps):
             if block == GREEDY:
-                block = self._longest(point)
+                lengths = self._lengths(point)
+                block = int(np.argmax(lengths))
             gradient = self._gradient(point, block)
             length = self._size(point, gradient)
             if not np.isfinite(length):
                 raise diverged(step, wanted)
             if isinstance(self.cost, BlockCost):
                 scales[block] = self.cost.block_scale(point, block)
-            elif not np.isfinite(lengths[block]):
+            elif not scales[block] > 0.0:
                 scales[block] = max(length, np.finfo(float).tiny)
             lengths[block] = length
             eta = self._length(point, -gradient, wanted) if length > 0.0 else 0.0
@@ -174,14 +175,14 @@ class CoordinateReference(CoordinateDescentEngine):
             return float(np.linalg.norm(block.column))
         return self.manifold.norm(point, block)
 
-    def _longest(self, point: Any) -> int:
-        """Return the block with the longest gradient."""
+    def _lengths(self, point: Any) -> Array:
+        """Return the length of the gradient of each block."""
         whole = ambient_at(self.manifold, point, self.cost.gradient(point), self.cost)
         blocks = [self.manifold.block_of(whole, block) for block in range(self.manifold.n_blocks)]
         if all(isinstance(block, RowColumn) for block in blocks):
             # All at once, as the compiled engine does it: ties then break alike.
-            return int(np.argmax(np.linalg.norm(symmetric(dense(whole)), axis=0)))
-        return int(np.argmax([self._size(point, self._tangent(point, block)) for block in blocks]))
+            return np.linalg.norm(symmetric(dense(whole)), axis=0)
+        return np.array([self._size(point, self._tangent(point, block)) for block in blocks])
 
     def _length(self, point: Any, direction: Any, wanted: float) -> float:
         """Return the length of the step, as `rmopt.kernels.row_column.step_length` does."""

@@ -92,11 +92,6 @@ class DeferredEngine(BilinearEngine):
     --------
     BilinearEngine : for sparse examples.
 
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html.
-
     Examples
     --------
     >>> import numpy as np
@@ -134,9 +129,7 @@ class DeferredEngine(BilinearEngine):
         object.__setattr__(self, "_sides", sides)
 
     def load(self, point: LowRankPoint) -> DeferredState:
-        factors = self.gauge.factors_of(point)
-        block = OpenBlock.empty(self.block_size, factors.C.shape[0])
-        return DeferredState(factors, self.gauge.fresh_counters(factors), block=block)
+        return self._with_empty_block(super().load(point))
 
     def handed_over(self, state: DeferredState) -> GaugedState:
         """Return the state behind its open block."""
@@ -145,8 +138,13 @@ class DeferredEngine(BilinearEngine):
         return GaugedState(state.factors, state.counters, state.steps, state.renewals)
 
     def taken_over(self, state: Any) -> DeferredState | None:
-        if super().taken_over(state) is None:
-            return None
+        return None if super().taken_over(state) is None else self._with_empty_block(state)
+
+    def moved(self, state: GaugedState, point: LowRankPoint) -> DeferredState:
+        # Steps that were still to be applied led to where it stood.
+        return self._with_empty_block(super().moved(state, point))
+
+    def _with_empty_block(self, state: GaugedState) -> DeferredState:
         block = OpenBlock.empty(self.block_size, state.factors.C.shape[0])
         return DeferredState(state.factors, state.counters, state.steps, state.renewals, block)
 

@@ -298,11 +298,6 @@ class GaugedEngine(Engine):
     --------
     ReferenceEngine : any manifold and cost.
 
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html.
-
     Examples
     --------
     >>> import numpy as np

@@ -117,7 +117,7 @@ class LogDetEngine(CoordinateDescentEngine):
         barrier = pending.of(np.empty((d, d) if self.cost.kappa > 0.0 else (0, 0)))
         metric = Metric(
             W=W, cone=cone, barrier=barrier, scores=self.cost.scores(W), residuals=np.full(d, np.inf),
-            sizes=np.ones(d), counts=np.zeros(2, dtype=np.int64),
+            sizes=np.zeros(d), counts=np.zeros(2, dtype=np.int64),
         )  # fmt: skip
         self._invert(metric)
         return MetricState(metric)
@@ -132,7 +132,8 @@ class LogDetEngine(CoordinateDescentEngine):
         for stop in greedy:
             position = self._run(state, blocks[:stop], etas, position, first)
             if stop < len(blocks):
-                blocks[stop] = np.argmax(np.linalg.norm(self.cost.gradient(state.metric.W), axis=0))
+                state.metric.residuals[:] = np.linalg.norm(self.cost.gradient(state.metric.W), axis=0)
+                blocks[stop] = np.argmax(state.metric.residuals)
         return state
 
     def _run(self, state: MetricState, blocks: Array, etas: Array, position: int, first: int) -> int:

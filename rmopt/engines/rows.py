@@ -40,8 +40,7 @@ class RowAdaGrad(Engine):
         matrix, squares, updates = state.matrix, state.squares, state.updates
         for number, (terms, eta) in enumerate(zip(schedule, etas, strict=True)):
             rows, gradient = self.cost.row_gradient(matrix, terms)
-            if state.steps + number == 0:
-                _hold_rows(rows, gradient, matrix)
+            _hold_rows(rows, gradient, matrix)
             if not np.isfinite(gradient).all():
                 raise diverged(state.steps + number, eta)
             if gradient.any():
@@ -60,7 +59,8 @@ class RowAdaGrad(Engine):
 
 def _hold_rows(rows: Array, gradient: Array, matrix: Array) -> None:
     """Refuse rows that come twice, of which one would be lost, and gradients of other rows."""
-    different = len(np.unique(rows))
+    # Most are in order, and that is soon seen.
+    different = len(rows) if np.less(rows[:-1], rows[1:]).all() else len(np.unique(rows))
     if different < len(rows) or gradient.shape != (len(rows), matrix.shape[1]):
         raise InvalidInputError(
             f"row_gradient must return row numbers, each once, and a gradient of {matrix.shape[1]} columns; got "

@@ -57,11 +57,6 @@ def to_pymanopt(problem: Problem) -> pymanopt.Problem:
     PymanoptSolver : its optimizers as solvers of rmopt.
     from_pymanopt : the other way.
 
-    References
-    ----------
-    Townsend, Koep and Weichwald, Pymanopt: a Python toolbox for optimization on manifolds using automatic
-    differentiation, JMLR 17 (2016), https://jmlr.org/papers/v17/16-177.html.
-
     Examples
     --------
     >>> import pymanopt, rmopt
@@ -78,7 +73,7 @@ def to_pymanopt(problem: Problem) -> pymanopt.Problem:
 def _watched(problem: Problem, watch: Watch) -> pymanopt.Problem:
     manifold, cost = problem.manifold, problem.cost
     wrap = pymanopt.function.numpy(manifold)
-    parts: dict[str, Any] = {"euclidean_gradient": wrap(watch.counted("gradients", problem.gradient))}
+    parts: dict[str, Any] = {"euclidean_gradient": wrap(watch.counted("gradients", watch.gradient))}
     if problem.lacks_hessian() is None:
         parts["euclidean_hessian"] = wrap(watch.counted("hessians", cost.hessian))  # type: ignore[attr-defined]
     if isinstance(cost, HasPreconditioner):
@@ -93,13 +88,14 @@ LIMITS = {"max_iterations", "max_time", "max_cost_evaluations", "min_gradient_no
 class Watch:
     """What is seen of an optimizer at work: its calls are counted, its iterations measured, and it may be stopped.
 
-    All of pymanopt's optimizers keep the best point, so that the lowest cost so far is that of the present one.
+    It stands where it asks for the gradient, right after the cost; one that asks for none keeps the best point.
     """
 
     def __init__(self, problem: Problem, recorder: Recorder, stop: StopRule | None) -> None:
         self.problem, self.recorder, self.stop = problem, recorder, stop
         self.counts = dict.fromkeys(("costs", "gradients", "hessians", "retractions"), 0)
-        self.point, self.cost = None, np.inf
+        self.tried: tuple[Any, float] = None, np.inf
+        (self.point, self.cost), self.searched = self.tried, False
         self.reason: str | None = None
         self.seconds, self.begun = 0.0, time.perf_counter()
 
@@ -113,15 +109,27 @@ class Watch:
         return call
 
     def value(self, point: Any) -> float:
-        """Return the cost, and keep the point where it is the lowest."""
+        """Return the cost, and keep the point where it is the lowest and no gradient tells where the run stands."""
         found = self.problem.value(point)
-        if found < self.cost:
-            self.point, self.cost = point, found
+        self.tried = point, found
+        if not self.counts["gradients"] and found < self.cost:
+            self.point, self.cost = self.tried
         # Line searches shorten a step to infinity, and accept one to NaN.
         return np.inf if np.isnan(found) else found
 
+    def gradient(self, point: Any) -> Any:
+        """Return the gradient, and keep the point."""
+        self.point, self.cost = self.tried
+        return self.problem.gradient(point)
+
     def iteration(self, number: int, gradient_norm: float) -> str | None:
         """Add a row, and return why to stop, or None; the clock stands still meanwhile."""
+        if self.recorder.rows and self.recorder.rows[-1]["step"] == number:
+            # A swarm asks once for each of its points.
+            return None
+        if self.searched and self.tried[1] <= self.cost:
+            # The end of a search, which goes back where all trials are higher.
+            self.point, self.cost = self.tried
         self.seconds += time.perf_counter() - self.begun
         row = {"step": number, "updates": number, "seconds": self.seconds, "cost": float(self.cost)}
         if np.isfinite(gradient_norm):
@@ -135,6 +143,7 @@ class Watch:
     def watching(self, optimizer: Any) -> Any:
         """Return a copy of an optimizer that tells of its iterations."""
         twin = copy.copy(optimizer)
+        self.searched = isinstance(twin, optimizers.SteepestDescent)
         check = twin._check_stopping_criterion
 
         def checked(**seen: Any) -> str | None:
@@ -313,7 +322,9 @@ class PymanoptSolver(Solver):
             stopped_by=str(found.stopping_criterion),
             seed=seed,
             history=watch.recorder.rows,
-            converged="grad norm" in found.stopping_criterion or isinstance(watch.reason, Converged),
+            converged=isinstance(watch.reason, Converged)
+            if watch.reason
+            else "grad norm" in found.stopping_criterion,
             counts=watch.counts,
         )
 
@@ -561,11 +572,6 @@ def from_pymanopt(manifold: Any) -> FromPymanopt:
     See Also
     --------
     to_pymanopt : the other way.
-
-    References
-    ----------
-    Townsend, Koep and Weichwald, Pymanopt: a Python toolbox for optimization on manifolds using automatic
-    differentiation, JMLR 17 (2016), https://jmlr.org/papers/v17/16-177.html.
 
     Examples
     --------

@@ -18,9 +18,10 @@ HINGE, SQUARED_HINGE, LOGISTIC, SQUARED, ABSOLUTE = range(5)
 def value(code, z, y):
     """Return the loss with this code; NaN for a number that is no code. The logistic one does not overflow."""
     if code == HINGE:
-        return max(0.0, 1.0 - y * z)
+        # The first of the two where they do not compare: a score that is NaN makes the loss NaN.
+        return max(1.0 - y * z, 0.0)
     if code == SQUARED_HINGE:
-        gap = max(0.0, 1.0 - y * z)
+        gap = max(1.0 - y * z, 0.0)
         return 0.5 * gap * gap
     if code == LOGISTIC:
         return softplus(-y * z)
@@ -33,15 +34,15 @@ def value(code, z, y):
 def slope(code, z, y):
     """Return the slope of the loss with this code, at a kink a subgradient; NaN for a number that is no code."""
     if code == HINGE:
-        return -y if y * z < 1.0 else 0.0
+        return -y if y * z < 1.0 else (0.0 if y * z >= 1.0 else math.nan)
     if code == SQUARED_HINGE:
-        return -y * max(0.0, 1.0 - y * z)
+        return -y * max(1.0 - y * z, 0.0)
     if code == LOGISTIC:
         return -y * sigmoid(-y * z)
     if code == SQUARED:
         return z - y
     if code == ABSOLUTE:
-        return 1.0 if z > y else (-1.0 if z < y else 0.0)
+        return 1.0 if z > y else (-1.0 if z < y else z - y)
     return math.nan
 
 

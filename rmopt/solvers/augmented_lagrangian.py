@@ -102,7 +102,8 @@ class AugmentedLagrangian(CheckedValue, Solver):
 
     It ends where the constraints hold and the Lagrangian is stationary, both up to tolerances: at a local minimum in
     general. A criterion of one's own asks for both, too: ``GradientNorm(1e-5) & Below(1e-6, "violation")``. Where the
-    constraints contradict each other the violation stays, and the run ends by its budget.
+    constraints contradict each other the violation stays, and the run ends by its budget; so it does where gradients
+    of the cost are 1e8 times those of the constraints, or far below `tol` times them: give both a like scale.
 
     Parameters
     ----------

@@ -49,11 +49,6 @@ class Certificate:
     --------
     certify : computes one.
 
-    References
-    ----------
-    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8_39.
-
     Examples
     --------
     >>> import numpy as np

@@ -46,7 +46,8 @@ class CoordinateDescent(ScheduledSolver):
         the manifold's default retraction elsewhere; a line search needs one with a `velocity`.
     tol : float
         Stop when the optimality residual, looked at after each pass, is at most this; 0: only the budget stops. The
-        residual is the length of the gradient relative to that of its parts; with the hinge it need not vanish.
+        residual is the length of the gradient relative to that of its parts, each block's as it was when last looked
+        at, which may be some times less than it is now; with the hinge it need not vanish.
     engine : {"auto", "compiled", "reference"}
         "auto" takes the compiled engine where there is one.
     max_iter : int, optional

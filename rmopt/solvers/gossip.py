@@ -95,11 +95,6 @@ class GossipEngine(Engine):
     --------
     Gossip : the solver that makes one.
 
-    References
-    ----------
-    Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
-    Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
-
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp

@@ -16,11 +16,6 @@ class Growth(Protocol):
     --------
     Doubling : the default.
 
-    References
-    ----------
-    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8_39.
-
     Examples
     --------
     >>> from rmopt.solvers import RankIncremental

@@ -44,11 +44,6 @@ class CertifiedResult(Result):
     --------
     RankIncremental : returns it.
 
-    References
-    ----------
-    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8_39.
-
     Examples
     --------
     >>> import numpy as np

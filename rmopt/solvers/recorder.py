@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -152,8 +153,12 @@ class Recorder:
             text = self.log.read_text(**LOSSLESS) if self.log.exists() else ""
         there = text.splitlines()
         if known and known[0] in there:
-            begun = len(there) - 1 - there[::-1].index(known[0])
-            self._append([*there[:begun], *known], "w")
+            # Another run may have begun with the same row, and one that follows begins with the same step.
+            places = [at for at, line in enumerate(there) if line == known[0]]
+            begun = max(places, key=lambda at: (there[at : at + len(known)] == known, at))
+            first = known[0].partition("updates")[0]
+            others = dropwhile(lambda line: not line.startswith(first), there[begun + 1 :])
+            self._append([*there[:begun], *others, *known], "w")
         else:
             # A run that was killed may have left part of a line.
             self._append(["", *known] if text and not text.endswith("\n") else known)
@@ -174,11 +179,12 @@ class Recorder:
 
 
 def numbers_for(row: dict[str, Any], by: str, found: Mapping[str, Any]) -> dict[str, float]:
-    """Return what is to join a row; refuse names that the row has already, and what is no real number."""
+    """Return what is to join a row; refuse names that are no text or are there, and what is no real number."""
     joining = {}
     for key, value in found.items():
-        if key in row:
-            raise InvalidInputError(f"{by} gave {key!r}, which the row has already; rename it.")
+        if key in row or not isinstance(key, str):
+            why = "the row has already" if key in row else "is no text, as names in files are"
+            raise InvalidInputError(f"{by} gave {key!r}, which {why}; rename it.")
         if (array := np.asarray(value)).size != 1 or array.dtype.kind not in "biuf":
             raise InvalidInputError(f"{by} gave {shown(value)}; it must return a number.")
         joining[key] = array.item()

@@ -135,7 +135,7 @@ class Both(_Pair):
 
 @dataclass(frozen=True)
 class MaxSteps(CheckedValue, Stop):
-    """Stop after so many steps of this run.
+    """Stop so many steps after the first row, which is of the start, or where a recorder joined the run.
 
     Parameters
     ----------

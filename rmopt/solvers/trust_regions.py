@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import frexp
 from typing import Annotated, Any
 
 import numpy as np
@@ -188,8 +189,10 @@ class TrustRegions(ModelSolver):
 
     def _minimised(self, work: Oracle, state: Iterate, product: Map) -> tuple[Any, float, float, float]:
         """Return a step, what it promises, its size, and the radius; sizes are in the preconditioner's norm."""
-        point, gradient, (radius, refused) = state.point, state.gradient, state.memory
-        inner, precondition = work.inner, work.preconditioner(point)
+        point, (radius, refused) = state.point, state.memory
+        # A power of two, which changes no bits, so that cubes of lengths are finite.
+        scale = 2.0 ** -frexp(state.first_norm)[1]
+        gradient, inner, precondition = state.gradient * scale, work.inner, work.preconditioner(point)
         if not (refused and work.products[0] is point):
             work.products = point, []
         known = work.products[1]
@@ -203,7 +206,7 @@ class TrustRegions(ModelSolver):
         exact = max((state.norm / state.first_norm) ** 0.5, 0.3 * self.limit(state) / state.norm)
         enough = rz * min(0.1, exact) ** 2
         for k in range(self.max_inner):
-            Hp = known[k] if k < len(known) else product(p)
+            Hp = known[k] if k < len(known) else product(p) * scale
             # A refused step is tried again at most a quarter as long, on the same way.
             if k == len(known) and ss <= radius * radius / 16.0:
                 known.append(Hp)
@@ -231,7 +234,7 @@ class TrustRegions(ModelSolver):
             beta, rz = rz_new / rz, rz_new
             p, sp, pp = p * beta - z, beta * (sp + alpha * pp), rz + beta * beta * pp
         # The residual is the gradient and what the Hessian makes of the step.
-        promised = -0.5 * (inner(point, gradient, step) + inner(point, residual, step))
+        promised = -0.5 / scale * (inner(point, gradient, step) + inner(point, residual, step))
         return step, promised, ss**0.5, radius
 
 
