@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from problems.door import begin, engine_name, file_path, seedable, step_rule, thread_count
 from problems.following import Learn, follow
-from problems.saving import load_point, made_with, plain, save_point
+from problems.saving import load_point, made_with, names_to_store, plain, save_point
 from problems.threads import threads_of
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, Retraction
 from rmopt.core.arguments import Checked, array, bounded, flag, instance, integer, named, optional, shown
@@ -158,7 +158,8 @@ class Loreta(LoretaRun, BaseEstimator):
         check_is_fitted(self, "model_")
         about: dict[str, Any] = {name: getattr(self, one) for name, one in self._counts.items()}
         about |= {"parameters": {}, "left_out": {}}
-        about["seen"] = {name: getattr(self, name).tolist() for name in self._seen if hasattr(self, name)}
+        known = [name for name in self._seen if hasattr(self, name)]
+        about["seen"] = {name: names_to_store(name, getattr(self, name)).tolist() for name in known}
         for name, value in self.get_params(deep=False).items():
             built_in = isinstance(value, Loss) and value.code is not None
             try:

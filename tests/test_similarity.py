@@ -113,6 +113,9 @@ def test_save_and_load(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) ->
     loaded = LoretaSimilarity.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(loaded.similarity(X[:3], X), model.similarity(X[:3], X))
     assert (loaded.n_updates_, loaded.rank) == (model.n_updates_, 8)
+    model.classes_ = np.array(["2026-11-24"], "datetime64[D]")
+    with pytest.raises(InvalidInputError, match="classes_ must be text or numbers to be written to a file"):
+        model.save(tmp_path / "model.npz")
     (tmp_path / "model.npz").write_bytes(b"not a model")
     with pytest.raises(StorageError, match=r"not a file that rmopt can read"):
         LoretaSimilarity.load(tmp_path / "model.npz")
@@ -337,3 +340,5 @@ def test_a_start_that_no_row_touches_is_told(psd: bool) -> None:
         warnings.simplefilter("error")
         model.fit(hashed[:, 3:], y)
         model.set_params(init="gaussian").fit(hashed, y)
+        # A single number is on the diagonal whatever was learned.
+        LoretaSimilarity(1, psd=psd, max_iter=20, random_state=0).fit(X[:, :1], y)
