@@ -30,7 +30,7 @@ from sklearn.pipeline import make_pipeline
 
 from problems.metric import EuclideanMetric
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
-from problems.serving import Found, Searcher, SimilarityIndex, make_server, to_onnx, top_k
+from problems.serving import Found, Result, Searcher, SimilarityIndex, make_server, to_onnx, top_k
 from problems.serving.page import TextSearch
 from problems.serving.web import answer
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
@@ -351,7 +351,7 @@ def test_what_makes_no_index_is_refused(
 
 def test_a_query_is_text_where_there_is_a_vectorizer(index: SimilarityIndex, terms: TfidfVectorizer) -> None:
     texts = [index.texts[3], "nothing of this is known"]
-    for query in (texts, tuple(texts), texts[0]):
+    for query in (texts, tuple(texts), np.array(texts), texts[0]):
         scores, rows = index.query(query, k=4)
         several = [query] if isinstance(query, str) else list(query)
         wanted = index.query(terms.transform(several), k=4)
@@ -532,6 +532,15 @@ class Nothing(Searcher):
 
     def find(self, fields: Any, k: int) -> Found:
         return Found("", [])
+
+
+def test_results_may_hold_numbers_of_numpy() -> None:
+    class One(Nothing):
+        def find(self, fields: Any, k: int) -> Found:
+            return Found("", [Result({"name": "a", "row": np.int64(3), "score": np.float32(0.5)})])
+
+    found = json.loads(answer(One(), "", "/search?q=a")[2])["results"]
+    assert found == [{"name": "a", "row": 3, "score": 0.5}]
 
 
 def test_a_page_answers_head() -> None:

@@ -141,7 +141,7 @@ class SimilarityIndex:
 
         Parameters
         ----------
-        X : array or sparse matrix, shape (n_queries, n_features), or str or list of str
+        X : array or sparse matrix, shape (n_queries, n_features), or str or sequence of str
             Texts where the index has a vectorizer.
         k : int
             At most as many as there are documents.
@@ -194,7 +194,7 @@ class SimilarityIndex:
 
         Parameters
         ----------
-        X : array or sparse matrix, shape (n_queries, n_features), or str or list of str
+        X : array or sparse matrix, shape (n_queries, n_features), or str or sequence of str
         k : int
         exclude : sequence of sequences of int, optional
         mask : bool array, shape (n_documents,), optional
@@ -349,7 +349,8 @@ class SimilarityIndex:
             )
 
     def _rows(self, X: Any) -> Any:
-        texts = [X] if isinstance(X, str) else X
+        # Columns of text come as arrays and as series too.
+        texts = [X] if isinstance(X, str) else list(X) if len(getattr(X, "shape", ())) == 1 else X
         if isinstance(texts, list | tuple) and texts and all(isinstance(one, str) for one in texts):
             if self.vectorizer is None:
                 raise InvalidInputError(
