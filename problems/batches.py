@@ -9,13 +9,13 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse import issparse
 
-from problems.loreta import with_workers
+from problems.loreta import EstimatorCheckpoint, with_workers
 from rmopt.core import FiniteSum, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number
 from rmopt.costs.rows import as_rows
 from rmopt.manifolds import Euclidean
-from rmopt.solvers import AdaGrad, Checkpoint, Cosine, Recorder, Result, ShuffledEpochs
+from rmopt.solvers import AdaGrad, Cosine, Recorder, Result, ShuffledEpochs
 
 # The share of entries below which features are words.
 SPARSE = 0.1
@@ -115,5 +115,5 @@ def run_batches(model: Any, cost: RowBatches, start: Array, seed: int, least_ste
         start,
         random_state=seed,
         recorder=Recorder(progress=model.verbose),
-        checkpoint=None if model.checkpoint is None else Checkpoint(model.checkpoint),
+        checkpoint=None if model.checkpoint is None else EstimatorCheckpoint(model.checkpoint),
     )

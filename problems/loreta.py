@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -56,6 +57,27 @@ def with_workers(
         return solver
     factor, beyond = max(1.0, LONGER * min(workers, MANY)), max(1.0, workers / MANY)
     return Parallel(solver, workers, step_factor=factor, outer_step=beyond, world=world, **meetings)
+
+
+class EstimatorCheckpoint(Checkpoint):
+    """A checkpoint that names what differs as the user of an estimator does: its parameters and data."""
+
+    _given_as: ClassVar[dict[str, str]] = {
+        "manifold": "kind of matrix", "shape": "rank or number of columns", "cost": "sampling", "left": "X",
+        "rows": "X", "sampler": "y or triplets", "step_size": "step_size or n_epochs", "solver": "n_jobs",
+        "first_step": "number of steps before",
+    }  # fmt: skip
+
+    def load(self, identity: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        try:
+            return super().load(identity)
+        except InvalidInputError as error:
+            told = re.sub(
+                r"(?<=another run: its )(\w+\.)*(\w+)",
+                lambda found: self._given_as.get(found[2], found[2]),
+                str(error),
+            )
+            raise InvalidInputError(told) from None
 
 
 def check_size(sides: tuple[int, ...], rank: int, truth: Any = None) -> None:
@@ -321,7 +343,7 @@ class Loreta(LoretaRun, BaseEstimator):
             start() if afresh else self.model_.point,
             random_state=seed,
             recorder=recorder,
-            checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),
+            checkpoint=None if self.checkpoint is None else EstimatorCheckpoint(self.checkpoint),
             stop=stop,
             first_step=done,
         )

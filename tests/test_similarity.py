@@ -142,8 +142,10 @@ def test_checkpoint_of_a_finished_fit_is_its_result(
     model = quick(checkpoint=tmp_path / "fit.npz", step_size=0.005).fit(X, y)
     again = clone(model).fit(X, y)
     np.testing.assert_array_equal(again.transform(X), model.transform(X))
-    with pytest.raises(InvalidInputError, match=r"belongs to another run: its cost"):
+    with pytest.raises(InvalidInputError, match="belongs to another run: its X is "):
         clone(model).fit(X[:900], y[:900])
+    with pytest.raises(InvalidInputError, match="another run: its step_size or n_epochs is "):
+        clone(model).set_params(step_size=0.01).fit(X, y)
 
 
 @pytest.mark.parametrize("retraction", ["second-order", "metric-projection", "orthographic"])
