@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse import issparse
 
 from problems.loreta import EstimatorCheckpoint, with_workers
 from rmopt.core import FiniteSum, Problem
@@ -82,7 +81,7 @@ def share_left_out(X: Any, dropout: float | None, words: float) -> float:
     """Return the share that is left out of rows; None: `words` where features are sparse, otherwise 0."""
     if dropout is not None:
         return float(dropout)
-    stored = np.count_nonzero(X.data if issparse(X) else X)
+    stored = np.count_nonzero(X.data if sp.issparse(X) else X)
     return words * float(stored < SPARSE * X.shape[0] * X.shape[1])
 
 

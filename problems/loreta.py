@@ -72,12 +72,9 @@ class EstimatorCheckpoint(Checkpoint):
         try:
             return super().load(identity)
         except InvalidInputError as error:
-            told = re.sub(
-                r"(?<=another run: its )(\w+\.)*(\w+)",
-                lambda found: self._given_as.get(found[2], found[2]),
-                str(error),
-            )
-            raise InvalidInputError(told) from None
+            text, given = str(error), self._given_as
+            text = re.sub(r"(?<=another run: its )(\w+\.)*(\w+)", lambda one: given.get(one[2], one[2]), text)
+            raise InvalidInputError(text) from None
 
 
 def check_size(sides: tuple[int, ...], rank: int, truth: Any = None) -> None:

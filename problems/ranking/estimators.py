@@ -16,7 +16,7 @@ from problems.loreta import Loreta, SavedMatrix, check_size, loreta_solver, with
 from problems.ranking.cost import indicators, label_scores
 from problems.ranking.measures import best_labels, mean_average_precision
 from problems.ranking.training import INITS, SAMPLINGS, epochs, ranking_cost, starting_point
-from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, StorageError
+from rmopt.core import InvalidInputError, LowRankPoint, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, instance, integer, one_of, optional
 from rmopt.manifolds import FixedRankEmbedded
@@ -42,15 +42,6 @@ class LabelScores(SavedMatrix):
     def __call__(self, X: Any) -> Array:
         """Return the scores of all labels, shape (len(X), n_labels)."""
         return np.asarray(label_scores(self.point, X))
-
-    @classmethod
-    def load(cls, path: Path | str) -> Self:
-        found = super().load(path)
-        if isinstance(found.point, PSDPoint):
-            raise StorageError(
-                f"{path} holds a symmetric matrix, not the scores of labels; replace or remove it."
-            )
-        return found
 
 
 @renamed(max_iter="n_epochs")

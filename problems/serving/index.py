@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+import joblib
 import numpy as np
 from scipy.sparse import csr_array
 
@@ -280,15 +281,11 @@ class SimilarityIndex:
             DOCUMENT_MAP: None if np.array_equal(self.query_map, self.document_map) else self.document_map,
         }
         for name, values in arrays.items():
-            _keep(
-                folder / name,
-                values,
-                lambda stream, values: np.lib.format.write_array(stream, values, allow_pickle=False),
-            )
+            _keep(folder / name, values, partial(np.lib.format.write_array, allow_pickle=False))
         _keep(
             folder / TEXTS, self.texts, lambda stream, texts: stream.write(json.dumps(texts).encode("ascii"))
         )
-        _keep(folder / VECTORIZER, self.vectorizer, _dump)
+        _keep(folder / VECTORIZER, self.vectorizer, lambda stream, value: joblib.dump(value, stream))
         write_json(folder / ABOUT, about)
 
     @classmethod
@@ -321,30 +318,23 @@ class SimilarityIndex:
                 f"{folder} has the format {version}, and this rmopt reads {FORMAT}; make it again."
             )
 
-        def read(name: str, how: Callable[[Path], Any]) -> Any:
+        def read(name: str, how: Callable[[Path], Any], needed: bool = True) -> Any:
+            if not needed and not (folder / name).exists():
+                return None
             with reading(folder / name):
                 return how(folder / name)
 
         embeddings = read(EMBEDDINGS, partial(np.load, mmap_mode="r" if mmap else None))
-        query_map = document_map = read(QUERY_MAP, np.load)
-        if (folder / DOCUMENT_MAP).exists():
-            document_map = read(DOCUMENT_MAP, np.load)
-        texts = vectorizer = None
-        if (folder / TEXTS).exists():
-            texts = read(TEXTS, lambda path: json.loads(path.read_bytes()))
-        if (folder / VECTORIZER).exists():
-            import joblib
-
-            vectorizer = read(VECTORIZER, joblib.load)
+        query_map, document_map = read(QUERY_MAP, np.load), read(DOCUMENT_MAP, np.load, needed=False)
         with reading(folder):
             return cls(
                 embeddings,
                 query_map,
-                document_map,
+                query_map if document_map is None else document_map,
                 of_unit_length,
                 names=names,
-                texts=texts,
-                vectorizer=vectorizer,
+                texts=read(TEXTS, lambda path: json.loads(path.read_bytes()), needed=False),
+                vectorizer=read(VECTORIZER, joblib.load, needed=False),
                 feature_names_in_=about.get("features"),
             )
 
@@ -369,12 +359,6 @@ class SimilarityIndex:
     def _embedded(self, X: Any, factor: Array) -> Array:
         Z = product(self._rows(X), factor)
         return unit_rows(Z)[0] if self.normalize else Z
-
-
-def _dump(stream: Any, value: Any) -> None:
-    import joblib
-
-    joblib.dump(value, stream)
 
 
 def _keep(path: Path, value: Any, write: Any = None) -> None:
