@@ -204,8 +204,10 @@ class Loreta(LoretaRun, BaseEstimator):
                 f"{path} holds a {model.kind} of full rank; read it with {cls._model.__name__}.load."
             )
         with reading(path):
-            given = model.about.get("parameters", {})
-            estimator = made_with(cls, {**given, **cls._shape_of(model.point)})
+            # A subclass may have fewer parameters.
+            shape, known = cls._shape_of(model.point), cls._get_param_names()
+            given = model.about.get("parameters", {}) | {name: shape[name] for name in shape if name in known}
+            estimator = made_with(cls, given)
             estimator.model_, estimator.n_features_in_ = model, model.point.shape[1]
             for name, attribute in cls._counts.items():
                 setattr(estimator, attribute, integer(name, model.about.get(name)))

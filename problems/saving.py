@@ -13,7 +13,7 @@ from rmopt.arrays import Layout, conforming, load_arrays, save_arrays
 from rmopt.core import LowRankPoint, PSDPoint
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import Check, check_parameters, integer, shown
-from rmopt.errors import InvalidInputError
+from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading
 
 T = TypeVar("T")
@@ -130,9 +130,13 @@ def _of_kind(path: Path | str, kind: str) -> tuple[dict[str, Array], dict[str, A
 
 def made_with(kind: type[T], parameters: dict[str, Any]) -> T:
     """Return an estimator with the parameters of a file, which are checked."""
-    model: Any = kind(
-        **{name: tuple(value) if isinstance(value, list) else value for name, value in parameters.items()}
-    )
+    given = {name: tuple(one) if isinstance(one, list) else one for name, one in parameters.items()}
+    try:
+        model: Any = kind(**given)
+    except TypeError as error:
+        raise StorageError(
+            f"a saved {kind.__name__} has other parameters ({error}); load it by its own class."
+        ) from None
     check_parameters(model, model._parameters)
     return model
 

@@ -135,6 +135,22 @@ def test_parameters_are_saved_but_objects_are_not(tmp_path: Path) -> None:
     assert found == model.get_params() | {"step_size": None}
 
 
+class Short(LoretaSimilarity):
+    def __init__(self, rank: int = 3, alpha: float = 1.0) -> None:
+        super().__init__(rank, max_iter=50, random_state=0)
+        self.alpha = alpha
+
+
+def test_a_subclass_with_parameters_of_its_own_is_saved(tmp_path: Path) -> None:
+    model = Short(alpha=2.0).fit(X, y)
+    model.save(tmp_path / "model.npz")
+    again = Short.load(tmp_path / "model.npz")
+    assert again.alpha == 2.0
+    np.testing.assert_array_equal(again.transform(X), model.transform(X))
+    with pytest.raises(StorageError, match=r"'alpha'.*; load it by its own class"):
+        LoretaSimilarity.load(tmp_path / "model.npz")
+
+
 def test_checkpoint_of_a_finished_fit_is_its_result(
     digits: tuple[np.ndarray, np.ndarray], tmp_path: Path
 ) -> None:
