@@ -449,5 +449,8 @@ def test_a_model_is_fitted_from_the_command_line(
         status, said, _ = fit(*words, "--resume", "--epochs", 2)
         assert (status, json.loads(said)["rows"][0]["rows"]) == (0, 1660)
         assert (out / "model.npz").read_bytes() != before
+    np.savez(tmp_path / "narrow.npz", X=digits[0][:40, 20:26].copy(), y=digits[1][:40] % 2)
+    _, said, _ = fit("similarity", tmp_path / "narrow.npz", "--out", tmp_path / "narrow", "--json")
+    assert json.loads(said)["rows"][0]["rank"] == 3
     assert fit("similarity", tmp_path / "classes", "--out", tmp_path / "new")[0] == 2
     assert "there is no model 'simlarity'; did you mean 'similarity'?" in fit("simlarity", folder)[2]
