@@ -205,6 +205,11 @@ def test_what_cannot_be_loaded_is_told(index: SimilarityIndex, tmp_path: Path) -
     with pytest.raises(StorageError, match="does not exist"):
         SimilarityIndex.load(tmp_path / "nothing")
     index.save(tmp_path)
+    terms = copy.deepcopy(index.vectorizer)
+    terms.preprocessor = lambda text: text
+    with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
+        replace(index, vectorizer=terms).save(tmp_path)
+    assert len(SimilarityIndex.load(tmp_path)) == len(index)
     for name in ("embeddings.npy", "query_map.npy", "texts.json", "vectorizer.joblib", "index.json"):
         whole = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(whole[: len(whole) // 2])

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Self
 
@@ -273,6 +274,9 @@ class SimilarityIndex:
             "names": None if isinstance(self.names, range) else self.names,
             "features": None if self.feature_names_in_ is None else list(self.feature_names_in_),
         }
+        # What cannot be pickled is told while an index that is there is whole.
+        dumped = BytesIO()
+        joblib.dump(self.vectorizer, dumped)
         # Last of all the file without which there is no index.
         _keep(folder / ABOUT, None)
         arrays = {
@@ -285,7 +289,7 @@ class SimilarityIndex:
         _keep(
             folder / TEXTS, self.texts, lambda stream, texts: stream.write(json.dumps(texts).encode("ascii"))
         )
-        _keep(folder / VECTORIZER, self.vectorizer, lambda stream, value: joblib.dump(value, stream))
+        _keep(folder / VECTORIZER, self.vectorizer, lambda stream, _: stream.write(dumped.getbuffer()))
         write_json(folder / ABOUT, about)
 
     @classmethod
