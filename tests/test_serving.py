@@ -24,7 +24,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
 from sklearn.exceptions import NotFittedError
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
 from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
 
@@ -343,6 +343,7 @@ def test_a_graph_that_finds_too_few_and_one_that_is_missing(monkeypatch: pytest.
         ({"vectorizer": TfidfVectorizer()}, "Vocabulary not fitted|fitted"),
         ({"vectorizer": TfidfVectorizer().fit(["one", "two"])}, "2 features"),
         ({"vectorizer": "tfidf"}, "get_feature_names_out"),
+        ({"vectorizer": HashingVectorizer()}, "of one that hashes give its rows to query"),
         ({"normalize": "no"}, "normalize"),
     ],
 )

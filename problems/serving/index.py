@@ -130,7 +130,7 @@ class SimilarityIndex:
             terms = np.asarray(self.vectorizer.get_feature_names_out())
         except AttributeError:
             raise InvalidInputError(
-                "vectorizer must be fitted, and have transform and get_feature_names_out, as those of scikit-learn."
+                "vectorizer must be fitted and have get_feature_names_out; of one that hashes give its rows to query."
             ) from None
         if len(terms) != len(self.query_map):
             raise InvalidInputError(
