@@ -128,7 +128,7 @@ def _fitted(run: Run, model: Loreta, files: Path, asked: dict[str, Any], resume:
     if together.rank == 0:
         model.save(path)
     seen = {"rows": chunks.n_rows} if together.size == 1 else {"processes": together.size}
-    row = {
+    row: dict[str, Any] = {
         "model": type(model).__name__, **seen, "features": model.n_features_in_, "rank": model._known_rank(),
         "steps": model.n_iter_, "updates": model.n_updates_, "train_seconds": model._seconds,
     }  # fmt: skip
