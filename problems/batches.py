@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse import issparse
 
-from problems.loreta import with_workers
+from problems.loreta import EstimatorCheckpoint, with_workers
 from rmopt.core import FiniteSum, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number
 from rmopt.costs.rows import as_rows
 from rmopt.manifolds import Euclidean
-from rmopt.solvers import AdaGrad, Checkpoint, Cosine, Recorder, Result, ShuffledEpochs
+from rmopt.solvers import AdaGrad, Cosine, Recorder, Result, ShuffledEpochs
 
 # The share of entries below which features are words.
 SPARSE = 0.1
@@ -82,7 +81,7 @@ def share_left_out(X: Any, dropout: float | None, words: float) -> float:
     """Return the share that is left out of rows; None: `words` where features are sparse, otherwise 0."""
     if dropout is not None:
         return float(dropout)
-    stored = np.count_nonzero(X.data if issparse(X) else X)
+    stored = np.count_nonzero(X.data if sp.issparse(X) else X)
     return words * float(stored < SPARSE * X.shape[0] * X.shape[1])
 
 
@@ -115,5 +114,5 @@ def run_batches(model: Any, cost: RowBatches, start: Array, seed: int, least_ste
         start,
         random_state=seed,
         recorder=Recorder(progress=model.verbose),
-        checkpoint=None if model.checkpoint is None else Checkpoint(model.checkpoint),
+        checkpoint=None if model.checkpoint is None else EstimatorCheckpoint(model.checkpoint),
     )

@@ -123,6 +123,10 @@ def evaluate_retrieval(
     >>> round(found.map, 3), found.precision_at
     (1.0, {1: 1.0})
     """
+    if not callable(score_block):
+        raise InvalidInputError(
+            "score_block must be a function of row numbers; of a table S of all scores it is lambda rows: S[rows]."
+        )
     _, group, size = classes(y)
     block_size = integer("block_size", block_size, 1)
     positions = np.array([integer("each of ks", k, 1) for k in sequence("ks", ks)], dtype=np.int64)

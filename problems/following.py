@@ -273,7 +273,7 @@ class _Run:
         self.model._stand_at(continued)
         for name, one in kept.items():
             # scikit-learn keeps names as objects.
-            one = one.astype(object) if name == "feature_names_in_" else one
+            one = one.astype(object) if name.endswith("names_in_") else one
             setattr(self.model, name, one if one.ndim else one.item())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from problems.door import begin, engine_name, file_path, seedable, step_rule, thread_count
 from problems.following import Learn, follow
-from problems.saving import load_point, made_with, plain, save_point
+from problems.saving import load_point, made_with, names_to_store, plain, save_point
 from problems.threads import threads_of
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, Retraction
 from rmopt.core.arguments import Checked, array, bounded, flag, instance, integer, named, optional, shown
@@ -56,6 +57,24 @@ def with_workers(
         return solver
     factor, beyond = max(1.0, LONGER * min(workers, MANY)), max(1.0, workers / MANY)
     return Parallel(solver, workers, step_factor=factor, outer_step=beyond, world=world, **meetings)
+
+
+class EstimatorCheckpoint(Checkpoint):
+    """A checkpoint that names what differs as the user of an estimator does: its parameters and data."""
+
+    _given_as: ClassVar[dict[str, str]] = {
+        "manifold": "kind of matrix", "shape": "rank or number of columns", "cost": "sampling", "left": "X",
+        "rows": "X", "sampler": "y or triplets", "step_size": "step_size or n_epochs", "solver": "n_jobs",
+        "first_step": "number of steps before",
+    }  # fmt: skip
+
+    def load(self, identity: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        try:
+            return super().load(identity)
+        except InvalidInputError as error:
+            text, given = str(error), self._given_as
+            text = re.sub(r"(?<=another run: its )(\w+\.)*(\w+)", lambda one: given.get(one[2], one[2]), text)
+            raise InvalidInputError(text) from None
 
 
 def check_size(sides: tuple[int, ...], rank: int, truth: Any = None) -> None:
@@ -158,7 +177,8 @@ class Loreta(LoretaRun, BaseEstimator):
         check_is_fitted(self, "model_")
         about: dict[str, Any] = {name: getattr(self, one) for name, one in self._counts.items()}
         about |= {"parameters": {}, "left_out": {}}
-        about["seen"] = {name: getattr(self, name).tolist() for name in self._seen if hasattr(self, name)}
+        known = [name for name in self._seen if hasattr(self, name)]
+        about["seen"] = {name: names_to_store(name, getattr(self, name)).tolist() for name in known}
         for name, value in self.get_params(deep=False).items():
             built_in = isinstance(value, Loss) and value.code is not None
             try:
@@ -184,8 +204,10 @@ class Loreta(LoretaRun, BaseEstimator):
                 f"{path} holds a {model.kind} of full rank; read it with {cls._model.__name__}.load."
             )
         with reading(path):
-            given = model.about.get("parameters", {})
-            estimator = made_with(cls, {**given, **cls._shape_of(model.point)})
+            # A subclass may have fewer parameters.
+            shape, known = cls._shape_of(model.point), cls._get_param_names()
+            given = model.about.get("parameters", {}) | {name: shape[name] for name in shape if name in known}
+            estimator = made_with(cls, given)
             estimator.model_, estimator.n_features_in_ = model, model.point.shape[1]
             for name, attribute in cls._counts.items():
                 setattr(estimator, attribute, integer(name, model.about.get(name)))
@@ -320,7 +342,7 @@ class Loreta(LoretaRun, BaseEstimator):
             start() if afresh else self.model_.point,
             random_state=seed,
             recorder=recorder,
-            checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),
+            checkpoint=None if self.checkpoint is None else EstimatorCheckpoint(self.checkpoint),
             stop=stop,
             first_step=done,
         )

@@ -13,7 +13,7 @@ from rmopt.arrays import Layout, conforming, load_arrays, save_arrays
 from rmopt.core import LowRankPoint, PSDPoint
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import Check, check_parameters, integer, shown
-from rmopt.errors import InvalidInputError
+from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class Saved:
         check_is_fitted(self)
         given: dict[str, Any] = self.get_params(deep=False)  # type: ignore[attr-defined]
         names = [name for name in (*self._names, *self._SEEN) if hasattr(self, name)]
-        arrays = self._stored() | {name: _names_to_store(name, getattr(self, name)) for name in names}
+        arrays = self._stored() | {name: names_to_store(name, getattr(self, name)) for name in names}
         about = {
             "kind": type(self).__name__,
             "parameters": {name: plain(name, value) for name, value in given.items()},
@@ -89,12 +89,7 @@ class Saved:
         StorageError
             When it is missing or damaged.
         """
-        arrays, about = load_arrays(path)
-        if about.get("kind") != cls.__name__:
-            raise InvalidInputError(
-                f"{path} holds {shown(about.get('kind', 'another thing'))} and no {cls.__name__}; load it "
-                "by its own class."
-            )
+        arrays, about = _of_kind(path, cls.__name__)
         with reading(path):
             return cls._made(arrays, about)
 
@@ -124,11 +119,24 @@ class Saved:
             raise ValueError("its features and their names are not equally many")
 
 
+def _of_kind(path: Path | str, kind: str) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Return the arrays and the description of a file of one kind."""
+    arrays, about = load_arrays(path)
+    if (found := about.pop("kind", None)) != kind:
+        other = "another thing" if found is None else shown(found)
+        raise InvalidInputError(f"{path} holds {other} and no {kind}; load it by its own class.")
+    return arrays, about
+
+
 def made_with(kind: type[T], parameters: dict[str, Any]) -> T:
     """Return an estimator with the parameters of a file, which are checked."""
-    model: Any = kind(
-        **{name: tuple(value) if isinstance(value, list) else value for name, value in parameters.items()}
-    )
+    given = {name: tuple(one) if isinstance(one, list) else one for name, one in parameters.items()}
+    try:
+        model: Any = kind(**given)
+    except TypeError as error:
+        raise StorageError(
+            f"a saved {kind.__name__} has other parameters ({error}); load it by its own class."
+        ) from None
     check_parameters(model, model._parameters)
     return model
 
@@ -149,7 +157,8 @@ def plain(name: str, value: Any) -> Any:
     return value
 
 
-def _names_to_store(name: str, values: Array) -> Array:
+def names_to_store(name: str, values: Array) -> Array:
+    """Return names as text or numbers, which need no pickle; refuse others."""
     found = values if values.dtype.kind in "biufU" else np.array(values.tolist())
     if found.dtype.kind not in "biufU" or found.shape != values.shape:
         raise InvalidInputError(
@@ -181,10 +190,13 @@ def load_point(path: Path | str, kind: str, columns: str = "m") -> tuple[Point, 
     square = (float, ("k", "k"))
     general: Layout = {"U": (float, ("n", "k")), "S": square, "V": (float, (columns, "k"))}
     layouts = general, {"Q": (float, ("n", "k")), "S": square}, {"W": (float, ("n", columns))}
-    arrays, about = load_arrays(path, *layouts)
-    if about.pop("kind", None) != kind:
-        raise InvalidInputError(f"{path} does not hold a {kind} model.")
+    arrays, about = _of_kind(path, kind)
     with reading(path):
+        layout = next((one for one in layouts if set(one) == set(arrays)), None)
+        if layout is None:
+            expected = " or ".join(", ".join(one) for one in layouts)
+            raise ValueError(f"it holds {', '.join(arrays) or 'nothing'} instead of {expected}")
+        arrays = conforming(arrays, layout)
         for name in {"U", "V", "Q"} & set(arrays):
             factor = arrays[name]
             if not np.abs(factor.T @ factor - np.eye(factor.shape[1])).max(initial=0) < ORTHONORMAL:

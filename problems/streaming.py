@@ -26,7 +26,7 @@ Files = Annotated[
 Features = Annotated[
     int | None, Option("--n-features", min=1, help="Needed for .svmlight and texts, which do not say it.")
 ]
-Rank = Annotated[int, Option(min=1, help="The rank of the model.")]
+Rank = Annotated[int | None, Option(min=1, help="The rank of the model; unless given the data decide it.")]
 StepSize = Annotated[
     float | None, Option(help="The step size; unless given it follows the lengths of the rows of each chunk.")
 ]
@@ -46,7 +46,7 @@ def similarity(
     files: Files,
     *,
     n_features: Features = None,
-    rank: Rank = 30,
+    rank: Rank = None,
     step_size: StepSize = None,
     steps_per_row: Annotated[float, Option(help="Triplets that are learned for each row of a chunk.")] = 10.0,
     psd: Annotated[bool, Option("--psd", help="Learn a positive semidefinite matrix.")] = False,
@@ -79,7 +79,7 @@ def ranking(
     files: Files,
     *,
     n_features: Features = None,
-    rank: Rank = 100,
+    rank: Rank = None,
     step_size: StepSize = None,
     epochs: Epochs = 1,
     batch_size: BatchSize = 10_000,
@@ -128,8 +128,8 @@ def _fitted(run: Run, model: Loreta, files: Path, asked: dict[str, Any], resume:
     if together.rank == 0:
         model.save(path)
     seen = {"rows": chunks.n_rows} if together.size == 1 else {"processes": together.size}
-    row = {
-        "model": type(model).__name__, **seen, "features": model.n_features_in_, "rank": model.rank,
+    row: dict[str, Any] = {
+        "model": type(model).__name__, **seen, "features": model.n_features_in_, "rank": model._known_rank(),
         "steps": model.n_iter_, "updates": model.n_updates_, "train_seconds": model._seconds,
     }  # fmt: skip
     # The chunks say how many steps there are.

@@ -37,11 +37,10 @@ def save_arrays(path: Path | str, arrays: Mapping[str, np.ndarray], about: Mappi
     write_atomically(path, write)
 
 
-def load_arrays(path: Path | str, *layouts: Layout) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def load_arrays(path: Path | str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read what `save_arrays` wrote, the arrays and the description, and raise `StorageError` for anything else.
 
-    The file holds the arrays of one of the layouts, and nothing else; any arrays where there is no layout. A
-    file that a newer version wrote is refused too.
+    A file that a newer version wrote is refused too.
     """
     with reading(path):
         arrays = read_arrays(path)
@@ -56,12 +55,6 @@ def load_arrays(path: Path | str, *layouts: Layout) -> tuple[dict[str, np.ndarra
                 f"{path} has the format {version}, and this version of rmopt reads formats up to {FORMAT}; "
                 "install a newer rmopt."
             )
-        if layouts:
-            layout = next((one for one in layouts if set(one) == set(arrays)), None)
-            if layout is None:
-                expected = " or ".join(", ".join(one) for one in layouts)
-                raise ValueError(f"it holds {', '.join(arrays) or 'nothing'} instead of {expected}")
-            arrays = conforming(arrays, layout)
     return arrays, about
 
 

@@ -215,6 +215,10 @@ class TestRefusals:
             ({"ks": 10}, "ks = 10 must"),
             ({"block_size": 0}, "block_size = 0 must be a positive integer"),
             ({"block_size": 2.0}, "must be a positive integer"),
+            (
+                {"score_block": np.eye(4)},
+                "a function of row numbers; of a table S of all scores it is lambda rows",
+            ),
             ({"score_block": table(np.ones((4, 3)))}, r"real scores of shape \(4, 4\)"),
             ({"score_block": table(np.ones((4, 4), dtype=complex))}, "real scores"),
             ({"score_block": table(np.full((4, 4), "x"))}, "real scores"),

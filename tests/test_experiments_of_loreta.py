@@ -19,6 +19,7 @@ from problems.cells import Cells, mean_and_sem
 from problems.data import load
 from problems.options import ranks_within, whole_numbers
 from problems.ranking.claims import ranking_claims
+from problems.ranking.experiment import ranking
 from problems.ranking.methods import METHODS as RANKING_METHODS
 from problems.similarity.claims import similarity_claims
 from problems.similarity.experiment import similarity
@@ -259,7 +260,7 @@ def test_no_seeds_are_the_published_split(tmp_path: Path, rmopt_run: Command) ->
             (*RANKING, "--inits", "ones"),
             "--inits 'ones': ones is not known; choose from zero, identity, gaussian",
         ),
-        ((*RANKING, "--rank", "17"), "--rank 17 is too large for these data; choose 1 to 16"),
+        ((*RANKING, "--rank", "16"), "--rank 16 is too large for these data; choose 1 to 15"),
         ((*RANKING, "--epochs", "0"), "--epochs = 0 must be a positive integer"),
         ((*RANKING, "--methods", ","), "--methods ',': nothing is not known"),
         ((*RANKING, "--seeds", "-1"), "Invalid value for '--seeds' / '--splits'"),
@@ -320,6 +321,14 @@ def test_usual_ranks_are_lowered_to_what_fits_and_others_refused() -> None:
     assert said[0] == "--rank is 3,4: these data have no rank above 4."
     with pytest.raises(InvalidInputError, match="--rank 9 is too large for these data; choose 1 to 4"):
         ranks_within(said.append, "3,9", "5", 4)
+
+
+def test_ranking_takes_a_rank_that_a_start_at_zero_reaches(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "few.npz", X=rng.random((40, 6)), Y=(rng.random((40, 4)) < 0.5).astype(int))
+    few = {"data": str(tmp_path / "few.npz"), "methods": "loreta", "select": "none", "seeds": 1, "epochs": 1}
+    for inits, rank in (("zero,identity", 3), ("identity", 4)):
+        assert {row["rank"] for row in ranking(run, inits=inits, **few).rows} == {rank}
 
 
 def test_a_model_that_diverges_does_not_stop_the_others(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

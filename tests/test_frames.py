@@ -71,7 +71,7 @@ def test_pairs_and_graphs_of_frames_that_may_lack_values_are_numbers() -> None:
         model.predict(frame)
 
 
-def test_labels_of_later_frames_stand_on_the_right() -> None:
+def test_labels_of_later_frames_stand_on_the_right(tmp_path: Path) -> None:
     X = np.random.default_rng(0).random((90, 6))
     Y = pd.DataFrame(X[:, :4] > 0.5, columns=list("abcd")) * 1
     model = LoretaLabelRanker(2, random_state=0).partial_fit(X, Y[list("abc")]).partial_fit(X, Y)
@@ -79,6 +79,9 @@ def test_labels_of_later_frames_stand_on_the_right() -> None:
     with pytest.raises(InvalidInputError, match="on the right"):
         model.partial_fit(X, Y.rename(columns={"a": "e"}))
     assert model.fit(X, Y.to_numpy()).score(X, Y[list("dcba")]) > 0.0
+    for _ in ("learned", "taken from the checkpoint"):
+        kept = LoretaLabelRanker(2, random_state=0, checkpoint=tmp_path / "run.npz").fit_stream([(X, Y)])
+        assert (kept.label_names_in_.tolist(), kept.label_names_in_.dtype) == (list("abcd"), object)
 
 
 def test_a_score_knows_the_columns_of_a_frame() -> None:

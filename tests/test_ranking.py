@@ -214,10 +214,11 @@ def test_the_zero_start_is_the_truncated_sum_of_the_first_subgradients() -> None
     with pytest.raises(InvalidInputError, match="init = 'ones' is unknown; choose one of zero, identity"):
         starting_point(manifold, cost, "ones", 0)
     empty = LabelRanking(X, np.zeros_like(Y))
-    with pytest.raises(
-        InvalidInputError, match=r"init = 'zero' found 0 subgradients for rank 3 \(no row has"
-    ):
-        starting_point(manifold, empty, "zero", 0)
+    for few, found in ((empty, 0), (LabelRanking(X[:2], np.eye(12)[:2]), 2)):
+        with pytest.raises(
+            InvalidInputError, match=f"found {found} subgradients for rank 3; a row has one where"
+        ):
+            starting_point(manifold, few, "zero", 0)
 
 
 def multilabel_digits() -> tuple[np.ndarray, np.ndarray]:

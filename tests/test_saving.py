@@ -176,8 +176,12 @@ def test_a_file_of_another_estimator_is_refused(tmp_path: Path) -> None:
     made("BiasedALS").save(tmp_path / "model.npz")
     with pytest.raises(InvalidInputError, match="holds 'BiasedALS' and no ImplicitALS"):
         ImplicitALS.load(tmp_path / "model.npz")
+    with pytest.raises(
+        InvalidInputError, match="holds 'BiasedALS' and no similarity; load it by its own class"
+    ):
+        LoretaSimilarity.load(tmp_path / "model.npz")
     save_arrays(tmp_path / "else.npz", {"a": np.ones(2)}, {})
-    with pytest.raises(InvalidInputError, match="LowRankLogisticRegression"):
+    with pytest.raises(InvalidInputError, match="holds another thing and no LowRankLogisticRegression"):
         LowRankLogisticRegression.load(tmp_path / "else.npz")
     with pytest.raises(StorageError, match="does not exist"):
         ImplicitALS.load(tmp_path / "none.npz")

@@ -24,13 +24,13 @@ import pytest
 from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
 from sklearn.exceptions import NotFittedError
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
 from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
 
 from problems.metric import EuclideanMetric
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
-from problems.serving import Found, Searcher, SimilarityIndex, make_server, to_onnx, top_k
+from problems.serving import Found, Result, Searcher, SimilarityIndex, make_server, to_onnx, top_k
 from problems.serving.page import TextSearch
 from problems.serving.web import answer
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
@@ -205,6 +205,11 @@ def test_what_cannot_be_loaded_is_told(index: SimilarityIndex, tmp_path: Path) -
     with pytest.raises(StorageError, match="does not exist"):
         SimilarityIndex.load(tmp_path / "nothing")
     index.save(tmp_path)
+    terms = copy.deepcopy(index.vectorizer)
+    terms.preprocessor = lambda text: text
+    with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
+        replace(index, vectorizer=terms).save(tmp_path)
+    assert len(SimilarityIndex.load(tmp_path)) == len(index)
     for name in ("embeddings.npy", "query_map.npy", "texts.json", "vectorizer.joblib", "index.json"):
         whole = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(whole[: len(whole) // 2])
@@ -338,6 +343,7 @@ def test_a_graph_that_finds_too_few_and_one_that_is_missing(monkeypatch: pytest.
         ({"vectorizer": TfidfVectorizer()}, "Vocabulary not fitted|fitted"),
         ({"vectorizer": TfidfVectorizer().fit(["one", "two"])}, "2 features"),
         ({"vectorizer": "tfidf"}, "get_feature_names_out"),
+        ({"vectorizer": HashingVectorizer()}, "of one that hashes give its rows to query"),
         ({"normalize": "no"}, "normalize"),
     ],
 )
@@ -351,7 +357,7 @@ def test_what_makes_no_index_is_refused(
 
 def test_a_query_is_text_where_there_is_a_vectorizer(index: SimilarityIndex, terms: TfidfVectorizer) -> None:
     texts = [index.texts[3], "nothing of this is known"]
-    for query in (texts, tuple(texts), texts[0]):
+    for query in (texts, tuple(texts), np.array(texts), texts[0]):
         scores, rows = index.query(query, k=4)
         several = [query] if isinstance(query, str) else list(query)
         wanted = index.query(terms.transform(several), k=4)
@@ -532,6 +538,15 @@ class Nothing(Searcher):
 
     def find(self, fields: Any, k: int) -> Found:
         return Found("", [])
+
+
+def test_results_may_hold_numbers_of_numpy() -> None:
+    class One(Nothing):
+        def find(self, fields: Any, k: int) -> Found:
+            return Found("", [Result({"name": "a", "row": np.int64(3), "score": np.float32(0.5)})])
+
+    found = json.loads(answer(One(), "", "/search?q=a")[2])["results"]
+    assert found == [{"name": "a", "row": 3, "score": 0.5}]
 
 
 def test_a_page_answers_head() -> None:

@@ -113,6 +113,9 @@ def test_save_and_load(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) ->
     loaded = LoretaSimilarity.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(loaded.similarity(X[:3], X), model.similarity(X[:3], X))
     assert (loaded.n_updates_, loaded.rank) == (model.n_updates_, 8)
+    model.classes_ = np.array(["2026-11-24"], "datetime64[D]")
+    with pytest.raises(InvalidInputError, match="classes_ must be text or numbers to be written to a file"):
+        model.save(tmp_path / "model.npz")
     (tmp_path / "model.npz").write_bytes(b"not a model")
     with pytest.raises(StorageError, match=r"not a file that rmopt can read"):
         LoretaSimilarity.load(tmp_path / "model.npz")
@@ -132,6 +135,22 @@ def test_parameters_are_saved_but_objects_are_not(tmp_path: Path) -> None:
     assert found == model.get_params() | {"step_size": None}
 
 
+class Short(LoretaSimilarity):
+    def __init__(self, rank: int = 3, alpha: float = 1.0) -> None:
+        super().__init__(rank, max_iter=50, random_state=0)
+        self.alpha = alpha
+
+
+def test_a_subclass_with_parameters_of_its_own_is_saved(tmp_path: Path) -> None:
+    model = Short(alpha=2.0).fit(X, y)
+    model.save(tmp_path / "model.npz")
+    again = Short.load(tmp_path / "model.npz")
+    assert again.alpha == 2.0
+    np.testing.assert_array_equal(again.transform(X), model.transform(X))
+    with pytest.raises(StorageError, match=r"'alpha'.*; load it by its own class"):
+        LoretaSimilarity.load(tmp_path / "model.npz")
+
+
 def test_checkpoint_of_a_finished_fit_is_its_result(
     digits: tuple[np.ndarray, np.ndarray], tmp_path: Path
 ) -> None:
@@ -139,8 +158,10 @@ def test_checkpoint_of_a_finished_fit_is_its_result(
     model = quick(checkpoint=tmp_path / "fit.npz", step_size=0.005).fit(X, y)
     again = clone(model).fit(X, y)
     np.testing.assert_array_equal(again.transform(X), model.transform(X))
-    with pytest.raises(InvalidInputError, match=r"belongs to another run: its cost"):
+    with pytest.raises(InvalidInputError, match="belongs to another run: its X is "):
         clone(model).fit(X[:900], y[:900])
+    with pytest.raises(InvalidInputError, match="another run: its step_size or n_epochs is "):
+        clone(model).set_params(step_size=0.01).fit(X, y)
 
 
 @pytest.mark.parametrize("retraction", ["second-order", "metric-projection", "orthographic"])
@@ -337,3 +358,5 @@ def test_a_start_that_no_row_touches_is_told(psd: bool) -> None:
         warnings.simplefilter("error")
         model.fit(hashed[:, 3:], y)
         model.set_params(init="gaussian").fit(hashed, y)
+        # A single number is on the diagonal whatever was learned.
+        LoretaSimilarity(1, psd=psd, max_iter=20, random_state=0).fit(X[:, :1], y)

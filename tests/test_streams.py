@@ -14,6 +14,7 @@ from importlib.metadata import EntryPoint, EntryPoints
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -160,7 +161,9 @@ def test_a_chunk_of_another_length_is_passed_once() -> None:
     assert (other.at(17, 100)[0] != terms).any()
 
 
-def test_labels_that_come_late_begin_at_zero(digits: tuple[np.ndarray, np.ndarray]) -> None:
+def test_labels_that_come_late_begin_at_zero(
+    digits: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
     X, y = digits
     few, rest = y < 6, y >= 6
     first = sp.csr_array(X[few][:150]), indicators(y[few][:150], 6)
@@ -170,6 +173,13 @@ def test_labels_that_come_late_begin_at_zero(digits: tuple[np.ndarray, np.ndarra
     before = matrix(grown)
     grown.partial_fit(*second)
     assert (grown.n_labels_, grown.decision_function(X[:2]).shape) == (10, (2, 10))
+    # Where Ctrl-C ends a chunk with new labels, the model has them.
+    cut = LoretaLabelRanker(**how).partial_fit(*first)
+    with monkeypatch.context() as patched:
+        patched.setattr(Continued, "learn", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            cut.partial_fit(*second)
+    np.testing.assert_array_equal(matrix(cut.partial_fit(*second)), matrix(grown))
     # The same step by step, in plain Python, from the matrix with rows of zeros.
     plain = LoretaLabelRanker(engine="reference", **how).partial_fit(*first)
     np.testing.assert_allclose(matrix(plain), before, atol=1e-9)
@@ -439,5 +449,8 @@ def test_a_model_is_fitted_from_the_command_line(
         status, said, _ = fit(*words, "--resume", "--epochs", 2)
         assert (status, json.loads(said)["rows"][0]["rows"]) == (0, 1660)
         assert (out / "model.npz").read_bytes() != before
+    np.savez(tmp_path / "narrow.npz", X=digits[0][:40, 20:26].copy(), y=digits[1][:40] % 2)
+    _, said, _ = fit("similarity", tmp_path / "narrow.npz", "--out", tmp_path / "narrow", "--json")
+    assert json.loads(said)["rows"][0]["rank"] == 3
     assert fit("similarity", tmp_path / "classes", "--out", tmp_path / "new")[0] == 2
     assert "there is no model 'simlarity'; did you mean 'similarity'?" in fit("simlarity", folder)[2]

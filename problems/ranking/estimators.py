@@ -16,7 +16,7 @@ from problems.loreta import Loreta, SavedMatrix, check_size, loreta_solver, with
 from problems.ranking.cost import indicators, label_scores
 from problems.ranking.measures import best_labels, mean_average_precision
 from problems.ranking.training import INITS, SAMPLINGS, epochs, ranking_cost, starting_point
-from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, StorageError
+from rmopt.core import InvalidInputError, LowRankPoint, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, instance, integer, one_of, optional
 from rmopt.manifolds import FixedRankEmbedded
@@ -42,15 +42,6 @@ class LabelScores(SavedMatrix):
     def __call__(self, X: Any) -> Array:
         """Return the scores of all labels, shape (len(X), n_labels)."""
         return np.asarray(label_scores(self.point, X))
-
-    @classmethod
-    def load(cls, path: Path | str) -> Self:
-        found = super().load(path)
-        if isinstance(found.point, PSDPoint):
-            raise StorageError(
-                f"{path} holds a symmetric matrix, not the scores of labels; replace or remove it."
-            )
-        return found
 
 
 @renamed(max_iter="n_epochs")
@@ -149,7 +140,7 @@ class LoretaLabelRanker(Loreta):
         afresh = not self._continues()
         truth, parts = self._parts(X, Y, self.n_epochs, seed, afresh)
         self._run(*parts, seed, afresh, self._recorder())
-        self._note_labels(truth, np.zeros(2, dtype=np.int64))
+        self._note_labels(truth, afresh=True)
         return self
 
     def partial_fit(self, X: Any, Y: Any) -> Self:
@@ -191,8 +182,9 @@ class LoretaLabelRanker(Loreta):
             self._check_shape()
         truth, parts = self._parts(X, Y, 1, seed, first, grows=True, world=world)
         more = 0 if first else truth.shape[1] - self.n_labels_
+        # Before the steps: where Ctrl-C ends them, the model has the new labels.
+        self._note_labels(truth, first, world)
         self._learn_chunk(*parts, seed, recorder, more)
-        self._note_labels(truth, getattr(self, "_rows_and_labels", np.zeros(2, dtype=np.int64)), world)
 
     def decision_function(self, X: Any) -> Array:
         """Return the scores of all labels, shape (n_samples, n_labels)."""
@@ -294,10 +286,10 @@ class LoretaLabelRanker(Loreta):
     def _recorder(self) -> Recorder:
         return Recorder(progress=self.verbose, description="LORETA")
 
-    def _note_labels(self, truth: Any, before: Array, world: World = ONE_PROCESS) -> None:
-        """Keep how many labels there are, and how many a row has, with the rows and labels that were seen before."""
-        n_labels = truth.shape[1]
+    def _note_labels(self, truth: Any, afresh: bool, world: World = ONE_PROCESS) -> None:
+        """Keep how many labels there are, and how many a row has, also of those that were seen before."""
+        before = 0 if afresh else getattr(self, "_rows_and_labels", 0)
         self._rows_and_labels = before + world.total([truth.shape[0], truth.nnz]).astype(np.int64)
         rows, labels = self._rows_and_labels.tolist()
-        self.n_labels_ = n_labels
-        self.top_k_ = int(self.top_k or 0) or min(n_labels, max(1, round(labels / rows)))
+        self.n_labels_ = truth.shape[1]
+        self.top_k_ = int(self.top_k or 0) or min(self.n_labels_, max(1, round(labels / rows)))

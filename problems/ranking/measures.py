@@ -59,7 +59,12 @@ def mean_average_precision(scores: Array, Y: Any, *, n_jobs: int | None = None) 
     >>> mean_average_precision(scores, [[0, 0, 1]])
     0.5
     """
-    truth, scores = _rankable(scores, Y)
+    truth, scores = _checked(scores, Y)
+    count = truth.sum(axis=1)
+    rankable = (count > 0) & (count < truth.shape[1])
+    if not rankable.any():
+        raise InvalidInputError("no row of Y has both true and wrong labels; nothing can be ranked.")
+    truth, scores = truth[rankable], scores[rankable]
 
     def measure(rows: slice) -> list[float]:
         ranked = np.sort(scores[rows], axis=1)
@@ -275,15 +280,6 @@ def _hits(
     most = max(ks, default=1)
     best = np.concatenate(by_rows(lambda rows: best_labels(scores[rows], most), len(scores), BLOCK, n_jobs))
     return np.take_along_axis(truth, best, axis=1), truth, best, ks
-
-
-def _rankable(scores: Array, Y: Any) -> tuple[Array, Array]:
-    truth, scores = _checked(scores, Y)
-    count = truth.sum(axis=1)
-    rows = (count > 0) & (count < truth.shape[1])
-    if not rows.any():
-        raise InvalidInputError("no row of Y has both true and wrong labels; nothing can be ranked.")
-    return truth[rows], scores[rows]
 
 
 def _checked(scores: Array, Y: Any) -> tuple[Array, Array]:

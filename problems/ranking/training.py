@@ -60,7 +60,6 @@ def _from_zero(
     left: list[Array] = []
     right: list[Array] = []
     wanted = 2 * manifold.rank
-    reason = "no row has a true and a wrong label"
     for row in rng.permutation(cost.n_terms):
         x = cost.X[[row]].toarray()[0]
         scores = np.array(left).T @ (np.array(right) @ x) if left else np.zeros(manifold.shape[0])
@@ -73,13 +72,14 @@ def _from_zero(
             wanted *= 2
             try:
                 return _truncated(manifold, left, right)
-            except InvalidInputError as error:
-                reason = str(error)
+            except InvalidInputError:
+                continue
     if len(left) >= manifold.rank:
         return _truncated(manifold, left, right)
     raise InvalidInputError(
-        f"init = 'zero' found {len(left)} subgradients for rank {manifold.rank} ({reason}); "
-        "choose a smaller rank or init = 'identity'."
+        f"init = 'zero' found {len(left)} subgradients for rank {manifold.rank}; a row has one where a true and a "
+        "wrong label are within a margin of 1 and a feature is not 0. Give more rows, a smaller rank, or init = "
+        "'identity'."
     )
 
 

@@ -8,9 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Self
 
+import joblib
 import numpy as np
 from scipy.sparse import csr_array
 
@@ -128,7 +130,7 @@ class SimilarityIndex:
             terms = np.asarray(self.vectorizer.get_feature_names_out())
         except AttributeError:
             raise InvalidInputError(
-                "vectorizer must be fitted, and have transform and get_feature_names_out, as those of scikit-learn."
+                "vectorizer must be fitted and have get_feature_names_out; of one that hashes give its rows to query."
             ) from None
         if len(terms) != len(self.query_map):
             raise InvalidInputError(
@@ -141,7 +143,7 @@ class SimilarityIndex:
 
         Parameters
         ----------
-        X : array or sparse matrix, shape (n_queries, n_features), or str or list of str
+        X : array or sparse matrix, shape (n_queries, n_features), or str or sequence of str
             Texts where the index has a vectorizer.
         k : int
             At most as many as there are documents.
@@ -194,7 +196,7 @@ class SimilarityIndex:
 
         Parameters
         ----------
-        X : array or sparse matrix, shape (n_queries, n_features), or str or list of str
+        X : array or sparse matrix, shape (n_queries, n_features), or str or sequence of str
         k : int
         exclude : sequence of sequences of int, optional
         mask : bool array, shape (n_documents,), optional
@@ -272,6 +274,9 @@ class SimilarityIndex:
             "names": None if isinstance(self.names, range) else self.names,
             "features": None if self.feature_names_in_ is None else list(self.feature_names_in_),
         }
+        # What cannot be pickled is told while an index that is there is whole.
+        dumped = BytesIO()
+        joblib.dump(self.vectorizer, dumped)
         # Last of all the file without which there is no index.
         _keep(folder / ABOUT, None)
         arrays = {
@@ -280,15 +285,11 @@ class SimilarityIndex:
             DOCUMENT_MAP: None if np.array_equal(self.query_map, self.document_map) else self.document_map,
         }
         for name, values in arrays.items():
-            _keep(
-                folder / name,
-                values,
-                lambda stream, values: np.lib.format.write_array(stream, values, allow_pickle=False),
-            )
+            _keep(folder / name, values, partial(np.lib.format.write_array, allow_pickle=False))
         _keep(
             folder / TEXTS, self.texts, lambda stream, texts: stream.write(json.dumps(texts).encode("ascii"))
         )
-        _keep(folder / VECTORIZER, self.vectorizer, _dump)
+        _keep(folder / VECTORIZER, self.vectorizer, lambda stream, _: stream.write(dumped.getbuffer()))
         write_json(folder / ABOUT, about)
 
     @classmethod
@@ -321,35 +322,29 @@ class SimilarityIndex:
                 f"{folder} has the format {version}, and this rmopt reads {FORMAT}; make it again."
             )
 
-        def read(name: str, how: Callable[[Path], Any]) -> Any:
+        def read(name: str, how: Callable[[Path], Any], needed: bool = True) -> Any:
+            if not needed and not (folder / name).exists():
+                return None
             with reading(folder / name):
                 return how(folder / name)
 
         embeddings = read(EMBEDDINGS, partial(np.load, mmap_mode="r" if mmap else None))
-        query_map = document_map = read(QUERY_MAP, np.load)
-        if (folder / DOCUMENT_MAP).exists():
-            document_map = read(DOCUMENT_MAP, np.load)
-        texts = vectorizer = None
-        if (folder / TEXTS).exists():
-            texts = read(TEXTS, lambda path: json.loads(path.read_bytes()))
-        if (folder / VECTORIZER).exists():
-            import joblib
-
-            vectorizer = read(VECTORIZER, joblib.load)
+        query_map, document_map = read(QUERY_MAP, np.load), read(DOCUMENT_MAP, np.load, needed=False)
         with reading(folder):
             return cls(
                 embeddings,
                 query_map,
-                document_map,
+                query_map if document_map is None else document_map,
                 of_unit_length,
                 names=names,
-                texts=texts,
-                vectorizer=vectorizer,
+                texts=read(TEXTS, lambda path: json.loads(path.read_bytes()), needed=False),
+                vectorizer=read(VECTORIZER, joblib.load, needed=False),
                 feature_names_in_=about.get("features"),
             )
 
     def _rows(self, X: Any) -> Any:
-        texts = [X] if isinstance(X, str) else X
+        # Columns of text come as arrays and as series too.
+        texts = [X] if isinstance(X, str) else list(X) if len(getattr(X, "shape", ())) == 1 else X
         if isinstance(texts, list | tuple) and texts and all(isinstance(one, str) for one in texts):
             if self.vectorizer is None:
                 raise InvalidInputError(
@@ -368,12 +363,6 @@ class SimilarityIndex:
     def _embedded(self, X: Any, factor: Array) -> Array:
         Z = product(self._rows(X), factor)
         return unit_rows(Z)[0] if self.normalize else Z
-
-
-def _dump(stream: Any, value: Any) -> None:
-    import joblib
-
-    joblib.dump(value, stream)
 
 
 def _keep(path: Path, value: Any, write: Any = None) -> None:

@@ -82,7 +82,12 @@ def top_k(
         )
     k = integer("k", k, 1, len(items))
     block_size = integer("block_size", block_size, 1)
-    left_out = None if mask is None else ~_checked_mask(mask, len(items))
+    chosen = None if mask is None else array("mask", mask)
+    if chosen is not None and (chosen.shape != (len(items),) or chosen.dtype != bool):
+        raise InvalidInputError(
+            f"mask must be {len(items)} booleans, one for each item, got {chosen.dtype} of shape {chosen.shape}."
+        )
+    left_out = None if chosen is None else ~chosen
     asked, refused = excluded_pairs(exclude, len(rows), len(items))
     order = np.argsort(refused, kind="stable")
     asked, refused = asked[order], refused[order]
@@ -124,15 +129,6 @@ def _one_pass(
         low, high = np.searchsorted(refused, (first, first + len(block)))
         of_block[asked[low:high], refused[low:high] - first] = -np.inf
         keep_largest(of_block, first, best, found)
-
-
-def _checked_mask(mask: Any, n_items: int) -> Array:
-    chosen = array("mask", mask)
-    if chosen.shape != (n_items,) or chosen.dtype != bool:
-        raise InvalidInputError(
-            f"mask must be {n_items} booleans, one for each item, got {chosen.dtype} of shape {chosen.shape}."
-        )
-    return chosen
 
 
 def excluded_pairs(exclude: Any, n_queries: int, n_items: int) -> tuple[Array, Array]:

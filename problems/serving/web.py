@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from operator import methodcaller
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -205,7 +206,8 @@ def answer(search: Searcher, title: str, target: str) -> tuple[int, str, str]:
         return status, "text/html", as_page(found, title, search.prompt, search.because)
     told = {"query": found.query, "results": [one.told for one in found.results]}
     message = {"message": found.message} if found.message else {}
-    return status, "application/json", json.dumps(told | message)
+    # Numbers may be those of numpy.
+    return status, "application/json", json.dumps(told | message, default=methodcaller("item"))
 
 
 def _asked(search: Searcher, query: str) -> Found:

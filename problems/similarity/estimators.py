@@ -209,7 +209,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         """
         self._keep_all_rows()
         share = number("steps_per_row", steps_per_row, above=0)
-
         world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
 
         def learn(X: Any, y: Any, seed: int) -> None:
@@ -252,13 +251,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         run = vars(self).get("_continued")
         if run is None:
             return self._shape_of(self.model_.point)
-        factors = getattr(run.state, "factors", None)
-        psd = (
-            isinstance(run.state.point, PSDPoint)
-            if factors is None
-            else isinstance(factors, SymmetricFactors)
-        )
-        return {"rank": run.rank, "psd": psd}
+        held = getattr(run.state, "factors", None) or run.state.point
+        return {"rank": run.rank, "psd": isinstance(held, SymmetricFactors | PSDPoint)}
 
     def _maps(self) -> tuple[Array, Array, bool]:
         return *self.model_.factors, False

@@ -28,10 +28,10 @@ def initial_point(
 
 
 def warn_of_identity(point: LowRankPoint | PSDPoint, stacklevel: int) -> None:
-    """Warn where most of the ones of the "identity" start are left: their features were in no row of a step.
+    """Warn where most of the ones of the "identity" start are left, as where their features are 0 in all rows.
 
-    A direction of the start moves only by rows that have its feature; where none has, row and column of W are still
-    those of the identity: the same number on all diagonals, and the length of both.
+    Row and column of W are still those of the identity: the same number on all diagonals, and the length of both.
+    Of a single number that is always so.
     """
     k, (A, B) = point.rank, point.balanced_factors()
     diagonal, rows, columns = (
@@ -41,11 +41,11 @@ def warn_of_identity(point: LowRankPoint | PSDPoint, stacklevel: int) -> None:
     unit = np.median(diagonal)
     off = np.abs([diagonal / unit, rows / unit**2, columns / unit**2] - np.ones((3, 1)))
     left = int((off.max(axis=0) < 1e-9).sum())
-    if 2 * left > k:
+    if 2 * left > k and point.shape[0] > 1:
         warnings.warn(
-            f"{left} of the {k} directions of the model are those of init = 'identity' still, for their "
-            f"features, of the first {k}, were 0 in all rows that steps looked at; give init = 'gaussian', "
-            "which suits hashed words and pixels, or put frequent features first.",
+            f"{left} of the {k} directions of the model are those of init = 'identity' still: no step moved them. "
+            f"Where their features, of the first {k}, are 0 in all rows, as hashed words and pixels can be, give "
+            "init = 'gaussian', or put frequent features first.",
             stacklevel=stacklevel,
         )
 
