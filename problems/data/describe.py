@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from contextlib import suppress
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -84,8 +85,8 @@ def _columns(table: Table) -> list[dict[str, Any]]:
         different = len(set(there.tolist()))
         whole = numbers is not None and np.isfinite(there).all() and not (there % 1).any()
         if whole and not missing.any():
-            # They may be names: 007 and 7 are two.
-            different = len(names_in(table, name)[0])
+            # They may be names: 007 and 7 are two; what is noticed then is of those that are.
+            different = len(names_in(replace(table, notes=[]), name)[0])
         holds = "text" if numbers is None else "numbers"
         if len(there) and numbers is not None:
             holds = f"{there.min():g} to {there.max():g}"

@@ -131,8 +131,8 @@ class ChunkStream:
 
             if how.n_features is None:
                 raise InvalidInputError(
-                    f"the texts of {path} are hashed to a number of features; say n_features, for example 2**20, or "
-                    "give a fitted vectorizer."
+                    f"the texts of {path} are hashed to a number of features; say n_features (--n-features), for "
+                    "example 1048576, or give a fitted vectorizer."
                 )
             self._how = replace(how, vectorizer=HashingVectorizer(n_features=how.n_features))
         # What somebody's vectorizer is before it is used, which may set attributes of it.
