@@ -38,13 +38,8 @@ def describe(what: str, data_home: Path | None = None) -> dict[str, Any]:
     """
     columns: list[dict[str, Any]] = []
     found: dict[str, Any] = {
-        "name": what,
-        "source": what,
-        "holds": None,
-        "summary": {},
-        "odd": [],
-        "experiments": {},
-    }
+        "name": what, "source": what, "holds": None, "summary": {}, "odd": [], "experiments": {}
+    }  # fmt: skip
     problem = None
     try:
         known = {entry.name for entry in entry_points(group="rmopt.datasets")}
@@ -91,15 +86,9 @@ def _columns(table: Table) -> list[dict[str, Any]]:
         if len(there) and numbers is not None:
             holds = f"{there.min():g} to {there.max():g}"
         example = str(next(iter(column[~missing].tolist()), ""))[:30]
-        found.append(
-            {
-                "name": name,
-                "holds": holds,
-                "different": different,
-                "missing": int(missing.sum()),
-                "first": example,
-            }
-        )
+        found.append({
+            "name": name, "holds": holds, "different": different, "missing": int(missing.sum()), "first": example
+        })  # fmt: skip
     if len(table.columns) > MANY:
         found.append({"name": f"… {len(table.columns) - MANY} more"} | dict.fromkeys(list(found[0])[1:]))
     return found

@@ -154,12 +154,7 @@ class ChunkStream:
         place = {
             name: list(one) if isinstance(one, tuple) else one for name, one in vars(self._place).items()
         }
-        return {
-            "place": place,
-            "seed": self._seed,
-            "settings": self._settings(),
-            "files": self._known_files,
-        }
+        return {"place": place, "seed": self._seed, "settings": self._settings(), "files": self._known_files}
 
     def seek(self, state: Mapping[str, Any]) -> None:
         """Go to a place that `state` told, also in another process.

@@ -225,12 +225,7 @@ def _case(
 
 
 def _table(
-    runs: CompletionRuns,
-    bundle: Ratings,
-    counts: list[int],
-    ranks: list[int],
-    select: Selection,
-    folds: int,
+    runs: CompletionRuns, bundle: Ratings, counts: list[int], ranks: list[int], select: Selection, folds: int
 ) -> Outcome:
     """Train every method for every number of agents and every rank, with every seed."""
     run, world, hidden, lam = runs.run, runs.world, runs.settings["hidden"], runs.settings["lam"]

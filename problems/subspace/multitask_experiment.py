@@ -53,13 +53,9 @@ METHODS: dict[str, Method] = {
     "alt-min": Method("Alt-Min (batch)", AltMin()),
 }
 HEADINGS = {
-    "nmse": "NMSE",
-    "sem": "± s.e.m.",
-    "nmse_test": "by test var.",
-    "agents_best": "best agent",
-    "agents_worst": "worst",
-    "train_seconds": "train s",
-}
+    "nmse": "NMSE", "sem": "± s.e.m.", "nmse_test": "by test var.", "agents_best": "best agent",
+    "agents_worst": "worst", "train_seconds": "train s",
+}  # fmt: skip
 
 # Case 6 of the paper.
 N_TASKS, N_FEATURES, EXAMPLES, CASE_RANK, NOISE = 1000, 100, (10, 50), 5, 1e-6
@@ -106,8 +102,7 @@ def multitask(
         number(option, value, above=0)
     for option, value in (("--lam", lam), ("--decay", decay)):
         number(option, value, least=0)
-    one_of("--scale", scale, SCALES)
-    one_of("--centre", centre, CENTRES)
+    one_of("--scale", scale, SCALES), one_of("--centre", centre, CENTRES)
     weight = number_or_auto(rho, "--rho")
     whole_numbers(rank or USUAL_RANKS, "--rank")
     with threadpool_limits(1, user_api="blas"):
@@ -126,10 +121,8 @@ def multitask(
         usual = "stochastic,precon-stochastic,batch,alt-min"
         chosen = chosen_methods(METHODS, methods or usual, method, "multitask", ("predict",))
         bundle = loaded(run, data, data_home, TaskBundle)
-        ranks, n_tasks = (
-            ranks_within(run.say, rank, USUAL_RANKS, bundle.X.shape[1] - 1),
-            int(bundle.task.max()) + 1,
-        )
+        ranks = ranks_within(run.say, rank, USUAL_RANKS, bundle.X.shape[1] - 1)
+        n_tasks = int(bundle.task.max()) + 1
         if agents > n_tasks:
             run.say(f"--agents is {n_tasks}, one for each task.")
             agents = n_tasks
@@ -161,9 +154,9 @@ def _table(
             model.fit(bundle.X[~test], bundle.y[~test], bundle.task[~test])
         except DivergedError:
             return dict.fromkeys(("nmse", "nmse_test", "agents_best", "agents_worst", "seconds"))
+        seconds = perf_counter() - begun
         found = model.predict(bundle.X[test], bundle.task[test])
         predicted = numbers("predict(X, tasks)", found, bundle.y[test].shape)
-        seconds = perf_counter() - begun
         own = _by_agents(bundle, test, model) if hasattr(model, "agents_coef_") else []
         return _errors(bundle, test, predicted) | {
             "agents_best": min(own, default=None), "agents_worst": max(own, default=None), "seconds": seconds,
