@@ -374,6 +374,8 @@ def test_claims_of_similarity_follow_the_numbers() -> None:
     assert verdicts(pa_10=0.85, loreta_10=0.8, oasis_1000=0.9) == {
         pa: False, slightly: True, faster: True, middle: False, best: False,
     }  # fmt: skip
+    full = {("loreta", "", 10, 0): cells(0.7), ("oasis", "", None, 0): cells(0.6)}
+    assert similarity_claims(full, {key: key[0] for key in full})[-1].numbers.startswith("oasis: above")
     naive = "LORETA is above naive gradient descent"
     lost = verdicts(**{"naive-gd_10": None})
     assert lost[naive] is None
