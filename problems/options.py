@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -113,11 +114,15 @@ def loaded(run: Run, data: str, data_home: Path | None, kind: type[B]) -> B:
     return bundle
 
 
-def own_split(say: Callable[[str], object], bundle: Any, seeds: int) -> tuple[bool, int]:
+def own_split(say: Callable[[str], object], data: str, bundle: Any, seeds: int) -> tuple[bool, int]:
     """Return whether the split of the data set itself is taken (--seeds 0), and how often all is repeated.
 
     Says so where somebody said which rows are held out, and random splits are drawn.
     """
+    if not seeds and not bundle.split_said and data not in entry_points(group="rmopt.datasets").names:
+        raise InvalidInputError(
+            f"--seeds 0: {bundle.name} does not say which rows are held out; say test=COLUMN, or take --seeds 1."
+        )
     if seeds and bundle.split_said:
         say(
             f"The rows that {bundle.name} holds out are not used: splits are random. --seeds 0 takes its own."
@@ -169,7 +174,6 @@ def chosen_from(table: Mapping[str, T], names: str, option: str) -> dict[str, T]
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     unknown = [name for name in chosen if name not in table]
     if unknown or not chosen:
-        raise InvalidInputError(
-            f"{option} {names!r}: {', '.join(unknown) or 'nothing'} is not known; choose from {', '.join(table)}."
-        )
+        flaw = f": {', '.join(unknown)} is not known" if unknown else " names none"
+        raise InvalidInputError(f"{option} {names!r}{flaw}; choose from {', '.join(table)}.")
     return {name: table[name] for name in chosen}

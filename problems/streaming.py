@@ -76,7 +76,9 @@ def similarity(
 
 def ranking(
     run: Run,
-    files: Files,
+    files: Annotated[
+        Path, Argument(metavar="FILES", help="A file, or a folder with .svmlight, .npz or .mtx files.")
+    ],
     *,
     n_features: Features = None,
     rank: Rank = None,

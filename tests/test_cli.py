@@ -122,6 +122,7 @@ REGISTERED = [
     *(EntryPoint(name, f"{__name__}:{name}", "rmopt.experiments") for name in EXPERIMENTS),
     EntryPoint("number", f"{__name__}:NAN", "rmopt.experiments"),
     EntryPoint("broken", "no_such_package:experiment", "rmopt.experiments"),
+    EntryPoint("gone", "math:experiment", "rmopt.experiments"),
     EntryPoint("twice", f"{__name__}:fake", "rmopt.experiments"),
     EntryPoint("twice", f"{__name__}:lost", "rmopt.experiments"),
     EntryPoint("digits", f"{__name__}:fake", "rmopt.datasets"),
@@ -246,6 +247,7 @@ def test_help_of_run_names_the_experiments(call: Any, arguments: list[str]) -> N
         ("fakes", "rmopt: there is no experiment 'fakes'; did you mean 'fake'? Experiments: broken, "),
         ("zzz", "rmopt: there is no experiment 'zzz'. Experiments: broken, diverging, "),
         ("broken", "rmopt: experiment 'broken' of an unknown package cannot be imported (No module named"),
+        ("gone", "cannot be imported (module 'math' has no attribute"),
         ("twice", "rmopt: experiment 'twice' is registered by an unknown package and"),
         ("number", "which is not a function."),
         ("unusable", "rmopt: rank must be at most 10, not 11; choose a smaller one."),
@@ -372,7 +374,7 @@ def test_list_for_scripts(call: Any) -> None:
     assert errors["fake"] is None
     assert errors["broken"].startswith("ModuleNotFoundError")
     names = call("list", "--quiet").out.splitlines()
-    assert names == [*sorted([*EXPERIMENTS, "number", "broken", "twice", "twice"]), "digits"]
+    assert names == [*sorted([*EXPERIMENTS, "number", "broken", "gone", "twice", "twice"]), "digits"]
 
 
 def test_list_refuses_an_unwritable_folder(call: Any) -> None:

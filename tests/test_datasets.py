@@ -15,6 +15,7 @@ import pytest
 from scipy.sparse import csr_array
 from tabled import each_row
 
+import problems.data.docstrings as docstrings
 import problems.data.registry as registry
 import problems.data.sets as datasets
 from problems.data import ClassBundle, MultilabelBundle, Ratings, TaskBundle, data_folder, load
@@ -382,3 +383,11 @@ def test_names_of_a_bundle_are_its_own_and_of_any_kind_of_text() -> None:
     bundle = ratings(row_names=given)
     given[0] = "changed"
     assert {name for name, _ in BiasedALS(1, random_state=0).fit(bundle).recommend(1)} == {"y"}
+
+
+def test_equally_frequent_labels_stand_in_the_order_of_their_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in that of a set, which differs from process to process."""
+    names = tuple(f"name{number * 7 % 10}" for number in range(10))
+    used = [docstrings.Document("f", "signal", f"words of row {row}", names) for row in range(40)]
+    monkeypatch.setattr(docstrings, "scipy_documents", lambda: used)
+    assert docstrings.scipy_parameters().label_names == names

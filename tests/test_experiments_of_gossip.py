@@ -91,12 +91,12 @@ def test_cases_take_batch_solvers_too(tmp_path: Path, methods: str) -> None:
 def test_folds_without_an_entry_choose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [f"{user},{item},{(user + item) % 5 + 1}" for user in range(5) for item in range(5)]
     (tmp_path / "r.csv").write_text("\n".join(["user,item,rating", *rows]))
-    options = ["--data", str(tmp_path / "r.csv"), "--ranks", "1", "--methods", "als", "--agents", "2"]
+    options = ["--data", str(tmp_path / "r.csv"), "--ranks", "1", "--methods", "als", "--agents", "2,6,7"]
     more = ["--select", "first", "--folds", "40", "--out", str(tmp_path)]
     assert run("completion", *options, *more) == 2
-    assert "als, seed 0: a fold holds no entry; give fewer --folds" in " ".join(
-        capsys.readouterr().err.split()
-    )
+    said = capsys.readouterr()
+    assert "als, seed 0: a fold holds no entry; give fewer --folds" in " ".join(said.err.split())
+    assert "--agents is 2,5: there are no more columns" in said.out
 
 
 def test_selection_takes_what_the_folds_like(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -262,13 +262,14 @@ def test_no_seeds_are_the_published_split(tmp_path: Path, rmopt_run: Command) ->
         ),
         ((*RANKING, "--rank", "16"), "--rank 16 is too large for these data; choose 1 to 15"),
         ((*RANKING, "--epochs", "0"), "--epochs = 0 must be a positive integer"),
-        ((*RANKING, "--methods", ","), "--methods ',': nothing is not known"),
+        ((*RANKING, "--methods", ","), "--methods ',' names none; choose from"),
         ((*RANKING, "--seeds", "-1"), "Invalid value for '--seeds' / '--splits'"),
         (
             (*DIGITS, "--steps", "oasis=1"),
             "must be NAME=VALUE with one of naive-gd, pa, loreta, contrastive (chosen, and with a step size)",
         ),
         ((*DIGITS, "--methods", "cosine", "--steps", "cosine=1"), "with one of no method (chosen, and"),
+        ((*DIGITS, "--features", "65"), "--features = 65 must be an integer of at least 0 and at most 64"),
         ((*DIGITS, "--methods", "oasis", "--steps", "oasis=-1"), "and a positive number"),
         ((*DIGITS, "--methods", "oasis", "--steps", "oasis"), "'oasis' must be NAME=VALUE"),
         ((*DIGITS, "--methods", "pa", "--compare", "init=identity"), "needs loreta among --methods"),
@@ -382,6 +383,8 @@ def test_claims_of_similarity_follow_the_numbers() -> None:
     assert verdicts(pa_10=0.85, loreta_10=0.8, oasis_1000=0.9) == {
         pa: False, slightly: True, faster: True, middle: False, best: False,
     }  # fmt: skip
+    full = {("loreta", "", 10, 0): cells(0.7), ("oasis", "", None, 0): cells(0.6)}
+    assert similarity_claims(full, {key: key[0] for key in full})[-1].numbers.startswith("oasis: above")
     naive = "LORETA is above naive gradient descent"
     lost = verdicts(**{"naive-gd_10": None})
     assert lost[naive] is None

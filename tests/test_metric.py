@@ -25,7 +25,7 @@ from problems.kernels import log_det_weight
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
 from problems.metric.baselines import OUTSIDE, OutsideMetric
 from problems.metric.claims import metric_claims
-from problems.metric.methods import Trainee, neighbour_votes
+from problems.metric.methods import METHODS, Trainee, neighbour_votes
 from problems.triplets import ClassTriplets, NeighborTriplets
 from rmopt import InvalidInputError
 from rmopt.cli import main
@@ -350,6 +350,12 @@ def test_claims_follow_the_numbers() -> None:
     del results["own"]
     results["comet"] = cells(0.5, settled[:9])
     assert metric_claims(results, labels)[1].reproduced is None
+
+
+def test_lda_takes_features_that_do_not_vary(digits: Any) -> None:
+    X, y = digits
+    assert (X.max(axis=0) == X.min(axis=0)).any()
+    assert METHODS["lda"].made().fit(X, y).transform(X).shape == (len(X), 9)
 
 
 def test_experiment_runs_and_resumes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

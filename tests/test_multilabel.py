@@ -67,7 +67,8 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="are held out, and both parts need"):
         load("emotions", tmp_path, MultilabelBundle)
     with pytest.raises(
-        InvalidInputError, match="'digits' gave a ClassBundle; this needs one whose loader returns a Multi"
+        InvalidInputError,
+        match=r"'digits' gave a ClassBundle; .* returns a MultilabelBundle. 'rmopt data digits'",
     ):
         load("digits", None, MultilabelBundle)
     with pytest.raises(

@@ -658,6 +658,8 @@ class TestCommand:
         ):
             assert line in said
         assert "rmopt run similarity" not in said
+        status, said = self.says(written(tmp_path, "f.csv", "user,item,rating\n1,7,4.0\n1,8,2.0\n2,7,3.0\n"))
+        assert "written with .0" not in said
         status, said = self.says(str(tmp_path / "r.csv"), "--json")
         found = json.loads(said)
         assert found["summary"]["density"] == round(4 / 9, 6)
@@ -857,6 +859,11 @@ def test_a_split_that_is_said_is_taken_or_told_of(tmp_path: Path, run: Any, caps
     said.clear()
     metric(loud, data=path, seeds=1, methods="euclidean")
     assert "--seeds 0 takes its own" in " ".join(said)
+    with pytest.raises(InvalidInputError, match=r"--seeds 0: iris.csv does not say which rows are held out"):
+        metric(loud, data=path.replace("test=", "drop="), seeds=0, methods="euclidean")
+    said.clear()
+    metric(loud, data=path, rows=151, features=9, seeds=1, methods="euclidean")
+    assert said[:2] == ["--rows is 150: iris.csv has no more.", "--features is 4: iris.csv has no more."]
 
 
 def put(folder: Path, **files: str) -> Path:
@@ -935,6 +942,12 @@ def test_commas_are_decimals_where_they_are_numbers_and_no_thousands(tmp_path: P
     assert "The numbers of rating have decimal commas." in bundle.odd()
     with pytest.raises(InvalidInputError, match="'1,234'"):
         load(tmp_path / "b.tsv", kind=Ratings)
+    # Beside decimal commas points may be those of thousands, unless one number shows that they are not.
+    text = "x;z;label\n1.100;3,5;a\n2.250;1,5;b\n"
+    put(tmp_path, c__csv=text, d__csv=text + "0.25;1,5;b\n" * 4)
+    with pytest.raises(InvalidInputError, match=r"column x .* holds 1\.100, which beside decimal commas"):
+        load(tmp_path / "c.csv", kind=ClassBundle)
+    assert load(tmp_path / "d.csv", kind=ClassBundle).X[:3, 0].tolist() == [1.1, 2.25, 0.25]
 
 
 @each_row(

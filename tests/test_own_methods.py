@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, EntryPoints, version
 from pathlib import Path
@@ -456,6 +457,14 @@ def times(folder: Path) -> list[tuple[str, int, float]]:
     """Return method, seed and training time of each result; a second training would have another time."""
     cells = [json.loads(line) for line in (folder / "cells.jsonl").read_text().splitlines()]
     return [(one["settings"]["method"], one["settings"]["seed"], one["result"]["seconds"]) for one in cells]
+
+
+def test_what_takes_time_to_predict_trains_no_longer(
+    call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predict = OwnTasks.predict
+    monkeypatch.setattr(OwnTasks, "predict", lambda *given: time.sleep(0.4) or predict(*given))
+    assert call("multitask", seeds=1, methods="alt-min").rows[-1]["train_seconds"] < 0.4
 
 
 def test_more_seeds_on_resume_are_the_new_ones_alone(call: Callable[..., Any], tmp_path: Path) -> None:

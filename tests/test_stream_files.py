@@ -72,6 +72,7 @@ def written(folder: Path, **files: str) -> Path:
         ({"a__csv": "x,x,label\n0,5,a\n"}, "two columns called 'x'"),
         ({"a__csv": "x,test,label\n0,1,a\n"}, "may say what is held out"),
         ({"a__csv": "label\na\n"}, "no columns of features"),
+        ({"a__csv": "label;x\na;1\n"}, "separated by commas"),
         ({"a__csv": "label,x\na,1\nnan,2\n"}, "line 3 .* has no label"),
         ({"a__csv": "label,x\na,1\n\nb,inf\n"}, "line 4 .* holds NaN or infinity"),
         ({"a__csv": "label,x\na,1_000\n"}, "a number such as 1_000"),
@@ -313,15 +314,15 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "value": ("1 0:1\n2 1:x7\n", {}, r"line 2 of .* has no number behind an index: '1:x7'"),
     "no value": ("1 0:1\n2 1:\n", {}, r"line 2 of .* has no number behind an index"),
     "label": ("1 0:1\ncat 1:1\n", {}, r"line 2 of .* has no number for a label, .*: 'cat'"),
-    "wide": ("1 0:1\n2 3:1\n", {}, r"line 2 of .* has a feature beyond n_features = 3: '3:1'; .* zero_based=False"),
-    "zero": ("1 1:1\n2 0:1\n", {"zero_based": False}, r"line 2 of .* has a feature 0: '0:1'; .* zero_based=True"),
-    "several": ("1 0:1\n1,2 0:1\n", {}, r"line 2 of .* has 2 labels; .* multilabel=True"),
+    "wide": ("1 0:1\n2 3:1\n", {}, r"line 2 of .* a feature beyond n_features = 3: '3:1'; .*=False \(--one-based\)"),
+    "zero": ("1 1:1\n2 0:1\n", {"zero_based": False}, r"line 2 of .* has a feature 0: '0:1'; .*=True \(no --one-b"),
+    "several": ("1 0:1\n1,2 0:1\n", {}, r"line 2 of .* has 2 labels; .* multilabel=True \(rmopt fit r"),
     "names": ("1.5 0:1\n", {"multilabel": True}, r"has the label 1.5; with multilabel=True they are numbers"),
     "large": ("999999999999 0:1\n", {"multilabel": True}, r"has the label 999999999999; .* from 0 to 2147483646"),
     "infinite": ("1 0:1\n2 0:inf\n", {}, r"holds inf in a row"),
     "empty": ("", {}, r"a\.svmlight is empty; remove it"),
     "comments": ("# nothing\n", {}, r"a\.svmlight holds no rows; remove it"),
-    "width": ("1 0:1\n", {"n_features": None}, r"does not say how many features there are; say n_features"),
+    "width": ("1 0:1\n", {"n_features": None}, r"does not say how many features there are; say n_features \(--n-f"),
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,6 +62,24 @@ def test_wide_table_is_split_and_loses_nothing(width: int, capsys: pytest.Captur
     assert sorted(map(float, numbers)) == sorted(n + key / 8 for n in range(2) for key in range(9))
     assert max(map(len, text.splitlines())) <= width
     assert text.count("method 1") == text.count("method 0") == text.count("──\n")
+
+
+@each_row(
+    ("init", "rank", "led"),
+    [
+        (["zero", "zero", "one"], [1, 2, 1], ["method", "init", "rank"]),
+        (["zero", "one", "two"], [1, 1, 1], ["method", "init"]),
+        (["zero " * 20, "one", "two"], [1, 1, 1], ["method"]),
+    ],
+)
+def test_each_part_of_a_wide_table_tells_its_rows_apart(init: Any, rank: Any, led: Any, capsys: Any) -> None:
+    wide = {f"measure_{n}": n / 8 for n in range(9)}
+    rows = [{"method": "same", "init": one, "rank": k} | wide for one, k in zip(init, rank, strict=True)]
+    print_rows(Console(width=60), rows)
+    heads = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("method")]
+    assert len(heads) > 1
+    assert heads[-1][: len(led)] == led
+    assert heads[-1][len(led)].startswith("measure")
 
 
 def test_no_rows_print_nothing(capsys: pytest.CaptureFixture[str]) -> None:

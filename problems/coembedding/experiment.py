@@ -90,7 +90,7 @@ def coembedding(
     one_of("--select-by", select_by, SCORERS)
     number("--optima-beta", optima_beta, above=0)
     bundle = loaded(run, data, data_home, MultilabelBundle)
-    published, seeds = own_split(run.say, bundle, seeds)
+    published, seeds = own_split(run.say, data, bundle, seeds)
     if published and rows:
         raise InvalidInputError("--seeds 0 takes the training rows of the data set; leave out --rows.")
     n = bundle.X.shape[0]

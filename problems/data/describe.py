@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from contextlib import suppress
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -37,13 +38,8 @@ def describe(what: str, data_home: Path | None = None) -> dict[str, Any]:
     """
     columns: list[dict[str, Any]] = []
     found: dict[str, Any] = {
-        "name": what,
-        "source": what,
-        "holds": None,
-        "summary": {},
-        "odd": [],
-        "experiments": {},
-    }
+        "name": what, "source": what, "holds": None, "summary": {}, "odd": [], "experiments": {}
+    }  # fmt: skip
     problem = None
     try:
         known = {entry.name for entry in entry_points(group="rmopt.datasets")}
@@ -84,21 +80,15 @@ def _columns(table: Table) -> list[dict[str, Any]]:
         different = len(set(there.tolist()))
         whole = numbers is not None and np.isfinite(there).all() and not (there % 1).any()
         if whole and not missing.any():
-            # They may be names: 007 and 7 are two.
-            different = len(names_in(table, name)[0])
+            # They may be names: 007 and 7 are two; what is noticed then is of those that are.
+            different = len(names_in(replace(table, notes=[]), name)[0])
         holds = "text" if numbers is None else "numbers"
         if len(there) and numbers is not None:
             holds = f"{there.min():g} to {there.max():g}"
         example = str(next(iter(column[~missing].tolist()), ""))[:30]
-        found.append(
-            {
-                "name": name,
-                "holds": holds,
-                "different": different,
-                "missing": int(missing.sum()),
-                "first": example,
-            }
-        )
+        found.append({
+            "name": name, "holds": holds, "different": different, "missing": int(missing.sum()), "first": example
+        })  # fmt: skip
     if len(table.columns) > MANY:
         found.append({"name": f"… {len(table.columns) - MANY} more"} | dict.fromkeys(list(found[0])[1:]))
     return found

@@ -137,7 +137,7 @@ def scipy_parameters() -> MultilabelBundle:
     The description of the parameters is left out. Names of fewer than ten functions are, too.
     """
     documents = {HEADING.sub("", one.text): one for one in scipy_documents() if one.parameters}
-    counts = Counter(name for one in documents.values() for name in set(one.parameters))
+    counts = Counter(name for one in documents.values() for name in one.parameters)
     names = [name for name, count in counts.most_common() if count >= RAREST]
     Y = np.array([[float(name in one.parameters) for name in names] for one in documents.values()])
     kept, texts = np.flatnonzero(Y.any(axis=1)), list(documents)

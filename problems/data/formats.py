@@ -112,10 +112,7 @@ def read_file(path: Path, **options: str) -> Table:
 def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
     """Read text with a separator: that of which the first line has most."""
     notes: list[str] = []
-    with (
-        decoded(path, encoding),
-        path.open(encoding=without_mark(encoding), newline="") as stream,
-    ):
+    with decoded(path, encoding), path.open(encoding=without_mark(encoding), newline="") as stream:
         first = re.sub(r'"[^"]*"', "", stream.readline())
         counts = Counter(letter for letter in first if letter in SEPARATORS)
         separator = "\t" if path.suffix.lower() == ".tsv" else max(SEPARATORS, key=lambda one: counts[one])

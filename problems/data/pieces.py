@@ -116,7 +116,7 @@ def svmlight_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
     """Read lines ``label index:value …``, also compressed; a mark is a place in the text, and its line."""
     if how.n_features is None:
         raise InvalidInputError(
-            f"{path} does not say how many features there are; say n_features, for example 2**20."
+            f"{path} does not say how many features there are; say n_features (--n-features), for example 1048576."
         )
     place, line = mark or [0, 0]
     size = path.stat().st_size
@@ -196,7 +196,7 @@ def _parsed(path: Path, text: bytes, line: int, how: Format) -> tuple[csr_array,
         full = [n for n, one in enumerate(text.split(b"\n"), line + 1) if one.split(b"#")[0].strip()]
         raise InvalidInputError(
             f"line {full[odd[0]]} of {path} has {counts[odd[0]]} labels; where rows have several, say "
-            "multilabel=True."
+            "multilabel=True (rmopt fit ranking)."
         )
     return X, _whole(found)
 
@@ -223,12 +223,13 @@ def _flaw(why: int, word: str, how: Format) -> str:
     from problems.data import kernels
 
     repair = f"{shown(word)}; repair or remove the line."
-    other = ", or zero_based=False where they count from 1" if how.zero_based else ""
+    other = ", or zero_based=False (--one-based) where they count from 1" if how.zero_based else ""
     return {
         kernels.BAD_LABEL: f"has no number for a label, or one beyond 2⁵³: {repair}",
         kernels.BAD_INDEX: f"has no index:value where one should be: {repair}",
         kernels.BAD_VALUE: f"has no number behind an index: {repair}",
-        kernels.BELOW: f"has a feature 0: {shown(word)}; where features count from 0 say zero_based=True.",
+        kernels.BELOW: f"has a feature 0: {shown(word)}; where features count from 0 say zero_based=True (no "
+        "--one-based).",
         kernels.ABOVE: f"has a feature beyond n_features = {how.n_features}: {shown(word)}; say a larger "
         f"n_features{other}.",
     }[why]
@@ -241,7 +242,7 @@ def indicators_of(path: Path, labels: Array, starts: Array) -> csr_array:
         odd = labels[(columns != labels) | (columns < 0)][:1]
         raise InvalidInputError(
             f"{path} has the label {', '.join(map('{:g}'.format, odd)) or columns.max()}; with multilabel=True they "
-            "are numbers of columns, from 0 to 2147483646."
+            "are numbers of columns, from 0 to 2147483646, as for rmopt fit ranking."
         )
     width = int(columns.max(initial=-1)) + 1
     found = csr_array(
@@ -476,7 +477,7 @@ def _check_names(path: Path, names: list[str], how: Format) -> None:
     elif split is not None:
         why = f"has the column {split}, which may say what is held out, and a stream learns all rows; leave it out"
     elif len(names) < 2:
-        why = "has no columns of features"
+        why = "has no columns of features; fields are separated by commas in streams"
     else:
         return
     raise InvalidInputError(f"{path} {why}.")

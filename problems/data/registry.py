@@ -93,7 +93,7 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
     if not isinstance(bundle, kind):
         raise InvalidInputError(
             f"the data set {name!r} gave a {type(bundle).__name__}; this needs one whose loader returns a "
-            f"{kind.__name__}."
+            f"{kind.__name__}. 'rmopt data {name}' says which experiments take it."
         )
     return bundle
 

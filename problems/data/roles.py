@@ -23,7 +23,7 @@ from problems.data.bundles import (
     holds_counts,
     stratified,
 )
-from problems.data.formats import Table, count_terms, parsed
+from problems.data.formats import THOUSANDS, Table, count_terms, parsed
 from rmopt.core.ambient import Array
 from rmopt.core.matrices import sound
 from rmopt.errors import InvalidInputError
@@ -206,6 +206,13 @@ def _numbers(table: Table, names: Sequence[str], remedy: str) -> Array:
             f"The numbers of {', '.join(commas[:6])}{', …' * (len(commas) > 6)} have decimal commas."
         )
     found = {name: parsed(table.decimals.get(name, table.columns[name])) for name in names}
+    for name in (name for name in names if table.decimals and name not in commas):
+        dotted = [str(word).strip() for word in table.columns[name].tolist() if "." in str(word)]
+        if dotted and all(THOUSANDS.fullmatch(word.replace(".", ",")) for word in dotted):
+            raise InvalidInputError(
+                f"the column {name} of {table.source} holds {dotted[0]}, which beside decimal commas may be a "
+                "thousand or more; write it without the point, or as a decimal comma."
+            )
     text = [name for name, (numbers, _) in found.items() if numbers is None]
     if text:
         column = table.columns[text[0]]

@@ -131,8 +131,8 @@ class ChunkStream:
 
             if how.n_features is None:
                 raise InvalidInputError(
-                    f"the texts of {path} are hashed to a number of features; say n_features, for example 2**20, or "
-                    "give a fitted vectorizer."
+                    f"the texts of {path} are hashed to a number of features; say n_features (--n-features), for "
+                    "example 1048576, or give a fitted vectorizer."
                 )
             self._how = replace(how, vectorizer=HashingVectorizer(n_features=how.n_features))
         # What somebody's vectorizer is before it is used, which may set attributes of it.
@@ -154,12 +154,7 @@ class ChunkStream:
         place = {
             name: list(one) if isinstance(one, tuple) else one for name, one in vars(self._place).items()
         }
-        return {
-            "place": place,
-            "seed": self._seed,
-            "settings": self._settings(),
-            "files": self._known_files,
-        }
+        return {"place": place, "seed": self._seed, "settings": self._settings(), "files": self._known_files}
 
     def seek(self, state: Mapping[str, Any]) -> None:
         """Go to a place that `state` told, also in another process.

@@ -73,5 +73,5 @@ def _settles(found: Sequence[Cell], label: str) -> Claim:
         claim,
         bool(first <= LATEST),
         f"P@10 {at[EARLIEST]:.3f} after {EARLIEST}, {at[LATEST]:.3f} after {LATEST}, {mean[-1]:.3f} after "
-        f"{passes[-1]:g}; from pass {first:g} on within one s.e.m. of the end",
+        f"{passes[-1]:g}; from pass {first:g} on within {LEVEL:.1%} or one s.e.m. of the end",
     )

@@ -109,8 +109,12 @@ def metric(
     one_of("--scaling", scaling, SCALINGS), one_of("--select-by", select_by, MEASURES)
     number("--passes", passes, above=0)
     one_of("--rank-by", rank_by, ("auto", *RANKINGS))
-    bundle = _thinned(loaded(run, data, data_home, ClassBundle), rows)
-    published, seeds = own_split(run.say, bundle, seeds)
+    bundle = loaded(run, data, data_home, ClassBundle)
+    for what, asked, most in zip(("rows", "features"), (rows, features), bundle.X.shape, strict=True):
+        if asked > most:
+            run.say(f"--{what} is {most}: {bundle.name} has no more.")
+    bundle = _thinned(bundle, rows)
+    published, seeds = own_split(run.say, data, bundle, seeds)
     if any(isinstance(one.estimator, OutsideMetric) for one in chosen.values()):
         metric_learn()
     # Without more features than there are, all are kept.

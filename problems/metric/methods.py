@@ -117,7 +117,7 @@ METHODS: dict[str, Method] = {
     "boost": Method("BoostMetric", BoostMetric(), crossed(triplets=TRIPLETS, max_iter=(25, 100, 400))),
     "hdsl": Method("HDSL", HdslMetric(), crossed(scale=(100.0, 1000.0, 10_000.0))),
     "lda": Method(
-        "LDA", make_pipeline(ARRAYS, LinearDiscriminantAnalysis(solver="eigen")),
+        "LDA", make_pipeline(ARRAYS, LinearDiscriminantAnalysis(solver="eigen", shrinkage=1e-3)),
         crossed(lineardiscriminantanalysis__shrinkage=(1e-3, 1e-2, 0.1, 0.3, 0.6, 0.9)),
     ),
     "nca": Method("NCA", make_pipeline(ARRAYS, NeighborhoodComponentsAnalysis(max_iter=30))),

@@ -94,7 +94,7 @@ def ranking(
     starts = list(chosen_from({name: name for name in INITS}, inits, "--inits"))
     check_options(locals(), epochs=1, seeds=0, folds=2)
     bundle = loaded(run, data, data_home, MultilabelBundle)
-    published, seeds = own_split(run.say, bundle, seeds)
+    published, seeds = own_split(run.say, data, bundle, seeds)
     n_labels, n = bundle.Y.shape[1], bundle.X.shape[1]
     # Each subgradient sums to zero over the labels, so from zero one direction of them is not reached.
     widths = ranks_within(run.say, rank, USUAL_RANKS, min(n_labels - ("zero" in starts), n))

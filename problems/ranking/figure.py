@@ -54,7 +54,9 @@ def draw_ranking(
     for axes in (by_rank, by_time):
         axes.grid(alpha=0.3)
         # There is no free place for this many lines inside the axes.
-        axes.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)
+        axes.legend(
+            fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3, handlelength=4
+        )
     by_rank.set_xlabel("rank")
     whole_ticks(by_rank.xaxis)
     by_rank.set_ylabel("mean average precision (test)")

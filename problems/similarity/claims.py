@@ -53,7 +53,7 @@ def similarity_claims(results: Results, labels: Mapping[Any, str]) -> list[Claim
         made.append(_middle_rank(ours))
     best = max(ours.values(), key=_mean)
     full = {
-        f"{name}, {features} features": Difference.of(best, cells, "map")
+        name + f", {features} features" * (features > 0): Difference.of(best, cells, "map")
         for (name, _, _, features), cells in results.items()
         if name in ("oasis", "lego")
     }

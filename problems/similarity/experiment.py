@@ -38,7 +38,7 @@ from problems.similarity.figure import draw_learning_curves, draw_ranks
 from problems.similarity.methods import MEASURED_BY, METHODS, Bench, SimilarityLearner
 from rmopt.arrays import load_arrays
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import number
+from rmopt.core.arguments import integer, number
 from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run
 from rmopt.solvers import Checkpoint
@@ -128,9 +128,11 @@ def similarity(
         raise InvalidInputError(
             f"--sublinear weighs counts of words, and {bundle.name} has none; leave it out."
         )
+    integer("--features", features, 0, bundle.X.shape[1])
+    integer("--full-features", max(widths, default=2), 2, bundle.X.shape[1])
     if not budget:
         ranks = ranks_within(run.say, rank, USUAL_RANK, features or bundle.X.shape[1])
-    published, seeds = own_split(run.say, bundle, seeds)
+    published, seeds = own_split(run.say, data, bundle, seeds)
 
     # A few are kept: methods of one split and number of features share their data.
     bench_of = Kept(lambda features, seed: Bench(bundle, features, seed, published, sublinear), 8)

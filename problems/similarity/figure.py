@@ -22,8 +22,7 @@ MEASURED = f"mean average precision (curves: ≤ {CURVE_QUERIES} queries)"
 def draw_learning_curves(figure: Figure, results: Results, labels: Mapping[Any, str], title: str) -> None:
     """Draw mean average precision against triplets and training time, with its standard error over the seeds.
 
-    A method without a learning curve is a level, or a point at its training time. Of several ranks the middle one is
-    drawn.
+    A method without a curve is a level, or a point at its training time. Of several ranks the middle one is drawn.
     """
     results = _whole(results)
     ranks = sorted({key[2] for key in results if key[2] is not None})
@@ -33,12 +32,13 @@ def draw_learning_curves(figure: Figure, results: Results, labels: Mapping[Any, 
     left, right = figure.subplots(1, 2, sharey=True, gridspec_kw=margins)
     for axes, column, label, unit in ((left, 0, "triplets seen", ""), (right, 1, "training time", "s")):
         for number, (key, found) in enumerate(shown.items()):
+            name = labels[key] + f", rank {key[2]}" * (len(ranks) > 1 and key[2] is not None)
             if found[0]["curve"]:
-                _draw_curve(axes, found, labels[key], column=column, **style(number))
+                _draw_curve(axes, found, name, column=column, **style(number))
             elif column:
-                draw_trained(axes, found, labels[key], number)
+                draw_trained(axes, found, name, number)
             else:
-                draw_level(axes, found, labels[key], number)
+                draw_level(axes, found, name, number)
         logarithmic(axes.xaxis, unit)
         axes.set_xlabel(label)
         axes.grid(alpha=0.3)

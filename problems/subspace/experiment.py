@@ -163,6 +163,9 @@ def completion(
                 "completion FILE --model implicit learns who has what."
             )
         ranks = ranks_within(run.say, rank, usual_rank, min(bundle.shape) - 1)
+        if agents != "mpi" and counts[-1] > bundle.shape[1]:
+            counts = sorted({min(count, bundle.shape[1]) for count in counts})
+            run.say(f"--agents is {','.join(map(str, counts))}: there are no more columns to deal to them.")
         share = hidden or (0.6 if data == "picture" else 0.2)
         runs = CompletionRuns(
             run, world, plan, chosen, seeds=seeds, n_jobs=n_jobs, resume=resume, data=fingerprint(bundle), lam=lam,

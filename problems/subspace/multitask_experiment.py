@@ -102,8 +102,7 @@ def multitask(
         number(option, value, above=0)
     for option, value in (("--lam", lam), ("--decay", decay)):
         number(option, value, least=0)
-    one_of("--scale", scale, SCALES)
-    one_of("--centre", centre, CENTRES)
+    one_of("--scale", scale, SCALES), one_of("--centre", centre, CENTRES)
     weight = number_or_auto(rho, "--rho")
     whole_numbers(rank or USUAL_RANKS, "--rank")
     with threadpool_limits(1, user_api="blas"):
@@ -155,9 +154,9 @@ def _table(
             model.fit(bundle.X[~test], bundle.y[~test], bundle.task[~test])
         except DivergedError:
             return dict.fromkeys(("nmse", "nmse_test", "agents_best", "agents_worst", "seconds"))
+        seconds = perf_counter() - begun
         found = model.predict(bundle.X[test], bundle.task[test])
         predicted = numbers("predict(X, tasks)", found, bundle.y[test].shape)
-        seconds = perf_counter() - begun
         own = _by_agents(bundle, test, model) if hasattr(model, "agents_coef_") else []
         return _errors(bundle, test, predicted) | {
             "agents_best": min(own, default=None), "agents_worst": max(own, default=None), "seconds": seconds,

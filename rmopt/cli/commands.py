@@ -10,11 +10,7 @@ from rmopt.cli.plugins import listing
 from rmopt.cli.run import fit, run
 from rmopt.cli.serve import serve
 
-app = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command("list")(listing)
 for command in (run, fit):
     app.command(

@@ -49,7 +49,7 @@ def load_experiment(name: str, group: str = EXPERIMENTS) -> Callable[..., Any]:
     entry = matches[0]
     try:
         function = entry.load()
-    except ImportError as error:
+    except (ImportError, AttributeError) as error:
         raise InvalidInputError(
             f"{kind} {name!r} of {package_of(entry)} cannot be imported ({error}); "
             "install what it needs, or tell its author."

@@ -30,18 +30,15 @@ RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 
 
-def run(
-    context: typer.Context,
-    wants_help: Annotated[bool, typer.Option("--help", help="Show this message and exit.")] = False,
-) -> None:
+Help = Annotated[bool, typer.Option("--help", help="Show this message and exit.")]
+
+
+def run(context: typer.Context, wants_help: Help = False) -> None:
     """Run an experiment; 'rmopt run NAME --help' shows its options."""
     _run(context, wants_help, EXPERIMENTS)
 
 
-def fit(
-    context: typer.Context,
-    wants_help: Annotated[bool, typer.Option("--help", help="Show this message and exit.")] = False,
-) -> None:
+def fit(context: typer.Context, wants_help: Help = False) -> None:
     """Learn a model from a file or a folder and write it; 'rmopt fit NAME --help' shows the options."""
     _run(context, wants_help, MODELS)
 

@@ -36,9 +36,10 @@ def heading_of(key: str) -> str:
 
 
 def print_rows(console: Console, rows: Sequence[Row], headings: Mapping[str, str] | None = None) -> None:
-    """Print rows as a table of the console's width; where it is too wide, as several that repeat the first column.
+    """Print rows as a table of the console's width; where it is too wide, as several.
 
-    Rows are mappings from snake_case keys, not always the same ones, to text, numbers or None.
+    Each begins with the first columns, by which rows are told apart. Rows are mappings from snake_case keys, not
+    always the same ones, to text, numbers or None.
     """
     columns = cells_of(rows, headings)
     if not columns:
@@ -125,23 +126,34 @@ def _format(value: float, decimals: int | None, is_duration: bool) -> str:
 
 
 def _side_by_side(columns: Sequence[Column], width: int) -> Iterator[Sequence[Column]]:
-    """Split the columns into groups that fit the width, each led by the first column."""
-    name, *rest = columns
-    group, used = [name], name.least_width
-    for column in rest:
-        used += BETWEEN_COLUMNS + column.least_width
-        if used > width and len(group) > 1:
+    """Split the columns into groups that fit the width, each led by those that tell the rows apart."""
+    group = led = columns[: _telling(columns, width)]
+    for column in columns[len(led) :]:
+        if _least_width([*group, column]) > width and len(group) > len(led):
             yield group
-            group, used = [name], name.least_width + BETWEEN_COLUMNS + column.least_width
-        group.append(column)
+            group = led
+        group = [*group, column]
     yield group
+
+
+def _telling(columns: Sequence[Column], width: int) -> int:
+    """Return how many of the first columns tell the rows apart; one where these take more than half of the width."""
+    for count in range(1, len(columns)):
+        rows = list(zip(*(column.cells for column in columns[:count]), strict=True))
+        if len(set(rows)) == len(rows) and _least_width(columns[:count]) <= width / 2:
+            return count
+    return 1
+
+
+def _least_width(columns: Sequence[Column]) -> int:
+    return sum(column.least_width + BETWEEN_COLUMNS for column in columns) - BETWEEN_COLUMNS
 
 
 def _table(columns: Sequence[Column], width: int) -> Table:
     table = Table(
         box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold"
     )
-    spare = width - sum(column.least_width + BETWEEN_COLUMNS for column in columns) + BETWEEN_COLUMNS
+    spare = width - _least_width(columns)
     for column in columns:
         extra = min(max(spare, 0), column.natural_width - column.least_width)
         spare -= extra
