@@ -102,7 +102,8 @@ def multitask(
         number(option, value, above=0)
     for option, value in (("--lam", lam), ("--decay", decay)):
         number(option, value, least=0)
-    one_of("--scale", scale, SCALES), one_of("--centre", centre, CENTRES)
+    one_of("--scale", scale, SCALES)
+    one_of("--centre", centre, CENTRES)
     weight = number_or_auto(rho, "--rho")
     whole_numbers(rank or USUAL_RANKS, "--rank")
     with threadpool_limits(1, user_api="blas"):
