@@ -1,12 +1,14 @@
 """Agents that each fit their own data and agree with their neighbours."""
 
+from functools import cached_property
+
 import numpy as np
 
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance, number
 from rmopt.core.cost import AgentSum, FiniteSum
 from rmopt.core.manifold import Manifold
-from rmopt.core.product import BlockDiagonal, Parts
+from rmopt.core.product import BlockDiagonal, Parts, matrix_shape
 from rmopt.costs.graph import Graph
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 
@@ -122,7 +124,17 @@ class GossipCost(FiniteSum):
         """Return the gradient of the sum over some edges; numbers below 0 fill up and count for nothing.
 
         The blocks are Euclidean gradients of f_i, plus the Riemannian gradient −ρ Log of the agreement.
+
+        Raises
+        ------
+        MissingCapabilityError
+            Where these are two kinds of vectors, for the metric is not that of the space around.
         """
+        if self.rho and not self._is_extrinsic:
+            raise MissingCapabilityError(
+                f"the metric of {self.manifold} is not that of the space around, in which GossipCost gives its "
+                "gradient; take the solver Gossip, another manifold, or rho = 0."
+            )
         blocks = {}
         for agent, others in partners_of(self.graph, terms).items():
             own, _ = self.tasks.agent_gradient(point[agent], agent)
@@ -130,7 +142,15 @@ class GossipCost(FiniteSum):
             if self.rho:
                 pull = sum(self.manifold.log(point[agent], point[other]) for other in others)
                 blocks[agent] = blocks[agent] - self.rho * pull
-        return BlockDiagonal([tuple(part.shape) for part in point], blocks)
+        return BlockDiagonal([matrix_shape(part.shape) for part in point], blocks)
+
+    @cached_property
+    def _is_extrinsic(self) -> bool:
+        """Whether a tangent vector is the gradient of the function that it stands for in the space around."""
+        x = self.manifold.random_point(np.random.default_rng(0))
+        xi = self.manifold.random_tangent_vector(x, np.random.default_rng(1))
+        found = self.manifold.euclidean_to_riemannian_gradient(x, self.manifold.embedding(x, xi))
+        return self.manifold.norm(x, found - xi) < 1e-8
 
 
 def partners_of(graph: Graph, terms: Array) -> dict[int, list[int]]:
