@@ -37,7 +37,7 @@ def frechet_mean(
     weights : array, optional
         Not negative; equal unless given.
     tol : float
-        Stop when the mean logarithm is this short, relative to how far the points are from the first one, or rounding.
+        Stop when the mean logarithm is this short, relative to the distances from the first point; or rounding.
     max_iter : int
 
     Raises
