@@ -124,6 +124,18 @@ def test_a_block_that_is_not_given_does_not_move() -> None:
     assert not np.array_equal(moved[1], point[1])
 
 
+def test_a_subclass_may_weigh_its_factors() -> None:
+    class Weighted(Product):
+        def inner_product(self, point: Any, tangent_vector_a: Any, tangent_vector_b: Any) -> float:
+            pairs = zip(tangent_vector_a, tangent_vector_b, strict=True)
+            return float(sum(w * np.vdot(*pair) for w, pair in zip((4.0, 1.0), pairs, strict=True)))
+
+    manifold = Weighted([Sphere(3), Euclidean(2)])
+    point = manifold.random_point(0)
+    assert manifold.norm(point, manifold.random_tangent_vector(point, 1)) == pytest.approx(1.0)  # type: ignore[arg-type]
+    assert repr(manifold) == "Weighted(Sphere(3), Euclidean(2))"
+
+
 class Coupled(Cost):
     """⟨x, y⟩ + Σ c⁴ + x₀ ‖E‖², with derivatives as lists of the parts' own, also within a product of products."""
 

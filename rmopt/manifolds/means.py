@@ -98,7 +98,8 @@ def mean_on(manifold: Manifold) -> Callable[[Points, Array], Any]:
     if mean is None:
         raise MissingCapabilityError(
             f"the points of {manifold} have no mean here; give its class a method projected_mean(points, weights), "
-            f"or take one of {', '.join(one.__name__ for one in MEANS)}; their subclasses are not taken."
+            f"or take one of {', '.join(one.__name__ for one in MEANS if one is not CanonicalStiefel)}, or a product "
+            "of them; their subclasses are not taken."
         )
     return lambda points, weights: _point(
         manifold, in_precision(mean(manifold, points, weights), real_type(*arrays_of(points)))
