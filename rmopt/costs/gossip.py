@@ -124,11 +124,6 @@ class GossipCost(FiniteSum):
         """Return the gradient of the sum over some edges; numbers below 0 fill up and count for nothing.
 
         The blocks are Euclidean gradients of f_i, plus the Riemannian gradient −ρ Log of the agreement.
-
-        Raises
-        ------
-        MissingCapabilityError
-            Where these are two kinds of vectors, for the metric is not that of the space around.
         """
         if self.rho and not self._is_extrinsic:
             raise MissingCapabilityError(
