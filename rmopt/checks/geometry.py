@@ -224,6 +224,17 @@ class _Tangents:
         self.z = self.another()
         # Well inside of what `exp` covers once.
         self.short = 0.3 * min(1.0, manifold.typical_dist)
+        # Of many probabilities one is so small that it vanishes before.
+        while manifold.knows("exp") and self.short > 1e-4 * manifold.typical_dist and self._leaves():
+            self.short *= 0.25
+
+    def _leaves(self) -> bool:
+        # What raises whatever the length, the laws tell.
+        try:
+            self.near()
+        except Exception:
+            return True
+        return False
 
     def another(self) -> Any:
         """Return a random point of the precision of the first one."""
