@@ -314,6 +314,12 @@ def test_bad_input() -> None:
             GossipCost(tasks, GRAPH, rho, manifold)
     with pytest.raises(InvalidInputError, match="has 14 rows, and points of Grassmann"):
         GossipCost(tasks, GRAPH, 1.0, Grassmann(9, 3))
+    more = Problem(Power(manifold, 6), cost)
+    for solver in (Gossip(0.1), SGD(0.1, max_iter=1)):
+        with pytest.raises(InvalidInputError, match=r"6 parts do not fit .* take Power\(manifold, 5\)"):
+            solver.run(more, random_state=0)
+    with pytest.raises(InvalidInputError, match="6 parts"):
+        more.value(more.manifold.random_point(0))
     with pytest.raises(InvalidInputError, match="at least two agents"):
         GossipCost(agent_sums(1)["completion"], Graph.path(1), 1.0, manifold)
     with pytest.raises(MissingCapabilityError, match="needs a GossipCost on Power"):

@@ -1,6 +1,7 @@
 """Agents that each fit their own data and agree with their neighbours."""
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -110,8 +111,16 @@ class GossipCost(FiniteSum):
         return [(-1, self.n_terms)]
 
     def value(self, point: Parts) -> float:
-        fits = sum(self.tasks.agent_value(part, agent) for agent, part in enumerate(point))
+        fits = sum(self.tasks.agent_value(part, agent) for agent, part in enumerate(self.checked(point)))
         return float(fits + 0.5 * self.rho * np.sum(self.gaps(point) ** 2)) if self.rho else float(fits)
+
+    def checked(self, parts: Any) -> Any:
+        """Return a point, or the factors of a manifold: one for each agent."""
+        if len(parts) != self.graph.n:
+            raise InvalidInputError(
+                f"{len(parts)} parts do not fit {self.graph}; take Power(manifold, {self.graph.n})."
+            )
+        return parts
 
     def gaps(self, point: Parts) -> Array:
         """Return the distance along each edge."""
@@ -130,7 +139,7 @@ class GossipCost(FiniteSum):
                 f"the metric of {self.manifold} is not that of the space around, in which GossipCost gives its "
                 "gradient; take the solver Gossip, another manifold, or rho = 0."
             )
-        blocks = {}
+        blocks, point = {}, self.checked(point)
         for agent, others in partners_of(self.graph, terms).items():
             own, _ = self.tasks.agent_gradient(point[agent], agent)
             blocks[agent] = len(others) * self.shares[agent] * dense(own)
