@@ -142,7 +142,7 @@ def _psd(manifold: PSDFixedRank, points: Points, weights: Array) -> PSDPoint:
 
 def _hold_rank(manifold: Any, values: Array, points: Points, weights: Array) -> None:
     """Refuse a sum whose rank is lower, or of which several parts of that rank are as large."""
-    k, scale = manifold.rank, np.abs(weights) @ [np.linalg.norm(point.S) for point in points]
+    k, scale = manifold.rank, np.abs(weights) @ [np.linalg.norm(point.S, 2) for point in points]
     if not values[k - 1] > ROUNDING * scale:
         raise InvalidInputError(
             f"the weighted sum has no nearest point on {manifold}: its rank is below {k}, since the points cancel "
