@@ -120,7 +120,7 @@ class _Walk:
             yield from self._class(thing)
         elif isinstance(thing, types.FunctionType):
             yield from self._function(thing)
-        elif hasattr(getattr(thing, "_dispatcher", None), "py_func"):
+        elif hasattr(thing, "_dispatcher") and hasattr(thing, "_frozen"):
             # Of `numba.vectorize`: pickle sees it with what was compiled so far.
             yield from (self.digest(thing._dispatcher), *(thing.types if thing._frozen else ()))
         elif hasattr(thing, "py_func") and hasattr(thing, "targetoptions"):
